@@ -1,0 +1,3 @@
+//! The `remora` command.
+
+fn main() {}
