@@ -1,1 +1,75 @@
-//! The `port` room.
+//! The `port` room: moves frames between NICs and knows no RDMA.
+//!
+//! Every port has the same two halves. The sending half is [`wire::frame::Egress`] (lend room, commit, flush), which
+//! lives in `wire` so that `nic` can name it; the receiving half, and the business of sleeping, is [`Port`].
+//!
+//! | port | for | frames begin at | seals the ICRC |
+//! |---|---|---|---|
+//! | [`shm`] | processes of one host | IPv4/IPv6 | no |
+//! | [`udp`] | anything, unprivileged | BTH | yes |
+//!
+//! [`fault`] and [`capture`] wrap any port.
+#![allow(unsafe_code, reason = "ports map shared memory and talk to the OS; each block says why it is sound")]
+
+pub mod capture;
+pub mod fault;
+pub mod shm;
+pub mod udp;
+
+use std::os::fd::RawFd;
+
+pub use wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
+
+/// What a NIC needs of a port beyond sending (statically dispatched; see [`Egress`] for the sending half).
+pub trait Port: Egress {
+    /// Hands up to `budget` received frames to `take`, in order for each peer; returns how many. Never blocks and never
+    /// fails: what is wrong is counted ([`Counters`]) and dropped.
+    fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize;
+
+    /// What this port is called by its peers: its address (the RoCE GID) and UDP port.
+    fn endpoint(&self) -> Endpoint;
+
+    /// Largest number of bytes from BTH to ICRC, both included, in one frame.
+    fn max_transport_bytes(&self) -> usize;
+
+    /// Announces that the caller is about to sleep on [`Port::poll_fds`]; `true`: work is already waiting, do not sleep.
+    /// A sleeper must still look again on a timer (a port may announce without a fence, so a wake can be missed).
+    /// Call [`Port::disarm`] after waking, or when not sleeping after all.
+    fn arm(&mut self) -> bool;
+
+    /// Takes back [`Port::arm`]: from now on peers need not wake this port. Consumes a wake that came meanwhile.
+    fn disarm(&mut self);
+
+    /// Appends the file descriptors that become readable when there is work.
+    fn poll_fds(&self, out: &mut Vec<RawFd>);
+
+    /// What happened so far.
+    fn counters(&self) -> Counters;
+}
+
+/// What happened at a port since it was made. Monotonic; a wrapper adds its own to those of the port inside.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames handed to the peer or to the OS.
+    pub frames_sent: u64,
+    /// Their bytes, from where this port's frames begin.
+    pub bytes_sent: u64,
+    /// Frames handed to `take`.
+    pub frames_received: u64,
+    /// Their bytes, from where this port's frames begin.
+    pub bytes_received: u64,
+    /// Times `lend` had no room (nothing was lost: the caller tries again).
+    pub no_room: u64,
+    /// Frames dropped on sending: the peer is unknown or gone, or the OS refused them.
+    pub send_dropped: u64,
+    /// Received frames or ring words that break the port's own rules (length, bounds, truncation), dropped.
+    pub malformed: u64,
+    /// Failures of the OS that are none of the above.
+    pub os_errors: u64,
+    /// Wakes sent to sleeping peers (system calls).
+    pub wakes_sent: u64,
+    /// Peers that died, left or were cut off.
+    pub peers_lost: u64,
+    /// Frames dropped, duplicated, reordered, delayed or corrupted on purpose (`fault`).
+    pub faults_injected: u64,
+}

@@ -1,1 +1,3 @@
 //! The `wire` room.
+
+pub mod frame;

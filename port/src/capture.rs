@@ -1,0 +1,1 @@
+//! Port `capture` (to come).

@@ -1,0 +1,1 @@
+//! Port `fault` (to come).

@@ -1,0 +1,1 @@
+//! Port `shm`: rings in shared memory between processes of one host.

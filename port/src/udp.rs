@@ -1,0 +1,1 @@
+//! Port `udp` (to come).
