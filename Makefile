@@ -1,0 +1,63 @@
+# Remora's commands. `make help` lists them.
+# Each target can be run by itself on a fresh machine: it calls `scripts/setup` for what it needs.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+CARGO ?= cargo
+# scapy lives in an environment of its own, so that nothing is installed into the system's Python.
+export REMORA_PYTHON := $(CURDIR)/.cache/python/bin/python3
+# Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
+MIRI_LIMIT ?= 900
+
+.PHONY: help setup setup-bench test fmt tidy clippy unit doc miri models demo bench soak clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+
+setup: ## install what the tests need (as root; otherwise say what is missing)
+	@scripts/setup test
+
+setup-bench: ## install what the benchmarks compare with: memcached, redis, sockperf
+	@scripts/setup bench
+
+test: setup fmt tidy clippy unit doc models miri ## everything that must hold before a change lands
+
+fmt:
+	$(CARGO) fmt --all --check
+
+tidy: ## the house's style, the arrows between rooms, the pure rooms' empty import lists, docs/TESTS.md
+	$(CARGO) test --quiet --package remora-tidy --lib
+	$(CARGO) test --package remora-tidy --test house -- --show-output
+
+clippy:
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+unit: ## all tests but the documentation's
+	$(CARGO) test --workspace --exclude remora-tidy --all-targets
+
+doc: ## the examples in the documentation, and the documentation itself
+	$(CARGO) test --workspace --doc
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+models: ## the concurrent parts under loom
+	@scripts/models
+
+miri: ## the unsafe rooms' bytes under Miri
+	@MIRI_LIMIT=$(MIRI_LIMIT) scripts/miri
+
+demo: ## one key-value table over real RDMA verbs, two processes
+	@scripts/setup build
+	$(CARGO) run --release --quiet --bin remora -- demo
+
+bench: setup-bench ## the numbers of docs/PERFORMANCE.md, baselines in the same run
+	$(CARGO) build --release --bin remora
+	$(CARGO) run --release --quiet --bin remora -- bench verbs --json
+	$(CARGO) run --release --quiet --bin remora -- kv bench
+
+soak: setup ## the tests marked soak: hours
+	$(CARGO) test --workspace --release -- --ignored soak
+
+clean: ## remove what was built
+	$(CARGO) clean

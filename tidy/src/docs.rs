@@ -1,0 +1,166 @@
+//! Documents name files and Make targets which exist.
+
+use crate::Fault;
+use crate::tree::File;
+use std::collections::BTreeSet;
+
+/// A word in backticks with one of these endings is a file of this repository.
+const ENDINGS: [&str; 14] = [
+    "rs",
+    "md",
+    "toml",
+    "sh",
+    "py",
+    "lua",
+    "yml",
+    "yaml",
+    "json",
+    "pcap",
+    "txt",
+    "c",
+    "h",
+    "proptest-regressions",
+];
+
+/// Files, folders, links and `make` targets that the documents name and that do not exist.
+///
+/// A name counts when it stands in backticks and either holds a `/` and a known ending, or ends with `/`, or is a
+/// file of the root; links count when they lead into the repository. `CHANGELOG.md` may name what is gone.
+pub fn check(files: &[File]) -> Vec<Fault> {
+    let known = paths(files);
+    let targets = make_targets(files);
+    let mut faults = Vec::new();
+    for file in files.iter().filter(|file| is_document(&file.path)) {
+        let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let mut fenced = false;
+        for (at, text) in file.text.lines().enumerate() {
+            if text.trim_start().starts_with("```") {
+                fenced = !fenced;
+                continue;
+            }
+            let mut missing = |says: String| faults.push(Fault::new(&file.path, at + 1, says));
+            let spans = if fenced { Vec::new() } else { spans(text) };
+            for name in spans.iter().copied().filter(|name| is_path(name)).chain(links(text)) {
+                if !exists(&known, folder, name) {
+                    missing(format!("names `{name}`, which does not exist"));
+                }
+            }
+            let command = text.split('#').next().unwrap_or(text).trim();
+            let commands = if fenced { vec![command] } else { spans };
+            for target in commands
+                .iter()
+                .filter_map(|command| command.strip_prefix("make "))
+                .flat_map(str::split_whitespace)
+            {
+                let is_target = target.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+                if is_target && !targets.contains(target) {
+                    missing(format!("names `make {target}`, which the Makefile does not know"));
+                }
+            }
+        }
+    }
+    faults
+}
+
+fn is_document(path: &str) -> bool {
+    matches!(path, "README.md" | "ARCHITECTURE.md" | "CONTRIBUTING.md")
+        || (path.starts_with("docs/") && path.ends_with(".md"))
+}
+
+/// Every file and every folder above a file, as paths from the root.
+fn paths(files: &[File]) -> BTreeSet<&str> {
+    let mut known = BTreeSet::new();
+    for file in files {
+        known.insert(file.path.as_str());
+        known.extend(file.path.match_indices('/').map(|(at, _)| &file.path[..at]));
+    }
+    known
+}
+
+fn make_targets(files: &[File]) -> BTreeSet<&str> {
+    let makefile = files.iter().find(|file| file.path == "Makefile").map_or("", |file| file.text.as_str());
+    let rules = makefile.lines().filter(|line| !line.starts_with(['\t', '#', '.', ' ']));
+    rules.filter_map(|line| line.split_once(':')).flat_map(|(names, _)| names.split_whitespace()).collect()
+}
+
+/// The texts between single backticks.
+fn spans(text: &str) -> Vec<&str> {
+    text.split('`').skip(1).step_by(2).collect()
+}
+
+/// The targets of `[text](target)` that lead into the repository.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+    targets
+        .filter(|target| !target.contains("://") && !target.starts_with(['#', '<']))
+        .map(|target| target.split('#').next().unwrap_or(target))
+}
+
+fn is_path(name: &str) -> bool {
+    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "._-/".contains(c));
+    // A path that begins with `/` or `../` lies outside the repository.
+    if !plain || name.starts_with('/') || name.starts_with("..") || name.len() < 2 {
+        return false;
+    }
+    let last = name.rsplit('/').next().unwrap_or(name);
+    let ending = last.rsplit_once('.').map_or("", |(stem, ending)| if stem.is_empty() { "" } else { ending });
+    name.ends_with('/') || ENDINGS.contains(&ending)
+}
+
+/// Is it there, seen from the root, from the document's folder, or as the bare name of a file that exists?
+fn exists(known: &BTreeSet<&str>, folder: &str, name: &str) -> bool {
+    let name = name.trim_end_matches('/').trim_start_matches("./");
+    let beside = format!("{folder}/{name}");
+    let bare = !name.contains('/') && known.iter().any(|path| path.rsplit('/').next() == Some(name));
+    known.contains(name) || known.contains(beside.as_str()) || bare
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(text: &str) -> Vec<String> {
+        let files = [
+            File::sample("docs/A.md", text),
+            File::sample("wire/src/psn.rs", ""),
+            File::sample("Makefile", "help: ## x\ntest demo:\n\tcargo test\nCARGO = cargo\n"),
+        ];
+        check(&files).into_iter().map(|fault| fault.says).collect()
+    }
+
+    #[test]
+    fn a_missing_file_or_folder_in_backticks_is_a_fault() {
+        for bad in
+            ["see `wire/src/gone.rs`", "see `fabric/`", "see `gone.md`", "a `fine` one and `wire/gone.toml`"]
+        {
+            assert_eq!(faults(bad).len(), 1, "{bad}");
+        }
+        for good in [
+            "`wire/src/psn.rs`",
+            "`wire/src/`",
+            "`psn.rs`",
+            "`A.md`",
+            "`udp/read/64`",
+            "`cargo test a/b`",
+            "`../x.md`",
+        ] {
+            assert!(faults(good).is_empty(), "{good}");
+        }
+    }
+
+    #[test]
+    fn a_link_into_nowhere_is_a_fault() {
+        assert_eq!(faults("[a](gone.md) and [b](https://example.org/x.md) and [c](#part)").len(), 1);
+        assert!(faults("[a](../wire/src/psn.rs)").len() == 1 && faults("[a](wire/src/psn.rs#L3)").is_empty());
+    }
+
+    #[test]
+    fn a_make_target_that_is_missing_is_a_fault_in_prose_and_in_a_block() {
+        assert_eq!(faults("run `make gone`").len(), 1);
+        assert_eq!(faults("```sh\nmake gone\n```").len(), 1);
+        assert!(
+            faults("run `make test` or\n```sh\nmake demo CARGO=cargo   # with words after it\n```")
+                .is_empty()
+        );
+    }
+}

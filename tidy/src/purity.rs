@@ -1,0 +1,90 @@
+//! The pure rooms import nothing: proof by wasm modules whose import section is empty.
+//!
+//! Each pure room is built for wasm32-unknown-unknown as a module of its own, with all its code linked whether or
+//! not anything calls it. A socket, a clock or a foreign function would have to come from outside the module, and so
+//! would show as an import. (What `std` merely stubs out on wasm, such as its clock, is banned by name: `words`.)
+
+use cargo_metadata::camino::Utf8Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use wasmparser::{Parser, Payload};
+
+/// What a module asks of its outside, as `module.name`, and how many functions it holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Face {
+    /// Its imports.
+    pub imports: Vec<String>,
+    /// Its own functions.
+    pub functions: u32,
+}
+
+/// Reads a wasm module's face.
+///
+/// # Errors
+/// The bytes are no wasm module.
+pub fn face(module: &[u8]) -> Result<Face, String> {
+    let mut face = Face::default();
+    for payload in Parser::new(0).parse_all(module) {
+        match payload.map_err(|error| error.to_string())? {
+            Payload::ImportSection(section) => {
+                for import in section.into_imports() {
+                    let import = import.map_err(|error| error.to_string())?;
+                    face.imports.push(format!("{}.{}", import.module, import.name));
+                }
+            }
+            Payload::FunctionSection(section) => face.functions = section.count(),
+            _ => {}
+        }
+    }
+    Ok(face)
+}
+
+/// Links all code of a crate, called or not; else an import in code that nobody calls would not show.
+pub const LINK_WHOLE: [&str; 2] = ["-Clink-dead-code", "-Clink-arg=--no-gc-sections"];
+
+/// Builds one room as a module and returns where it lies.
+///
+/// # Errors
+/// The compiler's own words when the room does not build for wasm32.
+pub fn build(root: &Path, target: &Utf8Path, room: &str) -> Result<PathBuf, String> {
+    let package = format!("remora-{room}");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(root).args(["rustc", "--quiet", "--release", "--package", &package, "--lib"]);
+    cargo.args(["--crate-type", "cdylib", "--target", "wasm32-unknown-unknown", "--target-dir"]).arg(target);
+    cargo.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_DEBUG", "false");
+    // Only this crate is linked whole: the rooms it names have their own turn.
+    cargo.arg("--").args(LINK_WHOLE);
+    let output = cargo.output().map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    let module = format!("wasm32-unknown-unknown/release/remora_{room}.wasm");
+    Ok(target.join(module).into_std_path_buf())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `(module (import "env" "now" (func)) (func))`, byte by byte.
+    const WITH_A_CLOCK: [u8; 37] = [
+        0, b'a', b's', b'm', 1, 0, 0, 0, // magic, version
+        1, 4, 1, 0x60, 0, 0, // types: () -> ()
+        2, 11, 1, 3, b'e', b'n', b'v', 3, b'n', b'o', b'w', 0,
+        0, // imports: env.now is a function of type 0
+        3, 2, 1, 0, // functions: one of type 0
+        10, 4, 1, 2, 0, 0x0b, // code: one body, no locals, end
+    ];
+
+    #[test]
+    fn an_import_is_seen() {
+        let face = face(&WITH_A_CLOCK).expect("a module");
+        assert_eq!(face, Face { imports: vec!["env.now".to_owned()], functions: 1 });
+    }
+
+    #[test]
+    fn what_is_no_module_is_an_error() {
+        assert!(face(b"\x7fELF").is_err());
+        assert!(face(&WITH_A_CLOCK[..20]).is_err());
+    }
+}

@@ -1,0 +1,143 @@
+//! A walk over the tokens of a Rust file.
+//!
+//! Tokens rather than a syntax tree, because a rule must see into macro bodies too (a long function inside
+//! `macro_rules!` is a long function), and strings and comments must never look like code.
+
+use crate::Fault;
+use crate::tree::File;
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+/// Which code a rule looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// All of the file.
+    All,
+    /// Everything but items under `#[cfg(test)]`: a test may use a clock or a thread where the code may not.
+    Shipped,
+}
+
+/// Calls `visit` with the tokens of each nesting level, outermost first.
+///
+/// # Errors
+/// The file does not lex as Rust.
+pub fn walk(file: &File, scope: Scope, visit: &mut impl FnMut(&[TokenTree])) -> Result<(), Fault> {
+    // A byte-order mark or a `#!` line would be lexed as code.
+    let text = file.text.trim_start_matches('\u{feff}');
+    let stream: TokenStream =
+        text.parse().map_err(|error| Fault::new(&file.path, 1, format!("does not lex as Rust: {error}")))?;
+    level(stream, scope, visit);
+    Ok(())
+}
+
+fn level(stream: TokenStream, scope: Scope, visit: &mut impl FnMut(&[TokenTree])) {
+    let all: Vec<TokenTree> = stream.into_iter().collect();
+    let seen = if scope == Scope::Shipped { without_tests(&all) } else { all };
+    visit(&seen);
+    for token in seen {
+        if let TokenTree::Group(group) = token {
+            level(group.stream(), scope, visit);
+        }
+    }
+}
+
+/// The tokens of one level without its `#[cfg(test)]` items.
+fn without_tests(tokens: &[TokenTree]) -> Vec<TokenTree> {
+    let mut kept = Vec::with_capacity(tokens.len());
+    let mut at = 0;
+    while at < tokens.len() {
+        match attribute(tokens, at) {
+            Some((body, next)) if is_test_only(&body) => at = end_of_item(tokens, next),
+            _ => {
+                kept.push(tokens[at].clone());
+                at += 1;
+            }
+        }
+    }
+    kept
+}
+
+/// The attribute that starts at `at` (`#[…]`, not `#![…]`): its inner tokens and the index after it.
+fn attribute(tokens: &[TokenTree], at: usize) -> Option<(TokenStream, usize)> {
+    match (tokens.get(at)?, tokens.get(at + 1)?) {
+        (TokenTree::Punct(punct), TokenTree::Group(group))
+            if punct.as_char() == '#' && group.delimiter() == Delimiter::Bracket =>
+        {
+            Some((group.stream(), at + 2))
+        }
+        _ => None,
+    }
+}
+
+fn is_test_only(attribute: &TokenStream) -> bool {
+    let text = attribute.to_string().replace(' ', "");
+    text == "cfg(test)" || text.starts_with("cfg(all(test")
+}
+
+/// The index after the item that begins at `at`: after its body or its semicolon.
+fn end_of_item(tokens: &[TokenTree], mut at: usize) -> usize {
+    while at < tokens.len() {
+        let ends = match &tokens[at] {
+            TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+            TokenTree::Punct(punct) => punct.as_char() == ';',
+            _ => false,
+        };
+        at += 1;
+        if ends {
+            break;
+        }
+    }
+    at
+}
+
+/// Is the token this very identifier?
+pub fn is_ident(token: Option<&TokenTree>, name: &str) -> bool {
+    matches!(token, Some(TokenTree::Ident(ident)) if ident == name)
+}
+
+/// Is the token this very punctuation character?
+pub fn is_punct(token: Option<&TokenTree>, character: char) -> bool {
+    matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == character)
+}
+
+/// The line on which a token begins, counted from 1.
+pub fn line(token: &TokenTree) -> usize {
+    token.span().start().line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn idents(text: &str, scope: Scope) -> Vec<String> {
+        let mut seen = Vec::new();
+        walk(&File::sample("wire/src/a.rs", text), scope, &mut |tokens| {
+            seen.extend(tokens.iter().filter_map(|token| match token {
+                TokenTree::Ident(ident) => Some(ident.to_string()),
+                _ => None,
+            }));
+        })
+        .expect("lexes");
+        seen
+    }
+
+    #[test]
+    fn code_in_strings_and_comments_is_not_code() {
+        assert_eq!(
+            idents("/* unsafe */ const A: &str = \"unsafe\"; // unsafe", Scope::All),
+            ["const", "A", "str"]
+        );
+    }
+
+    #[test]
+    fn test_items_are_left_out_of_shipped_code_and_what_follows_is_kept() {
+        let text = "fn a() {} #[cfg(test)] #[path = \"x.rs\"] mod tests { fn b() {} } #[cfg(test)] use c::d; fn e() {}";
+        assert_eq!(idents(text, Scope::Shipped), ["fn", "a", "fn", "e"]);
+        assert!(idents(text, Scope::All).contains(&"b".to_owned()));
+    }
+
+    #[test]
+    fn a_file_that_does_not_lex_is_a_fault() {
+        let fault = walk(&File::sample("wire/src/a.rs", "fn a( {"), Scope::All, &mut |_| {}).unwrap_err();
+        assert!(fault.says.contains("does not lex"), "{fault}");
+    }
+}

@@ -1,0 +1,75 @@
+//! The repository's files, as the rules see them.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Folders that are built, fetched or kept by other tools, never written by hand.
+const FOREIGN: [&str; 3] = ["target", "report", "node_modules"];
+
+/// One text file.
+#[derive(Debug, Clone)]
+pub struct File {
+    /// Relative to the root, with `/` on every system.
+    pub path: String,
+    /// Its whole text.
+    pub text: String,
+}
+
+impl File {
+    /// A file that exists only in a test.
+    pub fn sample(path: &str, text: &str) -> Self {
+        Self { path: path.to_owned(), text: text.to_owned() }
+    }
+
+    /// The first folder of its path: the room, for a room's files.
+    pub fn room(&self) -> &str {
+        self.path.split('/').next().unwrap_or("")
+    }
+
+    /// Is it Rust source?
+    pub fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+
+    /// Is it code that ships, rather than a test, an example or a benchmark?
+    pub fn ships(&self) -> bool {
+        self.path.split('/').nth(1) == Some("src")
+            && !self.path.split('/').any(|part| part == "tests" || part == "tests.rs")
+    }
+}
+
+/// The root of the repository this crate was built in.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().expect("tidy/ lies in the root").to_path_buf()
+}
+
+/// Every text file under `root`, in the order of their paths; files that are not UTF-8 are data and left out.
+pub fn read(root: &Path) -> io::Result<Vec<File>> {
+    let mut files = Vec::new();
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let hidden = name.starts_with('.') && name != ".ci";
+            if hidden || FOREIGN.contains(&name.as_str()) {
+                continue;
+            }
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
+            } else if let Ok(text) = fs::read_to_string(entry.path()) {
+                files.push(File { path: relative(root, &entry.path()), text });
+            }
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+/// `path` seen from `root`, with `/` between its parts.
+pub fn relative(root: &Path, path: &Path) -> String {
+    let inner = path.strip_prefix(root).unwrap_or(path);
+    inner.components().map(|part| part.as_os_str().to_string_lossy()).collect::<Vec<_>>().join("/")
+}

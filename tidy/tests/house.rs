@@ -1,0 +1,115 @@
+//! Every rule over the repository itself. The rules' own tests, with bad samples, stand beside them in `tidy/src`.
+
+use std::sync::LazyLock;
+use tidy::tree::{self, File};
+use tidy::{Fault, attributes, docs, lengths, listing, names, purity, rooms, unsafety, witness, words};
+
+static FILES: LazyLock<Vec<File>> =
+    LazyLock::new(|| tree::read(&tree::root()).expect("the repository is readable"));
+
+static METADATA: LazyLock<cargo_metadata::Metadata> = LazyLock::new(|| {
+    let manifest = tree::root().join("Cargo.toml");
+    let mut command = cargo_metadata::MetadataCommand::new();
+    command.manifest_path(manifest).no_deps().exec().expect("cargo metadata")
+});
+
+#[track_caller]
+fn holds(faults: Vec<Fault>) {
+    assert!(faults.is_empty(), "{}", listing(&faults));
+}
+
+#[test]
+fn the_walk_sees_the_house() {
+    assert!(FILES.iter().any(|file| file.path == "tidy/tests/house.rs"));
+    assert!(FILES.iter().any(|file| file.path == ".ci/run"));
+    assert!(!FILES.iter().any(|file| file.path.starts_with("target/") || file.path.starts_with(".git/")));
+}
+
+#[test]
+fn rooms_name_only_rooms_above_them() {
+    let crates = rooms::crates(&METADATA);
+    assert!(crates.iter().any(|member| member.package == "remora-wire"), "{crates:?}");
+    holds(rooms::check(&crates));
+}
+
+#[test]
+fn files_and_functions_are_short() {
+    holds(lengths::check(&FILES));
+}
+
+#[test]
+fn unsafe_stands_only_where_it_may() {
+    holds(unsafety::check(&FILES));
+}
+
+#[test]
+fn names_say_what_they_name() {
+    holds(names::grab_bags(&FILES));
+}
+
+#[test]
+fn no_file_is_dead() {
+    holds(names::dead_files(&FILES));
+}
+
+#[test]
+fn every_crate_takes_the_lints() {
+    holds(names::lints(&FILES));
+}
+
+#[test]
+fn code_is_finished() {
+    holds(words::unfinished(&FILES));
+}
+
+#[test]
+fn texts_hold_no_notes_to_oneself_and_no_paths_of_one_machine() {
+    holds(words::notes(&FILES));
+}
+
+#[test]
+fn pure_rooms_have_no_clock_socket_thread_or_unordered_map() {
+    holds(words::impure(&FILES));
+}
+
+#[test]
+fn silenced_checks_say_why_and_examples_run() {
+    holds(attributes::check(&FILES));
+}
+
+#[test]
+fn documents_name_what_exists() {
+    holds(docs::check(&FILES));
+}
+
+#[test]
+fn the_map_of_tests_names_tests_that_exist() {
+    holds(witness::check(&FILES));
+    let (open, all) = witness::open(&FILES);
+    println!("{}: {open} of {all} sentences are (open)", witness::PATH);
+}
+
+#[test]
+fn the_pure_rooms_import_nothing() {
+    for room in rooms::ROOMS.iter().filter(|room| room.pure && tree::root().join(room.name).is_dir()) {
+        let built = purity::build(&tree::root(), &METADATA.target_directory, room.name);
+        let module = built.unwrap_or_else(|words| panic!("{words}"));
+        let bytes = std::fs::read(&module).unwrap_or_else(|error| panic!("{}: {error}", module.display()));
+        let face = purity::face(&bytes).expect("a wasm module");
+        assert_eq!(face.imports, Vec::<String>::new(), "{} asks this of its outside", room.name);
+        println!("{}: {} functions, no import", room.name, face.functions);
+    }
+}
+
+#[test]
+fn an_import_shows_even_in_code_that_nothing_calls() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (source, module) = (folder.join("clock.rs"), folder.join("clock.wasm"));
+    let text = "unsafe extern \"C\" { fn now() -> u64; } pub fn uncalled() -> u64 { unsafe { now() } }";
+    std::fs::write(&source, text).expect("the target folder is writable");
+    let mut rustc = std::process::Command::new("rustc");
+    rustc.args(["--crate-type", "cdylib", "--target", "wasm32-unknown-unknown", "--edition", "2024", "-o"]);
+    assert!(rustc.arg(&module).args(purity::LINK_WHOLE).arg(&source).status().expect("rustc runs").success());
+    let face = purity::face(&std::fs::read(&module).expect("built")).expect("a wasm module");
+    assert_eq!(face.imports, ["env.now"]);
+}
