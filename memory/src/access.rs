@@ -1,0 +1,172 @@
+//! Rights, protection domains, and what can go wrong.
+
+use std::fmt;
+use std::ops::{BitOr, BitOrAssign};
+
+/// A protection domain of one [`Table`](crate::Table). Never zero.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Pd(pub(crate) u32);
+
+impl Pd {
+    /// The number, as `ibv_pd.handle` shows it.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// Access rights of a region, or those that one access needs. Bits are numbered as `enum ibv_access_flags`.
+#[derive(Copy, Clone, PartialEq, Eq, Default)]
+pub struct Access(pub(crate) u32);
+
+impl Access {
+    /// No right: what the NIC needs to read a local buffer.
+    pub const NONE: Access = Access(0);
+    /// The NIC may write into it on behalf of this program (receive buffers, results of READs and atomics).
+    pub const LOCAL_WRITE: Access = Access(1);
+    /// Peers may RDMA WRITE.
+    pub const REMOTE_WRITE: Access = Access(1 << 1);
+    /// Peers may RDMA READ.
+    pub const REMOTE_READ: Access = Access(1 << 2);
+    /// Peers may do atomics.
+    pub const REMOTE_ATOMIC: Access = Access(1 << 3);
+    /// Memory windows may be bound to the region.
+    pub const MW_BIND: Access = Access(1 << 4);
+    /// Addresses of the region count from 0 instead of from the buffer's virtual address.
+    pub const ZERO_BASED: Access = Access(1 << 5);
+    /// Pages may be absent. Every region here bears that, so the bit changes nothing.
+    pub const ON_DEMAND: Access = Access(1 << 6);
+    /// The buffer lies in huge pages. Accepted, without effect.
+    pub const HUGETLB: Access = Access(1 << 7);
+    /// Accesses may be reordered. Accepted, without effect.
+    pub const RELAXED_ORDERING: Access = Access(1 << 20);
+    /// Remora's own: LOCAL_INV and SEND_INV may invalidate the key (verbs has this right only for windows of type 2
+    /// and fast-registered regions, never for the regions of `ibv_reg_mr`).
+    pub const INVALIDATE: Access = Access(1 << 31);
+
+    /// `IBV_ACCESS_OPTIONAL_RANGE`: bits that a device is free to ignore.
+    const OPTIONAL: u32 = 0x3ff0_0000;
+    const KNOWN: u32 = 0xff | 1 << 31;
+
+    /// The bits.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// From `ibv_access_flags`; optional bits that mean nothing here are dropped. None: a bit that no device may ignore.
+    pub const fn from_bits(bits: u32) -> Option<Access> {
+        if bits & !(Access::KNOWN | Access::OPTIONAL) != 0 {
+            return None;
+        }
+        Some(Access(bits & (Access::KNOWN | Access::RELAXED_ORDERING.0)))
+    }
+
+    /// Are all rights of `other` among these?
+    pub const fn contains(self, other: Access) -> bool {
+        other.0 & !self.0 == 0
+    }
+
+    /// May a region be given these rights? A peer must not write where the owner may not
+    /// (`ibv_reg_mr` answers EINVAL).
+    pub(crate) const fn registrable(self) -> bool {
+        let remote_change = Access::REMOTE_WRITE.0 | Access::REMOTE_ATOMIC.0;
+        self.0 & remote_change == 0 || self.contains(Access::LOCAL_WRITE)
+    }
+}
+
+impl BitOr for Access {
+    type Output = Access;
+    fn bitor(self, other: Access) -> Access {
+        Access(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Access {
+    fn bitor_assign(&mut self, other: Access) {
+        self.0 |= other.0;
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NAMES: [(Access, &str); 10] = [
+            (Access::LOCAL_WRITE, "local_write"),
+            (Access::REMOTE_WRITE, "remote_write"),
+            (Access::REMOTE_READ, "remote_read"),
+            (Access::REMOTE_ATOMIC, "remote_atomic"),
+            (Access::MW_BIND, "mw_bind"),
+            (Access::ZERO_BASED, "zero_based"),
+            (Access::ON_DEMAND, "on_demand"),
+            (Access::HUGETLB, "hugetlb"),
+            (Access::RELAXED_ORDERING, "relaxed_ordering"),
+            (Access::INVALIDATE, "invalidate"),
+        ];
+        let mut between = "";
+        for (_, name) in NAMES.iter().filter(|(bit, _)| self.contains(*bit)) {
+            write!(f, "{between}{name}")?;
+            between = "|";
+        }
+        if between.is_empty() { f.write_str("none") } else { Ok(()) }
+    }
+}
+
+/// Why an access was refused. Remote ones all become the NAK "remote access error" (IBTA 9.7.5.2), local ones
+/// `IBV_WC_LOC_PROT_ERR`; they are told apart for counters and for people.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum AccessError {
+    /// No live region has this key.
+    UnknownKey,
+    /// The region belongs to another protection domain.
+    WrongPd,
+    /// The region lacks a right that the access needs.
+    MissingRight,
+    /// Some byte of the access lies outside the region.
+    OutOfBounds,
+    /// An atomic's address is not a multiple of its width.
+    Misaligned,
+}
+
+impl fmt::Display for AccessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AccessError::UnknownKey => "no live region has this key",
+            AccessError::WrongPd => "the region belongs to another protection domain",
+            AccessError::MissingRight => "the region lacks a right that the access needs",
+            AccessError::OutOfBounds => "the access leaves the region",
+            AccessError::Misaligned => "the address is not a multiple of the atomic's width",
+        })
+    }
+}
+
+impl std::error::Error for AccessError {}
+
+/// Why a control operation failed. The comment names the errno that verbs reports.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// Arguments that no table accepts (EINVAL).
+    Invalid,
+    /// The table holds as many regions, ranges or domains as it was configured for, or on-NIC memory is used up (ENOMEM).
+    Full,
+    /// The protection domain is still used (EBUSY).
+    Busy,
+    /// No such key or domain (EINVAL).
+    Unknown,
+    /// The calling thread is inside a pass of an engine of this table: waiting for the pass would never end (EDEADLK).
+    InsidePass,
+    /// The operating system refused; its errno.
+    Os(i32),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Invalid => f.write_str("invalid argument"),
+            Error::Full => f.write_str("no room left in the table"),
+            Error::Busy => f.write_str("the protection domain is still in use"),
+            Error::Unknown => f.write_str("no such key or protection domain"),
+            Error::InsidePass => f.write_str("called from inside a pass"),
+            Error::Os(errno) => write!(f, "{}", std::io::Error::from_raw_os_error(*errno)),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

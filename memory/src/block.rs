@@ -1,0 +1,221 @@
+//! Where blocks of memory come from, and how they go back.
+
+use crate::on_nic::Extent;
+use crate::{Bytes, Error};
+use std::alloc::Layout;
+use std::ptr::NonNull;
+
+/// A block, owned: dropping it gives the memory back. Only [`Bytes`](crate::Bytes) holds blocks, behind an `Arc`.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub start: NonNull<u8>,
+    pub len: usize,
+    origin: Origin,
+}
+
+#[derive(Debug)]
+enum Origin {
+    Heap(Layout),
+    /// Anonymous pages.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    Pages,
+    #[cfg(all(target_os = "linux", not(miri)))]
+    Memfd(std::os::fd::OwnedFd),
+    /// Gives its extent back when dropped, and keeps the whole memory mapped until then.
+    OnNic {
+        _extent: Extent,
+        _whole: Bytes,
+    },
+}
+
+// SAFETY: a block is an address range; all access to it is by racing-safe copies and atomics, from any thread.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
+/// From this size on a block is mapped by itself, populated, in huge pages where the system has them.
+#[cfg(all(target_os = "linux", not(miri)))]
+const PAGES_FROM: usize = 256 << 10;
+#[cfg(all(target_os = "linux", not(miri)))]
+const HUGE: usize = 2 << 20;
+
+impl Block {
+    /// Zeroed memory of this process.
+    pub fn heap(len: usize) -> Result<Block, Error> {
+        if len == 0 {
+            return Err(Error::Invalid);
+        }
+        #[cfg(all(target_os = "linux", not(miri)))]
+        if len >= PAGES_FROM {
+            return mapped::anonymous(len);
+        }
+        let align = if len >= 4096 { 4096 } else { 64 };
+        let layout = Layout::from_size_align(len, align).map_err(|_| Error::Invalid)?;
+        // SAFETY: the size is not zero.
+        let start = unsafe { std::alloc::alloc_zeroed(layout) };
+        let start = NonNull::new(start).ok_or(Error::Full)?;
+        Ok(Block { start, len, origin: Origin::Heap(layout) })
+    }
+
+    /// A piece of the memory on the NIC; None if it does not lie in `whole`.
+    pub fn on_nic(whole: Bytes, extent: Extent) -> Option<Block> {
+        let len = extent.len();
+        let start = NonNull::new(whole.at(extent.offset(), len).ok()?)?;
+        Some(Block { start, len, origin: Origin::OnNic { _extent: extent, _whole: whole } })
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    pub fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        use std::os::fd::AsFd;
+        match &self.origin {
+            Origin::Memfd(fd) => Some(fd.as_fd()),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        match &self.origin {
+            // SAFETY: allocated with this layout, and no `Bytes` is left that could reach it.
+            Origin::Heap(layout) => unsafe { std::alloc::dealloc(self.start.as_ptr(), *layout) },
+            #[cfg(all(target_os = "linux", not(miri)))]
+            // SAFETY: mapped by us with this length, and no `Bytes` is left that could reach it.
+            Origin::Pages | Origin::Memfd(_) => unsafe {
+                libc::munmap(self.start.as_ptr().cast(), self.len);
+            },
+            Origin::OnNic { .. } => {}
+        }
+    }
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+pub(crate) mod mapped {
+    //! Mappings are populated when made: a page fault in the middle of a message costs more than the message, and
+    //! a shared page that was only read is mapped read-only (spikes, trap 2).
+    use super::*;
+    use std::ffi::CString;
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+    fn last_error() -> Error {
+        Error::Os(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+    }
+
+    pub fn anonymous(len: usize) -> Result<Block, Error> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let huge = len >= HUGE;
+        // Huge pages need 2 MiB alignment: map more, give back the ends.
+        let room = if huge { len.checked_add(HUGE).ok_or(Error::Invalid)? } else { len };
+        let start = map(room, flags, -1)?;
+        if huge {
+            let skip = start.align_offset(HUGE);
+            let len_pages = len.next_multiple_of(page());
+            // SAFETY: both ends lie in the fresh mapping and outside the part that is kept.
+            let start = unsafe {
+                if skip > 0 {
+                    libc::munmap(start.as_ptr().cast(), skip);
+                }
+                let start = start.add(skip);
+                let rest = room.next_multiple_of(page()) - skip - len_pages;
+                if rest > 0 {
+                    libc::munmap(start.add(len_pages).as_ptr().cast(), rest);
+                }
+                // Advice: if it is refused the pages are small, no more.
+                libc::madvise(start.as_ptr().cast(), len_pages, libc::MADV_HUGEPAGE);
+                start
+            };
+            return populate(Block { start, len, origin: Origin::Pages });
+        }
+        populate(Block { start, len, origin: Origin::Pages })
+    }
+
+    pub fn memfd(name: &str, len: usize) -> Result<Block, Error> {
+        let name = CString::new(name).map_err(|_| Error::Invalid)?;
+        let size = libc::off_t::try_from(len).map_err(|_| Error::Invalid)?;
+        if size == 0 {
+            return Err(Error::Invalid);
+        }
+        // SAFETY: the name is a C string; the result is checked.
+        let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+        if fd < 0 {
+            return Err(last_error());
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        // Sealed against shrinking: a peer that truncated the file would kill us by SIGBUS.
+        // SAFETY: our descriptor and integers.
+        let made = unsafe {
+            libc::ftruncate(fd.as_raw_fd(), size) == 0
+                && libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)
+                    == 0
+        };
+        if made { share(fd, len) } else { Err(last_error()) }
+    }
+
+    pub fn from_memfd(fd: OwnedFd) -> Result<Block, Error> {
+        // SAFETY: fstat fills the struct that it is given; zero is a value of it.
+        let (status, stat) = unsafe {
+            let mut stat: libc::stat = std::mem::zeroed();
+            (libc::fstat(fd.as_raw_fd(), &mut stat), stat)
+        };
+        if status != 0 {
+            return Err(last_error());
+        }
+        // SAFETY: our descriptor.
+        let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
+        let len = usize::try_from(stat.st_size).map_err(|_| Error::Invalid)?;
+        if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 || len == 0 {
+            return Err(Error::Invalid);
+        }
+        share(fd, len)
+    }
+
+    fn share(fd: OwnedFd, len: usize) -> Result<Block, Error> {
+        let start = map(len, libc::MAP_SHARED, fd.as_raw_fd())?;
+        populate(Block { start, len, origin: Origin::Memfd(fd) })
+    }
+
+    fn map(len: usize, flags: libc::c_int, fd: libc::c_int) -> Result<NonNull<u8>, Error> {
+        // SAFETY: a mapping at an address of the kernel's choice touches nothing that exists.
+        let start = unsafe {
+            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0)
+        };
+        if start == libc::MAP_FAILED {
+            Err(last_error())
+        } else {
+            NonNull::new(start.cast()).ok_or(Error::Invalid)
+        }
+    }
+
+    fn populate(block: Block) -> Result<Block, Error> {
+        const MADV_POPULATE_WRITE: libc::c_int = 23;
+        // SAFETY: the block is mapped, and populating changes no byte.
+        let done = unsafe { libc::madvise(block.start.as_ptr().cast(), block.len, MADV_POPULATE_WRITE) };
+        if done == 0 {
+            return Ok(block);
+        }
+        match last_error() {
+            // Kernels before 5.14: touch each page by a write that changes nothing. (fetch_add(0) would be
+            // compiled to a load.)
+            Error::Os(libc::EINVAL) => {
+                for at in (0..block.len).step_by(page()) {
+                    // SAFETY: within the block.
+                    let byte = unsafe { std::sync::atomic::AtomicU8::from_ptr(block.start.add(at).as_ptr()) };
+                    let _ = byte.compare_exchange(
+                        0,
+                        0,
+                        std::sync::atomic::Ordering::SeqCst,
+                        std::sync::atomic::Ordering::SeqCst,
+                    );
+                }
+                Ok(block)
+            }
+            error => Err(error),
+        }
+    }
+
+    fn page() -> usize {
+        // SAFETY: reads a constant of the system.
+        usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+    }
+}

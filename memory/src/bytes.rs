@@ -1,0 +1,154 @@
+//! Blocks of memory that program and NIC share.
+
+use crate::block::Block;
+use crate::{AccessError, Error, copy};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// A block of memory, zeroed when new; cloning shares it, and the last clone gives it back. A region registered over
+/// it holds a clone, so memory under a live region cannot go away.
+///
+/// Its bytes may change at any moment (the NIC, another process). Reading and writing them is safe from any thread:
+/// bytes that are being changed are read as some mix of old and new.
+#[derive(Clone, Debug)]
+pub struct Bytes {
+    // Repeats the block's own: queue rings are read through this, and one load less shows there.
+    start: *mut u8,
+    len: usize,
+    #[allow(dead_code, reason = "held for its Drop; only Linux asks it anything")]
+    block: Arc<Block>,
+}
+
+// SAFETY: the pointer repeats the block's, which is Send and Sync.
+unsafe impl Send for Bytes {}
+// SAFETY: as above.
+unsafe impl Sync for Bytes {}
+
+impl Bytes {
+    pub(crate) fn from_block(block: Block) -> Bytes {
+        Bytes { start: block.start.as_ptr(), len: block.len, block: Arc::new(block) }
+    }
+
+    /// Memory of this process: at least 64-byte aligned, page-aligned from 4 KiB on, in populated huge pages (where
+    /// the system has them) from 2 MiB on. `len` in bytes.
+    ///
+    /// # Errors
+    /// `Invalid` for `len` 0, `Full` or `Os` when there is no memory.
+    pub fn heap(len: usize) -> Result<Bytes, Error> {
+        Block::heap(len).map(Bytes::from_block)
+    }
+
+    /// Memory that other processes can map by [`fd`](Bytes::fd): a memfd, sealed against resizing, mapped populated.
+    ///
+    /// # Errors
+    /// `Invalid` for `len` 0 or a name with a NUL; `Os` if the system refuses, always where it is not Linux (ENOSYS).
+    pub fn memfd(name: &str, len: usize) -> Result<Bytes, Error> {
+        #[cfg(all(target_os = "linux", not(miri)))]
+        return crate::block::mapped::memfd(name, len).map(Bytes::from_block);
+        #[cfg(not(all(target_os = "linux", not(miri))))]
+        {
+            let _ = (name, len);
+            Err(Error::Os(38))
+        }
+    }
+
+    /// Maps the whole of another process's memfd.
+    ///
+    /// # Errors
+    /// `Invalid` if it is empty or not sealed against shrinking (its owner could kill us by truncating it), `Os` if
+    /// the system refuses.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    pub fn from_memfd(fd: std::os::fd::OwnedFd) -> Result<Bytes, Error> {
+        crate::block::mapped::from_memfd(fd).map(Bytes::from_block)
+    }
+
+    /// The descriptor, if this is a memfd.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    pub fn fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.block.fd()
+    }
+
+    /// Bytes in the block; never 0.
+    #[inline]
+    #[allow(clippy::len_without_is_empty, reason = "a block is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Virtual address of the first byte, in this process.
+    #[inline]
+    pub fn address(&self) -> u64 {
+        self.start as u64
+    }
+
+    /// The first byte, for code that accesses the block by other means; it must bear that others write meanwhile.
+    #[inline]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// Copies `out.len()` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, and nothing is copied.
+    #[inline]
+    pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), AccessError> {
+        let from = self.at(offset, out.len())?;
+        // SAFETY: within the block; `out` is the caller's own.
+        unsafe { copy::fetch(out.as_mut_ptr(), from, out.len()) };
+        Ok(())
+    }
+
+    /// Copies `data` to `offset`. Its last byte becomes visible last.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, and nothing is copied.
+    #[inline]
+    pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), AccessError> {
+        let to = self.at(offset, data.len())?;
+        // SAFETY: within the block; nobody writes `data` while it is borrowed.
+        unsafe { copy::place(to, data.as_ptr(), data.len()) };
+        Ok(())
+    }
+
+    /// The aligned 64-bit word at `offset`, in the machine's byte order: producer and consumer words of rings
+    /// (load with Acquire, store with Release). None outside the block or if `offset` is no multiple of 8.
+    #[inline]
+    pub fn word(&self, offset: usize) -> Option<&AtomicU64> {
+        if !offset.is_multiple_of(8) {
+            return None;
+        }
+        let word = self.at(offset, 8).ok()?;
+        // SAFETY: within the block, which is 64-byte aligned and outlives the reference. Whatever else touches it
+        // does so by atomics or by instructions that the compiler does not see.
+        Some(unsafe { AtomicU64::from_ptr(word.cast()) })
+    }
+
+    /// Copies the 64 bytes at `offset` (a WQE or CQE) out.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, and nothing is copied.
+    #[inline]
+    pub fn copy64(&self, offset: usize, out: &mut [u8; 64]) -> Result<(), AccessError> {
+        self.read(offset, out)
+    }
+
+    /// Copies 64 bytes (a WQE or CQE) to `offset`, in rising order.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, and nothing is copied.
+    #[inline]
+    pub fn store64(&self, offset: usize, data: &[u8; 64]) -> Result<(), AccessError> {
+        self.write(offset, data)
+    }
+
+    /// The address of `len` bytes at `offset`, if all lie in the block.
+    #[inline(always)]
+    pub(crate) fn at(&self, offset: usize, len: usize) -> Result<*mut u8, AccessError> {
+        if offset > self.len || len > self.len - offset {
+            return Err(AccessError::OutOfBounds);
+        }
+        // SAFETY: offset <= len of the block.
+        Ok(unsafe { self.start.add(offset) })
+    }
+}

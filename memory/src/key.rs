@@ -1,0 +1,138 @@
+//! Keys: where they point and why they cannot be guessed.
+//!
+//! A key is `tag | location`: the low bits say which entry of the table to look at, the rest must equal what the
+//! entry holds. Both come out of keyed permutations: the n-th fresh location is a permutation of n, and the tag is a
+//! permutation, another one for each location, of how often the location was used. So the map from (n, use) to keys
+//! is one to one: a key comes back only after its location went through all its tags; and a location comes back only
+//! after all fresh ones and all those freed before it. Looking a key up needs neither permutation, one masked load.
+
+use std::collections::VecDeque;
+
+/// Local and remote key of a region: one value, as on mlx5. Never zero.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Key(pub(crate) u32);
+
+impl Key {
+    /// A key as it came from a work request or the wire.
+    pub const fn new(bits: u32) -> Key {
+        Key(bits)
+    }
+
+    /// The 32 bits.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// Hands out keys.
+#[derive(Debug)]
+pub(crate) struct Keyring {
+    seed: u64,
+    location_bits: u32,
+    fresh: u32,
+    freed: VecDeque<u32>,
+    /// How often each location was used, by location; grows as locations are freed.
+    uses: Vec<u32>,
+}
+
+impl Keyring {
+    /// For up to `capacity` keys at a time.
+    pub fn new(capacity: usize, seed: u64) -> Keyring {
+        // One more: location 0 stays empty, so that key 0 finds nothing.
+        let locations = (capacity + 1).next_power_of_two().max(16);
+        Keyring {
+            seed,
+            location_bits: locations.trailing_zeros(),
+            fresh: 0,
+            freed: VecDeque::new(),
+            uses: Vec::new(),
+        }
+    }
+
+    /// Number of locations, a power of two.
+    pub fn locations(&self) -> usize {
+        1 << self.location_bits
+    }
+
+    /// The next key, or None when all locations are taken.
+    pub fn take(&mut self) -> Option<Key> {
+        let location = self.fresh_location().or_else(|| self.freed.pop_front())?;
+        let turn = self.uses.get(location as usize).copied().unwrap_or(0);
+        let tag_bits = 32 - self.location_bits;
+        let round_key = self.seed ^ (u64::from(location) + 1) << 32;
+        Some(Key(permute(turn & mask(tag_bits), tag_bits, round_key) << self.location_bits | location))
+    }
+
+    /// Takes a key back; its location is handed out again after all others that are free now.
+    pub fn give_back(&mut self, key: Key) {
+        let location = key.0 & mask(self.location_bits);
+        if self.uses.len() <= location as usize {
+            self.uses.resize(location as usize + 1, 0);
+        }
+        self.uses[location as usize] = self.uses[location as usize].wrapping_add(1);
+        self.freed.push_back(location);
+    }
+
+    fn fresh_location(&mut self) -> Option<u32> {
+        while (self.fresh as usize) < self.locations() {
+            let location = permute(self.fresh, self.location_bits, self.seed);
+            self.fresh += 1;
+            if location != 0 {
+                return Some(location);
+            }
+        }
+        None
+    }
+}
+
+const fn mask(bits: u32) -> u32 {
+    ((1u64 << bits) - 1) as u32
+}
+
+/// A keyed permutation of the numbers below 2^bits (1 <= bits <= 32): eight Feistel rounds, the round function being
+/// SipHash-like mixing. An odd width is permuted in the next even one, again and again until the value is small
+/// enough, which ends because a permutation's cycle leads back.
+fn permute(value: u32, bits: u32, key: u64) -> u32 {
+    let half = bits.div_ceil(2);
+    let mut value = value;
+    loop {
+        let (mut left, mut right) = (value >> half, value & mask(half));
+        for round in 0..8 {
+            let mixed = mix(key, u64::from(right) << 8 | round) as u32 & mask(half);
+            (left, right) = (right, left ^ mixed);
+        }
+        value = left << half | right;
+        if value <= mask(bits) {
+            return value;
+        }
+    }
+}
+
+/// A keyed hash of one word: two SipHash rounds in, four out (Aumasson and Bernstein 2012), with the 64-bit seed
+/// spread over both halves of its key.
+fn mix(key: u64, word: u64) -> u64 {
+    let second = key.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15;
+    let mut v = [
+        key ^ 0x736f_6d65_7073_6575,
+        second ^ 0x646f_7261_6e64_6f6d,
+        key ^ 0x6c79_6765_6e65_7261,
+        second ^ 0x7465_6462_7974_6573,
+    ];
+    v[3] ^= word;
+    for round in 0..6 {
+        if round == 2 {
+            v[0] ^= word;
+            v[2] ^= 0xff;
+        }
+        v[0] = v[0].wrapping_add(v[1]);
+        v[2] = v[2].wrapping_add(v[3]);
+        v[1] = v[1].rotate_left(13) ^ v[0];
+        v[3] = v[3].rotate_left(16) ^ v[2];
+        v[0] = v[0].rotate_left(32).wrapping_add(v[3]);
+        v[2] = v[2].wrapping_add(v[1]);
+        v[3] = v[3].rotate_left(21) ^ v[0];
+        v[1] = v[1].rotate_left(17) ^ v[2];
+        v[2] = v[2].rotate_left(32);
+    }
+    v[0] ^ v[1] ^ v[2] ^ v[3]
+}

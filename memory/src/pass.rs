@@ -1,0 +1,362 @@
+//! Heads up: read `barrier` first.
+//!
+//! The lock protocol of one engine, and the wait for passes to end.
+//!
+//! An engine is entered millions of times a second by one thread, and now and then by another (a helper, a second
+//! application thread, a deregistration that must wait). A lock pair would cost a quarter of a small verb, so the
+//! lock is *biased*: the thread that owns the bias marks its own busy word, checks that it still owns the bias, and
+//! is in: two plain stores and no fence. Whoever else wants in takes the mutex, withdraws the bias, runs the heavy
+//! fence, and waits for the busy word to become even. (Dice, Moir and Scherer, "Quickly reacquirable locks", 2003.)
+//!
+//! | word | written by | meaning |
+//! |---|---|---|
+//! | `owner` | holder of the mutex | `thread << 3 | slot` of the biased thread; 0: none |
+//! | `slots[i]` | the thread in `threads[i]` | odd: that thread is inside, or about to find that it is not |
+//! | `plain` | holder of the mutex | odd: it is inside |
+//! | `threads[i]` | holder of the mutex | whose slot it is; only that thread gives it back |
+//!
+//! A slot belongs to one thread until that thread gives it back, because a thread that lost the bias may still be
+//! about to write its busy word: with a shared word it would overwrite the mark of the next owner.
+
+use crate::barrier;
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence, spin_loop, yield_now};
+use std::sync::{Arc, PoisonError, TryLockError};
+
+/// Threads that can hold, or have lost and not yet noticed, the bias of one engine. A thread that died while it owned
+/// the bias keeps its slot; when all are gone the lock stays a plain one.
+const SLOTS: usize = 6;
+const SLOT_BITS: u32 = 3;
+const SLOT_MASK: u64 = (1 << SLOT_BITS) - 1;
+
+/// A bias that ends after fewer passes than this was not worth its fence (some microseconds).
+const WORTHWHILE: u64 = 4096;
+/// Plain passes in a row that earn a thread the bias: after a worthwhile one, and at most.
+const PATIENCE_MIN: u64 = 16;
+const PATIENCE_MAX: u64 = 1 << 16;
+
+/// The lock of one engine, and its mark that a pass is under way.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub(crate) struct Pass {
+    owner: AtomicU64,
+    plain: AtomicU64,
+    slots: [AtomicU64; SLOTS],
+    threads: [AtomicU64; SLOTS],
+    /// The thread inside by the mutex, or 0.
+    holder: AtomicU64,
+    lock: Mutex<Policy>,
+}
+
+/// Who deserves the bias.
+#[derive(Debug)]
+pub(crate) struct Policy {
+    last: u64,
+    streak: u64,
+    patience: u64,
+    /// The owner's busy word when it got the bias.
+    since: u64,
+}
+
+/// A pass under way: how to end it.
+#[derive(Debug)]
+pub(crate) struct Entered<'a> {
+    busy: &'a AtomicU64,
+    /// In plain mode: the holder's mark and the mutex.
+    plain: Option<(&'a AtomicU64, MutexGuard<'a, Policy>)>,
+}
+
+impl Drop for Entered<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some((holder, _)) = &self.plain {
+            holder.store(0, Ordering::Relaxed);
+        }
+        // Only this thread writes the word, so load and store are an increment. The mutex, if any, opens after this.
+        self.busy.store(self.busy.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+    }
+}
+
+impl Pass {
+    pub fn new() -> Pass {
+        Pass {
+            owner: AtomicU64::new(0),
+            plain: AtomicU64::new(0),
+            slots: std::array::from_fn(|_| AtomicU64::new(0)),
+            threads: std::array::from_fn(|_| AtomicU64::new(0)),
+            holder: AtomicU64::new(0),
+            lock: Mutex::new(Policy { last: 0, streak: 0, patience: 1, since: 0 }),
+        }
+    }
+
+    /// Begins a pass; waits for whoever is inside.
+    ///
+    /// # Panics
+    /// If this thread is inside already: it would wait for itself.
+    #[inline]
+    pub fn enter(&self) -> Entered<'_> {
+        let me = thread_token();
+        match self.enter_biased(me) {
+            Some(entered) => entered,
+            None => self.enter_by_mutex(me),
+        }
+    }
+
+    /// Begins a pass if nobody is inside. Never earns the bias.
+    #[inline]
+    pub fn try_enter(&self) -> Option<Entered<'_>> {
+        let me = thread_token();
+        self.enter_biased(me).or_else(|| self.try_enter_by_mutex(me))
+    }
+
+    /// The quick way, open to the owner of the bias.
+    #[inline(always)]
+    fn enter_biased(&self, me: u64) -> Option<Entered<'_>> {
+        let owner = self.owner.load(Ordering::Relaxed);
+        if owner >> SLOT_BITS != me {
+            return None;
+        }
+        let busy = self.slots.get((owner & SLOT_MASK) as usize)?;
+        let was = busy.load(Ordering::Relaxed);
+        if was & 1 != 0 {
+            return None;
+        }
+        busy.store(was.wrapping_add(1), Ordering::Relaxed);
+        barrier::light();
+        if self.owner.load(Ordering::Acquire) == owner {
+            return Some(Entered { busy, plain: None });
+        }
+        busy.store(was.wrapping_add(2), Ordering::Release);
+        None
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_by_mutex(&self, me: u64) -> Entered<'_> {
+        let me = assigned(me);
+        assert!(!self.is_inside(me), "an engine was entered again from inside its own pass");
+        let mut policy = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let owner = self.owner.load(Ordering::Relaxed);
+        if owner != 0 {
+            if owner >> SLOT_BITS == me {
+                // Someone withdrew the bias, thought better of it, and gave it back.
+                return self.resume(owner);
+            }
+            self.withdraw(owner);
+            let busy = self.busy_of(owner);
+            await_change(busy, |value| value & 1 == 0);
+            policy.revoked(busy.load(Ordering::Relaxed));
+        }
+        self.give_slot_back(me);
+        if policy.deserves(me)
+            && let Some(entered) = self.grant(me, &mut policy)
+        {
+            return entered;
+        }
+        self.begin_plain(me, policy)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn try_enter_by_mutex(&self, me: u64) -> Option<Entered<'_>> {
+        let me = assigned(me);
+        let mut policy = match self.lock.try_lock() {
+            Ok(policy) => policy,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let owner = self.owner.load(Ordering::Relaxed);
+        if owner != 0 {
+            let busy = self.busy_of(owner);
+            // Looking first spares the owner a revocation; if it is ourselves, we are inside.
+            if busy.load(Ordering::Relaxed) & 1 != 0 {
+                return None;
+            }
+            if owner >> SLOT_BITS == me {
+                return Some(self.resume(owner));
+            }
+            self.withdraw(owner);
+            if busy.load(Ordering::Acquire) & 1 != 0 {
+                self.owner.store(owner, Ordering::Release);
+                return None;
+            }
+            policy.revoked(busy.load(Ordering::Relaxed));
+        }
+        self.give_slot_back(me);
+        policy.visited();
+        Some(self.begin_plain(me, policy))
+    }
+
+    /// After this the owner is inside and its busy word shows it, or it will not get in.
+    fn withdraw(&self, _owner: u64) {
+        self.owner.store(0, Ordering::Relaxed);
+        barrier::heavy();
+    }
+
+    fn busy_of(&self, owner: u64) -> &AtomicU64 {
+        &self.slots[(owner & SLOT_MASK) as usize % SLOTS]
+    }
+
+    /// The mutex is held, and its holder owns the bias: it is in by its own word.
+    fn resume(&self, owner: u64) -> Entered<'_> {
+        let busy = self.busy_of(owner);
+        busy.store(busy.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        barrier::light();
+        Entered { busy, plain: None }
+    }
+
+    /// The mutex is held, nobody has the bias, and nobody is inside: `me` gets both.
+    fn grant(&self, me: u64, policy: &mut Policy) -> Option<Entered<'_>> {
+        if !barrier::asymmetric() {
+            return None;
+        }
+        let free = self.threads.iter().position(|thread| thread.load(Ordering::Relaxed) == 0)?;
+        let busy = &self.slots[free];
+        let was = busy.load(Ordering::Relaxed);
+        self.threads[free].store(me, Ordering::Relaxed);
+        busy.store(was.wrapping_add(1), Ordering::Relaxed);
+        self.owner.store(me << SLOT_BITS | free as u64, Ordering::Release);
+        barrier::light();
+        policy.since = was;
+        Some(Entered { busy, plain: None })
+    }
+
+    fn begin_plain<'a>(&'a self, me: u64, policy: MutexGuard<'a, Policy>) -> Entered<'a> {
+        self.holder.store(me, Ordering::Relaxed);
+        self.plain.store(self.plain.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        // Against a deregistration that kills a key and then looks at the word, without membarrier.
+        fence(Ordering::SeqCst);
+        Entered { busy: &self.plain, plain: Some((&self.holder, policy)) }
+    }
+
+    /// The mutex is held and `me` has no bias: it is not about to write its word, so another may have the slot.
+    fn give_slot_back(&self, me: u64) {
+        for thread in &self.threads {
+            if thread.load(Ordering::Relaxed) == me {
+                thread.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Is the thread `me` inside?
+    fn is_inside(&self, me: u64) -> bool {
+        let by_bias = |slot: usize| {
+            self.threads[slot].load(Ordering::Relaxed) == me
+                && self.slots[slot].load(Ordering::Relaxed) & 1 != 0
+        };
+        self.holder.load(Ordering::Relaxed) == me || (0..SLOTS).any(by_bias)
+    }
+
+    /// Moves with every pass that begins or ends.
+    pub fn heartbeat(&self) -> u64 {
+        self.words().fold(0, |sum, word| sum.wrapping_add(word.load(Ordering::Relaxed)))
+    }
+
+    fn words(&self) -> impl Iterator<Item = &AtomicU64> {
+        std::iter::once(&self.plain).chain(&self.slots)
+    }
+}
+
+impl Policy {
+    /// The bias was withdrawn when the owner's busy word stood at `now`.
+    fn revoked(&mut self, now: u64) {
+        let passes = now.wrapping_sub(self.since) / 2;
+        self.patience =
+            if passes < WORTHWHILE { self.patience * 4 } else { 0 }.clamp(PATIENCE_MIN, PATIENCE_MAX);
+        self.streak = 0;
+    }
+
+    fn visited(&mut self) {
+        self.streak = 0;
+    }
+
+    /// One more plain pass of `thread`: is it time to give it the bias?
+    fn deserves(&mut self, thread: u64) -> bool {
+        if self.last != thread {
+            self.last = thread;
+            self.streak = 0;
+        }
+        self.streak += 1;
+        self.streak >= self.patience
+    }
+}
+
+/// The passes of all engines of one table.
+#[derive(Debug)]
+pub(crate) struct Passes(std::sync::Mutex<Vec<Arc<Pass>>>);
+
+impl Passes {
+    pub fn new() -> Passes {
+        Passes(std::sync::Mutex::new(Vec::new()))
+    }
+
+    pub fn add(&self) -> Arc<Pass> {
+        let pass = Arc::new(Pass::new());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&pass));
+        pass
+    }
+
+    pub fn remove(&self, pass: &Arc<Pass>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, pass));
+    }
+
+    /// Is the calling thread inside a pass of any of them?
+    pub fn is_inside(&self) -> bool {
+        let me = thread_token();
+        me != UNASSIGNED && self.all().iter().any(|pass| pass.is_inside(me))
+    }
+
+    /// Returns when every pass that may have begun before the call is over. Passes that begin later see what this
+    /// thread stored before the call.
+    pub fn quiesce(&self) {
+        let all = self.all();
+        barrier::heavy();
+        for word in all.iter().flat_map(|pass| pass.words()) {
+            let seen = word.load(Ordering::Acquire);
+            if seen & 1 != 0 {
+                await_change(word, |value| value != seen);
+            }
+        }
+    }
+
+    fn all(&self) -> Vec<Arc<Pass>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Waits, first spinning (a pass is short), then giving the core away (its thread may be preempted).
+fn await_change(word: &AtomicU64, done: impl Fn(u64) -> bool) {
+    let mut turns = 0;
+    while !done(word.load(Ordering::Acquire)) {
+        turns += 1;
+        if turns < 1000 && !cfg!(loom) { spin_loop() } else { yield_now() }
+    }
+}
+
+/// Not yet asked for its token; equals no owner.
+const UNASSIGNED: u64 = u64::MAX;
+
+#[cfg(not(loom))]
+thread_local! {
+    /// A number of this thread that no other thread of the process ever has (addresses and system ids come back).
+    static TOKEN: std::cell::Cell<u64> = const { std::cell::Cell::new(UNASSIGNED) };
+}
+#[cfg(loom)]
+loom::thread_local! {
+    static TOKEN: std::cell::Cell<u64> = std::cell::Cell::new(UNASSIGNED);
+}
+
+#[inline(always)]
+fn thread_token() -> u64 {
+    TOKEN.with(std::cell::Cell::get)
+}
+
+/// The token of this thread, which gets one if it has none.
+fn assigned(token: u64) -> u64 {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    if token != UNASSIGNED {
+        return token;
+    }
+    let token = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    TOKEN.with(|cell| cell.set(token));
+    token
+}

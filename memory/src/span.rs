@@ -1,0 +1,203 @@
+//! Memory that a check allowed.
+
+use crate::{AccessError, copy, wide};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// `len` bytes of registered memory, usable until the pass `'p` ends. Whatever it says is inside is inside; others
+/// may be changing the bytes at the same time.
+#[derive(Copy, Clone, Debug)]
+pub struct Span<'p> {
+    start: *mut u8,
+    len: usize,
+    pass: PhantomData<&'p ()>,
+}
+
+impl<'p> Span<'p> {
+    /// # Safety
+    /// `len` bytes from `start` on stay mapped, readable and writable during `'p`.
+    #[inline(always)]
+    pub(crate) unsafe fn new(start: *mut u8, len: usize) -> Span<'p> {
+        Span { start, len, pass: PhantomData }
+    }
+
+    /// No bytes.
+    #[inline]
+    pub fn empty() -> Span<'p> {
+        Span { start: std::ptr::dangling_mut(), len: 0, pass: PhantomData }
+    }
+
+    /// Bytes in the span.
+    #[inline]
+    #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.start
+    }
+
+    /// The part of `len` bytes at `offset`.
+    ///
+    /// # Errors
+    /// `OutOfBounds`.
+    #[inline]
+    pub fn part(&self, offset: usize, len: usize) -> Result<Span<'p>, AccessError> {
+        // SAFETY: a part of this span.
+        self.at(offset, len).map(|start| unsafe { Span::new(start, len) })
+    }
+
+    /// Copies the first `min(len, out.len())` bytes out; says how many.
+    #[inline]
+    pub fn read(&self, out: &mut [u8]) -> usize {
+        let len = self.len.min(out.len());
+        // SAFETY: within the span; `out` is the caller's own.
+        unsafe { copy::fetch(out.as_mut_ptr(), self.start, len) };
+        len
+    }
+
+    /// Copies the first `min(len, data.len())` bytes of `data` in; says how many. The last byte becomes visible last.
+    #[inline]
+    pub fn write(&self, data: &[u8]) -> usize {
+        let len = self.len.min(data.len());
+        // SAFETY: within the span; nobody writes `data` while it is borrowed.
+        unsafe { copy::place(self.start, data.as_ptr(), len) };
+        len
+    }
+
+    /// As [`write`](Span::write), by streaming stores past the caches: for the packets of a message so long that its
+    /// head would be evicted before anyone reads it (from 256 KiB on).
+    #[inline]
+    pub fn write_streaming(&self, data: &[u8]) -> usize {
+        let len = self.len.min(data.len());
+        // SAFETY: as in `write`.
+        unsafe { copy::place_streaming(self.start, data.as_ptr(), len) };
+        len
+    }
+
+    /// Copies `out.len()` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, and nothing is copied.
+    #[inline]
+    pub fn read_at(&self, offset: usize, out: &mut [u8]) -> Result<(), AccessError> {
+        self.part(offset, out.len())?.read(out);
+        Ok(())
+    }
+
+    /// Copies `data` to `offset`.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, and nothing is copied.
+    #[inline]
+    pub fn write_at(&self, offset: usize, data: &[u8]) -> Result<(), AccessError> {
+        self.part(offset, data.len())?.write(data);
+        Ok(())
+    }
+
+    /// Copies the first `min` of both lengths from `source`; says how many. What arrives where they overlap is unspecified.
+    #[inline]
+    pub fn copy_from(&self, source: &Span<'_>) -> usize {
+        let len = self.len.min(source.len);
+        // SAFETY: within both spans.
+        unsafe { copy::transfer(self.start, source.start, len) };
+        len
+    }
+
+    /// Asks for the first line to be brought into the cache.
+    #[inline]
+    pub fn prefetch(&self) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: a prefetch never faults.
+        unsafe {
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(self.start.cast());
+        }
+    }
+
+    /// Loads the 64-bit word at the start (Acquire), in the machine's byte order.
+    ///
+    /// # Errors
+    /// `Misaligned`, or `OutOfBounds` if the span has fewer than 8 bytes; the same for all words below.
+    #[inline]
+    pub fn load64(&self) -> Result<u64, AccessError> {
+        self.word().map(|word| word.load(Ordering::Acquire))
+    }
+
+    /// Stores the 64-bit word at the start (Release).
+    ///
+    /// # Errors
+    /// As [`load64`](Span::load64).
+    #[inline]
+    pub fn store64(&self, value: u64) -> Result<(), AccessError> {
+        self.word().map(|word| word.store(value, Ordering::Release))
+    }
+
+    /// Stores `swap` if the word equals `compare`; the word as it was.
+    ///
+    /// # Errors
+    /// As [`load64`](Span::load64).
+    #[inline]
+    pub fn compare_swap64(&self, compare: u64, swap: u64) -> Result<u64, AccessError> {
+        let word = self.word()?;
+        Ok(word.compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst).unwrap_or_else(|was| was))
+    }
+
+    /// Adds, wrapping; the word as it was.
+    ///
+    /// # Errors
+    /// As [`load64`](Span::load64).
+    #[inline]
+    pub fn fetch_add64(&self, add: u64) -> Result<u64, AccessError> {
+        self.word().map(|word| word.fetch_add(add, Ordering::SeqCst))
+    }
+
+    /// Stores; the word as it was.
+    ///
+    /// # Errors
+    /// As [`load64`](Span::load64).
+    #[inline]
+    pub fn swap64(&self, value: u64) -> Result<u64, AccessError> {
+        self.word().map(|word| word.swap(value, Ordering::SeqCst))
+    }
+
+    /// Stores `swap` if the 16 bytes at the start equal `compare`, as one atomic step against CPUs and NIC alike where
+    /// the machine can (x86-64 with cmpxchg16b), elsewhere only against other calls of this function; the 16 bytes as
+    /// they were. Values are in the machine's byte order.
+    ///
+    /// # Errors
+    /// `Misaligned` unless 16-byte aligned, or `OutOfBounds` if the span has fewer than 16 bytes.
+    #[inline]
+    pub fn compare_swap128(&self, compare: u128, swap: u128) -> Result<u128, AccessError> {
+        let at = self.aligned(16)?;
+        // SAFETY: 16 aligned bytes of the span.
+        Ok(unsafe { wide::compare_swap(at.cast(), compare, swap) })
+    }
+
+    #[inline(always)]
+    fn word(&self) -> Result<&'p AtomicU64, AccessError> {
+        let at = self.aligned(8)?;
+        // SAFETY: 8 aligned bytes that stay mapped during the pass; whatever else touches them does so by atomics or
+        // by instructions that the compiler does not see.
+        Ok(unsafe { AtomicU64::from_ptr(at.cast()) })
+    }
+
+    #[inline(always)]
+    fn aligned(&self, width: usize) -> Result<*mut u8, AccessError> {
+        if self.len < width {
+            return Err(AccessError::OutOfBounds);
+        }
+        if self.start as usize & (width - 1) != 0 {
+            return Err(AccessError::Misaligned);
+        }
+        Ok(self.start)
+    }
+
+    #[inline(always)]
+    fn at(&self, offset: usize, len: usize) -> Result<*mut u8, AccessError> {
+        if offset > self.len || len > self.len - offset {
+            return Err(AccessError::OutOfBounds);
+        }
+        Ok(self.start.wrapping_add(offset))
+    }
+}

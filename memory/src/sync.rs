@@ -1,0 +1,9 @@
+//! The atomics and locks of the lock protocol, so that loom can stand in for them (`--cfg loom`).
+
+#[cfg(not(loom))]
+pub(crate) use std::{
+    hint::spin_loop,
+    sync::atomic::{AtomicU64, Ordering, fence},
+    sync::{Mutex, MutexGuard},
+    thread::yield_now,
+};

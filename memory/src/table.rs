@@ -1,0 +1,378 @@
+//! The table of protection domains and regions of one NIC.
+
+use crate::block::Block;
+use crate::entry::{Entry, Piece};
+use crate::key::Keyring;
+use crate::on_nic::Allocator;
+use crate::pass::Passes;
+use crate::{Access, Bytes, Error, Key, Pd};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Limits of a table.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Regions at a time, up to 2^24. An unused one costs 64 bytes of address space.
+    pub max_regions: usize,
+    /// Protection domains at a time, up to 2^20 - 1.
+    pub max_pds: usize,
+    /// Ranges of all regions together.
+    pub max_ranges: usize,
+    /// Bytes of memory on the NIC; 256 KiB on a ConnectX-5.
+    pub on_nic_bytes: usize,
+    /// Secret from which keys are made. One seed gives one sequence of keys; the default is for tests only.
+    pub key_seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            max_regions: 1 << 16,
+            max_pds: 1 << 12,
+            max_ranges: 1 << 18,
+            on_nic_bytes: 256 << 10,
+            key_seed: 0,
+        }
+    }
+}
+
+/// A stretch of memory to be registered.
+#[derive(Clone, Debug)]
+pub struct Range {
+    /// The block in which it lies.
+    pub bytes: Bytes,
+    /// Where in the block it begins, bytes.
+    pub offset: usize,
+    /// Its length, bytes; not 0.
+    pub len: usize,
+    /// The address by which work requests and peers name its first byte.
+    pub iova: u64,
+}
+
+impl Range {
+    /// A whole block under its own virtual address, as `ibv_reg_mr` registers.
+    pub fn whole(bytes: &Bytes) -> Range {
+        Range { bytes: bytes.clone(), offset: 0, len: bytes.len(), iova: bytes.address() }
+    }
+
+    /// A whole block whose first byte is named `iova`, as `ibv_reg_mr_iova` registers.
+    pub fn at(bytes: &Bytes, iova: u64) -> Range {
+        Range { iova, ..Range::whole(bytes) }
+    }
+}
+
+/// The protection domains and regions of one NIC, shared by its engines.
+///
+/// Control operations take a mutex; checks ([`Mem::check`](crate::Mem::check)) take nothing.
+pub struct Table {
+    entries: Box<[Entry]>,
+    passes: Passes,
+    control: Mutex<Control>,
+    on_nic: Option<Bytes>,
+    on_nic_parts: Allocator,
+}
+
+struct Control {
+    config: Config,
+    keyring: Keyring,
+    held: BTreeMap<u32, Held>,
+    ranges: usize,
+    pds: Vec<Domain>,
+    free_pds: VecDeque<usize>,
+}
+
+/// What a region keeps until its deregistration is complete.
+struct Held {
+    pd: Pd,
+    ranges: usize,
+    dying: bool,
+    /// The entry points to these if there are several.
+    _pieces: Box<[Piece]>,
+    /// Keeps the memory mapped; empty for the caller's own memory.
+    _bytes: Vec<Bytes>,
+}
+
+struct Domain {
+    /// The live domain's number.
+    live: Option<Pd>,
+    generation: u32,
+    users: usize,
+}
+
+const MAX_REGIONS: usize = 1 << 24;
+const PD_INDEX_BITS: u32 = 20;
+
+impl Table {
+    /// An empty table.
+    ///
+    /// # Errors
+    /// `Invalid` if a limit exceeds what [`Config`] says, `Full` or `Os` if there is no memory.
+    pub fn new(config: Config) -> Result<Table, Error> {
+        if config.max_regions > MAX_REGIONS || config.max_pds >= 1 << PD_INDEX_BITS {
+            return Err(Error::Invalid);
+        }
+        let on_nic = match config.on_nic_bytes {
+            0 => None,
+            len => Some(Bytes::heap(len.checked_next_multiple_of(64).ok_or(Error::Invalid)?)?),
+        };
+        let keyring = Keyring::new(config.max_regions, config.key_seed);
+        // SAFETY: all-zero is a valid, dead entry: atomics of integers, and a null pointer.
+        let entries = unsafe { Box::<[Entry]>::new_zeroed_slice(keyring.locations()).assume_init() };
+        Ok(Table {
+            entries,
+            passes: Passes::new(),
+            on_nic_parts: Allocator::new(on_nic.as_ref().map_or(0, Bytes::len)),
+            on_nic,
+            control: Mutex::new(Control {
+                config,
+                keyring,
+                held: BTreeMap::new(),
+                ranges: 0,
+                pds: Vec::new(),
+                free_pds: VecDeque::new(),
+            }),
+        })
+    }
+
+    /// A new protection domain.
+    ///
+    /// # Errors
+    /// `Full`.
+    pub fn alloc_pd(&self) -> Result<Pd, Error> {
+        self.control().alloc_pd()
+    }
+
+    /// Ends a protection domain.
+    ///
+    /// # Errors
+    /// `Unknown`, or `Busy` while a region or another user ([`retain_pd`](Table::retain_pd)) belongs to it.
+    pub fn free_pd(&self, pd: Pd) -> Result<(), Error> {
+        let mut control = self.control();
+        let domain = control.domain(pd)?;
+        if domain.users > 0 {
+            return Err(Error::Busy);
+        }
+        domain.live = None;
+        control.free_pds.push_back(index_of(pd));
+        Ok(())
+    }
+
+    /// Counts a user of the domain (a queue pair, an address handle), so that it cannot be freed under it.
+    ///
+    /// # Errors
+    /// `Unknown`.
+    pub fn retain_pd(&self, pd: Pd) -> Result<(), Error> {
+        self.control().domain(pd)?.users += 1;
+        Ok(())
+    }
+
+    /// Takes back one [`retain_pd`](Table::retain_pd).
+    ///
+    /// # Errors
+    /// `Unknown`, also if nobody uses it.
+    pub fn release_pd(&self, pd: Pd) -> Result<(), Error> {
+        let mut control = self.control();
+        let domain = control.domain(pd)?;
+        domain.users = domain.users.checked_sub(1).ok_or(Error::Unknown)?;
+        Ok(())
+    }
+
+    /// Registers `ranges` as one region. An access must lie within one range. With [`Access::ZERO_BASED`] the lowest
+    /// `iova` becomes 0 and the others keep their distance from it.
+    ///
+    /// # Errors
+    /// `Unknown` domain; `Invalid` if there is no range, one is empty, leaves its block, wraps around the end of the
+    /// address space or overlaps another one's addresses, or if peers could write what the owner may not; `Full`.
+    pub fn register(&self, pd: Pd, ranges: &[Range], access: Access) -> Result<Key, Error> {
+        let mut pieces = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            let start = range.bytes.at(range.offset, range.len).map_err(|_| Error::Invalid)?;
+            pieces.push(Piece { iova: range.iova, len: range.len as u64, start });
+        }
+        let bytes = ranges.iter().map(|range| range.bytes.clone()).collect();
+        self.control().register(&self.entries, pd, pieces, bytes, access)
+    }
+
+    /// Registers memory that the caller owns, as `ibv_reg_mr_iova2` does.
+    ///
+    /// # Errors
+    /// As [`register`](Table::register).
+    ///
+    /// # Safety
+    /// From now until [`deregister`](Table::deregister) has returned `Ok`, `len` bytes from `start` on stay mapped, readable
+    /// and, if `access` allows any write, writable; and no Rust reference to them is used (they change under any).
+    pub unsafe fn register_raw(
+        &self,
+        pd: Pd,
+        start: *mut u8,
+        len: usize,
+        iova: u64,
+        access: Access,
+    ) -> Result<Key, Error> {
+        if start.is_null() || (start as usize).checked_add(len).is_none() {
+            return Err(Error::Invalid);
+        }
+        let pieces = vec![Piece { iova, len: len as u64, start }];
+        self.control().register(&self.entries, pd, pieces, Vec::new(), access)
+    }
+
+    /// Ends a region: its key is dead at once, and when this returns no engine touches the memory any more, nor will.
+    /// Waits for the passes under way, so it may take as long as the longest of them.
+    ///
+    /// # Errors
+    /// `Unknown`, also while another thread is deregistering it; `InsidePass` if the calling thread is inside a pass of an
+    /// engine of this table: nothing is done then.
+    pub fn deregister(&self, key: Key) -> Result<(), Error> {
+        if self.passes.is_inside() {
+            return Err(Error::InsidePass);
+        }
+        let location = self.location(key) as u32;
+        let entry = self.entry(key);
+        {
+            let mut control = self.control();
+            let held = control.held.get_mut(&key.0).ok_or(Error::Unknown)?;
+            if std::mem::replace(&mut held.dying, true) {
+                return Err(Error::Unknown);
+            }
+            // False if it was invalidated before: it is dead all the same.
+            entry.kill(key.0);
+        }
+        self.passes.quiesce();
+        debug_assert_eq!(location, key.0 & (self.entries.len() as u32 - 1));
+        entry.clear();
+        let mut control = self.control();
+        let held = control.forget(key);
+        drop(control);
+        // Unmapping takes its time: not under the mutex.
+        drop(held);
+        Ok(())
+    }
+
+    /// `len` bytes of the memory on the NIC, zeroed; given back when the last clone is dropped.
+    ///
+    /// # Errors
+    /// `Invalid` for `len` 0, `Full`.
+    pub fn on_nic(&self, len: usize) -> Result<Bytes, Error> {
+        let extent = self.on_nic_parts.take(len)?;
+        let whole = self.on_nic.clone().ok_or(Error::Full)?;
+        let bytes = Bytes::from_block(Block::on_nic(whole, extent).ok_or(Error::Full)?);
+        for line in (0..len).step_by(64) {
+            let _ = bytes.write(line, &[0; 64][..(len - line).min(64)]);
+        }
+        Ok(bytes)
+    }
+
+    /// Regions at this moment.
+    pub fn regions(&self) -> usize {
+        self.control().held.len()
+    }
+
+    #[inline(always)]
+    pub(crate) fn entry(&self, key: Key) -> &Entry {
+        // SAFETY: the number of entries is a power of two, and `location` masks with it less one.
+        unsafe { self.entries.get_unchecked(self.location(key)) }
+    }
+
+    #[inline(always)]
+    fn location(&self, key: Key) -> usize {
+        key.0 as usize & (self.entries.len() - 1)
+    }
+
+    pub(crate) fn passes(&self) -> &Passes {
+        &self.passes
+    }
+
+    pub(crate) fn is_on_nic(&self, at: *const u8) -> bool {
+        self.on_nic
+            .as_ref()
+            .is_some_and(|bytes| (at as u64).wrapping_sub(bytes.address()) < bytes.len() as u64)
+    }
+
+    fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table").field("regions", &self.regions()).finish_non_exhaustive()
+    }
+}
+
+impl Control {
+    fn alloc_pd(&mut self) -> Result<Pd, Error> {
+        let index = if self.pds.len() < self.config.max_pds {
+            self.pds.push(Domain { live: None, generation: 0, users: 0 });
+            self.pds.len() - 1
+        } else {
+            self.free_pds.pop_front().ok_or(Error::Full)?
+        };
+        let domain = &mut self.pds[index];
+        let pd = Pd(domain.generation << PD_INDEX_BITS | (index as u32 + 1));
+        domain.generation = domain.generation.wrapping_add(1);
+        domain.live = Some(pd);
+        Ok(pd)
+    }
+
+    fn domain(&mut self, pd: Pd) -> Result<&mut Domain, Error> {
+        let domain = self.pds.get_mut(index_of(pd)).ok_or(Error::Unknown)?;
+        if domain.live == Some(pd) { Ok(domain) } else { Err(Error::Unknown) }
+    }
+
+    fn register(
+        &mut self,
+        entries: &[Entry],
+        pd: Pd,
+        mut pieces: Vec<Piece>,
+        bytes: Vec<Bytes>,
+        access: Access,
+    ) -> Result<Key, Error> {
+        lay_out(&mut pieces, access)?;
+        self.domain(pd)?;
+        if self.held.len() >= self.config.max_regions || pieces.len() > self.config.max_ranges - self.ranges {
+            return Err(Error::Full);
+        }
+        let key = self.keyring.take().ok_or(Error::Full)?;
+        self.domain(pd)?.users += 1;
+        self.ranges += pieces.len();
+        let pieces = pieces.into_boxed_slice();
+        entries[key.0 as usize & (entries.len() - 1)].publish(key.0, pd.0, access.0, &pieces);
+        self.held
+            .insert(key.0, Held { pd, ranges: pieces.len(), dying: false, _pieces: pieces, _bytes: bytes });
+        Ok(key)
+    }
+
+    /// Removes a region that no pass can see.
+    fn forget(&mut self, key: Key) -> Option<Held> {
+        let held = self.held.remove(&key.0)?;
+        self.ranges -= held.ranges;
+        if let Ok(domain) = self.domain(held.pd) {
+            domain.users -= 1;
+        }
+        self.keyring.give_back(key);
+        Some(held)
+    }
+}
+
+/// Sorts the pieces by address and refuses those that no region may have.
+fn lay_out(pieces: &mut [Piece], access: Access) -> Result<(), Error> {
+    pieces.sort_unstable_by_key(|piece| piece.iova);
+    let lowest = pieces.first().ok_or(Error::Invalid)?.iova;
+    if !access.registrable() {
+        return Err(Error::Invalid);
+    }
+    for piece in pieces.iter_mut() {
+        if access.contains(Access::ZERO_BASED) {
+            piece.iova -= lowest;
+        }
+        if piece.len == 0 || piece.iova.checked_add(piece.len - 1).is_none() {
+            return Err(Error::Invalid);
+        }
+    }
+    let overlap = |pair: &[Piece]| pair[1].iova - pair[0].iova < pair[0].len;
+    if pieces.windows(2).any(overlap) { Err(Error::Invalid) } else { Ok(()) }
+}
+
+fn index_of(pd: Pd) -> usize {
+    (pd.0 & ((1 << PD_INDEX_BITS) - 1)) as usize - 1
+}
