@@ -1,1 +1,5 @@
 //! The `transport` room.
+
+pub mod state;
+pub mod timers;
+mod transitions;
