@@ -1,0 +1,105 @@
+//! Atomic acknowledge extended transport header: what an atomic found (IBTA volume 1, chapter 9.3).
+//!
+//! ```text
+//!  +---------------------------------------------------------------+
+//! 0|                                                               |
+//!  +                     original remote data                      +
+//! 4|                                                               |
+//!  +---------------------------------------------------------------+
+//! ```
+
+use core::fmt;
+
+use zerocopy::network_endian::U64;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::WireError;
+
+/// Bytes of the header.
+pub const LEN: usize = 8;
+
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Raw {
+    original: U64,
+}
+const _: () = assert!(size_of::<Raw>() == LEN);
+
+/// A header whose length has been checked.
+#[derive(Copy, Clone, Debug)]
+pub struct View<'a>(&'a Raw);
+
+impl<'a> View<'a> {
+    /// The header at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
+        Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
+    }
+
+    /// The value before the operation.
+    #[inline]
+    pub fn original(&self) -> u64 {
+        self.0.original.get()
+    }
+}
+
+/// The header as a value.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Repr {
+    /// See [`View::original`].
+    pub original: u64,
+}
+
+impl Repr {
+    /// The value of a checked header.
+    #[inline]
+    pub fn parse(view: &View<'_>) -> Repr {
+        Repr { original: view.original() }
+    }
+
+    /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8]) {
+        Raw { original: U64::new(self.original) }.write_to_prefix(out).expect("room for an AtomicAckETH");
+    }
+}
+
+impl fmt::Display for Repr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "original={:#x}", self.original)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BYTES: [u8; LEN] = [0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08];
+    const VALUE: Repr = Repr { original: 0x0102_0304_0506_0708 };
+
+    #[test]
+    fn literal_bytes() {
+        assert_eq!(Repr::parse(&View::new(&BYTES).unwrap()), VALUE);
+        let mut out = [0x5a; LEN + 1];
+        VALUE.emit(&mut out);
+        assert_eq!((&out[..LEN], out[LEN]), (&BYTES[..], 0x5a));
+        assert_eq!(VALUE.to_string(), "original=0x102030405060708");
+    }
+
+    #[test]
+    fn truncation_is_an_error() {
+        for len in 0..LEN {
+            assert_eq!(View::new(&BYTES[..len]).unwrap_err(), WireError::Truncated);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_round_trip(bytes: [u8; LEN]) {
+            let mut out = [0; LEN];
+            Repr::parse(&View::new(&bytes).unwrap()).emit(&mut out);
+            prop_assert_eq!(out, bytes);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Datagram extended transport header: who sends an unconnected datagram, and its key
+//! (IBTA volume 1, chapter 9.3).
+//!
+//! ```text
+//!  +---------------------------------------------------------------+
+//! 0|                             Q_Key                             |
+//!  +---------------+-----------------------------------------------+
+//! 4|   reserved    |                   source QP                   |
+//!  +---------------+-----------------------------------------------+
+//! ```
+//!
+//! The reserved byte is sent as zero and not looked at.
+
+use core::fmt;
+
+use zerocopy::network_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::int24::U24;
+use crate::{Qpn, WireError};
+
+/// Bytes of the header.
+pub const LEN: usize = 8;
+
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Raw {
+    qkey: U32,
+    reserved: u8,
+    src_qp: U24,
+}
+const _: () = assert!(size_of::<Raw>() == LEN);
+
+/// A header whose length has been checked.
+#[derive(Copy, Clone, Debug)]
+pub struct View<'a>(&'a Raw);
+
+impl<'a> View<'a> {
+    /// The header at the start of `bytes`; [`WireError::Truncated`] below [`LEN`] bytes.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
+        Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
+    }
+
+    /// The key that the destination queue pair compares with its own.
+    #[inline]
+    pub fn qkey(&self) -> u32 {
+        self.0.qkey.get()
+    }
+
+    /// The queue pair that sends.
+    #[inline]
+    pub fn src_qp(&self) -> Qpn {
+        Qpn::new(self.0.src_qp.get())
+    }
+}
+
+/// The header as a value.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Repr {
+    /// See [`View::qkey`].
+    pub qkey: u32,
+    /// See [`View::src_qp`].
+    pub src_qp: Qpn,
+}
+
+impl Repr {
+    /// The value of a checked header.
+    #[inline]
+    pub fn parse(view: &View<'_>) -> Repr {
+        Repr { qkey: view.qkey(), src_qp: view.src_qp() }
+    }
+
+    /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8]) {
+        let raw = Raw { qkey: U32::new(self.qkey), reserved: 0, src_qp: U24::new(self.src_qp.get()) };
+        raw.write_to_prefix(out).expect("room for a DETH");
+    }
+}
+
+impl fmt::Display for Repr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "qkey={:#010x} src_qp={}", self.qkey, self.src_qp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BYTES: [u8; LEN] = [0x80, 0x01, 0x02, 0x03, 0x00, 0x12, 0x34, 0x56];
+    const VALUE: Repr = Repr { qkey: 0x8001_0203, src_qp: Qpn::new(0x12_3456) };
+
+    #[test]
+    fn literal_bytes() {
+        assert_eq!(Repr::parse(&View::new(&BYTES).unwrap()), VALUE);
+        let mut out = [0x5a; LEN + 1];
+        VALUE.emit(&mut out);
+        assert_eq!((&out[..LEN], out[LEN]), (&BYTES[..], 0x5a));
+        assert_eq!(VALUE.to_string(), "qkey=0x80010203 src_qp=0x123456");
+    }
+
+    #[test]
+    fn truncation_is_an_error() {
+        for len in 0..LEN {
+            assert_eq!(View::new(&BYTES[..len]).unwrap_err(), WireError::Truncated);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_round_trip_but_for_the_reserved_one(mut bytes: [u8; LEN]) {
+            let mut out = [0; LEN];
+            Repr::parse(&View::new(&bytes).unwrap()).emit(&mut out);
+            bytes[4] = 0;
+            prop_assert_eq!(out, bytes);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! IPv4 header without options, as RoCE v2 uses it: never a fragment (RFC 791; IBTA volume 1, annex A17).
+//!
+//! ```text
+//!   +-------+-------+-----------+---+-------------------------------+
+//!  0|   4   |   5   |   DSCP    |ECN|         total length          |
+//!   +-------+-------+-----------+---+-+-+-+-------------------------+
+//!  4|        identification         |0|D|0|            0            |
+//!   +---------------+---------------+-+-+-+-------------------------+
+//!  8|      TTL      |   protocol    |        header checksum        |
+//!   +---------------+---------------+-------------------------------+
+//! 12|                            source                             |
+//!   +---------------------------------------------------------------+
+//! 16|                          destination                          |
+//!   +---------------------------------------------------------------+
+//! ```
+//!
+//! The ICRC covers all but DSCP, ECN, TTL and checksum: in particular it covers the identification.
+
+use core::fmt;
+use core::net::Ipv4Addr;
+
+use zerocopy::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::WireError;
+
+/// Bytes of the header.
+pub const LEN: usize = 20;
+
+/// Protocol number of UDP, the same in IPv6.
+pub const PROTOCOL_UDP: u8 = 17;
+
+const VERSION_IHL: u8 = 0x45;
+const DONT_FRAGMENT: u16 = 0x4000;
+
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Raw {
+    version_ihl: u8,
+    tos: u8,
+    total_len: U16,
+    ident: U16,
+    fragment: U16,
+    ttl: u8,
+    protocol: u8,
+    checksum: U16,
+    source: [u8; 4],
+    destination: [u8; 4],
+}
+const _: () = assert!(size_of::<Raw>() == LEN);
+
+/// A header whose version, lengths and fragment field have been checked; its checksum has not.
+#[derive(Copy, Clone, Debug)]
+pub struct View<'a>(&'a Raw);
+
+impl<'a> View<'a> {
+    /// The header at the start of `bytes`, which must hold the whole packet that it announces.
+    ///
+    /// Errors: [`WireError::Truncated`], [`WireError::NotIp`] for another version, [`WireError::IpOptions`],
+    /// [`WireError::Length`] for a total length below the header's, [`WireError::Fragment`].
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
+        let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| WireError::Truncated)?;
+        if raw.version_ihl != VERSION_IHL {
+            return Err(if raw.version_ihl >> 4 == 4 { WireError::IpOptions } else { WireError::NotIp });
+        }
+        let total = usize::from(raw.total_len.get());
+        if total < LEN {
+            return Err(WireError::Length);
+        }
+        if total > bytes.len() {
+            return Err(WireError::Truncated);
+        }
+        if raw.fragment.get() & !DONT_FRAGMENT != 0 {
+            return Err(WireError::Fragment);
+        }
+        Ok(View(raw))
+    }
+
+    /// Differentiated services code point, 6 bits.
+    #[inline]
+    pub fn dscp(&self) -> u8 {
+        self.0.tos >> 2
+    }
+
+    /// Explicit congestion notification, 2 bits: 0 not capable, 1 and 2 capable, 3 congestion met.
+    #[inline]
+    pub fn ecn(&self) -> u8 {
+        self.0.tos & 3
+    }
+
+    /// Bytes after the header, at most 65515.
+    #[inline]
+    pub fn payload_len(&self) -> u16 {
+        self.0.total_len.get() - LEN as u16
+    }
+
+    /// Identification.
+    #[inline]
+    pub fn ident(&self) -> u16 {
+        self.0.ident.get()
+    }
+
+    /// Is the packet forbidden to be fragmented?
+    #[inline]
+    pub fn dont_fragment(&self) -> bool {
+        self.0.fragment.get() & DONT_FRAGMENT != 0
+    }
+
+    /// Hops left.
+    #[inline]
+    pub fn ttl(&self) -> u8 {
+        self.0.ttl
+    }
+
+    /// Protocol of the payload.
+    #[inline]
+    pub fn protocol(&self) -> u8 {
+        self.0.protocol
+    }
+
+    /// Is the header checksum right?
+    #[inline]
+    pub fn checksum_ok(&self) -> bool {
+        ones_complement_sum(self.0) == 0xffff
+    }
+
+    /// Sender.
+    #[inline]
+    pub fn source(&self) -> Ipv4Addr {
+        Ipv4Addr::from_octets(self.0.source)
+    }
+
+    /// Receiver.
+    #[inline]
+    pub fn destination(&self) -> Ipv4Addr {
+        Ipv4Addr::from_octets(self.0.destination)
+    }
+}
+
+/// The header as a value. Version, header length and checksum are not fields: `emit` writes the only right ones.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Repr {
+    /// See [`View::dscp`]; `emit` keeps 6 bits.
+    pub dscp: u8,
+    /// See [`View::ecn`]; `emit` keeps 2 bits.
+    pub ecn: u8,
+    /// See [`View::payload_len`]; `emit` panics above 65515.
+    pub payload_len: u16,
+    /// See [`View::ident`].
+    pub ident: u16,
+    /// See [`View::dont_fragment`].
+    pub dont_fragment: bool,
+    /// See [`View::ttl`].
+    pub ttl: u8,
+    /// See [`View::protocol`].
+    pub protocol: u8,
+    /// See [`View::source`].
+    pub source: Ipv4Addr,
+    /// See [`View::destination`].
+    pub destination: Ipv4Addr,
+}
+
+impl Repr {
+    /// The value of a checked header.
+    #[inline]
+    pub fn parse(view: &View<'_>) -> Repr {
+        Repr {
+            dscp: view.dscp(),
+            ecn: view.ecn(),
+            payload_len: view.payload_len(),
+            ident: view.ident(),
+            dont_fragment: view.dont_fragment(),
+            ttl: view.ttl(),
+            protocol: view.protocol(),
+            source: view.source(),
+            destination: view.destination(),
+        }
+    }
+
+    /// Writes [`LEN`] bytes, checksum included, at the start of `out`; panics if there is no room.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8]) {
+        let total_len =
+            self.payload_len.checked_add(LEN as u16).expect("an IPv4 payload is at most 65515 bytes");
+        let mut raw = Raw {
+            version_ihl: VERSION_IHL,
+            tos: self.dscp << 2 | self.ecn & 3,
+            total_len: U16::new(total_len),
+            ident: U16::new(self.ident),
+            fragment: U16::new(if self.dont_fragment { DONT_FRAGMENT } else { 0 }),
+            ttl: self.ttl,
+            protocol: self.protocol,
+            checksum: U16::new(0),
+            source: self.source.octets(),
+            destination: self.destination.octets(),
+        };
+        raw.checksum = U16::new(!ones_complement_sum(&raw));
+        raw.write_to_prefix(out).expect("room for an IPv4 header");
+    }
+}
+
+/// The sum of RFC 1071 over the ten words of a header.
+#[inline]
+fn ones_complement_sum(raw: &Raw) -> u16 {
+    let (words, _) = raw.as_bytes().as_chunks::<2>();
+    let sum: u32 = words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
+    // Ten words carry at most 9 into the upper half, so one fold leaves at most one more carry.
+    let folded = (sum & 0xffff) + (sum >> 16);
+    ((folded & 0xffff) + (folded >> 16)) as u16
+}
+
+impl fmt::Display for Repr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} > {} id={} len={}", self.source, self.destination, self.ident, self.payload_len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A header plus four bytes of payload.
+    const BYTES: [u8; LEN + 4] = [
+        0x45, 0x6a, 0x00, 0x18, // version, TOS, total length 24
+        0x12, 0x34, 0x40, 0x00, // id, DF
+        0x40, 0x11, 0x14, 0x35, // TTL, UDP, checksum
+        0x0a, 0x00, 0x00, 0x01, 0x0a, 0x00, 0x00, 0x02, 0xde, 0xad, 0xbe, 0xef,
+    ];
+    const VALUE: Repr = Repr {
+        dscp: 26,
+        ecn: 2,
+        payload_len: 4,
+        ident: 0x1234,
+        dont_fragment: true,
+        ttl: 64,
+        protocol: PROTOCOL_UDP,
+        source: Ipv4Addr::new(10, 0, 0, 1),
+        destination: Ipv4Addr::new(10, 0, 0, 2),
+    };
+
+    #[test]
+    fn literal_bytes() {
+        let view = View::new(&BYTES).unwrap();
+        assert!(view.checksum_ok());
+        assert_eq!(Repr::parse(&view), VALUE);
+        let mut out = [0x5a; LEN + 1];
+        VALUE.emit(&mut out);
+        assert_eq!((&out[..LEN], out[LEN]), (&BYTES[..LEN], 0x5a));
+        assert_eq!(VALUE.to_string(), "10.0.0.1 > 10.0.0.2 id=4660 len=4");
+    }
+
+    #[test]
+    fn every_corrupt_bit_is_an_error_or_a_wrong_checksum() {
+        for bit in 0..LEN * 8 {
+            let mut bytes = BYTES;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(!View::new(&bytes).is_ok_and(|view| view.checksum_ok()), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn refusals() {
+        let with = |at: usize, value: u8| {
+            let mut bytes = BYTES;
+            bytes[at] = value;
+            View::new(&bytes).unwrap_err()
+        };
+        for len in 0..BYTES.len() {
+            assert_eq!(View::new(&BYTES[..len]).unwrap_err(), WireError::Truncated);
+        }
+        assert_eq!(with(0, 0x65), WireError::NotIp);
+        assert_eq!(with(0, 0x46), WireError::IpOptions);
+        assert_eq!(with(3, 19), WireError::Length);
+        assert_eq!(with(3, 25), WireError::Truncated);
+        assert_eq!(with(6, 0x20), WireError::Fragment);
+        assert_eq!(with(7, 0x01), WireError::Fragment);
+    }
+
+    proptest! {
+        #[test]
+        fn values_round_trip(
+            (dscp, ecn, payload_len, ident) in (0u8..64, 0u8..4, 0u16..1000, any::<u16>()),
+            (dont_fragment, ttl, protocol) in any::<(bool, u8, u8)>(),
+            (source, destination) in any::<(Ipv4Addr, Ipv4Addr)>(),
+        ) {
+            let value =
+                Repr { dscp, ecn, payload_len, ident, dont_fragment, ttl, protocol, source, destination };
+            let mut out = [0; LEN + 1000];
+            value.emit(&mut out);
+            let view = View::new(&out).unwrap();
+            prop_assert!(view.checksum_ok());
+            prop_assert_eq!(Repr::parse(&view), value);
+        }
+    }
+}

@@ -1,0 +1,488 @@
+//! Op-codes: what a packet is, and which extension headers follow its BTH
+//! (IBTA volume 1, chapter 9.2 and annexes A14 and A17; the table is drawn in `docs/WIRE.md`).
+//!
+//! The upper three bits are the service, the lower five the operation. Reliable datagram is not spoken. Op-codes
+//! that the specification leaves free, and the profiles that papers and later annexes put there, are unknown here:
+//! whoever agreed on them with a peer asks about them first.
+
+use core::fmt;
+
+/// The first byte of a BTH. Every value is representable; [`Opcode::is_known`] says whether it is spoken.
+#[derive(Copy, Clone, PartialEq, Eq, Hash)]
+pub struct Opcode(pub u8);
+
+impl Opcode {
+    /// RC SEND First.
+    pub const RC_SEND_FIRST: Opcode = Opcode(0x00);
+    /// RC SEND Middle.
+    pub const RC_SEND_MIDDLE: Opcode = Opcode(0x01);
+    /// RC SEND Last.
+    pub const RC_SEND_LAST: Opcode = Opcode(0x02);
+    /// RC SEND Last with Immediate.
+    pub const RC_SEND_LAST_IMM: Opcode = Opcode(0x03);
+    /// RC SEND Only.
+    pub const RC_SEND_ONLY: Opcode = Opcode(0x04);
+    /// RC SEND Only with Immediate.
+    pub const RC_SEND_ONLY_IMM: Opcode = Opcode(0x05);
+    /// RC RDMA WRITE First.
+    pub const RC_RDMA_WRITE_FIRST: Opcode = Opcode(0x06);
+    /// RC RDMA WRITE Middle.
+    pub const RC_RDMA_WRITE_MIDDLE: Opcode = Opcode(0x07);
+    /// RC RDMA WRITE Last.
+    pub const RC_RDMA_WRITE_LAST: Opcode = Opcode(0x08);
+    /// RC RDMA WRITE Last with Immediate.
+    pub const RC_RDMA_WRITE_LAST_IMM: Opcode = Opcode(0x09);
+    /// RC RDMA WRITE Only.
+    pub const RC_RDMA_WRITE_ONLY: Opcode = Opcode(0x0a);
+    /// RC RDMA WRITE Only with Immediate.
+    pub const RC_RDMA_WRITE_ONLY_IMM: Opcode = Opcode(0x0b);
+    /// RC RDMA READ Request.
+    pub const RC_RDMA_READ_REQUEST: Opcode = Opcode(0x0c);
+    /// RC RDMA READ Response First.
+    pub const RC_RDMA_READ_RESPONSE_FIRST: Opcode = Opcode(0x0d);
+    /// RC RDMA READ Response Middle.
+    pub const RC_RDMA_READ_RESPONSE_MIDDLE: Opcode = Opcode(0x0e);
+    /// RC RDMA READ Response Last.
+    pub const RC_RDMA_READ_RESPONSE_LAST: Opcode = Opcode(0x0f);
+    /// RC RDMA READ Response Only.
+    pub const RC_RDMA_READ_RESPONSE_ONLY: Opcode = Opcode(0x10);
+    /// RC Acknowledge.
+    pub const RC_ACKNOWLEDGE: Opcode = Opcode(0x11);
+    /// RC ATOMIC Acknowledge.
+    pub const RC_ATOMIC_ACKNOWLEDGE: Opcode = Opcode(0x12);
+    /// RC CmpSwap.
+    pub const RC_COMPARE_SWAP: Opcode = Opcode(0x13);
+    /// RC FetchAdd.
+    pub const RC_FETCH_ADD: Opcode = Opcode(0x14);
+    /// RC SEND Last with Invalidate.
+    pub const RC_SEND_LAST_INV: Opcode = Opcode(0x16);
+    /// RC SEND Only with Invalidate.
+    pub const RC_SEND_ONLY_INV: Opcode = Opcode(0x17);
+
+    /// UC SEND First.
+    pub const UC_SEND_FIRST: Opcode = Opcode(0x20);
+    /// UC SEND Middle.
+    pub const UC_SEND_MIDDLE: Opcode = Opcode(0x21);
+    /// UC SEND Last.
+    pub const UC_SEND_LAST: Opcode = Opcode(0x22);
+    /// UC SEND Last with Immediate.
+    pub const UC_SEND_LAST_IMM: Opcode = Opcode(0x23);
+    /// UC SEND Only.
+    pub const UC_SEND_ONLY: Opcode = Opcode(0x24);
+    /// UC SEND Only with Immediate.
+    pub const UC_SEND_ONLY_IMM: Opcode = Opcode(0x25);
+    /// UC RDMA WRITE First.
+    pub const UC_RDMA_WRITE_FIRST: Opcode = Opcode(0x26);
+    /// UC RDMA WRITE Middle.
+    pub const UC_RDMA_WRITE_MIDDLE: Opcode = Opcode(0x27);
+    /// UC RDMA WRITE Last.
+    pub const UC_RDMA_WRITE_LAST: Opcode = Opcode(0x28);
+    /// UC RDMA WRITE Last with Immediate.
+    pub const UC_RDMA_WRITE_LAST_IMM: Opcode = Opcode(0x29);
+    /// UC RDMA WRITE Only.
+    pub const UC_RDMA_WRITE_ONLY: Opcode = Opcode(0x2a);
+    /// UC RDMA WRITE Only with Immediate.
+    pub const UC_RDMA_WRITE_ONLY_IMM: Opcode = Opcode(0x2b);
+
+    /// UD SEND Only.
+    pub const UD_SEND_ONLY: Opcode = Opcode(0x64);
+    /// UD SEND Only with Immediate.
+    pub const UD_SEND_ONLY_IMM: Opcode = Opcode(0x65);
+
+    /// Congestion notification packet (annex A17): a BTH and 16 reserved bytes.
+    pub const CNP: Opcode = Opcode(0x81);
+
+    /// XRC SEND First.
+    pub const XRC_SEND_FIRST: Opcode = Opcode(0xa0);
+    /// XRC SEND Middle.
+    pub const XRC_SEND_MIDDLE: Opcode = Opcode(0xa1);
+    /// XRC SEND Last.
+    pub const XRC_SEND_LAST: Opcode = Opcode(0xa2);
+    /// XRC SEND Last with Immediate.
+    pub const XRC_SEND_LAST_IMM: Opcode = Opcode(0xa3);
+    /// XRC SEND Only.
+    pub const XRC_SEND_ONLY: Opcode = Opcode(0xa4);
+    /// XRC SEND Only with Immediate.
+    pub const XRC_SEND_ONLY_IMM: Opcode = Opcode(0xa5);
+    /// XRC RDMA WRITE First.
+    pub const XRC_RDMA_WRITE_FIRST: Opcode = Opcode(0xa6);
+    /// XRC RDMA WRITE Middle.
+    pub const XRC_RDMA_WRITE_MIDDLE: Opcode = Opcode(0xa7);
+    /// XRC RDMA WRITE Last.
+    pub const XRC_RDMA_WRITE_LAST: Opcode = Opcode(0xa8);
+    /// XRC RDMA WRITE Last with Immediate.
+    pub const XRC_RDMA_WRITE_LAST_IMM: Opcode = Opcode(0xa9);
+    /// XRC RDMA WRITE Only.
+    pub const XRC_RDMA_WRITE_ONLY: Opcode = Opcode(0xaa);
+    /// XRC RDMA WRITE Only with Immediate.
+    pub const XRC_RDMA_WRITE_ONLY_IMM: Opcode = Opcode(0xab);
+    /// XRC RDMA READ Request.
+    pub const XRC_RDMA_READ_REQUEST: Opcode = Opcode(0xac);
+    /// XRC RDMA READ Response First.
+    pub const XRC_RDMA_READ_RESPONSE_FIRST: Opcode = Opcode(0xad);
+    /// XRC RDMA READ Response Middle.
+    pub const XRC_RDMA_READ_RESPONSE_MIDDLE: Opcode = Opcode(0xae);
+    /// XRC RDMA READ Response Last.
+    pub const XRC_RDMA_READ_RESPONSE_LAST: Opcode = Opcode(0xaf);
+    /// XRC RDMA READ Response Only.
+    pub const XRC_RDMA_READ_RESPONSE_ONLY: Opcode = Opcode(0xb0);
+    /// XRC Acknowledge.
+    pub const XRC_ACKNOWLEDGE: Opcode = Opcode(0xb1);
+    /// XRC ATOMIC Acknowledge.
+    pub const XRC_ATOMIC_ACKNOWLEDGE: Opcode = Opcode(0xb2);
+    /// XRC CmpSwap.
+    pub const XRC_COMPARE_SWAP: Opcode = Opcode(0xb3);
+    /// XRC FetchAdd.
+    pub const XRC_FETCH_ADD: Opcode = Opcode(0xb4);
+    /// XRC SEND Last with Invalidate.
+    pub const XRC_SEND_LAST_INV: Opcode = Opcode(0xb6);
+    /// XRC SEND Only with Invalidate.
+    pub const XRC_SEND_ONLY_INV: Opcode = Opcode(0xb7);
+}
+
+/// The transport service of an op-code: its upper three bits.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagram.
+    Ud,
+    /// Congestion notification, which belongs to no queue pair's service.
+    Cnp,
+    /// Extended reliable connection.
+    Xrc,
+}
+
+/// What a packet does, whichever part of the message it carries.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A message for a posted receive.
+    Send,
+    /// Bytes for the responder's memory.
+    Write,
+    /// A request for bytes of the responder's memory.
+    ReadRequest,
+    /// Those bytes.
+    ReadResponse,
+    /// ACK, RNR NAK or NAK.
+    Acknowledge,
+    /// The answer to an atomic.
+    AtomicAcknowledge,
+    /// Compare and swap.
+    CompareSwap,
+    /// Fetch and add.
+    FetchAdd,
+    /// Congestion notification.
+    Congestion,
+}
+
+// One word an op-code: a bit per extension header, per position, and the header length in the top byte.
+pub(crate) const XRCETH: u32 = 1;
+pub(crate) const DETH: u32 = 1 << 1;
+pub(crate) const RETH: u32 = 1 << 2;
+pub(crate) const ATOMIC_ETH: u32 = 1 << 3;
+pub(crate) const AETH: u32 = 1 << 4;
+pub(crate) const ATOMIC_ACK: u32 = 1 << 5;
+pub(crate) const IMM: u32 = 1 << 6;
+pub(crate) const IETH: u32 = 1 << 7;
+pub(crate) const EXTENSIONS: u32 = 0xff;
+const KNOWN: u32 = 1 << 8;
+const REQUEST: u32 = 1 << 9;
+const RESPONSE: u32 = 1 << 10;
+const FIRST: u32 = 1 << 11;
+const MIDDLE: u32 = 1 << 12;
+const LAST: u32 = 1 << 13;
+const ONLY: u32 = 1 << 14;
+const PAYLOAD: u32 = 1 << 15;
+const HEADER_SHIFT: u32 = 24;
+
+static SHAPE: [u32; 256] = shapes();
+
+/// The lower five bits, as the reliable services use them.
+const fn reliable(operation: u8) -> u32 {
+    match operation {
+        0x00 => REQUEST | FIRST | PAYLOAD,
+        0x01 => REQUEST | MIDDLE | PAYLOAD,
+        0x02 => REQUEST | LAST | PAYLOAD,
+        0x03 => REQUEST | LAST | PAYLOAD | IMM,
+        0x04 => REQUEST | ONLY | PAYLOAD,
+        0x05 => REQUEST | ONLY | PAYLOAD | IMM,
+        0x06 => REQUEST | FIRST | PAYLOAD | RETH,
+        0x07 => REQUEST | MIDDLE | PAYLOAD,
+        0x08 => REQUEST | LAST | PAYLOAD,
+        0x09 => REQUEST | LAST | PAYLOAD | IMM,
+        0x0a => REQUEST | ONLY | PAYLOAD | RETH,
+        0x0b => REQUEST | ONLY | PAYLOAD | RETH | IMM,
+        0x0c => REQUEST | ONLY | RETH,
+        0x0d => RESPONSE | FIRST | PAYLOAD | AETH,
+        0x0e => RESPONSE | MIDDLE | PAYLOAD,
+        0x0f => RESPONSE | LAST | PAYLOAD | AETH,
+        0x10 => RESPONSE | ONLY | PAYLOAD | AETH,
+        0x11 => RESPONSE | ONLY | AETH,
+        0x12 => RESPONSE | ONLY | AETH | ATOMIC_ACK,
+        0x13 | 0x14 => REQUEST | ONLY | ATOMIC_ETH,
+        0x16 => REQUEST | LAST | PAYLOAD | IETH,
+        0x17 => REQUEST | ONLY | PAYLOAD | IETH,
+        _ => 0,
+    }
+}
+
+const fn shape(opcode: u8) -> u32 {
+    let bits = match opcode {
+        0x00..=0x1f => reliable(opcode),
+        // The unreliable connection has the SENDs and WRITEs, without Invalidate.
+        0x20..=0x2b => reliable(opcode & 0x1f),
+        0x64 | 0x65 => reliable(opcode & 0x1f) | DETH,
+        0x81 => RESPONSE | ONLY | PAYLOAD,
+        0xa0..=0xbf => match reliable(opcode & 0x1f) {
+            // Only requests are for a shared receive queue; a response is for the initiator's queue pair.
+            bits if bits & REQUEST != 0 => bits | XRCETH,
+            bits => bits,
+        },
+        _ => 0,
+    };
+    if bits == 0 { 0 } else { bits | KNOWN | header_len(bits) << HEADER_SHIFT }
+}
+
+const fn header_len(bits: u32) -> u32 {
+    let lens = [
+        (XRCETH, crate::xrceth::LEN),
+        (DETH, crate::deth::LEN),
+        (RETH, crate::reth::LEN),
+        (ATOMIC_ETH, crate::atomic_eth::LEN),
+        (AETH, crate::aeth::LEN),
+        (ATOMIC_ACK, crate::atomic_ack::LEN),
+        (IMM, crate::immdt::LEN),
+        (IETH, crate::ieth::LEN),
+    ];
+    let mut total = crate::bth::LEN;
+    let mut i = 0;
+    while i < lens.len() {
+        if bits & lens[i].0 != 0 {
+            total += lens[i].1;
+        }
+        i += 1;
+    }
+    total as u32
+}
+
+const fn shapes() -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut opcode = 0;
+    while opcode < 256 {
+        table[opcode] = shape(opcode as u8);
+        opcode += 1;
+    }
+    table
+}
+
+impl Opcode {
+    /// The word of the table.
+    #[inline]
+    pub(crate) fn shape(self) -> u32 {
+        SHAPE[self.0 as usize]
+    }
+
+    #[inline]
+    fn has(self, bits: u32) -> bool {
+        self.shape() & bits != 0
+    }
+
+    /// Is this an op-code of RC, UC, UD or XRC, or a CNP?
+    #[inline]
+    pub fn is_known(self) -> bool {
+        self.has(KNOWN)
+    }
+
+    /// The service, if the op-code is known.
+    pub const fn service(self) -> Option<Service> {
+        if shape(self.0) == 0 {
+            return None;
+        }
+        match self.0 >> 5 {
+            0 => Some(Service::Rc),
+            1 => Some(Service::Uc),
+            3 => Some(Service::Ud),
+            4 => Some(Service::Cnp),
+            5 => Some(Service::Xrc),
+            _ => None,
+        }
+    }
+
+    /// What the packet does, if the op-code is known.
+    pub const fn operation(self) -> Option<Operation> {
+        if shape(self.0) == 0 {
+            return None;
+        }
+        Some(match self.0 & 0x1f {
+            _ if self.0 == Opcode::CNP.0 => Operation::Congestion,
+            0x06..=0x0b => Operation::Write,
+            0x0c => Operation::ReadRequest,
+            0x0d..=0x10 => Operation::ReadResponse,
+            0x11 => Operation::Acknowledge,
+            0x12 => Operation::AtomicAcknowledge,
+            0x13 => Operation::CompareSwap,
+            0x14 => Operation::FetchAdd,
+            _ => Operation::Send,
+        })
+    }
+
+    /// The same operation in another service: the op-code with that service's upper bits, if that one is known.
+    pub const fn in_service(self, service: Service) -> Option<Opcode> {
+        let upper = match service {
+            Service::Rc => 0x00,
+            Service::Uc => 0x20,
+            Service::Ud => 0x60,
+            Service::Cnp => 0x80,
+            Service::Xrc => 0xa0,
+        };
+        let other = upper | self.0 & 0x1f;
+        if shape(self.0) == 0 || shape(other) == 0 { None } else { Some(Opcode(other)) }
+    }
+
+    /// Does it travel from requester to responder? A CNP is neither request nor part of an operation, and counts
+    /// as a response.
+    #[inline]
+    pub fn is_request(self) -> bool {
+        self.has(REQUEST)
+    }
+
+    /// Does it travel from responder to requester?
+    #[inline]
+    pub fn is_response(self) -> bool {
+        self.has(RESPONSE)
+    }
+
+    /// The first of several packets of a message.
+    #[inline]
+    pub fn is_first(self) -> bool {
+        self.has(FIRST)
+    }
+
+    /// Neither the first nor the last packet of its message: carries exactly one path MTU.
+    #[inline]
+    pub fn is_middle(self) -> bool {
+        self.has(MIDDLE)
+    }
+
+    /// The last of several packets of a message.
+    #[inline]
+    pub fn is_last(self) -> bool {
+        self.has(LAST)
+    }
+
+    /// The whole message in one packet: the Only op-codes, and READ requests, ACKs and atomics, which have no
+    /// other form.
+    #[inline]
+    pub fn is_only(self) -> bool {
+        self.has(ONLY)
+    }
+
+    /// May a packet of this op-code carry payload?
+    #[inline]
+    pub fn has_payload(self) -> bool {
+        self.has(PAYLOAD)
+    }
+
+    /// Does an XRCETH follow?
+    #[inline]
+    pub fn has_xrceth(self) -> bool {
+        self.has(XRCETH)
+    }
+
+    /// Does a DETH follow?
+    #[inline]
+    pub fn has_deth(self) -> bool {
+        self.has(DETH)
+    }
+
+    /// Does a RETH follow?
+    #[inline]
+    pub fn has_reth(self) -> bool {
+        self.has(RETH)
+    }
+
+    /// Does an AtomicETH follow?
+    #[inline]
+    pub fn has_atomic_eth(self) -> bool {
+        self.has(ATOMIC_ETH)
+    }
+
+    /// Does an AETH follow?
+    #[inline]
+    pub fn has_aeth(self) -> bool {
+        self.has(AETH)
+    }
+
+    /// Does an AtomicAckETH follow?
+    #[inline]
+    pub fn has_atomic_ack(self) -> bool {
+        self.has(ATOMIC_ACK)
+    }
+
+    /// Does an ImmDt follow?
+    #[inline]
+    pub fn has_imm(self) -> bool {
+        self.has(IMM)
+    }
+
+    /// Does an IETH follow?
+    #[inline]
+    pub fn has_ieth(self) -> bool {
+        self.has(IETH)
+    }
+
+    /// Bytes of the BTH and its extension headers; 0 if the op-code is unknown.
+    #[inline]
+    pub fn header_len(self) -> usize {
+        (self.shape() >> HEADER_SHIFT) as usize
+    }
+}
+
+impl fmt::Debug for Opcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Opcode({:#04x})", self.0)
+    }
+}
+
+impl fmt::Display for Opcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Some(service), Some(operation)) = (self.service(), self.operation()) else {
+            return write!(f, "op-code {:#04x}", self.0);
+        };
+        f.write_str(match service {
+            Service::Rc => "RC ",
+            Service::Uc => "UC ",
+            Service::Ud => "UD ",
+            Service::Xrc => "XRC ",
+            Service::Cnp => "",
+        })?;
+        f.write_str(match operation {
+            Operation::Send => "SEND",
+            Operation::Write => "RDMA WRITE",
+            Operation::ReadRequest => return f.write_str("RDMA READ Request"),
+            Operation::ReadResponse => "RDMA READ Response",
+            Operation::Acknowledge => return f.write_str("Acknowledge"),
+            Operation::AtomicAcknowledge => return f.write_str("ATOMIC Acknowledge"),
+            Operation::CompareSwap => return f.write_str("CmpSwap"),
+            Operation::FetchAdd => return f.write_str("FetchAdd"),
+            Operation::Congestion => return f.write_str("CNP"),
+        })?;
+        f.write_str(match () {
+            () if self.is_first() => " First",
+            () if self.is_middle() => " Middle",
+            () if self.is_last() => " Last",
+            () => " Only",
+        })?;
+        f.write_str(match () {
+            () if self.has_imm() => " with Immediate",
+            () if self.has_ieth() => " with Invalidate",
+            () => "",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
