@@ -67,9 +67,11 @@ pub fn impure(files: &[File]) -> Vec<Fault> {
         let walked = walk(file, Scope::Shipped, &mut |tokens| {
             for (at, token) in tokens.iter().enumerate() {
                 let taken = if is_ident(Some(token), "std") { taken_from(tokens, at) } else { Vec::new() };
-                // `memory` asks which thread is inside an engine; it starts none.
-                let asks = |part: &String| room.name == "memory" && part == "thread";
-                for part in taken.iter().filter(|part| IMPURE.contains(&part.as_str()) && !asks(part)) {
+                // `memory` asks which thread is inside an engine and starts none, and it aborts rather than go on unsoundly.
+                let aborts = is_ident(tokens.get(at + 6), "abort");
+                let may =
+                    |part: &str| room.name == "memory" && (part == "thread" || (part == "process" && aborts));
+                for part in taken.iter().filter(|part| IMPURE.contains(&part.as_str()) && !may(part)) {
                     faults.push(Fault::new(
                         &file.path,
                         line(token),
@@ -158,6 +160,13 @@ mod tests {
         let inline = "#[cfg(test)] mod tests { use std::thread; }";
         assert_eq!(impure(&[File::sample("nic/src/a.rs", inline)]), []);
         assert_eq!(impure(&[File::sample("nic/tests/a.rs", "use std::thread;")]), []);
+    }
+
+    #[test]
+    fn memory_aborts_but_asks_nothing_else_of_the_process() {
+        assert_eq!(impure(&[File::sample("memory/src/a.rs", "fn a() { std::process::abort(); }")]), []);
+        assert_eq!(impure(&[File::sample("memory/src/a.rs", "fn a() { std::process::exit(1); }")]).len(), 1);
+        assert_eq!(impure(&[File::sample("nic/src/a.rs", "fn a() { std::process::abort(); }")]).len(), 1);
     }
 
     #[test]
