@@ -1,1 +1,3 @@
 //! The `host` room.
+
+pub mod metrics;

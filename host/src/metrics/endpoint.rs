@@ -1,0 +1,293 @@
+//! The HTTP endpoint: `GET /metrics`, one thread that waits and at most [`TOGETHER_MAX`] that answer.
+//!
+//! It must not be a way to hurt the program: a request's head, its time and the number of requests at once are bounded,
+//! and what comes in is parsed by httparse. Each connection carries one request.
+
+use super::text::{CONTENT_TYPE, Family, write};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Bytes of a request's head at most; more is answered with 431.
+pub const HEAD_BYTES_MAX: usize = 8192;
+/// Requests answered at the same time; one more is answered with 503.
+pub const TOGETHER_MAX: usize = 8;
+/// From the first byte asked for to the last byte sent; a client slower than that is answered with 408 or cut off.
+pub const DEADLINE: Duration = Duration::from_secs(2);
+/// What is left for telling a client that it was too slow, or that there is no place.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// Why an endpoint could not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// Somebody listens there already.
+    Taken(SocketAddr),
+    /// This user may not listen there.
+    Forbidden(SocketAddr),
+    /// Anything else the system says.
+    System(SocketAddr, io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Taken(address) => write!(
+                f,
+                "metrics: {address} is taken: choose another port (0 takes a free one), or see who has it with `ss -ltnp`"
+            ),
+            StartError::Forbidden(address) => {
+                write!(
+                    f,
+                    "metrics: may not listen on {address}: ports below 1024 need root, choose a higher one"
+                )
+            }
+            StartError::System(address, error) => write!(f, "metrics: cannot listen on {address}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Serves metrics until it is dropped.
+#[derive(Debug)]
+pub struct Endpoint {
+    address: SocketAddr,
+    listener: Arc<TcpListener>,
+    stopped: Arc<AtomicBool>,
+    waiter: Option<JoinHandle<()>>,
+}
+
+impl Endpoint {
+    /// Listens on `address` and answers each request with a fresh snapshot. Port 0 takes a free port.
+    ///
+    /// # Errors
+    /// The address cannot be listened on.
+    pub fn start<F>(address: SocketAddr, snapshot: F) -> Result<Endpoint, StartError>
+    where
+        F: Fn() -> Vec<Family> + Send + Sync + 'static,
+    {
+        let refused = |error: io::Error| match error.kind() {
+            io::ErrorKind::AddrInUse => StartError::Taken(address),
+            io::ErrorKind::PermissionDenied => StartError::Forbidden(address),
+            _ => StartError::System(address, error),
+        };
+        let listener = Arc::new(TcpListener::bind(address).map_err(refused)?);
+        let bound = listener.local_addr().map_err(refused)?;
+        let stopped = Arc::new(AtomicBool::new(false));
+        let waiter = thread::Builder::new().name("remora-metrics".to_owned());
+        let (ear, stop) = (Arc::clone(&listener), Arc::clone(&stopped));
+        let waiter = waiter.spawn(move || wait(&ear, &stop, &snapshot)).map_err(refused)?;
+        Ok(Endpoint { address: bound, listener, stopped, waiter: Some(waiter) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Endpoint {
+    /// Stops listening and waits for the requests under way: little longer than [`DEADLINE`].
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Release);
+        // On Linux this ends a blocked `accept` with an error, and needs no descriptor that could have run out.
+        let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
+        if let Some(waiter) = self.waiter.take() {
+            let _ = waiter.join();
+        }
+    }
+}
+
+/// Takes connections until told to stop, and hands each to a thread of its own.
+fn wait(listener: &TcpListener, stopped: &AtomicBool, snapshot: &(impl Fn() -> Vec<Family> + Sync)) {
+    let together = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        while !stopped.load(Ordering::Acquire) {
+            let Ok((stream, _)) = listener.accept() else {
+                // Told to stop; or the client went away again, or descriptors ran out: then try again, not at once.
+                if !stopped.load(Ordering::Acquire) {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                continue;
+            };
+            let mut connection = Connection { stream, until: Instant::now() + DEADLINE };
+            let Some(place) = Place::take(&together) else {
+                // Nobody's request waits long for this one to be turned away.
+                connection.until = Instant::now() + GRACE;
+                let _ = connection.answer(Answer::plain("503 Service Unavailable"), true);
+                let _ = connection.hang_up();
+                continue;
+            };
+            let answering = thread::Builder::new().name("remora-metrics".to_owned());
+            // Without a thread the connection closes, and the client asks again.
+            let _ = answering.spawn_scoped(scope, move || {
+                let _place = place;
+                let _ = connection.serve(snapshot);
+            });
+        }
+    });
+}
+
+/// One of the [`TOGETHER_MAX`] places, given back when dropped.
+struct Place<'a>(&'a AtomicUsize);
+
+impl<'a> Place<'a> {
+    fn take(taken: &'a AtomicUsize) -> Option<Place<'a>> {
+        let place = Place(taken);
+        (taken.fetch_add(1, Ordering::AcqRel) < TOGETHER_MAX).then_some(place)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// What goes back.
+struct Answer {
+    status: &'static str,
+    body: String,
+    media: &'static str,
+}
+
+impl Answer {
+    fn plain(status: &'static str) -> Answer {
+        Answer { status, body: format!("{status}\n"), media: "text/plain; charset=utf-8" }
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Connection {
+    fn serve(&mut self, snapshot: &impl Fn() -> Vec<Family>) -> io::Result<()> {
+        let (answer, with_body) = match self.head() {
+            Ok(head) => (route(&head, snapshot), head.method != "HEAD"),
+            Err(Refusal::Answer(status)) => {
+                self.until = self.until.max(Instant::now() + GRACE);
+                (Answer::plain(status), true)
+            }
+            Err(Refusal::Gone(error)) => return Err(error),
+        };
+        self.answer(answer, with_body)?;
+        self.hang_up()
+    }
+
+    /// Reads the request's head, and no byte of what may follow it.
+    fn head(&mut self) -> Result<Head, Refusal> {
+        let mut bytes = [0; HEAD_BYTES_MAX];
+        let mut filled = 0;
+        loop {
+            let left = self.left().ok_or(Refusal::Answer("408 Request Timeout"))?;
+            self.stream.set_read_timeout(Some(left)).map_err(Refusal::Gone)?;
+            match self.stream.read(&mut bytes[filled..]) {
+                Ok(0) => return Err(Refusal::Gone(io::ErrorKind::UnexpectedEof.into())),
+                Ok(count) => filled += count,
+                Err(error) if is_slow(&error) => continue,
+                Err(error) => return Err(Refusal::Gone(error)),
+            }
+            if let Some(head) = parse(&bytes[..filled])? {
+                return Ok(head);
+            }
+            if filled == bytes.len() {
+                return Err(Refusal::Answer("431 Request Header Fields Too Large"));
+            }
+        }
+    }
+
+    fn answer(&mut self, answer: Answer, with_body: bool) -> io::Result<()> {
+        let Answer { status, body, media } = answer;
+        let mut text = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {media}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            body.len()
+        );
+        if status.starts_with("405") {
+            text = text.replace("Connection:", "Allow: GET, HEAD\r\nConnection:");
+        }
+        if with_body {
+            text.push_str(&body);
+        }
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            let left = self.left().ok_or(io::ErrorKind::TimedOut)?;
+            self.stream.set_write_timeout(Some(left))?;
+            match self.stream.write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if is_slow(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that no more comes, then reads on until the client has hung up too: closing over unread bytes would reset
+    /// the connection, and the client could lose the answer.
+    fn hang_up(&mut self) -> io::Result<()> {
+        self.stream.shutdown(Shutdown::Write)?;
+        let mut unread = [0; 1024];
+        for _ in 0..64 {
+            let Some(left) = self.left() else { break };
+            self.stream.set_read_timeout(Some(left))?;
+            if self.stream.read(&mut unread)? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The time that is left, if any.
+    fn left(&self) -> Option<Duration> {
+        self.until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+    }
+}
+
+fn is_slow(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+/// Why there is no head to answer.
+enum Refusal {
+    Answer(&'static str),
+    Gone(io::Error),
+}
+
+struct Head {
+    method: String,
+    target: String,
+}
+
+/// The head in `bytes`, or `None` while it is not whole.
+fn parse(bytes: &[u8]) -> Result<Option<Head>, Refusal> {
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let mut request = httparse::Request::new(&mut headers);
+    match request.parse(bytes) {
+        Ok(httparse::Status::Complete(_)) => {
+            let text = |part: Option<&str>| part.unwrap_or_default().to_owned();
+            Ok(Some(Head { method: text(request.method), target: text(request.path) }))
+        }
+        Ok(httparse::Status::Partial) => Ok(None),
+        Err(httparse::Error::TooManyHeaders) => Err(Refusal::Answer("431 Request Header Fields Too Large")),
+        Err(_) => Err(Refusal::Answer("400 Bad Request")),
+    }
+}
+
+fn route(head: &Head, snapshot: &impl Fn() -> Vec<Family>) -> Answer {
+    let path = head.target.split('?').next().unwrap_or_default();
+    match (head.method.as_str(), path) {
+        ("GET" | "HEAD", "/metrics") => {
+            Answer { status: "200 OK", body: write(&snapshot()), media: CONTENT_TYPE }
+        }
+        ("GET" | "HEAD", _) => Answer {
+            body: "404 Not Found: the metrics are at /metrics\n".to_owned(),
+            ..Answer::plain("404 Not Found")
+        },
+        _ => Answer::plain("405 Method Not Allowed"),
+    }
+}
