@@ -1,0 +1,238 @@
+//! `modify`: the attributes of a queue pair, and what each state transition does with them.
+
+use memory::Access;
+use transport::rc::{Requester, Responder};
+use transport::state::{Attributes, ModifyError, Service, State, modify};
+use transport::{Pacer, Parameters, timers};
+use wire::frame::{Peer, Route};
+use wire::icrc::Flow;
+use wire::{Psn, Qpn};
+
+use crate::event::AsyncEvent;
+use crate::nic::Shared;
+use crate::queue_pair::{Connection, QueuePair, allowed};
+
+/// Where a queue pair's packets go: its address vector, resolved for the port.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct AddressVector {
+    /// The port's name for the peer.
+    pub peer: Peer,
+    /// Headers on the way there; the destination address is also what the peer's packets must come from.
+    pub route: Route,
+}
+
+/// What `modify` shall change; `None` leaves an attribute alone (`ibv_qp_attr` and its mask).
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Modify {
+    /// Next state.
+    pub state: Option<State>,
+    /// What the peer may do (of [`Access`], the REMOTE_ bits).
+    pub access: Option<Access>,
+    /// Partition key index: this port has one key, 0xffff, at index 0.
+    pub pkey_index: Option<u16>,
+    /// Port number: 1.
+    pub port: Option<u8>,
+    /// Where packets go.
+    pub address: Option<AddressVector>,
+    /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096.
+    pub path_mtu: Option<u32>,
+    /// The peer's queue pair.
+    pub dest_qp: Option<Qpn>,
+    /// First PSN that the peer will send.
+    pub rq_psn: Option<Psn>,
+    /// First PSN that we send.
+    pub sq_psn: Option<Psn>,
+    /// READs and atomics outstanding as requester, 0 to 128.
+    pub max_rd_atomic: Option<u8>,
+    /// READs and atomics held as responder, 0 to 128.
+    pub max_dest_rd_atomic: Option<u8>,
+    /// RNR NAK timer code that the peer is asked to wait, 0 to 31.
+    pub min_rnr_timer: Option<u8>,
+    /// Local ACK timeout code, 0 to 31; 0 waits for ever.
+    pub timeout: Option<u8>,
+    /// Retries after a timeout or sequence NAK, 0 to 7.
+    pub retry_cnt: Option<u8>,
+    /// Retries after RNR, 0 to 7; 7 is for ever.
+    pub rnr_retry: Option<u8>,
+    /// Bits per second at most; 0 is no limit.
+    pub rate_limit: Option<u64>,
+}
+
+/// What a queue pair has been told so far.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub parameters: Parameters,
+    pub address: Option<AddressVector>,
+    pub dest_qp: Option<Qpn>,
+    pub rq_psn: Psn,
+    pub sq_psn: Psn,
+    pub rate_limit: u64,
+}
+
+impl Modify {
+    /// The attribute bits that are given, numbered as `ibv_qp_attr_mask`.
+    fn given(&self) -> Attributes {
+        let bits = [
+            (self.access.is_some(), Attributes::ACCESS_FLAGS),
+            (self.pkey_index.is_some(), Attributes::PKEY_INDEX),
+            (self.port.is_some(), Attributes::PORT),
+            (self.address.is_some(), Attributes::AV),
+            (self.path_mtu.is_some(), Attributes::PATH_MTU),
+            (self.dest_qp.is_some(), Attributes::DEST_QPN),
+            (self.rq_psn.is_some(), Attributes::RQ_PSN),
+            (self.sq_psn.is_some(), Attributes::SQ_PSN),
+            (self.max_rd_atomic.is_some(), Attributes::MAX_QP_RD_ATOMIC),
+            (self.max_dest_rd_atomic.is_some(), Attributes::MAX_DEST_RD_ATOMIC),
+            (self.min_rnr_timer.is_some(), Attributes::MIN_RNR_TIMER),
+            (self.timeout.is_some(), Attributes::TIMEOUT),
+            (self.retry_cnt.is_some(), Attributes::RETRY_CNT),
+            (self.rnr_retry.is_some(), Attributes::RNR_RETRY),
+            (self.rate_limit.is_some(), Attributes::RATE_LIMIT),
+        ];
+        bits.into_iter().filter(|(given, _)| *given).fold(Attributes::NONE, |all, (_, bit)| all.and(bit))
+    }
+
+    /// Values that no transition takes.
+    fn check_values(&self) -> Result<(), ModifyFault> {
+        let over = |value: Option<u8>, most: u8| value.is_some_and(|value| value > most);
+        let bad = [
+            (self.path_mtu.is_some_and(|mtu| !(256..=4096).contains(&mtu) || !mtu.is_power_of_two()), "path_mtu"),
+            (over(self.max_rd_atomic, 128), "max_rd_atomic"),
+            (over(self.max_dest_rd_atomic, 128), "max_dest_rd_atomic"),
+            (over(self.min_rnr_timer, 31), "min_rnr_timer"),
+            (over(self.timeout, 31), "timeout"),
+            (over(self.retry_cnt, 7), "retry_cnt"),
+            (over(self.rnr_retry, 7), "rnr_retry"),
+            (self.pkey_index.is_some_and(|index| index != 0), "pkey_index"),
+            (self.port.is_some_and(|port| port != 1), "port"),
+        ];
+        match bad.into_iter().find(|(is_bad, _)| *is_bad) {
+            Some((_, name)) => Err(ModifyFault::Value(name)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why `modify` refused; the queue pair is unchanged. EINVAL in the verbs.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum ModifyFault {
+    /// No such queue pair.
+    NoQueuePair,
+    /// The transition or its attributes.
+    Transition(ModifyError),
+    /// The value of this attribute.
+    Value(&'static str),
+}
+
+impl std::fmt::Display for ModifyFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ModifyFault::NoQueuePair => f.write_str("no such queue pair"),
+            ModifyFault::Transition(error) => error.fmt(f),
+            ModifyFault::Value(name) => write!(f, "the value of {name} is out of range"),
+        }
+    }
+}
+
+impl std::error::Error for ModifyFault {}
+
+impl QueuePair {
+    /// Applies a modification, all of it or nothing.
+    pub(crate) fn modify(&mut self, change: &Modify, shared: &mut Shared) -> Result<(), ModifyFault> {
+        change.check_values()?;
+        let target = change.state.unwrap_or(self.state);
+        modify(self.state, target, Service::Rc, change.given()).map_err(ModifyFault::Transition)?;
+        self.remember(change);
+        match (self.state, target) {
+            (_, State::Reset) => self.reset(),
+            (State::Init, State::Rtr) => self.connect(shared),
+            (State::Rtr, State::Rts) => self.start(),
+            (_, State::Err) => {
+                self.fail(AsyncEvent::QpFatal(self.number), shared);
+                shared.drop_last_event();
+            }
+            _ => self.retune(change),
+        }
+        if target == State::Sqd && self.state != State::Sqd {
+            self.drained = false;
+        }
+        self.state = target;
+        Ok(())
+    }
+
+    fn remember(&mut self, change: &Modify) {
+        let Settings { parameters, address, dest_qp, rq_psn, sq_psn, rate_limit } = &mut self.attributes;
+        set(&mut parameters.mtu, change.path_mtu);
+        set(&mut parameters.max_rd_atomic, change.max_rd_atomic);
+        set(&mut parameters.max_dest_rd_atomic, change.max_dest_rd_atomic);
+        set(&mut parameters.min_rnr_timer, change.min_rnr_timer);
+        set(&mut parameters.timeout_ns, change.timeout.map(timers::ack_timeout_ns));
+        set(&mut parameters.retry_cnt, change.retry_cnt);
+        set(&mut parameters.rnr_retry, change.rnr_retry);
+        set(rq_psn, change.rq_psn);
+        set(sq_psn, change.sq_psn);
+        set(rate_limit, change.rate_limit);
+        *address = change.address.or(*address);
+        *dest_qp = change.dest_qp.or(*dest_qp);
+        set(&mut self.allowed, change.access.map(allowed));
+    }
+
+    /// INIT to RTR: the responder starts; the requester waits for RTS.
+    fn connect(&mut self, shared: &Shared) {
+        let settings = &mut self.attributes;
+        let (Some(address), Some(remote)) = (settings.address, settings.dest_qp) else { return };
+        settings.parameters.window = shared.window;
+        settings.parameters.read_piece = shared.read_piece;
+        let route = address.route;
+        let capacity = self.send.ring().slots() as u32;
+        self.connection = Some(Connection {
+            peer: address.peer,
+            route,
+            remote,
+            sending: Flow::new(route.source, route.destination),
+            receiving: Flow::new(route.destination, route.source),
+            receiving_port: route.destination.udp_port,
+            requester: Requester::new(settings.sq_psn, capacity, settings.parameters),
+            responder: Responder::new(settings.rq_psn, &settings.parameters, self.allowed),
+        });
+    }
+
+    /// RTR to RTS: the requester starts, with the PSN and the patience that only now are known.
+    fn start(&mut self) {
+        let capacity = self.send.ring().slots() as u32;
+        let settings = &self.attributes;
+        if let Some(connection) = &mut self.connection {
+            let mut requester = Requester::new(settings.sq_psn, capacity, settings.parameters);
+            requester.pace(Pacer::limited(settings.rate_limit));
+            connection.requester = requester;
+            connection.responder.retune(self.allowed, settings.parameters.min_rnr_timer);
+        }
+    }
+
+    fn retune(&mut self, change: &Modify) {
+        let settings = &self.attributes;
+        let Some(connection) = &mut self.connection else { return };
+        connection.requester.retune(settings.parameters);
+        connection.responder.retune(self.allowed, settings.parameters.min_rnr_timer);
+        if change.rate_limit.is_some() {
+            connection.requester.pace(Pacer::limited(settings.rate_limit));
+        }
+    }
+
+    /// To RESET: as created. Work that was posted is forgotten without completions.
+    fn reset(&mut self) {
+        self.connection = None;
+        self.current = None;
+        self.established = false;
+        self.drained = false;
+        self.attributes = Settings::default();
+        self.send.reset();
+        self.receive.reset();
+    }
+}
+
+fn set<T>(place: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *place = value;
+    }
+}

@@ -1,0 +1,160 @@
+//! The completion queue: the NIC's end (write) and the program's end (poll).
+
+use crate::cqe::Cqe;
+use crate::ring::{Ring, Word};
+use crate::wqe::SLOT;
+
+/// For which completions the program wants to be woken (`ibv_req_notify_cq`).
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Notify {
+    /// None.
+    #[default]
+    Never,
+    /// The next completion.
+    Any,
+    /// The next one that is solicited or in error.
+    Solicited,
+}
+
+/// What writing a completion led to.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// It is there.
+    Quietly,
+    /// It is there, and the program asked to be woken.
+    Wake,
+    /// No room: the completion is lost and the queue is in error.
+    Overrun,
+}
+
+/// A completion queue as the NIC sees it.
+pub struct CompletionQueue {
+    ring: Ring,
+    written: u64,
+    /// The consumer index as last read: read again only when the queue looks full.
+    consumed: u64,
+    notify: Notify,
+    overrun: bool,
+}
+
+impl CompletionQueue {
+    /// A queue over `ring`.
+    pub fn new(ring: Ring) -> Self {
+        CompletionQueue { ring, written: 0, consumed: 0, notify: Notify::Never, overrun: false }
+    }
+
+    /// Completions written since its creation: 64 bits, never wraps. This is what a WAIT counts.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Has it lost completions?
+    pub fn is_overrun(&self) -> bool {
+        self.overrun
+    }
+
+    /// Asks for one wake-up.
+    pub fn notify(&mut self, notify: Notify) {
+        // Asking for any completion is not weakened by a later request for solicited ones.
+        if self.notify != Notify::Any {
+            self.notify = notify;
+        }
+    }
+
+    /// Writes a completion.
+    #[inline]
+    pub fn write(&mut self, cqe: &Cqe) -> Written {
+        if self.overrun {
+            return Written::Overrun;
+        }
+        if self.written - self.consumed >= self.ring.slots() {
+            self.consumed = self.ring.word(Word::Consumed).clamp(self.consumed, self.written);
+            if self.written - self.consumed >= self.ring.slots() {
+                self.overrun = true;
+                return Written::Overrun;
+            }
+        }
+        let words = cqe.words(0);
+        let mut slot = [0; SLOT];
+        for (chunk, word) in slot.chunks_exact_mut(8).zip(words) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        self.ring.store(self.written, &slot);
+        self.ring.publish(self.written, self.written + 1);
+        self.written += 1;
+        self.wakes(cqe)
+    }
+
+    #[inline]
+    fn wakes(&mut self, cqe: &Cqe) -> Written {
+        let wanted = match self.notify {
+            Notify::Never => false,
+            Notify::Any => true,
+            Notify::Solicited => cqe.solicited || cqe.completion.status != crate::request::Status::Success,
+        };
+        if !wanted {
+            return Written::Quietly;
+        }
+        self.notify = Notify::Never;
+        Written::Wake
+    }
+
+    /// Moves to another ring, with the completions that are not polled yet. False, and nothing changed, if they do not fit.
+    pub fn resize(&mut self, ring: Ring) -> bool {
+        self.consumed = self.ring.word(Word::Consumed).clamp(self.consumed, self.written);
+        if self.written - self.consumed > ring.slots() {
+            return false;
+        }
+        for index in self.consumed..self.written {
+            let mut slot = [0; SLOT];
+            self.ring.load(index, &mut slot);
+            ring.store(index, &slot);
+        }
+        ring.set_word(Word::Consumed, self.consumed);
+        self.ring = ring;
+        true
+    }
+}
+
+/// A completion queue as the program sees it.
+#[derive(Debug)]
+pub struct Poller {
+    ring: Ring,
+    next: u64,
+}
+
+impl Poller {
+    /// Polls the queue over `ring` from its first completion on.
+    pub fn new(ring: Ring) -> Self {
+        Poller { ring, next: 0 }
+    }
+
+    /// The next completion, if it is there.
+    #[inline]
+    pub fn poll(&mut self) -> Option<Cqe> {
+        if self.ring.published(self.next) != self.next + 1 {
+            return None;
+        }
+        let mut slot = [0; SLOT];
+        self.ring.load(self.next, &mut slot);
+        self.next += 1;
+        let mut words = [0; 8];
+        for (word, chunk) in words.iter_mut().zip(slot.chunks_exact(8)) {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(chunk);
+            *word = u64::from_le_bytes(bytes);
+        }
+        Some(Cqe::parse(&words))
+    }
+
+    /// Gives the polled entries back to the NIC: once per batch is enough.
+    #[inline]
+    pub fn free(&self) {
+        self.ring.set_word(Word::Consumed, self.next);
+    }
+
+    /// Goes on in the ring that the queue was resized to.
+    pub fn moved(&mut self, ring: Ring) {
+        self.ring = ring;
+    }
+}

@@ -1,0 +1,88 @@
+//! Completion queue entries: 64 bytes each, as they stand in a completion queue's memory (`docs/WIRE.md` draws them).
+//!
+//! | byte | word | contents |
+//! | ---- | ---- | -------- |
+//! | 0 | header | kind 8, status 8, id 48 |
+//! | 8 | length | bytes received or read |
+//! | 16 | immediate | data or key (low half); bit 32: immediate data, bit 33: a key was invalidated |
+//! | 24 | queue pair | number 24; bit 32: solicited |
+//! | 32 | work queue index | slots of its work queue that were consumed when it was written |
+//! | 40 | cause | vendor error |
+//! | 48 | reserved | 0 |
+//! | 56 | sequence | 1 for the first completion ever written to the queue, and so on: valid when it is the next expected |
+
+use crate::request::{CompletionKind, Status, WorkCompletion};
+use memory::Key;
+
+/// Bytes of an entry.
+pub const CQE: usize = 64;
+
+const HAS_IMM: u64 = 1 << 32;
+const HAS_KEY: u64 = 1 << 33;
+const SOLICITED: u64 = 1 << 32;
+
+/// An entry, without its sequence word.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Cqe {
+    /// What the program gets.
+    pub completion: WorkCompletion,
+    /// The message asked for a solicited event.
+    pub solicited: bool,
+    /// Slots consumed in the work queue.
+    pub wqe_index: u64,
+}
+
+impl Cqe {
+    /// Its words, the last one being `sequence`.
+    #[inline]
+    pub fn words(&self, sequence: u64) -> [u64; 8] {
+        let wc = &self.completion;
+        let imm = match (wc.imm, wc.invalidated) {
+            (Some(imm), _) => HAS_IMM | u64::from(imm),
+            (None, Some(key)) => HAS_KEY | u64::from(key.get()),
+            (None, None) => 0,
+        };
+        [
+            u64::from(wc.kind as u8) | u64::from(wc.status as u8) << 8 | wc.id << 16,
+            u64::from(wc.byte_len),
+            imm,
+            u64::from(wc.qp_num) | if self.solicited { SOLICITED } else { 0 },
+            self.wqe_index,
+            u64::from(wc.vendor_err),
+            0,
+            sequence,
+        ]
+    }
+
+    /// The entry of eight words.
+    #[inline]
+    pub fn parse(words: &[u64; 8]) -> Cqe {
+        let [header, len, imm, qp, wqe_index, cause, _, _] = *words;
+        let completion = WorkCompletion {
+            id: header >> 16,
+            status: Status::from_number((header >> 8) as u8),
+            kind: kind(header as u8),
+            byte_len: len as u32,
+            imm: (imm & HAS_IMM != 0).then_some(imm as u32),
+            invalidated: (imm & HAS_KEY != 0).then(|| Key::new(imm as u32)),
+            qp_num: qp as u32,
+            vendor_err: cause as u32,
+        };
+        Cqe { completion, solicited: qp & SOLICITED != 0, wqe_index }
+    }
+}
+
+#[inline]
+fn kind(number: u8) -> CompletionKind {
+    match number {
+        0 => CompletionKind::Send,
+        1 => CompletionKind::Write,
+        2 => CompletionKind::Read,
+        3 => CompletionKind::CompareSwap,
+        4 => CompletionKind::FetchAdd,
+        6 => CompletionKind::LocalInv,
+        128 => CompletionKind::Receive,
+        129 => CompletionKind::ReceiveWriteImm,
+        _ => CompletionKind::Nop,
+    }
+}

@@ -1,0 +1,229 @@
+//! Egress: each packet is a plan of the transport (pure), then written into the frame that the port lends (dumb).
+
+use memory::{Access, Key, Mem};
+use transport::rc::{Plan, Reply, ReplyKind};
+use transport::state::State;
+use transport::{Counters, Instant, Status};
+use wire::frame::{Egress, Start};
+use wire::{Extensions, NakCode, atomic_ack, aeth, bth, icrc, packet};
+
+use crate::event::AsyncEvent;
+use crate::gather;
+use crate::nic::Shared;
+use crate::queue_pair::{Connection, Note, QueuePair};
+
+/// Packets, and bytes, that one queue pair sends before the next one's turn.
+const TURN_PACKETS: usize = 16;
+const TURN_BYTES: usize = 16 << 10;
+
+/// How a queue pair's turn ended.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It has nothing to send now.
+    Done,
+    /// It has more.
+    More,
+    /// The port has no room.
+    Blocked,
+}
+
+/// What became of one packet.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Sent {
+    Yes(usize),
+    NoRoom,
+    /// Its bytes may not be read.
+    Denied,
+}
+
+impl QueuePair {
+    /// Its turn: responses before requests, until the turn is used up. Adds what left to `packets`.
+    #[inline]
+    pub fn transmit(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut impl Egress,
+        shared: &mut Shared,
+        packets: &mut usize,
+    ) -> Turn {
+        let (mut count, mut bytes) = (0, 0);
+        while count < TURN_PACKETS && bytes < TURN_BYTES {
+            let sent = match self.respond(mem, out, shared) {
+                Some(sent) => sent,
+                None => match self.request(now, mem, out, shared) {
+                    Some(sent) => sent,
+                    None => return Turn::Done,
+                },
+            };
+            match sent {
+                Sent::Yes(len) => {
+                    count += 1;
+                    bytes += len;
+                    *packets += 1;
+                }
+                Sent::NoRoom => return Turn::Blocked,
+                // The machine knows why and says so in its next packet, or ends.
+                Sent::Denied => {}
+            }
+        }
+        Turn::More
+    }
+
+    #[inline]
+    fn respond(&mut self, mem: Mem<'_>, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
+        if !self.may_receive() {
+            return None;
+        }
+        let connection = self.connection.as_mut()?;
+        let reply = connection.responder.plan()?;
+        let pd = self.pd;
+        let (ext, len) = response_headers(&reply);
+        let sent = emit(connection, out, shared, &response_bth(&reply), &ext, len, |bytes| {
+            let ReplyKind::Memory { key, va, len } = reply.kind else { return true };
+            match mem.check(pd, Key::new(key), va, len as usize, Access::REMOTE_READ) {
+                Ok(span) => span.read(bytes) == len as usize,
+                Err(_) => false,
+            }
+        });
+        match sent {
+            Sent::Yes(_) => {
+                if connection.responder.sent(&reply, &mut shared.counters) {
+                    self.fail(fatal_event(self.number, &reply), shared);
+                }
+            }
+            // The region went away under a READ that was allowed when it came.
+            Sent::Denied => connection.responder.deny(NakCode::REMOTE_ACCESS_ERROR, &mut shared.counters),
+            Sent::NoRoom => {}
+        }
+        Some(sent)
+    }
+
+    #[inline]
+    fn request(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut impl Egress,
+        shared: &mut Shared,
+    ) -> Option<Sent> {
+        if !self.may_send() {
+            return None;
+        }
+        self.submit(mem, shared);
+        let (pd, send) = (self.pd, &self.send);
+        let connection = self.connection.as_mut()?;
+        let Some(plan) = connection.requester.plan(now) else {
+            // Local work and failures may have come to the front without any packet.
+            self.retire(shared);
+            return None;
+        };
+        let sent = emit(connection, out, shared, &request_bth(&plan), &plan.ext, plan.len, |bytes| {
+            gather::gather(mem, pd, send.ring(), &plan.note, plan.offset, bytes)
+        });
+        match sent {
+            Sent::Yes(_) => connection.requester.sent(now, &plan, &mut shared.counters),
+            Sent::Denied => {
+                connection.requester.refuse(&plan, Status::LocalProtection);
+                self.retire(shared);
+            }
+            Sent::NoRoom => {}
+        }
+        Some(sent)
+    }
+}
+
+/// The event that goes with a fatal NAK of ours.
+fn fatal_event(number: wire::Qpn, reply: &Reply) -> AsyncEvent {
+    let access = wire::Syndrome::nak(NakCode::REMOTE_ACCESS_ERROR);
+    match reply.aeth {
+        Some((syndrome, _)) if syndrome == access => AsyncEvent::QpAccess(number),
+        _ => AsyncEvent::QpRequest(number),
+    }
+}
+
+#[inline]
+fn request_bth(plan: &Plan<Note>) -> bth::Repr {
+    bth::Repr {
+        solicited: plan.solicited,
+        ack_req: plan.ack_req,
+        pad: packet::pad_for(plan.len as usize),
+        ..bth::Repr::new(plan.opcode, plan.psn)
+    }
+}
+
+#[inline]
+fn response_bth(reply: &Reply) -> bth::Repr {
+    let len = if let ReplyKind::Memory { len, .. } = reply.kind { len } else { 0 };
+    bth::Repr { pad: packet::pad_for(len as usize), ..bth::Repr::new(reply.opcode, reply.psn) }
+}
+
+#[inline]
+fn response_headers(reply: &Reply) -> (Extensions, u32) {
+    let mut ext = Extensions {
+        aeth: reply.aeth.map(|(syndrome, msn)| aeth::Repr { syndrome, msn }),
+        ..Extensions::default()
+    };
+    match reply.kind {
+        ReplyKind::Memory { len, .. } => (ext, len),
+        ReplyKind::Value(original) => {
+            ext.atomic_ack = Some(atomic_ack::Repr { original });
+            (ext, 0)
+        }
+        ReplyKind::Acknowledge { .. } => (ext, 0),
+    }
+}
+
+/// Writes one packet: headers, payload by `fill`, pad, ICRC.
+#[inline]
+fn emit(
+    connection: &Connection,
+    out: &mut impl Egress,
+    shared: &mut Shared,
+    bth: &bth::Repr,
+    ext: &Extensions,
+    len: u32,
+    fill: impl FnOnce(&mut [u8]) -> bool,
+) -> Sent {
+    let headers = bth.opcode.header_len();
+    let total = packet::transport_len(headers, len as usize);
+    let (start, seals) = (out.start(), out.seals());
+    let below = overhead(connection, start);
+    let Some(lease) = out.lend(connection.peer, below + total) else { return Sent::NoRoom };
+    connection.route.emit(start, lease.ip_id, total as u16, lease.bytes);
+    let frame = &mut lease.bytes[below..below + total];
+    let bth = bth::Repr { dest_qp: connection.remote, ..*bth };
+    packet::emit_headers(&bth, ext, frame);
+    let (payload, rest) = frame[headers..].split_at_mut(len as usize);
+    if !payload.is_empty() && !fill(payload) {
+        return Sent::Denied;
+    }
+    rest.fill(0);
+    if seals {
+        let (covered, trailer) = frame.split_at_mut(total - icrc::LEN);
+        icrc::write(trailer, connection.sending.seal(lease.ip_id, covered));
+    }
+    out.commit();
+    count(&mut shared.counters, total);
+    Sent::Yes(total)
+}
+
+#[inline]
+fn overhead(connection: &Connection, start: Start) -> usize {
+    start.overhead(connection.route.source.address.is_ipv4())
+}
+
+#[inline]
+fn count(counters: &mut Counters, bytes: usize) {
+    counters.sent_pkts += 1;
+    counters.sent_bytes += bytes as u64;
+}
+
+/// Is there, or could there be, something to send? Cheap and generous: a turn finds out.
+#[inline]
+pub(crate) fn wants_turn(qp: &QueuePair) -> bool {
+    let Some(connection) = &qp.connection else { return false };
+    connection.responder.has_reply()
+        || qp.state == State::Rts && qp.send.has_work()
+        || connection.requester.outstanding() > 0 && connection.requester.has_unsent()
+}

@@ -1,0 +1,20 @@
+//! Asynchronous events: what the verbs report beside completions (`ibv_get_async_event`).
+
+use wire::Qpn;
+
+/// Something happened to a resource.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum AsyncEvent {
+    /// A request of this queue pair failed, and it is in the error state (IBV_EVENT_QP_FATAL).
+    QpFatal(Qpn),
+    /// The peer asked for something invalid (IBV_EVENT_QP_REQ_ERR).
+    QpRequest(Qpn),
+    /// The peer asked for memory that it may not touch (IBV_EVENT_QP_ACCESS_ERR).
+    QpAccess(Qpn),
+    /// The first packet arrived before the queue pair was ready to send (IBV_EVENT_COMM_EST).
+    CommunicationEstablished(Qpn),
+    /// SQD: all requests under way have ended (IBV_EVENT_SQ_DRAINED).
+    SqDrained(Qpn),
+    /// A completion found its queue full (IBV_EVENT_CQ_ERR).
+    CqOverrun(u32),
+}

@@ -1,0 +1,148 @@
+//! Local memory of a message: gathered into packets, scattered from them.
+
+use memory::{Access, Mem, Pd};
+
+use crate::queue_pair::{List, Note};
+use crate::receive_queue::{Receive, ReceiveQueue, element};
+use crate::request::Sge;
+use crate::ring::Ring;
+use crate::wqe::SLOT;
+
+/// Fills `out` with the message's bytes from `offset` on. False: a local key or range is wrong.
+#[inline]
+pub(crate) fn gather(mem: Mem<'_>, pd: Pd, ring: &Ring, note: &Note, offset: u32, out: &mut [u8]) -> bool {
+    match note.list {
+        List::One => {
+            let va = note.local.wrapping_add(u64::from(offset));
+            mem.check(pd, note.lkey, va, out.len(), Access::NONE).is_ok_and(|span| span.read(out) == out.len())
+        }
+        List::Inline => {
+            let from = u64::from(offset);
+            for (at, byte_range) in slots_of(from, out.len()) {
+                let mut slot = [0; SLOT];
+                ring.load(note.index + 1 + at / SLOT as u64, &mut slot);
+                let within = at as usize % SLOT;
+                let piece = &mut out[byte_range];
+                piece.copy_from_slice(&slot[within..within + piece.len()]);
+            }
+            true
+        }
+        List::Many(_) => {
+            let mut done = 0;
+            walk(elements(ring, note), offset, out.len(), |sge, skip, len| {
+                let va = sge.addr.wrapping_add(u64::from(skip));
+                let fine = mem
+                    .check(pd, sge.lkey, va, len, Access::NONE)
+                    .is_ok_and(|span| span.read(&mut out[done..done + len]) == len);
+                done += len;
+                fine
+            })
+        }
+    }
+}
+
+/// Writes `data` to the message's bytes from `offset` on. False: a local key, range or right is wrong.
+#[inline]
+pub(crate) fn scatter(mem: Mem<'_>, pd: Pd, ring: &Ring, note: &Note, offset: u32, data: &[u8]) -> bool {
+    match note.list {
+        List::One => {
+            let sge = Sge { addr: note.local, len: note.len, lkey: note.lkey };
+            put(mem, pd, &sge, offset, data)
+        }
+        List::Inline => false,
+        List::Many(_) => {
+            let mut done = 0;
+            walk(elements(ring, note), offset, data.len(), |sge, skip, len| {
+                done += len;
+                put(mem, pd, &sge, skip, &data[done - len..done])
+            })
+        }
+    }
+}
+
+/// Writes `data` to a receive work request's list from `offset` on. `Err(true)`: it does not fit; `Err(false)`: a local
+/// key, range or right is wrong.
+#[inline]
+pub(crate) fn deliver(
+    mem: Mem<'_>,
+    pd: Pd,
+    queue: &ReceiveQueue,
+    receive: &Receive,
+    offset: u32,
+    data: &[u8],
+) -> Result<(), bool> {
+    if receive.elements == 1 && u64::from(offset) + data.len() as u64 <= u64::from(receive.first.len) {
+        return if put(mem, pd, &receive.first, offset, data) { Ok(()) } else { Err(false) };
+    }
+    let list = (0..receive.elements).map(|number| match number {
+        0 => receive.first,
+        _ => queue.element(receive, number),
+    });
+    let room: u64 = list.clone().map(|sge| u64::from(sge.len)).sum();
+    if u64::from(offset) + data.len() as u64 > room {
+        return Err(true);
+    }
+    let mut done = 0;
+    let fine = walk(list, offset, data.len(), |sge, skip, len| {
+        done += len;
+        put(mem, pd, &sge, skip, &data[done - len..done])
+    });
+    if fine { Ok(()) } else { Err(false) }
+}
+
+#[inline]
+fn put(mem: Mem<'_>, pd: Pd, sge: &Sge, skip: u32, data: &[u8]) -> bool {
+    let va = sge.addr.wrapping_add(u64::from(skip));
+    match mem.check(pd, sge.lkey, va, data.len(), Access::LOCAL_WRITE) {
+        Ok(span) => span.write(data) == data.len(),
+        Err(_) => false,
+    }
+}
+
+fn elements<'a>(ring: &'a Ring, note: &'a Note) -> impl Iterator<Item = Sge> + Clone + 'a {
+    let List::Many(count) = note.list else { unreachable!("only long lists are walked") };
+    (0..usize::from(count)).map(move |number| match number {
+        0 => Sge { addr: note.local, len: note.len, lkey: note.lkey },
+        _ => element(ring, note.index, number),
+    })
+}
+
+/// Calls `each(element, bytes to skip in it, bytes to use)` for the part `offset..offset + len` of a list; stops at the first
+/// refusal. False as well if the list ends early.
+fn walk(
+    list: impl Iterator<Item = Sge>,
+    offset: u32,
+    len: usize,
+    mut each: impl FnMut(Sge, u32, usize) -> bool,
+) -> bool {
+    let (mut skip, mut left) = (offset, len);
+    for sge in list {
+        if left == 0 {
+            break;
+        }
+        if skip >= sge.len {
+            skip -= sge.len;
+            continue;
+        }
+        let piece = left.min((sge.len - skip) as usize);
+        if !each(sge, skip, piece) {
+            return false;
+        }
+        (skip, left) = (0, left - piece);
+    }
+    left == 0
+}
+
+/// Cuts `from..from + len` at slot borders: positions, and ranges of the result.
+fn slots_of(from: u64, len: usize) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        if done == len {
+            return None;
+        }
+        let at = from + done as u64;
+        let piece = (SLOT - at as usize % SLOT).min(len - done);
+        done += piece;
+        Some((at, done - piece..done))
+    })
+}

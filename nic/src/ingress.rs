@@ -1,0 +1,274 @@
+//! Ingress: a frame becomes a packet, the packet an action, the action is executed at once.
+
+use memory::{Access, AccessError, Key, Mem};
+use transport::rc::Reaction;
+use transport::state::State;
+use transport::{Action, Atomic, Instant, Outcome, Status};
+use wire::frame::{Address, Endpoint, Ingress, Network, Start};
+use wire::icrc::{Flow, IdSpans};
+use wire::{NakCode, Packet, Service, WireError, ethernet, icrc, udp};
+
+use crate::event::AsyncEvent;
+use crate::gather;
+use crate::nic::Shared;
+use crate::queue_pair::{Connection, QueuePair};
+use crate::receive_queue::Receive;
+use crate::request::{CompletionKind, WorkCompletion};
+
+/// What a received frame is, below the transport.
+pub(crate) struct Arrived<'a> {
+    /// From the BTH to the end of the ICRC.
+    pub transport: &'a [u8],
+    pub source: Endpoint,
+    /// IPv4 identification, where the port shows it.
+    pub ip_id: Option<u16>,
+}
+
+/// Takes off what precedes the BTH.
+#[inline]
+pub(crate) fn strip<'a>(frame: &Ingress<'a>) -> Result<Arrived<'a>, WireError> {
+    let from_ip = match frame.start {
+        Start::Bth => {
+            return Ok(Arrived { transport: frame.bytes, source: frame.source, ip_id: None });
+        }
+        Start::Ip => frame.bytes,
+        Start::Ethernet => {
+            ethernet::View::new(frame.bytes)?;
+            &frame.bytes[ethernet::LEN..]
+        }
+    };
+    let (network, rest) = Network::parse(from_ip)?;
+    let header = udp::View::new(rest)?;
+    let len = usize::from(header.payload_len());
+    let transport = rest.get(udp::LEN..udp::LEN + len).ok_or(WireError::Truncated)?;
+    let (address, _) = network.addresses();
+    let ip_id = if let Network::V4(header) = network { Some(header.ident) } else { None };
+    Ok(Arrived { transport, source: Endpoint { address, udp_port: header.source_port() }, ip_id })
+}
+
+impl Connection {
+    /// Is this the peer's address? Its UDP port may be any.
+    #[inline]
+    fn is_from(&self, address: &Address) -> bool {
+        self.route.destination.address == *address
+    }
+
+    /// Is the ICRC right?
+    #[inline]
+    fn intact(&mut self, arrived: &Arrived<'_>, spans: &mut IdSpans) -> bool {
+        let Some(split) = arrived.transport.len().checked_sub(icrc::LEN) else { return false };
+        let (covered, trailer) = arrived.transport.split_at(split);
+        let Some(received) = icrc::read(trailer) else { return false };
+        if self.receiving_port != arrived.source.udp_port {
+            self.receiving = Flow::new(arrived.source, self.route.source);
+            self.receiving_port = arrived.source.udp_port;
+        }
+        match arrived.ip_id {
+            Some(id) => self.receiving.accepts(id, covered, received),
+            None => self.receiving.accepts_unknown_id(spans, covered, received).is_some(),
+        }
+    }
+}
+
+impl QueuePair {
+    /// Is the packet one for this queue pair, from its peer, whole?
+    #[inline]
+    pub fn admits(&mut self, arrived: &Arrived<'_>, packet: &Packet<'_>, shared: &mut Shared) -> bool {
+        let may_receive = self.may_receive();
+        let Some(connection) = &mut self.connection else {
+            shared.counters.unknown_qp += 1;
+            return false;
+        };
+        let fits = may_receive
+            && connection.is_from(&arrived.source.address)
+            && packet.bth.opcode.service() == Some(Service::Rc)
+            && packet.bth.pkey & 0x7fff == 0x7fff
+            && packet.bth.tver == 0;
+        if !fits {
+            shared.counters.unknown_qp += 1;
+            return false;
+        }
+        if shared.checks_icrc && !connection.intact(arrived, &mut shared.spans) {
+            shared.counters.rx_icrc_encapsulated += 1;
+            return false;
+        }
+        true
+    }
+
+    /// A request or response of its peer.
+    #[inline]
+    pub fn take(&mut self, now: Instant, mem: Mem<'_>, packet: &Packet<'_>, shared: &mut Shared) {
+        if packet.bth.opcode.is_request() {
+            self.serve(mem, packet, shared);
+        } else {
+            self.answer(now, mem, packet, shared);
+        }
+    }
+
+    #[inline]
+    fn serve(&mut self, mem: Mem<'_>, packet: &Packet<'_>, shared: &mut Shared) {
+        if self.state == State::Rtr && !self.established {
+            self.established = true;
+            shared.event(AsyncEvent::CommunicationEstablished(self.number));
+        }
+        let Some(connection) = &mut self.connection else { return };
+        let action = connection.responder.receive(packet, &mut shared.counters);
+        if action == Action::Nothing {
+            return;
+        }
+        let outcome = self.execute(mem, action, packet.payload, shared);
+        if let Some(connection) = &mut self.connection {
+            connection.responder.conclude(outcome, &mut shared.counters);
+        }
+    }
+
+    /// Does what a request asks for.
+    #[inline]
+    fn execute(&mut self, mem: Mem<'_>, action: Action, payload: &[u8], shared: &mut Shared) -> Outcome {
+        match action {
+            Action::Nothing => Outcome::Done,
+            Action::Place { key, va, extent } => self.place(mem, key, va, extent, payload),
+            Action::PlaceAndNotify { key, va, extent } => {
+                if !self.receive.ready() {
+                    return Outcome::NotReady;
+                }
+                let placed = self.place(mem, key, va, extent, payload);
+                if placed == Outcome::Done
+                    && let Some(receive) = self.receive.take()
+                {
+                    return self.arrived(mem, &receive, shared);
+                }
+                placed
+            }
+            Action::Receive { offset, first, last } => self.deliver(mem, offset, first, last, payload, shared),
+            Action::Fetch { key, va, len } => {
+                access(mem.probe(self.pd, Key::new(key), va, len as usize, Access::REMOTE_READ))
+            }
+            Action::Atomic { key, va, atomic } => self.atomic(mem, key, va, atomic),
+        }
+    }
+
+    #[inline]
+    fn place(&self, mem: Mem<'_>, key: u32, va: u64, extent: u32, payload: &[u8]) -> Outcome {
+        let extent = (extent as usize).max(payload.len());
+        match mem.check(self.pd, Key::new(key), va, extent, Access::REMOTE_WRITE) {
+            Ok(span) => {
+                span.write(payload);
+                Outcome::Done
+            }
+            Err(_) => Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR),
+        }
+    }
+
+    fn atomic(&self, mem: Mem<'_>, key: u32, va: u64, atomic: Atomic) -> Outcome {
+        if va % 8 != 0 {
+            // IBTA vol. 1 §9.4.5: a misaligned atomic is an invalid request.
+            return Outcome::Nak(NakCode::INVALID_REQUEST);
+        }
+        let span = mem.check(self.pd, Key::new(key), va, 8, Access::REMOTE_ATOMIC);
+        let old = span.and_then(|span| match atomic {
+            Atomic::CompareSwap { compare, swap } => span.compare_swap64(compare, swap),
+            Atomic::FetchAdd { add } => span.fetch_add64(add),
+        });
+        match old {
+            Ok(old) => Outcome::Value(old),
+            // Right by address, but the memory behind it is not aligned.
+            Err(AccessError::Misaligned) => Outcome::Nak(NakCode::INVALID_REQUEST),
+            Err(_) => Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR),
+        }
+    }
+
+    #[inline]
+    fn deliver(
+        &mut self,
+        mem: Mem<'_>,
+        offset: u32,
+        first: bool,
+        last: bool,
+        payload: &[u8],
+        shared: &mut Shared,
+    ) -> Outcome {
+        if first {
+            self.current = self.receive.take();
+        }
+        let Some(receive) = self.current else { return Outcome::NotReady };
+        if let Err(too_long) = gather::deliver(mem, self.pd, &self.receive, &receive, offset, payload) {
+            self.current = None;
+            return self.undelivered(&receive, too_long, shared);
+        }
+        if last {
+            self.current = None;
+            return self.arrived(mem, &receive, shared);
+        }
+        Outcome::Done
+    }
+
+    /// The message does not fit its receive work request, or that is not writable: an error on both sides.
+    fn undelivered(&mut self, receive: &Receive, too_long: bool, shared: &mut Shared) -> Outcome {
+        shared.counters.resp_cqe_error += 1;
+        let (status, code) = if too_long {
+            shared.counters.resp_local_length_error += 1;
+            (Status::LocalLength, NakCode::INVALID_REQUEST)
+        } else {
+            (Status::LocalProtection, NakCode::REMOTE_OPERATIONAL_ERROR)
+        };
+        let completion = self.received(receive, status);
+        self.complete_receive(receive, completion, false, shared);
+        Outcome::Nak(code)
+    }
+
+    /// A message is complete: tells the program.
+    #[inline]
+    fn arrived(&mut self, mem: Mem<'_>, receive: &Receive, shared: &mut Shared) -> Outcome {
+        let Some(connection) = &self.connection else { return Outcome::Done };
+        let notice = connection.responder.notice();
+        let invalidated = notice.invalidate.map(Key::new);
+        if let Some(key) = invalidated
+            && mem.invalidate(self.pd, key).is_err()
+        {
+            let completion = self.received(receive, Status::LocalProtection);
+            shared.counters.resp_cqe_error += 1;
+            self.complete_receive(receive, completion, false, shared);
+            return Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR);
+        }
+        let kind = if notice.write { CompletionKind::ReceiveWriteImm } else { CompletionKind::Receive };
+        let completion = WorkCompletion {
+            kind,
+            byte_len: notice.len,
+            imm: notice.imm,
+            invalidated,
+            ..self.received(receive, Status::Success)
+        };
+        self.complete_receive(receive, completion, notice.solicited, shared);
+        Outcome::Done
+    }
+
+    /// A response of the peer: data to local memory, then whatever has ended.
+    #[inline]
+    fn answer(&mut self, now: Instant, mem: Mem<'_>, packet: &Packet<'_>, shared: &mut Shared) {
+        let (pd, ring) = (self.pd, self.send.ring());
+        let Some(connection) = &mut self.connection else { return };
+        match connection.requester.receive(now, packet, &mut shared.counters) {
+            Reaction::Nothing => {}
+            Reaction::Scatter { note, number, offset } => {
+                if !gather::scatter(mem, pd, ring, &note, offset, packet.payload) {
+                    connection.requester.fail(number, Status::LocalProtection);
+                }
+            }
+            Reaction::Value { note, number, value } => {
+                // The old value lands in the program's byte order, as on every NIC.
+                if !gather::scatter(mem, pd, ring, &note, 0, &value.to_ne_bytes()) {
+                    connection.requester.fail(number, Status::LocalProtection);
+                }
+            }
+        }
+        self.retire(shared);
+    }
+}
+
+fn access(result: Result<(), AccessError>) -> Outcome {
+    match result {
+        Ok(()) => Outcome::Done,
+        Err(_) => Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR),
+    }
+}

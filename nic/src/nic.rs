@@ -1,0 +1,428 @@
+//! The NIC: the resources of one engine, and the five verbs of a pure machine.
+//!
+//! `doorbell` (work enters), `receive` (a frame enters), `transmit` (frames leave), `next_deadline`/`expire` (time),
+//! and the completion queues and `events` (what the program gets).
+
+use std::collections::VecDeque;
+
+use memory::{Mem, Pd};
+use transport::state::State;
+use transport::{Counters, Instant};
+use wire::frame::{Egress, Ingress};
+use wire::icrc::IdSpans;
+use wire::{Packet, Qpn};
+
+use crate::attributes::{Modify, ModifyFault, Settings};
+use crate::completion_queue::{CompletionQueue, Notify, Written};
+use crate::cqe::Cqe;
+use crate::egress::{Turn, wants_turn};
+use crate::event::AsyncEvent;
+use crate::ingress::strip;
+use crate::queue_pair::QueuePair;
+use crate::receive_queue::ReceiveQueue;
+use crate::ring::Ring;
+use crate::send_queue::SendQueue;
+use crate::timers::Timers;
+
+/// Limits of one engine, and what its port is like.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Queue pairs, up to 65 536.
+    pub max_qps: u32,
+    /// Completion queues.
+    pub max_cqs: u32,
+    /// Asynchronous events that wait to be taken; further ones are counted and lost.
+    pub max_events: u32,
+    /// Arriving frames carry an ICRC that must be checked.
+    pub checks_icrc: bool,
+    /// Packets in flight per queue pair.
+    pub window: u32,
+    /// Packets that one READ request asks for at most.
+    pub read_piece: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            max_qps: 1 << 14,
+            max_cqs: 1 << 10,
+            max_events: 1 << 10,
+            checks_icrc: true,
+            window: 256,
+            read_piece: 64,
+        }
+    }
+}
+
+/// What a queue pair is made of.
+pub struct QueuePairInit {
+    /// Its protection domain.
+    pub pd: Pd,
+    /// Memory of the send queue.
+    pub send_ring: Ring,
+    /// Memory of the receive queue.
+    pub receive_ring: Ring,
+    /// Elements per receive work request.
+    pub receive_max_sge: u32,
+    /// Completion queue of the send queue.
+    pub send_cq: u32,
+    /// Completion queue of the receive queue.
+    pub receive_cq: u32,
+    /// Every send work request is signaled.
+    pub signal_all: bool,
+    /// The send queue is fetched only as far as it is enabled.
+    pub managed: bool,
+}
+
+/// Why a resource cannot be made or used.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum NicError {
+    /// As many as there may be (ENOMEM).
+    Full,
+    /// No such resource (EINVAL).
+    Unknown,
+    /// Something still uses it (EBUSY).
+    Busy,
+    /// What it holds does not fit (EINVAL).
+    TooSmall,
+}
+
+impl std::fmt::Display for NicError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            NicError::Full => "as many resources of this kind as the NIC was configured for",
+            NicError::Unknown => "no such resource",
+            NicError::Busy => "the resource is still in use",
+            NicError::TooSmall => "what it holds does not fit",
+        })
+    }
+}
+
+impl std::error::Error for NicError {}
+
+/// What the queue pairs share: completion queues, events, counters, the facts of the port.
+pub(crate) struct Shared {
+    cqs: Vec<Option<CompletionQueue>>,
+    cq_users: Vec<u32>,
+    wakes: VecDeque<u32>,
+    events: VecDeque<AsyncEvent>,
+    lost_events: u64,
+    pub counters: Counters,
+    pub checks_icrc: bool,
+    pub spans: IdSpans,
+    pub window: u32,
+    pub read_piece: u32,
+}
+
+impl Shared {
+    fn new(config: &Config) -> Self {
+        Shared {
+            cqs: (0..config.max_cqs).map(|_| None).collect(),
+            cq_users: vec![0; config.max_cqs as usize],
+            wakes: VecDeque::with_capacity(config.max_cqs as usize),
+            events: VecDeque::with_capacity(config.max_events as usize),
+            lost_events: 0,
+            counters: Counters::default(),
+            checks_icrc: config.checks_icrc,
+            spans: IdSpans::new(),
+            window: config.window,
+            read_piece: config.read_piece.clamp(1, config.window.max(1)),
+        }
+    }
+
+    pub fn event(&mut self, event: AsyncEvent) {
+        if self.events.len() == self.events.capacity() {
+            self.lost_events += 1;
+        } else {
+            self.events.push_back(event);
+        }
+    }
+
+    /// The program itself asked for what the last event reports.
+    pub fn drop_last_event(&mut self) {
+        self.events.pop_back();
+    }
+
+    #[inline]
+    pub fn write(&mut self, cq: u32, cqe: &Cqe) -> Written {
+        let Some(Some(queue)) = self.cqs.get_mut(cq as usize) else { return Written::Overrun };
+        let before = queue.is_overrun();
+        let written = queue.write(cqe);
+        match written {
+            Written::Quietly => {}
+            Written::Wake if self.wakes.len() < self.wakes.capacity() => self.wakes.push_back(cq),
+            Written::Wake => {}
+            Written::Overrun => {
+                self.counters.cq_overrun += 1;
+                if !before {
+                    self.event(AsyncEvent::CqOverrun(cq));
+                }
+            }
+        }
+        written
+    }
+}
+
+/// One engine of a NIC.
+pub struct Nic {
+    qps: Vec<Option<Box<QueuePair>>>,
+    generations: Vec<u8>,
+    free: VecDeque<u32>,
+    index_bits: u32,
+    line: VecDeque<u32>,
+    timers: Timers,
+    shared: Shared,
+}
+
+/// Queue pair numbers 0 and 1 are the management queue pairs'.
+const FIRST_INDEX: u32 = 2;
+
+impl Nic {
+    /// An engine without queues.
+    pub fn new(config: Config) -> Nic {
+        let max = config.max_qps.clamp(1, 1 << 16) + FIRST_INDEX;
+        let places = max.next_power_of_two();
+        Nic {
+            qps: (0..places).map(|_| None).collect(),
+            generations: vec![0; places as usize],
+            free: (FIRST_INDEX..max).collect(),
+            index_bits: places.trailing_zeros(),
+            line: VecDeque::with_capacity(places as usize),
+            timers: Timers::new(places as usize),
+            shared: Shared::new(&config),
+        }
+    }
+
+    /// Makes a completion queue over `ring`; its number.
+    pub fn create_cq(&mut self, ring: Ring) -> Result<u32, NicError> {
+        let place = self.shared.cqs.iter().position(Option::is_none).ok_or(NicError::Full)?;
+        self.shared.cqs[place] = Some(CompletionQueue::new(ring));
+        Ok(place as u32)
+    }
+
+    /// Removes a completion queue that no queue pair uses.
+    pub fn destroy_cq(&mut self, cq: u32) -> Result<(), NicError> {
+        if self.shared.cq_users.get(cq as usize).is_some_and(|users| *users > 0) {
+            return Err(NicError::Busy);
+        }
+        let place = self.shared.cqs.get_mut(cq as usize).ok_or(NicError::Unknown)?;
+        place.take().map(|_| ()).ok_or(NicError::Unknown)
+    }
+
+    /// Moves a completion queue to another ring, with what is not polled yet.
+    pub fn resize_cq(&mut self, cq: u32, ring: Ring) -> Result<(), NicError> {
+        let queue = self.shared.cqs.get_mut(cq as usize).and_then(Option::as_mut).ok_or(NicError::Unknown)?;
+        if queue.resize(ring) { Ok(()) } else { Err(NicError::TooSmall) }
+    }
+
+    /// Asks for one wake-up of a completion queue, to come out of `wakes`.
+    pub fn notify_cq(&mut self, cq: u32, notify: Notify) -> Result<(), NicError> {
+        let queue = self.shared.cqs.get_mut(cq as usize).and_then(Option::as_mut).ok_or(NicError::Unknown)?;
+        queue.notify(notify);
+        Ok(())
+    }
+
+    /// Completions ever written to a completion queue.
+    pub fn cq_count(&self, cq: u32) -> Option<u64> {
+        self.shared.cqs.get(cq as usize)?.as_ref().map(CompletionQueue::written)
+    }
+
+    /// Makes a queue pair in RESET; its number.
+    pub fn create_qp(&mut self, init: QueuePairInit) -> Result<Qpn, NicError> {
+        for cq in [init.send_cq, init.receive_cq] {
+            self.shared.cqs.get(cq as usize).and_then(Option::as_ref).ok_or(NicError::Unknown)?;
+        }
+        let index = self.free.pop_front().ok_or(NicError::Full)?;
+        let generation = u32::from(self.generations[index as usize]);
+        // The generation in the upper bits: a packet for a destroyed queue pair does not reach its successor.
+        let number = Qpn::new((generation << self.index_bits | index) & 0x00ff_ffff);
+        for cq in [init.send_cq, init.receive_cq] {
+            self.shared.cq_users[cq as usize] += 1;
+        }
+        self.qps[index as usize] = Some(Box::new(QueuePair {
+            number,
+            state: State::Reset,
+            pd: init.pd,
+            send: SendQueue::new(init.send_ring, init.managed),
+            receive: ReceiveQueue::new(init.receive_ring, init.receive_max_sge),
+            send_cq: init.send_cq,
+            receive_cq: init.receive_cq,
+            signal_all: init.signal_all,
+            allowed: Default::default(),
+            attributes: Settings::default(),
+            connection: None,
+            current: None,
+            queued: false,
+            established: false,
+            drained: false,
+        }));
+        Ok(number)
+    }
+
+    /// Removes a queue pair; its work is forgotten, packets for it are dropped from now on.
+    pub fn destroy_qp(&mut self, number: Qpn) -> Result<(), NicError> {
+        let index = self.index(number).ok_or(NicError::Unknown)?;
+        let Some(qp) = self.qps[index as usize].take() else { return Err(NicError::Unknown) };
+        for cq in [qp.send_cq, qp.receive_cq] {
+            self.shared.cq_users[cq as usize] -= 1;
+        }
+        if qp.queued {
+            self.line.retain(|queued| *queued != index);
+        }
+        self.timers.remove(index);
+        self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
+        self.free.push_back(index);
+        Ok(())
+    }
+
+    /// Changes a queue pair's state and attributes; all or nothing.
+    pub fn modify_qp(&mut self, number: Qpn, change: &Modify) -> Result<(), ModifyFault> {
+        let index = self.index(number).ok_or(ModifyFault::NoQueuePair)?;
+        let Some(qp) = &mut self.qps[index as usize] else { return Err(ModifyFault::NoQueuePair) };
+        qp.modify(change, &mut self.shared)?;
+        self.attend(index);
+        Ok(())
+    }
+
+    /// The state of a queue pair.
+    pub fn qp_state(&self, number: Qpn) -> Option<State> {
+        self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.state)
+    }
+
+    /// The send queue's producer index has moved (or, in the error state, either queue's).
+    #[inline]
+    pub fn doorbell(&mut self, number: Qpn) {
+        let Some(index) = self.index(number) else { return };
+        let Some(qp) = &mut self.qps[index as usize] else { return };
+        qp.send.doorbell();
+        if qp.state == State::Err {
+            qp.flush(&mut self.shared);
+        }
+        self.attend(index);
+    }
+
+    /// Lets a managed send queue be fetched up to `count` slots.
+    pub fn enable(&mut self, number: Qpn, count: u64) -> Result<(), NicError> {
+        let index = self.index(number).ok_or(NicError::Unknown)?;
+        let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
+        if !qp.send.enable(count) {
+            return Err(NicError::Unknown);
+        }
+        self.attend(index);
+        Ok(())
+    }
+
+    /// A frame has arrived.
+    #[inline]
+    pub fn receive(&mut self, now: Instant, mem: Mem<'_>, frame: &Ingress<'_>) {
+        let shared = &mut self.shared;
+        let Ok(arrived) = strip(frame) else {
+            shared.counters.malformed_pkts += 1;
+            return;
+        };
+        let Ok(packet) = Packet::parse(arrived.transport) else {
+            shared.counters.malformed_pkts += 1;
+            return;
+        };
+        let index = packet.bth.dest_qp.get() & ((1 << self.index_bits) - 1);
+        let Some(qp) = self.qps[index as usize].as_mut().filter(|qp| qp.number == packet.bth.dest_qp) else {
+            shared.counters.unknown_qp += 1;
+            return;
+        };
+        if !qp.admits(&arrived, &packet, shared) {
+            return;
+        }
+        shared.counters.rcvd_pkts += 1;
+        shared.counters.rcvd_bytes += arrived.transport.len() as u64;
+        qp.take(now, mem, &packet, shared);
+        self.attend(index);
+    }
+
+    /// Frames leave, fairly among queue pairs, `budget` of them or a few more. Returns how many.
+    #[inline]
+    pub fn transmit(&mut self, now: Instant, mem: Mem<'_>, out: &mut impl Egress, budget: usize) -> usize {
+        let mut packets = 0;
+        while packets < budget {
+            let Some(index) = self.line.pop_front() else { break };
+            let Some(qp) = &mut self.qps[index as usize] else { continue };
+            let turn = qp.transmit(now, mem, out, &mut self.shared, &mut packets);
+            self.timers.schedule(index, qp.deadline());
+            match turn {
+                Turn::Done => qp.queued = false,
+                Turn::More => self.line.push_back(index),
+                Turn::Blocked => {
+                    self.line.push_front(index);
+                    break;
+                }
+            }
+        }
+        if packets > 0 {
+            out.flush();
+        }
+        packets
+    }
+
+    /// When `expire` wants to be called.
+    #[inline]
+    pub fn next_deadline(&self) -> Instant {
+        self.timers.first()
+    }
+
+    /// Time has come to `now`: at most `budget` queue pairs' timers run.
+    pub fn expire(&mut self, now: Instant, budget: usize) {
+        for _ in 0..budget {
+            let Some(index) = self.timers.pop(now) else { break };
+            if let Some(qp) = &mut self.qps[index as usize]
+                && qp.deadline() <= now
+            {
+                qp.expire(now, &mut self.shared);
+            }
+            self.attend(index);
+        }
+    }
+
+    /// Puts a queue pair in line if it may have something to send, and its timer in place.
+    #[inline]
+    fn attend(&mut self, index: u32) {
+        let Some(qp) = &mut self.qps[index as usize] else { return };
+        if !qp.queued && wants_turn(qp) {
+            qp.queued = true;
+            self.line.push_back(index);
+        }
+        self.timers.schedule(index, qp.deadline());
+    }
+
+    #[inline]
+    fn index(&self, number: Qpn) -> Option<u32> {
+        let index = number.get() & ((1 << self.index_bits) - 1);
+        let qp = self.qps[index as usize].as_ref()?;
+        (qp.number == number).then_some(index)
+    }
+
+    /// Has any queue pair something to send?
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        !self.line.is_empty()
+    }
+
+    /// Next completion queue whose program asked to be woken, and is to be now.
+    #[inline]
+    pub fn wake(&mut self) -> Option<u32> {
+        self.shared.wakes.pop_front()
+    }
+
+    /// Next asynchronous event.
+    pub fn event(&mut self) -> Option<AsyncEvent> {
+        self.shared.events.pop_front()
+    }
+
+    /// Asynchronous events that found their queue full.
+    pub fn lost_events(&self) -> u64 {
+        self.shared.lost_events
+    }
+
+    /// What this engine has counted.
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+}

@@ -1,0 +1,390 @@
+//! A queue pair: the two work queues, the two transport machines, and how they finish work.
+
+use memory::{Access, Key, Mem, Pd};
+use transport::rc::{Allowed, Kind, Message, Requester, Responder, Retired};
+use transport::state::State;
+use transport::{Atomic, Instant, Status};
+use wire::Qpn;
+use wire::frame::{Peer, Route};
+use wire::icrc::Flow;
+
+use crate::completion_queue::Written;
+use crate::cqe::Cqe;
+use crate::event::AsyncEvent;
+use crate::nic::Shared;
+use crate::receive_queue::{Receive, ReceiveQueue};
+use crate::request::{CompletionKind, WorkCompletion};
+use crate::send_queue::{Fetched, SendQueue};
+use crate::wqe::{Wqe, WqeOpcode, flag};
+
+/// WQEs turned into messages ahead of transmission, at most.
+const AHEAD: u64 = 16;
+
+/// Where the bytes of a message are in local memory.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum List {
+    /// One element, held in the note.
+    One,
+    /// So many elements, the first in the note, the others in the queue's memory.
+    Many(u8),
+    /// Behind the WQE in the queue's memory.
+    Inline,
+}
+
+/// The NIC's note on a message: its WQE's copy as far as it is needed until the end.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Note {
+    pub header: u64,
+    pub local: u64,
+    pub len: u32,
+    pub lkey: Key,
+    pub list: List,
+    /// First slot of the WQE, and one past its last.
+    pub index: u64,
+    pub end: u64,
+}
+
+impl Note {
+    fn id(&self) -> u64 {
+        self.header >> 16
+    }
+
+    fn signaled(&self) -> bool {
+        self.header >> 8 & u64::from(flag::SIGNALED) != 0
+    }
+}
+
+/// Where packets go, once the queue pair is ready to receive.
+pub(crate) struct Connection {
+    pub peer: Peer,
+    pub route: Route,
+    pub remote: Qpn,
+    /// ICRC of what we send, and of what we get.
+    pub sending: Flow,
+    pub receiving: Flow,
+    /// The peer's UDP port that `receiving` was made for.
+    pub receiving_port: u16,
+    pub requester: Requester<Note>,
+    pub responder: Responder,
+}
+
+/// A queue pair.
+pub(crate) struct QueuePair {
+    pub number: Qpn,
+    pub state: State,
+    pub pd: Pd,
+    pub send: SendQueue,
+    pub receive: ReceiveQueue,
+    pub send_cq: u32,
+    pub receive_cq: u32,
+    pub signal_all: bool,
+    pub allowed: Allowed,
+    pub attributes: crate::attributes::Settings,
+    pub connection: Option<Connection>,
+    /// Receive work request of the message that is arriving.
+    pub current: Option<Receive>,
+    /// In the scheduler's line.
+    pub queued: bool,
+    /// The first packet in RTR has been announced.
+    pub established: bool,
+    /// The drained event of SQD has been given.
+    pub drained: bool,
+}
+
+impl QueuePair {
+    /// May requests leave in this state?
+    #[inline]
+    pub fn may_send(&self) -> bool {
+        matches!(self.state, State::Rts | State::Sqd)
+    }
+
+    /// Does the queue pair take packets in this state?
+    #[inline]
+    pub fn may_receive(&self) -> bool {
+        matches!(self.state, State::Rtr | State::Rts | State::Sqd | State::Sqe)
+    }
+
+    /// Turns posted WQEs into messages, a little ahead of transmission.
+    #[inline]
+    pub fn submit(&mut self, mem: Mem<'_>, shared: &mut Shared) {
+        if self.state != State::Rts {
+            return;
+        }
+        loop {
+            let Some(connection) = &self.connection else { return };
+            if !connection.requester.has_room() || connection.requester.backlog() >= AHEAD {
+                return;
+            }
+            match self.send.next() {
+                Fetched::Empty => return,
+                Fetched::Malformed { wqe, index } => {
+                    self.send.take(1);
+                    self.submit_failing(&wqe, index, 1, Status::LocalQpOperation);
+                }
+                Fetched::Work { wqe, index, slots } => {
+                    if wqe.opcode() == WqeOpcode::LOCAL_INV && connection.requester.outstanding() > 0 {
+                        // Strictly ordered after everything before it: earlier work may still need the key.
+                        return;
+                    }
+                    self.send.take(slots);
+                    shared.counters.wqes_executed += 1;
+                    self.submit_one(mem, &wqe, index, slots);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn submit_one(&mut self, mem: Mem<'_>, wqe: &Wqe, index: u64, slots: u64) {
+        let Some((kind, len, list)) = self.decode(wqe, index) else {
+            return self.submit_failing(wqe, index, slots, Status::LocalQpOperation);
+        };
+        if len > 1 << 31 {
+            return self.submit_failing(wqe, index, slots, Status::LocalLength);
+        }
+        if wqe.opcode() == WqeOpcode::LOCAL_INV
+            && mem.invalidate(self.pd, Key::new(wqe.imm as u32)).is_err()
+        {
+            return self.submit_failing(wqe, index, slots, Status::LocalProtection);
+        }
+        let note = self.note(wqe, list, index, slots);
+        let message = Message {
+            kind,
+            len: len as u32,
+            fence: wqe.flags() & flag::FENCE != 0,
+            solicited: wqe.flags() & flag::SOLICITED != 0,
+            note,
+        };
+        if let Some(connection) = &mut self.connection {
+            connection.requester.submit(message);
+        }
+    }
+
+    #[inline]
+    fn note(&self, wqe: &Wqe, list: List, index: u64, slots: u64) -> Note {
+        let header = if self.signal_all { wqe.header | u64::from(flag::SIGNALED) << 8 } else { wqe.header };
+        let end = index + slots;
+        Note { header, local: wqe.local, len: wqe.len as u32, lkey: wqe.lkey(), list, index, end }
+    }
+
+    /// What a WQE asks for: kind, length and list. None: it makes no sense.
+    #[inline]
+    fn decode(&self, wqe: &Wqe, index: u64) -> Option<(Kind, u64, List)> {
+        let (va, rkey, imm) = (wqe.remote, wqe.rkey(), wqe.imm as u32);
+        let kind = match wqe.opcode() {
+            WqeOpcode::WRITE => Kind::Write { va, rkey },
+            WqeOpcode::READ => Kind::Read { va, rkey },
+            WqeOpcode::SEND => Kind::Send,
+            WqeOpcode::SEND_IMM => Kind::SendImm(imm),
+            WqeOpcode::SEND_INV => Kind::SendInv(imm),
+            WqeOpcode::WRITE_IMM => Kind::WriteImm { va, rkey, imm },
+            WqeOpcode::COMPARE_SWAP => {
+                let atomic = Atomic::CompareSwap { compare: wqe.compare, swap: wqe.swap_add };
+                Kind::Atomic { va, rkey, atomic }
+            }
+            WqeOpcode::FETCH_ADD => {
+                Kind::Atomic { va, rkey, atomic: Atomic::FetchAdd { add: wqe.swap_add } }
+            }
+            WqeOpcode::NOP | WqeOpcode::LOCAL_INV => return Some((Kind::Local, 0, List::One)),
+            _ => return None,
+        };
+        if kind.is_fetch() && self.attributes.parameters.max_rd_atomic == 0 {
+            return None;
+        }
+        if let Kind::Atomic { .. } = kind {
+            return (wqe.len == 8).then_some((kind, 8, List::One));
+        }
+        if wqe.flags() & flag::INLINE != 0 {
+            return (!kind.is_fetch()).then_some((kind, wqe.len, List::Inline));
+        }
+        let elements = wqe.elements();
+        if elements <= 1 {
+            let len = if elements == 0 { 0 } else { wqe.len & u64::from(u32::MAX) };
+            return Some((kind, len, List::One));
+        }
+        let rest = (1..elements)
+            .map(|number| crate::receive_queue::element(self.send.ring(), index, number))
+            .map(|sge| u64::from(sge.len));
+        Some((kind, (wqe.len & u64::from(u32::MAX)) + rest.sum::<u64>(), List::Many(elements as u8)))
+    }
+
+    /// A WQE that cannot be executed takes its place in the order, and fails there.
+    fn submit_failing(&mut self, wqe: &Wqe, index: u64, slots: u64, status: Status) {
+        let note = self.note(wqe, List::One, index, slots);
+        let Some(connection) = &mut self.connection else { return };
+        let message = Message { kind: Kind::Local, len: 0, fence: false, solicited: false, note };
+        connection.requester.submit_failing(message, status);
+    }
+
+    /// Completes what has ended. Enters the error state behind a request in error.
+    #[inline]
+    pub fn retire(&mut self, shared: &mut Shared) {
+        let mut freed = None;
+        while let Some(connection) = &mut self.connection {
+            let Some(retired) = connection.requester.retire() else { break };
+            freed = Some(retired.note.end);
+            let fine = retired.status == Status::Success;
+            if (!fine || retired.note.signaled()) && !self.complete_send(&retired, shared) {
+                break;
+            }
+            if !fine {
+                shared.counters.req_cqe_error += 1;
+                self.fail(AsyncEvent::QpFatal(self.number), shared);
+                return;
+            }
+        }
+        if let Some(end) = freed {
+            self.send.free(end);
+        }
+        if self.state == State::Sqd {
+            self.drain(shared);
+        }
+    }
+
+    fn drain(&mut self, shared: &mut Shared) {
+        let idle = self.connection.as_ref().is_none_or(|connection| connection.requester.outstanding() == 0);
+        if idle && !self.drained {
+            self.drained = true;
+            shared.event(AsyncEvent::SqDrained(self.number));
+        }
+    }
+
+    /// False: the completion queue is full, and the queue pair went to error.
+    #[inline]
+    fn complete_send(&mut self, retired: &Retired<Note>, shared: &mut Shared) -> bool {
+        let completion = WorkCompletion {
+            id: retired.note.id(),
+            status: retired.status,
+            kind: kind(retired),
+            byte_len: if retired.kind.is_fetch() { retired.len } else { 0 },
+            imm: None,
+            invalidated: None,
+            qp_num: self.number.get(),
+            vendor_err: 0,
+        };
+        let cqe = Cqe { completion, solicited: false, wqe_index: retired.note.end };
+        self.write(self.send_cq, &cqe, shared)
+    }
+
+    #[inline]
+    pub fn write(&mut self, cq: u32, cqe: &Cqe, shared: &mut Shared) -> bool {
+        match shared.write(cq, cqe) {
+            Written::Overrun if self.state != State::Err => {
+                self.fail(AsyncEvent::QpFatal(self.number), shared);
+                false
+            }
+            Written::Overrun => false,
+            Written::Quietly | Written::Wake => true,
+        }
+    }
+
+    /// Completes the receive that has taken a message.
+    pub fn complete_receive(
+        &mut self,
+        receive: &Receive,
+        completion: WorkCompletion,
+        solicited: bool,
+        shared: &mut Shared,
+    ) {
+        self.receive.free(receive);
+        let cqe = Cqe { completion, solicited, wqe_index: receive.index };
+        self.write(self.receive_cq, &cqe, shared);
+    }
+
+    /// Enters the error state: everything posted is flushed, in order (IBTA vol. 1 §10.3.1.7).
+    pub fn fail(&mut self, event: AsyncEvent, shared: &mut Shared) {
+        if self.state == State::Err {
+            return;
+        }
+        self.state = State::Err;
+        shared.event(event);
+        self.flush(shared);
+    }
+
+    /// Completes all work in both queues as flushed: on entering the error state and when work is posted in it.
+    pub fn flush(&mut self, shared: &mut Shared) {
+        let mut flushed = Vec::new();
+        if let Some(connection) = &mut self.connection {
+            flushed.extend(std::iter::from_fn(|| connection.requester.flush()));
+        }
+        for retired in &flushed {
+            self.flush_send(retired, shared);
+        }
+        self.send.release_all();
+        self.send.doorbell();
+        loop {
+            let (wqe, index, slots) = match self.send.next() {
+                Fetched::Empty => break,
+                Fetched::Work { wqe, index, slots } => (wqe, index, slots),
+                Fetched::Malformed { wqe, index } => (wqe, index, 1),
+            };
+            self.send.take(slots);
+            let kind = self.decode(&wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
+            let note = self.note(&wqe, List::One, index, slots);
+            self.flush_send(&Retired { note, len: 0, kind, status: Status::WrFlushed }, shared);
+        }
+        self.receive.mark_error();
+        let current = self.current.take();
+        for receive in current.into_iter().chain(std::iter::from_fn(|| self.receive.take()).collect::<Vec<_>>()) {
+            shared.counters.resp_cqe_flush_error += 1;
+            let completion = self.received(&receive, Status::WrFlushed);
+            self.complete_receive(&receive, completion, false, shared);
+        }
+    }
+
+    fn flush_send(&mut self, retired: &Retired<Note>, shared: &mut Shared) {
+        shared.counters.req_cqe_flush_error += 1;
+        self.complete_send(retired, shared);
+        self.send.free(retired.note.end);
+    }
+
+    /// A bare completion for `receive`.
+    pub fn received(&self, receive: &Receive, status: Status) -> WorkCompletion {
+        WorkCompletion {
+            id: receive.id,
+            status,
+            kind: CompletionKind::Receive,
+            byte_len: 0,
+            imm: None,
+            invalidated: None,
+            qp_num: self.number.get(),
+            vendor_err: 0,
+        }
+    }
+
+    /// When its timers want to be called.
+    #[inline]
+    pub fn deadline(&self) -> Instant {
+        self.connection.as_ref().map_or(Instant::NEVER, |connection| connection.requester.deadline())
+    }
+
+    /// Its timers have come.
+    pub fn expire(&mut self, now: Instant, shared: &mut Shared) {
+        if let Some(connection) = &mut self.connection {
+            connection.requester.expire(now, &mut shared.counters);
+        }
+        self.retire(shared);
+    }
+}
+
+#[inline]
+fn kind(retired: &Retired<Note>) -> CompletionKind {
+    match retired.kind {
+        Kind::Write { .. } | Kind::WriteImm { .. } => CompletionKind::Write,
+        Kind::Read { .. } => CompletionKind::Read,
+        Kind::Send | Kind::SendImm(_) | Kind::SendInv(_) => CompletionKind::Send,
+        Kind::Atomic { atomic: Atomic::CompareSwap { .. }, .. } => CompletionKind::CompareSwap,
+        Kind::Atomic { atomic: Atomic::FetchAdd { .. }, .. } => CompletionKind::FetchAdd,
+        Kind::Local if retired.note.header as u8 == WqeOpcode::LOCAL_INV.0 => CompletionKind::LocalInv,
+        Kind::Local => CompletionKind::Nop,
+    }
+}
+
+/// Rights that the access flags of a region or queue pair give the peer.
+pub(crate) fn allowed(access: Access) -> Allowed {
+    Allowed {
+        write: access.contains(Access::REMOTE_WRITE),
+        read: access.contains(Access::REMOTE_READ),
+        atomic: access.contains(Access::REMOTE_ATOMIC),
+    }
+}

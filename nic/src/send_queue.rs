@@ -1,0 +1,147 @@
+//! The send queue as the NIC sees it: fetches batches of WQEs and hands out the copies.
+//!
+//! Fetching is defined, not incidental: when the fetched WQEs run out, up to [`BATCH`] slots below the fetch limit are copied,
+//! and the copies are executed. The limit is the producer index or, for a managed queue, the enabled count. Lists of several
+//! elements and inline data are read from the queue's memory when their packets are built.
+
+use crate::ring::{Ring, Word};
+use crate::wqe::{MAX_SLOTS, SLOT, Wqe};
+
+/// Slots fetched at once.
+pub const BATCH: usize = 16;
+const _: () = assert!(MAX_SLOTS <= BATCH, "one work request fits into one batch");
+
+/// What the queue has for the executor.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// Nothing below the limit.
+    Empty,
+    /// A work request in `slots` slots from `index` on.
+    Work {
+        /// Its first slot.
+        wqe: Wqe,
+        /// Where that stands.
+        index: u64,
+        /// Slots that it takes.
+        slots: u64,
+    },
+    /// The slot at `index` claims more slots than were posted or than any work request may take.
+    Malformed {
+        /// Its first slot.
+        wqe: Wqe,
+        /// Where that stands.
+        index: u64,
+    },
+}
+
+/// A send queue.
+pub struct SendQueue {
+    ring: Ring,
+    /// Slots posted, as last read from the producer index.
+    produced: u64,
+    /// Slots copied.
+    fetched: u64,
+    /// Slots executed.
+    taken: u64,
+    /// A managed queue is fetched only up to this count.
+    enabled: Option<u64>,
+    copies: Box<[[u8; SLOT]; BATCH]>,
+}
+
+impl SendQueue {
+    /// A queue over `ring`; a `managed` one is fetched only as far as `enable` says.
+    pub fn new(ring: Ring, managed: bool) -> Self {
+        let copies = Box::new([[0; SLOT]; BATCH]);
+        SendQueue { ring, produced: 0, fetched: 0, taken: 0, enabled: managed.then_some(0), copies }
+    }
+
+    /// The queue's memory.
+    #[inline]
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Reads the producer index: a doorbell rang.
+    #[inline]
+    pub fn doorbell(&mut self) {
+        // An index that runs ahead of the ring would only make us read slots twice; never further than one ring.
+        self.produced = self.ring.word(Word::Produced).min(self.taken + self.ring.slots()).max(self.produced);
+    }
+
+    /// Slots up to `count` may be fetched (managed queues; the count never falls).
+    pub fn enable(&mut self, count: u64) -> bool {
+        let Some(enabled) = &mut self.enabled else { return false };
+        *enabled = (*enabled).max(count);
+        true
+    }
+
+    #[inline]
+    fn limit(&self) -> u64 {
+        self.enabled.map_or(self.produced, |enabled| enabled.min(self.produced))
+    }
+
+    /// Is there work below the limit?
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.taken < self.limit()
+    }
+
+    /// The next work request, fetched if need be; `take` moves past it.
+    #[inline]
+    pub fn next(&mut self) -> Fetched {
+        if self.taken == self.fetched {
+            self.fetch(self.limit().min(self.taken + BATCH as u64));
+            if self.taken == self.fetched {
+                return Fetched::Empty;
+            }
+        }
+        let index = self.taken;
+        let wqe = Wqe::parse(&self.copies[index as usize % BATCH]);
+        match wqe.slots().map(|slots| slots as u64) {
+            Some(slots) if index + slots <= self.limit() => Fetched::Work { wqe, index, slots },
+            _ => Fetched::Malformed { wqe, index },
+        }
+    }
+
+    #[inline]
+    fn fetch(&mut self, upto: u64) {
+        while self.fetched < upto {
+            let copy = &mut self.copies[self.fetched as usize % BATCH];
+            self.ring.load(self.fetched, copy);
+            self.fetched += 1;
+        }
+    }
+
+    /// The work request of `slots` slots is being executed.
+    #[inline]
+    pub fn take(&mut self, slots: u64) {
+        self.taken += slots;
+        self.fetched = self.fetched.max(self.taken);
+    }
+
+    /// Slots executed so far.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Tells the program that slots below `index` are free.
+    #[inline]
+    pub fn free(&self, index: u64) {
+        self.ring.set_word(Word::Consumed, index);
+    }
+
+    /// For flushing: everything posted counts, enabled or not.
+    pub fn release_all(&mut self) {
+        self.enabled = self.enabled.map(|_| u64::MAX);
+        self.ring.set_word(Word::Error, 1);
+    }
+
+    /// Forgets everything posted (RESET): the program's indices go on from here.
+    pub fn reset(&mut self) {
+        self.produced = self.ring.word(Word::Produced);
+        (self.fetched, self.taken) = (self.produced, self.produced);
+        self.ring.set_word(Word::Consumed, self.produced);
+        self.ring.set_word(Word::Error, 0);
+        self.enabled = self.enabled.map(|_| self.produced);
+    }
+}

@@ -1,0 +1,130 @@
+//! Deadlines of queue pairs: a binary heap that holds each queue pair at most once, so that its size is fixed.
+//!
+//! A deadline that moves later is not touched here; when the old one comes, the queue pair says when it really wants to be
+//! called. So progress, which moves deadlines later with every packet, costs nothing.
+
+use transport::Instant;
+
+/// The heap, with each queue pair's place in it.
+pub struct Timers {
+    heap: Vec<(Instant, u32)>,
+    place: Vec<u32>,
+}
+
+const NOWHERE: u32 = u32::MAX;
+
+impl Timers {
+    /// For queue pairs `0..capacity`.
+    pub fn new(capacity: usize) -> Self {
+        Timers { heap: Vec::with_capacity(capacity), place: vec![NOWHERE; capacity] }
+    }
+
+    /// The earliest deadline.
+    #[inline]
+    pub fn first(&self) -> Instant {
+        self.heap.first().map_or(Instant::NEVER, |(at, _)| *at)
+    }
+
+    /// Calls for `index` at `at`, unless it is called earlier anyway.
+    #[inline]
+    pub fn schedule(&mut self, index: u32, at: Instant) {
+        if at == Instant::NEVER {
+            return;
+        }
+        let place = self.place[index as usize];
+        if place == NOWHERE {
+            self.heap.push((at, index));
+            self.rise(self.heap.len() - 1);
+        } else if at < self.heap[place as usize].0 {
+            self.heap[place as usize].0 = at;
+            self.rise(place as usize);
+        }
+    }
+
+    /// Takes out one queue pair whose deadline is not after `now`.
+    pub fn pop(&mut self, now: Instant) -> Option<u32> {
+        let (at, index) = *self.heap.first()?;
+        if at > now {
+            return None;
+        }
+        self.remove(index);
+        Some(index)
+    }
+
+    /// Forgets a queue pair.
+    pub fn remove(&mut self, index: u32) {
+        let place = self.place[index as usize];
+        if place == NOWHERE {
+            return;
+        }
+        self.place[index as usize] = NOWHERE;
+        let last = self.heap.len() - 1;
+        self.heap.swap(place as usize, last);
+        self.heap.pop();
+        if (place as usize) < self.heap.len() {
+            self.place[self.heap[place as usize].1 as usize] = place;
+            self.sink(place as usize);
+            self.rise(place as usize);
+        }
+    }
+
+    fn rise(&mut self, mut at: usize) {
+        while at > 0 && self.heap[at].0 < self.heap[(at - 1) / 2].0 {
+            self.heap.swap(at, (at - 1) / 2);
+            self.place[self.heap[at].1 as usize] = at as u32;
+            at = (at - 1) / 2;
+        }
+        self.place[self.heap[at].1 as usize] = at as u32;
+    }
+
+    fn sink(&mut self, mut at: usize) {
+        loop {
+            let smaller = (2 * at + 1..=2 * at + 2)
+                .filter(|child| *child < self.heap.len())
+                .min_by_key(|child| self.heap[*child].0);
+            let Some(child) = smaller.filter(|child| self.heap[*child].0 < self.heap[at].0) else { break };
+            self.heap.swap(at, child);
+            self.place[self.heap[at].1 as usize] = at as u32;
+            at = child;
+        }
+        self.place[self.heap[at].1 as usize] = at as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_come_in_order_and_each_queue_pair_once() {
+        let mut timers = Timers::new(64);
+        let mut model = [Instant::NEVER; 64];
+        let mut random = 12345u64;
+        for _ in 0..20_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (index, at) = ((random >> 33) as u32 % 64, Instant((random >> 40) % 1000 + 1));
+            match random >> 61 {
+                0 => {
+                    timers.remove(index);
+                    model[index as usize] = Instant::NEVER;
+                }
+                1 => {
+                    let first = *model.iter().min().unwrap();
+                    assert_eq!(timers.first(), first);
+                    if let Some(popped) = timers.pop(at) {
+                        assert_eq!(model[popped as usize], first);
+                        assert!(first <= at);
+                        model[popped as usize] = Instant::NEVER;
+                    } else {
+                        assert!(first > at);
+                    }
+                }
+                _ => {
+                    timers.schedule(index, at);
+                    model[index as usize] = model[index as usize].min(at);
+                }
+            }
+        }
+        assert!(timers.heap.capacity() == 64, "the heap never grows");
+    }
+}

@@ -1,0 +1,367 @@
+//! Work queue entries: the 64 bytes of a work request as they stand in a queue's memory (`docs/WIRE.md` draws them).
+//!
+//! Eight little-endian words, each field alone in its own, so that a chain may add to one without touching its neighbour:
+//!
+//! | byte | word | low half | high half |
+//! | ---- | ---- | -------- | --------- |
+//! | 0 | header | op-code 8, flags 8, id 48 | |
+//! | 8 | local address | | |
+//! | 16 | length in bytes | 32 bits | 0 |
+//! | 24 | keys | local key | remote key |
+//! | 32 | remote address | | |
+//! | 40 | compare; elements of the list | | |
+//! | 48 | swap or add | | |
+//! | 56 | immediate data or key to invalidate | 32 bits | 0 |
+//!
+//! A list of more than one element, and inline data, follow in further slots of 64 bytes: two elements a slot, each in the
+//! shape of bytes 8 to 39 (address, length, key, reserved).
+
+use crate::request::{Flags, Operation, Payload, Remote, Sge, WorkRequest};
+use memory::Key;
+
+/// Bytes of a slot.
+pub const SLOT: usize = 64;
+/// Elements of a list at most.
+pub const MAX_SGE: usize = 30;
+/// Inline bytes at most.
+pub const MAX_INLINE: usize = 15 * SLOT;
+/// Slots that one work request takes at most.
+pub const MAX_SLOTS: usize = 16;
+/// Ids are this wide: the operand of a chain's compare-and-swap.
+pub const ID_BITS: u32 = 48;
+
+/// What a WQE does: the first byte of its header. Unknown values are a local QP operation error when executed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct WqeOpcode(pub u8);
+
+#[allow(missing_docs, reason = "the names are those of the work requests in `request.rs`")]
+impl WqeOpcode {
+    pub const NOP: WqeOpcode = WqeOpcode(0);
+    pub const SEND: WqeOpcode = WqeOpcode(1);
+    pub const SEND_IMM: WqeOpcode = WqeOpcode(2);
+    pub const SEND_INV: WqeOpcode = WqeOpcode(3);
+    pub const WRITE: WqeOpcode = WqeOpcode(4);
+    pub const WRITE_IMM: WqeOpcode = WqeOpcode(5);
+    pub const READ: WqeOpcode = WqeOpcode(6);
+    pub const COMPARE_SWAP: WqeOpcode = WqeOpcode(7);
+    pub const FETCH_ADD: WqeOpcode = WqeOpcode(8);
+    pub const LOCAL_INV: WqeOpcode = WqeOpcode(9);
+
+    /// Does it carry or fetch a list of bytes of any length?
+    #[inline]
+    pub fn has_list(self) -> bool {
+        (WqeOpcode::SEND.0..=WqeOpcode::READ.0).contains(&self.0)
+    }
+}
+
+/// Flag bits of the header.
+pub mod flag {
+    /// A completion is written.
+    pub const SIGNALED: u8 = 1;
+    /// Waits for earlier READs and atomics.
+    pub const FENCE: u8 = 2;
+    /// Solicited event at the receiver.
+    pub const SOLICITED: u8 = 4;
+    /// The bytes follow in the next slots.
+    pub const INLINE: u8 = 8;
+}
+
+/// The first slot of a work request, as eight words.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Wqe {
+    /// Op-code, flags, id.
+    pub header: u64,
+    /// First byte of the first element.
+    pub local: u64,
+    /// Bytes of the first element, or of the inline data.
+    pub len: u64,
+    /// Local key (low half) and remote key (high half).
+    pub keys: u64,
+    /// First byte at the peer.
+    pub remote: u64,
+    /// Compare operand in the header's layout; elements of the list for SEND, WRITE and READ.
+    pub compare: u64,
+    /// Swap or add operand.
+    pub swap_add: u64,
+    /// Immediate data, or the key to invalidate.
+    pub imm: u64,
+}
+
+impl Wqe {
+    /// From the bytes of a slot.
+    #[inline]
+    pub fn parse(bytes: &[u8; SLOT]) -> Wqe {
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_le_bytes(word)
+        };
+        Wqe {
+            header: word(0),
+            local: word(8),
+            len: word(16),
+            keys: word(24),
+            remote: word(32),
+            compare: word(40),
+            swap_add: word(48),
+            imm: word(56),
+        }
+    }
+
+    /// The bytes of a slot.
+    #[inline]
+    pub fn emit(&self) -> [u8; SLOT] {
+        let words = [
+            self.header,
+            self.local,
+            self.len,
+            self.keys,
+            self.remote,
+            self.compare,
+            self.swap_add,
+            self.imm,
+        ];
+        let mut bytes = [0; SLOT];
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// What it does.
+    #[inline]
+    pub fn opcode(&self) -> WqeOpcode {
+        WqeOpcode(self.header as u8)
+    }
+
+    /// Flag bits, see [`flag`].
+    #[inline]
+    pub fn flags(&self) -> u8 {
+        (self.header >> 8) as u8
+    }
+
+    /// The program's 48 bits.
+    #[inline]
+    pub fn id(&self) -> u64 {
+        self.header >> 16
+    }
+
+    /// Local key of the first element.
+    #[inline]
+    pub fn lkey(&self) -> Key {
+        Key::new(self.keys as u32)
+    }
+
+    /// Remote key.
+    #[inline]
+    pub fn rkey(&self) -> u32 {
+        (self.keys >> 32) as u32
+    }
+
+    /// The first element.
+    #[inline]
+    pub fn sge(&self) -> Sge {
+        Sge { addr: self.local, len: self.len as u32, lkey: self.lkey() }
+    }
+
+    /// Elements of its list: one for an atomic, none for work without bytes.
+    #[inline]
+    pub fn elements(&self) -> usize {
+        if self.opcode().has_list() {
+            self.compare as usize
+        } else {
+            usize::from(matches!(self.opcode(), WqeOpcode::COMPARE_SWAP | WqeOpcode::FETCH_ADD))
+        }
+    }
+
+    /// Slots that it takes in its queue, itself included; None if it claims more than a work request may.
+    #[inline]
+    pub fn slots(&self) -> Option<usize> {
+        if !self.opcode().has_list() {
+            return Some(1);
+        }
+        if self.flags() & flag::INLINE != 0 {
+            return (self.len <= MAX_INLINE as u64).then(|| 1 + (self.len as usize).div_ceil(SLOT));
+        }
+        (self.compare <= MAX_SGE as u64).then(|| 1 + (self.compare as usize).saturating_sub(1).div_ceil(2))
+    }
+}
+
+/// The two elements of a further slot.
+pub fn sges(bytes: &[u8; SLOT]) -> [Sge; 2] {
+    let wqe = Wqe::parse(bytes);
+    let second = Sge { addr: wqe.remote, len: wqe.compare as u32, lkey: Key::new(wqe.swap_add as u32) };
+    // Elements have the shape of bytes 8 to 39, here from byte 0 on.
+    let first = Sge { addr: wqe.header, len: wqe.local as u32, lkey: Key::new(wqe.len as u32) };
+    [first, second]
+}
+
+/// A further slot: up to two elements.
+pub(crate) fn sge_slot(pair: &[Sge]) -> [u8; SLOT] {
+    let mut bytes = [0; SLOT];
+    for (sge, room) in pair.iter().zip(bytes.chunks_exact_mut(SLOT / 2)) {
+        room[..8].copy_from_slice(&sge.addr.to_le_bytes());
+        room[8..12].copy_from_slice(&sge.len.to_le_bytes());
+        room[16..20].copy_from_slice(&sge.lkey.get().to_le_bytes());
+    }
+    bytes
+}
+
+/// Why a work request cannot be written into a queue: what `ibv_post_send` answers with EINVAL or ENOMEM.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum PostError {
+    /// The queue is full (ENOMEM).
+    QueueFull,
+    /// More elements than the queue was created for.
+    TooManySges,
+    /// More inline data than the queue was created for.
+    TooMuchInline,
+    /// An id wider than 48 bits.
+    IdTooWide,
+    /// An atomic needs exactly one element of 8 bytes; a READ cannot be inline.
+    BadPayload,
+    /// The queue pair cannot take work in its present state.
+    BadState,
+}
+
+impl std::fmt::Display for PostError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            PostError::QueueFull => "the queue is full: poll its completion queue, or create it deeper",
+            PostError::TooManySges => "more scatter/gather elements than the queue pair was created for (max_sge)",
+            PostError::TooMuchInline => "more inline data than the queue pair was created for (max_inline)",
+            PostError::IdTooWide => "the work request id is wider than 48 bits",
+            PostError::BadPayload => "the payload does not fit the operation: an atomic takes one element of 8 bytes, a READ cannot be inline",
+            PostError::BadState => "the queue pair takes no work in this state: bring it to RTS (RTR for receives)",
+        })
+    }
+}
+
+impl std::error::Error for PostError {}
+
+/// Header word of a work request.
+fn header(opcode: WqeOpcode, flags: u8, id: u64) -> u64 {
+    u64::from(opcode.0) | u64::from(flags) << 8 | id << 16
+}
+
+fn flag_bits(flags: Flags, inline: bool) -> u8 {
+    (u8::from(flags.signaled) * flag::SIGNALED)
+        | (u8::from(flags.fence) * flag::FENCE)
+        | (u8::from(flags.solicited) * flag::SOLICITED)
+        | (u8::from(inline) * flag::INLINE)
+}
+
+/// Bounds that a queue was created with.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Elements of a list.
+    pub max_sge: u32,
+    /// Inline bytes.
+    pub max_inline: u32,
+}
+
+/// Writes a work request as slots, first slot first. `store` puts one slot; it is called at most [`MAX_SLOTS`] times, and
+/// not at all when the request is refused. Returns the slots written.
+#[inline]
+pub fn write(
+    request: &WorkRequest<'_>,
+    bounds: &Bounds,
+    free: usize,
+    mut store: impl FnMut(usize, &[u8; SLOT]),
+) -> Result<usize, PostError> {
+    let wqe = encode(request, bounds)?;
+    let slots = wqe.slots().ok_or(PostError::TooManySges)?;
+    if slots > free {
+        return Err(PostError::QueueFull);
+    }
+    // The first slot last would be the hardware's order; here the producer index says when all of them count.
+    store(0, &wqe.emit());
+    match request.payload {
+        Payload::Inline(bytes) => {
+            for (index, chunk) in bytes.chunks(SLOT).enumerate() {
+                let mut slot = [0; SLOT];
+                slot[..chunk.len()].copy_from_slice(chunk);
+                store(1 + index, &slot);
+            }
+        }
+        Payload::Sges(list) if list.len() > 1 => {
+            for (index, pair) in list[1..].chunks(2).enumerate() {
+                store(1 + index, &sge_slot(pair));
+            }
+        }
+        Payload::Sges(_) => {}
+    }
+    Ok(slots)
+}
+
+#[inline]
+fn encode(request: &WorkRequest<'_>, bounds: &Bounds) -> Result<Wqe, PostError> {
+    if request.id >> ID_BITS != 0 {
+        return Err(PostError::IdTooWide);
+    }
+    let mut wqe = operation(&request.operation);
+    let (opcode, inline) = (wqe.opcode(), matches!(request.payload, Payload::Inline(_)));
+    wqe.header = header(opcode, flag_bits(request.flags, inline && opcode.has_list()), request.id);
+    match request.payload {
+        Payload::Inline(bytes) => {
+            if bytes.len() > bounds.max_inline as usize {
+                return Err(PostError::TooMuchInline);
+            }
+            if opcode == WqeOpcode::READ || (!opcode.has_list() && !bytes.is_empty()) {
+                return Err(PostError::BadPayload);
+            }
+            wqe.len = bytes.len() as u64;
+        }
+        Payload::Sges(list) => put_list(&mut wqe, list, bounds)?,
+    }
+    Ok(wqe)
+}
+
+#[inline]
+fn put_list(wqe: &mut Wqe, list: &[Sge], bounds: &Bounds) -> Result<(), PostError> {
+    let atomic = matches!(wqe.opcode(), WqeOpcode::COMPARE_SWAP | WqeOpcode::FETCH_ADD);
+    if atomic && !(list.len() == 1 && list[0].len == 8) {
+        return Err(PostError::BadPayload);
+    }
+    if list.len() > bounds.max_sge as usize {
+        return Err(PostError::TooManySges);
+    }
+    if let Some(first) = list.first() {
+        (wqe.local, wqe.len) = (first.addr, u64::from(first.len));
+        wqe.keys |= u64::from(first.lkey.get());
+    }
+    if wqe.opcode().has_list() {
+        wqe.compare = list.len() as u64;
+    }
+    Ok(())
+}
+
+#[inline]
+fn operation(operation: &Operation) -> Wqe {
+    let at = |opcode: WqeOpcode, remote: &Remote| Wqe {
+        header: u64::from(opcode.0),
+        keys: u64::from(remote.rkey.get()) << 32,
+        remote: remote.addr,
+        ..Wqe::default()
+    };
+    let plain = |opcode: WqeOpcode, imm: u32| Wqe {
+        header: u64::from(opcode.0),
+        imm: u64::from(imm),
+        ..Wqe::default()
+    };
+    match operation {
+        Operation::Send => plain(WqeOpcode::SEND, 0),
+        Operation::SendImm(imm) => plain(WqeOpcode::SEND_IMM, *imm),
+        Operation::SendInv(key) => plain(WqeOpcode::SEND_INV, key.get()),
+        Operation::Write(remote) => at(WqeOpcode::WRITE, remote),
+        Operation::WriteImm(remote, imm) => Wqe { imm: u64::from(*imm), ..at(WqeOpcode::WRITE_IMM, remote) },
+        Operation::Read(remote) => at(WqeOpcode::READ, remote),
+        Operation::CompareSwap { remote, compare, swap } => {
+            Wqe { compare: *compare, swap_add: *swap, ..at(WqeOpcode::COMPARE_SWAP, remote) }
+        }
+        Operation::FetchAdd { remote, add } => Wqe { swap_add: *add, ..at(WqeOpcode::FETCH_ADD, remote) },
+        Operation::LocalInv(key) => plain(WqeOpcode::LOCAL_INV, key.get()),
+        Operation::Nop => plain(WqeOpcode::NOP, 0),
+    }
+}

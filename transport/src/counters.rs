@@ -1,0 +1,94 @@
+//! What the machines saw, counted under the names that mlx5 and rxe give in `hw_counters`.
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// Counters of one engine. Plain numbers: an engine has one writer.
+        #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Counters { $($(#[doc = $doc])+ pub $name: u64,)+ }
+
+        impl Counters {
+            /// Every counter's name, meaning and value.
+            pub fn each(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+                [$((stringify!($name), concat!($($doc),+), self.$name),)+].into_iter()
+            }
+
+            /// Adds another engine's counters.
+            pub fn add(&mut self, other: &Counters) {
+                $(self.$name += other.$name;)+
+            }
+        }
+    };
+}
+
+counters! {
+    /// Packets transmitted.
+    sent_pkts,
+    /// Packets received whose form, queue pair and ICRC were right.
+    rcvd_pkts,
+    /// Bytes transmitted, BTH to ICRC.
+    sent_bytes,
+    /// Bytes received, BTH to ICRC.
+    rcvd_bytes,
+    /// Frames dropped: truncated, oversized, unknown op-code, not RoCE.
+    malformed_pkts,
+    /// Frames dropped: the ICRC is wrong.
+    rx_icrc_encapsulated,
+    /// Frames dropped: no such queue pair, or the wrong peer, key or state for it.
+    unknown_qp,
+    /// Requests that arrived ahead of a gap.
+    out_of_sequence,
+    /// Requests that arrived again.
+    duplicate_request,
+    /// NAKs for a sequence error received.
+    packet_seq_err,
+    /// READ or atomic responses found missing by a later answer.
+    implied_nak_seq_err,
+    /// RNR NAKs received.
+    rnr_nak_retry_err,
+    /// RNR NAKs sent.
+    send_rnr_err,
+    /// Local ACK timeouts.
+    local_ack_timeout_err,
+    /// Requests given up after all retries.
+    retry_exceeded_err,
+    /// Requests given up after all RNR retries.
+    retry_rnr_exceeded_err,
+    /// Packets transmitted again.
+    retransmitted_pkts,
+    /// WRITE requests executed.
+    rx_write_requests,
+    /// READ requests executed.
+    rx_read_requests,
+    /// Atomic requests executed.
+    rx_atomic_requests,
+    /// SEND requests executed.
+    rx_send_requests,
+    /// Messages that found no receive work request.
+    out_of_buffer,
+    /// NAKs sent for a remote access error.
+    resp_remote_access_errors,
+    /// NAKs sent for an invalid request.
+    resp_remote_invalid_request,
+    /// NAKs sent for a remote operation error.
+    resp_remote_op_errors,
+    /// Messages longer than the receive work request that they found.
+    resp_local_length_error,
+    /// NAKs received for a remote access error.
+    req_remote_access_errors,
+    /// NAKs received for an invalid request.
+    req_remote_invalid_request,
+    /// NAKs received for a remote operation error.
+    req_remote_op_errors,
+    /// Completions in error on the send side, flushes not counted.
+    req_cqe_error,
+    /// Flushed completions on the send side.
+    req_cqe_flush_error,
+    /// Completions in error on the receive side, flushes not counted.
+    resp_cqe_error,
+    /// Flushed completions on the receive side.
+    resp_cqe_flush_error,
+    /// Completions that found their queue full.
+    cq_overrun,
+    /// Work requests executed: WQEs taken from send queues.
+    wqes_executed,
+}

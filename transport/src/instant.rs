@@ -1,0 +1,22 @@
+//! Time as a value. No pure room reads a clock: whoever drives it says what time it is.
+
+/// Nanoseconds since a start that only the driver knows.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(pub u64);
+
+impl Instant {
+    /// Later than everything.
+    pub const NEVER: Instant = Instant(u64::MAX);
+
+    /// This time and `ns` nanoseconds; stays `NEVER` at the end of time.
+    #[inline]
+    pub const fn after(self, ns: u64) -> Instant {
+        Instant(self.0.saturating_add(ns))
+    }
+
+    /// Nanoseconds since `earlier`, 0 if that lies ahead.
+    #[inline]
+    pub const fn since(self, earlier: Instant) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}

@@ -1,0 +1,155 @@
+//! A request on its way: what the requester must remember until the peer has answered.
+
+use super::Seq;
+use crate::Atomic;
+
+/// What a message does at the peer.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// SEND.
+    Send,
+    /// SEND with immediate data.
+    SendImm(u32),
+    /// SEND that invalidates a key there.
+    SendInv(u32),
+    /// RDMA WRITE.
+    Write {
+        /// First byte there.
+        va: u64,
+        /// Its key.
+        rkey: u32,
+    },
+    /// RDMA WRITE with immediate data.
+    WriteImm {
+        /// First byte there.
+        va: u64,
+        /// Its key.
+        rkey: u32,
+        /// Immediate data.
+        imm: u32,
+    },
+    /// RDMA READ.
+    Read {
+        /// First byte there.
+        va: u64,
+        /// Its key.
+        rkey: u32,
+    },
+    /// Work that sends nothing (NOP, LOCAL_INV): it only keeps its place in the order of completions.
+    Local,
+    /// An atomic on 8 bytes.
+    Atomic {
+        /// Target there.
+        va: u64,
+        /// Its key.
+        rkey: u32,
+        /// Which.
+        atomic: Atomic,
+    },
+}
+
+impl Kind {
+    /// READs and atomics are answered by data, not by an ACK.
+    #[inline]
+    pub fn is_fetch(&self) -> bool {
+        matches!(self, Kind::Read { .. } | Kind::Atomic { .. })
+    }
+}
+
+/// A message as submitted, with a note `D` of the NIC's own (where its bytes are, which WQE it came from).
+#[derive(Copy, Clone, Debug)]
+pub struct Message<D> {
+    /// What it does.
+    pub kind: Kind,
+    /// Bytes.
+    pub len: u32,
+    /// Waits for all earlier READs and atomics.
+    pub fence: bool,
+    /// Its last packet carries the solicited-event bit.
+    pub solicited: bool,
+    /// The NIC's note.
+    pub note: D,
+}
+
+/// A message with its place in the sequence.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Placed<D> {
+    pub first: Seq,
+    pub end: Seq,
+    pub message: Message<D>,
+}
+
+/// The messages between submission and retirement, in order: a ring of fixed capacity.
+pub(super) struct Window<D> {
+    ring: Box<[Option<Placed<D>>]>,
+    head: u64,
+    tail: u64,
+}
+
+impl<D: Copy> Window<D> {
+    pub fn new(capacity: u32) -> Self {
+        let capacity = capacity.max(1).next_power_of_two() as usize;
+        Window { ring: vec![None; capacity].into_boxed_slice(), head: 0, tail: 0 }
+    }
+
+    #[inline]
+    fn slot(&self, number: u64) -> usize {
+        number as usize & (self.ring.len() - 1)
+    }
+
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.tail - self.head == self.ring.len() as u64
+    }
+
+    pub fn len(&self) -> usize {
+        (self.tail - self.head) as usize
+    }
+
+    /// Number of the oldest message, and the number that the next one will get.
+    #[inline]
+    pub fn bounds(&self) -> (u64, u64) {
+        (self.head, self.tail)
+    }
+
+    #[inline]
+    pub fn get(&self, number: u64) -> Option<&Placed<D>> {
+        if number < self.head || number >= self.tail { None } else { self.ring[self.slot(number)].as_ref() }
+    }
+
+    #[inline]
+    pub fn front(&self) -> Option<&Placed<D>> {
+        self.get(self.head)
+    }
+
+    /// The caller has seen that the window is not full.
+    #[inline]
+    pub fn push(&mut self, placed: Placed<D>) {
+        debug_assert!(!self.is_full());
+        let slot = self.slot(self.tail);
+        self.ring[slot] = Some(placed);
+        self.tail += 1;
+    }
+
+    #[inline]
+    pub fn pop(&mut self) -> Option<Placed<D>> {
+        if self.head == self.tail {
+            return None;
+        }
+        let slot = self.slot(self.head);
+        self.head += 1;
+        self.ring[slot]
+    }
+
+    /// Number of the message that holds `seq`, looking from `hint` backwards or forwards.
+    pub fn find(&self, seq: Seq, hint: u64) -> Option<u64> {
+        let mut number = hint.clamp(self.head, self.tail.saturating_sub(1).max(self.head));
+        while number > self.head && self.get(number)?.first > seq {
+            number -= 1;
+        }
+        while self.get(number)?.end <= seq {
+            number += 1;
+        }
+        (self.get(number)?.first <= seq).then_some(number)
+    }
+}

@@ -1,0 +1,110 @@
+//! Reliable connection: the requester and the responder of one queue pair (IBTA vol. 1 §9.7).
+//!
+//! Inside the machines packet sequence numbers are 64-bit and never wrap ([`Seq`]); only at the wire they become the
+//! circular 24-bit [`Psn`](wire::Psn).
+
+mod go_back_n;
+mod message;
+mod replay;
+mod requester;
+mod responder;
+
+pub use message::{Kind, Message};
+pub use requester::{Plan, Reaction, Requester, Retired};
+pub use responder::{Allowed, Reply, ReplyKind, Responder};
+
+use wire::Psn;
+
+/// A packet sequence number that does not wrap.
+pub type Seq = u64;
+
+/// Half of the 24-bit circle: a PSN further ahead than this lies behind.
+const HALF: u32 = 1 << 23;
+
+/// The number near `base` whose low 24 bits are `psn`: ahead of `base` by less than half the circle, or behind it.
+#[inline]
+fn extend(base: Seq, psn: Psn) -> Seq {
+    let ahead = psn.get().wrapping_sub(base as u32) & 0x00ff_ffff;
+    if ahead < HALF { base + u64::from(ahead) } else { base.wrapping_sub(u64::from((1 << 24) - ahead)) }
+}
+
+/// The 24 bits of `seq` that travel.
+#[inline]
+fn psn(seq: Seq) -> Psn {
+    Psn::new(seq as u32 & 0x00ff_ffff)
+}
+
+/// Sequence numbers start one circle up, so that "a little behind the first" is a number too.
+fn start(psn: Psn) -> Seq {
+    (1 << 24) + u64::from(psn.get())
+}
+
+/// Packets that `len` bytes take: at least one.
+#[inline]
+fn packets(len: u32, mtu: u32) -> u32 {
+    // The MTU is a power of two (256 to 4096): a shift, not a division.
+    if len <= mtu { 1 } else { ((u64::from(len) + u64::from(mtu) - 1) >> mtu.trailing_zeros()) as u32 }
+}
+
+/// What a queue pair agreed on with its peer, and how patient it is (the attributes of `ibv_modify_qp`).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096.
+    pub mtu: u32,
+    /// Local ACK timeout in nanoseconds; `u64::MAX` never expires (`timeout` = 0).
+    pub timeout_ns: u64,
+    /// Times that a request is sent again before the queue pair gives up (0..=7).
+    pub retry_cnt: u8,
+    /// Times that a receiver-not-ready is waited for; 7 waits for ever.
+    pub rnr_retry: u8,
+    /// READs and atomics outstanding as requester.
+    pub max_rd_atomic: u8,
+    /// READs and atomics held as responder.
+    pub max_dest_rd_atomic: u8,
+    /// Code of the RNR NAK timer that this side asks its peer to wait (0..=31).
+    pub min_rnr_timer: u8,
+    /// Packets in flight at most (requests and expected READ responses): what the port and the peer can hold.
+    pub window: u32,
+    /// A READ longer than this many packets is requested in pieces, which bounds the burst of its responses.
+    pub read_piece: u32,
+}
+
+impl Default for Parameters {
+    /// What RTS gives a queue pair when nobody says otherwise: as `ibv_rc_pingpong` asks for.
+    fn default() -> Self {
+        Parameters {
+            mtu: 1024,
+            timeout_ns: 4096 << 14,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            max_rd_atomic: 16,
+            max_dest_rd_atomic: 16,
+            min_rnr_timer: 12,
+            window: 1024,
+            read_piece: 256,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extension_finds_the_nearest_number_across_the_wrap() {
+        let base = start(Psn::new(0x00ff_fffe));
+        assert_eq!(extend(base, Psn::new(0x00ff_ffff)), base + 1);
+        assert_eq!(extend(base, Psn::new(3)), base + 5);
+        assert_eq!(extend(base, Psn::new(0x00ff_fffd)), base - 1);
+        assert_eq!(extend(start(Psn::new(0)), Psn::new(0x00ff_ffff)), start(Psn::new(0)) - 1);
+        assert_eq!(psn(extend(base, Psn::new(7))), Psn::new(7));
+    }
+
+    #[test]
+    fn a_message_takes_at_least_one_packet() {
+        let cases = [(0, 1), (1, 1), (1024, 1), (1025, 2), (u32::MAX, 4_194_304)];
+        for (len, expected) in cases {
+            assert_eq!(packets(len, 1024), expected, "{len} bytes");
+        }
+    }
+}

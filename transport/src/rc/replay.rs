@@ -1,0 +1,123 @@
+//! READs and atomics at the responder: those still being answered, and those answered that may be asked for again
+//! (IBTA vol. 1 §9.7.5.1.2; `max_dest_rd_atomic` of them).
+
+use super::Seq;
+
+/// Where the answer comes from.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// Memory, fetched while the responses leave.
+    Memory { key: u32, va: u64, len: u32 },
+    /// The old value that the atomic found.
+    Value(u64),
+}
+
+/// A request that is answered by data.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Entry {
+    pub first: Seq,
+    pub end: Seq,
+    pub source: Source,
+    /// Message sequence number that its responses carry.
+    pub msn: u32,
+    /// First packet of the present answer: later than `first` when the tail of a READ was asked for again.
+    pub from: Seq,
+    /// One past the last packet of the present answer.
+    pub until: Seq,
+    /// Next response packet.
+    pub next: Seq,
+}
+
+/// The entries in order of their sequence numbers: a ring that forgets the oldest answered one when it is full.
+#[derive(Clone, Debug)]
+pub(super) struct Replay {
+    ring: Box<[Option<Entry>]>,
+    /// Number of the next entry to come.
+    tail: u64,
+    /// The entry whose answer leaves next; moves back when something is asked for again.
+    pending: u64,
+    /// Every entry before this one has been answered completely at least once.
+    answered: u64,
+}
+
+impl Replay {
+    pub fn new(capacity: u8) -> Self {
+        Replay { ring: vec![None; usize::from(capacity)].into_boxed_slice(), tail: 0, pending: 0, answered: 0 }
+    }
+
+    fn oldest(&self) -> u64 {
+        self.tail.saturating_sub(self.ring.len() as u64)
+    }
+
+    #[inline]
+    fn slot(&self, number: u64) -> usize {
+        // At most a few dozen entries: the division is not on the path of a WRITE or SEND.
+        (number % self.ring.len() as u64) as usize
+    }
+
+    /// Would a further entry overwrite one that was never answered? Then the peer asks for more than was agreed.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.tail - self.answered >= self.ring.len() as u64
+    }
+
+    /// Is anything still to be answered?
+    #[inline]
+    pub fn is_pending(&self) -> bool {
+        self.pending < self.tail
+    }
+
+    /// The caller has seen that there is room.
+    #[inline]
+    pub fn push(&mut self, entry: Entry) {
+        debug_assert!(!self.is_full());
+        let slot = self.slot(self.tail);
+        self.ring[slot] = Some(entry);
+        self.tail += 1;
+        // Who asks for something new has the answer to what this overwrites, even if it was being repeated.
+        self.pending = self.pending.max(self.oldest());
+    }
+
+    /// The entry whose response is next.
+    #[inline]
+    pub fn front(&self) -> Option<&Entry> {
+        if self.is_pending() { self.ring[self.slot(self.pending)].as_ref() } else { None }
+    }
+
+    /// Its next packet has left.
+    #[inline]
+    pub fn sent(&mut self) {
+        let slot = self.slot(self.pending);
+        if let Some(entry) = &mut self.ring[slot] {
+            entry.next += 1;
+        }
+        while self.front().is_some_and(|entry| entry.next >= entry.until) {
+            self.pending += 1;
+        }
+        self.answered = self.answered.max(self.pending);
+    }
+
+    /// Nothing more is answered (the queue pair ends).
+    pub fn clear(&mut self) {
+        (self.pending, self.answered) = (self.tail, self.tail);
+    }
+
+    /// A request was sent again: answer the packets `first..end` of its entry once more. If they are still to leave
+    /// anyway, it joins them. False if no entry holds them: too old, or not what was asked before.
+    pub fn again(&mut self, first: Seq, end: Seq, same: impl Fn(&Entry) -> bool) -> bool {
+        for number in self.oldest()..self.tail {
+            let slot = self.slot(number);
+            let Some(entry) = &mut self.ring[slot] else { continue };
+            if first < entry.first || end > entry.end || !same(entry) {
+                continue;
+            }
+            let joins = number >= self.pending && entry.next <= first && end <= entry.until;
+            if !joins {
+                (entry.from, entry.next, entry.until) = (first, first, end);
+                self.pending = self.pending.min(number);
+            }
+            return true;
+        }
+        false
+    }
+}

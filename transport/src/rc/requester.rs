@@ -1,0 +1,633 @@
+//! The requester of a reliable connection: segments messages, asks for acknowledgements, retries, retires.
+//!
+//! Heads up: read `message.rs` and `go_back_n.rs` first. Egress is a [`Plan`] (pure, may be dropped) and then `sent`.
+
+use super::go_back_n::Sender;
+use super::message::{Kind, Message, Placed, Window};
+use super::{Parameters, Seq, extend, packets, psn, start};
+use crate::congestion::Pacer;
+use std::collections::VecDeque;
+use crate::{Atomic, Counters, Instant, Status, timers};
+use wire::{Extensions, NakCode, Opcode, Packet, Psn, SyndromeKind};
+use wire::{atomic_eth, ieth, immdt, reth};
+
+/// The next request packet: everything but the bytes.
+#[derive(Copy, Clone, Debug)]
+pub struct Plan<D> {
+    /// Op-code.
+    pub opcode: Opcode,
+    /// Packet sequence number.
+    pub psn: Psn,
+    /// The peer shall acknowledge.
+    pub ack_req: bool,
+    /// Solicited event.
+    pub solicited: bool,
+    /// Extension headers.
+    pub ext: Extensions,
+    /// Note of the message it belongs to.
+    pub note: D,
+    /// Where its payload starts in the message.
+    pub offset: u32,
+    /// Payload bytes.
+    pub len: u32,
+    /// Number of the message it belongs to.
+    number: u64,
+    /// Sequence numbers it takes: more than one for a READ.
+    count: u32,
+}
+
+/// What a response packet asks the NIC to do with its payload.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Reaction<D> {
+    /// Nothing; completions may be ready.
+    Nothing,
+    /// READ response: payload to the message's local memory at `offset`.
+    Scatter {
+        /// Note of the READ.
+        note: D,
+        /// Number of the READ, for `fail`.
+        number: u64,
+        /// Position in the message.
+        offset: u32,
+    },
+    /// Atomic response: these 8 bytes to the message's local memory.
+    Value {
+        /// Note of the atomic.
+        note: D,
+        /// Number of the atomic, for `fail`.
+        number: u64,
+        /// Old value of the target.
+        value: u64,
+    },
+}
+
+/// A message that ended.
+#[derive(Copy, Clone, Debug)]
+pub struct Retired<D> {
+    /// Its note.
+    pub note: D,
+    /// Its length.
+    pub len: u32,
+    /// What it was.
+    pub kind: Kind,
+    /// How it ended.
+    pub status: Status,
+}
+
+/// An acknowledgement is asked for at least this often, in packets.
+const ASK_EVERY: u32 = 32;
+
+/// The requester of one queue pair.
+pub struct Requester<D> {
+    parameters: Parameters,
+    window: Window<D>,
+    next: Seq,
+    at: u64,
+    go: Sender,
+    /// READ and atomic requests on the way, oldest first: one past the last response of each.
+    fetches: VecDeque<Seq>,
+    fetch_messages: u32,
+    unasked: u32,
+    retries: u8,
+    rnr_retries: u8,
+    ack_deadline: Instant,
+    rnr_until: Instant,
+    pacer: Pacer,
+    failing: Option<(u64, Status)>,
+}
+
+impl<D: Copy> Requester<D> {
+    /// A requester whose first packet carries `first`; `capacity` messages may be on the way.
+    pub fn new(first: Psn, capacity: u32, parameters: Parameters) -> Self {
+        let first = start(first);
+        Requester {
+            window: Window::new(capacity),
+            next: first,
+            at: 0,
+            go: Sender::new(first),
+            fetches: VecDeque::with_capacity(usize::from(parameters.max_rd_atomic)),
+            fetch_messages: 0,
+            unasked: 0,
+            retries: parameters.retry_cnt,
+            rnr_retries: parameters.rnr_retry,
+            ack_deadline: Instant::NEVER,
+            rnr_until: Instant(0),
+            pacer: Pacer::unlimited(),
+            failing: None,
+            parameters,
+        }
+    }
+
+    /// Limits the rate of requests.
+    pub fn pace(&mut self, pacer: Pacer) {
+        self.pacer = pacer;
+    }
+
+    /// Changes patience (`timeout`, `retry_cnt`, `rnr_retry`) in a running queue pair.
+    pub fn retune(&mut self, parameters: Parameters) {
+        self.parameters = parameters;
+        self.retries = parameters.retry_cnt;
+        self.rnr_retries = parameters.rnr_retry;
+    }
+
+    /// Is there room for another message?
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        !self.window.is_full() && self.failing.is_none()
+    }
+
+    /// Messages submitted and not retired.
+    pub fn outstanding(&self) -> usize {
+        self.window.len()
+    }
+
+    /// Are READs or atomics submitted and not retired?
+    pub fn fetching(&self) -> bool {
+        self.fetch_messages > 0
+    }
+
+    /// Submitted packets that have not been transmitted even once.
+    #[inline]
+    pub fn backlog(&self) -> u64 {
+        self.next - self.go.high
+    }
+
+    /// Takes a message. The caller has seen that there is room.
+    #[inline]
+    pub fn submit(&mut self, message: Message<D>) {
+        debug_assert!(self.has_room(), "submitted without looking");
+        let first = self.next;
+        if message.kind != Kind::Local {
+            self.next += u64::from(packets(message.len, self.parameters.mtu));
+        }
+        self.fetch_messages += u32::from(message.kind.is_fetch());
+        self.window.push(Placed { first, end: self.next, message });
+        self.step_over_local();
+    }
+
+    /// Takes a message that cannot be executed: it keeps its place and fails there. The caller has seen that there is room.
+    pub fn submit_failing(&mut self, message: Message<D>, status: Status) {
+        let number = self.window.bounds().1;
+        self.submit(message);
+        self.fail(number, status);
+    }
+
+    /// Is there a packet that waits only for time, room or answers?
+    #[inline]
+    pub fn has_unsent(&self) -> bool {
+        self.go.cursor < self.next || self.failing.is_some() || self.window.front().is_some_and(|front| front.end <= self.go.una)
+    }
+
+    /// The packet that would leave now.
+    #[inline]
+    pub fn plan(&self, now: Instant) -> Option<Plan<D>> {
+        let placed = self.window.get(self.at)?;
+        if now < self.rnr_until || now < self.pacer.next() {
+            return None;
+        }
+        if self.failing.is_some_and(|(number, _)| self.at >= number) {
+            return None;
+        }
+        let in_flight = self.go.in_flight();
+        let index = (self.go.cursor - placed.first) as u32;
+        let count = if placed.message.kind.is_fetch() { self.piece(placed, index) } else { 1 };
+        if in_flight > 0 && in_flight + u64::from(count) > u64::from(self.parameters.window) {
+            return None;
+        }
+        if placed.message.kind.is_fetch() && self.fetches.len() >= usize::from(self.parameters.max_rd_atomic) {
+            return None;
+        }
+        if placed.message.fence && index == 0 && !self.fetches.is_empty() {
+            return None;
+        }
+        Some(self.describe(placed, index, count))
+    }
+
+    /// Sequence numbers that one request of the READ at packet `index` covers: pieces are aligned, so that a repeated
+    /// request lies within the piece it repeats.
+    #[inline]
+    fn piece(&self, placed: &Placed<D>, index: u32) -> u32 {
+        let left = (placed.end - placed.first) as u32 - index;
+        left.min(self.parameters.read_piece - index % self.parameters.read_piece)
+    }
+
+    #[inline]
+    fn describe(&self, placed: &Placed<D>, index: u32, count: u32) -> Plan<D> {
+        let message = &placed.message;
+        let mtu = self.parameters.mtu;
+        let offset = index * mtu;
+        let end = self.go.cursor + u64::from(count);
+        let last = end == placed.end;
+        let fetch = message.kind.is_fetch();
+        let len = if last { message.len - offset } else { count * mtu };
+        // A READ asks for this piece, a WRITE announces the whole message.
+        let dma_len = if fetch { len } else { message.len };
+        let (opcode, ext) = headers(&message.kind, index == 0, last, offset, dma_len);
+        Plan {
+            opcode,
+            psn: psn(self.go.cursor),
+            ack_req: fetch || end == self.next || end == self.go.high || self.unasked + 1 >= self.ask_every(),
+            solicited: last && message.solicited,
+            ext,
+            note: message.note,
+            offset,
+            len: if fetch { 0 } else { len },
+            number: self.at,
+            count,
+        }
+    }
+
+    #[inline]
+    fn ask_every(&self) -> u32 {
+        ASK_EVERY.min(self.parameters.window / 4).max(1)
+    }
+
+    /// The planned packet has left.
+    #[inline]
+    pub fn sent(&mut self, now: Instant, plan: &Plan<D>, counters: &mut Counters) {
+        counters.retransmitted_pkts += u64::from(self.go.retransmitting());
+        self.go.sent(plan.count);
+        if plan.ext.reth.is_some() || plan.ext.atomic.is_some() {
+            let placed = self.window.get(plan.number).expect("planned from it");
+            if placed.message.kind.is_fetch() {
+                self.fetches.push_back(self.go.cursor);
+            }
+        }
+        if self.window.get(plan.number).is_some_and(|placed| placed.end == self.go.cursor) {
+            self.at += 1;
+            self.step_over_local();
+        }
+        self.unasked = if plan.ack_req { 0 } else { self.unasked + 1 };
+        self.pacer.sent(now, plan.len + 44);
+        if self.ack_deadline == Instant::NEVER {
+            self.ack_deadline = now.after(self.parameters.timeout_ns);
+        }
+    }
+
+    /// Local work takes no packets: the cursor never rests on it.
+    #[inline]
+    fn step_over_local(&mut self) {
+        while self.window.get(self.at).is_some_and(|placed| placed.end <= self.go.cursor) {
+            self.at += 1;
+        }
+    }
+
+    /// The local memory of message `number` cannot be used, or an earlier packet's outcome condemns it: it ends with
+    /// `status` once everything before it has ended.
+    pub fn fail(&mut self, number: u64, status: Status) {
+        if self.failing.is_none_or(|(earlier, _)| number < earlier) {
+            self.failing = Some((number, status));
+        }
+    }
+
+    /// The planned packet could not be built from local memory.
+    pub fn refuse(&mut self, plan: &Plan<D>, status: Status) {
+        self.fail(plan.number, status);
+    }
+
+    /// Next message that ended, in order. After one in error the queue pair is in error too: flush the rest.
+    #[inline]
+    pub fn retire(&mut self) -> Option<Retired<D>> {
+        let (head, _) = self.window.bounds();
+        let front = self.window.front()?;
+        let status = match self.failing {
+            Some((number, status)) if number == head => status,
+            _ if front.end <= self.go.una => Status::Success,
+            _ => return None,
+        };
+        let Placed { message, .. } = self.window.pop()?;
+        self.fetch_messages -= u32::from(message.kind.is_fetch());
+        self.at = self.at.max(head + 1);
+        Some(Retired { note: message.note, len: message.len, kind: message.kind, status })
+    }
+
+    /// Takes the oldest message out unfinished (flush).
+    pub fn flush(&mut self) -> Option<Retired<D>> {
+        let Placed { message, .. } = self.window.pop()?;
+        self.ack_deadline = Instant::NEVER;
+        self.rnr_until = Instant(0);
+        Some(Retired { note: message.note, len: message.len, kind: message.kind, status: Status::WrFlushed })
+    }
+
+    /// When `expire` wants to be called.
+    #[inline]
+    pub fn deadline(&self) -> Instant {
+        let mut deadline = self.ack_deadline;
+        if self.rnr_until > Instant(0) {
+            deadline = deadline.min(self.rnr_until);
+        }
+        if self.pacer.next() > Instant(0) && self.window.get(self.at).is_some() {
+            deadline = deadline.min(self.pacer.next());
+        }
+        deadline
+    }
+
+    /// Time has come to `now`.
+    pub fn expire(&mut self, now: Instant, counters: &mut Counters) {
+        if self.rnr_until > Instant(0) && now >= self.rnr_until {
+            self.rnr_until = Instant(0);
+        }
+        if now < self.ack_deadline {
+            return;
+        }
+        self.ack_deadline = Instant::NEVER;
+        if self.go.una == self.go.high {
+            return;
+        }
+        counters.local_ack_timeout_err += 1;
+        if self.retries == 0 {
+            counters.retry_exceeded_err += 1;
+            self.fail(self.window.bounds().0, Status::RetryExceeded);
+            return;
+        }
+        self.retries -= 1;
+        self.go.restart();
+        self.rewind();
+        self.ack_deadline = now.after(self.parameters.timeout_ns);
+    }
+
+    /// A response packet (ACK, NAK, READ response, atomic response) has arrived.
+    #[inline]
+    pub fn receive(&mut self, now: Instant, packet: &Packet<'_>, counters: &mut Counters) -> Reaction<D> {
+        let seq = extend(self.go.una, packet.bth.psn);
+        if seq >= self.go.high {
+            return Reaction::Nothing;
+        }
+        match packet.bth.opcode {
+            Opcode::RC_ACKNOWLEDGE => self.acknowledged(now, seq, packet, counters),
+            opcode if opcode.is_response() => return self.answered(now, seq, packet, counters),
+            _ => {}
+        }
+        Reaction::Nothing
+    }
+
+    #[inline]
+    fn acknowledged(&mut self, now: Instant, seq: Seq, packet: &Packet<'_>, counters: &mut Counters) {
+        let Some(aeth) = packet.ext.aeth else { return };
+        match aeth.syndrome.kind() {
+            SyndromeKind::Ack { .. } => {
+                self.arrived(now, seq + 1, counters);
+            }
+            SyndromeKind::Rnr { timer } => self.not_ready(now, seq, timer, counters),
+            SyndromeKind::Nak(code) => self.refused(now, seq, code, counters),
+            SyndromeKind::Reserved => {}
+        }
+    }
+
+    /// Everything before `upto` was executed. An unanswered READ or atomic in there lost its answer.
+    #[inline]
+    fn arrived(&mut self, now: Instant, upto: Seq, counters: &mut Counters) -> bool {
+        let unanswered = if self.fetch_messages == 0 { None } else { self.first_fetch() };
+        match unanswered {
+            Some((_, first)) if first < upto => {
+                let advanced = self.advance(now, first);
+                counters.implied_nak_seq_err += 1;
+                self.go_back(now);
+                advanced
+            }
+            _ => self.advance(now, upto),
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self, now: Instant, upto: Seq) -> bool {
+        let cursor = self.go.cursor;
+        if !self.go.acknowledge(upto) {
+            return false;
+        }
+        if self.go.cursor != cursor {
+            self.seek();
+        }
+        while self.fetches.front().is_some_and(|end| *end <= self.go.una) {
+            self.fetches.pop_front();
+        }
+        self.retries = self.parameters.retry_cnt;
+        self.rnr_retries = self.parameters.rnr_retry;
+        self.ack_deadline = if self.go.una < self.go.high {
+            now.after(self.parameters.timeout_ns)
+        } else {
+            Instant::NEVER
+        };
+        true
+    }
+
+    fn go_back(&mut self, now: Instant) {
+        if self.go.go_back() {
+            self.rewind();
+            self.ack_deadline = now.after(self.parameters.timeout_ns);
+        }
+    }
+
+    /// The cursor moved back: requests beyond it count as never sent.
+    fn rewind(&mut self) {
+        self.seek();
+        while self.fetches.back().is_some_and(|end| *end > self.go.cursor) {
+            self.fetches.pop_back();
+        }
+        self.unasked = 0;
+    }
+
+    fn seek(&mut self) {
+        self.at = self.window.find(self.go.cursor, self.at).unwrap_or(self.window.bounds().1);
+    }
+
+    /// The oldest READ or atomic without its whole answer: its number, and the sequence number of the next response.
+    fn first_fetch(&self) -> Option<(u64, Seq)> {
+        let (head, tail) = self.window.bounds();
+        (head..tail).find_map(|number| {
+            let placed = self.window.get(number)?;
+            (placed.message.kind.is_fetch() && placed.end > self.go.una)
+                .then(|| (number, placed.first.max(self.go.una)))
+        })
+    }
+
+    fn not_ready(&mut self, now: Instant, seq: Seq, timer: u8, counters: &mut Counters) {
+        if seq < self.go.una || (seq == self.go.una && now < self.rnr_until) {
+            return;
+        }
+        counters.rnr_nak_retry_err += 1;
+        self.arrived(now, seq, counters);
+        if self.parameters.rnr_retry != 7 {
+            if self.rnr_retries == 0 {
+                counters.retry_rnr_exceeded_err += 1;
+                self.fail(self.number_of(seq), Status::RnrRetryExceeded);
+                return;
+            }
+            self.rnr_retries -= 1;
+        }
+        self.go.restart();
+        self.rewind();
+        self.ack_deadline = Instant::NEVER;
+        self.rnr_until = now.after(timers::rnr_timer_ns(timer));
+    }
+
+    fn refused(&mut self, now: Instant, seq: Seq, code: NakCode, counters: &mut Counters) {
+        if seq < self.go.una {
+            return;
+        }
+        let status = match code {
+            NakCode::PSN_SEQUENCE_ERROR => {
+                counters.packet_seq_err += 1;
+                return self.missed(now, seq, counters);
+            }
+            NakCode::INVALID_REQUEST => {
+                counters.req_remote_invalid_request += 1;
+                Status::RemoteInvalidRequest
+            }
+            NakCode::REMOTE_ACCESS_ERROR => {
+                counters.req_remote_access_errors += 1;
+                Status::RemoteAccess
+            }
+            NakCode::REMOTE_OPERATIONAL_ERROR => {
+                counters.req_remote_op_errors += 1;
+                Status::RemoteOperation
+            }
+            // Invalid RD request and the reserved codes have no place on RC.
+            _ => Status::BadResponse,
+        };
+        self.arrived(now, seq, counters);
+        self.fail(self.number_of(seq), status);
+    }
+
+    /// The peer misses the packet `seq`.
+    fn missed(&mut self, now: Instant, seq: Seq, counters: &mut Counters) {
+        let advanced = self.arrived(now, seq, counters);
+        if seq != self.go.una {
+            return;
+        }
+        if !advanced && self.go.cursor > self.go.una {
+            if self.retries == 0 {
+                counters.retry_exceeded_err += 1;
+                self.fail(self.window.bounds().0, Status::RetryExceeded);
+                return;
+            }
+            self.retries -= 1;
+        }
+        self.go_back(now);
+    }
+
+    fn number_of(&self, seq: Seq) -> u64 {
+        self.window.find(seq, self.at).unwrap_or(self.window.bounds().0)
+    }
+
+    /// A READ or atomic response: taken only in order; one ahead of a gap means that responses were lost.
+    #[inline]
+    fn answered(
+        &mut self,
+        now: Instant,
+        seq: Seq,
+        packet: &Packet<'_>,
+        counters: &mut Counters,
+    ) -> Reaction<D> {
+        if seq < self.go.una {
+            return Reaction::Nothing;
+        }
+        let Some((number, expected)) = self.first_fetch() else { return Reaction::Nothing };
+        if seq > expected {
+            self.arrived(now, seq, counters);
+            return Reaction::Nothing;
+        }
+        let Some(placed) = self.window.get(number).copied().filter(|_| seq == expected) else {
+            return Reaction::Nothing;
+        };
+        let offset = (seq - placed.first) as u32 * self.parameters.mtu;
+        let reaction = match (placed.message.kind, packet.ext.atomic_ack) {
+            (Kind::Atomic { .. }, Some(ack)) => {
+                Reaction::Value { note: placed.message.note, number, value: ack.original }
+            }
+            (Kind::Read { .. }, None) if self.fits(&placed, seq, offset, packet) => {
+                Reaction::Scatter { note: placed.message.note, number, offset }
+            }
+            _ => {
+                self.advance(now, expected);
+                self.fail(number, Status::BadResponse);
+                return Reaction::Nothing;
+            }
+        };
+        self.advance(now, seq + 1);
+        reaction
+    }
+
+    #[inline]
+    fn fits(&self, placed: &Placed<D>, seq: Seq, offset: u32, packet: &Packet<'_>) -> bool {
+        let left = placed.message.len - offset;
+        let expected = if seq + 1 == placed.end { left } else { self.parameters.mtu };
+        packet.payload.len() as u32 == expected
+    }
+}
+
+/// Op-code and extension headers of the packet at `offset` of a message.
+#[inline]
+fn headers(kind: &Kind, first: bool, last: bool, offset: u32, len: u32) -> (Opcode, Extensions) {
+    let mut ext = Extensions::default();
+    let place = |only, start, end, middle| match (first, last) {
+        (true, true) => only,
+        (true, false) => start,
+        (false, true) => end,
+        (false, false) => middle,
+    };
+    let opcode = match *kind {
+        Kind::Send => place(
+            Opcode::RC_SEND_ONLY,
+            Opcode::RC_SEND_FIRST,
+            Opcode::RC_SEND_LAST,
+            Opcode::RC_SEND_MIDDLE,
+        ),
+        Kind::SendImm(imm) => {
+            ext.imm = last.then_some(immdt::Repr { value: imm });
+            place(
+                Opcode::RC_SEND_ONLY_IMM,
+                Opcode::RC_SEND_FIRST,
+                Opcode::RC_SEND_LAST_IMM,
+                Opcode::RC_SEND_MIDDLE,
+            )
+        }
+        Kind::SendInv(rkey) => {
+            ext.ieth = last.then_some(ieth::Repr { rkey });
+            place(
+                Opcode::RC_SEND_ONLY_INV,
+                Opcode::RC_SEND_FIRST,
+                Opcode::RC_SEND_LAST_INV,
+                Opcode::RC_SEND_MIDDLE,
+            )
+        }
+        _ => return one_sided(kind, first, last, offset, len),
+    };
+    (opcode, ext)
+}
+
+#[inline]
+fn one_sided(kind: &Kind, first: bool, last: bool, offset: u32, len: u32) -> (Opcode, Extensions) {
+    let mut ext = Extensions::default();
+    let opcode = match *kind {
+        Kind::Read { va, rkey } => {
+            ext.reth = Some(reth::Repr { va: va.wrapping_add(u64::from(offset)), rkey, dma_len: len });
+            Opcode::RC_RDMA_READ_REQUEST
+        }
+        Kind::Atomic { va, rkey, atomic } => {
+            let (opcode, swap_add, compare) = match atomic {
+                Atomic::CompareSwap { compare, swap } => (Opcode::RC_COMPARE_SWAP, swap, compare),
+                Atomic::FetchAdd { add } => (Opcode::RC_FETCH_ADD, add, 0),
+            };
+            ext.atomic = Some(atomic_eth::Repr { va, rkey, swap_add, compare });
+            opcode
+        }
+        Kind::Write { va, rkey } | Kind::WriteImm { va, rkey, .. } => {
+            let imm = if let Kind::WriteImm { imm, .. } = *kind { Some(imm) } else { None };
+            ext.imm = imm.filter(|_| last).map(|value| immdt::Repr { value });
+            ext.reth = first.then_some(reth::Repr { va, rkey, dma_len: len });
+            match (first, last, imm.is_some()) {
+                (true, true, false) => Opcode::RC_RDMA_WRITE_ONLY,
+                (true, true, true) => Opcode::RC_RDMA_WRITE_ONLY_IMM,
+                (false, true, false) => Opcode::RC_RDMA_WRITE_LAST,
+                (false, true, true) => Opcode::RC_RDMA_WRITE_LAST_IMM,
+                (true, false, _) => Opcode::RC_RDMA_WRITE_FIRST,
+                (false, false, _) => Opcode::RC_RDMA_WRITE_MIDDLE,
+            }
+        }
+        Kind::Send | Kind::SendImm(_) | Kind::SendInv(_) | Kind::Local => {
+            unreachable!("two-sided kinds have their op-codes above, local work has none")
+        }
+    };
+    (opcode, ext)
+}

@@ -1,0 +1,452 @@
+//! The responder of a reliable connection: judges each request packet, says what the NIC shall do, and answers in order.
+//!
+//! `receive` gives an [`Action`]; the NIC executes it and tells `conclude` what came of it. Egress is a [`Reply`] (pure) and
+//! then `sent`.
+
+use super::go_back_n::{Arrival, Receiver};
+use super::replay::{Entry, Replay, Source};
+use super::{Parameters, Seq, extend, packets, psn, start};
+use crate::{Action, Atomic, Counters, Notice, Outcome};
+use wire::{NakCode, Opcode, Packet, Psn, Syndrome};
+
+/// Which one-sided operations the queue pair lets its peer do (`qp_access_flags`).
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allowed {
+    /// RDMA WRITE.
+    pub write: bool,
+    /// RDMA READ.
+    pub read: bool,
+    /// Atomics.
+    pub atomic: bool,
+}
+
+/// A response packet that would leave now.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Op-code.
+    pub opcode: Opcode,
+    /// Packet sequence number.
+    pub psn: Psn,
+    /// AETH: syndrome and message sequence number; absent on the middle packets of a READ.
+    pub aeth: Option<(Syndrome, u32)>,
+    /// What it carries.
+    pub kind: ReplyKind,
+}
+
+/// What a response packet carries.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum ReplyKind {
+    /// An acknowledgement or a NAK: nothing more.
+    Acknowledge {
+        /// The queue pair ends with this NAK.
+        fatal: bool,
+    },
+    /// Old value of an atomic's target.
+    Value(u64),
+    /// Bytes of the memory that a READ asked for.
+    Memory {
+        /// Remote key; to be checked again for this piece.
+        key: u32,
+        /// First byte.
+        va: u64,
+        /// Bytes.
+        len: u32,
+    },
+}
+
+/// The message under way.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Under {
+    Nothing,
+    Send { offset: u32 },
+    Write { key: u32, va: u64, left: u32, total: u32 },
+}
+
+/// What the packet being executed means once it is done.
+#[derive(Copy, Clone, Debug)]
+struct Pending {
+    opcode: Opcode,
+    ack_req: bool,
+    under: Under,
+    ends: bool,
+    /// Sequence numbers it takes.
+    count: u32,
+    source: Option<Source>,
+    key: u32,
+    va: u64,
+}
+
+/// What is to be said when all earlier answers have left.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Say {
+    Nothing,
+    /// Acknowledge everything before `expected`.
+    Ack,
+    /// Receiver not ready.
+    NotReady,
+    Nak(NakCode),
+}
+
+/// The responder of one queue pair.
+pub struct Responder {
+    go: Receiver,
+    under: Under,
+    pending: Option<Pending>,
+    replay: Replay,
+    say: Say,
+    msn: u32,
+    mtu: u32,
+    rnr_timer: u8,
+    allowed: Allowed,
+    /// A fatal NAK is on its way or out: nothing more is executed.
+    ended: bool,
+    notice: Notice,
+}
+
+const NO_NOTICE: Notice = Notice { len: 0, imm: None, invalidate: None, solicited: false, write: false };
+
+impl Responder {
+    /// A responder that expects `first`.
+    pub fn new(first: Psn, parameters: &Parameters, allowed: Allowed) -> Self {
+        Responder {
+            go: Receiver::new(start(first)),
+            under: Under::Nothing,
+            pending: None,
+            replay: Replay::new(parameters.max_dest_rd_atomic),
+            say: Say::Nothing,
+            msn: 0,
+            mtu: parameters.mtu,
+            rnr_timer: parameters.min_rnr_timer,
+            allowed,
+            ended: false,
+            notice: NO_NOTICE,
+        }
+    }
+
+    /// Changes what a running queue pair allows, and its RNR timer.
+    pub fn retune(&mut self, allowed: Allowed, rnr_timer: u8) {
+        self.allowed = allowed;
+        self.rnr_timer = rnr_timer;
+    }
+
+    /// What the action that ends a message tells the receive queue.
+    pub fn notice(&self) -> Notice {
+        self.notice
+    }
+
+    /// Judges a request packet.
+    #[inline]
+    pub fn receive(&mut self, packet: &Packet<'_>, counters: &mut Counters) -> Action {
+        if self.ended {
+            return Action::Nothing;
+        }
+        let seq = extend(self.go.expected, packet.bth.psn);
+        match self.go.arrive(seq) {
+            Arrival::InOrder => match self.judge(packet) {
+                Ok((action, pending)) => {
+                    self.pending = Some(pending);
+                    action
+                }
+                Err(code) => {
+                    self.refuse(code, counters);
+                    Action::Nothing
+                }
+            },
+            Arrival::Duplicate => {
+                counters.duplicate_request += 1;
+                self.repeat(seq, packet);
+                Action::Nothing
+            }
+            Arrival::Gap { report } => {
+                counters.out_of_sequence += 1;
+                if report {
+                    self.say = Say::Nak(NakCode::PSN_SEQUENCE_ERROR);
+                }
+                Action::Nothing
+            }
+        }
+    }
+
+    /// Op-code order and lengths (IBTA C9-70 and following), then what the packet asks for.
+    #[inline]
+    fn judge(&mut self, packet: &Packet<'_>) -> Result<(Action, Pending), NakCode> {
+        let opcode = packet.bth.opcode;
+        let len = packet.payload.len() as u32;
+        let pending = Pending {
+            opcode,
+            ack_req: packet.bth.ack_req,
+            under: Under::Nothing,
+            ends: opcode.is_last() || opcode.is_only(),
+            count: 1,
+            source: None,
+            key: 0,
+            va: 0,
+        };
+        let full = len == self.mtu;
+        let fits = match (opcode.is_first() || opcode.is_middle(), opcode.is_last()) {
+            (true, _) => full,
+            (_, true) => (1..=self.mtu).contains(&len),
+            _ => len <= self.mtu,
+        };
+        if !fits {
+            return Err(NakCode::INVALID_REQUEST);
+        }
+        if opcode.is_send() {
+            self.judge_send(packet, len, pending)
+        } else if opcode.is_write() {
+            self.judge_write(packet, len, pending)
+        } else {
+            self.judge_fetch(packet, pending)
+        }
+    }
+
+    #[inline]
+    fn judge_send(
+        &mut self,
+        packet: &Packet<'_>,
+        len: u32,
+        mut pending: Pending,
+    ) -> Result<(Action, Pending), NakCode> {
+        let opcode = packet.bth.opcode;
+        let starts = opcode.is_first() || opcode.is_only();
+        let offset = match (self.under, starts) {
+            (Under::Nothing, true) => 0,
+            (Under::Send { offset }, false) => offset,
+            _ => return Err(NakCode::INVALID_REQUEST),
+        };
+        // Messages end at 2^31 bytes (IBTA vol. 1 §9.7.7).
+        let total = offset.checked_add(len).filter(|total| *total <= 1 << 31).ok_or(NakCode::INVALID_REQUEST)?;
+        if pending.ends {
+            self.notice = notice(packet, total, false);
+        } else {
+            pending.under = Under::Send { offset: total };
+        }
+        Ok((Action::Receive { offset, first: starts, last: pending.ends }, pending))
+    }
+
+    #[inline]
+    fn judge_write(
+        &mut self,
+        packet: &Packet<'_>,
+        len: u32,
+        mut pending: Pending,
+    ) -> Result<(Action, Pending), NakCode> {
+        let (key, va, left, total) = match (self.under, packet.ext.reth) {
+            (Under::Nothing, Some(reth)) if reth.dma_len <= 1 << 31 => (reth.rkey, reth.va, reth.dma_len, reth.dma_len),
+            (Under::Write { key, va, left, total }, None) => (key, va, left, total),
+            _ => return Err(NakCode::INVALID_REQUEST),
+        };
+        let exact = if pending.ends { len == left } else { len < left };
+        if !exact || !self.allowed.write {
+            return Err(NakCode::INVALID_REQUEST);
+        }
+        // The first packet answers for the whole message; each later one for itself, since keys may go meanwhile.
+        let extent = if packet.ext.reth.is_some() { total } else { len };
+        if !pending.ends {
+            pending.under = Under::Write { key, va: va.wrapping_add(u64::from(len)), left: left - len, total };
+        }
+        if packet.ext.imm.is_some() {
+            self.notice = notice(packet, total, true);
+            return Ok((Action::PlaceAndNotify { key, va, extent }, pending));
+        }
+        Ok((Action::Place { key, va, extent }, pending))
+    }
+
+    #[inline]
+    fn judge_fetch(
+        &mut self,
+        packet: &Packet<'_>,
+        mut pending: Pending,
+    ) -> Result<(Action, Pending), NakCode> {
+        if self.under != Under::Nothing || self.replay.is_full() {
+            return Err(NakCode::INVALID_REQUEST);
+        }
+        pending.ends = true;
+        match (packet.ext.reth, packet.ext.atomic) {
+            (Some(reth), None) if self.allowed.read && reth.dma_len <= 1 << 31 && packet.payload.is_empty() => {
+                pending.count = packets(reth.dma_len, self.mtu);
+                pending.source = Some(Source::Memory { key: reth.rkey, va: reth.va, len: reth.dma_len });
+                Ok((Action::Fetch { key: reth.rkey, va: reth.va, len: reth.dma_len }, pending))
+            }
+            (None, Some(eth)) if self.allowed.atomic && packet.payload.is_empty() => {
+                let atomic = atomic(packet.bth.opcode, eth.swap_add, eth.compare);
+                pending.source = Some(Source::Value(0));
+                (pending.key, pending.va) = (eth.rkey, eth.va);
+                Ok((Action::Atomic { key: eth.rkey, va: eth.va, atomic }, pending))
+            }
+            _ => Err(NakCode::INVALID_REQUEST),
+        }
+    }
+
+    /// The NIC has executed the action of the last `receive`.
+    #[inline]
+    pub fn conclude(&mut self, outcome: Outcome, counters: &mut Counters) {
+        let Some(pending) = self.pending.take() else { return };
+        match outcome {
+            Outcome::Done | Outcome::Value(_) => self.done(pending, outcome, counters),
+            Outcome::Nak(code) => self.refuse(code, counters),
+            Outcome::NotReady => {
+                counters.out_of_buffer += 1;
+                self.go.refuse();
+                self.say = Say::NotReady;
+            }
+        }
+    }
+
+    #[inline]
+    fn done(&mut self, pending: Pending, outcome: Outcome, counters: &mut Counters) {
+        let first = self.go.expected;
+        self.go.advance(pending.count);
+        self.under = pending.under;
+        if pending.ends {
+            self.msn = (self.msn + 1) & 0x00ff_ffff;
+            count(pending.opcode, counters);
+        }
+        if let Some(source) = pending.source {
+            let source = if let Outcome::Value(old) = outcome { Source::Value(old) } else { source };
+            let end = self.go.expected;
+            self.replay.push(Entry { first, end, source, msn: self.msn, from: first, until: end, next: first });
+        } else if pending.ack_req || !matches!(self.say, Say::Nothing | Say::Ack) {
+            // Whatever NAK waited to be said has been overtaken: the packet it asked for is here.
+            self.say = if pending.ack_req { Say::Ack } else { Say::Nothing };
+        }
+    }
+
+    fn refuse(&mut self, code: NakCode, counters: &mut Counters) {
+        match code {
+            NakCode::REMOTE_ACCESS_ERROR => counters.resp_remote_access_errors += 1,
+            NakCode::REMOTE_OPERATIONAL_ERROR => counters.resp_remote_op_errors += 1,
+            _ => counters.resp_remote_invalid_request += 1,
+        }
+        self.say = Say::Nak(code);
+        self.ended = true;
+    }
+
+    /// A request seen before (IBTA vol. 1 §9.7.5.1.2): data is fetched and sent again, everything else just acknowledged.
+    fn repeat(&mut self, seq: Seq, packet: &Packet<'_>) {
+        let mtu = u64::from(self.mtu);
+        if let Some(reth) = packet.ext.reth.filter(|_| packet.bth.opcode == Opcode::RC_RDMA_READ_REQUEST) {
+            let end = seq + u64::from(packets(reth.dma_len, self.mtu));
+            self.replay.again(seq, end, |entry| match entry.source {
+                Source::Memory { key, va, len } => {
+                    let skipped = (seq - entry.first) * mtu;
+                    key == reth.rkey
+                        && va.wrapping_add(skipped) == reth.va
+                        && skipped + u64::from(reth.dma_len) <= u64::from(len)
+                }
+                Source::Value(_) => false,
+            });
+        } else if packet.ext.atomic.is_some() {
+            self.replay.again(seq, seq + 1, |entry| matches!(entry.source, Source::Value(_)));
+        } else if self.say == Say::Nothing {
+            self.say = Say::Ack;
+        }
+    }
+
+    /// Is there anything to say?
+    #[inline]
+    pub fn has_reply(&self) -> bool {
+        self.say != Say::Nothing || self.replay.is_pending()
+    }
+
+    /// The response packet that would leave now: data in order, then the acknowledgement or NAK.
+    #[inline]
+    pub fn plan(&self) -> Option<Reply> {
+        if let Some(entry) = self.replay.front() {
+            return Some(self.data(entry));
+        }
+        let syndrome = match self.say {
+            Say::Nothing => return None,
+            Say::Ack => Syndrome::ack(wire::NO_CREDIT_LIMIT),
+            Say::NotReady => Syndrome::rnr(self.rnr_timer),
+            Say::Nak(code) => Syndrome::nak(code),
+        };
+        let seq = if self.say == Say::Ack { self.go.expected - 1 } else { self.go.expected };
+        Some(Reply {
+            opcode: Opcode::RC_ACKNOWLEDGE,
+            psn: psn(seq),
+            aeth: Some((syndrome, self.msn)),
+            kind: ReplyKind::Acknowledge { fatal: self.ended },
+        })
+    }
+
+    #[inline]
+    fn data(&self, entry: &Entry) -> Reply {
+        let ack = Some((Syndrome::ack(wire::NO_CREDIT_LIMIT), entry.msn));
+        let Source::Memory { key, va, len } = entry.source else {
+            let Source::Value(old) = entry.source else { unreachable!("two sources") };
+            let opcode = Opcode::RC_ATOMIC_ACKNOWLEDGE;
+            return Reply { opcode, psn: psn(entry.next), aeth: ack, kind: ReplyKind::Value(old) };
+        };
+        let offset = (entry.next - entry.first) as u32 * self.mtu;
+        let (first, last) = (entry.next == entry.from, entry.next + 1 == entry.until);
+        let opcode = match (first, last) {
+            (true, true) => Opcode::RC_RDMA_READ_RESPONSE_ONLY,
+            (true, false) => Opcode::RC_RDMA_READ_RESPONSE_FIRST,
+            (false, true) => Opcode::RC_RDMA_READ_RESPONSE_LAST,
+            (false, false) => Opcode::RC_RDMA_READ_RESPONSE_MIDDLE,
+        };
+        Reply {
+            opcode,
+            psn: psn(entry.next),
+            aeth: ack.filter(|_| first || last),
+            kind: ReplyKind::Memory {
+                key,
+                va: va.wrapping_add(u64::from(offset)),
+                len: (len - offset).min(self.mtu),
+            },
+        }
+    }
+
+    /// The planned response has left. True: it was a fatal NAK, and the queue pair is to enter the error state.
+    #[inline]
+    pub fn sent(&mut self, reply: &Reply, counters: &mut Counters) -> bool {
+        let ReplyKind::Acknowledge { fatal } = reply.kind else {
+            self.replay.sent();
+            return false;
+        };
+        counters.send_rnr_err += u64::from(self.say == Say::NotReady);
+        self.say = Say::Nothing;
+        fatal
+    }
+
+    /// The memory of the READ being answered is no longer readable: the peer gets a NAK in place of the next response.
+    pub fn deny(&mut self, code: NakCode, counters: &mut Counters) {
+        if let Some(entry) = self.replay.front() {
+            self.go.expected = entry.next;
+        }
+        self.replay.clear();
+        self.refuse(code, counters);
+    }
+}
+
+fn atomic(opcode: Opcode, swap_add: u64, compare: u64) -> Atomic {
+    if opcode == Opcode::RC_COMPARE_SWAP {
+        Atomic::CompareSwap { compare, swap: swap_add }
+    } else {
+        Atomic::FetchAdd { add: swap_add }
+    }
+}
+
+fn notice(packet: &Packet<'_>, len: u32, write: bool) -> Notice {
+    Notice {
+        len,
+        imm: packet.ext.imm.map(|imm| imm.value),
+        invalidate: packet.ext.ieth.map(|ieth| ieth.rkey),
+        solicited: packet.bth.solicited,
+        write,
+    }
+}
+
+fn count(opcode: Opcode, counters: &mut Counters) {
+    let counter = if opcode.is_send() {
+        &mut counters.rx_send_requests
+    } else if opcode.is_write() {
+        &mut counters.rx_write_requests
+    } else if opcode == Opcode::RC_RDMA_READ_REQUEST {
+        &mut counters.rx_read_requests
+    } else {
+        &mut counters.rx_atomic_requests
+    };
+    *counter += 1;
+}
