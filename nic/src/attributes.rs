@@ -96,7 +96,10 @@ impl Modify {
     fn check_values(&self) -> Result<(), ModifyFault> {
         let over = |value: Option<u8>, most: u8| value.is_some_and(|value| value > most);
         let bad = [
-            (self.path_mtu.is_some_and(|mtu| !(256..=4096).contains(&mtu) || !mtu.is_power_of_two()), "path_mtu"),
+            (
+                self.path_mtu.is_some_and(|mtu| !(256..=4096).contains(&mtu) || !mtu.is_power_of_two()),
+                "path_mtu",
+            ),
             (over(self.max_rd_atomic, 128), "max_rd_atomic"),
             (over(self.max_dest_rd_atomic, 128), "max_dest_rd_atomic"),
             (over(self.min_rnr_timer, 31), "min_rnr_timer"),

@@ -5,7 +5,7 @@ use transport::rc::{Plan, Reply, ReplyKind};
 use transport::state::State;
 use transport::{Counters, Instant, Status};
 use wire::frame::{Egress, Start};
-use wire::{Extensions, NakCode, atomic_ack, aeth, bth, icrc, packet};
+use wire::{Extensions, NakCode, Qpn, aeth, atomic_ack, bth, icrc, packet};
 
 use crate::event::AsyncEvent;
 use crate::gather;
@@ -79,13 +79,14 @@ impl QueuePair {
         let reply = connection.responder.plan()?;
         let pd = self.pd;
         let (ext, len) = response_headers(&reply);
-        let sent = emit(connection, out, shared, &response_bth(&reply), &ext, len, |bytes| {
-            let ReplyKind::Memory { key, va, len } = reply.kind else { return true };
-            match mem.check(pd, Key::new(key), va, len as usize, Access::REMOTE_READ) {
-                Ok(span) => span.read(bytes) == len as usize,
-                Err(_) => false,
-            }
-        });
+        let sent =
+            emit(connection, out, shared, &response_bth(&reply, connection.remote), &ext, len, |bytes| {
+                let ReplyKind::Memory { key, va, len } = reply.kind else { return true };
+                match mem.check(pd, Key::new(key), va, len as usize, Access::REMOTE_READ) {
+                    Ok(span) => span.read(bytes) == len as usize,
+                    Err(_) => false,
+                }
+            });
         match sent {
             Sent::Yes(_) => {
                 if connection.responder.sent(&reply, &mut shared.counters) {
@@ -118,9 +119,15 @@ impl QueuePair {
             self.retire(shared);
             return None;
         };
-        let sent = emit(connection, out, shared, &request_bth(&plan), &plan.ext, plan.len, |bytes| {
-            gather::gather(mem, pd, send.ring(), &plan.note, plan.offset, bytes)
-        });
+        let sent = emit(
+            connection,
+            out,
+            shared,
+            &request_bth(&plan, connection.remote),
+            &plan.ext,
+            plan.len,
+            |bytes| gather::gather(mem, pd, send.ring(), &plan.note, plan.offset, bytes),
+        );
         match sent {
             Sent::Yes(_) => connection.requester.sent(now, &plan, &mut shared.counters),
             Sent::Denied => {
@@ -134,7 +141,7 @@ impl QueuePair {
 }
 
 /// The event that goes with a fatal NAK of ours.
-fn fatal_event(number: wire::Qpn, reply: &Reply) -> AsyncEvent {
+fn fatal_event(number: Qpn, reply: &Reply) -> AsyncEvent {
     let access = wire::Syndrome::nak(NakCode::REMOTE_ACCESS_ERROR);
     match reply.aeth {
         Some((syndrome, _)) if syndrome == access => AsyncEvent::QpAccess(number),
@@ -143,19 +150,19 @@ fn fatal_event(number: wire::Qpn, reply: &Reply) -> AsyncEvent {
 }
 
 #[inline]
-fn request_bth(plan: &Plan<Note>) -> bth::Repr {
+fn request_bth(plan: &Plan<Note>, remote: Qpn) -> bth::Repr {
     bth::Repr {
         solicited: plan.solicited,
         ack_req: plan.ack_req,
         pad: packet::pad_for(plan.len as usize),
-        ..bth::Repr::new(plan.opcode, plan.psn)
+        ..bth::Repr::new(plan.opcode, remote, plan.psn)
     }
 }
 
 #[inline]
-fn response_bth(reply: &Reply) -> bth::Repr {
+fn response_bth(reply: &Reply, remote: Qpn) -> bth::Repr {
     let len = if let ReplyKind::Memory { len, .. } = reply.kind { len } else { 0 };
-    bth::Repr { pad: packet::pad_for(len as usize), ..bth::Repr::new(reply.opcode, reply.psn) }
+    bth::Repr { pad: packet::pad_for(len as usize), ..bth::Repr::new(reply.opcode, remote, reply.psn) }
 }
 
 #[inline]
@@ -192,8 +199,7 @@ fn emit(
     let Some(lease) = out.lend(connection.peer, below + total) else { return Sent::NoRoom };
     connection.route.emit(start, lease.ip_id, total as u16, lease.bytes);
     let frame = &mut lease.bytes[below..below + total];
-    let bth = bth::Repr { dest_qp: connection.remote, ..*bth };
-    packet::emit_headers(&bth, ext, frame);
+    packet::emit_headers(bth, ext, frame);
     let (payload, rest) = frame[headers..].split_at_mut(len as usize);
     if !payload.is_empty() && !fill(payload) {
         return Sent::Denied;

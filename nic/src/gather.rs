@@ -14,7 +14,8 @@ pub(crate) fn gather(mem: Mem<'_>, pd: Pd, ring: &Ring, note: &Note, offset: u32
     match note.list {
         List::One => {
             let va = note.local.wrapping_add(u64::from(offset));
-            mem.check(pd, note.lkey, va, out.len(), Access::NONE).is_ok_and(|span| span.read(out) == out.len())
+            mem.check(pd, note.lkey, va, out.len(), Access::NONE)
+                .is_ok_and(|span| span.read(out) == out.len())
         }
         List::Inline => {
             let from = u64::from(offset);

@@ -140,7 +140,9 @@ impl QueuePair {
                 }
                 placed
             }
-            Action::Receive { offset, first, last } => self.deliver(mem, offset, first, last, payload, shared),
+            Action::Receive { offset, first, last } => {
+                self.deliver(mem, offset, first, last, payload, shared)
+            }
             Action::Fetch { key, va, len } => {
                 access(mem.probe(self.pd, Key::new(key), va, len as usize, Access::REMOTE_READ))
             }
@@ -161,7 +163,7 @@ impl QueuePair {
     }
 
     fn atomic(&self, mem: Mem<'_>, key: u32, va: u64, atomic: Atomic) -> Outcome {
-        if va % 8 != 0 {
+        if !va.is_multiple_of(8) {
             // IBTA vol. 1 §9.4.5: a misaligned atomic is an invalid request.
             return Outcome::Nak(NakCode::INVALID_REQUEST);
         }

@@ -142,8 +142,7 @@ impl QueuePair {
         if len > 1 << 31 {
             return self.submit_failing(wqe, index, slots, Status::LocalLength);
         }
-        if wqe.opcode() == WqeOpcode::LOCAL_INV
-            && mem.invalidate(self.pd, Key::new(wqe.imm as u32)).is_err()
+        if wqe.opcode() == WqeOpcode::LOCAL_INV && mem.invalidate(self.pd, Key::new(wqe.imm as u32)).is_err()
         {
             return self.submit_failing(wqe, index, slots, Status::LocalProtection);
         }
@@ -182,9 +181,7 @@ impl QueuePair {
                 let atomic = Atomic::CompareSwap { compare: wqe.compare, swap: wqe.swap_add };
                 Kind::Atomic { va, rkey, atomic }
             }
-            WqeOpcode::FETCH_ADD => {
-                Kind::Atomic { va, rkey, atomic: Atomic::FetchAdd { add: wqe.swap_add } }
-            }
+            WqeOpcode::FETCH_ADD => Kind::Atomic { va, rkey, atomic: Atomic::FetchAdd { add: wqe.swap_add } },
             WqeOpcode::NOP | WqeOpcode::LOCAL_INV => return Some((Kind::Local, 0, List::One)),
             _ => return None,
         };
@@ -325,7 +322,9 @@ impl QueuePair {
         }
         self.receive.mark_error();
         let current = self.current.take();
-        for receive in current.into_iter().chain(std::iter::from_fn(|| self.receive.take()).collect::<Vec<_>>()) {
+        for receive in
+            current.into_iter().chain(std::iter::from_fn(|| self.receive.take()).collect::<Vec<_>>())
+        {
             shared.counters.resp_cqe_flush_error += 1;
             let completion = self.received(&receive, Status::WrFlushed);
             self.complete_receive(&receive, completion, false, shared);

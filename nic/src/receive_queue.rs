@@ -37,11 +37,6 @@ impl ReceiveQueue {
         ReceiveQueue { ring, stride: stride(max_sge.min(MAX_SGE as u32)), produced: 0, taken: 0 }
     }
 
-    /// The queue's memory.
-    pub fn ring(&self) -> &Ring {
-        &self.ring
-    }
-
     /// Is a work request posted? Reads the producer index only when none is known.
     #[inline]
     pub fn ready(&mut self) -> bool {

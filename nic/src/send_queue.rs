@@ -119,11 +119,6 @@ impl SendQueue {
         self.fetched = self.fetched.max(self.taken);
     }
 
-    /// Slots executed so far.
-    pub fn taken(&self) -> u64 {
-        self.taken
-    }
-
     /// Tells the program that slots below `index` are free.
     #[inline]
     pub fn free(&self, index: u64) {

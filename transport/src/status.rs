@@ -64,15 +64,23 @@ impl Status {
             Status::Success => "success",
             Status::LocalLength => "local length error: the message is longer than the buffers posted for it",
             Status::LocalQpOperation => "local QP operation error: the work request itself is malformed",
-            Status::LocalProtection => "local protection error: a local key, its range or its rights are wrong",
+            Status::LocalProtection => {
+                "local protection error: a local key, its range or its rights are wrong"
+            }
             Status::WrFlushed => "flushed: the queue pair went to the error state before this request ran",
             Status::MwBind => "memory window bind error",
             Status::BadResponse => "bad response: the peer answered something that does not fit the request",
             Status::LocalAccess => "local access error",
-            Status::RemoteInvalidRequest => "remote invalid request: the peer does not allow this operation or length",
-            Status::RemoteAccess => "remote access error: the rkey, its range or its rights are wrong at the peer",
+            Status::RemoteInvalidRequest => {
+                "remote invalid request: the peer does not allow this operation or length"
+            }
+            Status::RemoteAccess => {
+                "remote access error: the rkey, its range or its rights are wrong at the peer"
+            }
             Status::RemoteOperation => "remote operation error: the peer could not complete the operation",
-            Status::RetryExceeded => "transport retry counter exceeded: the peer does not answer (dead, unreachable, or wrong QP number)",
+            Status::RetryExceeded => {
+                "transport retry counter exceeded: the peer does not answer (dead, unreachable, or wrong QP number)"
+            }
             Status::RnrRetryExceeded => "RNR retry counter exceeded: the peer has no receive posted",
             Status::General => "general error",
         }

@@ -42,7 +42,12 @@ pub(super) struct Replay {
 
 impl Replay {
     pub fn new(capacity: u8) -> Self {
-        Replay { ring: vec![None; usize::from(capacity)].into_boxed_slice(), tail: 0, pending: 0, answered: 0 }
+        Replay {
+            ring: vec![None; usize::from(capacity)].into_boxed_slice(),
+            tail: 0,
+            pending: 0,
+            answered: 0,
+        }
     }
 
     fn oldest(&self) -> u64 {

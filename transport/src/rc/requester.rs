@@ -6,9 +6,10 @@ use super::go_back_n::Sender;
 use super::message::{Kind, Message, Placed, Window};
 use super::{Parameters, Seq, extend, packets, psn, start};
 use crate::congestion::Pacer;
-use std::collections::VecDeque;
 use crate::{Atomic, Counters, Instant, Status, timers};
-use wire::{Extensions, NakCode, Opcode, Packet, Psn, SyndromeKind};
+use std::collections::VecDeque;
+use wire::aeth::Kind as Syndrome;
+use wire::{Extensions, NakCode, Opcode, Packet, Psn};
 use wire::{atomic_eth, ieth, immdt, reth};
 
 /// The next request packet: everything but the bytes.
@@ -175,7 +176,9 @@ impl<D: Copy> Requester<D> {
     /// Is there a packet that waits only for time, room or answers?
     #[inline]
     pub fn has_unsent(&self) -> bool {
-        self.go.cursor < self.next || self.failing.is_some() || self.window.front().is_some_and(|front| front.end <= self.go.una)
+        self.go.cursor < self.next
+            || self.failing.is_some()
+            || self.window.front().is_some_and(|front| front.end <= self.go.una)
     }
 
     /// The packet that would leave now.
@@ -194,7 +197,8 @@ impl<D: Copy> Requester<D> {
         if in_flight > 0 && in_flight + u64::from(count) > u64::from(self.parameters.window) {
             return None;
         }
-        if placed.message.kind.is_fetch() && self.fetches.len() >= usize::from(self.parameters.max_rd_atomic) {
+        if placed.message.kind.is_fetch() && self.fetches.len() >= usize::from(self.parameters.max_rd_atomic)
+        {
             return None;
         }
         if placed.message.fence && index == 0 && !self.fetches.is_empty() {
@@ -365,12 +369,12 @@ impl<D: Copy> Requester<D> {
     fn acknowledged(&mut self, now: Instant, seq: Seq, packet: &Packet<'_>, counters: &mut Counters) {
         let Some(aeth) = packet.ext.aeth else { return };
         match aeth.syndrome.kind() {
-            SyndromeKind::Ack { .. } => {
+            Syndrome::Ack { .. } => {
                 self.arrived(now, seq + 1, counters);
             }
-            SyndromeKind::Rnr { timer } => self.not_ready(now, seq, timer, counters),
-            SyndromeKind::Nak(code) => self.refused(now, seq, code, counters),
-            SyndromeKind::Reserved => {}
+            Syndrome::Rnr { timer } => self.not_ready(now, seq, timer, counters),
+            Syndrome::Nak(code) => self.refused(now, seq, code, counters),
+            Syndrome::Reserved => {}
         }
     }
 
@@ -403,11 +407,8 @@ impl<D: Copy> Requester<D> {
         }
         self.retries = self.parameters.retry_cnt;
         self.rnr_retries = self.parameters.rnr_retry;
-        self.ack_deadline = if self.go.una < self.go.high {
-            now.after(self.parameters.timeout_ns)
-        } else {
-            Instant::NEVER
-        };
+        self.ack_deadline =
+            if self.go.una < self.go.high { now.after(self.parameters.timeout_ns) } else { Instant::NEVER };
         true
     }
 
@@ -567,12 +568,9 @@ fn headers(kind: &Kind, first: bool, last: bool, offset: u32, len: u32) -> (Opco
         (false, false) => middle,
     };
     let opcode = match *kind {
-        Kind::Send => place(
-            Opcode::RC_SEND_ONLY,
-            Opcode::RC_SEND_FIRST,
-            Opcode::RC_SEND_LAST,
-            Opcode::RC_SEND_MIDDLE,
-        ),
+        Kind::Send => {
+            place(Opcode::RC_SEND_ONLY, Opcode::RC_SEND_FIRST, Opcode::RC_SEND_LAST, Opcode::RC_SEND_MIDDLE)
+        }
         Kind::SendImm(imm) => {
             ext.imm = last.then_some(immdt::Repr { value: imm });
             place(

@@ -7,7 +7,7 @@ use super::go_back_n::{Arrival, Receiver};
 use super::replay::{Entry, Replay, Source};
 use super::{Parameters, Seq, extend, packets, psn, start};
 use crate::{Action, Atomic, Counters, Notice, Outcome};
-use wire::{NakCode, Opcode, Packet, Psn, Syndrome};
+use wire::{NakCode, Opcode, Operation, Packet, Psn, Syndrome, aeth};
 
 /// Which one-sided operations the queue pair lets its peer do (`qp_access_flags`).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -191,12 +191,10 @@ impl Responder {
         if !fits {
             return Err(NakCode::INVALID_REQUEST);
         }
-        if opcode.is_send() {
-            self.judge_send(packet, len, pending)
-        } else if opcode.is_write() {
-            self.judge_write(packet, len, pending)
-        } else {
-            self.judge_fetch(packet, pending)
+        match opcode.operation() {
+            Some(Operation::Send) => self.judge_send(packet, len, pending),
+            Some(Operation::Write) => self.judge_write(packet, len, pending),
+            _ => self.judge_fetch(packet, pending),
         }
     }
 
@@ -215,7 +213,8 @@ impl Responder {
             _ => return Err(NakCode::INVALID_REQUEST),
         };
         // Messages end at 2^31 bytes (IBTA vol. 1 §9.7.7).
-        let total = offset.checked_add(len).filter(|total| *total <= 1 << 31).ok_or(NakCode::INVALID_REQUEST)?;
+        let total =
+            offset.checked_add(len).filter(|total| *total <= 1 << 31).ok_or(NakCode::INVALID_REQUEST)?;
         if pending.ends {
             self.notice = notice(packet, total, false);
         } else {
@@ -232,7 +231,9 @@ impl Responder {
         mut pending: Pending,
     ) -> Result<(Action, Pending), NakCode> {
         let (key, va, left, total) = match (self.under, packet.ext.reth) {
-            (Under::Nothing, Some(reth)) if reth.dma_len <= 1 << 31 => (reth.rkey, reth.va, reth.dma_len, reth.dma_len),
+            (Under::Nothing, Some(reth)) if reth.dma_len <= 1 << 31 => {
+                (reth.rkey, reth.va, reth.dma_len, reth.dma_len)
+            }
             (Under::Write { key, va, left, total }, None) => (key, va, left, total),
             _ => return Err(NakCode::INVALID_REQUEST),
         };
@@ -243,7 +244,8 @@ impl Responder {
         // The first packet answers for the whole message; each later one for itself, since keys may go meanwhile.
         let extent = if packet.ext.reth.is_some() { total } else { len };
         if !pending.ends {
-            pending.under = Under::Write { key, va: va.wrapping_add(u64::from(len)), left: left - len, total };
+            pending.under =
+                Under::Write { key, va: va.wrapping_add(u64::from(len)), left: left - len, total };
         }
         if packet.ext.imm.is_some() {
             self.notice = notice(packet, total, true);
@@ -263,7 +265,9 @@ impl Responder {
         }
         pending.ends = true;
         match (packet.ext.reth, packet.ext.atomic) {
-            (Some(reth), None) if self.allowed.read && reth.dma_len <= 1 << 31 && packet.payload.is_empty() => {
+            (Some(reth), None)
+                if self.allowed.read && reth.dma_len <= 1 << 31 && packet.payload.is_empty() =>
+            {
                 pending.count = packets(reth.dma_len, self.mtu);
                 pending.source = Some(Source::Memory { key: reth.rkey, va: reth.va, len: reth.dma_len });
                 Ok((Action::Fetch { key: reth.rkey, va: reth.va, len: reth.dma_len }, pending))
@@ -305,7 +309,15 @@ impl Responder {
         if let Some(source) = pending.source {
             let source = if let Outcome::Value(old) = outcome { Source::Value(old) } else { source };
             let end = self.go.expected;
-            self.replay.push(Entry { first, end, source, msn: self.msn, from: first, until: end, next: first });
+            self.replay.push(Entry {
+                first,
+                end,
+                source,
+                msn: self.msn,
+                from: first,
+                until: end,
+                next: first,
+            });
         } else if pending.ack_req || !matches!(self.say, Say::Nothing | Say::Ack) {
             // Whatever NAK waited to be said has been overtaken: the packet it asked for is here.
             self.say = if pending.ack_req { Say::Ack } else { Say::Nothing };
@@ -357,7 +369,7 @@ impl Responder {
         }
         let syndrome = match self.say {
             Say::Nothing => return None,
-            Say::Ack => Syndrome::ack(wire::NO_CREDIT_LIMIT),
+            Say::Ack => Syndrome::ack(aeth::NO_CREDITS),
             Say::NotReady => Syndrome::rnr(self.rnr_timer),
             Say::Nak(code) => Syndrome::nak(code),
         };
@@ -372,7 +384,7 @@ impl Responder {
 
     #[inline]
     fn data(&self, entry: &Entry) -> Reply {
-        let ack = Some((Syndrome::ack(wire::NO_CREDIT_LIMIT), entry.msn));
+        let ack = Some((Syndrome::ack(aeth::NO_CREDITS), entry.msn));
         let Source::Memory { key, va, len } = entry.source else {
             let Source::Value(old) = entry.source else { unreachable!("two sources") };
             let opcode = Opcode::RC_ATOMIC_ACKNOWLEDGE;
@@ -439,14 +451,10 @@ fn notice(packet: &Packet<'_>, len: u32, write: bool) -> Notice {
 }
 
 fn count(opcode: Opcode, counters: &mut Counters) {
-    let counter = if opcode.is_send() {
-        &mut counters.rx_send_requests
-    } else if opcode.is_write() {
-        &mut counters.rx_write_requests
-    } else if opcode == Opcode::RC_RDMA_READ_REQUEST {
-        &mut counters.rx_read_requests
-    } else {
-        &mut counters.rx_atomic_requests
-    };
-    *counter += 1;
+    match opcode.operation() {
+        Some(Operation::Send) => counters.rx_send_requests += 1,
+        Some(Operation::Write) => counters.rx_write_requests += 1,
+        Some(Operation::ReadRequest) => counters.rx_read_requests += 1,
+        _ => counters.rx_atomic_requests += 1,
+    }
 }
