@@ -329,17 +329,22 @@ impl Opcode {
         })
     }
 
-    /// The same operation in another service: the op-code with that service's upper bits, if that one is known.
+    /// The same operation in another service, if that one has it.
     pub const fn in_service(self, service: Service) -> Option<Opcode> {
         let upper = match service {
             Service::Rc => 0x00,
             Service::Uc => 0x20,
             Service::Ud => 0x60,
-            Service::Cnp => 0x80,
             Service::Xrc => 0xa0,
+            // Its one op-code shares its lower bits with another operation.
+            Service::Cnp => return None,
         };
         let other = upper | self.0 & 0x1f;
-        if shape(self.0) == 0 || shape(other) == 0 { None } else { Some(Opcode(other)) }
+        if shape(self.0) == 0 || self.0 == Opcode::CNP.0 || shape(other) == 0 {
+            None
+        } else {
+            Some(Opcode(other))
+        }
     }
 
     /// Does it travel from requester to responder? A CNP is neither request nor part of an operation, and counts
