@@ -76,9 +76,8 @@ impl<T> Guard<'_, T> {
     /// The engine's state, and the right to touch memory until the pass ends.
     #[inline]
     pub fn parts(&mut self) -> (&mut T, Mem<'_>) {
-        let _ = &self.entered;
         // SAFETY: this thread is inside, so nobody else is, and the guard is borrowed.
-        (unsafe { &mut *self.engine.value.get() }, Mem::new(&self.engine.table))
+        (unsafe { &mut *self.engine.value.get() }, Mem::new(&self.engine.table, self.entered.pass()))
     }
 }
 

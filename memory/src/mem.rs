@@ -1,7 +1,8 @@
 //! The right to touch registered memory during one pass of one engine.
 
 use crate::entry::{Entry, Piece};
-use crate::{Access, AccessError, Key, Pd, Span, Table};
+use crate::pass::Pass;
+use crate::{Access, AccessError, Key, Pd, Span, Table, copy};
 use std::sync::atomic::Ordering;
 
 /// The right to touch registered memory until the pass `'p` of an engine ends. Lent by [`Guard::parts`](crate::Guard::parts).
@@ -11,11 +12,12 @@ use std::sync::atomic::Ordering;
 #[derive(Copy, Clone)]
 pub struct Mem<'p> {
     table: &'p Table,
+    pass: &'p Pass,
 }
 
 impl<'p> Mem<'p> {
-    pub(crate) fn new(table: &'p Table) -> Mem<'p> {
-        Mem { table }
+    pub(crate) fn new(table: &'p Table, pass: &'p Pass) -> Mem<'p> {
+        Mem { table, pass }
     }
 
     /// May `len` bytes from `va` on be accessed by `key` from `pd` with the rights `access`? The span is where they are.
@@ -75,6 +77,26 @@ impl<'p> Mem<'p> {
             return Err(AccessError::MissingRight);
         }
         if entry.kill(key.0) { Ok(()) } else { Err(AccessError::UnknownKey) }
+    }
+
+    /// Writes the first `min(span.len(), data.len())` bytes of `data` to the span past the caches; says how many. For the
+    /// packets of a message so long (from 256 KiB on) that its head would be evicted before anyone reads it.
+    ///
+    /// Such stores are in no order with others until [`settle`](Mem::settle): call it before anything tells that they
+    /// were made (an acknowledgement, a completion, the message's last packet). The end of the pass settles, too.
+    #[inline]
+    pub fn stream(self, span: &Span<'_>, data: &[u8]) -> usize {
+        let len = span.len().min(data.len());
+        self.pass.mark_streamed();
+        // SAFETY: within the span; nobody writes `data` while it is borrowed.
+        unsafe { copy::stream(span.as_ptr(), data.as_ptr(), len) };
+        len
+    }
+
+    /// Orders what was [`stream`](Mem::stream)ed in this pass before all later stores; free if nothing was.
+    #[inline]
+    pub fn settle(self) {
+        self.pass.settle();
     }
 
     /// Does the span lie in on-NIC memory? (Cost models charge no PCIe for it.)

@@ -18,8 +18,9 @@
 //! A slot belongs to one thread until that thread gives it back, because a thread that lost the bias may still be
 //! about to write its busy word: with a shared word it would overwrite the mark of the next owner.
 
-use crate::barrier;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence, spin_loop, yield_now};
+use crate::{barrier, copy};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, TryLockError};
 
 /// Threads that can hold, or have lost and not yet noticed, the bias of one engine. A thread that died while it owned
@@ -44,6 +45,8 @@ pub(crate) struct Pass {
     threads: [AtomicU64; SLOTS],
     /// The thread inside by the mutex, or 0.
     holder: AtomicU64,
+    /// Has this pass streamed stores that no fence has ordered yet? Only whoever is inside touches it.
+    streamed: AtomicBool,
     lock: Mutex<Policy>,
 }
 
@@ -60,16 +63,24 @@ pub(crate) struct Policy {
 /// A pass under way: how to end it.
 #[derive(Debug)]
 pub(crate) struct Entered<'a> {
+    pass: &'a Pass,
     busy: &'a AtomicU64,
-    /// In plain mode: the holder's mark and the mutex.
-    plain: Option<(&'a AtomicU64, MutexGuard<'a, Policy>)>,
+    /// In plain mode.
+    mutex: Option<MutexGuard<'a, Policy>>,
+}
+
+impl<'a> Entered<'a> {
+    pub fn pass(&self) -> &'a Pass {
+        self.pass
+    }
 }
 
 impl Drop for Entered<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some((holder, _)) = &self.plain {
-            holder.store(0, Ordering::Relaxed);
+        self.pass.settle();
+        if self.mutex.is_some() {
+            self.pass.holder.store(0, Ordering::Relaxed);
         }
         // Only this thread writes the word, so load and store are an increment. The mutex, if any, opens after this.
         self.busy.store(self.busy.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
@@ -84,6 +95,7 @@ impl Pass {
             slots: std::array::from_fn(|_| AtomicU64::new(0)),
             threads: std::array::from_fn(|_| AtomicU64::new(0)),
             holder: AtomicU64::new(0),
+            streamed: AtomicBool::new(false),
             lock: Mutex::new(Policy { last: 0, streak: 0, patience: 1, since: 0 }),
         }
     }
@@ -123,7 +135,7 @@ impl Pass {
         busy.store(was.wrapping_add(1), Ordering::Relaxed);
         barrier::light();
         if self.owner.load(Ordering::Acquire) == owner {
-            return Some(Entered { busy, plain: None });
+            return Some(Entered { pass: self, busy, mutex: None });
         }
         busy.store(was.wrapping_add(2), Ordering::Release);
         None
@@ -201,7 +213,7 @@ impl Pass {
         let busy = self.busy_of(owner);
         busy.store(busy.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         barrier::light();
-        Entered { busy, plain: None }
+        Entered { pass: self, busy, mutex: None }
     }
 
     /// The mutex is held, nobody has the bias, and nobody is inside: `me` gets both.
@@ -217,7 +229,7 @@ impl Pass {
         self.owner.store(me << SLOT_BITS | free as u64, Ordering::Release);
         barrier::light();
         policy.since = was;
-        Some(Entered { busy, plain: None })
+        Some(Entered { pass: self, busy, mutex: None })
     }
 
     fn begin_plain<'a>(&'a self, me: u64, policy: MutexGuard<'a, Policy>) -> Entered<'a> {
@@ -225,7 +237,7 @@ impl Pass {
         self.plain.store(self.plain.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         // Against a deregistration that kills a key and then looks at the word, without membarrier.
         fence(Ordering::SeqCst);
-        Entered { busy: &self.plain, plain: Some((&self.holder, policy)) }
+        Entered { pass: self, busy: &self.plain, mutex: Some(policy) }
     }
 
     /// The mutex is held and `me` has no bias: it is not about to write its word, so another may have the slot.
@@ -244,6 +256,21 @@ impl Pass {
                 && self.slots[slot].load(Ordering::Relaxed) & 1 != 0
         };
         self.holder.load(Ordering::Relaxed) == me || (0..SLOTS).any(by_bias)
+    }
+
+    /// Stores past the caches were made.
+    #[inline(always)]
+    pub fn mark_streamed(&self) {
+        self.streamed.store(true, Ordering::Relaxed);
+    }
+
+    /// Orders them before all later stores.
+    #[inline(always)]
+    pub fn settle(&self) {
+        if self.streamed.load(Ordering::Relaxed) {
+            copy::settle();
+            self.streamed.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Moves with every pass that begins or ends.

@@ -34,7 +34,9 @@ impl<'p> Span<'p> {
         self.len
     }
 
-    pub(crate) fn as_ptr(&self) -> *mut u8 {
+    /// The first byte, for code that accesses the span by other means; it must bear that others write meanwhile.
+    #[inline]
+    pub fn as_ptr(&self) -> *mut u8 {
         self.start
     }
 
@@ -63,16 +65,6 @@ impl<'p> Span<'p> {
         let len = self.len.min(data.len());
         // SAFETY: within the span; nobody writes `data` while it is borrowed.
         unsafe { copy::place(self.start, data.as_ptr(), len) };
-        len
-    }
-
-    /// As [`write`](Span::write), by streaming stores past the caches: for the packets of a message so long that its
-    /// head would be evicted before anyone reads it (from 256 KiB on).
-    #[inline]
-    pub fn write_streaming(&self, data: &[u8]) -> usize {
-        let len = self.len.min(data.len());
-        // SAFETY: as in `write`.
-        unsafe { copy::place_streaming(self.start, data.as_ptr(), len) };
         len
     }
 

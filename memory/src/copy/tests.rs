@@ -1,0 +1,105 @@
+use super::*;
+
+type Copy = unsafe fn(*mut u8, *const u8, usize);
+
+/// Lengths around every boundary between ways of copying.
+const LENGTHS: [usize; 40] = [
+    0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 100, 127, 128, 129, 191, 255, 256,
+    257, 287, 288, 300, 383, 384, 385, 511, 1000, 4095, 4096, 4097, 5000, 9000,
+];
+
+/// Every length at many alignments of both sides: what must arrive arrives, and no byte beside it changes.
+fn exact(copy: Copy, shortest: usize, longest: usize) {
+    const MARGIN: usize = 96;
+    let source: Vec<u8> = (0..16_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let mut target = vec![0xa5u8; 16_000];
+    let offsets: &[usize] = if cfg!(miri) { &[0, 3] } else { &[0, 1, 4, 8, 15, 31, 32, 33, 56, 63] };
+    for &len in LENGTHS.iter().filter(|len| (shortest..=longest).contains(len)) {
+        for (&from, &to) in offsets.iter().flat_map(|from| offsets.iter().map(move |to| (from, to))) {
+            let to = MARGIN + to;
+            // SAFETY: both sides lie within their vectors, which are longer than the longest length and offsets.
+            unsafe { copy(target.as_mut_ptr().add(to), source.as_ptr().add(from), len) };
+            settle();
+            assert_eq!(target[to..to + len], source[from..from + len], "{len} bytes from {from} to {to}");
+            let around = target[..to].iter().chain(&target[to + len..to + len + MARGIN]);
+            assert!(
+                around.clone().all(|byte| *byte == 0xa5),
+                "{len} bytes from {from} to {to} wrote outside"
+            );
+            target[to..to + len].fill(0xa5);
+        }
+    }
+}
+
+#[test]
+fn every_length_and_alignment_arrives_exactly() {
+    exact(place, 0, usize::MAX);
+    exact(fetch, 0, usize::MAX);
+    exact(transfer, 0, usize::MAX);
+    exact(stream, 0, usize::MAX);
+}
+
+#[test]
+fn the_portable_copy_arrives_exactly() {
+    exact(portable::place, 0, usize::MAX);
+    exact(portable::fetch, 0, usize::MAX);
+    exact(portable::transfer, 0, usize::MAX);
+}
+
+/// The ways that this machine would not choose by itself.
+#[test]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn every_way_arrives_exactly() {
+    exact(moves::copy_narrow, 65, usize::MAX);
+    exact(moves::copy_string, 65, usize::MAX);
+    if std::is_x86_feature_detected!("avx") {
+        exact(moves::copy_wide_shortest, 64, 128);
+        exact(moves::copy_wide_short, 128, 256);
+        exact(moves::copy_wide, 256, usize::MAX);
+    }
+}
+
+/// A poller that waits for the last byte of a message must then see all of it.
+#[test]
+#[cfg_attr(miri, ignore = "thousands of turns of two spinning threads take Miri minutes")]
+fn the_last_byte_becomes_visible_last() {
+    use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+    for len in [3usize, 12, 40, 64, 100, 200, 1000, 4096, 10_000] {
+        let buffer: Vec<AtomicU8> = (0..len).map(|_| AtomicU8::new(0)).collect();
+        let (torn, turn) = (AtomicBool::new(false), AtomicU8::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for value in (1..=255u8).cycle().take(if len > 1000 { 300 } else { 2000 }) {
+                    let message = vec![value; len];
+                    // SAFETY: the buffer is `len` atomics of a byte each.
+                    unsafe { place(buffer.as_ptr().cast_mut().cast(), message.as_ptr(), len) };
+                    while turn.load(Ordering::Acquire) != value {
+                        std::thread::yield_now();
+                    }
+                }
+                turn.store(0, Ordering::Release);
+                buffer[len - 1].store(0, Ordering::Release);
+            });
+            scope.spawn(|| {
+                let mut last = 0;
+                loop {
+                    let seen = buffer[len - 1].load(Ordering::Acquire);
+                    if seen == last {
+                        std::hint::spin_loop();
+                        std::thread::yield_now();
+                        continue;
+                    }
+                    if seen == 0 {
+                        break;
+                    }
+                    if buffer.iter().any(|byte| byte.load(Ordering::Relaxed) != seen) {
+                        torn.store(true, Ordering::Relaxed);
+                    }
+                    last = seen;
+                    turn.store(seen, Ordering::Release);
+                }
+            });
+        });
+        assert!(!torn.load(Ordering::Relaxed), "{len} bytes");
+    }
+}
