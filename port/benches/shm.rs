@@ -1,0 +1,334 @@
+//! What port `shm` costs, against floors measured in the same run: `cargo bench -p remora-port --bench shm`.
+//!
+//! Two pinned threads, interleaved rounds, medians; every round is printed. The floor of a round trip is two cache
+//! lines, one for each direction: a poller keeps its line shared, so each hop is an invalidation and a fetch.
+
+use std::hint::{black_box, spin_loop};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use remora_port::shm::{self, Admit, Limits, Link, Listener, Receiver, Sender, ShmPort};
+use remora_port::{Egress, Endpoint, Peer, Port};
+
+const TRIPS: u32 = 100_000;
+const FRAMES: u64 = 2_000_000;
+const BULK_FRAMES: u64 = 50_000;
+/// A READ request over IPv4: with its word, one line.
+const SMALL: usize = 60;
+/// A 64 B WRITE over IPv4: two lines.
+const MIDDLE: usize = 124;
+const BULK: usize = 4096;
+
+/// Name, unit, one round.
+type Case = (&'static str, &'static str, fn() -> f64);
+
+fn main() {
+    let rounds = std::env::var("ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(9);
+    // `cargo test` runs benches too: one short look that they still work.
+    let rounds = if std::env::args().any(|a| a == "--bench") { rounds } else { 1 };
+    let only = std::env::args().skip(1).find(|a| !a.starts_with("--"));
+    let cases: &[Case] = &[
+        ("rtt/two-lines", "ns", two_lines),
+        ("rtt/ring/60", "ns", || ring_rtt(SMALL)),
+        ("rtt/port/60", "ns", || port_rtt(SMALL)),
+        ("rtt/ring/124", "ns", || ring_rtt(MIDDLE)),
+        ("rtt/port/124", "ns", || port_rtt(MIDDLE)),
+        ("rate/ring/60", "M/s", || ring_rate(SMALL)),
+        ("rate/port/60", "M/s", || port_rate(SMALL)),
+        ("rate/ring/124", "M/s", || ring_rate(MIDDLE)),
+        ("rate/port/124", "M/s", || port_rate(MIDDLE)),
+        ("bulk/memcpy", "GB/s", memcpy_cold),
+        ("bulk/ring/4096", "GB/s", ring_bulk),
+    ];
+    let mut seen = vec![Vec::new(); cases.len()];
+    for _ in 0..rounds {
+        for (case, values) in cases.iter().zip(&mut seen) {
+            if only.as_ref().is_none_or(|only| case.0.contains(only.as_str()) || case.0 == "rtt/two-lines") {
+                values.push(case.2());
+            }
+        }
+    }
+    println!("{:16} {:>8} {:>8}  unit  rounds", "case", "median", "best");
+    for ((name, unit, _), values) in cases.iter().zip(&seen) {
+        if values.is_empty() {
+            continue;
+        }
+        let mut sorted = values.clone();
+        sorted.sort_by(f64::total_cmp);
+        let best = if *unit == "ns" { sorted[0] } else { sorted[sorted.len() - 1] };
+        let all: Vec<String> = values.iter().map(|v| format!("{v:.1}")).collect();
+        println!("{name:16} {:8.1} {best:8.1}  {unit:4}  {}", sorted[sorted.len() / 2], all.join(" "));
+    }
+}
+
+fn pin(cpu: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(cpu);
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
+/// Runs `other` on the second CPU while `this` runs on the first; both are warm when `this` is called.
+fn pair<T>(other: impl FnOnce() + Send, this: impl FnOnce() -> T) -> T {
+    let ready = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            pin(1);
+            ready.store(true, Ordering::Release);
+            other();
+        });
+        pin(0);
+        while !ready.load(Ordering::Acquire) {
+            spin_loop();
+        }
+        this()
+    })
+}
+
+fn per(count: u64, time: Duration) -> f64 {
+    time.as_nanos() as f64 / count as f64
+}
+
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+fn two_lines() -> f64 {
+    let (there, back) = (Arc::new(Line(AtomicU64::new(0))), Arc::new(Line(AtomicU64::new(0))));
+    pair(
+        || {
+            for trip in 1..=TRIPS.into() {
+                while there.0.load(Ordering::Acquire) != trip {}
+                back.0.store(trip, Ordering::Release);
+            }
+        },
+        || {
+            let begin = Instant::now();
+            for trip in 1..=TRIPS.into() {
+                there.0.store(trip, Ordering::Release);
+                while back.0.load(Ordering::Acquire) != trip {}
+            }
+            per(TRIPS.into(), begin.elapsed())
+        },
+    )
+}
+
+/// Two processes' worth of link ends.
+fn link() -> (Link, Link) {
+    let listener = Listener::new(shm::DEFAULT_GEOMETRY, Admit::SameUser).expect("listener");
+    let name = listener.name().to_string();
+    let far =
+        thread::spawn(move || shm::connect(&name, Admit::SameUser, Duration::from_secs(5)).expect("link"));
+    let near = loop {
+        if let Some(near) = listener.accept().expect("accept") {
+            break near;
+        }
+        thread::yield_now();
+    };
+    (near, far.join().expect("the connecting thread"))
+}
+
+fn ports() -> (ShmPort, ShmPort) {
+    let (near, far) = link();
+    let port = |link| {
+        let mut port =
+            ShmPort::new(Endpoint { address: [0; 16], udp_port: 4791 }, Limits::default()).expect("port");
+        assert_eq!(port.add_link(link).expect("link"), PEER);
+        port
+    };
+    (port(near), port(far))
+}
+
+const PEER: Peer = Peer(0);
+
+fn send(sender: &mut Sender, template: &[u8], value: u64) {
+    while !sender.reserve(template.len()).expect("a sound ring") {
+        spin_loop();
+    }
+    fill(sender.bytes(), template, value);
+    sender.commit();
+}
+
+fn fill(bytes: &mut [u8], template: &[u8], value: u64) {
+    bytes.copy_from_slice(template);
+    bytes[..8].copy_from_slice(&value.to_le_bytes());
+}
+
+/// Reads what a parser would: the first bytes and the last.
+fn read(bytes: &[u8]) -> u64 {
+    let first = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
+    first + u64::from(bytes[bytes.len() - 1])
+}
+
+fn receive(receiver: &mut Receiver) -> u64 {
+    loop {
+        let mut got = 0;
+        if receiver.receive(|bytes| got = read(bytes)).expect("a sound ring").is_some() {
+            return got;
+        }
+    }
+}
+
+fn ring_rtt(len: usize) -> f64 {
+    let (mut near, mut far) = link();
+    let template = vec![1u8; len];
+    pair(
+        || {
+            let (sender, receiver) = far.rings();
+            for _ in 0..TRIPS {
+                let got = receive(receiver);
+                send(sender, &template, got);
+            }
+        },
+        || {
+            let (sender, receiver) = near.rings();
+            let begin = Instant::now();
+            for trip in 0..TRIPS.into() {
+                send(sender, &template, trip);
+                black_box(receive(receiver));
+            }
+            per(TRIPS.into(), begin.elapsed())
+        },
+    )
+}
+
+fn port_send(port: &mut ShmPort, template: &[u8], value: u64) {
+    loop {
+        if let Some(lease) = port.lend(PEER, template.len()) {
+            fill(lease.bytes, template, value);
+            break;
+        }
+        spin_loop();
+    }
+    port.commit();
+    port.flush();
+}
+
+fn port_receive(port: &mut ShmPort) -> u64 {
+    let mut got = 0;
+    while port.receive(64, &mut |frame| got = read(frame.bytes)) == 0 {}
+    got
+}
+
+fn port_rtt(len: usize) -> f64 {
+    let (mut near, mut far) = ports();
+    let template = vec![1u8; len];
+    pair(
+        || {
+            for _ in 0..TRIPS {
+                let got = port_receive(&mut far);
+                port_send(&mut far, &template, got);
+            }
+        },
+        || {
+            let begin = Instant::now();
+            for trip in 0..TRIPS.into() {
+                port_send(&mut near, &template, trip);
+                black_box(port_receive(&mut near));
+            }
+            per(TRIPS.into(), begin.elapsed())
+        },
+    )
+}
+
+fn rate(frames: u64, time: Duration) -> f64 {
+    frames as f64 / time.as_secs_f64() / 1e6
+}
+
+fn ring_rate(len: usize) -> f64 {
+    let (mut near, mut far) = link();
+    let template = vec![1u8; len];
+    pair(
+        || {
+            for value in 0..FRAMES {
+                send(far.rings().0, &template, value);
+            }
+        },
+        || {
+            let receiver = near.rings().1;
+            let begin = Instant::now();
+            let mut frames = 0;
+            while frames < FRAMES {
+                let mut len = 0;
+                let got = receiver.receive(|bytes| {
+                    black_box(read(bytes));
+                    len = bytes.len();
+                });
+                if got.expect("a sound ring").is_some() {
+                    receiver.read_ahead(len);
+                    frames += 1;
+                }
+            }
+            rate(FRAMES, begin.elapsed())
+        },
+    )
+}
+
+fn port_rate(len: usize) -> f64 {
+    let (mut near, mut far) = ports();
+    let template = vec![1u8; len];
+    pair(
+        || {
+            for value in 0..FRAMES {
+                port_send(&mut far, &template, value);
+            }
+        },
+        || {
+            let begin = Instant::now();
+            let mut frames = 0;
+            while frames < FRAMES {
+                frames += near.receive(64, &mut |frame| {
+                    black_box(read(frame.bytes));
+                }) as u64;
+            }
+            rate(FRAMES, begin.elapsed())
+        },
+    )
+}
+
+/// Buffers larger than any cache, written once so that their pages exist.
+fn cold() -> (Vec<u8>, Vec<u8>) {
+    (vec![1; BULK * BULK_FRAMES as usize], vec![2; BULK * BULK_FRAMES as usize])
+}
+
+fn bandwidth(time: Duration) -> f64 {
+    (BULK as u64 * BULK_FRAMES) as f64 / time.as_nanos() as f64
+}
+
+fn memcpy_cold() -> f64 {
+    let (from, mut to) = cold();
+    pin(0);
+    let begin = Instant::now();
+    for (to, from) in to.chunks_mut(1 << 20).zip(from.chunks(1 << 20)) {
+        to.copy_from_slice(from);
+    }
+    black_box(&to);
+    bandwidth(begin.elapsed())
+}
+
+fn ring_bulk() -> f64 {
+    let (mut near, mut far) = link();
+    let (from, mut to) = cold();
+    pair(
+        || {
+            let sender = far.rings().0;
+            for chunk in from.chunks(BULK) {
+                while !sender.reserve(BULK).expect("a sound ring") {
+                    spin_loop();
+                }
+                sender.bytes().copy_from_slice(chunk);
+                sender.commit();
+            }
+        },
+        || {
+            let receiver = near.rings().1;
+            let begin = Instant::now();
+            for chunk in to.chunks_mut(BULK) {
+                while receiver.receive(|bytes| chunk.copy_from_slice(bytes)).expect("a sound ring").is_none()
+                {
+                }
+            }
+            bandwidth(begin.elapsed())
+        },
+    )
+}

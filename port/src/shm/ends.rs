@@ -1,0 +1,164 @@
+//! The two ends of a mapped ring: the protocol of `ring` over the memory of `map`, plus prefetching and wake flags.
+//!
+//! `Sender` and `Receiver` are what the port is made of; benchmarks use them bare as the floor of this port.
+
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
+
+use rustix::io::Errno;
+
+use super::map::{Half, Map};
+use super::prefetch;
+use super::ring::{Broken, Consumer, Found, Geometry, Producer, slots_of};
+
+/// How many slots beyond the frame just published are fetched for writing.
+const WARM_AHEAD: u32 = 4;
+/// How many slots beyond the frame just read are fetched for reading.
+const READ_AHEAD: u32 = 4;
+/// No more lines than this are asked for at once: long frames are left to the CPU's own prefetcher.
+const MOST_HINTS: u32 = 4;
+
+/// A ring with both ends in this process: for tests, loopback and floors of benchmarks. The memory is shared, so a
+/// forked child may use one end and its parent the other.
+pub fn ring(geometry: Geometry) -> Result<(Sender, Receiver), Errno> {
+    let (map, _memory) = Map::create(geometry)?;
+    let half = Half::new(&map, 0);
+    Ok((Sender::new(half.clone()), Receiver::new(half)))
+}
+
+/// The producing end of a mapped ring.
+#[derive(Debug)]
+pub struct Sender {
+    half: Half,
+    producer: Producer,
+}
+
+impl Sender {
+    pub(super) fn new(half: Half) -> Sender {
+        Sender { producer: Producer::new(half.geometry()), half }
+    }
+
+    /// The shape of the ring.
+    pub fn geometry(&self) -> Geometry {
+        self.half.geometry()
+    }
+
+    /// Reserves room for a frame of exactly `len` bytes; `Ok(false)`: the ring is full. `len` must be 1 ..= the
+    /// geometry's `max_frame`, else it is refused as full.
+    #[inline]
+    pub fn reserve(&mut self, len: usize) -> Result<bool, Broken> {
+        if len.wrapping_sub(1) >= self.half.geometry().max_frame() as usize {
+            return Ok(false);
+        }
+        self.producer.reserve(&self.half, len as u32)
+    }
+
+    /// The bytes of the frame last reserved, until it is committed; empty when there is none.
+    #[inline]
+    pub fn bytes(&mut self) -> &mut [u8] {
+        let (slot, len) = self.producer.reserved();
+        // SAFETY: `reserve` found that `slots_of(len)` contiguous slots from `slot` are within the ring and given back
+        // by the consumer (acquire), so until `publish` they are this side's alone; the lifetime is bound to `self`. A
+        // peer that keeps reading them anyway sees garbage; nothing here reads them back.
+        unsafe { std::slice::from_raw_parts_mut(self.half.frame(slot), len as usize) }
+    }
+
+    /// Publishes the frame last lent; its bytes must be complete.
+    #[inline]
+    pub fn commit(&mut self) {
+        let before = self.producer.head();
+        self.producer.publish(&self.half);
+        let after = self.producer.head();
+        let hints = after.wrapping_sub(before).min(MOST_HINTS);
+        for ahead in WARM_AHEAD..WARM_AHEAD + hints {
+            prefetch::for_write(self.half.slot(after.wrapping_add(ahead)));
+        }
+    }
+
+    /// Is the consumer asleep, and is it this call that has to wake it? True once per sleep. There is no fence between
+    /// `commit` and this look: the sleeper issues one for both (`arm`), or looks again on a timer.
+    #[inline]
+    pub fn must_wake(&self) -> bool {
+        compiler_fence(Ordering::SeqCst);
+        self.half.asleep().load(Ordering::Relaxed) != 0 && take(self.half.asleep())
+    }
+}
+
+#[cold]
+fn take(flag: &AtomicU32) -> bool {
+    flag.swap(0, Ordering::AcqRel) != 0
+}
+
+/// The consuming end of a mapped ring.
+#[derive(Debug)]
+pub struct Receiver {
+    half: Half,
+    consumer: Consumer,
+}
+
+impl Receiver {
+    pub(super) fn new(half: Half) -> Receiver {
+        Receiver { consumer: Consumer::new(half.geometry()), half }
+    }
+
+    /// Hands the oldest frame to `take`, gives its slots back and returns its length; `Ok(None)`: there is none.
+    #[inline]
+    pub fn receive(&mut self, take: impl FnOnce(&[u8])) -> Result<Option<usize>, Broken> {
+        let Some(found) = self.consumer.peek(&self.half)? else {
+            return Ok(None);
+        };
+        take(self.bytes(found));
+        self.consumer.release(&self.half, found);
+        Ok(Some(found.len as usize))
+    }
+
+    /// As [`Receiver::receive`], but from a copy in `private` (of the geometry's `max_frame` bytes), which the peer
+    /// cannot change.
+    pub(super) fn receive_copied(
+        &mut self,
+        private: &mut [u8],
+        take: impl FnOnce(&[u8]),
+    ) -> Result<Option<usize>, Broken> {
+        let Some(found) = self.consumer.peek(&self.half)? else {
+            return Ok(None);
+        };
+        let len = found.len as usize;
+        let copy = &mut private[..len];
+        // SAFETY: `peek` checked that the frame lies within the ring, `copy` has its length, and they do not overlap.
+        // The bytes may be torn if the peer breaks the protocol; they are looked at only after this copy.
+        unsafe { std::ptr::copy_nonoverlapping(self.half.frame(found.slot), copy.as_mut_ptr(), len) };
+        self.consumer.release(&self.half, found);
+        take(copy);
+        Ok(Some(len))
+    }
+
+    /// Is a frame waiting (or something broken to find out about)?
+    #[inline]
+    pub fn is_ready(&mut self) -> bool {
+        !matches!(self.consumer.peek(&self.half), Ok(None))
+    }
+
+    /// Fetches the slots behind the next frame of `len` bytes: worth it only while frames are queued, since it takes
+    /// the lines away from a producer that is about to write them.
+    #[inline]
+    pub fn read_ahead(&self, len: usize) {
+        let next = self.consumer.tail();
+        for ahead in READ_AHEAD..READ_AHEAD + slots_of(len as u32).min(MOST_HINTS) {
+            prefetch::for_read(self.half.slot(next.wrapping_add(ahead)));
+        }
+    }
+
+    /// Says whether this end is about to sleep.
+    #[inline]
+    pub fn set_asleep(&self, asleep: bool) {
+        self.half.asleep().store(asleep.into(), Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn bytes(&self, found: Found) -> &[u8] {
+        // SAFETY: `peek` checked that the frame lies within the ring; it was published (acquire) and is not given back
+        // before the borrow of `self` ends, so a peer that keeps the protocol does not write it. One that does not can
+        // change bytes under a reader: peers of other users are therefore never read in place (`Link::receive`), and
+        // one of our own user could write our memory by other means anyway.
+        unsafe { std::slice::from_raw_parts(self.half.frame(found.slot), found.len as usize) }
+    }
+}

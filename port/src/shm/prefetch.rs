@@ -1,0 +1,36 @@
+//! Hints to the cache: they change when a line comes, never what is read.
+
+/// Asks for the line at `address` to write to it.
+#[inline(always)]
+pub(super) fn for_write(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint: it neither faults nor changes memory. Written as asm because the compiler emits a read prefetch
+    // for the intrinsic unless it is told of a CPU with PRFCHW; CPUs without it take the instruction as a no-op.
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a hint: it neither faults nor changes memory.
+    unsafe {
+        core::arch::asm!("prfm pstl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}
+
+/// Asks for the line at `address` to read it.
+#[inline(always)]
+pub(super) fn for_read(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint: it neither faults nor changes memory.
+    unsafe {
+        core::arch::asm!("prefetcht0 [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a hint: it neither faults nor changes memory.
+    unsafe {
+        core::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}

@@ -1,0 +1,263 @@
+//! The ring protocol: one producer, one consumer, frames in whole 64-byte slots, no shared index on the fast path.
+//!
+//! ```text
+//! slot p      word (4 bytes) | frame bytes …            word = 0: nothing here yet
+//! slot p+1    … frame bytes continue                          = length of the frame that starts here, bytes
+//! slot p+n    0  <- cleared before slot p is published        = SKIP: the next frame is at slot 0
+//! ```
+//!
+//! A frame takes whole contiguous slots; its word is published last (release) and read first (acquire). The slot where
+//! the *next* frame will start once held arbitrary payload, so the producer clears its word before it publishes: the
+//! consumer gets there only through a published frame, so it finds either 0 or the next word, never old bytes. That is
+//! why no lap number is needed in the word, and why a frame needs one free slot beyond its own.
+//!
+//! The consumer returns *credit* (how far it has read) each quarter ring, on a line of its own; the producer looks at it
+//! only when the credit it knows of runs out. Positions count slots since the ring was made, modulo 2^32.
+//!
+//! The protocol is generic over [`Cells`], so that loom explores this very code over modelled memory.
+
+/// Bytes in a slot: a cache line.
+pub const SLOT: usize = 64;
+/// Bytes of the word before each frame.
+pub const WORD: usize = 4;
+/// The word of a slot from which the ring continues at slot 0. No length reaches it.
+const SKIP: u32 = u32::MAX;
+
+/// The shared words of a ring. Orders are part of the contract.
+pub trait Cells {
+    /// Reads the word of `slot`; acquire.
+    fn word(&self, slot: u32) -> u32;
+    /// Publishes the word of `slot`; release.
+    fn publish(&self, slot: u32, word: u32);
+    /// Makes the word of `slot` 0; relaxed (the next `publish` carries it).
+    fn clear(&self, slot: u32);
+    /// Reads the consumer's position; acquire.
+    fn credit(&self) -> u32;
+    /// Tells the producer the consumer's position; release.
+    fn return_credit(&self, position: u32);
+}
+
+/// Shape of a ring; only ever made with values that [`Geometry::new`] accepts.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    slots: u32,
+    max_frame: u32,
+}
+
+impl Geometry {
+    /// Fewest slots of a ring.
+    pub const MIN_SLOTS: u32 = 16;
+    /// Most slots of a ring (64 MiB).
+    pub const MAX_SLOTS: u32 = 1 << 20;
+    /// Largest frame any ring may be made for, bytes.
+    pub const MAX_FRAME: u32 = 65_536 - 64;
+
+    /// A ring of `slots` (a power of two) for frames of up to `max_frame` bytes; `None` when out of bounds, or when the
+    /// ring could come to a stop: a frame needs its own slots, up to as many skipped at the end of the ring less one,
+    /// and one cleared; a quarter of the ring may not have been returned.
+    pub const fn new(slots: u32, max_frame: u32) -> Option<Geometry> {
+        let fits = slots.is_power_of_two()
+            && slots >= Geometry::MIN_SLOTS
+            && slots <= Geometry::MAX_SLOTS
+            && max_frame >= 1
+            && max_frame <= Geometry::MAX_FRAME;
+        if fits && 2 * slots_of(max_frame) <= slots - slots / 4 {
+            Some(Geometry { slots, max_frame })
+        } else {
+            None
+        }
+    }
+
+    /// Slots in the ring.
+    pub const fn slots(self) -> u32 {
+        self.slots
+    }
+
+    /// Largest frame, bytes.
+    pub const fn max_frame(self) -> u32 {
+        self.max_frame
+    }
+
+    const fn mask(self) -> u32 {
+        self.slots - 1
+    }
+}
+
+/// Slots that a frame of `len` bytes takes.
+#[inline]
+pub const fn slots_of(len: u32) -> u32 {
+    (len + (WORD + SLOT - 1) as u32) / SLOT as u32
+}
+
+/// The other side broke the rules of the ring: nothing it wrote can be trusted from here on.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Broken;
+
+/// The producing end. Positions are private to it; only `Cells` is shared.
+#[derive(Debug)]
+pub struct Producer {
+    geometry: Geometry,
+    /// Where the next frame starts.
+    head: u32,
+    /// How far the consumer is known to have read.
+    credit: u32,
+    /// Length of the reserved frame; 0: none.
+    reserved: u32,
+}
+
+impl Producer {
+    /// The producer of a fresh (zeroed) ring.
+    pub const fn new(geometry: Geometry) -> Producer {
+        Producer { geometry, head: 0, credit: 0, reserved: 0 }
+    }
+
+    /// Where the next frame starts, in slots since the ring was made.
+    #[inline]
+    pub fn head(&self) -> u32 {
+        self.head
+    }
+
+    /// Reserves contiguous slots for a frame of `len` bytes (1 ..= `max_frame`); `Ok(false)`: the ring is full. A
+    /// reservation that is not published is simply replaced by the next one.
+    #[inline]
+    pub fn reserve(&mut self, cells: &impl Cells, len: u32) -> Result<bool, Broken> {
+        debug_assert!(len >= 1 && len <= self.geometry.max_frame);
+        let mask = self.geometry.mask();
+        let count = slots_of(len);
+        let index = self.head & mask;
+        let to_end = self.geometry.slots - index;
+        let skipped = if count <= to_end { 0 } else { to_end };
+        // One slot more: the cleared one after the frame.
+        if !self.has_room(cells, skipped + count + 1)? {
+            return Ok(false);
+        }
+        if skipped != 0 {
+            cells.clear(0);
+            cells.publish(index, SKIP);
+            self.head = self.head.wrapping_add(skipped);
+        }
+        let start = self.head & mask;
+        cells.clear((start + count) & mask);
+        self.reserved = len;
+        Ok(true)
+    }
+
+    /// The first slot and the length (bytes) of the reserved frame; length 0: there is none.
+    #[inline]
+    pub fn reserved(&self) -> (u32, u32) {
+        (self.head & self.geometry.mask(), self.reserved)
+    }
+
+    /// Publishes the reserved frame; its bytes must be written by now. Without a reservation it does nothing.
+    #[inline]
+    pub fn publish(&mut self, cells: &impl Cells) {
+        if self.reserved == 0 {
+            return;
+        }
+        cells.publish(self.head & self.geometry.mask(), self.reserved);
+        self.head = self.head.wrapping_add(slots_of(self.reserved));
+        self.reserved = 0;
+    }
+
+    #[inline]
+    fn has_room(&mut self, cells: &impl Cells, wanted: u32) -> Result<bool, Broken> {
+        if wanted <= self.geometry.slots - self.head.wrapping_sub(self.credit) {
+            return Ok(true);
+        }
+        self.refresh_credit(cells)?;
+        Ok(wanted <= self.geometry.slots - self.head.wrapping_sub(self.credit))
+    }
+
+    /// Reads the consumer's line: it may only move forward, and not past what was published.
+    #[cold]
+    fn refresh_credit(&mut self, cells: &impl Cells) -> Result<(), Broken> {
+        let credit = cells.credit();
+        if self.head.wrapping_sub(credit) > self.head.wrapping_sub(self.credit) {
+            return Err(Broken);
+        }
+        self.credit = credit;
+        Ok(())
+    }
+}
+
+/// A published frame, as the consumer finds it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The slot it starts at.
+    pub slot: u32,
+    /// Its length, bytes; within the geometry's bounds, and the frame within the ring.
+    pub len: u32,
+}
+
+/// The consuming end.
+#[derive(Debug)]
+pub struct Consumer {
+    geometry: Geometry,
+    /// Where the next frame will be found.
+    tail: u32,
+    /// The position that the producer has been told.
+    returned: u32,
+}
+
+impl Consumer {
+    /// The consumer of a fresh (zeroed) ring.
+    pub const fn new(geometry: Geometry) -> Consumer {
+        Consumer { geometry, tail: 0, returned: 0 }
+    }
+
+    /// Where the next frame will be found, in slots since the ring was made.
+    #[inline]
+    pub fn tail(&self) -> u32 {
+        self.tail
+    }
+
+    /// The oldest published frame, if there is one. It stays until [`Consumer::release`].
+    #[inline]
+    pub fn peek(&mut self, cells: &impl Cells) -> Result<Option<Found>, Broken> {
+        let index = self.tail & self.geometry.mask();
+        let word = cells.word(index);
+        if word == 0 {
+            return Ok(None);
+        }
+        if word.wrapping_sub(1) < self.geometry.max_frame && index + slots_of(word) <= self.geometry.slots {
+            return Ok(Some(Found { slot: index, len: word }));
+        }
+        self.peek_after_skip(cells, index, word)
+    }
+
+    /// The rare word: a skip to slot 0, or nonsense.
+    #[cold]
+    fn peek_after_skip(
+        &mut self,
+        cells: &impl Cells,
+        index: u32,
+        word: u32,
+    ) -> Result<Option<Found>, Broken> {
+        // A frame always fits at slot 0, so a skip there would be a peer that wants us to run in circles.
+        if word != SKIP || index == 0 {
+            return Err(Broken);
+        }
+        self.tail = self.tail.wrapping_add(self.geometry.slots - index);
+        let word = cells.word(0);
+        if word == 0 {
+            Ok(None)
+        } else if word.wrapping_sub(1) < self.geometry.max_frame {
+            Ok(Some(Found { slot: 0, len: word }))
+        } else {
+            Err(Broken)
+        }
+    }
+
+    /// Gives the slots of `found` (from the last [`Consumer::peek`]) back; its bytes must not be read any more.
+    #[inline]
+    pub fn release(&mut self, cells: &impl Cells, found: Found) {
+        self.tail = self.tail.wrapping_add(slots_of(found.len));
+        if self.tail.wrapping_sub(self.returned) >= self.geometry.slots / 4 {
+            cells.return_credit(self.tail);
+            self.returned = self.tail;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,272 @@
+//! The ring protocol over plain memory, against a plain queue, and against peers that break it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use super::*;
+
+/// Memory in which payload really overwrites words, as in the mapped ring.
+struct Memory {
+    bytes: RefCell<Vec<u8>>,
+    credit: Cell<u32>,
+}
+
+impl Memory {
+    fn new(geometry: Geometry) -> Memory {
+        Memory { bytes: RefCell::new(vec![0; geometry.slots() as usize * SLOT]), credit: Cell::new(0) }
+    }
+
+    fn set(&self, slot: u32, word: u32) {
+        let at = slot as usize * SLOT;
+        self.bytes.borrow_mut()[at..at + WORD].copy_from_slice(&word.to_ne_bytes());
+    }
+
+    fn write(&self, slot: u32, frame: &[u8]) {
+        let at = slot as usize * SLOT + WORD;
+        self.bytes.borrow_mut()[at..at + frame.len()].copy_from_slice(frame);
+    }
+
+    fn read(&self, found: Found) -> Vec<u8> {
+        let at = found.slot as usize * SLOT + WORD;
+        self.bytes.borrow()[at..at + found.len as usize].to_vec()
+    }
+}
+
+impl Cells for Memory {
+    fn word(&self, slot: u32) -> u32 {
+        let at = slot as usize * SLOT;
+        u32::from_ne_bytes(self.bytes.borrow()[at..at + WORD].try_into().unwrap())
+    }
+    fn publish(&self, slot: u32, word: u32) {
+        self.set(slot, word);
+    }
+    fn clear(&self, slot: u32) {
+        self.set(slot, 0);
+    }
+    fn credit(&self) -> u32 {
+        self.credit.get()
+    }
+    fn return_credit(&self, position: u32) {
+        self.credit.set(position);
+    }
+}
+
+/// splitmix64: small, and good enough to choose test cases.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u32) -> u32 {
+        (self.next() % u64::from(bound)) as u32
+    }
+}
+
+#[test]
+fn geometry_is_refused_out_of_bounds_and_where_a_ring_could_stop() {
+    assert!(Geometry::new(4096, 4284).is_some());
+    assert!(Geometry::new(256, 4284).is_some(), "4 KiB frames fit the smallest ring of the design");
+    assert!(Geometry::new(128, 4284).is_none(), "two of these frames exceed three quarters of the ring");
+    assert!(Geometry::new(16, 6 * 64 - 4).is_some());
+    assert!(Geometry::new(16, 6 * 64 - 3).is_none());
+    assert!(Geometry::new(8, 60).is_none());
+    assert!(Geometry::new(100, 60).is_none(), "not a power of two");
+    assert!(Geometry::new(1 << 21, 60).is_none());
+    assert!(Geometry::new(1 << 20, Geometry::MAX_FRAME).is_some());
+    assert!(Geometry::new(1 << 20, Geometry::MAX_FRAME + 1).is_none());
+    assert!(Geometry::new(16, 0).is_none());
+    assert!(Geometry::new(0, 1).is_none());
+}
+
+#[test]
+fn a_read_request_is_one_line_and_a_64_byte_write_two() {
+    assert_eq!((slots_of(1), slots_of(60), slots_of(61), slots_of(124), slots_of(125)), (1, 1, 2, 2, 3));
+    assert_eq!(slots_of(4096 + 28 + 12 + 16 + 4), 65);
+}
+
+/// Random frames through a ring against a `VecDeque`; payload bytes are mostly ones that look like words.
+fn against_a_queue(seed: u64, slots: u32, largest: u32, steps: u32) {
+    let geometry = Geometry::new(slots, largest).unwrap();
+    let (memory, mut random) = (Memory::new(geometry), Random(seed));
+    let (mut producer, mut consumer) = (Producer::new(geometry), Consumer::new(geometry));
+    let mut queue = VecDeque::new();
+    let (mut full, mut wrapped) = (0, 0);
+    for step in 0..steps {
+        // Turns of filling and of draining, so that the ring runs full and empty.
+        let filling = step % 256 < 128;
+        if random.below(4) < if filling { 3 } else { 1 } {
+            let len = 1 + random.below(largest);
+            let byte = [0u8, 1, 60, 255][random.below(4) as usize];
+            let frame = vec![byte; len as usize];
+            if producer.reserve(&memory, len).unwrap() {
+                let (slot, reserved) = producer.reserved();
+                assert_eq!(reserved, len);
+                memory.write(slot, &frame);
+                if random.below(8) == 0 {
+                    continue; // abandoned: the next reservation replaces it
+                }
+                wrapped += u32::from(producer.head() / slots != (producer.head() + slots_of(len)) / slots);
+                producer.publish(&memory);
+                queue.push_back(frame);
+            } else {
+                full += 1;
+                assert!(!queue.is_empty(), "an empty ring has room for any frame");
+            }
+        } else {
+            match consumer.peek(&memory).unwrap() {
+                Some(found) => {
+                    assert_eq!(Some(memory.read(found)), queue.pop_front());
+                    consumer.release(&memory, found);
+                }
+                None => assert!(queue.is_empty(), "a published frame is found"),
+            }
+        }
+    }
+    assert!(full > 0 && wrapped > 0, "the case that matters came up: {full} full, {wrapped} wrapped");
+}
+
+#[test]
+fn random_frames_come_out_as_from_a_queue() {
+    for seed in 0..200 {
+        against_a_queue(seed, 16, 6 * 64 - 4, 4000);
+        against_a_queue(seed, 32, 60, 4000);
+        against_a_queue(seed, 64, 24 * 64 - 4, 4000);
+    }
+}
+
+#[test]
+fn positions_wrap_modulo_2_to_the_32() {
+    let geometry = Geometry::new(16, 380).unwrap();
+    let memory = Memory::new(geometry);
+    let start = (u32::MAX - 40) & !15;
+    memory.credit.set(start);
+    let mut producer = Producer { geometry, head: start, credit: start, reserved: 0 };
+    let mut consumer = Consumer { geometry, tail: start, returned: start };
+    for round in 0..100u32 {
+        let len = 1 + round * 37 % 380;
+        assert!(producer.reserve(&memory, len).unwrap());
+        memory.write(producer.reserved().0, &vec![round as u8; len as usize]);
+        producer.publish(&memory);
+        let found = consumer.peek(&memory).unwrap().unwrap();
+        assert_eq!(memory.read(found), vec![round as u8; len as usize]);
+        consumer.release(&memory, found);
+    }
+    assert!(producer.head() < start, "it wrapped");
+}
+
+#[test]
+fn a_full_ring_refuses_and_recovers() {
+    let geometry = Geometry::new(16, 60).unwrap();
+    let memory = Memory::new(geometry);
+    let (mut producer, mut consumer) = (Producer::new(geometry), Consumer::new(geometry));
+    for _ in 0..15 {
+        assert_eq!(producer.reserve(&memory, 60), Ok(true));
+        producer.publish(&memory);
+    }
+    assert_eq!(producer.reserve(&memory, 60), Ok(false), "one slot stays cleared");
+    for taken in 0..4 {
+        assert_eq!(
+            producer.reserve(&memory, 60),
+            Ok(false),
+            "credit comes by the quarter ring, not at {taken}"
+        );
+        let found = consumer.peek(&memory).unwrap().unwrap();
+        consumer.release(&memory, found);
+    }
+    for _ in 0..4 {
+        assert_eq!(producer.reserve(&memory, 60), Ok(true));
+        producer.publish(&memory);
+    }
+    assert_eq!(producer.reserve(&memory, 60), Ok(false));
+}
+
+#[test]
+fn publishing_without_a_reservation_does_nothing() {
+    let geometry = Geometry::new(16, 60).unwrap();
+    let memory = Memory::new(geometry);
+    let (mut producer, mut consumer) = (Producer::new(geometry), Consumer::new(geometry));
+    producer.publish(&memory);
+    assert_eq!((producer.head(), producer.reserved().1), (0, 0));
+    assert_eq!(consumer.peek(&memory), Ok(None));
+}
+
+#[test]
+fn a_word_that_makes_no_sense_is_broken() {
+    let geometry = Geometry::new(16, 380).unwrap();
+    for word in [381, 65_535, 65_536, 1 << 31, u32::MAX - 1, SKIP] {
+        let memory = Memory::new(geometry);
+        memory.set(0, word);
+        assert_eq!(Consumer::new(geometry).peek(&memory), Err(Broken), "{word:#x} at slot 0");
+    }
+    // A frame that would run over the end of the ring.
+    let memory = Memory::new(geometry);
+    memory.set(14, 125);
+    let mut consumer = Consumer { geometry, tail: 14, returned: 14 };
+    assert_eq!(consumer.peek(&memory), Err(Broken));
+    // A skip leads to slot 0, and there another one leads nowhere.
+    let memory = Memory::new(geometry);
+    memory.set(14, SKIP);
+    memory.set(0, SKIP);
+    let mut consumer = Consumer { geometry, tail: 14, returned: 14 };
+    assert_eq!(consumer.peek(&memory), Err(Broken));
+}
+
+#[test]
+fn credit_that_moves_back_or_past_what_was_published_is_broken() {
+    let geometry = Geometry::new(16, 60).unwrap();
+    for credit in [5, 17, 1 << 31, u32::MAX, 4] {
+        let memory = Memory::new(geometry);
+        let mut producer = Producer { geometry, head: 16, credit: 6, reserved: 0 };
+        memory.credit.set(credit);
+        for _ in 0..5 {
+            assert_eq!(producer.reserve(&memory, 60), Ok(true));
+            producer.publish(&memory);
+        }
+        // head is 21 now, so 17 is possible and the others are not.
+        let expected = if credit == 17 { Ok(true) } else { Err(Broken) };
+        assert_eq!(producer.reserve(&memory, 60), expected, "credit {credit:#x}");
+    }
+}
+
+#[test]
+fn no_words_and_no_credit_lead_out_of_the_ring() {
+    let geometry = Geometry::new(16, 380).unwrap();
+    let mut random = Random(7);
+    let (mut frames, mut broken) = (0, 0);
+    for _ in 0..20_000 {
+        let memory = Memory::new(geometry);
+        for slot in 0..16 {
+            let wild = [0, SKIP, random.below(512), random.next() as u32][random.below(4) as usize];
+            memory.set(slot, wild);
+        }
+        memory.credit.set(random.below(64));
+        let (mut producer, mut consumer) = (Producer::new(geometry), Consumer::new(geometry));
+        for _ in 0..40 {
+            match consumer.peek(&memory) {
+                Ok(Some(found)) => {
+                    assert_eq!(memory.read(found).len(), found.len as usize);
+                    consumer.release(&memory, found);
+                    frames += 1;
+                }
+                Ok(None) => break,
+                Err(Broken) => {
+                    broken += 1;
+                    break;
+                }
+            }
+            memory.credit.set(random.below(64));
+            let len = 1 + random.below(380);
+            if producer.reserve(&memory, len) == Ok(true) {
+                memory.write(producer.reserved().0, &vec![random.next() as u8; len as usize]);
+                producer.publish(&memory);
+            }
+        }
+    }
+    assert!(frames > 1000 && broken > 1000, "{frames} frames, {broken} broken");
+}

@@ -1,0 +1,261 @@
+//! How two processes come to share a link.
+//!
+//! One side listens on an abstract Unix socket with an unguessable name and tells the other that name by whatever they
+//! already talk over (`host`'s TCP exchange). Whoever connects is checked by the credentials the kernel vouches for and
+//! is sent one message: version and geometry, with three descriptors: the memory, and an eventfd for each direction.
+//! Nothing is sent back, so `accept` never waits for the peer. The socket then stays open: when it hangs up, the peer is
+//! gone.
+
+use std::fmt;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::EventfdFlags;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+
+use super::link::{Link, Side, Wires};
+use super::map::Map;
+use super::ring::Geometry;
+
+/// First bytes of the offer.
+const MAGIC: [u8; 8] = *b"RemoraSh";
+/// Changes whenever the meaning of the shared bytes does.
+const VERSION: u32 = 1;
+/// Magic, version, slots, largest frame; integers little-endian.
+const OFFER: usize = 8 + 3 * 4;
+/// Memory, eventfd that wakes the maker, eventfd that wakes the taker.
+const DESCRIPTORS: usize = 3;
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 64;
+
+/// Why a link was not made.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum SetupError {
+    /// The OS refused.
+    Os(Errno),
+    /// The peer belongs to another user (its uid), and only our own is admitted.
+    Stranger(u32),
+    /// The peer speaks another version of the shared bytes (its version).
+    Version(u32),
+    /// What the peer offered is no link: wrong magic, geometry out of bounds, memory unsealed or too short.
+    BadOffer,
+    /// The peer did not answer in time.
+    Timeout,
+    /// The port holds as many links as it may.
+    TooManyLinks,
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetupError::Os(errno) => write!(f, "shm link: {errno}"),
+            SetupError::Stranger(uid) => {
+                write!(f, "shm link: the peer runs as uid {uid}; run both as one user")
+            }
+            SetupError::Version(peer) => {
+                write!(
+                    f,
+                    "shm link: the peer speaks version {peer}, this side {VERSION}; update the older one"
+                )
+            }
+            SetupError::BadOffer => write!(f, "shm link: the peer's offer is not a link"),
+            SetupError::Timeout => write!(f, "shm link: the peer did not answer in time"),
+            SetupError::TooManyLinks => write!(f, "shm link: the port is full; raise its limit of links"),
+        }
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+impl From<Errno> for SetupError {
+    fn from(errno: Errno) -> SetupError {
+        match errno {
+            Errno::AGAIN | Errno::TIMEDOUT => SetupError::Timeout,
+            other => SetupError::Os(other),
+        }
+    }
+}
+
+/// Whose processes may share a link with this one.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Admit {
+    /// Only those of this process's user: they could reach its memory anyway (ptrace).
+    #[default]
+    SameUser,
+    /// Anyone who knows the name. Frames from other users are copied before they are looked at.
+    AnyUser,
+}
+
+/// The side that makes links and offers them.
+#[derive(Debug)]
+pub struct Listener {
+    socket: OwnedFd,
+    name: String,
+    geometry: Geometry,
+    admit: Admit,
+}
+
+impl Listener {
+    /// Listens under a fresh name; each accepted link gets rings of `geometry`. One listener may serve many peers, or
+    /// (cheaply) each connection exchange its own, which then tells who connected.
+    pub fn new(geometry: Geometry, admit: Admit) -> Result<Listener, SetupError> {
+        let mut secret = [0u8; 16];
+        rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())?;
+        let name = format!("remora-{:032x}", u128::from_ne_bytes(secret));
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        net::bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+        net::listen(&socket, BACKLOG)?;
+        Ok(Listener { socket, name, geometry, admit })
+    }
+
+    /// The name to hand to the peer, for [`connect`].
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A link to the next peer that connected; `None`: nobody did (wait on [`Listener::as_fd`]). Never blocks.
+    pub fn accept(&self) -> Result<Option<Link>, SetupError> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = match net::accept_with(&self.socket, flags) {
+            Ok(socket) => socket,
+            Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        let stranger = check_peer(&socket, self.admit)?;
+        let (map, memory) = Map::create(self.geometry)?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let (wake_self, wake_peer) = (rustix::event::eventfd(0, flags)?, rustix::event::eventfd(0, flags)?);
+        send_offer(&socket, self.geometry, [memory.as_fd(), wake_self.as_fd(), wake_peer.as_fd()])?;
+        Ok(Some(Link::new(&map, Side::Maker, Some(Wires { socket, wake_peer, wake_self }), stranger)))
+    }
+}
+
+impl AsFd for Listener {
+    /// Readable when somebody connected.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Connects to the listener called `name` and takes the link it offers; waits no longer than `timeout` (not zero) for
+/// each of the two.
+pub fn connect(name: &str, admit: Admit, timeout: Duration) -> Result<Link, SetupError> {
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(timeout))?;
+    net::connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    let stranger = check_peer(&socket, admit)?;
+    let (geometry, [memory, wake_peer, wake_self]) = receive_offer(&socket)?;
+    let map = Map::open(&memory, geometry)?.ok_or(SetupError::BadOffer)?;
+    // Should the peer have sent something else than an eventfd, a wake must at least not block.
+    for descriptor in [&wake_peer, &wake_self] {
+        let flags = rustix::fs::fcntl_getfl(descriptor)?;
+        rustix::fs::fcntl_setfl(descriptor, flags | OFlags::NONBLOCK)?;
+    }
+    Ok(Link::new(&map, Side::Taker, Some(Wires { socket, wake_peer, wake_self }), stranger))
+}
+
+/// Is the other end of `socket` admitted, and does it belong to another user?
+fn check_peer(socket: &OwnedFd, admit: Admit) -> Result<bool, SetupError> {
+    let peer = peer_uid(socket)?;
+    let stranger = peer != rustix::process::geteuid().as_raw();
+    if stranger && admit == Admit::SameUser { Err(SetupError::Stranger(peer)) } else { Ok(stranger) }
+}
+
+/// The effective uid of the other end, as the kernel noted it when the connection was made. Through libc, because
+/// rustix takes the pid for non-zero, and it is zero for a peer in a pid namespace that we cannot see into.
+fn peer_uid(socket: &OwnedFd) -> Result<u32, Errno> {
+    let mut peer = MaybeUninit::<libc::ucred>::zeroed();
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    let (fd, into) = (socket.as_raw_fd(), peer.as_mut_ptr().cast());
+    // SAFETY: `into` has room for `len` bytes, and the kernel writes no more.
+    let done = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &mut len) };
+    if done != 0 {
+        return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));
+    }
+    // SAFETY: it was zeroed, and every bit pattern is a ucred.
+    Ok(unsafe { peer.assume_init() }.uid)
+}
+
+fn send_offer(
+    socket: &OwnedFd,
+    geometry: Geometry,
+    descriptors: [BorrowedFd<'_>; DESCRIPTORS],
+) -> Result<(), SetupError> {
+    let mut offer = [0u8; OFFER];
+    offer[..8].copy_from_slice(&MAGIC);
+    offer[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    offer[12..16].copy_from_slice(&geometry.slots().to_le_bytes());
+    offer[16..20].copy_from_slice(&geometry.max_frame().to_le_bytes());
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    net::sendmsg(socket, &[IoSlice::new(&offer)], &mut control, flags)?;
+    Ok(())
+}
+
+fn receive_offer(socket: &OwnedFd) -> Result<(Geometry, [OwnedFd; DESCRIPTORS]), SetupError> {
+    let mut offer = [0u8; OFFER];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let got = net::recvmsg(socket, &mut [IoSliceMut::new(&mut offer)], &mut control, flags)?;
+    // Taken out first, so that they are closed whatever is wrong with the rest.
+    let mut descriptors = Vec::with_capacity(DESCRIPTORS);
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    let (geometry, descriptors) = (parse_offer(&offer[..got.bytes])?, descriptors.try_into());
+    Ok((geometry, descriptors.map_err(|_| SetupError::BadOffer)?))
+}
+
+fn parse_offer(offer: &[u8]) -> Result<Geometry, SetupError> {
+    let Ok(offer) = <&[u8; OFFER]>::try_from(offer) else {
+        return Err(SetupError::BadOffer);
+    };
+    let number = |at: usize| u32::from_le_bytes([offer[at], offer[at + 1], offer[at + 2], offer[at + 3]]);
+    if offer[..8] != MAGIC {
+        return Err(SetupError::BadOffer);
+    }
+    if number(8) != VERSION {
+        return Err(SetupError::Version(number(8)));
+    }
+    Geometry::new(number(12), number(16)).ok_or(SetupError::BadOffer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(magic: &[u8; 8], version: u32, slots: u32, largest: u32) -> Vec<u8> {
+        let mut bytes = magic.to_vec();
+        for number in [version, slots, largest] {
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn an_offer_is_taken_only_if_every_word_is_sane() {
+        assert_eq!(parse_offer(&offer(&MAGIC, VERSION, 256, 4000)), Ok(Geometry::new(256, 4000).unwrap()));
+        assert_eq!(parse_offer(&offer(b"RemoraXX", VERSION, 256, 4000)), Err(SetupError::BadOffer));
+        assert_eq!(parse_offer(&offer(&MAGIC, 9, 256, 4000)), Err(SetupError::Version(9)));
+        assert_eq!(parse_offer(&offer(&MAGIC, VERSION, 255, 4000)), Err(SetupError::BadOffer));
+        assert_eq!(parse_offer(&offer(&MAGIC, VERSION, 1 << 31, 4000)), Err(SetupError::BadOffer));
+        assert_eq!(parse_offer(&offer(&MAGIC, VERSION, 256, u32::MAX)), Err(SetupError::BadOffer));
+        assert_eq!(parse_offer(&offer(&MAGIC, VERSION, 256, 0)), Err(SetupError::BadOffer));
+        assert_eq!(parse_offer(&[]), Err(SetupError::BadOffer));
+        assert_eq!(parse_offer(&offer(&MAGIC, VERSION, 256, 4000)[..19]), Err(SetupError::BadOffer));
+    }
+}

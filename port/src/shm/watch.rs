@@ -1,0 +1,92 @@
+//! Which descriptors of which links the OS watches, and the fence that makes sleeping safe.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{Ordering, fence};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
+
+use super::link::Wires;
+
+/// Events taken from the OS at a time.
+pub(super) const BATCH: usize = 32;
+
+/// An epoll set over the links of a port: one descriptor to sleep on, and one system call that tells which peers are
+/// gone.
+#[derive(Debug)]
+pub(super) struct Watch {
+    epoll: OwnedFd,
+    /// Can a sleeper make the running peers' stores visible (membarrier)?
+    fenced: bool,
+}
+
+/// What happened to a link.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Happened {
+    /// Its peer woke us.
+    Woken(u32),
+    /// Its peer is gone.
+    Gone(u32),
+}
+
+impl Watch {
+    pub(super) fn new() -> Result<Watch, Errno> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        // Registering is what makes *this* process's stores visible to peers that go to sleep.
+        let fenced = membarrier_query().contains_command(MembarrierCommand::GlobalExpedited)
+            && membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok();
+        Ok(Watch { epoll, fenced })
+    }
+
+    /// Watches the descriptors of link `place`.
+    pub(super) fn add(&self, place: u32, wires: &Wires) -> Result<(), Errno> {
+        let (woken, gone) = (u64::from(place) << 1, u64::from(place) << 1 | 1);
+        epoll::add(&self.epoll, &wires.wake_self, EventData::new_u64(woken), EventFlags::IN)?;
+        epoll::add(&self.epoll, &wires.socket, EventData::new_u64(gone), EventFlags::RDHUP)
+            .inspect_err(|_| self.remove(wires))
+    }
+
+    /// Stops watching them. Needed before they are closed: the peer holds the same eventfd, so closing our copy would
+    /// not take it out of the set.
+    pub(super) fn remove(&self, wires: &Wires) {
+        // What is not in the set need not be taken out.
+        let _ = epoll::delete(&self.epoll, &wires.wake_self);
+        let _ = epoll::delete(&self.epoll, &wires.socket);
+    }
+
+    /// Tells `on` what happened, without waiting. Returns whether there may be more.
+    pub(super) fn look(&self, mut on: impl FnMut(Happened)) -> Result<bool, Errno> {
+        let mut events = [const { MaybeUninit::<Event>::uninit() }; BATCH];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let (seen, _) = match epoll::wait(&self.epoll, &mut events, Some(&now)) {
+            Err(Errno::INTR) => return Ok(true),
+            waited => waited?,
+        };
+        for event in &*seen {
+            let data = event.data.u64();
+            let place = (data >> 1) as u32;
+            on(if data & 1 == 0 { Happened::Woken(place) } else { Happened::Gone(place) });
+        }
+        Ok(seen.len() == BATCH)
+    }
+
+    pub(super) fn is_fenced(&self) -> bool {
+        self.fenced
+    }
+
+    pub(super) fn fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+
+    /// After the sleeper's flags are set and before it looks at its rings for the last time: orders both against what
+    /// running producers do (publish, then look at the flag), so that they need no fence of their own. Without
+    /// membarrier a wake can be missed, and the sleeper's timer finds the frame.
+    pub(super) fn settle(&self) {
+        if !self.fenced || membarrier(MembarrierCommand::GlobalExpedited).is_err() {
+            fence(Ordering::SeqCst);
+        }
+    }
+}
