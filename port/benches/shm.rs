@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use remora_port::shm::{self, Admit, Limits, Link, Listener, Receiver, Sender, ShmPort};
-use remora_port::{Egress, Endpoint, Peer, Port};
+use remora_port::{Address, Egress, Endpoint, Peer, Port};
 
 const TRIPS: u32 = 100_000;
 const FRAMES: u64 = 2_000_000;
@@ -132,7 +132,8 @@ fn ports() -> (ShmPort, ShmPort) {
     let (near, far) = link();
     let port = |link| {
         let mut port =
-            ShmPort::new(Endpoint { address: [0; 16], udp_port: 4791 }, Limits::default()).expect("port");
+            ShmPort::new(Endpoint { address: Address([0; 16]), udp_port: 4791 }, Limits::default())
+                .expect("port");
         assert_eq!(port.add_link(link).expect("link"), PEER);
         port
     };

@@ -18,7 +18,7 @@ pub mod udp;
 
 use std::os::fd::RawFd;
 
-pub use wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
+pub use wire::frame::{Address, Egress, Endpoint, Ingress, Lease, Peer, Start};
 
 /// What a NIC needs of a port beyond sending (statically dispatched; see [`Egress`] for the sending half).
 pub trait Port: Egress {

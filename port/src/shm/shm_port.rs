@@ -9,7 +9,7 @@ use super::places::{Places, State};
 use super::ring::Broken;
 use super::setup::SetupError;
 use super::watch::{BATCH, Happened, Watch};
-use crate::{Counters, Egress, Endpoint, Ingress, Lease, Peer, Port, Start};
+use crate::{Address, Counters, Egress, Endpoint, Ingress, Lease, Peer, Port, Start};
 
 /// Frames taken from one link before the next has its turn.
 const BURST: usize = 32;
@@ -311,7 +311,7 @@ impl ShmPort {
 }
 
 /// Frames that begin at the IP header say themselves who sent them.
-const UNKNOWN: Endpoint = Endpoint { address: [0; 16], udp_port: 0 };
+const UNKNOWN: Endpoint = Endpoint { address: Address([0; 16]), udp_port: 0 };
 
 /// Makes the eventfd of `place` unreadable again.
 fn drain_wakes(places: &Places, place: u32) {

@@ -10,10 +10,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::map::{Half, Map};
 use super::setup::SetupError;
 use super::*;
-use crate::{Egress, Endpoint, Peer, Port, Start};
+use crate::{Address, Egress, Endpoint, Peer, Port, Start};
 
 const GID: Endpoint =
-    Endpoint { address: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 0, 0, 1], udp_port: 4791 };
+    Endpoint { address: Address([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 0, 0, 1]), udp_port: 4791 };
 
 fn small() -> Geometry {
     Geometry::new(64, 1000).expect("within bounds")

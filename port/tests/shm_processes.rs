@@ -1,0 +1,157 @@
+//! Links between processes: this test binary runs itself again as the peer.
+#![allow(unsafe_code, reason = "poll(2) on the port's descriptor")]
+
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use remora_port::shm::{Admit, DEFAULT_GEOMETRY, Limits, Link, Listener, ShmPort, connect};
+use remora_port::{Address, Egress, Endpoint, Peer, Port};
+
+/// Holds the listener's name in the peer's environment, and makes `peer_process` act.
+const NAME: &str = "REMORA_TEST_SHM_NAME";
+const PEER: Peer = Peer(0);
+
+fn port(link: Link) -> ShmPort {
+    let endpoint = Endpoint { address: Address([0; 16]), udp_port: 4791 };
+    let mut port = ShmPort::new(endpoint, Limits::default()).unwrap();
+    assert_eq!(port.add_link(link), Ok(PEER));
+    port
+}
+
+/// The peer; it never outlives its test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a peer and links with it.
+fn with_peer() -> (ShmPort, Process) {
+    let listener = Listener::new(DEFAULT_GEOMETRY, Admit::SameUser).unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "peer_process", "--nocapture"]).env(NAME, listener.name()).stdout(Stdio::null());
+    let child = Process(command.spawn().unwrap());
+    loop {
+        if let Some(link) = listener.accept().unwrap() {
+            return (port(link), child);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Not a test by itself: the other process. Sends each frame back with its bytes reversed, until it gets "bye".
+#[test]
+fn peer_process() {
+    let Ok(name) = std::env::var(NAME) else {
+        return;
+    };
+    let mut port = port(connect(&name, Admit::SameUser, Duration::from_secs(10)).unwrap());
+    let mut over = false;
+    while !over && port.is_open(PEER) {
+        let mut back: Vec<Vec<u8>> = Vec::new();
+        if port.receive(16, &mut |frame| back.push(frame.bytes.iter().rev().copied().collect())) == 0 {
+            thread::yield_now();
+        }
+        for frame in &back {
+            over |= frame == b"eyb";
+            send(&mut port, frame);
+        }
+    }
+}
+
+fn send(port: &mut ShmPort, frame: &[u8]) {
+    loop {
+        if let Some(lease) = port.lend(PEER, frame.len()) {
+            lease.bytes.copy_from_slice(frame);
+            break;
+        }
+        thread::yield_now();
+    }
+    port.commit();
+    port.flush();
+}
+
+fn frame(number: u32) -> Vec<u8> {
+    let len = 4 + number.wrapping_mul(2_654_435_761) as usize % 4200;
+    let mut bytes = vec![number as u8; len];
+    bytes[..4].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn frames_cross_between_processes_in_order_and_whole() {
+    let (mut port, mut child) = with_peer();
+    let (total, window) = (20_000u32, 32);
+    let (mut sent, mut back) = (0, 0);
+    while back < total {
+        while sent < total && sent < back + window {
+            send(&mut port, &frame(sent));
+            sent += 1;
+        }
+        if port.receive(16, &mut |got| {
+            let bytes: Vec<u8> = got.bytes.iter().rev().copied().collect();
+            assert_eq!(bytes, frame(back));
+            back += 1;
+        }) == 0
+        {
+            thread::yield_now();
+        }
+    }
+    send(&mut port, b"bye");
+    assert!(child.0.wait().unwrap().success());
+    let counters = port.counters();
+    assert_eq!((counters.frames_sent, counters.malformed), (u64::from(total) + 1, 0));
+}
+
+#[test]
+fn a_killed_peer_is_lost_and_its_frames_are_dropped() {
+    let (mut port, mut child) = with_peer();
+    send(&mut port, &frame(1));
+    while port.receive(1, &mut |_| {}) == 0 {}
+    child.0.kill().unwrap();
+    child.0.wait().unwrap();
+    // Nobody reads any more: the ring fills, and then frames are dropped instead of blocking the sender for ever.
+    while port.counters().send_dropped == 0 {
+        send(&mut port, &frame(2));
+    }
+    assert!(!port.is_open(PEER));
+    assert_eq!(port.counters().peers_lost, 1);
+    assert_eq!(port.take_lost(), Some(PEER));
+    while port.receive(16, &mut |_| {}) > 0 {}
+    port.remove_link(PEER);
+    assert_eq!(port.take_lost(), None);
+}
+
+#[test]
+fn a_sleeper_is_woken_by_another_process_and_by_its_death() {
+    let (mut port, mut child) = with_peer();
+    let mut fds = Vec::new();
+    port.poll_fds(&mut fds);
+    let mut heard = 0;
+    for number in 0..50 {
+        send(&mut port, &frame(number));
+        while port.receive(1, &mut |_| heard += 1) == 0 {
+            if !port.arm() {
+                assert!(wait(fds[0]), "the peer woke us, not the timer");
+            }
+            port.disarm();
+        }
+    }
+    assert_eq!(heard, 50);
+    assert!(!port.arm());
+    child.0.kill().unwrap();
+    child.0.wait().unwrap();
+    assert!(wait(fds[0]));
+    port.disarm();
+    assert!(!port.is_open(PEER));
+}
+
+fn wait(fd: i32) -> bool {
+    let mut fds = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
+    // SAFETY: one pollfd, on the stack.
+    unsafe { libc::poll(fds.as_mut_ptr(), 1, 10_000) == 1 }
+}
