@@ -260,4 +260,7 @@ impl Consumer {
 }
 
 #[cfg(test)]
+#[cfg(loom)]
+mod loom_tests;
+#[cfg(test)]
 mod tests;

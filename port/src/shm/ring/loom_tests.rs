@@ -1,0 +1,121 @@
+//! The ring's publish and credit protocol under loom: all interleavings (up to its bound) of a producer and a consumer,
+//! with payload cells that report any access which the protocol does not order.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::thread;
+
+use super::*;
+
+const SLOTS: u32 = 16;
+
+struct Memory {
+    words: Vec<AtomicU32>,
+    payload: Vec<UnsafeCell<u32>>,
+    credit: AtomicU32,
+}
+
+// SAFETY: that the payload cells are accessed by one side at a time is what loom checks here.
+unsafe impl Sync for Memory {}
+// SAFETY: as above.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    fn new() -> Memory {
+        Memory {
+            words: (0..SLOTS).map(|_| AtomicU32::new(0)).collect(),
+            payload: (0..SLOTS).map(|_| UnsafeCell::new(0)).collect(),
+            credit: AtomicU32::new(0),
+        }
+    }
+
+    /// Writes the frame's slots, and words within it that look like frames: a reader must never meet them.
+    fn fill(&self, (slot, len): (u32, u32), value: u32) {
+        for at in slot..slot + slots_of(len) {
+            if at != slot {
+                self.words[at as usize].store(1, Ordering::Relaxed);
+            }
+            // SAFETY: checked by loom.
+            self.payload[at as usize].with_mut(|cell| unsafe { *cell = value });
+        }
+    }
+
+    fn check(&self, found: Found, value: u32) {
+        for at in found.slot..found.slot + slots_of(found.len) {
+            // SAFETY: checked by loom.
+            let got = self.payload[at as usize].with(|cell| unsafe { *cell });
+            assert_eq!(got, value);
+        }
+    }
+}
+
+impl Cells for Memory {
+    fn word(&self, slot: u32) -> u32 {
+        self.words[slot as usize].load(Ordering::Acquire)
+    }
+    fn publish(&self, slot: u32, word: u32) {
+        self.words[slot as usize].store(word, Ordering::Release);
+    }
+    fn clear(&self, slot: u32) {
+        self.words[slot as usize].store(0, Ordering::Relaxed);
+    }
+    fn credit(&self) -> u32 {
+        self.credit.load(Ordering::Acquire)
+    }
+    fn return_credit(&self, position: u32) {
+        self.credit.store(position, Ordering::Release);
+    }
+}
+
+/// Frames of these lengths go through a ring of 16 slots.
+fn frames_arrive_whole(lens: &'static [u32]) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound.get_or_insert(3);
+    builder.check(move || {
+        let geometry = Geometry::new(SLOTS, 380).expect("within bounds");
+        let memory = Arc::new(Memory::new());
+        let theirs = Arc::clone(&memory);
+        let producer = thread::spawn(move || {
+            let mut producer = Producer::new(geometry);
+            for (value, &len) in (1..).zip(lens) {
+                while !producer.reserve(&*theirs, len).expect("a sound ring") {
+                    thread::yield_now();
+                }
+                theirs.fill(producer.reserved(), value);
+                producer.publish(&*theirs);
+            }
+        });
+        let mut consumer = Consumer::new(geometry);
+        for (value, &len) in (1..).zip(lens) {
+            let found = loop {
+                match consumer.peek(&*memory).expect("a sound ring") {
+                    Some(found) => break found,
+                    None => thread::yield_now(),
+                }
+            };
+            assert_eq!(found.len, len);
+            memory.check(found, value);
+            consumer.release(&*memory, found);
+        }
+        assert_eq!(consumer.peek(&*memory), Ok(None));
+        producer.join().expect("the producer");
+    });
+}
+
+#[test]
+fn a_first_frame_is_seen_whole() {
+    frames_arrive_whole(&[60, 200]);
+}
+
+#[test]
+fn frames_reuse_slots_only_after_credit() {
+    // 6 slots each: the third does not fit before the end, so it skips to slot 0 and waits for credit.
+    frames_arrive_whole(&[380, 380, 380, 380]);
+}
+
+#[test]
+fn old_payload_is_never_taken_for_a_word() {
+    // The second lap's frames begin where the first lap had payload.
+    frames_arrive_whole(&[380, 380, 60, 124, 60, 380]);
+}
