@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -466,4 +467,55 @@ fn sleepers_hand_a_token_back_and_forth_without_losing_a_wake() {
     if a.2.sleeps_are_safe() {
         assert_eq!(timer, 0, "no sleep of {slept} had to be ended by the timer");
     }
+}
+
+/// Both wait until both are here; the value is the same for both in each round.
+fn meet(arrived: &AtomicU32, round: u32) {
+    arrived.fetch_add(1, Ordering::AcqRel);
+    let mut spins = 0;
+    while arrived.load(Ordering::Acquire) < 2 * round {
+        spins += 1;
+        if spins > 2000 {
+            thread::yield_now();
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// The producer publishes and looks at the flag without a fence, at the moment at which the sleeper sets the flag and
+/// looks at the ring: one of them must see the other.
+#[test]
+fn either_the_sleeper_sees_the_frame_or_the_sender_sees_the_sleeper() {
+    let rounds = 20_000;
+    let (mut a, mut b) = ports();
+    if !a.sleeps_are_safe() {
+        return;
+    }
+    let (arrived, woken) = (AtomicU32::new(0), AtomicU32::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..rounds {
+                meet(&arrived, 2 * round + 1);
+                for _ in 0..round % 64 {
+                    std::hint::spin_loop();
+                }
+                assert!(send(&mut b, Peer(0), b"now"));
+                b.flush();
+                woken.store(b.counters().wakes_sent as u32, Ordering::Relaxed);
+                meet(&arrived, 2 * round + 2);
+            }
+        });
+        let (mut before, mut missed) = (0, 0);
+        for round in 0..rounds {
+            meet(&arrived, 2 * round + 1);
+            let seen = a.arm();
+            meet(&arrived, 2 * round + 2);
+            let wakes = woken.load(Ordering::Relaxed);
+            missed += u32::from(!seen && wakes == before);
+            before = wakes;
+            a.disarm();
+            assert_eq!(receive(&mut a, 8).len(), 1);
+        }
+        assert_eq!(missed, 0, "of {rounds} frames, so many would have waited for the timer");
+    });
 }
