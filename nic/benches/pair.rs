@@ -1,0 +1,203 @@
+//! Two NICs in one thread, joined by a buffer: what a verb costs in instructions, without any port.
+//!
+//! `cargo bench -p remora-nic --bench pair [-- write|read]` prints nanoseconds per verb for both sides together.
+
+use std::sync::Arc;
+use std::time::Instant as Clock;
+
+use memory::{Access, Biased, Bytes, Config as TableConfig, Range, Table};
+use remora_nic as nic;
+use remora_nic::{
+    AddressVector, Config, Flags, Modify, Nic, Operation, Payload, Poller, QueuePairInit, Remote, Ring, Sge,
+    Word, WorkRequest, wqe,
+};
+use transport::Instant;
+use transport::state::State;
+use wire::frame::Route;
+use wire::{Address, Egress, Endpoint, Ingress, Lease, Peer, Psn, Start};
+
+const SLOT: usize = 128;
+const SLOTS: usize = 256;
+
+/// Frames on their way to the other NIC.
+struct Pipe {
+    bytes: Vec<u8>,
+    lens: Vec<usize>,
+}
+
+impl Pipe {
+    fn new() -> Self {
+        Pipe { bytes: vec![0; SLOT * SLOTS], lens: Vec::with_capacity(SLOTS) }
+    }
+}
+
+impl Egress for Pipe {
+    fn start(&self) -> Start {
+        Start::Ip
+    }
+    fn seals(&self) -> bool {
+        false
+    }
+    #[inline]
+    fn lend(&mut self, _: Peer, len: usize) -> Option<Lease<'_>> {
+        let at = self.lens.len() * SLOT;
+        if self.lens.len() == SLOTS {
+            return None;
+        }
+        self.lens.push(len);
+        Some(Lease { bytes: &mut self.bytes[at..at + len], ip_id: 0 })
+    }
+    fn commit(&mut self) {}
+    fn flush(&mut self) {}
+}
+
+struct Side {
+    engine: Biased<Nic>,
+    out: Pipe,
+    send: Ring,
+    head: u64,
+    poller: Poller,
+    sge: Sge,
+    remote: Remote,
+    qp: wire::Qpn,
+}
+
+fn side(seed: u64) -> Side {
+    let table = Arc::new(Table::new(TableConfig { key_seed: seed, ..TableConfig::default() }).unwrap());
+    let mut nic = Nic::new(Config { checks_icrc: false, max_qps: 64, ..Config::default() });
+    let pd = table.alloc_pd().unwrap();
+    let memory = Bytes::heap(1 << 16).unwrap();
+    let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+    let key = table.register(pd, &[Range::whole(&memory)], rights).unwrap();
+    let ring = |slots| Ring::new(Bytes::heap(Ring::size(slots)).unwrap()).unwrap();
+    let (send, cq_ring) = (ring(256), ring(512));
+    let cq = nic.create_cq(cq_ring.clone()).unwrap();
+    let init = QueuePairInit {
+        pd,
+        send_ring: send.clone(),
+        receive_ring: ring(64),
+        receive_max_sge: 1,
+        send_cq: cq,
+        receive_cq: cq,
+        signal_all: false,
+        managed: false,
+    };
+    let qp = nic.create_qp(init).unwrap();
+    Side {
+        engine: Biased::new(&table, nic),
+        out: Pipe::new(),
+        send,
+        head: 0,
+        poller: Poller::new(cq_ring),
+        sge: Sge { addr: memory.address(), len: 64, lkey: key },
+        remote: Remote { addr: memory.address() + 4096, rkey: key },
+        qp,
+    }
+}
+
+fn connect(a: &Side, b: &Side, names: (u16, u16)) {
+    let endpoint = |port| Endpoint { address: Address::from(std::net::Ipv4Addr::LOCALHOST), udp_port: port };
+    let route = Route::new(endpoint(names.0), endpoint(names.1));
+    let mut guard = a.engine.enter();
+    let (nic, _) = guard.parts();
+    let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+    let init = Modify {
+        state: Some(State::Init),
+        access: Some(access),
+        pkey_index: Some(0),
+        port: Some(1),
+        ..Modify::default()
+    };
+    let rtr = Modify {
+        state: Some(State::Rtr),
+        address: Some(AddressVector { peer: Peer(0), route }),
+        path_mtu: Some(1024),
+        dest_qp: Some(b.qp),
+        rq_psn: Some(Psn::new(0)),
+        max_dest_rd_atomic: Some(16),
+        min_rnr_timer: Some(12),
+        ..Modify::default()
+    };
+    let rts = Modify {
+        state: Some(State::Rts),
+        sq_psn: Some(Psn::new(0)),
+        timeout: Some(14),
+        retry_cnt: Some(7),
+        rnr_retry: Some(7),
+        max_rd_atomic: Some(16),
+        ..Modify::default()
+    };
+    for change in [init, rtr, rts] {
+        nic.modify_qp(a.qp, &change).unwrap();
+    }
+}
+
+impl Side {
+    fn post(&mut self, operation: Operation, count: usize, signaled_every: usize) {
+        let bounds = wqe::Bounds { max_sge: 1, max_inline: 0 };
+        for n in 0..count {
+            let flags = Flags { signaled: n % signaled_every == signaled_every - 1, ..Flags::default() };
+            let list = [self.sge];
+            let request = WorkRequest { id: n as u64, operation, payload: Payload::Sges(&list), flags };
+            let head = self.head;
+            let send = &self.send;
+            let slots = wqe::write(&request, &bounds, 256, |at, slot| send.store(head + at as u64, slot)).unwrap();
+            self.head += slots as u64;
+        }
+        self.send.set_word(Word::Produced, self.head);
+    }
+
+    fn pass(&mut self, arriving: &mut Pipe, doorbell: bool) {
+        let mut guard = self.engine.enter();
+        let (nic, mem) = guard.parts();
+        if doorbell {
+            nic.doorbell(self.qp);
+        }
+        let source = Endpoint { address: Address([0; 16]), udp_port: 0 };
+        for (at, len) in arriving.lens.iter().enumerate() {
+            let bytes = &arriving.bytes[at * SLOT..at * SLOT + len];
+            nic.receive(Instant(1), mem, &Ingress { bytes, start: Start::Ip, source });
+        }
+        arriving.lens.clear();
+        nic.transmit(Instant(1), mem, &mut self.out, 256);
+    }
+}
+
+fn run(name: &str, operation: impl Fn(Remote) -> Operation) {
+    let (mut a, mut b) = (side(1), side(2));
+    connect(&a, &b, (1, 2));
+    connect(&b, &a, (2, 1));
+    let operation = operation(b.remote);
+    const BATCH: usize = 16;
+    let mut rounds = Vec::new();
+    for _ in 0..9 {
+        let (started, mut done) = (Clock::now(), 0);
+        while done < 1_000_000 {
+            a.post(operation, BATCH, BATCH);
+            a.pass(&mut Pipe { bytes: Vec::new(), lens: Vec::new() }, true);
+            for _ in 0..3 {
+                b.pass(&mut a.out, false);
+                a.pass(&mut b.out, false);
+            }
+            while let Some(cqe) = a.poller.poll() {
+                assert_eq!(cqe.completion.status, nic::Status::Success);
+                done += BATCH;
+            }
+            a.poller.free();
+        }
+        rounds.push(started.elapsed().as_nanos() as f64 / done as f64);
+    }
+    rounds.sort_by(f64::total_cmp);
+    println!("{name}: {:.1} ns per verb, both sides (best {:.1})", rounds[4], rounds[0]);
+}
+
+fn main() {
+    let only: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|arg| arg == name);
+    if wanted("write") {
+        run("write 64 B", Operation::Write);
+    }
+    if wanted("read") {
+        run("read 64 B", Operation::Read);
+    }
+}
