@@ -191,6 +191,7 @@ impl QueuePair {
         self.connection = Some(Connection {
             peer: address.peer,
             route,
+            headers: None,
             remote,
             sending: Flow::new(route.source, route.destination),
             receiving: Flow::new(route.destination, route.source),

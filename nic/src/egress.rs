@@ -4,11 +4,12 @@ use memory::{Access, Key, Mem};
 use transport::rc::{Plan, Reply, ReplyKind};
 use transport::state::State;
 use transport::{Counters, Instant, Status};
-use wire::frame::{Egress, Start};
+use wire::frame::Egress;
 use wire::{Extensions, NakCode, Qpn, aeth, atomic_ack, bth, icrc, packet};
 
 use crate::event::AsyncEvent;
 use crate::gather;
+use crate::headers::Headers;
 use crate::nic::Shared;
 use crate::queue_pair::{Connection, Note, QueuePair};
 
@@ -184,7 +185,7 @@ fn response_headers(reply: &Reply) -> (Extensions, u32) {
 /// Writes one packet: headers, payload by `fill`, pad, ICRC.
 #[inline]
 fn emit(
-    connection: &Connection,
+    connection: &mut Connection,
     out: &mut impl Egress,
     shared: &mut Shared,
     bth: &bth::Repr,
@@ -194,10 +195,13 @@ fn emit(
 ) -> Sent {
     let headers = bth.opcode.header_len();
     let total = packet::transport_len(headers, len as usize);
-    let (start, seals) = (out.start(), out.seals());
-    let below = overhead(connection, start);
+    let seals = out.seals();
+    let route = &connection.route;
+    // The first frame finds out what the port's frames begin with; a port never changes its mind.
+    let below_bth = connection.headers.get_or_insert_with(|| Headers::new(route, out.start()));
+    let below = below_bth.len();
     let Some(lease) = out.lend(connection.peer, below + total) else { return Sent::NoRoom };
-    connection.route.emit(start, lease.ip_id, total as u16, lease.bytes);
+    below_bth.emit(lease.ip_id, total, lease.bytes);
     let frame = &mut lease.bytes[below..below + total];
     packet::emit_headers(bth, ext, frame);
     let (payload, rest) = frame[headers..].split_at_mut(len as usize);
@@ -212,11 +216,6 @@ fn emit(
     out.commit();
     count(&mut shared.counters, total);
     Sent::Yes(total)
-}
-
-#[inline]
-fn overhead(connection: &Connection, start: Start) -> usize {
-    start.overhead(connection.route.source.address.is_ipv4())
 }
 
 #[inline]

@@ -10,6 +10,7 @@ pub mod cqe;
 mod egress;
 mod event;
 mod gather;
+mod headers;
 mod ingress;
 mod nic;
 mod queue_pair;

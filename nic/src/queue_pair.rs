@@ -11,6 +11,7 @@ use wire::icrc::Flow;
 use crate::completion_queue::Written;
 use crate::cqe::Cqe;
 use crate::event::AsyncEvent;
+use crate::headers::Headers;
 use crate::nic::Shared;
 use crate::receive_queue::{Receive, ReceiveQueue};
 use crate::request::{CompletionKind, WorkCompletion};
@@ -58,6 +59,8 @@ impl Note {
 pub(crate) struct Connection {
     pub peer: Peer,
     pub route: Route,
+    /// What precedes the BTH, once a first frame has told how frames begin.
+    pub headers: Option<Headers>,
     pub remote: Qpn,
     /// ICRC of what we send, and of what we get.
     pub sending: Flow,

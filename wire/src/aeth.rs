@@ -11,10 +11,11 @@
 
 use core::fmt;
 
+use zerocopy::byteorder::network_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
-use crate::int24::U24;
+use crate::int24::MASK;
 
 /// Bytes of the header.
 pub const LEN: usize = 4;
@@ -25,8 +26,8 @@ pub const NO_CREDITS: u8 = 0x1f;
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Raw {
-    syndrome: u8,
-    msn: U24,
+    /// Syndrome, MSN.
+    word: U32,
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
@@ -44,13 +45,13 @@ impl<'a> View<'a> {
     /// Acknowledged, and if not, why.
     #[inline]
     pub fn syndrome(&self) -> Syndrome {
-        Syndrome(self.0.syndrome)
+        Syndrome((self.0.word.get() >> 24) as u8)
     }
 
     /// Message sequence number: 24 bits, circular.
     #[inline]
     pub fn msn(&self) -> u32 {
-        self.0.msn.get()
+        self.0.word.get() & MASK
     }
 }
 
@@ -73,8 +74,8 @@ impl Repr {
     /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let raw = Raw { syndrome: self.syndrome.0, msn: U24::new(self.msn) };
-        raw.write_to_prefix(out).expect("room for an AETH");
+        let (raw, _) = Raw::mut_from_prefix(out).expect("room for an AETH");
+        raw.word = U32::new(u32::from(self.syndrome.0) << 24 | self.msn & MASK);
     }
 }
 

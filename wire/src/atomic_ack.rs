@@ -60,7 +60,8 @@ impl Repr {
     /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        Raw { original: U64::new(self.original) }.write_to_prefix(out).expect("room for an AtomicAckETH");
+        let (raw, _) = Raw::mut_from_prefix(out).expect("room for an AtomicAckETH");
+        *raw = Raw { original: U64::new(self.original) };
     }
 }
 

@@ -16,10 +16,10 @@
 
 use core::fmt;
 
-use zerocopy::network_endian::U16;
+use zerocopy::network_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::int24::U24;
+use crate::int24::MASK;
 use crate::{Opcode, Psn, Qpn, WireError};
 
 /// Bytes of the header.
@@ -41,13 +41,12 @@ const RESV7_MASK: u8 = 0x7f;
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Raw {
-    opcode: u8,
-    flags: u8,
-    pkey: U16,
-    congestion: u8,
-    dest_qp: U24,
-    ack: u8,
-    psn: U24,
+    /// Op-code, flags, P_Key: whole words, because a word stored byte by byte stalls the load that follows.
+    first: U32,
+    /// Congestion bits, destination queue pair.
+    second: U32,
+    /// Acknowledge request, PSN.
+    third: U32,
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
@@ -62,82 +61,97 @@ impl<'a> View<'a> {
         Raw::ref_from_prefix(bytes).map(|(raw, _)| View(raw)).map_err(|_| WireError::Truncated)
     }
 
+    #[inline]
+    fn flags(&self) -> u8 {
+        (self.0.first.get() >> 16) as u8
+    }
+
+    #[inline]
+    fn congestion(&self) -> u8 {
+        (self.0.second.get() >> 24) as u8
+    }
+
+    #[inline]
+    fn ack(&self) -> u8 {
+        (self.0.third.get() >> 24) as u8
+    }
+
     /// Which operation this packet is a part of, and so which extension headers follow.
     #[inline]
     pub fn opcode(&self) -> Opcode {
-        Opcode(self.0.opcode)
+        Opcode((self.0.first.get() >> 24) as u8)
     }
 
     /// Does the sender ask that the completion raise a solicited event?
     #[inline]
     pub fn solicited(&self) -> bool {
-        self.0.flags & SOLICITED != 0
+        self.flags() & SOLICITED != 0
     }
 
     /// Automatic path migration: set means "migrated".
     #[inline]
     pub fn mig_req(&self) -> bool {
-        self.0.flags & MIG_REQ != 0
+        self.flags() & MIG_REQ != 0
     }
 
     /// Bytes of zeros between payload and ICRC, 0 to 3.
     #[inline]
     pub fn pad(&self) -> u8 {
-        self.0.flags >> PAD_SHIFT & 3
+        self.flags() >> PAD_SHIFT & 3
     }
 
     /// Transport header version, 4 bits; 0 is the only one there is.
     #[inline]
     pub fn tver(&self) -> u8 {
-        self.0.flags & TVER_MASK
+        self.flags() & TVER_MASK
     }
 
     /// Partition key; its top bit is full membership.
     #[inline]
     pub fn pkey(&self) -> u16 {
-        self.0.pkey.get()
+        self.0.first.get() as u16
     }
 
     /// Forward congestion notification.
     #[inline]
     pub fn fecn(&self) -> bool {
-        self.0.congestion & FECN != 0
+        self.congestion() & FECN != 0
     }
 
     /// Backward congestion notification.
     #[inline]
     pub fn becn(&self) -> bool {
-        self.0.congestion & BECN != 0
+        self.congestion() & BECN != 0
     }
 
     /// The six reserved bits beside FECN and BECN.
     #[inline]
     pub fn resv6(&self) -> u8 {
-        self.0.congestion & RESV6_MASK
+        self.congestion() & RESV6_MASK
     }
 
     /// The queue pair this packet is for.
     #[inline]
     pub fn dest_qp(&self) -> Qpn {
-        Qpn::new(self.0.dest_qp.get())
+        Qpn::new(self.0.second.get() & MASK)
     }
 
     /// Does the requester want an acknowledgement of this packet?
     #[inline]
     pub fn ack_req(&self) -> bool {
-        self.0.ack & ACK_REQ != 0
+        self.ack() & ACK_REQ != 0
     }
 
     /// The seven reserved bits beside AckReq.
     #[inline]
     pub fn resv7(&self) -> u8 {
-        self.0.ack & RESV7_MASK
+        self.ack() & RESV7_MASK
     }
 
     /// Packet sequence number.
     #[inline]
     pub fn psn(&self) -> Psn {
-        Psn::new(self.0.psn.get())
+        Psn::new(self.0.third.get() & MASK)
     }
 }
 
@@ -218,19 +232,19 @@ impl Repr {
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let bit = |set: bool, mask: u8| if set { mask } else { 0 };
-        let raw = Raw {
-            opcode: self.opcode.0,
-            flags: bit(self.solicited, SOLICITED)
-                | bit(self.mig_req, MIG_REQ)
-                | (self.pad & 3) << PAD_SHIFT
-                | self.tver & TVER_MASK,
-            pkey: U16::new(self.pkey),
-            congestion: bit(self.fecn, FECN) | bit(self.becn, BECN) | self.resv6 & RESV6_MASK,
-            dest_qp: U24::new(self.dest_qp.get()),
-            ack: bit(self.ack_req, ACK_REQ) | self.resv7 & RESV7_MASK,
-            psn: U24::new(self.psn.get()),
+        let flags = bit(self.solicited, SOLICITED)
+            | bit(self.mig_req, MIG_REQ)
+            | (self.pad & 3) << PAD_SHIFT
+            | self.tver & TVER_MASK;
+        let congestion = bit(self.fecn, FECN) | bit(self.becn, BECN) | self.resv6 & RESV6_MASK;
+        let ack = bit(self.ack_req, ACK_REQ) | self.resv7 & RESV7_MASK;
+        let word = |tag: u8, value: u32| U32::new(u32::from(tag) << 24 | value & MASK);
+        let (raw, _) = Raw::mut_from_prefix(out).expect("room for a BTH");
+        *raw = Raw {
+            first: word(self.opcode.0, u32::from(flags) << 16 | u32::from(self.pkey)),
+            second: word(congestion, self.dest_qp.get()),
+            third: word(ack, self.psn.get()),
         };
-        raw.write_to_prefix(out).expect("room for a BTH");
     }
 }
 

@@ -59,7 +59,8 @@ impl Repr {
     /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        Raw { value: U32::new(self.value) }.write_to_prefix(out).expect("room for an ImmDt");
+        let (raw, _) = Raw::mut_from_prefix(out).expect("room for an ImmDt");
+        *raw = Raw { value: U32::new(self.value) };
     }
 }
 

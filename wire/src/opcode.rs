@@ -281,7 +281,7 @@ const fn shapes() -> [u32; 256] {
 impl Opcode {
     /// The word of the table.
     #[inline]
-    pub(crate) fn shape(self) -> u32 {
+    pub(crate) const fn shape(self) -> u32 {
         SHAPE[self.0 as usize]
     }
 
@@ -297,8 +297,9 @@ impl Opcode {
     }
 
     /// The service, if the op-code is known.
+    #[inline]
     pub const fn service(self) -> Option<Service> {
-        if shape(self.0) == 0 {
+        if self.shape() == 0 {
             return None;
         }
         match self.0 >> 5 {
@@ -312,8 +313,9 @@ impl Opcode {
     }
 
     /// What the packet does, if the op-code is known.
+    #[inline]
     pub const fn operation(self) -> Option<Operation> {
-        if shape(self.0) == 0 {
+        if self.shape() == 0 {
             return None;
         }
         Some(match self.0 & 0x1f {

@@ -31,7 +31,9 @@ pub(super) struct Entry {
 /// The entries in order of their sequence numbers: a ring that forgets the oldest answered one when it is full.
 #[derive(Clone, Debug)]
 pub(super) struct Replay {
+    /// A power of two, at least `capacity`.
     ring: Box<[Option<Entry>]>,
+    capacity: u64,
     /// Number of the next entry to come.
     tail: u64,
     /// The entry whose answer leaves next; moves back when something is asked for again.
@@ -43,7 +45,8 @@ pub(super) struct Replay {
 impl Replay {
     pub fn new(capacity: u8) -> Self {
         Replay {
-            ring: vec![None; usize::from(capacity)].into_boxed_slice(),
+            ring: vec![None; usize::from(capacity).next_power_of_two()].into_boxed_slice(),
+            capacity: u64::from(capacity),
             tail: 0,
             pending: 0,
             answered: 0,
@@ -51,19 +54,18 @@ impl Replay {
     }
 
     fn oldest(&self) -> u64 {
-        self.tail.saturating_sub(self.ring.len() as u64)
+        self.tail.saturating_sub(self.capacity)
     }
 
     #[inline]
     fn slot(&self, number: u64) -> usize {
-        // At most a few dozen entries: the division is not on the path of a WRITE or SEND.
-        (number % self.ring.len() as u64) as usize
+        number as usize & (self.ring.len() - 1)
     }
 
     /// Would a further entry overwrite one that was never answered? Then the peer asks for more than was agreed.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.tail - self.answered >= self.ring.len() as u64
+        self.tail - self.answered >= self.capacity
     }
 
     /// Is anything still to be answered?
