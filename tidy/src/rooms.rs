@@ -42,8 +42,9 @@ pub const ROOMS: [Room; 11] = [
     // Crc-fast: the CRC64 that Pilaf's readers check.
     pure("store", &["wire", "memory", "transport", "nic"], &["crc-fast"]),
     Room { names_only: Some(&["wire", "memory", "transport", "nic", "store"]), ..impure("fabric", false) },
-    // A port moves frames; what an RDMA byte means is not its business. `memory` lends it shared memory.
-    Room { names_only: Some(&["wire", "memory"]), ..impure("port", true) },
+    // A port moves frames; what an RDMA byte means is not its business. `memory` lends it shared memory, `fabric` the
+    // fault rules.
+    Room { names_only: Some(&["wire", "memory", "fabric"]), ..impure("port", true) },
     impure("host", false),
     impure("verbs", true),
     Room { names_only: Some(&["nic"]), ..impure("sandbox", false) },

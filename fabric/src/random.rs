@@ -1,0 +1,86 @@
+//! Random numbers of a seed: the same on every machine and in every version.
+
+/// A generator (SplitMix64: 64 bits of state, every seed is a good one).
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// The generator of a seed.
+    pub const fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// Another generator whose numbers have nothing to do with the following ones of this.
+    pub fn split(&mut self) -> Random {
+        Random(self.bits() ^ 0x6a09_e667_f3bc_c909)
+    }
+
+    /// 64 random bits.
+    #[inline]
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// A number below `bound`; 0 if `bound` is 0.
+    #[inline]
+    pub fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// A number from `low` to `high`, both included.
+    #[inline]
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high.saturating_sub(low) + 1)
+    }
+
+    /// True with probability `p`.
+    #[inline]
+    pub fn chance(&mut self, p: f64) -> bool {
+        // 53 bits, as many as a double holds.
+        p > 0.0 && ((self.bits() >> 11) as f64) < p * 9_007_199_254_740_992.0
+    }
+
+    /// One of `choices`, which are not none.
+    #[inline]
+    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize]
+    }
+
+    /// Fills `out`.
+    pub fn fill(&mut self, out: &mut [u8]) {
+        for chunk in out.chunks_mut(8) {
+            let bits = self.bits().to_le_bytes();
+            chunk.copy_from_slice(&bits[..chunk.len()]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_of_a_seed_never_change() {
+        // The first outputs of SplitMix64 for seed 0, as its authors print them.
+        let mut random = Random::new(0);
+        assert_eq!(random.bits(), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(random.bits(), 0x6e78_9e6a_a1b9_65f4);
+    }
+
+    #[test]
+    fn chances_and_bounds_hold() {
+        let mut random = Random::new(7);
+        let hits = (0..100_000).filter(|_| random.chance(0.1)).count();
+        assert!((9_500..10_500).contains(&hits), "{hits} of 100 000 at 10 %");
+        assert!((0..1000).all(|_| !random.chance(0.0) && random.chance(1.0)));
+        let mut seen = [0u32; 5];
+        (0..5000).for_each(|_| seen[random.below(5) as usize] += 1);
+        assert!(seen.iter().all(|count| (800..1200).contains(count)), "{seen:?}");
+        assert_eq!(random.below(0), 0);
+        assert_eq!(random.between(3, 3), 3);
+    }
+}
