@@ -178,7 +178,7 @@ fn run(name: &str, operation: impl Fn(Remote) -> Operation) {
     let mut rounds = Vec::new();
     for _ in 0..9 {
         let (started, mut done) = (on_cpu(), 0);
-        while done < 1_000_000 {
+        while done < verbs() {
             a.post(operation, BATCH, BATCH);
             a.pass(&mut Pipe { bytes: Vec::new(), lens: Vec::new() }, true);
             for _ in 0..3 {
@@ -195,6 +195,11 @@ fn run(name: &str, operation: impl Fn(Remote) -> Operation) {
     }
     rounds.sort_by(f64::total_cmp);
     println!("{name}: median {:.1} ns per verb, both sides; best round {:.1}", rounds[4], rounds[0]);
+}
+
+/// Verbs a round; `PAIR_VERBS` sets fewer for instruction counters.
+fn verbs() -> usize {
+    std::env::var("PAIR_VERBS").ok().and_then(|verbs| verbs.parse().ok()).unwrap_or(1_000_000)
 }
 
 fn main() {
