@@ -11,11 +11,10 @@
 
 use core::fmt;
 
-use zerocopy::byteorder::network_endian::U32;
+use zerocopy::network_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
-use crate::int24::MASK;
 
 /// Bytes of the header.
 pub const LEN: usize = 4;
@@ -26,10 +25,13 @@ pub const NO_CREDITS: u8 = 0x1f;
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Raw {
-    /// Syndrome, MSN.
-    word: U32,
+    syndrome_msn: U32,
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
+
+/// The message sequence number's bits, below the syndrome's.
+const MSN_MASK: u32 = 0x00ff_ffff;
+const SYNDROME_SHIFT: u32 = 24;
 
 /// A header whose length has been checked.
 #[derive(Copy, Clone, Debug)]
@@ -45,13 +47,13 @@ impl<'a> View<'a> {
     /// Acknowledged, and if not, why.
     #[inline]
     pub fn syndrome(&self) -> Syndrome {
-        Syndrome((self.0.word.get() >> 24) as u8)
+        Syndrome((self.0.syndrome_msn.get() >> SYNDROME_SHIFT) as u8)
     }
 
     /// Message sequence number: 24 bits, circular.
     #[inline]
     pub fn msn(&self) -> u32 {
-        self.0.word.get() & MASK
+        self.0.syndrome_msn.get() & MSN_MASK
     }
 }
 
@@ -74,8 +76,9 @@ impl Repr {
     /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (raw, _) = Raw::mut_from_prefix(out).expect("room for an AETH");
-        raw.word = U32::new(u32::from(self.syndrome.0) << 24 | self.msn & MASK);
+        let word = u32::from(self.syndrome.0) << SYNDROME_SHIFT | self.msn & MSN_MASK;
+        let (place, _) = Raw::mut_from_prefix(out).expect("room for an AETH");
+        *place = Raw { syndrome_msn: U32::new(word) };
     }
 }
 

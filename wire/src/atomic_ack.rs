@@ -60,8 +60,8 @@ impl Repr {
     /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (raw, _) = Raw::mut_from_prefix(out).expect("room for an AtomicAckETH");
-        *raw = Raw { original: U64::new(self.original) };
+        let (place, _) = Raw::mut_from_prefix(out).expect("room for an AtomicAckETH");
+        *place = Raw { original: U64::new(self.original) };
     }
 }
 

@@ -98,8 +98,8 @@ impl Repr {
     /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (raw, _) = Raw::mut_from_prefix(out).expect("room for an AtomicETH");
-        *raw = Raw {
+        let (place, _) = Raw::mut_from_prefix(out).expect("room for an AtomicETH");
+        *place = Raw {
             va: U64::new(self.va),
             rkey: U32::new(self.rkey),
             swap_add: U64::new(self.swap_add),

@@ -16,7 +16,6 @@ use core::fmt;
 use zerocopy::network_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::int24::U24;
 use crate::{Qpn, WireError};
 
 /// Bytes of the header.
@@ -26,8 +25,8 @@ pub const LEN: usize = 8;
 #[repr(C)]
 struct Raw {
     qkey: U32,
-    reserved: u8,
-    src_qp: U24,
+    /// The reserved byte above 24 bits.
+    src_qp: U32,
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
@@ -74,8 +73,8 @@ impl Repr {
     /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let raw = Raw { qkey: U32::new(self.qkey), reserved: 0, src_qp: U24::new(self.src_qp.get()) };
-        raw.write_to_prefix(out).expect("room for a DETH");
+        let (place, _) = Raw::mut_from_prefix(out).expect("room for a DETH");
+        *place = Raw { qkey: U32::new(self.qkey), src_qp: U32::new(self.src_qp.get()) };
     }
 }
 

@@ -87,9 +87,9 @@ impl Repr {
     /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let raw =
+        let (place, _) = Raw::mut_from_prefix(out).expect("room for an Ethernet header");
+        *place =
             Raw { destination: self.destination, source: self.source, ethertype: U16::new(self.ethertype) };
-        raw.write_to_prefix(out).expect("room for an Ethernet header");
     }
 }
 

@@ -59,8 +59,8 @@ impl Repr {
     /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (raw, _) = Raw::mut_from_prefix(out).expect("room for an IETH");
-        *raw = Raw { rkey: U32::new(self.rkey) };
+        let (place, _) = Raw::mut_from_prefix(out).expect("room for an IETH");
+        *place = Raw { rkey: U32::new(self.rkey) };
     }
 }
 

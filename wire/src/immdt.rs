@@ -59,8 +59,8 @@ impl Repr {
     /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (raw, _) = Raw::mut_from_prefix(out).expect("room for an ImmDt");
-        *raw = Raw { value: U32::new(self.value) };
+        let (place, _) = Raw::mut_from_prefix(out).expect("room for an ImmDt");
+        *place = Raw { value: U32::new(self.value) };
     }
 }
 

@@ -19,7 +19,7 @@
 use core::fmt;
 use core::net::Ipv4Addr;
 
-use zerocopy::network_endian::U16;
+use zerocopy::network_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
@@ -30,22 +30,17 @@ pub const LEN: usize = 20;
 /// Protocol number of UDP, the same in IPv6.
 pub const PROTOCOL_UDP: u8 = 17;
 
-const VERSION_IHL: u8 = 0x45;
-const DONT_FRAGMENT: u16 = 0x4000;
+const VERSION_IHL: u32 = 0x45 << 24;
+const DONT_FRAGMENT: u32 = 0x4000;
 
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Raw {
-    version_ihl: u8,
-    tos: u8,
-    total_len: U16,
-    ident: U16,
-    fragment: U16,
-    ttl: u8,
-    protocol: u8,
-    checksum: U16,
-    source: [u8; 4],
-    destination: [u8; 4],
+    version_tos_len: U32,
+    ident_fragment: U32,
+    ttl_protocol_checksum: U32,
+    source: U32,
+    destination: U32,
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
@@ -61,17 +56,18 @@ impl<'a> View<'a> {
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| WireError::Truncated)?;
-        if raw.version_ihl != VERSION_IHL {
-            return Err(if raw.version_ihl >> 4 == 4 { WireError::IpOptions } else { WireError::NotIp });
+        let first = raw.version_tos_len.get();
+        if first & 0xff << 24 != VERSION_IHL {
+            return Err(if first >> 28 == 4 { WireError::IpOptions } else { WireError::NotIp });
         }
-        let total = usize::from(raw.total_len.get());
+        let total = first as u16 as usize;
         if total < LEN {
             return Err(WireError::Length);
         }
         if total > bytes.len() {
             return Err(WireError::Truncated);
         }
-        if raw.fragment.get() & !DONT_FRAGMENT != 0 {
+        if raw.ident_fragment.get() & 0xffff & !DONT_FRAGMENT != 0 {
             return Err(WireError::Fragment);
         }
         Ok(View(raw))
@@ -80,43 +76,43 @@ impl<'a> View<'a> {
     /// Differentiated services code point, 6 bits.
     #[inline]
     pub fn dscp(&self) -> u8 {
-        self.0.tos >> 2
+        (self.0.version_tos_len.get() >> 18) as u8 & 0x3f
     }
 
     /// Explicit congestion notification, 2 bits: 0 not capable, 1 and 2 capable, 3 congestion met.
     #[inline]
     pub fn ecn(&self) -> u8 {
-        self.0.tos & 3
+        (self.0.version_tos_len.get() >> 16) as u8 & 3
     }
 
     /// Bytes after the header, at most 65515.
     #[inline]
     pub fn payload_len(&self) -> u16 {
-        self.0.total_len.get() - LEN as u16
+        self.0.version_tos_len.get() as u16 - LEN as u16
     }
 
     /// Identification.
     #[inline]
     pub fn ident(&self) -> u16 {
-        self.0.ident.get()
+        (self.0.ident_fragment.get() >> 16) as u16
     }
 
     /// Is the packet forbidden to be fragmented?
     #[inline]
     pub fn dont_fragment(&self) -> bool {
-        self.0.fragment.get() & DONT_FRAGMENT != 0
+        self.0.ident_fragment.get() & DONT_FRAGMENT != 0
     }
 
     /// Hops left.
     #[inline]
     pub fn ttl(&self) -> u8 {
-        self.0.ttl
+        (self.0.ttl_protocol_checksum.get() >> 24) as u8
     }
 
     /// Protocol of the payload.
     #[inline]
     pub fn protocol(&self) -> u8 {
-        self.0.protocol
+        (self.0.ttl_protocol_checksum.get() >> 16) as u8
     }
 
     /// Is the header checksum right?
@@ -128,13 +124,13 @@ impl<'a> View<'a> {
     /// Sender.
     #[inline]
     pub fn source(&self) -> Ipv4Addr {
-        Ipv4Addr::from_octets(self.0.source)
+        Ipv4Addr::from_bits(self.0.source.get())
     }
 
     /// Receiver.
     #[inline]
     pub fn destination(&self) -> Ipv4Addr {
-        Ipv4Addr::from_octets(self.0.destination)
+        Ipv4Addr::from_bits(self.0.destination.get())
     }
 }
 
@@ -183,31 +179,36 @@ impl Repr {
     pub fn emit(&self, out: &mut [u8]) {
         let total_len =
             self.payload_len.checked_add(LEN as u16).expect("an IPv4 payload is at most 65515 bytes");
+        let tos = u32::from(self.dscp << 2 | self.ecn & 3);
+        let fragment = if self.dont_fragment { DONT_FRAGMENT } else { 0 };
+        let ttl_protocol = u32::from(self.ttl) << 24 | u32::from(self.protocol) << 16;
         let mut raw = Raw {
-            version_ihl: VERSION_IHL,
-            tos: self.dscp << 2 | self.ecn & 3,
-            total_len: U16::new(total_len),
-            ident: U16::new(self.ident),
-            fragment: U16::new(if self.dont_fragment { DONT_FRAGMENT } else { 0 }),
-            ttl: self.ttl,
-            protocol: self.protocol,
-            checksum: U16::new(0),
-            source: self.source.octets(),
-            destination: self.destination.octets(),
+            version_tos_len: U32::new(VERSION_IHL | tos << 16 | u32::from(total_len)),
+            ident_fragment: U32::new(u32::from(self.ident) << 16 | fragment),
+            ttl_protocol_checksum: U32::new(ttl_protocol),
+            source: U32::new(self.source.to_bits()),
+            destination: U32::new(self.destination.to_bits()),
         };
-        raw.checksum = U16::new(!ones_complement_sum(&raw));
-        raw.write_to_prefix(out).expect("room for an IPv4 header");
+        let checksum = !ones_complement_sum(&raw);
+        raw.ttl_protocol_checksum = U32::new(ttl_protocol | u32::from(checksum));
+        let (place, _) = Raw::mut_from_prefix(out).expect("room for an IPv4 header");
+        *place = raw;
     }
 }
 
-/// The sum of RFC 1071 over the ten words of a header.
+/// The sum of RFC 1071 over a header; over all of it, 0xffff says that its checksum is right.
 #[inline]
 fn ones_complement_sum(raw: &Raw) -> u16 {
-    let (words, _) = raw.as_bytes().as_chunks::<2>();
-    let sum: u32 = words.iter().map(|word| u32::from(u16::from_be_bytes(*word))).sum();
-    // Ten words carry at most 9 into the upper half, so one fold leaves at most one more carry.
-    let folded = (sum & 0xffff) + (sum >> 16);
-    ((folded & 0xffff) + (folded >> 16)) as u16
+    let words =
+        [raw.version_tos_len, raw.ident_fragment, raw.ttl_protocol_checksum, raw.source, raw.destination];
+    // Pairs of 16-bit words may be added as 32-bit words: what they carry is folded back in the end. Five words
+    // make 35 bits; folded once 33, then 18, then 17, and the last carry is added once more.
+    let sum: u64 = words.iter().map(|word| u64::from(word.get())).sum();
+    let sum = (sum & 0xffff_ffff) + (sum >> 32);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    sum as u16
 }
 
 impl fmt::Display for Repr {

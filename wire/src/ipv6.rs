@@ -141,7 +141,8 @@ impl Repr {
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let class = u32::from(self.traffic_class) << 20;
-        let raw = Raw {
+        let (place, _) = Raw::mut_from_prefix(out).expect("room for an IPv6 header");
+        *place = Raw {
             version_class_flow: U32::new(VERSION | class | self.flow_label & FLOW_MASK),
             payload_len: U16::new(self.payload_len),
             next_header: self.next_header,
@@ -149,7 +150,6 @@ impl Repr {
             source: self.source.octets(),
             destination: self.destination.octets(),
         };
-        raw.write_to_prefix(out).expect("room for an IPv6 header");
     }
 }
 

@@ -31,7 +31,6 @@ pub mod frame;
 pub mod icrc;
 pub mod ieth;
 pub mod immdt;
-mod int24;
 pub mod ipv4;
 pub mod ipv6;
 pub mod opcode;

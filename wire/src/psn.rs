@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use crate::int24::MASK;
+/// 24 bits.
+const MASK: u32 = 0x00ff_ffff;
 
 /// A packet sequence number: 24 bits, circular (IBTA volume 1, chapter 9.7.1).
 ///

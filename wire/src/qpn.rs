@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-use crate::int24::MASK;
+/// 24 bits.
+const MASK: u32 = 0x00ff_ffff;
 
 /// A queue pair number: 24 bits (IBTA volume 1, chapter 9.2). Also names a shared receive queue in XRCETH.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -82,8 +82,8 @@ impl Repr {
     /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        let (raw, _) = Raw::mut_from_prefix(out).expect("room for a RETH");
-        *raw = Raw { va: U64::new(self.va), rkey: U32::new(self.rkey), dma_len: U32::new(self.dma_len) };
+        let (place, _) = Raw::mut_from_prefix(out).expect("room for a RETH");
+        *place = Raw { va: U64::new(self.va), rkey: U32::new(self.rkey), dma_len: U32::new(self.dma_len) };
     }
 }
 

@@ -12,7 +12,7 @@
 
 use core::fmt;
 
-use zerocopy::network_endian::U16;
+use zerocopy::network_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::WireError;
@@ -23,10 +23,8 @@ pub const LEN: usize = 8;
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Raw {
-    source_port: U16,
-    destination_port: U16,
-    len: U16,
-    checksum: U16,
+    ports: U32,
+    len_checksum: U32,
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
@@ -41,7 +39,7 @@ impl<'a> View<'a> {
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
         let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| WireError::Truncated)?;
-        let len = usize::from(raw.len.get());
+        let len = (raw.len_checksum.get() >> 16) as usize;
         if len < LEN {
             return Err(WireError::Length);
         }
@@ -54,25 +52,25 @@ impl<'a> View<'a> {
     /// Port of the sender.
     #[inline]
     pub fn source_port(&self) -> u16 {
-        self.0.source_port.get()
+        (self.0.ports.get() >> 16) as u16
     }
 
     /// Port of the receiver.
     #[inline]
     pub fn destination_port(&self) -> u16 {
-        self.0.destination_port.get()
+        self.0.ports.get() as u16
     }
 
     /// Bytes after the header, at most 65527.
     #[inline]
     pub fn payload_len(&self) -> u16 {
-        self.0.len.get() - LEN as u16
+        (self.0.len_checksum.get() >> 16) as u16 - LEN as u16
     }
 
     /// Checksum as it stands; 0: none.
     #[inline]
     pub fn checksum(&self) -> u16 {
-        self.0.checksum.get()
+        self.0.len_checksum.get() as u16
     }
 }
 
@@ -105,13 +103,11 @@ impl Repr {
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
         let len = self.payload_len.checked_add(LEN as u16).expect("a UDP payload is at most 65527 bytes");
-        let raw = Raw {
-            source_port: U16::new(self.source_port),
-            destination_port: U16::new(self.destination_port),
-            len: U16::new(len),
-            checksum: U16::new(self.checksum),
+        let (place, _) = Raw::mut_from_prefix(out).expect("room for a UDP header");
+        *place = Raw {
+            ports: U32::new(u32::from(self.source_port) << 16 | u32::from(self.destination_port)),
+            len_checksum: U32::new(u32::from(len) << 16 | u32::from(self.checksum)),
         };
-        raw.write_to_prefix(out).expect("room for a UDP header");
     }
 }
 

@@ -11,9 +11,9 @@
 
 use core::fmt;
 
+use zerocopy::network_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::int24::U24;
 use crate::{Qpn, WireError};
 
 /// Bytes of the header.
@@ -22,8 +22,8 @@ pub const LEN: usize = 4;
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Raw {
-    reserved: u8,
-    srq: U24,
+    /// The reserved byte above 24 bits.
+    srq: U32,
 }
 const _: () = assert!(size_of::<Raw>() == LEN);
 
@@ -62,7 +62,8 @@ impl Repr {
     /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) {
-        Raw { reserved: 0, srq: U24::new(self.srq.get()) }.write_to_prefix(out).expect("room for an XRCETH");
+        let (place, _) = Raw::mut_from_prefix(out).expect("room for an XRCETH");
+        *place = Raw { srq: U32::new(self.srq.get()) };
     }
 }
 

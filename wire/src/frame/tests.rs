@@ -1,8 +1,10 @@
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use proptest::prelude::*;
 
 use super::*;
 use crate::icrc::Flow;
-use crate::{Extensions, Opcode, Psn, Qpn, bth, reth};
+use crate::{Extensions, Opcode, Packet, Psn, Qpn, WireError, bth, icrc, reth};
 
 fn endpoint(address: impl Into<IpAddr>, udp_port: u16) -> Endpoint {
     Endpoint { address: address.into().into(), udp_port }

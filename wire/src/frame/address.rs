@@ -1,0 +1,85 @@
+//! Addresses as RoCE writes them: every IP address is a GID.
+
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// An IP address in the form of a RoCE GID: IPv4 is `::ffff:a.b.c.d` (IBTA volume 1, annex A17).
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Address(pub [u8; 16]);
+
+impl Address {
+    /// The address as IPv4, if it is one.
+    #[inline]
+    pub fn as_ipv4(&self) -> Option<Ipv4Addr> {
+        Ipv6Addr::from_octets(self.0).to_ipv4_mapped()
+    }
+
+    /// Is it an IPv4 address?
+    #[inline]
+    pub fn is_ipv4(&self) -> bool {
+        self.as_ipv4().is_some()
+    }
+
+    /// The address as IPv6, IPv4 in its mapped form.
+    #[inline]
+    pub fn as_ipv6(&self) -> Ipv6Addr {
+        Ipv6Addr::from_octets(self.0)
+    }
+}
+
+impl From<Ipv4Addr> for Address {
+    fn from(address: Ipv4Addr) -> Address {
+        Address(address.to_ipv6_mapped().octets())
+    }
+}
+
+impl From<Ipv6Addr> for Address {
+    fn from(address: Ipv6Addr) -> Address {
+        Address(address.octets())
+    }
+}
+
+impl From<IpAddr> for Address {
+    fn from(address: IpAddr) -> Address {
+        match address {
+            IpAddr::V4(address) => address.into(),
+            IpAddr::V6(address) => address.into(),
+        }
+    }
+}
+
+impl From<Address> for IpAddr {
+    fn from(address: Address) -> IpAddr {
+        address.as_ipv4().map_or(IpAddr::V6(address.as_ipv6()), IpAddr::V4)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        IpAddr::from(*self).fmt(f)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Address({self})")
+    }
+}
+
+/// One end of a flow: an address and a UDP port.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Endpoint {
+    /// IP address, also the GID.
+    pub address: Address,
+    /// UDP port.
+    pub udp_port: u16,
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address.as_ipv4() {
+            Some(address) => write!(f, "{address}:{}", self.udp_port),
+            None => write!(f, "[{}]:{}", self.address, self.udp_port),
+        }
+    }
+}

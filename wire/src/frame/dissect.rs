@@ -1,0 +1,169 @@
+//! Whole frames as values.
+
+use super::{Address, Start};
+use crate::{Packet, WireError, ethernet, icrc, ipv4, ipv6, udp};
+
+/// The network header of a frame.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// IPv4.
+    V4(ipv4::Repr),
+    /// IPv6.
+    V6(ipv6::Repr),
+}
+
+impl Network {
+    /// The header and the bytes of its payload. Which version is told by the first nibble.
+    ///
+    /// Errors: those of [`ipv4::View::new`] and [`ipv6::View::new`], [`WireError::IpChecksum`].
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<(Network, &[u8]), WireError> {
+        let (network, at, len) = match bytes.first().map(|byte| byte >> 4) {
+            None => return Err(WireError::Truncated),
+            Some(6) => {
+                let header = ipv6::Repr::parse(&ipv6::View::new(bytes)?);
+                (Network::V6(header), ipv6::LEN, header.payload_len)
+            }
+            Some(_) => {
+                let view = ipv4::View::new(bytes)?;
+                if !view.checksum_ok() {
+                    return Err(WireError::IpChecksum);
+                }
+                let header = ipv4::Repr::parse(&view);
+                (Network::V4(header), ipv4::LEN, header.payload_len)
+            }
+        };
+        Ok((network, &bytes[at..at + usize::from(len)]))
+    }
+
+    /// Bytes of the header.
+    #[inline]
+    pub const fn header_len(&self) -> usize {
+        match self {
+            Network::V4(_) => ipv4::LEN,
+            Network::V6(_) => ipv6::LEN,
+        }
+    }
+
+    /// The EtherType that announces it.
+    #[inline]
+    pub const fn ethertype(&self) -> u16 {
+        match self {
+            Network::V4(_) => ethernet::TYPE_IPV4,
+            Network::V6(_) => ethernet::TYPE_IPV6,
+        }
+    }
+
+    /// Protocol of the payload.
+    #[inline]
+    pub const fn protocol(&self) -> u8 {
+        match self {
+            Network::V4(header) => header.protocol,
+            Network::V6(header) => header.next_header,
+        }
+    }
+
+    /// The IPv4 identification; 0 for IPv6, which has none.
+    #[inline]
+    pub const fn ip_id(&self) -> u16 {
+        match self {
+            Network::V4(header) => header.ident,
+            Network::V6(_) => 0,
+        }
+    }
+
+    /// Sender and receiver.
+    #[inline]
+    pub fn addresses(&self) -> (Address, Address) {
+        match self {
+            Network::V4(header) => (header.source.into(), header.destination.into()),
+            Network::V6(header) => (header.source.into(), header.destination.into()),
+        }
+    }
+
+    /// Writes the header at the start of `out` and returns its bytes; panics if there is no room.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8]) -> usize {
+        match self {
+            Network::V4(header) => header.emit(out),
+            Network::V6(header) => header.emit(out),
+        }
+        self.header_len()
+    }
+}
+
+/// A whole frame as values; only the payload is borrowed. Its `emit` gives back the bytes it was dissected from.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Dissected<'a> {
+    /// Ethernet header, of frames that begin there.
+    pub ethernet: Option<ethernet::Repr>,
+    /// IP and UDP header, of frames that do not begin at the BTH.
+    pub network: Option<(Network, udp::Repr)>,
+    /// BTH to payload.
+    pub packet: Packet<'a>,
+    /// The ICRC as it stands in the frame; whether it is right is not checked here.
+    pub icrc: u32,
+}
+
+/// Takes a frame apart. What follows the IP packet in an Ethernet frame (its padding) is dropped. UDP ports are
+/// not looked at.
+///
+/// Errors: any [`WireError`].
+pub fn dissect(start: Start, bytes: &[u8]) -> Result<Dissected<'_>, WireError> {
+    let mut rest = bytes;
+    let mut found = None;
+    if start == Start::Ethernet {
+        let header = ethernet::Repr::parse(&ethernet::View::new(rest)?);
+        rest = &rest[ethernet::LEN..];
+        found = Some(header);
+    }
+    let mut below = None;
+    if start != Start::Bth {
+        if found.is_some_and(|header| {
+            header.ethertype != ethernet::TYPE_IPV4 && header.ethertype != ethernet::TYPE_IPV6
+        }) {
+            return Err(WireError::NotIp);
+        }
+        let (network, payload) = Network::parse(rest)?;
+        if found.is_some_and(|header| header.ethertype != network.ethertype()) {
+            return Err(WireError::NotIp);
+        }
+        if network.protocol() != ipv4::PROTOCOL_UDP {
+            return Err(WireError::NotUdp);
+        }
+        let udp = udp::Repr::parse(&udp::View::new(payload)?);
+        if usize::from(udp.payload_len) + udp::LEN != payload.len() {
+            return Err(WireError::Length);
+        }
+        rest = &payload[udp::LEN..];
+        below = Some((network, udp));
+    }
+    let packet = Packet::parse(rest)?;
+    let icrc = icrc::read(rest).ok_or(WireError::Truncated)?;
+    Ok(Dissected { ethernet: found, network: below, packet, icrc })
+}
+
+impl Dissected<'_> {
+    /// Bytes of the frame.
+    pub fn buffer_len(&self) -> usize {
+        let below = self.network.map_or(0, |(network, _)| network.header_len() + udp::LEN);
+        self.ethernet.map_or(0, |_| ethernet::LEN) + below + self.packet.buffer_len()
+    }
+
+    /// Writes the frame at the start of `out` and returns its bytes; panics if there is no room.
+    pub fn emit(&self, out: &mut [u8]) -> usize {
+        let mut at = 0;
+        if let Some(ethernet) = &self.ethernet {
+            ethernet.emit(out);
+            at += ethernet::LEN;
+        }
+        if let Some((network, udp)) = &self.network {
+            at += network.emit(&mut out[at..]);
+            udp.emit(&mut out[at..]);
+            at += udp::LEN;
+        }
+        at += self.packet.emit(&mut out[at..]);
+        out[at..at + icrc::LEN].copy_from_slice(&self.icrc.to_le_bytes());
+        at + icrc::LEN
+    }
+}

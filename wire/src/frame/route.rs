@@ -1,0 +1,97 @@
+//! The headers below the transport.
+
+use super::{Endpoint, Network, Start};
+use crate::{ethernet, ipv4, ipv6, udp};
+
+/// The headers below the transport for one direction between two endpoints: what the NIC writes before the BTH on
+/// ports whose frames do not begin there.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The sender.
+    pub source: Endpoint,
+    /// The receiver.
+    pub destination: Endpoint,
+    /// The sender's MAC address.
+    pub source_mac: [u8; 6],
+    /// The next hop's MAC address.
+    pub destination_mac: [u8; 6],
+    /// TOS byte of IPv4, traffic class of IPv6: DSCP and ECN.
+    pub traffic_class: u8,
+    /// TTL or hop limit.
+    pub hop_limit: u8,
+}
+
+impl Route {
+    /// A route with zero MAC addresses, best effort, 64 hops.
+    #[inline]
+    pub const fn new(source: Endpoint, destination: Endpoint) -> Route {
+        Route {
+            source,
+            destination,
+            source_mac: [0; 6],
+            destination_mac: [0; 6],
+            traffic_class: 0,
+            hop_limit: 64,
+        }
+    }
+
+    /// The headers of a frame with `transport_len` bytes from BTH to the end of the ICRC. IPv4 if both addresses
+    /// are; don't-fragment is set.
+    #[inline]
+    pub fn headers(&self, ip_id: u16, transport_len: u16) -> (ethernet::Repr, Network, udp::Repr) {
+        let udp = udp::Repr {
+            source_port: self.source.udp_port,
+            destination_port: self.destination.udp_port,
+            payload_len: transport_len,
+            checksum: 0,
+        };
+        let payload_len = transport_len + udp::LEN as u16;
+        let addresses = self.source.address.as_ipv4().zip(self.destination.address.as_ipv4());
+        let network = match addresses {
+            Some((source, destination)) => Network::V4(ipv4::Repr {
+                dscp: self.traffic_class >> 2,
+                ecn: self.traffic_class & 3,
+                payload_len,
+                ident: ip_id,
+                dont_fragment: true,
+                ttl: self.hop_limit,
+                protocol: ipv4::PROTOCOL_UDP,
+                source,
+                destination,
+            }),
+            None => Network::V6(ipv6::Repr {
+                traffic_class: self.traffic_class,
+                flow_label: 0,
+                payload_len,
+                next_header: ipv4::PROTOCOL_UDP,
+                hop_limit: self.hop_limit,
+                source: self.source.address.as_ipv6(),
+                destination: self.destination.address.as_ipv6(),
+            }),
+        };
+        let ethernet = ethernet::Repr {
+            destination: self.destination_mac,
+            source: self.source_mac,
+            ethertype: network.ethertype(),
+        };
+        (ethernet, network, udp)
+    }
+
+    /// Writes what precedes the BTH in a frame that begins at `start` and returns its bytes, the BTH's offset
+    /// ([`Start::overhead`]). Panics if there is no room.
+    #[inline]
+    pub fn emit(&self, start: Start, ip_id: u16, transport_len: u16, out: &mut [u8]) -> usize {
+        if start == Start::Bth {
+            return 0;
+        }
+        let (ethernet, network, udp) = self.headers(ip_id, transport_len);
+        let mut at = 0;
+        if start == Start::Ethernet {
+            ethernet.emit(out);
+            at = ethernet::LEN;
+        }
+        at += network.emit(&mut out[at..]);
+        udp.emit(&mut out[at..]);
+        at + udp::LEN
+    }
+}
