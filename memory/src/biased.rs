@@ -97,3 +97,6 @@ impl<T> DerefMut for Guard<'_, T> {
         self.parts().0
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -152,3 +152,6 @@ impl Bytes {
         Ok(unsafe { self.start.add(offset) })
     }
 }
+
+#[cfg(test)]
+mod tests;

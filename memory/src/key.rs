@@ -136,3 +136,95 @@ fn mix(key: u64, word: u64) -> u64 {
     }
     v[0] ^ v[1] ^ v[2] ^ v[3]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_width_is_permuted_one_to_one() {
+        for bits in 1..=if cfg!(miri) { 5 } else { 13 } {
+            for seed in [0, 1, u64::MAX] {
+                let mut hit = vec![false; 1 << bits];
+                for value in 0..1 << bits {
+                    let image = permute(value, bits, seed) as usize;
+                    assert!(
+                        !std::mem::replace(&mut hit[image], true),
+                        "{bits} bits, seed {seed}: {image} twice"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_seed_gives_one_sequence_and_another_seed_another() {
+        let sequence = |seed| {
+            let mut ring = Keyring::new(100, seed);
+            (0..100).map(|_| ring.take().unwrap().get()).collect::<Vec<_>>()
+        };
+        assert_eq!(sequence(5), sequence(5));
+        let same = sequence(5).iter().zip(sequence(6)).filter(|(a, b)| **a == *b).count();
+        assert!(same < 3, "{same} of 100 keys are the same under another seed");
+    }
+
+    /// What an eavesdropper might try: the difference between one key and the next.
+    #[test]
+    fn keys_do_not_follow_from_the_keys_before() {
+        let mut ring = Keyring::new(1, 9);
+        let keys: Vec<u32> = (0..200)
+            .map(|_| {
+                let key = ring.take().unwrap();
+                ring.give_back(key);
+                key.get()
+            })
+            .collect();
+        let mut steps: Vec<u32> = keys.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+        steps.sort_unstable();
+        steps.dedup();
+        assert!(steps.len() > 195, "only {} different steps", steps.len());
+        // Each bit is set about half of the time: 200 throws of a coin stay within 60..140 but once in 10^8.
+        for bit in 0..32 {
+            let set = keys.iter().filter(|key| **key >> bit & 1 == 1).count();
+            assert!((60..140).contains(&set), "bit {bit} is set in {set} of 200 keys");
+        }
+    }
+
+    #[test]
+    fn a_place_rests_as_long_as_others_are_free() {
+        let mut ring = Keyring::new(15, 3);
+        assert_eq!(ring.locations(), 16);
+        let place = |key: Key| key.get() & 15;
+        let mut seen = Vec::new();
+        for _ in 0..45 {
+            let key = ring.take().unwrap();
+            seen.push(place(key));
+            ring.give_back(key);
+        }
+        assert!(seen.iter().all(|place| *place != 0), "place 0 stays empty, so that key 0 finds nothing");
+        assert!((15..45).all(|at| seen[at] == seen[at - 15]), "first in, first out");
+        let all: Vec<_> = (0..15).map(|_| ring.take().unwrap()).collect();
+        assert_eq!(ring.take(), None);
+        ring.give_back(all[4]);
+        let next = ring.take().unwrap();
+        assert_eq!(place(next), place(all[4]));
+        assert_ne!(next, all[4]);
+    }
+
+    #[test]
+    fn a_key_comes_back_only_after_all_tags_of_its_place() {
+        // 2^24 regions leave eight bits of tag: the worst case.
+        let mut ring = Keyring::new((1 << 24) - 1, 3);
+        let first = ring.take().unwrap();
+        ring.fresh = 1 << 24;
+        let mut seen = vec![first];
+        ring.give_back(first);
+        for _ in 1..256 {
+            let key = ring.take().unwrap();
+            assert!(!seen.contains(&key));
+            seen.push(key);
+            ring.give_back(key);
+        }
+        assert_eq!(ring.take(), Some(first));
+    }
+}

@@ -18,9 +18,8 @@
 //! A slot belongs to one thread until that thread gives it back, because a thread that lost the bias may still be
 //! about to write its busy word: with a shared word it would overwrite the mark of the next owner.
 
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence, spin_loop, yield_now};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, fence, spin_loop, yield_now};
 use crate::{barrier, copy};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, TryLockError};
 
 /// Threads that can hold, or have lost and not yet noticed, the bias of one engine. A thread that died while it owned
@@ -132,7 +131,9 @@ impl Pass {
         if was & 1 != 0 {
             return None;
         }
-        busy.store(was.wrapping_add(1), Ordering::Relaxed);
+        // Release, not because of this pass: a waiter that reads this value instead of the last pass's end must still
+        // come after that pass (a plain store does not continue its release sequence).
+        busy.store(was.wrapping_add(1), Ordering::Release);
         barrier::light();
         if self.owner.load(Ordering::Acquire) == owner {
             return Some(Entered { pass: self, busy, mutex: None });
@@ -211,7 +212,7 @@ impl Pass {
     /// The mutex is held, and its holder owns the bias: it is in by its own word.
     fn resume(&self, owner: u64) -> Entered<'_> {
         let busy = self.busy_of(owner);
-        busy.store(busy.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        busy.store(busy.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         barrier::light();
         Entered { pass: self, busy, mutex: None }
     }
@@ -225,7 +226,7 @@ impl Pass {
         let busy = &self.slots[free];
         let was = busy.load(Ordering::Relaxed);
         self.threads[free].store(me, Ordering::Relaxed);
-        busy.store(was.wrapping_add(1), Ordering::Relaxed);
+        busy.store(was.wrapping_add(1), Ordering::Release);
         self.owner.store(me << SLOT_BITS | free as u64, Ordering::Release);
         barrier::light();
         policy.since = was;
@@ -234,7 +235,7 @@ impl Pass {
 
     fn begin_plain<'a>(&'a self, me: u64, policy: MutexGuard<'a, Policy>) -> Entered<'a> {
         self.holder.store(me, Ordering::Relaxed);
-        self.plain.store(self.plain.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        self.plain.store(self.plain.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         // Against a deregistration that kills a key and then looks at the word, without membarrier.
         fence(Ordering::SeqCst);
         Entered { pass: self, busy: &self.plain, mutex: Some(policy) }
@@ -387,3 +388,6 @@ fn assigned(token: u64) -> u64 {
     TOKEN.with(|cell| cell.set(token));
     token
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -193,3 +193,6 @@ impl<'p> Span<'p> {
         Ok(self.start.wrapping_add(offset))
     }
 }
+
+#[cfg(test)]
+mod tests;

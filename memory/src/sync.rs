@@ -3,7 +3,15 @@
 #[cfg(not(loom))]
 pub(crate) use std::{
     hint::spin_loop,
-    sync::atomic::{AtomicU64, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering, fence},
+    sync::{Mutex, MutexGuard},
+    thread::yield_now,
+};
+
+#[cfg(loom)]
+pub(crate) use loom::{
+    hint::spin_loop,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering, fence},
     sync::{Mutex, MutexGuard},
     thread::yield_now,
 };

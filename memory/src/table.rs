@@ -376,3 +376,8 @@ fn lay_out(pieces: &mut [Piece], access: Access) -> Result<(), Error> {
 fn index_of(pd: Pd) -> usize {
     (pd.0 & ((1 << PD_INDEX_BITS) - 1)) as usize - 1
 }
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;

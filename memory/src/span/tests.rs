@@ -1,0 +1,108 @@
+use crate::*;
+use std::sync::Arc;
+
+/// Runs `body` with a span over all of `bytes`.
+fn over<R>(bytes: &Bytes, body: impl FnOnce(Span<'_>) -> R) -> R {
+    let table = Arc::new(Table::new(Config { on_nic_bytes: 0, ..Config::default() }).unwrap());
+    let pd = table.alloc_pd().unwrap();
+    let engine = Biased::new(&table, ());
+    let key = table.register(pd, &[Range::at(bytes, 0)], Access::LOCAL_WRITE).unwrap();
+    let mut pass = engine.enter();
+    let (_, mem) = pass.parts();
+    body(mem.check(pd, key, 0, bytes.len(), Access::LOCAL_WRITE).unwrap())
+}
+
+#[test]
+fn atomics_do_what_their_names_say() {
+    let bytes = Bytes::heap(64).unwrap();
+    over(&bytes, |span| {
+        let word = span.part(8, 8).unwrap();
+        assert_eq!(word.store64(5), Ok(()));
+        assert_eq!(word.compare_swap64(4, 9), Ok(5));
+        assert_eq!(word.load64(), Ok(5), "it did not swap");
+        assert_eq!(word.compare_swap64(5, u64::MAX), Ok(5));
+        assert_eq!(word.fetch_add64(2), Ok(u64::MAX));
+        assert_eq!(word.swap64(7), Ok(1));
+        assert_eq!(bytes.word(8).unwrap().load(std::sync::atomic::Ordering::Relaxed), 7);
+        assert_eq!(
+            bytes.word(0).unwrap().load(std::sync::atomic::Ordering::Relaxed),
+            0,
+            "its neighbour is untouched"
+        );
+    });
+}
+
+#[test]
+fn wide_compare_and_swap() {
+    let bytes = Bytes::heap(64).unwrap();
+    over(&bytes, |span| {
+        let wide = span.part(16, 16).unwrap();
+        let (old, new) = (0x0011_2233_4455_6677_8899_aabb_ccdd_eeff_u128, u128::MAX - 1);
+        assert_eq!(wide.compare_swap128(0, old), Ok(0));
+        assert_eq!(wide.compare_swap128(old ^ 1 << 64, new), Ok(old), "the upper half differs");
+        assert_eq!(wide.compare_swap128(old ^ 1, new), Ok(old), "the lower half differs");
+        assert_eq!(wide.compare_swap128(old, new), Ok(old));
+        let mut seen = [0; 16];
+        wide.read(&mut seen);
+        assert_eq!(u128::from_ne_bytes(seen), new);
+    });
+}
+
+#[test]
+fn misaligned_and_short_atomics_are_refused() {
+    let bytes = Bytes::heap(64).unwrap();
+    over(&bytes, |span| {
+        for at in [1, 2, 4, 7, 9] {
+            let part = span.part(at, 16).unwrap();
+            assert_eq!(part.fetch_add64(1), Err(AccessError::Misaligned));
+            assert_eq!(part.compare_swap64(0, 1), Err(AccessError::Misaligned));
+            assert_eq!(part.swap64(1), Err(AccessError::Misaligned));
+            assert_eq!(part.load64(), Err(AccessError::Misaligned));
+            assert_eq!(part.store64(1), Err(AccessError::Misaligned));
+        }
+        assert_eq!(span.part(8, 16).unwrap().compare_swap128(0, 1), Err(AccessError::Misaligned));
+        assert_eq!(span.part(0, 7).unwrap().fetch_add64(1), Err(AccessError::OutOfBounds));
+        assert_eq!(span.part(0, 15).unwrap().compare_swap128(0, 1), Err(AccessError::OutOfBounds));
+    });
+    let mut seen = [1; 64];
+    bytes.read(0, &mut seen).unwrap();
+    assert_eq!(seen, [0; 64]);
+}
+
+/// Two engines, and a CPU thread beside them, count in one word; and in the two halves of a wide one.
+#[test]
+fn atomics_of_two_engines_and_of_a_cpu_lose_nothing() {
+    let turns: u64 = if cfg!(miri) { 50 } else { 20_000 };
+    let table = Arc::new(Table::new(Config::default()).unwrap());
+    let pd = table.alloc_pd().unwrap();
+    let bytes = Bytes::heap(64).unwrap();
+    let all = Access::from_bits(0xf).unwrap();
+    let key = table.register(pd, &[Range::at(&bytes, 0)], all).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let engine = Biased::new(&table, ());
+                for _ in 0..turns {
+                    let mut pass = engine.enter();
+                    let (_, mem) = pass.parts();
+                    let span = mem.check(pd, key, 0, 64, Access::REMOTE_ATOMIC).unwrap();
+                    span.fetch_add64(1).unwrap();
+                    let wide = span.part(16, 16).unwrap();
+                    let mut old = 0;
+                    loop {
+                        let was = wide.compare_swap128(old, old + (1 << 64) + 1).unwrap();
+                        if was == old {
+                            break;
+                        }
+                        old = was;
+                    }
+                }
+            });
+        }
+        for _ in 0..turns {
+            bytes.word(0).unwrap().fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    });
+    let word = |at| bytes.word(at).unwrap().load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!((word(0), word(16), word(24)), (3 * turns, 2 * turns, 2 * turns));
+}
