@@ -1,0 +1,114 @@
+//! Deregistration under load: engines hammer a region while it is deregistered and its pages are made inaccessible.
+//! One touch after `deregister` returned would kill this process by SIGSEGV.
+#![cfg(target_os = "linux")]
+#![allow(unsafe_code, reason = "maps and protects pages under the table's feet")]
+
+use remora_memory::{Access, AccessError, Biased, Config, Error, Key, Pd, Table};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+const PAGE: usize = 4096;
+const ROUNDS: u64 = 200;
+
+/// A fresh page; stays mapped for ever, so that no later mapping takes its address and hides a touch.
+fn page() -> *mut u8 {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let page = unsafe { libc::mmap(std::ptr::null_mut(), PAGE, protection, flags, -1, 0) };
+    assert_ne!(page, libc::MAP_FAILED);
+    page.cast()
+}
+
+fn forbid(page: *mut u8) {
+    // SAFETY: our page, which nobody may touch any more: that is what the test is about.
+    assert_eq!(unsafe { libc::mprotect(page.cast(), PAGE, libc::PROT_NONE) }, 0);
+}
+
+/// What the hammers and the deregistration share.
+#[derive(Default)]
+struct Scene {
+    key: AtomicU32,
+    touches: AtomicU64,
+    refusals: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Scene {
+    /// Checks and touches half of the current key's page in every way, in one pass of `engine`.
+    /// Says whether it found the key alive.
+    fn hammer(&self, table: &Table, engine: &Biased<[u8; 2048]>, pd: Pd) -> bool {
+        let key = Key::new(self.key.load(Ordering::Acquire));
+        let mut pass = engine.enter();
+        let (scratch, mem) = pass.parts();
+        let at = self.touches.load(Ordering::Relaxed) % 256 * 8;
+        match mem.check(pd, key, at, scratch.len(), Access::REMOTE_WRITE) {
+            Ok(span) => {
+                span.write(&scratch[..]);
+                span.read(&mut scratch[..]);
+                mem.stream(&span, &scratch[..]);
+                span.fetch_add64(1).unwrap();
+                assert_eq!(table.deregister(key), Err(Error::InsidePass));
+                self.touches.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            Err(AccessError::UnknownKey) => {
+                self.refusals.fetch_add(1, Ordering::Relaxed);
+                false
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+/// Waits until `counter` has moved on by `more`.
+fn await_more(counter: &AtomicU64, more: u64) {
+    let goal = counter.load(Ordering::Relaxed) + more;
+    while counter.load(Ordering::Relaxed) < goal {
+        std::thread::yield_now();
+    }
+}
+
+/// With three hammers one engine is entered by two threads, so that its bias comes and goes meanwhile.
+fn deregister_under_load(hammers: usize) {
+    let table = Arc::new(Table::new(Config::default()).unwrap());
+    let pd = table.alloc_pd().unwrap();
+    let engines: Vec<_> = (0..2).map(|_| Biased::new(&table, [7u8; 2048])).collect();
+    let scene = Scene::default();
+    std::thread::scope(|scope| {
+        for hammer in 0..hammers {
+            let (engine, scene, table) = (&engines[hammer % 2], &scene, &table);
+            scope.spawn(move || {
+                while !scene.stop.load(Ordering::Relaxed) {
+                    // Nothing to do: lets the other threads go on, where there are fewer cores than threads.
+                    if !scene.hammer(table, engine, pd) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+        for _ in 0..ROUNDS {
+            let page = page();
+            // SAFETY: mapped until `deregister` has returned, and no reference to it exists.
+            let key =
+                unsafe { table.register_raw(pd, page, PAGE, 0, Access::from_bits(0xf).unwrap()) }.unwrap();
+            scene.key.store(key.get(), Ordering::Release);
+            await_more(&scene.touches, 2);
+            table.deregister(key).unwrap();
+            forbid(page);
+            await_more(&scene.refusals, 1);
+        }
+        scene.stop.store(true, Ordering::Relaxed);
+    });
+    assert!(scene.touches.into_inner() >= 2 * ROUNDS && scene.refusals.into_inner() >= ROUNDS);
+    table.free_pd(pd).unwrap();
+}
+
+#[test]
+fn no_touch_after_deregistration() {
+    deregister_under_load(2);
+}
+
+#[test]
+fn no_touch_after_deregistration_while_the_bias_wanders() {
+    deregister_under_load(3);
+}
