@@ -56,15 +56,13 @@ pub fn dead_files(files: &[File]) -> Vec<Fault> {
         });
         faults.extend(walked.err());
     }
-    let sources = files.iter().filter(|file| file.is_rust() && file.path.split('/').nth(1) == Some("src"));
+    let sources = files.iter().filter(|file| file.is_source());
     for file in sources {
         let parts: Vec<&str> = file.path.split('/').collect();
-        let stem = match parts[..] {
-            [_, _, "lib.rs" | "main.rs"] | [_, _, "bin", ..] => continue,
-            [.., folder, "mod.rs"] => folder,
-            [.., name] => name.trim_end_matches(".rs"),
-            [] => continue,
-        };
+        if matches!(parts[..], [_, _, "lib.rs" | "main.rs"] | [_, _, "bin", ..]) {
+            continue;
+        }
+        let stem = file.module();
         if !modules.contains(&(file.room().to_owned(), stem.to_owned())) {
             faults.push(Fault::new(
                 &file.path,

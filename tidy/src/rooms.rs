@@ -75,9 +75,15 @@ pub fn crates(metadata: &Metadata) -> Vec<Crate> {
     let members = metadata.workspace_packages();
     let names = |package: &cargo_metadata::Package| {
         let arrows = package.dependencies.iter();
-        arrows.map(|arrow| (arrow.name.clone(), arrow.kind == DependencyKind::Development)).collect()
+        arrows.map(|arrow| (arrow.name.clone(), is_for_tests(arrow))).collect()
     };
     members.iter().map(|package| Crate { package: package.name.to_string(), names: names(package) }).collect()
+}
+
+/// A dependency of tests, or of the models that only `--cfg loom` builds.
+fn is_for_tests(arrow: &cargo_metadata::Dependency) -> bool {
+    let condition = arrow.target.as_ref().map(ToString::to_string);
+    arrow.kind == DependencyKind::Development || condition.as_deref() == Some("cfg(loom)")
 }
 
 /// Arrows that point down the list or to a room this one may not name, crates from outside in a pure room, and

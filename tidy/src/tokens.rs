@@ -68,9 +68,32 @@ fn attribute(tokens: &[TokenTree], at: usize) -> Option<(TokenStream, usize)> {
     }
 }
 
+/// `cfg(test)`, `cfg(loom)`, or one of them among the conditions of an `all`.
 fn is_test_only(attribute: &TokenStream) -> bool {
     let text = attribute.to_string().replace(' ', "");
-    text == "cfg(test)" || text.starts_with("cfg(all(test")
+    let Some(condition) = text.strip_prefix("cfg(").and_then(|text| text.strip_suffix(')')) else {
+        return false;
+    };
+    let all = condition.strip_prefix("all(").and_then(|all| all.strip_suffix(')')).unwrap_or(condition);
+    all.split(',').any(|part| part == "test" || part == "loom")
+}
+
+/// The modules that the file declares only for tests, by name: `#[cfg(test)] mod name;`.
+pub fn test_modules(file: &File) -> Vec<String> {
+    let declared = |scope| {
+        let mut names = Vec::new();
+        let walked = walk(file, scope, &mut |tokens| {
+            for three in tokens.windows(3) {
+                if is_ident(Some(&three[0]), "mod") && is_punct(Some(&three[2]), ';') {
+                    names.push(three[1].to_string());
+                }
+            }
+        });
+        // A file that does not lex is a fault of its own, elsewhere.
+        walked.map_or_else(|_| Vec::new(), |()| names)
+    };
+    let shipped = declared(Scope::Shipped);
+    declared(Scope::All).into_iter().filter(|name| !shipped.contains(name)).collect()
 }
 
 /// The index after the item that begins at `at`: after its body or its semicolon.
@@ -133,6 +156,12 @@ mod tests {
         let text = "fn a() {} #[cfg(test)] #[path = \"x.rs\"] mod tests { fn b() {} } #[cfg(test)] use c::d; fn e() {}";
         assert_eq!(idents(text, Scope::Shipped), ["fn", "a", "fn", "e"]);
         assert!(idents(text, Scope::All).contains(&"b".to_owned()));
+    }
+
+    #[test]
+    fn modules_for_tests_are_known_by_their_condition() {
+        let text = "mod a; #[cfg(test)] mod b; #[cfg(all(test, loom))] mod c; #[cfg(not(test))] mod d; #[cfg(loom)] mod e;";
+        assert_eq!(test_modules(&File::sample("wire/src/lib.rs", text)), ["b", "c", "e"]);
     }
 
     #[test]

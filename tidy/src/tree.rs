@@ -32,10 +32,17 @@ impl File {
         self.path.ends_with(".rs")
     }
 
-    /// Is it code that ships, rather than a test, an example or a benchmark?
-    pub fn ships(&self) -> bool {
-        self.path.split('/').nth(1) == Some("src")
-            && !self.path.split('/').any(|part| part == "tests" || part == "tests.rs")
+    /// Does it lie in a room's `src/`, or is it a test, an example or a benchmark?
+    pub fn is_source(&self) -> bool {
+        self.is_rust() && self.path.split('/').nth(1) == Some("src")
+    }
+
+    /// The module this source file is: its stem, or its folder for `mod.rs`.
+    pub fn module(&self) -> &str {
+        let mut parts = self.path.rsplit('/');
+        let name = parts.next().unwrap_or("");
+        let stem = name.strip_suffix(".rs").unwrap_or(name);
+        if stem == "mod" { parts.next().unwrap_or("") } else { stem }
     }
 }
 

@@ -2,9 +2,10 @@
 
 use crate::Fault;
 use crate::rooms;
-use crate::tokens::{Scope, is_ident, is_punct, line, walk};
+use crate::tokens::{Scope, is_ident, is_punct, line, test_modules, walk};
 use crate::tree::File;
 use proc_macro2::{Delimiter, TokenTree};
+use std::collections::BTreeSet;
 
 /// Macros that say the code is not finished, or was left from a search for a fault.
 const UNFINISHED: [&str; 3] = ["todo", "unimplemented", "dbg"];
@@ -62,7 +63,14 @@ pub fn notes(files: &[File]) -> Vec<Fault> {
 /// Clocks, sockets, files, threads and unordered maps in the shipped code of pure rooms.
 pub fn impure(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
-    for file in files.iter().filter(|file| file.is_rust() && file.ships()) {
+    let mut tests = BTreeSet::new();
+    for file in files.iter().filter(|file| file.is_source()) {
+        tests.extend(test_modules(file).into_iter().map(|module| (file.room(), module)));
+    }
+    for file in files.iter().filter(|file| file.is_source()) {
+        if tests.contains(&(file.room(), file.module().to_owned())) {
+            continue;
+        }
         let Some(room) = rooms::find(file.room()).filter(|room| room.pure) else { continue };
         let walked = walk(file, Scope::Shipped, &mut |tokens| {
             for (at, token) in tokens.iter().enumerate() {
@@ -160,6 +168,10 @@ mod tests {
         let inline = "#[cfg(test)] mod tests { use std::thread; }";
         assert_eq!(impure(&[File::sample("nic/src/a.rs", inline)]), []);
         assert_eq!(impure(&[File::sample("nic/tests/a.rs", "use std::thread;")]), []);
+        let declared = File::sample("nic/src/a.rs", "#[cfg(test)] mod model; mod real;");
+        let (model, real) = ("nic/src/a/model.rs", "nic/src/a/real.rs");
+        assert_eq!(impure(&[declared.clone(), File::sample(model, "use std::thread;")]), []);
+        assert_eq!(impure(&[declared, File::sample(real, "use std::thread;")]).len(), 1);
     }
 
     #[test]
