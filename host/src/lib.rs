@@ -1,3 +1,30 @@
-//! The `host` room.
+//! The host room: one real NIC. The only clock, the only threads; the loop receive → process → transmit → wait.
+//!
+//! Heads up: an [`Adapter`] holds [`Engine`]s. An engine is driven by callers who post and poll (`pass.rs` is one step),
+//! by the `attendant` while they do not, or by a thread of its own (`dedicated.rs`). [`connect`] brings two queue pairs
+//! together over TCP; [`metrics`] shows the counters.
 
+mod adapter;
+mod attach;
+mod attendant;
+mod clock;
+pub mod connect;
+mod dedicated;
+mod doorbells;
+mod engine;
+mod families;
 pub mod metrics;
+mod pass;
+mod peers;
+mod signal;
+mod watch;
+
+pub use adapter::{Adapter, Config, MAX_ENGINES, OpenError, PortConfig, random};
+pub use attach::{Attach, AttachError, PortKind};
+pub use attendant::{LONGEST, SPIN, TICK};
+pub use clock::Clock;
+pub use engine::{Control, DriverCounters, Engine, Mode, PortFacts};
+pub use families::families;
+pub use pass::{CqHook, EngineEvent};
+pub use peers::{EngineId, Peers};
+pub use signal::{Signal, wait_readable};

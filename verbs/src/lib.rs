@@ -1,1 +1,68 @@
-//! The `verbs` room.
+//! Remora's Rust API, in the words of the verbs: a [`Device`] is opened as a [`Context`]; in it live
+//! [`ProtectionDomain`]s, [`MemoryRegion`]s, [`CompletionQueue`]s and [`QueuePair`]s. A program posts a [`WorkRequest`]
+//! and later polls its [`WorkCompletion`].
+//!
+//! ```
+//! use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, work};
+//!
+//! let context = Device::shm().open()?;
+//! let domain = context.alloc_pd()?;
+//! let mut cq = context.create_cq(64)?;
+//!
+//! // Both ends of the connection in one process; `QueuePair::connect` and `Listener` do it between two.
+//! let (a, b) = (domain.create_qp(&cq, &cq, &QpOptions::default())?, domain.create_qp(&cq, &cq, &QpOptions::default())?);
+//! let (mut a, _b) = QueuePair::connect_pair(a, b)?;
+//!
+//! let source = domain.allocate(4096, Access::LOCAL_WRITE)?;
+//! let target = domain.allocate(4096, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+//! source.write(0, b"over there")?;
+//! a.post_send(&work::write(7, &[source.sge(0, 10)], target.remote(100)))?;
+//!
+//! let mut done = [EMPTY; 1];
+//! cq.wait(&mut done, std::time::Duration::from_secs(1))?;
+//! assert_eq!((done[0].id, done[0].status), (7, remora_verbs::Status::Success));
+//! let mut there = [0; 10];
+//! target.read(100, &mut there)?;
+//! assert_eq!(&there, b"over there");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What lives in a context keeps it alive, so things may be dropped in any order. Errors say what to do. How a work
+//! request ended is a value ([`Status`]), not an error.
+#![allow(
+    unsafe_code,
+    reason = "foreign memory is registered here, and one page is marked to be wiped on fork"
+)]
+
+mod channel;
+mod completion_queue;
+mod context;
+mod device;
+mod domain;
+mod error;
+mod fork;
+mod listener;
+mod queue_pair;
+mod region;
+pub mod work;
+
+pub use channel::CompletionChannel;
+pub use completion_queue::{CompletionQueue, CqOptions, EMPTY};
+pub use context::Context;
+pub use device::Device;
+pub use domain::ProtectionDomain;
+pub use error::{CreateError, PollError, PostError};
+pub use listener::{ConnectRequest, Listener};
+pub use queue_pair::{Batch, Init, QpOptions, QueuePair, Ready};
+pub use region::{MemoryRegion, RemoteMemory};
+
+pub use host::connect::ConnectError;
+pub use host::{DriverCounters, EngineEvent, Mode, OpenError, PortFacts, PortKind};
+pub use memory::{Access, AccessError, Bytes, Error as MemoryError, Key, Range};
+pub use nic::PostError as QueueError;
+pub use nic::{
+    AsyncEvent, CompletionKind, Flags, Notify, Operation, Payload, ReceiveRequest, Remote, Sge, Status,
+    WorkCompletion, WorkRequest,
+};
+pub use transport::Counters;
+pub use transport::state::State;

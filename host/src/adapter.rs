@@ -1,0 +1,381 @@
+//! The adapter: one real NIC, its engines, its table of memory, and the threads that drive it.
+
+use memory::{Biased, Table};
+use mio::{Poll, Token, Waker};
+use nic::Nic;
+use port::shm::{DEFAULT_GEOMETRY, Geometry, Limits, ShmPort};
+use port::{Address, Endpoint, Port};
+use std::fmt;
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::attach::Attach;
+use crate::attendant::{Attendant, WAKER};
+use crate::clock::Clock;
+use crate::dedicated;
+use crate::engine::{Cell, Engine, Making, Mode, PortFacts};
+use crate::pass::{Core, EngineEvent};
+use crate::peers::EngineId;
+use crate::signal::Signal;
+use crate::watch::Watch;
+
+/// RoCE's UDP port, which the first engine's frames bear over shared memory.
+const ROCE_PORT: u16 = 4791;
+/// Headers and trailer around the payload of the longest packet that has one: BTH, RETH, immediate data, pad, ICRC.
+const AROUND_PAYLOAD: usize = 12 + 16 + 4 + 3 + 4;
+/// Engines of one adapter at most.
+pub const MAX_ENGINES: usize = 64;
+/// Asynchronous events that wait to be taken.
+const EVENTS: usize = 1024;
+
+/// Which port an adapter's engines have.
+#[derive(Clone, Debug)]
+pub enum PortConfig {
+    /// Shared memory: peers are processes of this host.
+    Shm {
+        /// The address (GID) to bear; `None` takes one of 127.0.0.0/8 at random.
+        address: Option<Ipv4Addr>,
+        /// Shape of the rings of links that this side makes.
+        geometry: Geometry,
+    },
+}
+
+impl PortConfig {
+    /// Shared memory with the rings that the design wants.
+    pub fn shm() -> PortConfig {
+        PortConfig::Shm { address: None, geometry: DEFAULT_GEOMETRY }
+    }
+}
+
+/// What an adapter is like.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its port.
+    pub port: PortConfig,
+    /// How many engines: each has its own port and, in dedicated mode, its own thread.
+    pub engines: usize,
+    /// Who drives them.
+    pub mode: Mode,
+    /// In dedicated mode: time without traffic after which an engine's thread sleeps.
+    pub spin: Duration,
+    /// Limits of memory registration; the key seed is replaced by a random one.
+    pub memory: memory::Config,
+    /// Limits of each engine; whether the ICRC is checked and the window follow from the port.
+    pub nic: nic::Config,
+}
+
+impl Config {
+    /// One inline engine over this port.
+    pub fn new(port: PortConfig) -> Config {
+        Config {
+            port,
+            engines: 1,
+            mode: Mode::Inline,
+            spin: Duration::from_micros(100),
+            memory: memory::Config::default(),
+            nic: nic::Config::default(),
+        }
+    }
+}
+
+/// Why an adapter could not start.
+#[derive(Debug)]
+pub enum OpenError {
+    /// So many engines cannot be.
+    Engines(usize),
+    /// The port's own words: what is wrong and how to mend it.
+    Port(String),
+    /// The memory table was refused.
+    Memory(memory::Error),
+    /// The system gave no descriptor, no thread or no randomness.
+    System(io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Engines(count) => write!(f, "an adapter has 1 to {MAX_ENGINES} engines, not {count}"),
+            OpenError::Port(words) => f.write_str(words),
+            OpenError::Memory(error) => write!(f, "the memory table: {error}"),
+            OpenError::System(error) => {
+                write!(
+                    f,
+                    "the system refused: {error} (descriptors are limited by `ulimit -n`, threads by `ulimit -u`)"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<io::Error> for OpenError {
+    fn from(error: io::Error) -> OpenError {
+        OpenError::System(error)
+    }
+}
+
+/// A running NIC. Dropping it stops its threads and closes its ports; peers then run out of retries.
+pub struct Adapter {
+    engines: Vec<Arc<Engine>>,
+    table: Arc<Table>,
+    events: Arc<Signal<EngineEvent>>,
+    port: PortConfig,
+    next: AtomicUsize,
+    threads: Threads,
+    process: u32,
+}
+
+/// The threads, and how they are told to stop.
+#[derive(Default)]
+struct Threads {
+    stop: Arc<AtomicBool>,
+    failed: Arc<AtomicBool>,
+    running: Vec<(Arc<Waker>, JoinHandle<()>)>,
+}
+
+/// Says so if its thread dies by a panic.
+struct Alarm(Arc<AtomicBool>);
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+}
+
+impl Threads {
+    fn spawn(
+        &mut self,
+        name: String,
+        waker: &Arc<Waker>,
+        body: impl FnOnce() -> io::Result<()> + Send + 'static,
+    ) -> io::Result<()> {
+        let (alarm, failed) = (Alarm(Arc::clone(&self.failed)), Arc::clone(&self.failed));
+        let thread = std::thread::Builder::new().name(name).spawn(move || {
+            let _alarm = alarm;
+            if let Err(error) = body() {
+                tracing::error!(%error, "a thread that drives engines cannot sleep and ends");
+                failed.store(true, Ordering::Release);
+            }
+        })?;
+        self.running.push((Arc::clone(waker), thread));
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        for (waker, thread) in self.running.drain(..) {
+            let _ = waker.wake();
+            if thread.join().is_err() {
+                tracing::error!("a thread that drives engines had panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Adapter {
+    /// Opens the ports and starts the threads.
+    ///
+    /// # Errors
+    /// [`OpenError`]: one line that says what is wrong and how to mend it.
+    pub fn open(config: &Config) -> Result<Adapter, OpenError> {
+        if !(1..=MAX_ENGINES).contains(&config.engines) {
+            return Err(OpenError::Engines(config.engines));
+        }
+        let random = random()?;
+        let seeded = memory::Config { key_seed: random as u64, ..config.memory };
+        let table = Arc::new(Table::new(seeded).map_err(OpenError::Memory)?);
+        let events = Arc::new(Signal::new(EVENTS)?);
+        let mut adapter = Adapter {
+            engines: Vec::with_capacity(config.engines),
+            table,
+            events,
+            port: config.port.clone(),
+            next: AtomicUsize::new(0),
+            threads: Threads::default(),
+            process: std::process::id(),
+        };
+        let clock = Clock::new();
+        match config.mode {
+            Mode::Inline => adapter.start_inline(config, &clock)?,
+            Mode::Dedicated => adapter.start_dedicated(config, &clock)?,
+        }
+        let first = adapter.engines[0].facts();
+        tracing::info!(port = %first.kind, endpoint = %first.endpoint, engines = config.engines, mode = ?config.mode, "adapter open");
+        Ok(adapter)
+    }
+
+    fn start_inline(&mut self, config: &Config, clock: &Clock) -> Result<(), OpenError> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        for number in 0..config.engines {
+            self.add_engine(config, number, &poll, &waker, Token(number), clock)?;
+        }
+        let attendant = Attendant::new(&self.engines, poll, clock.clone(), Arc::clone(&self.threads.stop));
+        self.threads.spawn("remora-attend".to_owned(), &waker, move || attendant.run())?;
+        Ok(())
+    }
+
+    fn start_dedicated(&mut self, config: &Config, clock: &Clock) -> Result<(), OpenError> {
+        for number in 0..config.engines {
+            let poll = Poll::new()?;
+            let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+            self.add_engine(config, number, &poll, &waker, Token(0), clock)?;
+            let (engine, clock, spin) = (Arc::clone(&self.engines[number]), clock.clone(), config.spin);
+            let stop = Arc::clone(&self.threads.stop);
+            let body = move || dedicated::run(&engine, poll, &clock, &stop, spin);
+            self.threads.spawn(format!("remora-engine-{number}"), &waker, body)?;
+        }
+        Ok(())
+    }
+
+    fn add_engine(
+        &mut self,
+        config: &Config,
+        number: usize,
+        poll: &Poll,
+        waker: &Arc<Waker>,
+        token: Token,
+        clock: &Clock,
+    ) -> Result<(), OpenError> {
+        let watch = Watch::new(poll.registry().try_clone()?, Arc::clone(waker), token);
+        let id = EngineId(random()?);
+        let (facts, cell) = match &config.port {
+            PortConfig::Shm { address, geometry } => {
+                let port = open_shm(*address, *geometry, number, self.engines.first())?;
+                let core = Core::new(
+                    Nic::new(fitted(config.nic, &port)),
+                    port,
+                    watch,
+                    clock.clone(),
+                    number,
+                    Arc::clone(&self.events),
+                );
+                (facts(&core.port), Cell::Shm(Biased::new(&self.table, core)))
+            }
+        };
+        let making = Making {
+            id,
+            number,
+            mode: config.mode,
+            facts,
+            max_qps: config.nic.max_qps as usize,
+            waker: Arc::clone(waker),
+        };
+        self.engines.push(Arc::new(Engine::new(making, cell)));
+        Ok(())
+    }
+
+    /// Its engines, at least one.
+    pub fn engines(&self) -> &[Arc<Engine>] {
+        &self.engines
+    }
+
+    /// The engine whose turn it is to get the next resource.
+    pub fn next_engine(&self) -> &Arc<Engine> {
+        &self.engines[self.next.fetch_add(1, Ordering::Relaxed) % self.engines.len()]
+    }
+
+    /// Its protection domains and regions.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// Asynchronous events of all engines.
+    pub fn events(&self) -> &Arc<Signal<EngineEvent>> {
+        &self.events
+    }
+
+    /// How its port was configured.
+    pub fn port(&self) -> &PortConfig {
+        &self.port
+    }
+
+    /// Has a thread that drives its engines failed? Nothing is certain after that.
+    pub fn has_failed(&self) -> bool {
+        self.threads.failed.load(Ordering::Acquire)
+    }
+
+    /// Is this the process that opened it? In a child of fork the threads are missing and the ports are the parent's, so
+    /// nothing of it may be used.
+    pub fn is_ours(&self) -> bool {
+        std::process::id() == self.process
+    }
+}
+
+impl Drop for Adapter {
+    fn drop(&mut self) {
+        if !self.is_ours() {
+            // The threads were not forked, and ending the watches would end the parent's: everything is left to the exit.
+            std::mem::forget(std::mem::take(&mut self.threads));
+            std::mem::forget(std::mem::take(&mut self.engines));
+            return;
+        }
+        self.threads.end();
+        tracing::info!("adapter closed");
+    }
+}
+
+impl fmt::Debug for Adapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Adapter").field("engines", &self.engines).finish_non_exhaustive()
+    }
+}
+
+/// 128 bits that nobody can guess.
+///
+/// # Errors
+/// The system has no randomness.
+pub fn random() -> Result<u128, OpenError> {
+    let mut bytes = [0; 16];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
+            Ok(count) => filled += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(OpenError::System(errno.into())),
+        }
+    }
+    Ok(u128::from_ne_bytes(bytes))
+}
+
+fn open_shm(
+    address: Option<Ipv4Addr>,
+    geometry: Geometry,
+    number: usize,
+    first: Option<&Arc<Engine>>,
+) -> Result<ShmPort, OpenError> {
+    let address = match (first, address) {
+        (Some(first), _) => first.facts().endpoint.address,
+        (None, Some(address)) => address.into(),
+        (None, None) => {
+            let [a, b, c, ..] = random()?.to_ne_bytes();
+            // Neither 127.0.0.0 nor the broadcast address.
+            Address::from(Ipv4Addr::new(127, a, b, c.clamp(1, 254)))
+        }
+    };
+    let endpoint = Endpoint { address, udp_port: ROCE_PORT + number as u16 };
+    let limits = Limits { frame: geometry.max_frame(), ..Limits::default() };
+    ShmPort::new(endpoint, limits).map_err(|errno| OpenError::System(errno.into()))
+}
+
+fn facts(port: &(impl Port + Attach)) -> PortFacts {
+    let payload = port.max_transport_bytes().saturating_sub(AROUND_PAYLOAD).clamp(256, 4096);
+    PortFacts { kind: port.kind(), endpoint: port.endpoint(), path_mtu: 1 << payload.ilog2() }
+}
+
+fn fitted(config: nic::Config, port: &(impl Port + Attach)) -> nic::Config {
+    nic::Config { checks_icrc: port.seals(), window: port.window().min(config.window), ..config }
+}

@@ -1,0 +1,218 @@
+//! The attendant: one thread of an inline adapter that serves its engines while no caller polls them, so that one-sided
+//! verbs reach a program that sleeps.
+//!
+//! | an engine is | the attendant | until |
+//! |---|---|---|
+//! | polled | looks at its heartbeat each [`TICK`] | it stood still for one tick |
+//! | watched | sleeps on the port's descriptors, and looks itself on a timer that backs off | a packet, or a caller who polls |
+//! | served | makes pass after pass | [`SPIN`] without traffic, or a caller comes |
+//!
+//! A caller never waits for the attendant's sleep: the engine's lock is free then. While a caller polls, the port is not
+//! watched, so packets do not wake the attendant (which would take half of a two-core machine).
+
+use mio::{Events, Poll, Token};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use transport::Instant;
+
+use crate::clock::Clock;
+use crate::engine::Engine;
+use crate::watch::Begun;
+
+/// A heartbeat that stands still for so long means that nobody polls.
+pub const TICK: Duration = Duration::from_millis(1);
+/// Time without traffic after which the attendant sleeps: waking a core costs as much.
+pub const SPIN: Duration = Duration::from_micros(50);
+/// Longest sleep: what a port's missed wake, or a timer set meanwhile, waits at most.
+pub const LONGEST: Duration = Duration::from_millis(50);
+/// Empty passes between two looks at the clock.
+const LOOK_EVERY: u32 = 16;
+
+/// The token of the waker; engines have their numbers.
+pub(crate) const WAKER: Token = Token(usize::MAX);
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// Callers poll it: its heartbeat when last looked at.
+    Polled { heartbeat: u64, since: Instant },
+    /// Its port is watched; when it wants to be looked at, and the sleep after that.
+    Watched { until: Instant, sleep: u64, heartbeat: u64 },
+    /// Pass after pass; the heartbeat that follows from them, and when there was traffic last.
+    Served { heartbeat: u64, busy: Instant, turn: u32 },
+}
+
+struct Charge {
+    engine: Arc<Engine>,
+    state: State,
+}
+
+/// The thread's own state.
+pub(crate) struct Attendant {
+    charges: Vec<Charge>,
+    poll: Poll,
+    clock: Clock,
+    stop: Arc<AtomicBool>,
+}
+
+impl Attendant {
+    pub fn new(engines: &[Arc<Engine>], poll: Poll, clock: Clock, stop: Arc<AtomicBool>) -> Attendant {
+        let now = clock.now();
+        let charge = |engine: &Arc<Engine>| {
+            let state = State::Polled { heartbeat: engine.heartbeat(), since: now };
+            Charge { engine: Arc::clone(engine), state }
+        };
+        Attendant { charges: engines.iter().map(charge).collect(), poll, clock, stop }
+    }
+
+    /// Until told to stop.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(64);
+        while !self.stop.load(Ordering::Acquire) {
+            let now = self.clock.now();
+            let (mut wanted, mut serving) = (now.after(LONGEST.as_nanos() as u64), false);
+            for charge in &mut self.charges {
+                match charge.step(now, &self.clock) {
+                    Some(at) => wanted = wanted.min(at),
+                    None => serving = true,
+                }
+            }
+            if serving {
+                // A gap in which a caller can take the lock.
+                std::hint::spin_loop();
+                continue;
+            }
+            self.sleep(&mut events, wanted.since(now))?;
+        }
+        for charge in &self.charges {
+            charge.engine.attended.store(false, Ordering::Release);
+            charge.engine.end_watch();
+        }
+        Ok(())
+    }
+
+    fn sleep(&mut self, events: &mut Events, ns: u64) -> io::Result<()> {
+        // The system counts whole milliseconds, and rounds down to "at once".
+        let sleep = Duration::from_millis(ns.div_ceil(1_000_000).max(1));
+        match self.poll.poll(events, Some(sleep)) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        let now = self.clock.now();
+        for charge in &mut self.charges {
+            let stats = &charge.engine.stats;
+            if events.is_empty() {
+                stats.timer_wakes.fetch_add(1, Ordering::Relaxed);
+            }
+            if events.iter().any(|event| event.token() == WAKER) {
+                stats.calls.fetch_add(1, Ordering::Relaxed);
+                charge.called(now);
+            }
+        }
+        for event in events.iter().filter(|event| event.token() != WAKER) {
+            if let Some(charge) = self.charges.get_mut(event.token().0) {
+                charge.engine.stats.packet_wakes.fetch_add(1, Ordering::Relaxed);
+                charge.woken(now);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Charge {
+    /// Does what is due. When it wants to be looked at again; None: at once.
+    fn step(&mut self, now: Instant, clock: &Clock) -> Option<Instant> {
+        match self.state {
+            State::Polled { heartbeat, since } => {
+                let tick = TICK.as_nanos() as u64;
+                let seen = self.engine.heartbeat();
+                if seen != heartbeat {
+                    self.state = State::Polled { heartbeat: seen, since: now };
+                    return Some(now.after(tick));
+                }
+                if now < since.after(tick) {
+                    return Some(since.after(tick));
+                }
+                self.watch(now, tick)
+            }
+            State::Watched { until, .. } if now < until => Some(until),
+            State::Watched { sleep, .. } => self.watch(now, (sleep * 2).min(LONGEST.as_nanos() as u64)),
+            State::Served { heartbeat, busy, turn } => self.serve(now, clock, heartbeat, busy, turn),
+        }
+    }
+
+    /// Begins (or renews) the watch, for at most `sleep` nanoseconds.
+    fn watch(&mut self, now: Instant, sleep: u64) -> Option<Instant> {
+        let Some((begun, deadline)) = self.engine.rest() else { return self.leave(now) };
+        let heartbeat = self.engine.heartbeat();
+        match begun {
+            Begun::Work => {
+                self.engine.attended.store(true, Ordering::Release);
+                self.state = State::Served { heartbeat, busy: now, turn: 0 };
+                None
+            }
+            Begun::Watching => {
+                let until = now.after(sleep).min(deadline);
+                self.state = State::Watched { until, sleep, heartbeat };
+                Some(until)
+            }
+            Begun::Refused => {
+                self.state = State::Polled { heartbeat, since: now };
+                Some(now.after(TICK.as_nanos() as u64))
+            }
+        }
+    }
+
+    /// The port woke us. If a caller polls meanwhile, the engine is his.
+    fn woken(&mut self, now: Instant) {
+        let State::Watched { heartbeat, .. } = self.state else { return };
+        let seen = self.engine.heartbeat();
+        self.engine.end_watch();
+        if seen != heartbeat {
+            self.leave(now);
+            return;
+        }
+        self.engine.attended.store(true, Ordering::Release);
+        self.state = State::Served { heartbeat: self.engine.heartbeat(), busy: now, turn: 0 };
+    }
+
+    /// A caller ended a watch, or we are to stop.
+    fn called(&mut self, now: Instant) {
+        if matches!(self.state, State::Watched { .. }) && self.engine.is_watched() != Some(true) {
+            self.leave(now);
+        }
+    }
+
+    fn serve(
+        &mut self,
+        now: Instant,
+        clock: &Clock,
+        heartbeat: u64,
+        busy: Instant,
+        turn: u32,
+    ) -> Option<Instant> {
+        let ours = self.engine.heartbeat() == heartbeat && self.engine.callers.load(Ordering::SeqCst) == 0;
+        let (true, Some(worked)) = (ours, self.engine.visit(false)) else {
+            return self.leave(now);
+        };
+        // A pass moves the heartbeat twice: when it begins and when it ends.
+        let heartbeat = heartbeat.wrapping_add(2);
+        let mut busy = busy;
+        if worked {
+            busy = now;
+        } else if turn.is_multiple_of(LOOK_EVERY) && clock.now().since(busy) > SPIN.as_nanos() as u64 {
+            self.engine.attended.store(false, Ordering::Release);
+            return self.watch(now, TICK.as_nanos() as u64);
+        }
+        self.state = State::Served { heartbeat, busy, turn: turn.wrapping_add(1) };
+        None
+    }
+
+    /// The engine is the callers'.
+    fn leave(&mut self, now: Instant) -> Option<Instant> {
+        self.engine.attended.store(false, Ordering::Release);
+        self.state = State::Polled { heartbeat: self.engine.heartbeat(), since: now };
+        Some(now.after(TICK.as_nanos() as u64))
+    }
+}

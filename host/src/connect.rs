@@ -1,0 +1,320 @@
+//! Connection set-up over TCP: two queue pairs tell each other their numbers, and their ports become peers.
+//!
+//! ```text
+//! client                                   server
+//!   | -- REQUEST: who I am, my queue pair --> |
+//!   | <-- ACCEPT: the same, and the link ---- |     shm: the link's name, or "the one we share already"
+//!   |     (takes the link, RTR, RTS)          |     (gives the link, RTR, RTS)
+//!   | -- READY -----------------------------> |
+//!   | <-- GO -------------------------------- |
+//! ```
+//!
+//! After GO both queue pairs are in RTS. Either side may answer REJECT with words instead. `message` has the bytes,
+//! `listener` the server's side, which strangers may reach: lengths, times and numbers at once are bounded.
+
+mod error;
+mod listener;
+mod message;
+
+use port::Peer;
+use port::shm::{Admit, Link};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wire::{Psn, Qpn};
+
+use crate::attach::PortKind;
+use crate::engine::{Control, Engine};
+pub use error::ConnectError;
+pub use listener::{Listener, PENDING, Request};
+pub use message::{Hello, LinkOffer, MAX_PRIVATE, Message, VERSION};
+use message::{Stage, read, write};
+
+/// One side's queue pair, and what it can do.
+#[derive(Clone, Debug)]
+pub struct Side<'a> {
+    /// The engine that it belongs to.
+    pub engine: &'a Arc<Engine>,
+    /// Its number.
+    pub qp: Qpn,
+    /// First PSN that it sends.
+    pub psn: Psn,
+    /// Largest path MTU that it wants, bytes.
+    pub path_mtu: u32,
+    /// READs and atomics that it wants outstanding.
+    pub initiator_depth: u8,
+    /// READs and atomics that it can hold for the peer.
+    pub responder_resources: u8,
+    /// Up to [`MAX_PRIVATE`] bytes for the program at the other side.
+    pub private_data: &'a [u8],
+}
+
+impl Side<'_> {
+    fn hello(&self, link: LinkOffer) -> Result<Hello, ConnectError> {
+        if self.private_data.len() > MAX_PRIVATE {
+            return Err(ConnectError::PrivateTooLong(self.private_data.len()));
+        }
+        let facts = self.engine.facts();
+        Ok(Hello {
+            kind: facts.kind,
+            link,
+            path_mtu: self.path_mtu.min(facts.path_mtu),
+            qp: self.qp,
+            psn: self.psn,
+            initiator_depth: self.initiator_depth,
+            responder_resources: self.responder_resources,
+            endpoint: facts.endpoint,
+            engine: self.engine.id(),
+            // None is built yet.
+            extensions: 0,
+            private_data: self.private_data.to_vec(),
+        })
+    }
+}
+
+/// What both sides have agreed on, as one of them sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agreement {
+    /// The port's name for the peer; this queue pair counts as its user.
+    pub peer: Peer,
+    /// What the other side said of itself.
+    pub remote: Hello,
+    /// Path MTU in bytes: the smaller of the two.
+    pub path_mtu: u32,
+    /// READs and atomics that this side may have outstanding.
+    pub max_rd_atomic: u8,
+    /// Extensions that both sides have.
+    pub extensions: u64,
+}
+
+impl Agreement {
+    fn new(peer: Peer, local: &Hello, remote: Hello) -> Agreement {
+        Agreement {
+            peer,
+            path_mtu: local.path_mtu.min(remote.path_mtu),
+            max_rd_atomic: local.initiator_depth.min(remote.responder_resources),
+            extensions: local.extensions & remote.extensions,
+            remote,
+        }
+    }
+}
+
+/// The time that a whole set-up may take.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Deadline(Instant);
+
+impl Deadline {
+    pub fn after(timeout: Duration) -> Deadline {
+        Deadline(Instant::now() + timeout)
+    }
+
+    /// What is left, never zero; None: it is over.
+    pub fn left(self) -> Option<Duration> {
+        let left = self.0.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
+    }
+}
+
+/// Connects the queue pair of `side` to one that a [`Listener`] at `address` answers with. `bring_up` takes the queue
+/// pair to RTS.
+///
+/// # Errors
+/// [`ConnectError`]. If it fails after `bring_up`, the queue pair must be torn down by the caller; the peer is released
+/// then as for any queue pair.
+pub fn connect(
+    address: impl ToSocketAddrs,
+    side: &Side<'_>,
+    timeout: Duration,
+    mut bring_up: impl FnMut(&Agreement) -> Result<(), ConnectError>,
+) -> Result<Agreement, ConnectError> {
+    let deadline = Deadline::after(timeout);
+    let address = resolve(address)?;
+    match attempt(address, side, LinkOffer::None, deadline, &mut bring_up) {
+        // The server remembers a link that this side has lost.
+        Err(ConnectError::StaleLink) => attempt(address, side, LinkOffer::Wanted, deadline, &mut bring_up),
+        done => done,
+    }
+}
+
+fn resolve(address: impl ToSocketAddrs) -> Result<SocketAddr, ConnectError> {
+    let mut found = address.to_socket_addrs().map_err(ConnectError::Resolve)?;
+    found.next().ok_or(ConnectError::Resolve(std::io::ErrorKind::NotFound.into()))
+}
+
+fn attempt(
+    address: SocketAddr,
+    side: &Side<'_>,
+    link: LinkOffer,
+    deadline: Deadline,
+    bring_up: &mut impl FnMut(&Agreement) -> Result<(), ConnectError>,
+) -> Result<Agreement, ConnectError> {
+    let local = side.hello(link)?;
+    let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Connecting))?;
+    let mut stream =
+        TcpStream::connect_timeout(&address, left).map_err(|error| ConnectError::tcp(address, error))?;
+    // Four small messages, each waited for.
+    let _ = stream.set_nodelay(true);
+    write(&mut stream, &Message::Request(local.clone()), deadline)?;
+    let remote = match read(&mut stream, deadline, Stage::Answer)? {
+        Message::Accept(hello) => hello,
+        Message::Reject(words) => return Err(ConnectError::Rejected(words)),
+        _ => return Err(ConnectError::BadMessage),
+    };
+    let agreed =
+        take_peer(side.engine, &local, remote, deadline).and_then(|agreement| match bring_up(&agreement) {
+            Ok(()) => Ok(agreement),
+            Err(error) => {
+                release(side.engine, agreement.peer);
+                Err(error)
+            }
+        });
+    match agreed {
+        Ok(agreement) => {
+            write(&mut stream, &Message::Ready, deadline)?;
+            match read(&mut stream, deadline, Stage::Go)? {
+                Message::Go => Ok(agreement),
+                Message::Reject(words) => Err(ConnectError::Rejected(words)),
+                _ => Err(ConnectError::BadMessage),
+            }
+        }
+        Err(error) => {
+            // The other side need not wait for what will not come.
+            let _ = write(&mut stream, &Message::Reject(error.to_string()), deadline);
+            Err(error)
+        }
+    }
+}
+
+/// The client's half of making the ports peers.
+fn take_peer(
+    engine: &Arc<Engine>,
+    local: &Hello,
+    remote: Hello,
+    deadline: Deadline,
+) -> Result<Agreement, ConnectError> {
+    if remote.kind != local.kind {
+        return Err(ConnectError::OtherKind { ours: local.kind, theirs: remote.kind });
+    }
+    let peer = match (&remote.link, local.kind) {
+        (LinkOffer::None, PortKind::Udp) => add_endpoint(engine, &remote)?,
+        (LinkOffer::Existing, PortKind::Shm) => {
+            engine.control(|control| control.peers.reuse(remote.engine)).ok_or(ConnectError::StaleLink)?
+        }
+        (LinkOffer::New(name), PortKind::Shm) => {
+            let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Link))?;
+            let link = port::shm::connect(name, Admit::SameUser, left).map_err(ConnectError::Link)?;
+            add_link(engine, &remote, link)?
+        }
+        _ => return Err(ConnectError::BadMessage),
+    };
+    Ok(Agreement::new(peer, local, remote))
+}
+
+fn add_endpoint(engine: &Arc<Engine>, remote: &Hello) -> Result<Peer, ConnectError> {
+    engine
+        .control(|control| {
+            let peer = control.port.add_endpoint(remote.endpoint)?;
+            control.peers.add(remote.engine, peer);
+            Ok(peer)
+        })
+        .map_err(ConnectError::Attach)
+}
+
+fn add_link(engine: &Arc<Engine>, remote: &Hello, link: Link) -> Result<Peer, ConnectError> {
+    engine
+        .control(|control: &mut Control<'_>| {
+            if control.peers.count() >= control.port.max_peers()
+                && let Some(unused) = control.peers.evict()
+            {
+                control.port.remove(unused);
+            }
+            let peer = control.port.add_link(link)?;
+            control.peers.add(remote.engine, peer);
+            Ok(peer)
+        })
+        .map_err(ConnectError::Attach)
+}
+
+/// A link from an engine to itself, for queue pairs that are connected within it.
+fn add_loopback(engine: &Arc<Engine>, hello: &Hello) -> Result<Peer, ConnectError> {
+    if let Some(peer) = engine.control(|control| control.peers.reuse(hello.engine)) {
+        return Ok(peer);
+    }
+    let link =
+        Link::loopback(port::shm::DEFAULT_GEOMETRY).map_err(|errno| ConnectError::Link(errno.into()))?;
+    add_link(engine, hello, link)
+}
+
+/// A set-up has failed: the queue pair does not use the peer after all.
+pub(crate) fn release(engine: &Arc<Engine>, peer: Peer) {
+    engine.control(|control| control.release_peer(peer));
+}
+
+/// Connects two queue pairs of this process without TCP. Each `bring_up` takes its queue pair to RTS.
+///
+/// # Errors
+/// [`ConnectError`].
+pub fn connect_pair(
+    first: &Side<'_>,
+    second: &Side<'_>,
+    timeout: Duration,
+    mut bring_up: impl FnMut(usize, &Agreement) -> Result<(), ConnectError>,
+) -> Result<(Agreement, Agreement), ConnectError> {
+    let deadline = Deadline::after(timeout);
+    let hellos = (first.hello(LinkOffer::None)?, second.hello(LinkOffer::None)?);
+    if hellos.0.kind != hellos.1.kind {
+        return Err(ConnectError::OtherKind { ours: hellos.0.kind, theirs: hellos.1.kind });
+    }
+    let peers = match hellos.0.kind {
+        PortKind::Udp => (add_endpoint(first.engine, &hellos.1)?, add_endpoint(second.engine, &hellos.0)?),
+        PortKind::Shm => link_pair(first, second, &hellos, deadline)?,
+    };
+    let agreements = (
+        Agreement::new(peers.0, &hellos.0, hellos.1.clone()),
+        Agreement::new(peers.1, &hellos.1, hellos.0.clone()),
+    );
+    if let Err(error) = bring_up(0, &agreements.0).and_then(|()| bring_up(1, &agreements.1)) {
+        release(first.engine, peers.0);
+        release(second.engine, peers.1);
+        return Err(error);
+    }
+    Ok(agreements)
+}
+
+fn link_pair(
+    first: &Side<'_>,
+    second: &Side<'_>,
+    hellos: &(Hello, Hello),
+    deadline: Deadline,
+) -> Result<(Peer, Peer), ConnectError> {
+    if hellos.0.engine == hellos.1.engine {
+        return Ok((add_loopback(first.engine, &hellos.0)?, add_loopback(second.engine, &hellos.1)?));
+    }
+    let known = first.engine.control(|control| control.peers.reuse(hellos.1.engine));
+    if let Some(known) = known {
+        if let Some(back) = second.engine.control(|control| control.peers.reuse(hellos.0.engine)) {
+            return Ok((known, back));
+        }
+        release(first.engine, known);
+    }
+    let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Link))?;
+    let listener =
+        port::shm::Listener::new(port::shm::DEFAULT_GEOMETRY, Admit::SameUser).map_err(ConnectError::Link)?;
+    let (given, taken) = std::thread::scope(|scope| {
+        let taker = scope.spawn(|| port::shm::connect(listener.name(), Admit::SameUser, left));
+        let given = listener::give_link(&listener, deadline);
+        let taken = taker
+            .join()
+            .map_err(|_| ConnectError::Timeout(Stage::Link))
+            .and_then(|link| link.map_err(ConnectError::Link));
+        (given, taken)
+    });
+    let to_second = add_link(first.engine, &hellos.1, given?)?;
+    match taken.and_then(|link| add_link(second.engine, &hellos.0, link)) {
+        Ok(to_first) => Ok((to_second, to_first)),
+        Err(error) => {
+            release(first.engine, to_second);
+            Err(error)
+        }
+    }
+}

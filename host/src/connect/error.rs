@@ -1,0 +1,109 @@
+//! Why two queue pairs did not come together.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use nic::{ModifyFault, NicError};
+use port::shm::SetupError;
+
+use super::message::{MAX_PRIVATE, Stage, VERSION};
+use crate::attach::{AttachError, PortKind};
+
+/// Why a connection was not made: one line that says what to do.
+#[derive(Debug)]
+pub enum ConnectError {
+    /// The address is no address.
+    Resolve(io::Error),
+    /// Nobody listens there.
+    Refused(SocketAddr),
+    /// TCP failed otherwise.
+    Tcp(io::Error),
+    /// The other side did not do its part in time.
+    Timeout(Stage),
+    /// What answers there does not speak this protocol.
+    NotRemora,
+    /// The other side speaks this version of the protocol.
+    Version(u16),
+    /// The other side said something that makes no sense.
+    BadMessage,
+    /// The other side hung up.
+    Closed(Stage),
+    /// The other side refused, in its own words.
+    Rejected(String),
+    /// The ports cannot meet.
+    OtherKind {
+        /// Our port.
+        ours: PortKind,
+        /// The other side's port.
+        theirs: PortKind,
+    },
+    /// So many bytes of private data are too many.
+    PrivateTooLong(usize),
+    /// The other side names a link that is gone; connecting again makes a new one.
+    StaleLink,
+    /// The link over shared memory was not made.
+    Link(SetupError),
+    /// The port does not take the peer.
+    Attach(AttachError),
+    /// The queue pair does not take the agreed attributes.
+    Modify(ModifyFault),
+    /// The NIC refused.
+    Nic(NicError),
+}
+
+impl ConnectError {
+    pub(super) fn tcp(address: SocketAddr, error: io::Error) -> ConnectError {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => ConnectError::Refused(address),
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => ConnectError::Timeout(Stage::Connecting),
+            _ => ConnectError::Tcp(error),
+        }
+    }
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConnectError::Resolve(error) => write!(f, "not an address of a server (host:port): {error}"),
+            ConnectError::Refused(address) => {
+                write!(f, "nobody listens at {address}: start the server first, or check address and port")
+            }
+            ConnectError::Tcp(error) => write!(f, "connecting over TCP: {error}"),
+            ConnectError::Timeout(stage) => write!(
+                f,
+                "no answer in time while {stage}: the server may be overloaded, or a firewall drops packets"
+            ),
+            ConnectError::NotRemora => {
+                write!(f, "what answers there is not a Remora listener: check the port")
+            }
+            ConnectError::Version(theirs) => {
+                write!(
+                    f,
+                    "the other side speaks version {theirs} of the set-up, this side {VERSION}: update the older one"
+                )
+            }
+            ConnectError::BadMessage => write!(f, "the other side sent a set-up message that makes no sense"),
+            ConnectError::Closed(stage) => write!(f, "the other side hung up while {stage}"),
+            ConnectError::Rejected(words) => write!(f, "the other side refused: {words}"),
+            ConnectError::OtherKind { ours, theirs } => {
+                write!(
+                    f,
+                    "this side's port is {ours}, the other side's {theirs}: open both NICs with the same kind of port"
+                )
+            }
+            ConnectError::PrivateTooLong(len) => {
+                write!(f, "{len} bytes of private data; {MAX_PRIVATE} are allowed")
+            }
+            ConnectError::StaleLink => {
+                write!(f, "the link that the other side remembers is gone: connect again")
+            }
+            ConnectError::Link(error) => error.fmt(f),
+            ConnectError::Attach(error) => error.fmt(f),
+            ConnectError::Modify(fault) => write!(f, "bringing the queue pair up: {fault}"),
+            ConnectError::Nic(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {}

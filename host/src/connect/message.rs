@@ -1,0 +1,320 @@
+//! The messages of connection set-up as bytes. All integers are little-endian.
+//!
+//! ```text
+//!  0  "RemoraCM"   8  version 16   10  kind of message 16   12  length of the body 32   16  body
+//! ```
+//!
+//! The body of REQUEST and ACCEPT:
+//!
+//! ```text
+//!  0  port kind 8 (1 shm, 2 udp)   1  link 8 (0 none, 1 existing, 2 new, 3 wanted)   2  path MTU 16   4  queue pair 32
+//!  8  PSN 32   12  initiator depth 8   13  responder resources 8   14  UDP port 16   16  address 128   32  engine 128
+//! 48  extensions 64   56  length of the link's name 16   58  length of the private data 16   60  reserved 32
+//! 64  name, private data
+//! ```
+//!
+//! READY and GO are empty; the body of REJECT is UTF-8 for people. Whatever comes from the wire is checked here.
+
+use std::fmt;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+use wire::frame::{Address, Endpoint};
+use wire::{Psn, Qpn};
+
+use super::{ConnectError, Deadline};
+use crate::attach::PortKind;
+use crate::peers::EngineId;
+
+/// Version of these bytes.
+pub const VERSION: u16 = 1;
+/// Bytes of private data at most.
+pub const MAX_PRIVATE: usize = 256;
+/// Bytes of a link's name at most: an abstract socket address has 108.
+const MAX_NAME: usize = 107;
+/// Bytes of the words of a refusal at most.
+const MAX_WORDS: usize = 400;
+const MAGIC: [u8; 8] = *b"RemoraCM";
+const HEAD: usize = 16;
+const HELLO: usize = 64;
+/// Bytes of any body at most.
+const MAX_BODY: usize = HELLO + MAX_NAME + MAX_PRIVATE;
+
+/// What was waited for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The TCP connection.
+    Connecting,
+    /// The server's answer.
+    Answer,
+    /// The shared-memory link.
+    Link,
+    /// The client's queue pair to be ready.
+    Ready,
+    /// The server's queue pair to be ready.
+    Go,
+    /// A request to come.
+    Request,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Stage::Connecting => "connecting",
+            Stage::Answer => "waiting for the server's answer",
+            Stage::Link => "making the shared-memory link",
+            Stage::Ready => "waiting for the client to be ready",
+            Stage::Go => "waiting for the server to be ready",
+            Stage::Request => "waiting for a request",
+        })
+    }
+}
+
+/// How two shm ports come to share memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkOffer {
+    /// Not at all, or the server shall say.
+    None,
+    /// By the link that the two engines share already.
+    Existing,
+    /// By the link that is offered under this name.
+    New(String),
+    /// The client has lost the one that the server remembers and wants a new one.
+    Wanted,
+}
+
+/// What one side says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Its kind of port.
+    pub kind: PortKind,
+    /// How the ports shall meet.
+    pub link: LinkOffer,
+    /// Path MTU, bytes: 256, 512, 1024, 2048 or 4096.
+    pub path_mtu: u32,
+    /// Its queue pair.
+    pub qp: Qpn,
+    /// First PSN that it sends.
+    pub psn: Psn,
+    /// READs and atomics that it wants outstanding, 0 to 128.
+    pub initiator_depth: u8,
+    /// READs and atomics that it holds for its peer, 0 to 128.
+    pub responder_resources: u8,
+    /// Its address and UDP port.
+    pub endpoint: Endpoint,
+    /// Its engine.
+    pub engine: EngineId,
+    /// Extensions that it has, one bit each; none is defined yet.
+    pub extensions: u64,
+    /// For the program.
+    pub private_data: Vec<u8>,
+}
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// The client's first words.
+    Request(Hello),
+    /// The server's answer.
+    Accept(Hello),
+    /// The client's queue pair is up.
+    Ready,
+    /// The server's queue pair is up.
+    Go,
+    /// No, and why.
+    Reject(String),
+}
+
+impl Message {
+    fn number(&self) -> u16 {
+        match self {
+            Message::Request(_) => 1,
+            Message::Accept(_) => 2,
+            Message::Ready => 3,
+            Message::Go => 4,
+            Message::Reject(_) => 5,
+        }
+    }
+
+    /// Its bytes.
+    pub fn emit(&self) -> Vec<u8> {
+        let body = match self {
+            Message::Request(hello) | Message::Accept(hello) => hello.emit(),
+            Message::Ready | Message::Go => Vec::new(),
+            Message::Reject(words) => cut(words, MAX_WORDS).as_bytes().to_vec(),
+        };
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(self.number().to_le_bytes());
+        bytes.extend((body.len() as u32).to_le_bytes());
+        bytes.extend(body);
+        bytes
+    }
+
+    fn parse(number: u16, body: &[u8]) -> Result<Message, ConnectError> {
+        Ok(match (number, body) {
+            (1, _) => Message::Request(Hello::parse(body).ok_or(ConnectError::BadMessage)?),
+            (2, _) => Message::Accept(Hello::parse(body).ok_or(ConnectError::BadMessage)?),
+            (3, []) => Message::Ready,
+            (4, []) => Message::Go,
+            (5, _) => Message::Reject(printable(body)),
+            _ => return Err(ConnectError::BadMessage),
+        })
+    }
+}
+
+/// The first `limit` bytes, or a few less, of a text.
+fn cut(text: &str, limit: usize) -> &str {
+    let end = (0..=limit.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    &text[..end]
+}
+
+/// A stranger's words, without what would upset a terminal.
+fn printable(bytes: &[u8]) -> String {
+    let words = String::from_utf8_lossy(bytes);
+    words.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_WORDS).collect()
+}
+
+impl Hello {
+    fn emit(&self) -> Vec<u8> {
+        let (link, name) = match &self.link {
+            LinkOffer::None => (0, ""),
+            LinkOffer::Existing => (1, ""),
+            LinkOffer::New(name) => (2, cut(name, MAX_NAME)),
+            LinkOffer::Wanted => (3, ""),
+        };
+        let private = &self.private_data[..self.private_data.len().min(MAX_PRIVATE)];
+        let kind = match self.kind {
+            PortKind::Shm => 1,
+            PortKind::Udp => 2,
+        };
+        let mut bytes = vec![kind, link];
+        bytes.extend((self.path_mtu as u16).to_le_bytes());
+        bytes.extend(self.qp.get().to_le_bytes());
+        bytes.extend(self.psn.get().to_le_bytes());
+        bytes.extend([self.initiator_depth, self.responder_resources]);
+        bytes.extend(self.endpoint.udp_port.to_le_bytes());
+        bytes.extend(self.endpoint.address.0);
+        bytes.extend(self.engine.0.to_le_bytes());
+        bytes.extend(self.extensions.to_le_bytes());
+        bytes.extend((name.len() as u16).to_le_bytes());
+        bytes.extend((private.len() as u16).to_le_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(name.as_bytes());
+        bytes.extend(private);
+        bytes
+    }
+
+    fn parse(body: &[u8]) -> Option<Hello> {
+        let (fixed, rest) = body.split_first_chunk::<HELLO>()?;
+        let half = |at: usize| u16::from_le_bytes([fixed[at], fixed[at + 1]]);
+        let word = |at: usize| u32::from(half(at)) | u32::from(half(at + 2)) << 16;
+        let wide = |at: usize| std::array::from_fn::<u8, 16, _>(|i| fixed[at + i]);
+        let (name_len, private_len) = (usize::from(half(56)), usize::from(half(58)));
+        if name_len > MAX_NAME || private_len > MAX_PRIVATE || rest.len() != name_len + private_len {
+            return None;
+        }
+        let (name, private) = rest.split_at(name_len);
+        let (path_mtu, qp, psn) = (u32::from(half(2)), word(4), word(8));
+        let [initiator_depth, responder_resources] = [fixed[12], fixed[13]];
+        let sane = path_mtu.is_power_of_two()
+            && (256..=4096).contains(&path_mtu)
+            && qp >> 24 == 0
+            && psn >> 24 == 0
+            && initiator_depth <= 128
+            && responder_resources <= 128;
+        if !sane {
+            return None;
+        }
+        Some(Hello {
+            kind: match fixed[0] {
+                1 => PortKind::Shm,
+                2 => PortKind::Udp,
+                _ => return None,
+            },
+            link: match (fixed[1], name) {
+                (0, []) => LinkOffer::None,
+                (1, []) => LinkOffer::Existing,
+                (2, [_, ..]) => LinkOffer::New(std::str::from_utf8(name).ok()?.to_owned()),
+                (3, []) => LinkOffer::Wanted,
+                _ => return None,
+            },
+            path_mtu,
+            qp: Qpn::new(qp),
+            psn: Psn::new(psn),
+            initiator_depth,
+            responder_resources,
+            endpoint: Endpoint { address: Address(wide(16)), udp_port: half(14) },
+            engine: EngineId(u128::from_le_bytes(wide(32))),
+            extensions: u64::from(word(48)) | u64::from(word(52)) << 32,
+            private_data: private.to_vec(),
+        })
+    }
+}
+
+/// Sends one message.
+pub(super) fn write(
+    stream: &mut TcpStream,
+    message: &Message,
+    deadline: Deadline,
+) -> Result<(), ConnectError> {
+    let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Connecting))?;
+    stream.set_write_timeout(Some(left)).map_err(ConnectError::Tcp)?;
+    stream.write_all(&message.emit()).map_err(|error| failed(error, Stage::Connecting))
+}
+
+/// Waits for one message; reads not one byte beyond it.
+pub(super) fn read(
+    stream: &mut TcpStream,
+    deadline: Deadline,
+    stage: Stage,
+) -> Result<Message, ConnectError> {
+    let mut head = [0; HEAD];
+    fill(stream, &mut head, deadline, stage)?;
+    if head[..8] != MAGIC {
+        return Err(ConnectError::NotRemora);
+    }
+    let version = u16::from_le_bytes([head[8], head[9]]);
+    if version != VERSION {
+        return Err(ConnectError::Version(version));
+    }
+    let len = u32::from_le_bytes([head[12], head[13], head[14], head[15]]) as usize;
+    if len > MAX_BODY {
+        return Err(ConnectError::BadMessage);
+    }
+    let mut body = vec![0; len];
+    fill(stream, &mut body, deadline, stage)?;
+    Message::parse(u16::from_le_bytes([head[10], head[11]]), &body)
+}
+
+/// Like `read_exact`, but for the whole within the deadline, however slowly the bytes drip.
+fn fill(
+    stream: &mut TcpStream,
+    mut room: &mut [u8],
+    deadline: Deadline,
+    stage: Stage,
+) -> Result<(), ConnectError> {
+    while !room.is_empty() {
+        let left = deadline.left().ok_or(ConnectError::Timeout(stage))?;
+        stream.set_read_timeout(Some(left)).map_err(ConnectError::Tcp)?;
+        match stream.read(room) {
+            Ok(0) => return Err(ConnectError::Closed(stage)),
+            Ok(count) => room = &mut room[count..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(error, stage)),
+        }
+    }
+    Ok(())
+}
+
+fn failed(error: std::io::Error, stage: Stage) -> ConnectError {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => ConnectError::Timeout(stage),
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => ConnectError::Closed(stage),
+        _ => ConnectError::Tcp(error),
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,130 @@
+//! The set-up messages against literal bytes, random values and nonsense.
+
+use super::*;
+use std::net::Ipv4Addr;
+
+fn hello() -> Hello {
+    Hello {
+        kind: PortKind::Shm,
+        link: LinkOffer::New("remora-1f".to_owned()),
+        path_mtu: 4096,
+        qp: Qpn::new(0x01_0203),
+        psn: Psn::new(0x0a_0b0c),
+        initiator_depth: 16,
+        responder_resources: 128,
+        endpoint: Endpoint { address: Ipv4Addr::new(127, 1, 2, 3).into(), udp_port: 4791 },
+        engine: EngineId(0x1122),
+        extensions: 1 << 40,
+        private_data: vec![9, 8, 7],
+    }
+}
+
+/// Takes emitted bytes apart as `read` does.
+fn parsed(bytes: &[u8]) -> Result<Message, ConnectError> {
+    assert_eq!(bytes[..10], *b"RemoraCM\x01\x00");
+    assert_eq!(u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize, bytes.len() - HEAD);
+    Message::parse(u16::from_le_bytes([bytes[10], bytes[11]]), &bytes[HEAD..])
+}
+
+#[test]
+fn literal_bytes() {
+    let expected = [
+        &b"RemoraCM"[..],
+        &[1, 0, 1, 0, 76, 0, 0, 0],
+        &[1, 2, 0, 16, 3, 2, 1, 0, 0x0c, 0x0b, 0x0a, 0, 16, 128, 0xb7, 0x12],
+        &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 1, 2, 3],
+        &[0x22, 0x11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        &[0, 0, 0, 0, 0, 1, 0, 0, 9, 0, 3, 0, 0, 0, 0, 0],
+        b"remora-1f",
+        &[9, 8, 7],
+    ]
+    .concat();
+    assert_eq!(Message::Request(hello()).emit(), expected);
+    assert_eq!(parsed(&expected).unwrap(), Message::Request(hello()));
+}
+
+#[test]
+fn every_message_comes_back() {
+    let udp =
+        Hello { kind: PortKind::Udp, link: LinkOffer::None, private_data: vec![1; MAX_PRIVATE], ..hello() };
+    let messages = [
+        Message::Accept(udp),
+        Message::Accept(Hello { link: LinkOffer::Existing, ..hello() }),
+        Message::Request(Hello { link: LinkOffer::Wanted, private_data: Vec::new(), ..hello() }),
+        Message::Ready,
+        Message::Go,
+        Message::Reject("no place left".to_owned()),
+    ];
+    for message in messages {
+        assert_eq!(parsed(&message.emit()).unwrap(), message);
+    }
+}
+
+#[test]
+fn values_out_of_bounds_are_refused() {
+    let good = Message::Request(hello()).emit();
+    // Offset in the whole message, and a byte that makes no sense there.
+    let bad = [
+        (16, 0),
+        (16, 3),
+        (17, 4),
+        (17, 1),
+        (18, 1),
+        (19, 32),
+        (23, 1),
+        (27, 1),
+        (28, 129),
+        (29, 200),
+        (72, 8),
+        (74, 4),
+    ];
+    for (at, byte) in bad {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        assert!(matches!(parsed(&bytes), Err(ConnectError::BadMessage)), "byte {at} = {byte}");
+    }
+    let mut no_text = good.clone();
+    no_text[80] = 0xff;
+    assert!(matches!(parsed(&no_text), Err(ConnectError::BadMessage)), "a name that is not UTF-8");
+}
+
+#[test]
+fn a_refusal_is_cut_between_characters_and_cleaned_of_control_characters() {
+    let long = "ä".repeat(300);
+    let Message::Reject(words) = parsed(&Message::Reject(long).emit()).unwrap() else { panic!() };
+    assert_eq!(words, "ä".repeat(200));
+    let Message::Reject(words) = parsed(&Message::Reject("a\x1b[2Jb\n".to_owned()).emit()).unwrap() else {
+        panic!()
+    };
+    assert_eq!(words, "a [2Jb ");
+}
+
+#[test]
+fn any_bytes_are_taken_or_refused_without_a_panic() {
+    let mut random = 88_172_645_463_325_252u64;
+    let mut next = || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    let good = Message::Request(hello()).emit();
+    let (mut taken, mut refused) = (0, 0);
+    for _ in 0..200_000 {
+        let mut body = good[HEAD..].to_vec();
+        for _ in 0..next() % 3 {
+            let at = next() as usize % body.len();
+            body[at] = next() as u8;
+        }
+        body.truncate(body.len() - (next() % 4 == 0) as usize * (next() as usize % body.len()));
+        match Message::parse(next() as u16 % 7, &body) {
+            Ok(Message::Request(hello) | Message::Accept(hello)) => {
+                taken += 1;
+                assert_eq!(Hello::parse(&hello.emit()), Some(hello));
+            }
+            Ok(_) => {}
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(taken > 1000 && refused > 1000, "{taken} {refused}");
+}

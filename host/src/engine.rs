@@ -1,0 +1,335 @@
+//! An engine: a NIC and its port behind the biased lock, and who drives it.
+
+use memory::{Biased, Guard, Table};
+use mio::Waker;
+use nic::Nic;
+use port::shm::ShmPort;
+use port::{Counters as PortCounters, Endpoint};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use transport::{Counters, Instant};
+use wire::Qpn;
+
+use crate::attach::{Attach, PortKind};
+use crate::doorbells::Doorbells;
+use crate::pass::{Core, CqHook};
+use crate::peers::{EngineId, Peers};
+use crate::watch::Begun;
+
+/// Who drives the engines of an adapter.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Callers do, by posting and polling; the attendant does while they do not.
+    #[default]
+    Inline,
+    /// A thread for each engine.
+    Dedicated,
+}
+
+/// One engine, its port's type erased once per call, never per packet.
+pub(crate) enum Cell {
+    Shm(Biased<Core<ShmPort>>),
+}
+
+macro_rules! each {
+    ($engine:expr, $cell:ident => $body:expr) => {
+        match &$engine.cell {
+            Cell::Shm($cell) => $body,
+        }
+    };
+}
+
+/// What the resources of an engine are made and changed through.
+pub struct Control<'a> {
+    /// The NIC itself.
+    pub nic: &'a mut Nic,
+    /// Its port.
+    pub port: &'a mut dyn Attach,
+    /// Peers of the port.
+    pub peers: &'a mut Peers,
+    hooks: &'a mut Vec<Option<Arc<CqHook>>>,
+    bells: &'a mut Vec<Option<Qpn>>,
+}
+
+impl Control<'_> {
+    /// Sets what is told when the completion queue numbered `cq` needs attention.
+    pub fn hook(&mut self, cq: u32, hook: Option<Arc<CqHook>>) {
+        let place = cq as usize;
+        if self.hooks.len() <= place {
+            self.hooks.resize(place + 1, None);
+        }
+        self.hooks[place] = hook;
+    }
+
+    /// A doorbell for a queue pair. There are as many as queue pairs.
+    pub fn hang_bell(&mut self, qp: Qpn) -> u32 {
+        let place = self.bells.iter().position(Option::is_none).unwrap_or(self.bells.len());
+        if place == self.bells.len() {
+            self.bells.push(None);
+        }
+        self.bells[place] = Some(qp);
+        place as u32
+    }
+
+    /// The queue pair of this doorbell is gone.
+    pub fn take_bell(&mut self, bell: u32) {
+        if let Some(place) = self.bells.get_mut(bell as usize) {
+            *place = None;
+        }
+    }
+
+    /// One queue pair less uses `peer`.
+    pub fn release_peer(&mut self, peer: port::Peer) {
+        if self.peers.release(peer) {
+            self.port.remove(peer);
+        }
+    }
+}
+
+/// What happened to the threads that drive an engine beside its callers. Monotonic.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct DriverCounters {
+    /// Times a thread slept and was woken by the port.
+    pub packet_wakes: u64,
+    /// Times it was woken by a doorbell or by a caller that came back.
+    pub calls: u64,
+    /// Times its timer ended the sleep.
+    pub timer_wakes: u64,
+    /// Passes that it made.
+    pub passes: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct DriverStats {
+    pub packet_wakes: AtomicU64,
+    pub calls: AtomicU64,
+    pub timer_wakes: AtomicU64,
+    pub passes: AtomicU64,
+}
+
+/// The facts of an engine's port.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct PortFacts {
+    /// Which kind it is.
+    pub kind: PortKind,
+    /// What peers call it.
+    pub endpoint: Endpoint,
+    /// Largest path MTU that it carries, bytes of payload.
+    pub path_mtu: u32,
+}
+
+/// One engine of an adapter.
+pub struct Engine {
+    pub(crate) cell: Cell,
+    id: EngineId,
+    number: usize,
+    mode: Mode,
+    facts: PortFacts,
+    /// The attendant is making passes; callers announce themselves.
+    pub(crate) attended: AtomicBool,
+    /// Callers that want in while it does.
+    pub(crate) callers: AtomicU32,
+    pub(crate) doorbells: Doorbells,
+    /// The dedicated thread sleeps; ringing must wake it.
+    pub(crate) asleep: AtomicBool,
+    pub(crate) waker: Arc<Waker>,
+    pub(crate) stats: DriverStats,
+}
+
+/// What an engine is made of beside its core.
+pub(crate) struct Making {
+    pub id: EngineId,
+    pub number: usize,
+    pub mode: Mode,
+    pub facts: PortFacts,
+    pub max_qps: usize,
+    pub waker: Arc<Waker>,
+}
+
+impl Engine {
+    pub(crate) fn new(making: Making, cell: Cell) -> Engine {
+        Engine {
+            cell,
+            id: making.id,
+            number: making.number,
+            mode: making.mode,
+            facts: making.facts,
+            attended: AtomicBool::new(false),
+            callers: AtomicU32::new(0),
+            doorbells: Doorbells::new(making.max_qps),
+            asleep: AtomicBool::new(false),
+            waker: making.waker,
+            stats: DriverStats::default(),
+        }
+    }
+
+    /// Its name.
+    pub fn id(&self) -> EngineId {
+        self.id
+    }
+
+    /// Its number in its adapter.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Who drives it.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The facts of its port.
+    pub fn facts(&self) -> PortFacts {
+        self.facts
+    }
+
+    /// Work was posted to the send queue of `qp`, whose doorbell is `bell`.
+    #[inline]
+    pub fn ring(&self, qp: Qpn, bell: u32) {
+        match self.mode {
+            Mode::Inline => each!(self, cell => {
+                let mut guard = self.enter(cell);
+                let (core, mem) = guard.parts();
+                core.post(mem, qp);
+            }),
+            Mode::Dedicated => {
+                self.doorbells.ring(bell);
+                if self.asleep.load(Ordering::SeqCst) {
+                    self.call();
+                }
+            }
+        }
+    }
+
+    /// A caller found nothing in its completion queue: it drives the engine a step, if that is its business.
+    #[inline]
+    pub fn poll(&self) {
+        match self.mode {
+            Mode::Inline => each!(self, cell => {
+                let mut guard = self.enter(cell);
+                let (core, mem) = guard.parts();
+                core.polled(mem);
+            }),
+            Mode::Dedicated => std::hint::spin_loop(),
+        }
+    }
+
+    /// Makes or changes resources. What can leave then leaves.
+    pub fn control<R>(&self, change: impl FnOnce(&mut Control<'_>) -> R) -> R {
+        let result = each!(self, cell => {
+            let mut guard = self.enter(cell);
+            let (core, mem) = guard.parts();
+            let Core { nic, port, peers, hooks, bells, .. } = core;
+            let result = change(&mut Control { nic, port, peers, hooks, bells });
+            core.pass_after_sleep(mem);
+            core.tell();
+            result
+        });
+        if self.mode == Mode::Dedicated && self.asleep.load(Ordering::SeqCst) {
+            // Its timers may be earlier now.
+            self.call();
+        }
+        result
+    }
+
+    /// What the NIC has counted.
+    pub fn counters(&self) -> Counters {
+        each!(self, cell => *self.enter(cell).nic.counters())
+    }
+
+    /// What its port has counted.
+    pub fn port_counters(&self) -> PortCounters {
+        each!(self, cell => self.enter(cell).port.port_counters())
+    }
+
+    /// What happened to the thread that drives it beside its callers.
+    pub fn driver_counters(&self) -> DriverCounters {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        DriverCounters {
+            packet_wakes: read(&self.stats.packet_wakes),
+            calls: read(&self.stats.calls),
+            timer_wakes: read(&self.stats.timer_wakes),
+            passes: read(&self.stats.passes),
+        }
+    }
+
+    /// Moves with every pass, whoever makes it.
+    pub(crate) fn heartbeat(&self) -> u64 {
+        each!(self, cell => cell.heartbeat())
+    }
+
+    /// One pass by a visitor, unless someone is inside. None: someone is.
+    pub(crate) fn visit(&self, after_sleep: bool) -> Option<bool> {
+        each!(self, cell => {
+            let mut guard = cell.try_enter()?;
+            let (core, mem) = guard.parts();
+            self.stats.passes.fetch_add(1, Ordering::Relaxed);
+            Some(if after_sleep { core.pass_after_sleep(mem) } else { core.pass(mem) })
+        })
+    }
+
+    /// One pass of the dedicated thread.
+    pub(crate) fn serve(&self) -> bool {
+        each!(self, cell => {
+            let mut guard = cell.enter();
+            let (core, mem) = guard.parts();
+            core.serve(mem, &self.doorbells)
+        })
+    }
+
+    /// Before the driving thread sleeps. None: someone is inside.
+    pub(crate) fn rest(&self) -> Option<(Begun, Instant)> {
+        each!(self, cell => {
+            let mut guard = cell.try_enter()?;
+            let (core, mem) = guard.parts();
+            Some(core.rest(mem))
+        })
+    }
+
+    /// The driving thread is awake and looks for itself.
+    pub(crate) fn end_watch(&self) {
+        each!(self, cell => self.enter(cell).end_watch());
+    }
+
+    /// Is the port being watched? None: someone is inside.
+    pub(crate) fn is_watched(&self) -> Option<bool> {
+        each!(self, cell => Some(cell.try_enter()?.watch.stands()))
+    }
+
+    /// The table of the memory that it touches.
+    pub fn table(&self) -> &Arc<Table> {
+        each!(self, cell => cell.table())
+    }
+
+    fn call(&self) {
+        // A waker that fails has a full pipe, and so the thread wakes.
+        let _ = self.waker.wake();
+    }
+
+    /// Into the engine. If the attendant is at work, it is asked to leave: its passes are short, but it makes the next
+    /// one at once.
+    #[inline]
+    fn enter<'a, T>(&self, cell: &'a Biased<T>) -> Guard<'a, T> {
+        if self.attended.load(Ordering::Relaxed) {
+            return self.enter_attended(cell);
+        }
+        cell.enter()
+    }
+
+    #[cold]
+    fn enter_attended<'a, T>(&self, cell: &'a Biased<T>) -> Guard<'a, T> {
+        self.callers.fetch_add(1, Ordering::SeqCst);
+        let guard = cell.enter();
+        self.callers.fetch_sub(1, Ordering::SeqCst);
+        guard
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("number", &self.number)
+            .field("facts", &self.facts)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,221 @@
+//! One pass of an engine: receive, process, transmit. Whoever drives an engine (a caller, the attendant, a dedicated
+//! thread) does it by these few calls, from inside the engine's lock.
+
+use memory::Mem;
+use nic::{AsyncEvent, Nic};
+use port::Port;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use transport::Instant;
+use wire::Qpn;
+
+use crate::attach::Attach;
+use crate::clock::Clock;
+use crate::doorbells::Doorbells;
+use crate::peers::Peers;
+use crate::signal::Signal;
+use crate::watch::{Begun, Watch};
+
+/// Frames received, and sent, in one pass at most: passes must stay short, because deregistrations wait for them.
+const BUDGET: usize = 64;
+/// Queue pairs whose timers run in one pass at most.
+const EXPIRE_BUDGET: usize = 64;
+/// Passes between two looks at the clock and at lost peers while nothing arrives.
+const LOOK_EVERY: u32 = 64;
+
+/// What the program's end of a completion queue is told beside its completions.
+#[derive(Debug)]
+pub struct CqHook {
+    /// Completions were lost; no more will come.
+    pub overrun: AtomicBool,
+    /// Told of a completion that was asked for, with the queue's tag.
+    pub channel: Option<(Arc<Signal<u64>>, u64)>,
+}
+
+/// An asynchronous event and the engine that it happened on.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct EngineEvent {
+    /// Number of the engine in its adapter.
+    pub engine: usize,
+    /// What happened.
+    pub event: AsyncEvent,
+}
+
+/// The state of one engine: a NIC and its port.
+pub(crate) struct Core<P> {
+    pub nic: Nic,
+    pub port: P,
+    pub peers: Peers,
+    pub watch: Watch,
+    /// By completion queue number.
+    pub hooks: Vec<Option<Arc<CqHook>>>,
+    /// Queue pairs by the number of their doorbell.
+    pub bells: Vec<Option<Qpn>>,
+    pub events: Arc<Signal<EngineEvent>>,
+    pub engine: usize,
+    clock: Clock,
+    now: Instant,
+    turn: u32,
+}
+
+impl<P: Port + Attach> Core<P> {
+    pub fn new(
+        nic: Nic,
+        port: P,
+        watch: Watch,
+        clock: Clock,
+        engine: usize,
+        events: Arc<Signal<EngineEvent>>,
+    ) -> Self {
+        let now = clock.now();
+        Core {
+            nic,
+            port,
+            peers: Peers::default(),
+            watch,
+            hooks: Vec::new(),
+            bells: Vec::new(),
+            events,
+            engine,
+            clock,
+            now,
+            turn: 0,
+        }
+    }
+
+    /// A caller has posted to the send queue of `qp`: what can leave leaves at once.
+    #[inline]
+    pub fn post(&mut self, mem: Mem<'_>, qp: Qpn) {
+        self.nic.doorbell(qp);
+        if self.nic.has_work() {
+            self.now = self.clock.now();
+            self.nic.transmit(self.now, mem, &mut self.port, BUDGET);
+        }
+        self.tell();
+        if self.watch.stands() {
+            self.watch.visited(&mut self.port);
+        }
+    }
+
+    /// A caller polls.
+    #[inline]
+    pub fn polled(&mut self, mem: Mem<'_>) {
+        self.pass(mem);
+        if self.watch.stands() {
+            self.watch.visited(&mut self.port);
+        }
+    }
+
+    /// Takes doorbells, then makes a pass: the dedicated engine's way. True if anything was done.
+    #[inline]
+    pub fn serve(&mut self, mem: Mem<'_>, doorbells: &Doorbells) -> bool {
+        let Core { nic, bells, .. } = self;
+        let mut rung = false;
+        doorbells.take(|bell| {
+            if let Some(Some(qp)) = bells.get(bell as usize) {
+                nic.doorbell(*qp);
+                rung = true;
+            }
+        });
+        self.pass(mem) || rung
+    }
+
+    /// Receives, runs timers, transmits. True if a frame came or left.
+    ///
+    /// The clock is read when a frame has come or may leave, and else every now and then.
+    #[inline]
+    pub fn pass(&mut self, mem: Mem<'_>) -> bool {
+        let Core { nic, port, clock, now, turn, .. } = self;
+        let mut fresh = false;
+        let received = port.receive(BUDGET, &mut |frame| {
+            if !fresh {
+                *now = clock.now();
+                fresh = true;
+            }
+            nic.receive(*now, mem, &frame);
+        });
+        *turn = turn.wrapping_add(1);
+        let look = turn.is_multiple_of(LOOK_EVERY);
+        if !fresh {
+            if !look && !nic.has_work() {
+                return false;
+            }
+            *now = clock.now();
+        }
+        self.finish(mem, look) || received > 0
+    }
+
+    /// A pass that looks at the clock and at lost peers whatever happens: after a sleep.
+    pub fn pass_after_sleep(&mut self, mem: Mem<'_>) -> bool {
+        self.turn = self.turn.wrapping_sub(self.turn % LOOK_EVERY).wrapping_sub(1);
+        self.pass(mem)
+    }
+
+    #[inline]
+    fn finish(&mut self, mem: Mem<'_>, look: bool) -> bool {
+        if self.nic.next_deadline() <= self.now {
+            self.nic.expire(self.now, EXPIRE_BUDGET);
+        }
+        let mut sent = 0;
+        if self.nic.has_work() {
+            sent = self.nic.transmit(self.now, mem, &mut self.port, BUDGET);
+        }
+        self.tell();
+        if look {
+            self.forget_lost();
+        }
+        sent > 0
+    }
+
+    /// Before a sleep: a last pass, then the port is watched. The second value is when the engine's timers want it back.
+    pub fn rest(&mut self, mem: Mem<'_>) -> (Begun, Instant) {
+        if self.pass_after_sleep(mem) {
+            self.end_watch();
+            return (Begun::Work, self.now);
+        }
+        let begun = self.watch.begin(&mut self.port);
+        (begun, self.nic.next_deadline())
+    }
+
+    /// Ends the watch.
+    pub fn end_watch(&mut self) {
+        if self.watch.stands() {
+            self.watch.end(&mut self.port);
+        }
+    }
+
+    /// Tells channels and the event queue what happened.
+    #[inline]
+    pub fn tell(&mut self) {
+        while let Some(cq) = self.nic.wake() {
+            if let Some(Some(hook)) = self.hooks.get(cq as usize)
+                && let Some((channel, tag)) = &hook.channel
+            {
+                channel.put(*tag);
+            }
+        }
+        while let Some(event) = self.nic.event() {
+            self.announce(event);
+        }
+    }
+
+    #[cold]
+    fn announce(&mut self, event: AsyncEvent) {
+        if let AsyncEvent::CqOverrun(cq) = event
+            && let Some(Some(hook)) = self.hooks.get(cq as usize)
+        {
+            hook.overrun.store(true, Ordering::Release);
+        }
+        self.events.put(EngineEvent { engine: self.engine, event });
+    }
+
+    #[cold]
+    fn forget_lost(&mut self) {
+        while let Some(peer) = self.port.take_lost() {
+            tracing::info!(engine = self.engine, peer = peer.0, "peer lost");
+            if self.peers.lose(peer) {
+                self.port.remove(peer);
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Which peer engines this engine can reach, and how many queue pairs use each: many queue pairs share one link.
+
+use port::Peer;
+use std::collections::BTreeMap;
+
+/// The name of one engine, unique over all machines and runs: 128 random bits.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EngineId(pub u128);
+
+#[derive(Debug)]
+struct Entry {
+    id: Option<EngineId>,
+    users: u64,
+    lost: bool,
+}
+
+/// The peers of one engine's port.
+#[derive(Debug, Default)]
+pub struct Peers {
+    by_id: BTreeMap<EngineId, Peer>,
+    entries: BTreeMap<u32, Entry>,
+}
+
+impl Peers {
+    /// The living peer of this name, if there is one; it gets one user more.
+    pub fn reuse(&mut self, id: EngineId) -> Option<Peer> {
+        let peer = *self.by_id.get(&id)?;
+        self.entries.get_mut(&peer.0)?.users += 1;
+        Some(peer)
+    }
+
+    /// Is a living peer of this name known?
+    pub fn knows(&self, id: EngineId) -> bool {
+        self.by_id.contains_key(&id)
+    }
+
+    /// A new peer, with one user. A newer one of the same name takes over the name.
+    pub fn add(&mut self, id: EngineId, peer: Peer) {
+        let entry = self.entries.entry(peer.0).or_insert(Entry { id: None, users: 0, lost: false });
+        entry.users += 1;
+        entry.id = Some(id);
+        if let Some(old) = self.by_id.insert(id, peer)
+            && old != peer
+            && let Some(old) = self.entries.get_mut(&old.0)
+        {
+            old.id = None;
+        }
+    }
+
+    /// One user less. True: the peer is dead and nobody names it any more, so that the port may forget it.
+    pub fn release(&mut self, peer: Peer) -> bool {
+        let Some(entry) = self.entries.get_mut(&peer.0) else { return false };
+        entry.users = entry.users.saturating_sub(1);
+        let over = entry.users == 0 && entry.lost;
+        if over {
+            self.entries.remove(&peer.0);
+        }
+        over
+    }
+
+    /// The peer died: its name is free for a newer link. True: nobody names it.
+    pub fn lose(&mut self, peer: Peer) -> bool {
+        let Some(entry) = self.entries.get_mut(&peer.0) else { return true };
+        entry.lost = true;
+        if let Some(id) = entry.id.take() {
+            self.by_id.remove(&id);
+        }
+        let over = entry.users == 0;
+        if over {
+            self.entries.remove(&peer.0);
+        }
+        over
+    }
+
+    /// A peer without users, to make room for another: it is forgotten here.
+    pub fn evict(&mut self) -> Option<Peer> {
+        let (peer, id) =
+            self.entries.iter().find(|(_, entry)| entry.users == 0).map(|(peer, entry)| (*peer, entry.id))?;
+        self.entries.remove(&peer);
+        if let Some(id) = id {
+            self.by_id.remove(&id);
+        }
+        Some(Peer(peer))
+    }
+
+    /// Peers known at this moment, dead ones that are still named included.
+    pub fn count(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: EngineId = EngineId(1);
+    const B: EngineId = EngineId(2);
+
+    #[test]
+    fn a_link_is_shared_and_stays_for_reuse_while_its_peer_lives() {
+        let mut peers = Peers::default();
+        assert_eq!(peers.reuse(A), None);
+        peers.add(A, Peer(0));
+        assert_eq!(peers.reuse(A), Some(Peer(0)));
+        assert!(!peers.release(Peer(0)));
+        assert!(!peers.release(Peer(0)), "unused, but alive");
+        assert_eq!(peers.reuse(A), Some(Peer(0)));
+    }
+
+    #[test]
+    fn a_dead_peer_is_forgotten_when_its_last_user_goes() {
+        let mut peers = Peers::default();
+        peers.add(A, Peer(0));
+        peers.add(B, Peer(1));
+        assert!(!peers.lose(Peer(0)), "still named by a queue pair");
+        assert!(!peers.knows(A) && peers.knows(B));
+        peers.add(A, Peer(2));
+        assert!(peers.release(Peer(0)));
+        assert_eq!(peers.reuse(A), Some(Peer(2)), "the newer link has the name");
+        assert!(!peers.release(Peer(1)));
+        assert!(peers.lose(Peer(1)), "nobody names it");
+    }
+
+    #[test]
+    fn only_unused_peers_are_evicted() {
+        let mut peers = Peers::default();
+        peers.add(A, Peer(0));
+        assert_eq!(peers.evict(), None);
+        peers.release(Peer(0));
+        assert_eq!(peers.evict(), Some(Peer(0)));
+        assert_eq!((peers.evict(), peers.count(), peers.knows(A)), (None, 0, false));
+    }
+
+    #[test]
+    fn the_old_link_of_a_name_does_not_take_the_new_one_with_it() {
+        let mut peers = Peers::default();
+        peers.add(A, Peer(0));
+        peers.add(A, Peer(1));
+        peers.lose(Peer(0));
+        assert_eq!(peers.reuse(A), Some(Peer(1)));
+    }
+}

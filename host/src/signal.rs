@@ -1,0 +1,121 @@
+//! Descriptors that become readable: completion channels and asynchronous events.
+
+use rustix::event::EventfdFlags;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+/// A bounded queue beside a descriptor that is readable while the queue is not empty.
+#[derive(Debug)]
+pub struct Signal<T> {
+    descriptor: OwnedFd,
+    queue: Mutex<Queue<T>>,
+}
+
+#[derive(Debug)]
+struct Queue<T> {
+    waiting: VecDeque<T>,
+    limit: usize,
+    lost: u64,
+}
+
+impl<T> Signal<T> {
+    /// For up to `limit` waiting items; more are counted and lost.
+    ///
+    /// # Errors
+    /// The system gives no descriptor.
+    pub fn new(limit: usize) -> io::Result<Signal<T>> {
+        let descriptor = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let queue = Queue { waiting: VecDeque::with_capacity(limit), limit, lost: 0 };
+        Ok(Signal { descriptor, queue: Mutex::new(queue) })
+    }
+
+    /// Puts one item in and makes the descriptor readable.
+    pub fn put(&self, item: T) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.waiting.len() == queue.limit {
+            queue.lost += 1;
+            return;
+        }
+        queue.waiting.push_back(item);
+        if queue.waiting.len() == 1 {
+            // Under the lock, so that it never says "empty" while there is something. A full eventfd is readable too.
+            let _ = rustix::io::write(&self.descriptor, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Takes the oldest item. The last one makes the descriptor unreadable.
+    pub fn take(&self) -> Option<T> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let item = queue.waiting.pop_front();
+        if item.is_some() && queue.waiting.is_empty() {
+            let _ = rustix::io::read(&self.descriptor, &mut [0u8; 8]);
+        }
+        item
+    }
+
+    /// Items that found the queue full.
+    pub fn lost(&self) -> u64 {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).lost
+    }
+}
+
+impl<T> AsFd for Signal<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// Waits until `descriptor` is readable. False: the time passed.
+///
+/// # Errors
+/// What poll(2) says; an interruption is no error.
+pub fn wait_readable(descriptor: BorrowedFd<'_>, timeout: Option<std::time::Duration>) -> io::Result<bool> {
+    use rustix::event::{PollFd, PollFlags, Timespec};
+    let deadline = timeout.map(|timeout| std::time::Instant::now() + timeout);
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(std::time::Instant::now()));
+        let left =
+            left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+        match rustix::event::poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], left.as_ref()) {
+            Ok(count) => return Ok(count > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn readable<T>(signal: &Signal<T>) -> bool {
+        wait_readable(signal.as_fd(), Some(Duration::ZERO)).unwrap()
+    }
+
+    #[test]
+    fn readable_exactly_while_something_waits() {
+        let signal = Signal::new(4).unwrap();
+        assert!(!readable(&signal));
+        signal.put(1);
+        signal.put(2);
+        assert!(readable(&signal));
+        assert_eq!(signal.take(), Some(1));
+        assert!(readable(&signal));
+        assert_eq!(signal.take(), Some(2));
+        assert!(!readable(&signal));
+        assert_eq!(signal.take(), None);
+    }
+
+    #[test]
+    fn at_the_bound_items_are_counted_and_lost() {
+        let signal = Signal::new(2).unwrap();
+        for item in 0..5 {
+            signal.put(item);
+        }
+        assert_eq!((signal.take(), signal.take(), signal.take(), signal.lost()), (Some(0), Some(1), None, 3));
+        assert!(!readable(&signal));
+    }
+}

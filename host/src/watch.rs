@@ -1,0 +1,91 @@
+//! Watching a port's descriptors while nobody polls the engine, and ending the watch without waking the watcher.
+
+use mio::unix::SourceFd;
+use mio::{Interest, Registry, Token};
+use port::Port;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+/// Passes of a caller after which it counts as polling, and the watch ends. A visitor that makes fewer (one request now
+/// and then) leaves the watch standing, so that its going away costs nothing.
+const POLLS: u32 = 64;
+
+/// The watch over one engine's port. It belongs to the engine, so whoever is inside may begin and end it.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    registry: Registry,
+    waker: Arc<mio::Waker>,
+    token: Token,
+    descriptors: Vec<RawFd>,
+    /// Caller's passes until the watch ends; 0: there is none.
+    left: u32,
+}
+
+/// What beginning a watch led to.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Begun {
+    /// The sleeper will be woken by the port.
+    Watching,
+    /// There is work already: do not sleep.
+    Work,
+    /// The system refused: sleep only on a short timer.
+    Refused,
+}
+
+impl Watch {
+    /// For the sleeper that waits with the `mio::Poll` of this registry; events of the port bear `token`.
+    pub fn new(registry: Registry, waker: Arc<mio::Waker>, token: Token) -> Watch {
+        Watch { registry, waker, token, descriptors: Vec::with_capacity(4), left: 0 }
+    }
+
+    /// The sleeper is about to sleep.
+    pub fn begin(&mut self, port: &mut impl Port) -> Begun {
+        if port.arm() {
+            self.end(port);
+            return Begun::Work;
+        }
+        self.end_listening();
+        port.poll_fds(&mut self.descriptors);
+        let refused = self.descriptors.iter().any(|descriptor| {
+            // Edge-triggered, but registering reports what is readable already.
+            self.registry.register(&mut SourceFd(descriptor), self.token, Interest::READABLE).is_err()
+        });
+        if refused {
+            self.end(port);
+            return Begun::Refused;
+        }
+        self.left = POLLS;
+        Begun::Watching
+    }
+
+    /// Is the port being watched?
+    #[inline]
+    pub fn stands(&self) -> bool {
+        self.left > 0
+    }
+
+    /// A caller has made a pass while the port is watched.
+    #[cold]
+    pub fn visited(&mut self, port: &mut impl Port) {
+        self.left -= 1;
+        if self.left == 0 {
+            self.end(port);
+            // The sleeper must go back to looking at the heartbeat: nothing else would wake it soon.
+            let _ = self.waker.wake();
+        }
+    }
+
+    /// From now on packets wake nobody.
+    pub fn end(&mut self, port: &mut impl Port) {
+        self.left = 0;
+        self.end_listening();
+        port.disarm();
+    }
+
+    fn end_listening(&mut self) {
+        for descriptor in self.descriptors.drain(..) {
+            // Not registered, or closed meanwhile: both are what is wanted.
+            let _ = self.registry.deregister(&mut SourceFd(&descriptor));
+        }
+    }
+}

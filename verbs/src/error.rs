@@ -1,0 +1,120 @@
+//! What can go wrong before a work request is on its way.
+
+use std::fmt;
+
+/// Why a resource could not be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CreateError {
+    /// The process was forked since the context was opened: open a device of the child's own.
+    Forked,
+    /// The memory table's words.
+    Memory(memory::Error),
+    /// The NIC's words.
+    Nic(nic::NicError),
+    /// The queue pair's attributes.
+    Modify(nic::ModifyFault),
+    /// The completion queues are on different engines: make both on one (`CqOptions::engine`).
+    DifferentEngines,
+    /// The completion queue belongs to another context.
+    OtherContext,
+    /// A value is out of bounds: its name, what was asked for, and what there may be at most.
+    TooMany(&'static str, u64, u64),
+    /// The system gave no descriptor; its errno.
+    System(i32),
+}
+
+impl fmt::Display for CreateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CreateError::Forked => f.write_str(FORKED),
+            CreateError::Memory(error) => error.fmt(f),
+            CreateError::Nic(error) => error.fmt(f),
+            CreateError::Modify(fault) => fault.fmt(f),
+            CreateError::DifferentEngines => f.write_str(
+                "the completion queues are on different engines: create both on one (CqOptions::engine)",
+            ),
+            CreateError::OtherContext => f.write_str("the completion queue belongs to another context"),
+            CreateError::TooMany(what, asked, most) => {
+                write!(f, "{what} of {asked}; 1 to {most} are possible")
+            }
+            CreateError::System(errno) => write!(f, "{}", std::io::Error::from_raw_os_error(*errno)),
+        }
+    }
+}
+
+impl std::error::Error for CreateError {}
+
+impl From<memory::Error> for CreateError {
+    fn from(error: memory::Error) -> CreateError {
+        CreateError::Memory(error)
+    }
+}
+
+impl From<nic::NicError> for CreateError {
+    fn from(error: nic::NicError) -> CreateError {
+        CreateError::Nic(error)
+    }
+}
+
+const FORKED: &str = "the process was forked since the device was opened: open one in the child";
+const FAILED: &str = "a thread of the NIC has failed: open the device anew";
+
+/// Why a work request was not taken.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum PostError {
+    /// The queue does not take it.
+    Queue(nic::PostError),
+    /// The process was forked since the context was opened.
+    Forked,
+    /// A thread of the NIC has failed.
+    Failed,
+}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PostError::Queue(error) => error.fmt(f),
+            PostError::Forked => f.write_str(FORKED),
+            PostError::Failed => f.write_str(FAILED),
+        }
+    }
+}
+
+impl std::error::Error for PostError {}
+
+impl From<nic::PostError> for PostError {
+    fn from(error: nic::PostError) -> PostError {
+        PostError::Queue(error)
+    }
+}
+
+/// Why polling found no completion and never will, or not in time.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum PollError {
+    /// More completions came than the queue holds; some are lost. Make it as deep as all the work that may be outstanding.
+    Overrun,
+    /// Nothing came in the time given.
+    Timeout,
+    /// The process was forked since the context was opened.
+    Forked,
+    /// A thread of the NIC has failed.
+    Failed,
+    /// The system refused to wait; its errno.
+    System(i32),
+}
+
+impl fmt::Display for PollError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PollError::Overrun => f.write_str(
+                "completions were lost: the queue must be as deep as all signaled work that may be outstanding",
+            ),
+            PollError::Timeout => f.write_str("no completion came in time"),
+            PollError::Forked => f.write_str(FORKED),
+            PollError::Failed => f.write_str(FAILED),
+            PollError::System(errno) => write!(f, "{}", std::io::Error::from_raw_os_error(*errno)),
+        }
+    }
+}
+
+impl std::error::Error for PollError {}

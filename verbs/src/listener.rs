@@ -1,0 +1,111 @@
+//! Listening for queue pairs that want to connect.
+
+use host::connect::{ConnectError, Hello, Request};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use crate::{Init, QueuePair, Ready};
+
+/// Waits for queue pairs on a TCP port. It belongs to no context: each request is answered with a queue pair of any.
+///
+/// ```
+/// use remora_verbs::{Device, Listener, QpOptions};
+///
+/// let listener = Listener::bind("127.0.0.1:0")?;
+/// let address = listener.address();
+/// let client = std::thread::spawn(move || {
+///     let context = Device::shm().open().unwrap();
+///     let domain = context.alloc_pd().unwrap();
+///     let cq = context.create_cq(16).unwrap();
+///     let options = QpOptions { private_data: b"hello".to_vec(), ..QpOptions::default() };
+///     let pair = domain.create_qp(&cq, &cq, &options).unwrap().connect(address).unwrap();
+///     pair.peer_private_data().to_vec()
+/// });
+///
+/// let context = Device::shm().open()?;
+/// let domain = context.alloc_pd()?;
+/// let cq = context.create_cq(16)?;
+/// let request = listener.accept(None)?.expect("without a timeout a request comes");
+/// assert_eq!(request.private_data(), b"hello");
+/// let options = QpOptions { private_data: b"welcome".to_vec(), ..QpOptions::default() };
+/// let pair = request.accept(domain.create_qp(&cq, &cq, &options)?)?;
+/// assert_eq!(client.join().unwrap(), b"welcome");
+/// # drop(pair);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Listener {
+    inner: host::connect::Listener,
+}
+
+impl Listener {
+    /// Listens at `address`; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// The port is taken or forbidden; the words say how to mend it.
+    pub fn bind(address: impl ToSocketAddrs) -> Result<Listener, ConnectError> {
+        Ok(Listener { inner: host::connect::Listener::bind(address)? })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.inner.address()
+    }
+
+    /// Sleeps until somebody wants to connect. None: the time passed.
+    ///
+    /// # Errors
+    /// The system refuses to wait.
+    pub fn accept(&self, timeout: Option<Duration>) -> Result<Option<ConnectRequest>, ConnectError> {
+        Ok(self.inner.accept(timeout)?.map(|inner| ConnectRequest { inner }))
+    }
+
+    /// Connections turned away: nonsense, or too many at once.
+    pub fn refused(&self) -> usize {
+        self.inner.refused()
+    }
+}
+
+impl AsFd for Listener {
+    /// Readable while a request waits.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.as_fd()
+    }
+}
+
+/// Somebody wants to connect. Dropping it hangs up.
+#[derive(Debug)]
+pub struct ConnectRequest {
+    inner: Request,
+}
+
+impl ConnectRequest {
+    /// What the other side's program gave for this one.
+    pub fn private_data(&self) -> &[u8] {
+        &self.inner.hello().private_data
+    }
+
+    /// Everything that the other side said.
+    pub fn hello(&self) -> &Hello {
+        self.inner.hello()
+    }
+
+    /// Where it comes from.
+    pub fn from(&self) -> SocketAddr {
+        self.inner.from()
+    }
+
+    /// Connects it to `pair`. When this returns both can send.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; the other side is told, and `pair` is gone.
+    pub fn accept(self, pair: QueuePair<Init>) -> Result<QueuePair<Ready>, ConnectError> {
+        pair.answer(self.inner)
+    }
+
+    /// Says no, with words for a person.
+    pub fn reject(self, words: &str) {
+        self.inner.reject(words);
+    }
+}

@@ -1,0 +1,104 @@
+//! The program's ends of the two work queues.
+
+use nic::wqe::{self, Bounds};
+use nic::{PostError, ReceiveRequest, Ring, WorkRequest, write_receive};
+
+/// The send queue: slots are filled, then published together by the producer index.
+#[derive(Debug)]
+pub(crate) struct SendSide {
+    ring: Ring,
+    bounds: Bounds,
+    produced: u64,
+    published: u64,
+    /// The consumer index as last read: read again only when the queue looks full.
+    consumed: u64,
+}
+
+impl SendSide {
+    pub fn new(ring: Ring, bounds: Bounds) -> SendSide {
+        SendSide { ring, bounds, produced: 0, published: 0, consumed: 0 }
+    }
+
+    /// Fills the slots of one request, unpublished.
+    #[inline]
+    pub fn push(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
+        match self.try_push(request) {
+            Err(PostError::QueueFull) => {
+                self.consumed = self.ring.word(nic::Word::Consumed);
+                self.try_push(request)
+            }
+            done => done,
+        }
+    }
+
+    #[inline]
+    fn try_push(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
+        let free = self.ring.slots() - (self.produced - self.consumed);
+        let (ring, first) = (&self.ring, self.produced);
+        let slots = wqe::write(request, &self.bounds, free as usize, |slot, bytes| {
+            ring.store(first + slot as u64, bytes)
+        })?;
+        self.produced += slots as u64;
+        Ok(())
+    }
+
+    /// Tells the NIC by the index what has been filled. False: nothing new.
+    #[inline]
+    pub fn publish(&mut self) -> bool {
+        if self.produced == self.published {
+            return false;
+        }
+        self.published = self.produced;
+        self.ring.set_word(nic::Word::Produced, self.produced);
+        true
+    }
+}
+
+/// The receive queue: each request takes the same number of slots.
+#[derive(Debug)]
+pub(crate) struct ReceiveSide {
+    ring: Ring,
+    stride: u64,
+    max_sge: u32,
+    produced: u64,
+    consumed: u64,
+}
+
+impl ReceiveSide {
+    pub fn new(ring: Ring, stride: u64, max_sge: u32) -> ReceiveSide {
+        ReceiveSide { ring, stride, max_sge, produced: 0, consumed: 0 }
+    }
+
+    /// Fills the slots of one request, unpublished.
+    #[inline]
+    pub fn push(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        if request.sges.len() > self.max_sge as usize {
+            return Err(PostError::TooManySges);
+        }
+        if request.id >> wqe::ID_BITS != 0 {
+            return Err(PostError::IdTooWide);
+        }
+        if self.produced + self.stride - self.consumed > self.ring.slots() {
+            self.consumed = self.ring.word(nic::Word::Consumed);
+            if self.produced + self.stride - self.consumed > self.ring.slots() {
+                return Err(PostError::QueueFull);
+            }
+        }
+        let (ring, first) = (&self.ring, self.produced);
+        write_receive(request.id, request.sges, |slot, bytes| ring.store(first + slot as u64, bytes));
+        self.produced += self.stride;
+        Ok(())
+    }
+
+    /// Tells the NIC by the index.
+    #[inline]
+    pub fn publish(&mut self) {
+        self.ring.set_word(nic::Word::Produced, self.produced);
+    }
+
+    /// In the error state the NIC must be told, so that it flushes.
+    #[inline]
+    pub fn must_ring(&self) -> bool {
+        self.ring.word(nic::Word::Error) != 0
+    }
+}

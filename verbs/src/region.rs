@@ -1,0 +1,219 @@
+//! Memory regions.
+
+use memory::{Access, AccessError, Bytes, Key, Range};
+use nic::{Remote, Sge};
+use std::sync::atomic::AtomicU64;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::{CreateError, ProtectionDomain};
+
+/// Registered memory. The program reads and writes it by copying: peers may change it at any moment, so there is never a
+/// reference to its bytes. Dropping it deregisters: when that is done, nothing touches the memory any more, and work that
+/// still names its key ends in error.
+#[derive(Debug)]
+pub struct MemoryRegion {
+    domain: ProtectionDomain,
+    key: Key,
+    /// None for foreign memory.
+    bytes: Option<Bytes>,
+    /// Where the region begins in the block.
+    offset: usize,
+    len: usize,
+    iova: u64,
+}
+
+/// A peer's region, as it is told to others: 20 bytes that fit into the private data of a connection.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct RemoteMemory {
+    /// Address of its first byte, for work requests.
+    pub addr: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// Its key.
+    pub rkey: Key,
+}
+
+impl RemoteMemory {
+    /// Bytes of its encoded form.
+    pub const LEN: usize = 20;
+
+    /// The place `offset` bytes into it. Whether it lies inside is the owner's NIC's to check.
+    pub fn at(&self, offset: u64) -> Remote {
+        Remote { addr: self.addr.wrapping_add(offset), rkey: self.rkey }
+    }
+
+    /// Encoded: address, length, key, little-endian.
+    pub fn to_bytes(&self) -> [u8; RemoteMemory::LEN] {
+        let mut bytes = [0; RemoteMemory::LEN];
+        bytes[..8].copy_from_slice(&self.addr.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.len.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.rkey.get().to_le_bytes());
+        bytes
+    }
+
+    /// Decoded from the front of `bytes`. None: too few.
+    pub fn from_bytes(bytes: &[u8]) -> Option<RemoteMemory> {
+        let (addr, rest) = bytes.split_first_chunk::<8>()?;
+        let (len, rest) = rest.split_first_chunk::<8>()?;
+        let (key, _) = rest.split_first_chunk::<4>()?;
+        Some(RemoteMemory {
+            addr: u64::from_le_bytes(*addr),
+            len: u64::from_le_bytes(*len),
+            rkey: Key::new(u32::from_le_bytes(*key)),
+        })
+    }
+}
+
+impl MemoryRegion {
+    pub(crate) fn new(
+        domain: &ProtectionDomain,
+        ranges: &[Range],
+        access: Access,
+    ) -> Result<Self, CreateError> {
+        let key = domain.context().adapter().table().register(domain.pd(), ranges, access)?;
+        let lowest = ranges.iter().map(|range| range.iova).min().unwrap_or(0);
+        let base = if access.contains(Access::ZERO_BASED) { lowest } else { 0 };
+        let first = ranges.first();
+        Ok(MemoryRegion {
+            domain: domain.clone(),
+            key,
+            bytes: first.map(|range| range.bytes.clone()),
+            offset: first.map_or(0, |range| range.offset),
+            len: first.map_or(0, |range| range.len),
+            iova: first.map_or(0, |range| range.iova - base),
+        })
+    }
+
+    /// # Safety
+    /// As [`ProtectionDomain::register_raw`].
+    pub(crate) unsafe fn raw(
+        domain: &ProtectionDomain,
+        start: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<MemoryRegion, CreateError> {
+        let iova = if access.contains(Access::ZERO_BASED) { 0 } else { start as u64 };
+        // SAFETY: the caller's promise.
+        let key = unsafe {
+            domain.context().adapter().table().register_raw(domain.pd(), start, len, iova, access)?
+        };
+        Ok(MemoryRegion { domain: domain.clone(), key, bytes: None, offset: 0, len, iova })
+    }
+
+    /// Its local key.
+    pub fn lkey(&self) -> Key {
+        self.key
+    }
+
+    /// Its remote key: whoever has it may do what the region's rights allow.
+    pub fn rkey(&self) -> Key {
+        self.key
+    }
+
+    /// Address of its first byte, for work requests.
+    #[inline]
+    pub fn address(&self) -> u64 {
+        self.iova
+    }
+
+    /// Bytes of its first range.
+    #[inline]
+    #[allow(clippy::len_without_is_empty, reason = "a region is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The block behind it; none if the memory is foreign.
+    pub fn bytes(&self) -> Option<&Bytes> {
+        self.bytes.as_ref()
+    }
+
+    /// The element of a scatter/gather list for `len` bytes at `offset`. Whether they lie inside is the NIC's to check.
+    #[inline]
+    pub fn sge(&self, offset: usize, len: usize) -> Sge {
+        Sge {
+            addr: self.iova.wrapping_add(offset as u64),
+            len: len.min(u32::MAX as usize) as u32,
+            lkey: self.key,
+        }
+    }
+
+    /// The place `offset` bytes into it, as a peer names it.
+    #[inline]
+    pub fn remote(&self, offset: u64) -> Remote {
+        Remote { addr: self.iova.wrapping_add(offset), rkey: self.key }
+    }
+
+    /// The whole of it, to be told to a peer.
+    pub fn remote_memory(&self) -> RemoteMemory {
+        RemoteMemory { addr: self.iova, len: self.len as u64, rkey: self.key }
+    }
+
+    /// Copies `out.len()` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, also for foreign memory; nothing is copied.
+    #[inline]
+    pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), AccessError> {
+        let (bytes, at) = self.place(offset, out.len())?;
+        bytes.read(at, out)
+    }
+
+    /// Copies `data` to `offset`. Its last byte becomes visible last.
+    ///
+    /// # Errors
+    /// `OutOfBounds`, also for foreign memory; nothing is copied.
+    #[inline]
+    pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), AccessError> {
+        let (bytes, at) = self.place(offset, data.len())?;
+        bytes.write(at, data)
+    }
+
+    /// Reads a plain value. It may be a mix of old and new if a peer writes it meanwhile.
+    ///
+    /// # Errors
+    /// As [`read`](MemoryRegion::read).
+    #[inline]
+    pub fn get<T: FromBytes + IntoBytes>(&self, offset: usize) -> Result<T, AccessError> {
+        let mut value = T::new_zeroed();
+        self.read(offset, value.as_mut_bytes())?;
+        Ok(value)
+    }
+
+    /// Writes a plain value.
+    ///
+    /// # Errors
+    /// As [`write`](MemoryRegion::write).
+    #[inline]
+    pub fn put<T: IntoBytes + Immutable>(&self, offset: usize, value: &T) -> Result<(), AccessError> {
+        self.write(offset, value.as_bytes())
+    }
+
+    /// The 64-bit word at `offset` as an atomic: what peers' compare-and-swap and fetch-and-add work on. None outside the
+    /// region, for foreign memory, or if it is not aligned.
+    #[inline]
+    pub fn word(&self, offset: usize) -> Option<&AtomicU64> {
+        let (bytes, at) = self.place(offset, 8).ok()?;
+        bytes.word(at)
+    }
+
+    #[inline]
+    fn place(&self, offset: usize, len: usize) -> Result<(&Bytes, usize), AccessError> {
+        let bytes = self.bytes.as_ref().ok_or(AccessError::OutOfBounds)?;
+        let end = offset.checked_add(len).ok_or(AccessError::OutOfBounds)?;
+        if end > self.len { Err(AccessError::OutOfBounds) } else { Ok((bytes, self.offset + offset)) }
+    }
+}
+
+impl Drop for MemoryRegion {
+    fn drop(&mut self) {
+        let context = self.domain.context();
+        if !context.fork().is_child() {
+            let ended = context.adapter().table().deregister(self.key);
+            debug_assert!(
+                ended.is_ok(),
+                "only this region deregisters its key, and never from inside a pass"
+            );
+        }
+    }
+}

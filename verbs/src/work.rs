@@ -1,0 +1,96 @@
+//! Work requests by name. All are signaled; change the flags for others:
+//!
+//! ```
+//! use remora_verbs::{Flags, WorkRequest, work};
+//! let quiet = WorkRequest { flags: Flags::default(), ..work::nop(1) };
+//! assert!(!quiet.flags.signaled);
+//! ```
+
+use memory::Key;
+use nic::{Flags, Operation, Payload, Remote, Sge, WorkRequest};
+
+const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
+
+/// Any operation on a list of local memory.
+#[inline]
+pub const fn request<'a>(id: u64, operation: Operation, local: &'a [Sge]) -> WorkRequest<'a> {
+    WorkRequest { id, operation, payload: Payload::Sges(local), flags: SIGNALED }
+}
+
+/// A message into the peer's next receive work request.
+#[inline]
+pub const fn send(id: u64, local: &[Sge]) -> WorkRequest<'_> {
+    request(id, Operation::Send, local)
+}
+
+/// A message with 32 bits beside it.
+#[inline]
+pub const fn send_imm(id: u64, local: &[Sge], imm: u32) -> WorkRequest<'_> {
+    request(id, Operation::SendImm(imm), local)
+}
+
+/// A message that invalidates a key of the peer.
+#[inline]
+pub const fn send_inv(id: u64, local: &[Sge], key: Key) -> WorkRequest<'_> {
+    request(id, Operation::SendInv(key), local)
+}
+
+/// A message of bytes that are copied into the queue at once.
+#[inline]
+pub const fn send_inline(id: u64, bytes: &[u8]) -> WorkRequest<'_> {
+    WorkRequest { id, operation: Operation::Send, payload: Payload::Inline(bytes), flags: SIGNALED }
+}
+
+/// RDMA WRITE.
+#[inline]
+pub const fn write(id: u64, local: &[Sge], remote: Remote) -> WorkRequest<'_> {
+    request(id, Operation::Write(remote), local)
+}
+
+/// RDMA WRITE of bytes that are copied into the queue at once.
+#[inline]
+pub const fn write_inline(id: u64, bytes: &[u8], remote: Remote) -> WorkRequest<'_> {
+    WorkRequest { id, operation: Operation::Write(remote), payload: Payload::Inline(bytes), flags: SIGNALED }
+}
+
+/// RDMA WRITE that also takes a receive work request of the peer and gives it 32 bits.
+#[inline]
+pub const fn write_imm(id: u64, local: &[Sge], remote: Remote, imm: u32) -> WorkRequest<'_> {
+    request(id, Operation::WriteImm(remote, imm), local)
+}
+
+/// RDMA READ.
+#[inline]
+pub const fn read(id: u64, local: &[Sge], remote: Remote) -> WorkRequest<'_> {
+    request(id, Operation::Read(remote), local)
+}
+
+/// Compare and swap of 8 bytes; the old value comes into the one local element, of 8 bytes.
+#[inline]
+pub const fn compare_swap(
+    id: u64,
+    local: &[Sge; 1],
+    remote: Remote,
+    compare: u64,
+    swap: u64,
+) -> WorkRequest<'_> {
+    request(id, Operation::CompareSwap { remote, compare, swap }, local)
+}
+
+/// Fetch and add of 8 bytes; the old value comes into the one local element, of 8 bytes.
+#[inline]
+pub const fn fetch_add(id: u64, local: &[Sge; 1], remote: Remote, add: u64) -> WorkRequest<'_> {
+    request(id, Operation::FetchAdd { remote, add }, local)
+}
+
+/// Invalidates a local key.
+#[inline]
+pub const fn local_inv<'a>(id: u64, key: Key) -> WorkRequest<'a> {
+    request(id, Operation::LocalInv(key), &[])
+}
+
+/// Nothing, in order.
+#[inline]
+pub const fn nop<'a>(id: u64) -> WorkRequest<'a> {
+    request(id, Operation::Nop, &[])
+}
