@@ -14,10 +14,10 @@ pub(crate) fn asymmetric() -> bool {
 /// The frequent side; orders nothing unless [`asymmetric`].
 #[inline(always)]
 pub(crate) fn light() {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, miri)))]
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
-    // loom knows no membarrier: its model is a full fence on both sides.
-    #[cfg(loom)]
+    // loom and Miri know no membarrier: their model is a full fence on both sides.
+    #[cfg(any(loom, miri))]
     fence(Ordering::SeqCst);
 }
 
@@ -60,8 +60,8 @@ mod imp {
 #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
 mod imp {
     pub fn registered() -> bool {
-        // loom: both sides fence, so the protocol is worth exploring. Elsewhere there is no such call.
-        cfg!(loom)
+        // loom and Miri: both sides fence, so the protocol is worth exploring. Elsewhere there is no such call.
+        cfg!(any(loom, miri))
     }
 
     pub fn everywhere() {}

@@ -61,8 +61,31 @@ impl<T> Drop for Biased<T> {
     }
 }
 
-/// A pass under way; dropping it ends the pass. Leaking it (`mem::forget`) makes every later deregistration of the
-/// table wait for ever.
+/// A pass under way; dropping it ends the pass. Neither the right to touch memory nor a span outlives it:
+///
+/// ```compile_fail,E0597
+/// # use remora_memory::*;
+/// # fn outlive(engine: &Biased<()>, pd: Pd, key: Key) {
+/// let span = {
+///     let mut pass = engine.enter();
+///     let (_, mem) = pass.parts();
+///     mem.check(pd, key, 0, 8, Access::NONE)
+/// };
+/// span.unwrap().read(&mut [0; 8]);
+/// # }
+/// ```
+///
+/// and it stays on the thread that entered:
+///
+/// ```compile_fail,E0277
+/// # use remora_memory::*;
+/// # fn elsewhere(engine: &Biased<()>) {
+/// let pass = engine.enter();
+/// std::thread::scope(|scope| { scope.spawn(move || drop(pass)); });
+/// # }
+/// ```
+///
+/// Leaking it (`mem::forget`) makes every later deregistration of the table wait for ever.
 #[derive(Debug)]
 pub struct Guard<'a, T> {
     engine: &'a Biased<T>,

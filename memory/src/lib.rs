@@ -11,6 +11,33 @@
 //! - [`Biased`] is the lock around an engine. Entering it begins a *pass* and lends a [`Mem`], the right to touch
 //!   registered memory until the pass ends. [`Mem::check`] turns (pd, key, address, length, rights) into a [`Span`].
 //! - [`Table::deregister`] returns only when every pass that could still hold a span of the region is over.
+//!
+//! ```
+//! use remora_memory::{Access, AccessError, Biased, Bytes, Config, Range, Table};
+//! use std::sync::Arc;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let table = Arc::new(Table::new(Config { key_seed: 0x5eed, ..Config::default() })?);
+//! let pd = table.alloc_pd()?;
+//! let buffer = Bytes::heap(4096)?;
+//! let key = table.register(pd, &[Range::at(&buffer, 0)], Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+//!
+//! let engine = Biased::new(&table, 0u64); // the engine's own state
+//! {
+//!     let mut pass = engine.enter();
+//!     let (writes, mem) = pass.parts();
+//!     mem.check(pd, key, 100, 5, Access::REMOTE_WRITE)?.write(b"hello");
+//!     *writes += 1;
+//!     let beyond = mem.check(pd, key, 4095, 2, Access::REMOTE_WRITE);
+//!     assert_eq!(beyond.unwrap_err(), AccessError::OutOfBounds);
+//! }
+//! let mut seen = [0; 5];
+//! buffer.read(100, &mut seen)?;
+//! assert_eq!(&seen, b"hello");
+//! table.deregister(key)?;
+//! # Ok(())
+//! # }
+//! ```
 #![allow(unsafe_code, reason = "racing memory is this room's purpose; nowhere else may touch it")]
 
 mod access;

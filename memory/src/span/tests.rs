@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 /// Runs `body` with a span over all of `bytes`.
 fn over<R>(bytes: &Bytes, body: impl FnOnce(Span<'_>) -> R) -> R {
-    let table = Arc::new(Table::new(Config { on_nic_bytes: 0, ..Config::default() }).unwrap());
+    let table = Arc::new(Table::new(Config { on_nic_bytes: 0, ..Config::small() }).unwrap());
     let pd = table.alloc_pd().unwrap();
     let engine = Biased::new(&table, ());
     let key = table.register(pd, &[Range::at(bytes, 0)], Access::LOCAL_WRITE).unwrap();
@@ -73,7 +73,7 @@ fn misaligned_and_short_atomics_are_refused() {
 #[test]
 fn atomics_of_two_engines_and_of_a_cpu_lose_nothing() {
     let turns: u64 = if cfg!(miri) { 50 } else { 20_000 };
-    let table = Arc::new(Table::new(Config::default()).unwrap());
+    let table = Arc::new(Table::new(Config::small()).unwrap());
     let pd = table.alloc_pd().unwrap();
     let bytes = Bytes::heap(64).unwrap();
     let all = Access::from_bits(0xf).unwrap();

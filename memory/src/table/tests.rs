@@ -19,7 +19,7 @@ impl Bench {
     }
 
     pub fn small() -> Bench {
-        Bench::new(Config { max_regions: 8, max_pds: 4, max_ranges: 16, on_nic_bytes: 1024, key_seed: 1 })
+        Bench::new(Config::small())
     }
 
     pub fn probe(&self, key: Key, va: u64, len: usize, access: Access) -> Result<(), AccessError> {
@@ -144,7 +144,7 @@ fn an_access_of_no_bytes_succeeds_whatever_the_key() {
 
 #[test]
 fn each_right_is_needed_for_what_it_allows() {
-    let bench = Bench::new(Config::default());
+    let bench = Bench::new(Config::small());
     let bytes = block(64);
     let rights = [Access::LOCAL_WRITE, Access::REMOTE_WRITE, Access::REMOTE_READ, Access::REMOTE_ATOMIC];
     for bits in 0..16 {
@@ -210,7 +210,7 @@ fn a_domain_in_use_cannot_be_freed() {
 
 #[test]
 fn a_freed_domain_does_not_come_back_under_its_old_number() {
-    let bench = Bench::new(Config { max_pds: 1, ..Config::default() });
+    let bench = Bench::new(Config { max_pds: 1, ..Config::small() });
     assert_eq!(bench.table.alloc_pd(), Err(Error::Full));
     bench.table.free_pd(bench.pd).unwrap();
     let next = bench.table.alloc_pd().unwrap();
@@ -245,8 +245,8 @@ fn a_full_table_refuses_and_recovers() {
 #[test]
 fn limits_beyond_the_numbering_are_refused() {
     let refused = |config| Table::new(config).err();
-    assert_eq!(refused(Config { max_regions: (1 << 24) + 1, ..Config::default() }), Some(Error::Invalid));
-    assert_eq!(refused(Config { max_pds: 1 << 20, ..Config::default() }), Some(Error::Invalid));
+    assert_eq!(refused(Config { max_regions: (1 << 24) + 1, ..Config::small() }), Some(Error::Invalid));
+    assert_eq!(refused(Config { max_pds: 1 << 20, ..Config::small() }), Some(Error::Invalid));
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn zero_based_addresses_count_from_zero() {
 
 #[test]
 fn a_stale_key_stays_dead_when_its_place_is_taken_again() {
-    let bench = Bench::new(Config { max_regions: 1, ..Config::default() });
+    let bench = Bench::new(Config { max_regions: 1, ..Config::small() });
     let bytes = block(64);
     let mut stale = Vec::new();
     // Sixteen places at least: after twenty turns each was taken again.
@@ -456,8 +456,8 @@ fn memory_on_the_nic_is_lent_and_given_back() {
 
 #[test]
 fn a_hundred_thousand_regions_over_the_callers_own_memory() {
-    let count = if cfg!(miri) { 100 } else { 100_000 };
-    let bench = Bench::new(Config { max_regions: count, max_ranges: count, ..Config::default() });
+    let count = if cfg!(miri) { 30 } else { 100_000 };
+    let bench = Bench::new(Config { max_regions: count, max_ranges: count, ..Config::small() });
     let own: Vec<std::sync::atomic::AtomicU64> =
         (0..count as u64).map(std::sync::atomic::AtomicU64::new).collect();
     let register = |at: usize| {
