@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use remora_port::shm::{self, Admit, Limits, Link, Listener, Receiver, Sender, ShmPort};
 use remora_port::{Address, Egress, Endpoint, Peer, Port};
 
-const TRIPS: u32 = 100_000;
-const FRAMES: u64 = 2_000_000;
-const BULK_FRAMES: u64 = 50_000;
+const TRIPS: u32 = 20_000;
+const FRAMES: u64 = 500_000;
+const BULK_FRAMES: u64 = 10_000;
 /// A READ request over IPv4: with its word, one line.
 const SMALL: usize = 60;
 /// A 64 B WRITE over IPv4: two lines.
@@ -79,8 +79,9 @@ fn pair<T>(other: impl FnOnce() + Send, this: impl FnOnce() -> T) -> T {
             other();
         });
         pin(0);
+        // The new thread begins on this CPU, so it must be let go before it can move to its own.
         while !ready.load(Ordering::Acquire) {
-            spin_loop();
+            thread::yield_now();
         }
         this()
     })
