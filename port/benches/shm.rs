@@ -35,10 +35,14 @@ fn main() {
         ("rtt/port/60", "ns", || port_rtt(SMALL)),
         ("rtt/ring/124", "ns", || ring_rtt(MIDDLE)),
         ("rtt/port/124", "ns", || port_rtt(MIDDLE)),
-        ("rate/ring/60", "M/s", || ring_rate(SMALL)),
-        ("rate/port/60", "M/s", || port_rate(SMALL)),
-        ("rate/ring/124", "M/s", || ring_rate(MIDDLE)),
-        ("rate/port/124", "M/s", || port_rate(MIDDLE)),
+        ("rate/ring/60/1", "M/s", || ring_rate(SMALL, 1)),
+        ("rate/ring/60/16", "M/s", || ring_rate(SMALL, 16)),
+        ("rate/port/60/1", "M/s", || port_rate(SMALL, 1)),
+        ("rate/port/60/16", "M/s", || port_rate(SMALL, 16)),
+        ("rate/ring/124/1", "M/s", || ring_rate(MIDDLE, 1)),
+        ("rate/ring/124/16", "M/s", || ring_rate(MIDDLE, 16)),
+        ("rate/port/124/1", "M/s", || port_rate(MIDDLE, 1)),
+        ("rate/port/124/16", "M/s", || port_rate(MIDDLE, 16)),
         ("bulk/memcpy", "GB/s", memcpy_cold),
         ("bulk/ring/4096", "GB/s", ring_bulk),
     ];
@@ -180,6 +184,7 @@ fn ring_rtt(len: usize) -> f64 {
             for _ in 0..TRIPS {
                 let got = receive(receiver);
                 send(sender, &template, got);
+                sender.flush();
             }
         },
         || {
@@ -187,6 +192,7 @@ fn ring_rtt(len: usize) -> f64 {
             let begin = Instant::now();
             for trip in 0..TRIPS.into() {
                 send(sender, &template, trip);
+                sender.flush();
                 black_box(receive(receiver));
             }
             per(TRIPS.into(), begin.elapsed())
@@ -203,7 +209,6 @@ fn port_send(port: &mut ShmPort, template: &[u8], value: u64) {
         spin_loop();
     }
     port.commit();
-    port.flush();
 }
 
 fn port_receive(port: &mut ShmPort) -> u64 {
@@ -220,12 +225,14 @@ fn port_rtt(len: usize) -> f64 {
             for _ in 0..TRIPS {
                 let got = port_receive(&mut far);
                 port_send(&mut far, &template, got);
+                far.flush();
             }
         },
         || {
             let begin = Instant::now();
             for trip in 0..TRIPS.into() {
                 port_send(&mut near, &template, trip);
+                near.flush();
                 black_box(port_receive(&mut near));
             }
             per(TRIPS.into(), begin.elapsed())
@@ -237,43 +244,47 @@ fn rate(frames: u64, time: Duration) -> f64 {
     frames as f64 / time.as_secs_f64() / 1e6
 }
 
-fn ring_rate(len: usize) -> f64 {
+fn ring_rate(len: usize, train: u64) -> f64 {
     let (mut near, mut far) = link();
     let template = vec![1u8; len];
     pair(
         || {
+            let sender = far.rings().0;
             for value in 0..FRAMES {
-                send(far.rings().0, &template, value);
+                send(sender, &template, value);
+                if value % train == train - 1 {
+                    sender.flush();
+                }
             }
+            sender.flush();
         },
         || {
             let receiver = near.rings().1;
             let begin = Instant::now();
             let mut frames = 0;
             while frames < FRAMES {
-                let mut len = 0;
                 let got = receiver.receive(|bytes| {
                     black_box(read(bytes));
-                    len = bytes.len();
                 });
-                if got.expect("a sound ring").is_some() {
-                    receiver.read_ahead(len);
-                    frames += 1;
-                }
+                frames += u64::from(got.expect("a sound ring").is_some());
             }
             rate(FRAMES, begin.elapsed())
         },
     )
 }
 
-fn port_rate(len: usize) -> f64 {
+fn port_rate(len: usize, train: u64) -> f64 {
     let (mut near, mut far) = ports();
     let template = vec![1u8; len];
     pair(
         || {
             for value in 0..FRAMES {
                 port_send(&mut far, &template, value);
+                if value % train == train - 1 {
+                    far.flush();
+                }
             }
+            far.flush();
         },
         || {
             let begin = Instant::now();
@@ -320,6 +331,7 @@ fn ring_bulk() -> f64 {
                 }
                 sender.bytes().copy_from_slice(chunk);
                 sender.commit();
+                sender.flush();
             }
         },
         || {

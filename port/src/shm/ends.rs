@@ -12,8 +12,8 @@ use super::ring::{Broken, Consumer, Found, Geometry, Producer, slots_of};
 
 /// How many slots beyond the frame just published are fetched for writing.
 const WARM_AHEAD: u32 = 4;
-/// How many slots beyond the frame just read are fetched for reading.
-const READ_AHEAD: u32 = 4;
+/// No more slots than this are fetched, or looked for, at a producer's word.
+const FARTHEST: u32 = 64;
 /// No more lines than this are asked for at once: long frames are left to the CPU's own prefetcher.
 const MOST_HINTS: u32 = 4;
 
@@ -62,11 +62,11 @@ impl Sender {
         unsafe { std::slice::from_raw_parts_mut(self.half.frame(slot), len as usize) }
     }
 
-    /// Publishes the frame last lent; its bytes must be complete.
+    /// Adds the reserved frame, whose bytes must be complete, to what the next flush publishes.
     #[inline]
     pub fn commit(&mut self) {
         let before = self.producer.head();
-        self.producer.publish(&self.half);
+        self.producer.commit(&self.half);
         let after = self.producer.head();
         let hints = after.wrapping_sub(before).min(MOST_HINTS);
         for ahead in WARM_AHEAD..WARM_AHEAD + hints {
@@ -74,8 +74,14 @@ impl Sender {
         }
     }
 
+    /// Publishes every committed frame.
+    #[inline]
+    pub fn flush(&mut self) {
+        self.producer.publish(&self.half);
+    }
+
     /// Is the consumer asleep, and is it this call that has to wake it? True once per sleep. There is no fence between
-    /// `commit` and this look: the sleeper issues one for both (`arm`), or looks again on a timer.
+    /// `flush` and this look: the sleeper issues one for both (`arm`), or looks again on a timer.
     #[inline]
     pub fn must_wake(&self) -> bool {
         compiler_fence(Ordering::SeqCst);
@@ -93,21 +99,28 @@ fn take(flag: &AtomicU32) -> bool {
 pub struct Receiver {
     half: Half,
     consumer: Consumer,
+    /// Up to where the producer said that there are frames.
+    promised: u32,
 }
 
 impl Receiver {
     pub(super) fn new(half: Half) -> Receiver {
-        Receiver { consumer: Consumer::new(half.geometry()), half }
+        Receiver { consumer: Consumer::new(half.geometry()), half, promised: 0 }
     }
 
     /// Hands the oldest frame to `take`, gives its slots back and returns its length; `Ok(None)`: there is none.
     #[inline]
     pub fn receive(&mut self, take: impl FnOnce(&[u8])) -> Result<Option<usize>, Broken> {
         let Some(found) = self.consumer.peek(&self.half)? else {
+            // Most frames have a second line: it is fetched beside the word that says so, not after it.
+            prefetch::for_read(self.half.slot(self.consumer.tail().wrapping_add(1)));
             return Ok(None);
         };
+        if found.following > 0 {
+            self.expect(found);
+        }
         take(self.bytes(found));
-        self.consumer.release(&self.half, found);
+        self.consumer.release(found);
         Ok(Some(found.len as usize))
     }
 
@@ -126,7 +139,7 @@ impl Receiver {
         // SAFETY: `peek` checked that the frame lies within the ring, `copy` has its length, and they do not overlap.
         // The bytes may be torn if the peer breaks the protocol; they are looked at only after this copy.
         unsafe { std::ptr::copy_nonoverlapping(self.half.frame(found.slot), copy.as_mut_ptr(), len) };
-        self.consumer.release(&self.half, found);
+        self.consumer.release(found);
         take(copy);
         Ok(Some(len))
     }
@@ -137,12 +150,20 @@ impl Receiver {
         !matches!(self.consumer.peek(&self.half), Ok(None))
     }
 
-    /// Fetches the slots behind the next frame of `len` bytes: worth it only while frames are queued, since it takes
-    /// the lines away from a producer that is about to write them.
+    /// Did the producer say that there are more frames? If not, looking for one may take a line away from a producer
+    /// that is about to write it.
     #[inline]
-    pub fn read_ahead(&self, len: usize) {
-        let next = self.consumer.tail();
-        for ahead in READ_AHEAD..READ_AHEAD + slots_of(len as u32).min(MOST_HINTS) {
+    pub fn expects_more(&self) -> bool {
+        // A promise that was overtaken is 2^31 slots long; a lie costs a look.
+        self.promised.wrapping_sub(self.consumer.tail()).wrapping_sub(1) < FARTHEST
+    }
+
+    /// Fetches the rest of a train while its first frame is being read.
+    #[inline]
+    fn expect(&mut self, found: Found) {
+        let next = self.consumer.tail().wrapping_add(slots_of(found.len));
+        self.promised = next.wrapping_add(found.following);
+        for ahead in 0..found.following.min(FARTHEST) {
             prefetch::for_read(self.half.slot(next.wrapping_add(ahead)));
         }
     }

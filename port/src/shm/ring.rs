@@ -1,18 +1,25 @@
 //! The ring protocol: one producer, one consumer, frames in whole 64-byte slots, no shared index on the fast path.
 //!
 //! ```text
-//! slot p      word (4 bytes) | frame bytes …            word = 0: nothing here yet
-//! slot p+1    … frame bytes continue                          = length of the frame that starts here, bytes
-//! slot p+n    0  <- cleared before slot p is published        = SKIP: the next frame is at slot 0
+//! slot p      word (4 bytes) | frame bytes …       word = 0: nothing here yet
+//! slot p+1    … frame bytes continue                     = bytes of the frame | slots of its train behind it << 16
+//! slot p+n    0                                          = SKIP: the next frame is at slot 0
 //! ```
 //!
-//! A frame takes whole contiguous slots; its word is published last (release) and read first (acquire). The slot where
-//! the *next* frame will start once held arbitrary payload, so the producer clears its word before it publishes: the
-//! consumer gets there only through a published frame, so it finds either 0 or the next word, never old bytes. That is
-//! why no lap number is needed in the word, and why a frame needs one free slot beyond its own.
+//! A frame takes whole contiguous slots; its word is published last (release) and read first (acquire). The consumer
+//! clears the word of *every* slot it has read, also of those that held payload, so wherever the next frame may start
+//! there is a 0 and never old payload: no lap number is needed. Those stores have a second use: the line then belongs to
+//! the consumer, and the producer fetches it whole for its next lap. If the consumer only read, the producer would keep
+//! an old copy that must be upgraded line by line when written, which costs five to twenty times as much on Zen 4 (and
+//! about the same on Sapphire Rapids). The consumer clears a frame only when it looks for the next one, so that the
+//! store does not stand before an answer in its store queue.
 //!
 //! The consumer returns *credit* (how far it has read) each quarter ring, on a line of its own; the producer looks at it
 //! only when the credit it knows of runs out. Positions count slots since the ring was made, modulo 2^32.
+//!
+//! Frames committed together leave as a *train*: its first word is published last. A consumer that waits for the next
+//! frame keeps taking that slot's line away from the producer; with trains this happens once for a train. The first word
+//! also says how many slots of the train follow, so that the consumer fetches them all at once, and looks no further.
 //!
 //! The protocol is generic over [`Cells`], so that loom explores this very code over modelled memory.
 
@@ -22,6 +29,10 @@ pub const SLOT: usize = 64;
 pub const WORD: usize = 4;
 /// The word of a slot from which the ring continues at slot 0. No length reaches it.
 const SKIP: u32 = u32::MAX;
+/// The bits of a word that are the frame's length.
+const LENGTH: u32 = 0xffff;
+/// Where the slots that follow stand in a word.
+const FOLLOWING: u32 = 16;
 
 /// The shared words of a ring. Orders are part of the contract.
 pub trait Cells {
@@ -29,13 +40,16 @@ pub trait Cells {
     fn word(&self, slot: u32) -> u32;
     /// Publishes the word of `slot`; release.
     fn publish(&self, slot: u32, word: u32);
-    /// Makes the word of `slot` 0; relaxed (the next `publish` carries it).
+    /// Makes the word of `slot` 0; relaxed (the next `return_credit`, or `publish`, carries it).
     fn clear(&self, slot: u32);
     /// Reads the consumer's position; acquire.
     fn credit(&self) -> u32;
     /// Tells the producer the consumer's position; release.
     fn return_credit(&self, position: u32);
 }
+
+/// A train that takes so many slots is published without waiting for more.
+const LONGEST_TRAIN: u32 = 32;
 
 /// Shape of a ring; only ever made with values that [`Geometry::new`] accepts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -53,8 +67,8 @@ impl Geometry {
     pub const MAX_FRAME: u32 = 65_536 - 64;
 
     /// A ring of `slots` (a power of two) for frames of up to `max_frame` bytes; `None` when out of bounds, or when the
-    /// ring could come to a stop: a frame needs its own slots, up to as many skipped at the end of the ring less one,
-    /// and one cleared; a quarter of the ring may not have been returned.
+    /// ring could come to a stop: a frame needs its own slots and up to as many, less one, skipped at the end of the
+    /// ring, while a quarter of the ring may not have been returned.
     pub const fn new(slots: u32, max_frame: u32) -> Option<Geometry> {
         let fits = slots.is_power_of_two()
             && slots >= Geometry::MIN_SLOTS
@@ -103,12 +117,15 @@ pub struct Producer {
     credit: u32,
     /// Length of the reserved frame; 0: none.
     reserved: u32,
+    /// Where the train starts that is complete but not published, and the length of its first frame; 0: none.
+    train: u32,
+    train_first: u32,
 }
 
 impl Producer {
     /// The producer of a fresh (zeroed) ring.
     pub const fn new(geometry: Geometry) -> Producer {
-        Producer { geometry, head: 0, credit: 0, reserved: 0 }
+        Producer { geometry, head: 0, credit: 0, reserved: 0, train: 0, train_first: 0 }
     }
 
     /// Where the next frame starts, in slots since the ring was made.
@@ -118,28 +135,38 @@ impl Producer {
     }
 
     /// Reserves contiguous slots for a frame of `len` bytes (1 ..= `max_frame`); `Ok(false)`: the ring is full. A
-    /// reservation that is not published is simply replaced by the next one.
+    /// reservation that is not published is replaced by the next one.
     #[inline]
     pub fn reserve(&mut self, cells: &impl Cells, len: u32) -> Result<bool, Broken> {
         debug_assert!(len >= 1 && len <= self.geometry.max_frame);
-        let mask = self.geometry.mask();
+        if self.reserved != 0 {
+            self.retract(cells);
+        }
         let count = slots_of(len);
-        let index = self.head & mask;
+        let index = self.head & self.geometry.mask();
         let to_end = self.geometry.slots - index;
         let skipped = if count <= to_end { 0 } else { to_end };
-        // One slot more: the cleared one after the frame.
-        if !self.has_room(cells, skipped + count + 1)? {
+        if !self.has_room(cells, skipped + count)? {
+            // Nothing comes back from a consumer that cannot see what there is.
+            self.publish(cells);
             return Ok(false);
         }
         if skipped != 0 {
-            cells.clear(0);
             cells.publish(index, SKIP);
             self.head = self.head.wrapping_add(skipped);
         }
-        let start = self.head & mask;
-        cells.clear((start + count) & mask);
         self.reserved = len;
         Ok(true)
+    }
+
+    /// Takes a reservation back: what was written there must not be found where a word is looked for.
+    #[cold]
+    fn retract(&mut self, cells: &impl Cells) {
+        let index = self.head & self.geometry.mask();
+        for slot in index..index + slots_of(self.reserved) {
+            cells.clear(slot);
+        }
+        self.reserved = 0;
     }
 
     /// The first slot and the length (bytes) of the reserved frame; length 0: there is none.
@@ -148,15 +175,35 @@ impl Producer {
         (self.head & self.geometry.mask(), self.reserved)
     }
 
-    /// Publishes the reserved frame; its bytes must be written by now. Without a reservation it does nothing.
+    /// Adds the reserved frame, whose bytes must be complete, to the train. Without a reservation it does nothing.
     #[inline]
-    pub fn publish(&mut self, cells: &impl Cells) {
+    pub fn commit(&mut self, cells: &impl Cells) {
         if self.reserved == 0 {
             return;
         }
-        cells.publish(self.head & self.geometry.mask(), self.reserved);
+        if self.train_first == 0 {
+            self.train = self.head;
+            self.train_first = self.reserved;
+        } else {
+            // Out of the consumer's sight until the first word of the train is there.
+            cells.publish(self.head & self.geometry.mask(), self.reserved);
+        }
         self.head = self.head.wrapping_add(slots_of(self.reserved));
         self.reserved = 0;
+        if self.head.wrapping_sub(self.train) >= LONGEST_TRAIN {
+            self.publish(cells);
+        }
+    }
+
+    /// Publishes the train: all frames committed since the last time are found from now on.
+    #[inline]
+    pub fn publish(&mut self, cells: &impl Cells) {
+        if self.train_first != 0 {
+            let behind = self.head.wrapping_sub(self.train) - slots_of(self.train_first);
+            let word = self.train_first | behind.min(LENGTH - 1) << FOLLOWING;
+            cells.publish(self.train & self.geometry.mask(), word);
+            self.train_first = 0;
+        }
     }
 
     #[inline]
@@ -187,6 +234,8 @@ pub struct Found {
     pub slot: u32,
     /// Its length, bytes; within the geometry's bounds, and the frame within the ring.
     pub len: u32,
+    /// Slots behind it that hold more frames, as its producer says: a hint.
+    pub following: u32,
 }
 
 /// The consuming end.
@@ -195,6 +244,8 @@ pub struct Consumer {
     geometry: Geometry,
     /// Where the next frame will be found.
     tail: u32,
+    /// Slots before `tail` that have been read and not been cleared yet.
+    unclean: u32,
     /// The position that the producer has been told.
     returned: u32,
 }
@@ -202,7 +253,7 @@ pub struct Consumer {
 impl Consumer {
     /// The consumer of a fresh (zeroed) ring.
     pub const fn new(geometry: Geometry) -> Consumer {
-        Consumer { geometry, tail: 0, returned: 0 }
+        Consumer { geometry, tail: 0, unclean: 0, returned: 0 }
     }
 
     /// Where the next frame will be found, in slots since the ring was made.
@@ -214,44 +265,64 @@ impl Consumer {
     /// The oldest published frame, if there is one. It stays until [`Consumer::release`].
     #[inline]
     pub fn peek(&mut self, cells: &impl Cells) -> Result<Option<Found>, Broken> {
+        if self.unclean != 0 {
+            self.clean(cells);
+        }
         let index = self.tail & self.geometry.mask();
         let word = cells.word(index);
         if word == 0 {
             return Ok(None);
         }
-        if word.wrapping_sub(1) < self.geometry.max_frame && index + slots_of(word) <= self.geometry.slots {
-            return Ok(Some(Found { slot: index, len: word }));
+        if word != SKIP {
+            return self.found(index, word);
         }
-        self.peek_after_skip(cells, index, word)
-    }
-
-    /// The rare word: a skip to slot 0, or nonsense.
-    #[cold]
-    fn peek_after_skip(
-        &mut self,
-        cells: &impl Cells,
-        index: u32,
-        word: u32,
-    ) -> Result<Option<Found>, Broken> {
         // A frame always fits at slot 0, so a skip there would be a peer that wants us to run in circles.
-        if word != SKIP || index == 0 {
+        if index == 0 {
             return Err(Broken);
         }
-        self.tail = self.tail.wrapping_add(self.geometry.slots - index);
-        let word = cells.word(0);
-        if word == 0 {
-            Ok(None)
-        } else if word.wrapping_sub(1) < self.geometry.max_frame {
-            Ok(Some(Found { slot: 0, len: word }))
+        self.skip(cells, index)
+    }
+
+    #[inline]
+    fn found(&self, slot: u32, word: u32) -> Result<Option<Found>, Broken> {
+        let (len, following) = (word & LENGTH, word >> FOLLOWING);
+        if len.wrapping_sub(1) < self.geometry.max_frame && slot + slots_of(len) <= self.geometry.slots {
+            Ok(Some(Found { slot, len, following }))
         } else {
             Err(Broken)
         }
     }
 
-    /// Gives the slots of `found` (from the last [`Consumer::peek`]) back; its bytes must not be read any more.
+    /// Goes on at slot 0.
+    #[cold]
+    fn skip(&mut self, cells: &impl Cells, index: u32) -> Result<Option<Found>, Broken> {
+        cells.clear(index);
+        self.tail = self.tail.wrapping_add(self.geometry.slots - index);
+        match cells.word(0) {
+            0 => Ok(None),
+            SKIP => Err(Broken),
+            word => self.found(0, word),
+        }
+    }
+
+    /// Gives the slots of `found` (from the last [`Consumer::peek`]) back with the next peek; its bytes must not be read
+    /// any more.
     #[inline]
-    pub fn release(&mut self, cells: &impl Cells, found: Found) {
-        self.tail = self.tail.wrapping_add(slots_of(found.len));
+    pub fn release(&mut self, found: Found) {
+        let count = slots_of(found.len);
+        self.tail = self.tail.wrapping_add(count);
+        self.unclean = count;
+    }
+
+    /// Clears the slots of the frame last released, and returns credit when a quarter of the ring has come together.
+    #[inline]
+    fn clean(&mut self, cells: &impl Cells) {
+        // A frame never wraps, so its slots follow each other.
+        let index = self.tail.wrapping_sub(self.unclean) & self.geometry.mask();
+        for slot in index..index + self.unclean {
+            cells.clear(slot);
+        }
+        self.unclean = 0;
         if self.tail.wrapping_sub(self.returned) >= self.geometry.slots / 4 {
             cells.return_credit(self.tail);
             self.returned = self.tail;

@@ -56,8 +56,8 @@ pub struct ShmPort {
     places: Places,
     watch: Watch,
     leased: Leased,
-    /// The link that got frames since its peer was last checked for sleep.
-    unwoken: u32,
+    /// The link that got frames since the last flush.
+    unflushed: u32,
     sink: Vec<u8>,
     /// Links that died, for `take_lost`.
     lost: Vec<Peer>,
@@ -74,7 +74,7 @@ impl ShmPort {
             places: Places::new(limits.links as usize),
             watch: Watch::new()?,
             leased: Leased::Nothing,
-            unwoken: NOBODY,
+            unflushed: NOBODY,
             sink: vec![0; SINK],
             lost: Vec::with_capacity(limits.links as usize),
             receives: 0,
@@ -153,14 +153,13 @@ impl ShmPort {
             taken += 1;
             self.counters.frames_received += 1;
             self.counters.bytes_received += len as u64;
-            // Looking for another frame costs a round to the producer's cache if there is none, which is the answer
-            // that a lone request waits for. So only after two frames without an empty poll between them.
-            if !at.streaming {
+            // Looking for a frame that was not announced costs a round to the producer's cache if there is none, and the
+            // answer to a lone request waits for it. So only after two frames without an empty poll between them.
+            if !link.receiver.expects_more() && !at.streaming {
                 at.streaming = at.empty == 0;
                 at.empty = 0;
                 break;
             }
-            link.receiver.read_ahead(len);
         }
         taken
     }
@@ -214,8 +213,8 @@ impl ShmPort {
         {
             self.watch.remove(wires);
         }
-        if self.unwoken == peer.0 {
-            self.unwoken = NOBODY;
+        if self.unflushed == peer.0 {
+            self.unflushed = NOBODY;
         }
         if self.leased == Leased::Link(peer.0) {
             self.leased = Leased::Nothing;
@@ -268,12 +267,15 @@ impl ShmPort {
         }
     }
 
-    /// Wakes the peer of `place` if it sleeps.
+    /// Publishes what was committed to `place`, and wakes the peer if it sleeps.
     #[inline]
-    fn wake(&mut self, place: u32) {
-        if let Some(at) = self.places.get(place)
-            && let State::Open(Link { sender, wires: Some(wires), .. }) = &at.state
-            && sender.must_wake()
+    fn publish(&mut self, place: u32) {
+        let Some(State::Open(link)) = self.places.get_mut(place).map(|at| &mut at.state) else {
+            return;
+        };
+        link.sender.flush();
+        if let Some(wires) = &link.wires
+            && link.sender.must_wake()
         {
             self.counters.wakes_sent += 1;
             // A full eventfd is as readable as any other.
@@ -369,9 +371,9 @@ impl Egress for ShmPort {
                 self.counters.bytes_sent += len as u64;
                 // An answer may be expected.
                 self.places.warm(place);
-                if self.unwoken != place {
+                if self.unflushed != place {
                     self.flush();
-                    self.unwoken = place;
+                    self.unflushed = place;
                 }
             }
             Leased::Sink(_) => self.counters.send_dropped += 1,
@@ -381,9 +383,9 @@ impl Egress for ShmPort {
 
     #[inline]
     fn flush(&mut self) {
-        if self.unwoken != NOBODY {
-            let place = std::mem::replace(&mut self.unwoken, NOBODY);
-            self.wake(place);
+        if self.unflushed != NOBODY {
+            let place = std::mem::replace(&mut self.unflushed, NOBODY);
+            self.publish(place);
         }
     }
 }

@@ -112,19 +112,35 @@ fn against_a_queue(seed: u64, slots: u32, largest: u32, steps: u32) {
                     continue; // abandoned: the next reservation replaces it
                 }
                 wrapped += u32::from(producer.head() / slots != (producer.head() + slots_of(len)) / slots);
-                producer.publish(&memory);
+                producer.commit(&memory);
                 queue.push_back(frame);
+                if random.below(3) == 0 {
+                    producer.publish(&memory);
+                }
             } else {
                 full += 1;
-                assert!(!queue.is_empty(), "an empty ring has room for any frame");
+                if queue.is_empty() {
+                    assert_eq!(consumer.peek(&memory), Ok(None));
+                    assert_eq!(
+                        producer.reserve(&memory, len),
+                        Ok(true),
+                        "an empty ring has room for any frame"
+                    );
+                }
             }
         } else {
             match consumer.peek(&memory).unwrap() {
                 Some(found) => {
                     assert_eq!(Some(memory.read(found)), queue.pop_front());
-                    consumer.release(&memory, found);
+                    consumer.release(found);
                 }
-                None => assert!(queue.is_empty(), "a published frame is found"),
+                None => {
+                    let unseen: u32 = queue.iter().map(|frame| slots_of(frame.len() as u32)).sum();
+                    assert!(unseen < LONGEST_TRAIN, "a published frame is found");
+                    producer.publish(&memory);
+                    let found = consumer.peek(&memory).unwrap();
+                    assert_eq!(found.is_some(), !queue.is_empty(), "now it is published");
+                }
             }
         }
     }
@@ -146,16 +162,17 @@ fn positions_wrap_modulo_2_to_the_32() {
     let memory = Memory::new(geometry);
     let start = (u32::MAX - 40) & !15;
     memory.credit.set(start);
-    let mut producer = Producer { geometry, head: start, credit: start, reserved: 0 };
-    let mut consumer = Consumer { geometry, tail: start, returned: start };
+    let mut producer = Producer { geometry, head: start, credit: start, ..Producer::new(geometry) };
+    let mut consumer = Consumer { geometry, tail: start, unclean: 0, returned: start };
     for round in 0..100u32 {
         let len = 1 + round * 37 % 380;
         assert!(producer.reserve(&memory, len).unwrap());
         memory.write(producer.reserved().0, &vec![round as u8; len as usize]);
+        producer.commit(&memory);
         producer.publish(&memory);
         let found = consumer.peek(&memory).unwrap().unwrap();
         assert_eq!(memory.read(found), vec![round as u8; len as usize]);
-        consumer.release(&memory, found);
+        consumer.release(found);
     }
     assert!(producer.head() < start, "it wrapped");
 }
@@ -165,25 +182,52 @@ fn a_full_ring_refuses_and_recovers() {
     let geometry = Geometry::new(16, 60).unwrap();
     let memory = Memory::new(geometry);
     let (mut producer, mut consumer) = (Producer::new(geometry), Consumer::new(geometry));
-    for _ in 0..15 {
+    for _ in 0..16 {
         assert_eq!(producer.reserve(&memory, 60), Ok(true));
-        producer.publish(&memory);
+        producer.commit(&memory);
     }
-    assert_eq!(producer.reserve(&memory, 60), Ok(false), "one slot stays cleared");
+    assert_eq!(consumer.peek(&memory), Ok(None), "nothing is published yet");
     for taken in 0..4 {
         assert_eq!(
             producer.reserve(&memory, 60),
             Ok(false),
             "credit comes by the quarter ring, not at {taken}"
         );
-        let found = consumer.peek(&memory).unwrap().unwrap();
-        consumer.release(&memory, found);
+        let found = consumer.peek(&memory).unwrap().expect("a refusal publishes");
+        consumer.release(found);
     }
+    assert_eq!(producer.reserve(&memory, 60), Ok(false), "slots are given back when they are clean");
+    assert!(consumer.peek(&memory).unwrap().is_some());
     for _ in 0..4 {
         assert_eq!(producer.reserve(&memory, 60), Ok(true));
-        producer.publish(&memory);
+        producer.commit(&memory);
     }
     assert_eq!(producer.reserve(&memory, 60), Ok(false));
+}
+
+#[test]
+fn a_train_is_seen_when_it_is_published_and_says_how_long_it_is() {
+    let geometry = Geometry::new(64, 380).unwrap();
+    let memory = Memory::new(geometry);
+    let (mut producer, mut consumer) = (Producer::new(geometry), Consumer::new(geometry));
+    for len in [60, 124, 380] {
+        assert_eq!(producer.reserve(&memory, len), Ok(true));
+        producer.commit(&memory);
+        assert_eq!(consumer.peek(&memory), Ok(None));
+    }
+    producer.publish(&memory);
+    for (slot, len, following) in [(0, 60, 8), (1, 124, 0), (3, 380, 0)] {
+        let found = consumer.peek(&memory).unwrap().unwrap();
+        assert_eq!(found, Found { slot, len, following });
+        consumer.release(found);
+    }
+    assert_eq!(consumer.peek(&memory), Ok(None));
+    // One that grows too long leaves by itself.
+    for committed in 1..=LONGEST_TRAIN {
+        assert_eq!(producer.reserve(&memory, 60), Ok(true));
+        producer.commit(&memory);
+        assert_eq!(consumer.peek(&memory).unwrap().is_some(), committed == LONGEST_TRAIN);
+    }
 }
 
 #[test]
@@ -191,6 +235,7 @@ fn publishing_without_a_reservation_does_nothing() {
     let geometry = Geometry::new(16, 60).unwrap();
     let memory = Memory::new(geometry);
     let (mut producer, mut consumer) = (Producer::new(geometry), Consumer::new(geometry));
+    producer.commit(&memory);
     producer.publish(&memory);
     assert_eq!((producer.head(), producer.reserved().1), (0, 0));
     assert_eq!(consumer.peek(&memory), Ok(None));
@@ -199,7 +244,7 @@ fn publishing_without_a_reservation_does_nothing() {
 #[test]
 fn a_word_that_makes_no_sense_is_broken() {
     let geometry = Geometry::new(16, 380).unwrap();
-    for word in [381, 65_535, 65_536, 1 << 31, u32::MAX - 1, SKIP] {
+    for word in [381, 381 | 5 << 16, 65_535, 65_536, 1 << 31, u32::MAX - 1, SKIP] {
         let memory = Memory::new(geometry);
         memory.set(0, word);
         assert_eq!(Consumer::new(geometry).peek(&memory), Err(Broken), "{word:#x} at slot 0");
@@ -207,29 +252,29 @@ fn a_word_that_makes_no_sense_is_broken() {
     // A frame that would run over the end of the ring.
     let memory = Memory::new(geometry);
     memory.set(14, 125);
-    let mut consumer = Consumer { geometry, tail: 14, returned: 14 };
+    let mut consumer = Consumer { geometry, tail: 14, unclean: 0, returned: 14 };
     assert_eq!(consumer.peek(&memory), Err(Broken));
     // A skip leads to slot 0, and there another one leads nowhere.
     let memory = Memory::new(geometry);
     memory.set(14, SKIP);
     memory.set(0, SKIP);
-    let mut consumer = Consumer { geometry, tail: 14, returned: 14 };
+    let mut consumer = Consumer { geometry, tail: 14, unclean: 0, returned: 14 };
     assert_eq!(consumer.peek(&memory), Err(Broken));
 }
 
 #[test]
 fn credit_that_moves_back_or_past_what_was_published_is_broken() {
     let geometry = Geometry::new(16, 60).unwrap();
-    for credit in [5, 17, 1 << 31, u32::MAX, 4] {
+    for credit in [5, 17, 1 << 31, u32::MAX, 7] {
         let memory = Memory::new(geometry);
-        let mut producer = Producer { geometry, head: 16, credit: 6, reserved: 0 };
+        let mut producer = Producer { geometry, head: 16, credit: 6, ..Producer::new(geometry) };
         memory.credit.set(credit);
-        for _ in 0..5 {
+        for _ in 0..6 {
             assert_eq!(producer.reserve(&memory, 60), Ok(true));
-            producer.publish(&memory);
+            producer.commit(&memory);
         }
-        // head is 21 now, so 17 is possible and the others are not.
-        let expected = if credit == 17 { Ok(true) } else { Err(Broken) };
+        // head is 22 now, so 17 and 7 are possible and the others are not.
+        let expected = if credit == 17 || credit == 7 { Ok(true) } else { Err(Broken) };
         assert_eq!(producer.reserve(&memory, 60), expected, "credit {credit:#x}");
     }
 }
@@ -242,7 +287,8 @@ fn no_words_and_no_credit_lead_out_of_the_ring() {
     for _ in 0..20_000 {
         let memory = Memory::new(geometry);
         for slot in 0..16 {
-            let wild = [0, SKIP, random.below(512), random.next() as u32][random.below(4) as usize];
+            let wild = [0, SKIP, random.below(512) | random.below(99) << 16, random.next() as u32]
+                [random.below(4) as usize];
             memory.set(slot, wild);
         }
         memory.credit.set(random.below(64));
@@ -251,7 +297,7 @@ fn no_words_and_no_credit_lead_out_of_the_ring() {
             match consumer.peek(&memory) {
                 Ok(Some(found)) => {
                     assert_eq!(memory.read(found).len(), found.len as usize);
-                    consumer.release(&memory, found);
+                    consumer.release(found);
                     frames += 1;
                 }
                 Ok(None) => break,
@@ -264,7 +310,10 @@ fn no_words_and_no_credit_lead_out_of_the_ring() {
             let len = 1 + random.below(380);
             if producer.reserve(&memory, len) == Ok(true) {
                 memory.write(producer.reserved().0, &vec![random.next() as u8; len as usize]);
-                producer.publish(&memory);
+                producer.commit(&memory);
+                if random.below(2) == 0 {
+                    producer.publish(&memory);
+                }
             }
         }
     }
