@@ -12,8 +12,10 @@ pub struct Room {
     pub name: &'static str,
     /// The rooms it may name; `None`: every room above it.
     pub names_only: Option<&'static [&'static str]>,
-    /// No clock, no sockets, no threads, no unordered maps; builds for wasm32 with an empty import list.
+    /// Names only listed crates from outside, and builds for wasm32 with an empty import list.
     pub pure: bool,
+    /// No clock, no sockets, no threads, no unordered maps: what it does follows from what it is given.
+    pub reproducible: bool,
     /// May it hold `unsafe`?
     pub may_be_unsafe: bool,
     /// For a pure room: the crates from outside that may be part of it (tests may use what they like).
@@ -25,11 +27,11 @@ const fn pure(
     names_only: &'static [&'static str],
     outside: &'static [&'static str],
 ) -> Room {
-    Room { name, names_only: Some(names_only), pure: true, may_be_unsafe: false, outside }
+    Room { name, names_only: Some(names_only), pure: true, reproducible: true, may_be_unsafe: false, outside }
 }
 
 const fn impure(name: &'static str, may_be_unsafe: bool) -> Room {
-    Room { name, names_only: None, pure: false, may_be_unsafe, outside: &[] }
+    Room { name, names_only: None, pure: false, reproducible: false, may_be_unsafe, outside: &[] }
 }
 
 /// All rooms, top to bottom, the rooms that are yet to be built among them.
@@ -41,7 +43,12 @@ pub const ROOMS: [Room; 11] = [
     pure("nic", &["wire", "memory", "transport"], &[]),
     // Crc-fast: the CRC64 that Pilaf's readers check.
     pure("store", &["wire", "memory", "transport", "nic"], &["crc-fast"]),
-    Room { names_only: Some(&["wire", "memory", "transport", "nic", "store"]), ..impure("fabric", false) },
+    // The simulated world reads rule files, but one seed gives one world.
+    Room {
+        names_only: Some(&["wire", "memory", "transport", "nic", "store"]),
+        reproducible: true,
+        ..impure("fabric", false)
+    },
     // A port moves frames; what an RDMA byte means is not its business. `memory` lends it shared memory, `fabric` the
     // fault rules.
     Room { names_only: Some(&["wire", "memory", "fabric"]), ..impure("port", true) },
