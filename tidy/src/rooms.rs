@@ -41,8 +41,13 @@ pub const ROOMS: [Room; 11] = [
     Room { may_be_unsafe: true, ..pure("memory", &["wire"], &["libc", "rustix"]) },
     pure("transport", &["wire"], &[]),
     pure("nic", &["wire", "memory", "transport"], &[]),
-    // Crc-fast: the CRC64 that Pilaf's readers check.
-    pure("store", &["wire", "memory", "transport", "nic"], &["crc-fast"]),
+    // Crc-fast: the CRC64 that Pilaf's readers check. Xxhash-rust: the hash that both ends agree on. Offset-allocator:
+    // where objects lie. Hashbrown: the index that only a server sees. Rand_xoshiro: the streams of the workloads.
+    pure(
+        "store",
+        &["wire", "memory", "transport", "nic"],
+        &["crc-fast", "xxhash-rust", "offset-allocator", "hashbrown", "rand_xoshiro"],
+    ),
     // The simulated world reads rule files, but one seed gives one world.
     Room {
         names_only: Some(&["wire", "memory", "transport", "nic", "store"]),

@@ -1,0 +1,578 @@
+//! The client machine: a window of operations on one queue pair.
+
+use super::client_config::ClientConfig;
+use super::hash::hash_key;
+use super::lookup::{Lookup, Reads, Step};
+use super::region::Registered;
+use super::rpc::{HEADER, Refusal, Request, Response};
+use super::send_queue::SendQueue;
+use super::session::{Grant, SessionError};
+use super::work_id::{Work, WorkId};
+use super::{Broken, Operation, Post};
+use nic::{CompletionKind, Flags, Payload, ReceiveRequest, Remote, Sge, WorkCompletion, WorkRequest};
+use std::collections::VecDeque;
+use transport::Status;
+
+/// An operation in flight: below the window, and its own until the operation is handed back.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Slot(u16);
+
+impl Slot {
+    /// As an index, below the window.
+    pub fn index(self) -> usize {
+        self.0.into()
+    }
+}
+
+/// An operation was not started.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// As many operations as the window allows are in flight.
+    WindowFull,
+    /// The key is longer than client or server take.
+    KeyTooLong,
+    /// The value is longer than client or server take.
+    ValueTooLong,
+    /// The queue pair has failed; what is in flight comes back by [`Client::abandon`].
+    Broken(Broken),
+}
+
+/// How an operation ended.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Outcome<'a> {
+    /// GET: the value.
+    Value(&'a [u8]),
+    /// PUT or DELETE: done.
+    Done,
+    /// GET or DELETE: there is no such key.
+    Absent,
+    /// PUT: the server has no room.
+    Refused(Refusal),
+    /// GET: the value is longer than this client's buffers.
+    TooLong,
+    /// GET: the key changed under the reader each time it looked; asking again is fine.
+    Contended,
+    /// The queue pair failed. A PUT or DELETE may have been done or not.
+    Failed(Broken),
+}
+
+/// An operation that has ended.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Finished<'a> {
+    /// Where it was; free again.
+    pub slot: Slot,
+    /// What it was.
+    pub operation: Operation,
+    /// How it ended.
+    pub outcome: Outcome<'a>,
+    /// Round trips that it took.
+    pub round_trips: u32,
+    /// How many of them found torn or vanished data.
+    pub tries: u32,
+}
+
+/// What a slot is doing.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum State {
+    Idle,
+    /// Its next round trip is ready and waits for room in the send queue or for a staging piece.
+    Waiting,
+    /// READs of so many bytes are under way.
+    Reading(u32),
+    /// A request is under way, with a staging piece if it is long.
+    Calling(Option<u32>),
+}
+
+/// The next round trip of a slot.
+#[derive(Copy, Clone, Debug)]
+enum Next {
+    Reads(Reads),
+    /// The request in the slot's buffer, of this length.
+    Message(u32),
+}
+
+/// One slot.
+#[derive(Copy, Clone, Debug)]
+struct Flight<P> {
+    state: State,
+    operation: Operation,
+    key_len: u32,
+    /// Tells this operation's response from those to earlier ones in the slot.
+    sequence: u32,
+    round_trips: u32,
+    next: Next,
+    progress: P,
+}
+
+/// How an operation ended, before the value is borrowed.
+#[derive(Copy, Clone)]
+enum End {
+    /// `len` bytes at `start` of the scratch.
+    Value(usize, usize),
+    Other(Outcome<'static>),
+}
+
+/// A client: pure, driven by whoever owns the queue pair. Its memory is one block (see
+/// [`ClientConfig::arena_len`]); nothing is allocated after it was made.
+#[derive(Debug)]
+pub struct Client<L: Lookup> {
+    lookup: L,
+    config: ClientConfig,
+    grant: Grant,
+    arena: Registered,
+    flights: Vec<Flight<L::Progress>>,
+    /// The keys in flight, `max_key` bytes a slot.
+    keys: Vec<u8>,
+    idle: Vec<u16>,
+    waiting: VecDeque<u16>,
+    staging: Vec<u32>,
+    queue: SendQueue,
+    /// What landed last, away from the NIC's reach.
+    scratch: Vec<u8>,
+    broken: Option<Broken>,
+}
+
+impl<L: Lookup> Client<L> {
+    /// A client of the server that gave `grant`, with its memory in `arena`.
+    ///
+    /// # Errors
+    /// The grant is another design's or contradicts itself, the window is larger than granted, the arena too small.
+    pub fn new(config: ClientConfig, grant: &Grant, arena: Registered) -> Result<Client<L>, SessionError> {
+        if grant.design != L::DESIGN {
+            return Err(SessionError::OtherDesign(grant.design));
+        }
+        if config.window > grant.window {
+            return Err(SessionError::WindowTooLarge { allowed: grant.window });
+        }
+        let longest = HEADER as u64 + u64::from(grant.max_key) + u64::from(grant.max_value);
+        let staged = grant.staging_count > 0 && longest <= grant.staging_len;
+        if !config.is_sound() || !(staged || longest <= u64::from(grant.eager)) {
+            return Err(SessionError::Malformed);
+        }
+        let needed = config.arena_len::<L>();
+        if arena.bytes.len() < needed {
+            return Err(SessionError::ArenaTooSmall { needed });
+        }
+        let window = config.window as usize;
+        let flight = Flight {
+            state: State::Idle,
+            operation: Operation::Get,
+            key_len: 0,
+            sequence: 0,
+            round_trips: 0,
+            next: Next::Message(0),
+            progress: L::Progress::default(),
+        };
+        Ok(Client {
+            lookup: L::new(grant, config.buffer_len::<L>()),
+            config,
+            grant: *grant,
+            arena,
+            flights: vec![flight; window],
+            keys: vec![0; window * config.max_key as usize],
+            idle: (0..config.window as u16).rev().collect(),
+            waiting: VecDeque::with_capacity(window),
+            staging: (0..grant.staging_count).rev().collect(),
+            queue: SendQueue::new(config.window),
+            scratch: vec![0; config.buffer_len::<L>().max(config.eager as usize)],
+            broken: None,
+        })
+    }
+
+    /// Posts the receive requests; once, before the first operation.
+    ///
+    /// # Errors
+    /// The queue did not take them.
+    pub fn start(&mut self, nic: &mut impl Post) -> Result<(), Broken> {
+        (0..self.config.window as u16).try_for_each(|buffer| self.post_receive(buffer, nic))
+    }
+
+    /// Operations in flight.
+    pub fn in_flight(&self) -> usize {
+        self.flights.len() - self.idle.len()
+    }
+
+    /// Starts reading the value of `key`.
+    ///
+    /// # Errors
+    /// See [`Refused`]; nothing was started.
+    #[inline]
+    pub fn get(&mut self, key: &[u8], nic: &mut impl Post) -> Result<Slot, Refused> {
+        let slot = self.begin(Operation::Get, key)?;
+        let hash = hash_key(self.grant.hash_seed, key);
+        let mut progress = L::Progress::default();
+        let step = self.lookup.begin(&mut progress, hash);
+        self.flights[usize::from(slot)].progress = progress;
+        let posted = match step {
+            Step::Read(reads) => self.go(slot, Next::Reads(reads), nic),
+            _ => self.call(slot, key, &[], nic),
+        };
+        self.started(slot, posted)
+    }
+
+    /// Starts storing `value` under `key`. Both are copied before this returns.
+    ///
+    /// # Errors
+    /// See [`Refused`]; nothing was started.
+    pub fn put(&mut self, key: &[u8], value: &[u8], nic: &mut impl Post) -> Result<Slot, Refused> {
+        if value.len() > self.config.max_value.min(self.grant.max_value) as usize {
+            return Err(Refused::ValueTooLong);
+        }
+        let slot = self.begin(Operation::Put, key)?;
+        let posted = self.call(slot, key, value, nic);
+        self.started(slot, posted)
+    }
+
+    /// Starts removing `key`.
+    ///
+    /// # Errors
+    /// See [`Refused`]; nothing was started.
+    pub fn delete(&mut self, key: &[u8], nic: &mut impl Post) -> Result<Slot, Refused> {
+        let slot = self.begin(Operation::Delete, key)?;
+        let posted = self.call(slot, key, &[], nic);
+        self.started(slot, posted)
+    }
+
+    /// Takes a completion of this client's queue pair; the operation that it ends, if it ends one.
+    ///
+    /// # Errors
+    /// The queue pair has failed. What is in flight comes back by [`abandon`](Client::abandon).
+    #[inline]
+    pub fn complete(
+        &mut self,
+        completion: &WorkCompletion,
+        nic: &mut impl Post,
+    ) -> Result<Option<Finished<'_>>, Broken> {
+        if let Some(broken) = self.broken {
+            return Err(broken);
+        }
+        let ended = self.take(completion, nic).inspect_err(|broken| self.broken = Some(*broken))?;
+        if let Some((slot, _)) = ended {
+            self.release(slot);
+        }
+        if !self.waiting.is_empty() {
+            // A failure is noted by `post` and told by the next call: what ended here has ended.
+            let _ = self.resume(nic);
+        }
+        Ok(ended.map(|(slot, end)| {
+            let outcome = match end {
+                End::Value(start, len) => Outcome::Value(&self.scratch[start..start + len]),
+                End::Other(outcome) => outcome,
+            };
+            let flight = &self.flights[usize::from(slot)];
+            finished(slot, flight, outcome, L::tries(&flight.progress))
+        }))
+    }
+
+    /// After a failure: hands back the operations in flight, one a call.
+    pub fn abandon(&mut self) -> Option<Finished<'static>> {
+        let broken = self.broken?;
+        let slot = self.flights.iter().position(|flight| flight.state != State::Idle)? as u16;
+        self.release(slot);
+        let flight = &self.flights[usize::from(slot)];
+        Some(finished(slot, flight, Outcome::Failed(broken), L::tries(&flight.progress)))
+    }
+
+    /// Gives the client up, for instance because its server is gone: every operation in flight comes back by
+    /// [`abandon`](Client::abandon).
+    pub fn give_up(&mut self, status: Status) {
+        self.broken.get_or_insert(Broken::Completion(status));
+    }
+
+    /// Takes a slot for an operation on `key`.
+    #[inline]
+    fn begin(&mut self, operation: Operation, key: &[u8]) -> Result<u16, Refused> {
+        if let Some(broken) = self.broken {
+            return Err(Refused::Broken(broken));
+        }
+        if key.len() > self.config.max_key.min(self.grant.max_key) as usize {
+            return Err(Refused::KeyTooLong);
+        }
+        let slot = self.idle.pop().ok_or(Refused::WindowFull)?;
+        let at = usize::from(slot) * self.config.max_key as usize;
+        self.keys[at..at + key.len()].copy_from_slice(key);
+        let flight = &mut self.flights[usize::from(slot)];
+        flight.operation = operation;
+        flight.key_len = key.len() as u32;
+        flight.sequence = flight.sequence.wrapping_add(1);
+        flight.round_trips = 0;
+        flight.state = State::Waiting;
+        Ok(slot)
+    }
+
+    /// The slot of an operation whose first round trip was posted or waits; frees it if the queue pair failed.
+    #[inline]
+    fn started(&mut self, slot: u16, posted: Result<(), Broken>) -> Result<Slot, Refused> {
+        posted.map(|()| Slot(slot)).map_err(|broken| {
+            self.release(slot);
+            Refused::Broken(broken)
+        })
+    }
+
+    /// Frees a slot and its staging piece.
+    #[inline]
+    fn release(&mut self, slot: u16) {
+        let flight = &mut self.flights[usize::from(slot)];
+        if let State::Calling(Some(piece)) = flight.state {
+            self.staging.push(piece);
+        }
+        flight.state = State::Idle;
+        self.idle.push(slot);
+    }
+
+    /// Writes the request into the slot's buffer and sends it.
+    fn call(&mut self, slot: u16, key: &[u8], value: &[u8], nic: &mut impl Post) -> Result<(), Broken> {
+        let flight = &self.flights[usize::from(slot)];
+        let request = Request {
+            operation: flight.operation,
+            slot,
+            sequence: flight.sequence,
+            key_len: key.len() as u32,
+            value_len: value.len() as u32,
+        };
+        let len = request.message_len();
+        let mut header = [0; HEADER];
+        request.emit(&mut header);
+        if len <= self.config.inline.min(self.grant.eager) as usize
+            && self.waiting.is_empty()
+            && self.queue.has_room(1)
+        {
+            self.scratch[..HEADER].copy_from_slice(&header);
+            self.scratch[HEADER..HEADER + key.len()].copy_from_slice(key);
+            self.scratch[HEADER + key.len()..len].copy_from_slice(value);
+            return self.post_inline(slot, len, nic);
+        }
+        let at = self.buffer_at(slot);
+        self.arena.write(at, &header);
+        self.arena.write(at + HEADER, key);
+        self.arena.write(at + HEADER + key.len(), value);
+        self.go(slot, Next::Message(len as u32), nic)
+    }
+
+    /// Posts a slot's next round trip now or, behind those that wait already, later.
+    #[inline]
+    fn go(&mut self, slot: u16, next: Next, nic: &mut impl Post) -> Result<(), Broken> {
+        if self.waiting.is_empty() && self.post(slot, &next, nic)? {
+            return Ok(());
+        }
+        let flight = &mut self.flights[usize::from(slot)];
+        flight.state = State::Waiting;
+        flight.next = next;
+        self.waiting.push_back(slot);
+        Ok(())
+    }
+
+    /// Posts what waits, as far as there is room.
+    #[cold]
+    fn resume(&mut self, nic: &mut impl Post) -> Result<(), Broken> {
+        while let Some(&slot) = self.waiting.front() {
+            let next = self.flights[usize::from(slot)].next;
+            if !self.post(slot, &next, nic)? {
+                break;
+            }
+            self.waiting.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Posts a round trip; false if there is no room for it now.
+    #[inline]
+    fn post(&mut self, slot: u16, next: &Next, nic: &mut impl Post) -> Result<bool, Broken> {
+        match next {
+            Next::Reads(reads) => self.post_reads(slot, reads, nic),
+            Next::Message(len) if *len <= self.grant.eager => self.post_message(slot, *len, None, nic),
+            Next::Message(len) => match self.staging.pop() {
+                Some(piece) => self.post_message(slot, *len, Some(piece), nic),
+                None => Ok(false),
+            },
+        }
+        .inspect_err(|broken| self.broken = Some(*broken))
+    }
+
+    #[inline]
+    fn post_reads(&mut self, slot: u16, reads: &Reads, nic: &mut impl Post) -> Result<bool, Broken> {
+        let reads = reads.as_slice();
+        if !self.queue.has_room(reads.len() as u32) {
+            return Ok(false);
+        }
+        let mut at = self.buffer_at(slot);
+        for (index, read) in reads.iter().enumerate() {
+            // READs of a queue pair end in order: the last one's completion is that of all.
+            let (number, signaled) = self.queue.enter(index + 1 == reads.len());
+            let work = if index + 1 == reads.len() { Work::Read } else { Work::Message };
+            nic.post_send(&WorkRequest {
+                id: WorkId { work, place: slot, number }.encode(),
+                operation: nic::Operation::Read(read.remote),
+                payload: Payload::Sges(&[self.arena.sge(at, read.len as usize)]),
+                flags: Flags { signaled, ..Flags::default() },
+            })?;
+            at += read.len as usize;
+        }
+        let len = at - self.buffer_at(slot);
+        let flight = &mut self.flights[usize::from(slot)];
+        flight.state = State::Reading(len as u32);
+        flight.round_trips += 1;
+        Ok(true)
+    }
+
+    fn post_message(
+        &mut self,
+        slot: u16,
+        len: u32,
+        piece: Option<u32>,
+        nic: &mut impl Post,
+    ) -> Result<bool, Broken> {
+        if !self.queue.has_room(1) {
+            self.staging.extend(piece);
+            return Ok(false);
+        }
+        let operation = match piece {
+            None => nic::Operation::Send,
+            Some(piece) => nic::Operation::WriteImm(self.piece_at(piece), piece),
+        };
+        let sges = [self.arena.sge(self.buffer_at(slot), len as usize)];
+        self.post_request(slot, operation, Payload::Sges(&sges), nic)?;
+        self.flights[usize::from(slot)].state = State::Calling(piece);
+        Ok(true)
+    }
+
+    /// Sends the request at the beginning of the scratch.
+    fn post_inline(&mut self, slot: u16, len: usize, nic: &mut impl Post) -> Result<(), Broken> {
+        let scratch = core::mem::take(&mut self.scratch);
+        let posted = self.post_request(slot, nic::Operation::Send, Payload::Inline(&scratch[..len]), nic);
+        self.scratch = scratch;
+        posted.inspect_err(|broken| self.broken = Some(*broken))?;
+        self.flights[usize::from(slot)].state = State::Calling(None);
+        Ok(())
+    }
+
+    fn post_request(
+        &mut self,
+        slot: u16,
+        operation: nic::Operation,
+        payload: Payload<'_>,
+        nic: &mut impl Post,
+    ) -> Result<(), Broken> {
+        // Its response says that it arrived; a completion is wanted only to keep the queue's account.
+        let (number, signaled) = self.queue.enter(false);
+        let id = WorkId { work: Work::Message, place: slot, number }.encode();
+        let flags = Flags { signaled, ..Flags::default() };
+        nic.post_send(&WorkRequest { id, operation, payload, flags })?;
+        self.flights[usize::from(slot)].round_trips += 1;
+        Ok(())
+    }
+
+    fn post_receive(&mut self, buffer: u16, nic: &mut impl Post) -> Result<(), Broken> {
+        let at = self.receive_at(buffer);
+        let sges: [Sge; 1] = [self.arena.sge(at, self.config.eager as usize)];
+        let id = WorkId { work: Work::Receive, place: buffer, number: 0 }.encode();
+        Ok(nic.post_receive(&ReceiveRequest { id, sges: &sges })?)
+    }
+
+    /// Acts on a completion.
+    #[inline]
+    fn take(
+        &mut self,
+        completion: &WorkCompletion,
+        nic: &mut impl Post,
+    ) -> Result<Option<(u16, End)>, Broken> {
+        if completion.status != Status::Success {
+            return Err(Broken::Completion(completion.status));
+        }
+        let id = WorkId::decode(completion.id).ok_or(Broken::Protocol)?;
+        match id.work {
+            Work::Read => {
+                self.queue.retire(id.number);
+                self.landed(id.place, nic)
+            }
+            Work::Message => {
+                self.queue.retire(id.number);
+                Ok(None)
+            }
+            Work::Receive => self.answered(completion, id.place, nic).map(Some),
+        }
+    }
+
+    /// The READs of a slot have landed.
+    #[inline]
+    fn landed(&mut self, slot: u16, nic: &mut impl Post) -> Result<Option<(u16, End)>, Broken> {
+        let flight = self.flights.get_mut(usize::from(slot)).ok_or(Broken::Protocol)?;
+        let State::Reading(len) = flight.state else { return Err(Broken::Protocol) };
+        let at = self.config.slot_stride::<L>() * usize::from(slot);
+        let landed = &mut self.scratch[..len as usize];
+        self.arena.read(at, landed);
+        let key_at = usize::from(slot) * self.config.max_key as usize;
+        let key = &self.keys[key_at..key_at + flight.key_len as usize];
+        let end = match self.lookup.advance(&mut flight.progress, key, landed) {
+            Step::Read(reads) => {
+                self.go(slot, Next::Reads(reads), nic)?;
+                return Ok(None);
+            }
+            Step::Found { start, len } => End::Value(start, len),
+            Step::Absent => End::Other(Outcome::Absent),
+            Step::TooLong { .. } => End::Other(Outcome::TooLong),
+            Step::Contended | Step::Call => End::Other(Outcome::Contended),
+        };
+        Ok(Some((slot, end)))
+    }
+
+    /// A response has arrived: in receive buffer `buffer`, or in a slot's buffer.
+    fn answered(
+        &mut self,
+        completion: &WorkCompletion,
+        buffer: u16,
+        nic: &mut impl Post,
+    ) -> Result<(u16, End), Broken> {
+        let len = completion.byte_len as usize;
+        let (at, most) = match (completion.kind, completion.imm) {
+            (CompletionKind::ReceiveWriteImm, Some(slot)) if slot < self.config.window => {
+                (self.buffer_at(slot as u16), self.config.buffer_len::<L>())
+            }
+            (CompletionKind::Receive, None) => (self.receive_at(buffer), self.config.eager as usize),
+            _ => return Err(Broken::Protocol),
+        };
+        if len > most {
+            return Err(Broken::Protocol);
+        }
+        let message = &mut self.scratch[..len];
+        self.arena.read(at, message);
+        let response = Response::parse(message).ok_or(Broken::Protocol)?;
+        self.post_receive(buffer, nic)?;
+        let flight = self.flights.get(usize::from(response.slot)).ok_or(Broken::Protocol)?;
+        if !matches!(flight.state, State::Calling(_)) || flight.sequence != response.sequence {
+            return Err(Broken::Protocol);
+        }
+        let end = match (flight.operation, response.result) {
+            (Operation::Get, Ok(())) => End::Value(HEADER, response.value_len as usize),
+            (_, Ok(())) => End::Other(Outcome::Done),
+            (_, Err(Refusal::Absent)) => End::Other(Outcome::Absent),
+            (Operation::Get, Err(Refusal::TooLong)) => End::Other(Outcome::TooLong),
+            (_, Err(refusal)) => End::Other(Outcome::Refused(refusal)),
+        };
+        Ok((response.slot, end))
+    }
+
+    #[inline]
+    fn buffer_at(&self, slot: u16) -> usize {
+        self.config.slot_stride::<L>() * usize::from(slot)
+    }
+
+    fn receive_at(&self, buffer: u16) -> usize {
+        self.config.receives_at::<L>() + usize::from(buffer) * self.config.receive_stride()
+    }
+
+    fn piece_at(&self, piece: u32) -> Remote {
+        let addr = self.grant.staging.addr + u64::from(piece) * self.grant.staging_len;
+        Remote { addr, rkey: self.grant.staging.rkey }
+    }
+}
+
+fn finished<'a, P>(slot: u16, flight: &Flight<P>, outcome: Outcome<'a>, tries: u32) -> Finished<'a> {
+    Finished {
+        slot: Slot(slot),
+        operation: flight.operation,
+        outcome,
+        round_trips: flight.round_trips,
+        tries,
+    }
+}

@@ -1,0 +1,78 @@
+//! Where objects lie: runs of 64-byte lines in one region.
+
+use super::region::{Region, Registered};
+use super::rpc::Refusal;
+use offset_allocator::{Allocation, Allocator};
+
+/// Bytes in a line: objects begin on a cache line.
+pub(crate) const LINE: usize = 64;
+
+/// A run of lines that belongs to one object. Freed by [`Extents::free`], once.
+#[derive(Copy, Clone)]
+pub(crate) struct Extent(Allocation);
+
+impl Extent {
+    /// Index of the first line.
+    pub fn line(self) -> u32 {
+        self.0.offset
+    }
+
+    /// Byte offset of the first line in the region.
+    pub fn offset(self) -> usize {
+        self.0.offset as usize * LINE
+    }
+}
+
+/// The region of objects and what is free in it. Bookkeeping is outside the region: clients read only objects there.
+pub(crate) struct Extents {
+    pub region: Region,
+    allocator: Allocator,
+}
+
+impl Extents {
+    /// Takes the whole block, for at most `objects` at a time.
+    pub fn new(block: Registered, objects: u32) -> Extents {
+        let lines = u32::try_from(block.bytes.len() / LINE).unwrap_or(u32::MAX);
+        // Free runs need a node each too: at most one beside every object; some are for objects being replaced.
+        let nodes = objects.saturating_mul(2).saturating_add(8).min(u32::MAX - 2);
+        Extents { region: Region::new(block), allocator: Allocator::with_max_allocs(lines, nodes) }
+    }
+
+    /// Lines that `bytes` bytes take.
+    pub fn lines_for(bytes: usize) -> usize {
+        bytes.div_ceil(LINE).max(1)
+    }
+
+    /// Do the bytes from `skip` on in the extent equal `bytes`?
+    #[inline]
+    pub fn equal(&self, extent: Extent, skip: usize, bytes: &[u8]) -> bool {
+        const PIECE: usize = 256;
+        let mut piece = [0; PIECE];
+        let mut at = extent.offset() + skip;
+        bytes.chunks(PIECE).all(|expected| {
+            let stored = &mut piece[..expected.len()];
+            self.region.read(at, stored);
+            at += expected.len();
+            stored == expected
+        })
+    }
+
+    /// A run for `bytes` bytes.
+    ///
+    /// # Errors
+    /// `NoSpace`: no run is long enough.
+    pub fn allocate(&mut self, bytes: usize) -> Result<Extent, Refusal> {
+        let lines = u32::try_from(Extents::lines_for(bytes)).map_err(|_| Refusal::NoSpace)?;
+        self.allocator.allocate(lines).map(Extent).ok_or(Refusal::NoSpace)
+    }
+
+    /// Gives a run back.
+    pub fn free(&mut self, extent: Extent) {
+        self.allocator.free(extent.0);
+    }
+
+    /// Free lines in all.
+    pub fn free_lines(&self) -> u32 {
+        self.allocator.storage_report().total_free_space
+    }
+}

@@ -1,0 +1,309 @@
+//! The server's table: the only writer.
+
+use super::bucket::{Bucket, CHAIN_MOST, FarmSlot, SLOTS, home, tag};
+use super::line::{
+    LINE, LOCKED, OBJECT_HEADER, ObjectHeader, PAYLOAD, lines_for, next_version, store_fresh, store_locked,
+};
+use crate::kv::extents::{Extent, Extents};
+use crate::kv::hash::hash_key;
+use crate::kv::region::{Region, Registered};
+use crate::kv::rpc::Refusal;
+use crate::kv::session::Design;
+use crate::kv::table::{Table, TableGrant};
+
+/// How large a table is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Home buckets, of three slots each.
+    pub buckets: u32,
+    /// Blocks, of three slots each, for keys whose neighbourhood is full.
+    pub blocks: u32,
+    /// Seed of the hash.
+    pub hash_seed: u64,
+}
+
+impl Config {
+    /// For `keys` keys, three quarters full.
+    pub fn for_keys(keys: u32, hash_seed: u64) -> Config {
+        let buckets = (u64::from(keys) * 4 / 9).min(u64::from(u32::MAX / 2)) as u32 + 2;
+        Config { buckets, blocks: buckets / 16 + 8, hash_seed }
+    }
+
+    /// Bytes of the table's block: the buckets, one more that is nobody's home, and the chained blocks.
+    pub fn index_len(&self) -> usize {
+        self.lines() * LINE
+    }
+
+    fn lines(&self) -> usize {
+        self.buckets as usize + 1 + self.blocks as usize
+    }
+}
+
+/// Buckets looked at for a free slot to hop to.
+const HOP_RANGE: usize = 64;
+
+/// A slot: the line of its bucket or block, and which of the three.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+struct Place {
+    line: usize,
+    slot: usize,
+}
+
+/// The table. `index` and `extents` are registered for remote READs; nobody else writes them.
+pub struct FarmTable {
+    index: Region,
+    extents: Extents,
+    /// The object of each slot.
+    held: Vec<[Option<Extent>; SLOTS]>,
+    config: Config,
+    keys: u64,
+    blocks_used: u32,
+    /// Version of the object stored last.
+    version: u32,
+}
+
+impl FarmTable {
+    /// An empty table in `index` ([`Config::index_len`] bytes), with its objects in `extents`.
+    ///
+    /// # Panics
+    /// If the index block is too small or there are no buckets.
+    pub fn new(config: Config, index: Registered, extents: Registered) -> FarmTable {
+        assert!(
+            config.buckets > 0 && index.bytes.len() >= config.index_len(),
+            "the table's block is too small"
+        );
+        let lines = config.lines();
+        let objects = u32::try_from(lines * SLOTS).unwrap_or(u32::MAX);
+        let mut index = Region::new(index);
+        for line in 0..lines {
+            store_locked(&mut index, line * LINE, &Bucket::default().emit());
+        }
+        FarmTable {
+            index,
+            extents: Extents::new(extents, objects),
+            held: vec![[None; SLOTS]; lines],
+            config,
+            keys: 0,
+            blocks_used: 0,
+            version: LOCKED,
+        }
+    }
+
+    /// Free 64-byte lines of the extents.
+    pub fn free_lines(&self) -> u32 {
+        self.extents.free_lines()
+    }
+
+    /// Chained blocks in use. They stay with their bucket for good: a reader on its way along a chain must never
+    /// find itself in another one.
+    pub fn blocks_used(&self) -> u32 {
+        self.blocks_used
+    }
+
+    fn load(&self, line: usize) -> Bucket {
+        let mut payload = [0; PAYLOAD];
+        self.index.read(line * LINE + 4, &mut payload);
+        Bucket::parse(&payload)
+    }
+
+    fn publish(&mut self, line: usize, bucket: &Bucket) {
+        store_locked(&mut self.index, line * LINE, &bucket.emit());
+    }
+
+    fn set(&mut self, place: Place, slot: FarmSlot) {
+        let mut bucket = self.load(place.line);
+        bucket.slots[place.slot] = slot;
+        self.publish(place.line, &bucket);
+    }
+
+    fn home(&self, hash: u64) -> usize {
+        home(hash, self.config.buckets.into()) as usize
+    }
+
+    /// The lines where a key of this home may lie: two buckets and the chain.
+    fn lines_of(&self, home: usize) -> impl Iterator<Item = usize> {
+        let chain = |line: usize| match self.load(line).chain {
+            0 => None,
+            block => Some(self.config.buckets as usize + block as usize),
+        };
+        [home, home + 1].into_iter().chain(core::iter::successors(chain(home), move |&block| chain(block)))
+    }
+
+    /// The slot that holds `key`.
+    fn locate(&self, hash: u64, key: &[u8]) -> Option<Place> {
+        self.lines_of(self.home(hash)).find_map(|line| {
+            let slots = self.load(line).slots;
+            let mine = |slot: &FarmSlot| slot.is_taken() && slot.tag == tag(hash) && self.is(slot, hash, key);
+            slots.iter().position(mine).map(|slot| Place { line, slot })
+        })
+    }
+
+    fn header(&self, slot: &FarmSlot) -> ObjectHeader {
+        let mut header = [0; OBJECT_HEADER];
+        self.extents.region.read(slot.line as usize * LINE + 4, &mut header);
+        ObjectHeader::parse(&header)
+    }
+
+    /// Is this the object of `key`?
+    fn is(&self, slot: &FarmSlot, hash: u64, key: &[u8]) -> bool {
+        let header = self.header(slot);
+        if header.hash != hash || header.key_len as usize != key.len() {
+            return false;
+        }
+        let (mut at, mut rest) = (OBJECT_HEADER, key);
+        while !rest.is_empty() {
+            let (line, within) = (slot.line as usize + at / PAYLOAD, at % PAYLOAD);
+            let (expected, later) = rest.split_at(rest.len().min(PAYLOAD - within));
+            let mut stored = [0; PAYLOAD];
+            self.extents.region.read(line * LINE + 4 + within, &mut stored[..expected.len()]);
+            if stored[..expected.len()] != *expected {
+                return false;
+            }
+            (at, rest) = (at + expected.len(), later);
+        }
+        true
+    }
+
+    fn free_in(&self, line: usize) -> Option<Place> {
+        let slot = self.load(line).slots.iter().position(|slot| !slot.is_taken())?;
+        Some(Place { line, slot })
+    }
+
+    /// A free slot for a new key: in its neighbourhood, else by hopping, else in its chain.
+    ///
+    /// # Errors
+    /// `TableFull`: the chain is at its longest or there are no blocks left.
+    fn make_room(&mut self, home: usize) -> Result<Place, Refusal> {
+        let near = self.free_in(home).or_else(|| self.free_in(home + 1));
+        match near.or_else(|| self.hop(home)) {
+            Some(place) => Ok(place),
+            None => self.chain(home),
+        }
+    }
+
+    /// Moves the gap that is nearest behind the neighbourhood into it: each step moves a key from its home bucket to
+    /// the next one.
+    fn hop(&mut self, home: usize) -> Option<Place> {
+        let last = (home + HOP_RANGE).min(self.config.buckets as usize);
+        let mut gap = (home + 2..=last).find_map(|line| self.free_in(line))?;
+        while gap.line > home + 1 {
+            let from = gap.line - 1;
+            let at_home = |slot: &FarmSlot| self.home(self.header(slot).hash) == from;
+            let slot = self.load(from).slots.iter().position(at_home)?;
+            let source = Place { line: from, slot };
+            self.move_right(source, gap);
+            gap = source;
+        }
+        Some(gap)
+    }
+
+    /// Moves a key to the next bucket, where it is before it leaves. Both joints count on, so that a reader who saw
+    /// one bucket after and the other before the move knows.
+    fn move_right(&mut self, from: Place, to: Place) {
+        let (mut source, mut target) = (self.load(from.line), self.load(to.line));
+        target.slots[to.slot] = core::mem::take(&mut source.slots[from.slot]);
+        source.right = source.right.wrapping_add(1);
+        target.left = source.right;
+        self.publish(to.line, &target);
+        self.publish(from.line, &source);
+        self.held[to.line][to.slot] = self.held[from.line][from.slot].take();
+    }
+
+    /// A free slot in the chain of `home`, which grows by a block if it must.
+    fn chain(&mut self, home: usize) -> Result<Place, Refusal> {
+        let blocks = || self.lines_of(home).skip(2);
+        if let Some(place) = blocks().find_map(|line| self.free_in(line)) {
+            return Ok(place);
+        }
+        let length = blocks().count();
+        if length == CHAIN_MOST || self.blocks_used == self.config.blocks {
+            return Err(Refusal::TableFull);
+        }
+        let end = blocks().last().unwrap_or(home);
+        self.blocks_used += 1;
+        let mut bucket = self.load(end);
+        bucket.chain = self.blocks_used;
+        self.publish(end, &bucket);
+        Ok(Place { line: self.config.buckets as usize + self.blocks_used as usize, slot: 0 })
+    }
+
+    /// Stores an object in fresh lines, under a version of its own.
+    fn store(&mut self, hash: u64, key: &[u8], value: &[u8]) -> Result<(Extent, FarmSlot), Refusal> {
+        let lines = lines_for(key.len(), value.len());
+        let extent = self.extents.allocate(lines * LINE)?;
+        self.version = next_version(self.version);
+        let mut header = [0; OBJECT_HEADER];
+        ObjectHeader { hash, key_len: key.len() as u32, value_len: value.len() as u32 }.emit(&mut header);
+        let mut parts: [&[u8]; 3] = [&header, key, value];
+        for line in 0..lines {
+            let payload = take_payload(&mut parts);
+            store_fresh(&mut self.extents.region, extent.offset() + line * LINE, self.version, &payload);
+        }
+        let slot =
+            FarmSlot { line: extent.line(), lines: lines as u16, tag: tag(hash), version: self.version };
+        Ok((extent, slot))
+    }
+}
+
+/// The next 56 bytes of `parts`, padded with zeros after the last.
+fn take_payload(parts: &mut [&[u8]]) -> [u8; PAYLOAD] {
+    let mut payload = [0; PAYLOAD];
+    let mut end = 0;
+    for part in parts {
+        let (taken, rest) = part.split_at(part.len().min(PAYLOAD - end));
+        payload[end..end + taken.len()].copy_from_slice(taken);
+        end += taken.len();
+        *part = rest;
+    }
+    payload
+}
+
+impl Table for FarmTable {
+    const DESIGN: Design = Design::Farm;
+
+    fn grant(&self) -> TableGrant {
+        TableGrant {
+            index: self.index.block().remote(),
+            index_len: self.config.buckets.into(),
+            extents: self.extents.region.block().remote(),
+            hash_seed: self.config.hash_seed,
+        }
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        let hash = hash_key(self.config.hash_seed, key);
+        let (extent, slot) = self.store(hash, key, value)?;
+        let place = match self.locate(hash, key) {
+            Some(place) => Ok(place),
+            None => self.make_room(self.home(hash)).inspect(|_| self.keys += 1),
+        };
+        let Ok(place) = place else {
+            self.extents.free(extent);
+            return place.map(|_| ());
+        };
+        self.set(place, slot);
+        if let Some(old) = self.held[place.line][place.slot].replace(extent) {
+            self.extents.free(old);
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), Refusal> {
+        let hash = hash_key(self.config.hash_seed, key);
+        let place = self.locate(hash, key).ok_or(Refusal::Absent)?;
+        self.set(place, FarmSlot::default());
+        if let Some(old) = self.held[place.line][place.slot].take() {
+            self.extents.free(old);
+        }
+        self.keys -= 1;
+        Ok(())
+    }
+
+    fn values(&self) -> &Registered {
+        self.extents.region.block()
+    }
+
+    fn len(&self) -> u64 {
+        self.keys
+    }
+}

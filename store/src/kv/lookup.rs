@@ -1,0 +1,100 @@
+//! How a client finds a key: the part in which the designs differ.
+
+use super::session::{Design, Grant};
+use nic::Remote;
+
+/// One READ of a lookup.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// What to read.
+    pub remote: Remote,
+    /// How many bytes.
+    pub len: u32,
+}
+
+/// READs that are posted together and land one behind the other: one round trip.
+#[derive(Copy, Clone, Debug)]
+pub struct Reads {
+    reads: [Read; Reads::MOST],
+    count: u8,
+}
+
+impl Reads {
+    /// READs in one round trip at most.
+    pub const MOST: usize = 3;
+
+    /// A single READ.
+    pub fn one(remote: Remote, len: u32) -> Reads {
+        Reads { reads: [Read { remote, len }; Reads::MOST], count: 1 }
+    }
+
+    /// As many as there are choices in a cuckoo table.
+    pub fn three(reads: [Read; Reads::MOST]) -> Reads {
+        Reads { reads, count: 3 }
+    }
+
+    /// The READs, in the order in which they are posted and land.
+    pub fn as_slice(&self) -> &[Read] {
+        &self.reads[..self.count.into()]
+    }
+
+    /// Bytes that land.
+    pub fn total_len(&self) -> usize {
+        self.as_slice().iter().map(|read| read.len as usize).sum()
+    }
+}
+
+/// What comes next in a lookup.
+#[derive(Copy, Clone, Debug)]
+pub enum Step {
+    /// Another round trip.
+    Read(Reads),
+    /// The value is `len` bytes from `start` on in the bytes that landed last (as the lookup left them).
+    Found {
+        /// Offset of the value.
+        start: usize,
+        /// Bytes in it.
+        len: usize,
+    },
+    /// At some moment since the lookup began the key was not in the table.
+    Absent,
+    /// The value is there but longer than the client's buffers.
+    TooLong {
+        /// Bytes that the READ would take.
+        len: usize,
+    },
+    /// The table kept changing under the reader for as many tries as it makes.
+    Contended,
+    /// Found by a call to the server.
+    Call,
+}
+
+/// A design's way to find a key with READs. A value of this type is what a client knows of the server's table; what
+/// is known of one operation is its `Progress`.
+pub trait Lookup {
+    /// The state of one operation; the default is its beginning.
+    type Progress: Copy + Default;
+
+    /// Which design this is.
+    const DESIGN: Design;
+
+    /// From the server's grant; `buffer_len` bytes are all that can land in one round trip.
+    fn new(grant: &Grant, buffer_len: usize) -> Self;
+
+    /// Bytes that can land in one round trip when keys and values have these lengths at most.
+    fn landing_len(max_key: usize, max_value: usize) -> usize;
+
+    /// The first step for a key of this hash.
+    fn begin(&self, progress: &mut Self::Progress, hash: u64) -> Step;
+
+    /// The step after `landed`, the bytes of the READs that were asked for last. They are the client's own copy and
+    /// may be changed.
+    fn advance(&self, progress: &mut Self::Progress, key: &[u8], landed: &mut [u8]) -> Step;
+
+    /// How often this operation found the table changing and tried again.
+    fn tries(progress: &Self::Progress) -> u32;
+}
+
+/// Torn or vanished reads after which a lookup gives up. Each costs a round trip, and an update is some microseconds
+/// of the server: to be unlucky this often in a row, a key must be written without pause.
+pub(crate) const MOST_TRIES: u32 = 64;

@@ -1,0 +1,236 @@
+//! The server's table: the only writer.
+
+use super::client::WAYS;
+use super::entry::{ENTRY, PilafEntry};
+use crate::kv::checksum::crc64;
+use crate::kv::extents::{Extent, Extents};
+use crate::kv::hash::{choice, hash_key};
+use crate::kv::region::{Region, Registered};
+use crate::kv::rpc::Refusal;
+use crate::kv::session::Design;
+use crate::kv::table::{Table, TableGrant};
+use crate::kv::words::u64_at;
+
+/// How large a table is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Entries. With up to 3/4 of them taken a GET reads 1.6 entries on average (Pilaf §4.3); beyond 9/10 PUTs of new
+    /// keys begin to be refused.
+    pub entries: u32,
+    /// Seed of the hash.
+    pub hash_seed: u64,
+}
+
+impl Config {
+    /// For `keys` keys, three quarters full.
+    pub fn for_keys(keys: u32, hash_seed: u64) -> Config {
+        Config { entries: keys.saturating_add(keys / 3).saturating_add(8), hash_seed }
+    }
+
+    /// Bytes of the table's block.
+    pub fn index_len(&self) -> usize {
+        self.entries as usize * ENTRY
+    }
+}
+
+/// Entries looked at for a free one before a new key is refused: a cuckoo search has no end of its own.
+const SEARCH: usize = 512;
+
+/// An entry reached by the search, and the one that its key would come from.
+#[derive(Copy, Clone)]
+struct Node {
+    entry: u32,
+    parent: u16,
+}
+
+const ROOT: u16 = u16::MAX;
+
+/// The table. `index` and `extents` are registered for remote READs; nobody else writes them.
+pub struct PilafTable {
+    index: Region,
+    extents: Extents,
+    /// The object of each entry.
+    held: Vec<Option<Extent>>,
+    config: Config,
+    keys: u64,
+    search: Vec<Node>,
+    /// An object under construction.
+    scratch: Vec<u8>,
+}
+
+impl PilafTable {
+    /// An empty table in `index` ([`Config::index_len`] bytes), with its objects in `extents`.
+    ///
+    /// # Panics
+    /// If the index block is too small, there are no entries, or the extents begin at address 0.
+    pub fn new(config: Config, index: Registered, extents: Registered) -> PilafTable {
+        assert!(
+            config.entries > 0 && index.bytes.len() >= config.index_len(),
+            "the table's block is too small"
+        );
+        assert!(extents.addr != 0, "address 0 means an empty entry");
+        let mut table = PilafTable {
+            index: Region::new(index),
+            extents: Extents::new(extents, config.entries),
+            held: vec![None; config.entries as usize],
+            config,
+            keys: 0,
+            search: Vec::with_capacity(SEARCH),
+            scratch: Vec::with_capacity(2 << 20),
+        };
+        let empty = PilafEntry::default().emit();
+        for entry in 0..config.entries {
+            table.index.write(entry as usize * ENTRY, &empty);
+        }
+        table
+    }
+
+    /// Free 64-byte lines.
+    pub fn free_lines(&self) -> u32 {
+        self.extents.free_lines()
+    }
+
+    fn load(&self, entry: u32) -> PilafEntry {
+        let mut bytes = [0; ENTRY];
+        self.index.read(entry as usize * ENTRY, &mut bytes);
+        PilafEntry::unverified(&bytes)
+    }
+
+    /// Stores an entry, after all that it points to. A reader in between sees a CRC that does not match.
+    fn publish(&mut self, entry: u32, mut content: PilafEntry) {
+        content.version = self.load(entry).version + 1;
+        let bytes = content.emit();
+        self.index.barrier();
+        for at in (0..ENTRY).step_by(8) {
+            self.index.store(entry as usize * ENTRY + at, u64_at(&bytes, at));
+        }
+        self.index.barrier();
+    }
+
+    fn ways(&self, hash: u64) -> [u32; WAYS] {
+        core::array::from_fn(|way| choice(hash, way, self.config.entries.into()) as u32)
+    }
+
+    /// The entry that holds `key`.
+    fn locate(&self, hash: u64, key: &[u8]) -> Option<u32> {
+        self.ways(hash).into_iter().find(|&entry| {
+            let stored = self.load(entry);
+            stored.is_taken()
+                && stored.hash == hash
+                && stored.key_len as usize == key.len()
+                && self.held[entry as usize].is_some_and(|extent| self.extents.equal(extent, 0, key))
+        })
+    }
+
+    /// Frees one of the ways of `hash` by moving keys to their other ways; breadth first, so by the fewest moves.
+    ///
+    /// # Errors
+    /// `TableFull`: no free entry within [`SEARCH`]; nothing was moved.
+    fn make_room(&mut self, hash: u64) -> Result<u32, Refusal> {
+        self.search.clear();
+        for entry in self.ways(hash) {
+            if self.held[entry as usize].is_none() {
+                return Ok(entry);
+            }
+            self.search.push(Node { entry, parent: ROOT });
+        }
+        for at in 0..SEARCH {
+            let Some(&Node { entry, .. }) = self.search.get(at) else { break };
+            let occupant = self.load(entry).hash;
+            for next in self.ways(occupant) {
+                if self.held[next as usize].is_none() {
+                    return Ok(self.shift(at as u16, next));
+                }
+                if next != entry && self.search.len() < SEARCH {
+                    self.search.push(Node { entry: next, parent: at as u16 });
+                }
+            }
+        }
+        Err(Refusal::TableFull)
+    }
+
+    /// Moves the keys on the path that ends in node `at` one step towards `free`, the last one first: a key is at its
+    /// new place before it leaves the old one. Returns the entry that becomes free.
+    fn shift(&mut self, at: u16, free: u32) -> u32 {
+        let (mut at, mut free) = (at, free);
+        loop {
+            let Node { entry, parent } = self.search[usize::from(at)];
+            self.publish(free, self.load(entry));
+            self.held[free as usize] = self.held[entry as usize].take();
+            if parent == ROOT {
+                // The old copy is still there; the new key overwrites it.
+                return entry;
+            }
+            (at, free) = (parent, entry);
+        }
+    }
+
+    /// Stores an object in fresh lines.
+    fn store(&mut self, key: &[u8], value: &[u8]) -> Result<(Extent, PilafEntry), Refusal> {
+        let extent = self.extents.allocate(key.len() + value.len())?;
+        self.scratch.clear();
+        self.scratch.extend_from_slice(key);
+        self.scratch.extend_from_slice(value);
+        self.extents.region.write(extent.offset(), &self.scratch);
+        let entry = PilafEntry {
+            address: self.extents.region.block().addr + extent.offset() as u64,
+            key_len: key.len() as u32,
+            value_len: value.len() as u32,
+            object_crc: crc64(&self.scratch),
+            ..PilafEntry::default()
+        };
+        Ok((extent, entry))
+    }
+}
+
+impl Table for PilafTable {
+    const DESIGN: Design = Design::Pilaf;
+
+    fn grant(&self) -> TableGrant {
+        TableGrant {
+            index: self.index.block().remote(),
+            index_len: self.config.entries.into(),
+            extents: self.extents.region.block().remote(),
+            hash_seed: self.config.hash_seed,
+        }
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        let hash = hash_key(self.config.hash_seed, key);
+        let (extent, mut content) = self.store(key, value)?;
+        content.hash = hash;
+        let place = match self.locate(hash, key) {
+            Some(entry) => Ok(entry),
+            None => self.make_room(hash).inspect(|_| self.keys += 1),
+        };
+        let Ok(entry) = place else {
+            self.extents.free(extent);
+            return place.map(|_| ());
+        };
+        self.publish(entry, content);
+        // Readers of the old object notice by its CRC when its lines are used again.
+        if let Some(old) = self.held[entry as usize].replace(extent) {
+            self.extents.free(old);
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), Refusal> {
+        let hash = hash_key(self.config.hash_seed, key);
+        let entry = self.locate(hash, key).ok_or(Refusal::Absent)?;
+        self.publish(entry, PilafEntry::default());
+        if let Some(old) = self.held[entry as usize].take() {
+            self.extents.free(old);
+        }
+        self.keys -= 1;
+        Ok(())
+    }
+
+    fn values(&self) -> &Registered {
+        self.extents.region.block()
+    }
+
+    fn len(&self) -> u64 {
+        self.keys
+    }
+}

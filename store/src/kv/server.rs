@@ -1,0 +1,431 @@
+//! The server machine: owns a table and answers the calls of its connections.
+
+use super::extents::LINE;
+use super::region::Registered;
+use super::rpc::{HEADER, Refusal, Request, Response};
+use super::send_queue::{QueueNeeds, SendQueue};
+use super::session::{Grant, Hello, SessionError};
+use super::table::{Hold, Stored, Table};
+use super::work_id::{NUMBER, Work, WorkId};
+use super::{Broken, Operation, Post};
+use nic::{CompletionKind, Flags, Payload, ReceiveRequest, Remote, WorkCompletion, WorkRequest};
+use std::collections::VecDeque;
+use transport::Status;
+
+/// A connection of a server: an index below the number that it was made for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Connection(u32);
+
+impl Connection {
+    /// As an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// How large a server is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Connections at a time.
+    pub connections: u32,
+    /// Operations that one may have in flight; 1 to 65535.
+    pub window: u32,
+    /// Longest key, in bytes.
+    pub max_key: u32,
+    /// Longest value, in bytes.
+    pub max_value: u32,
+    /// Bytes in a receive buffer: longer requests are written into staging.
+    pub eager: u32,
+    /// Longest response that is handed to the queue inline; 0 for none.
+    pub inline: u32,
+    /// Staging pieces of a connection: long requests that it may have in flight.
+    pub staging: u32,
+}
+
+impl Default for ServerConfig {
+    fn default() -> ServerConfig {
+        ServerConfig {
+            connections: 16,
+            window: 64,
+            max_key: 1024,
+            max_value: super::MAX_VALUE as u32,
+            eager: 1024,
+            inline: 0,
+            staging: 2,
+        }
+    }
+}
+
+impl ServerConfig {
+    /// What each connection's queue pair must hold.
+    pub fn needs(&self) -> QueueNeeds {
+        let send = SendQueue::depth_for(self.window);
+        QueueNeeds { send, receive: self.window, sges: 2, completions: send + self.window }
+    }
+
+    /// Bytes of local memory: receive and response buffers. Only the server's own NIC touches it.
+    pub fn local_len(&self) -> usize {
+        self.connections as usize * self.window as usize * 2 * self.stride()
+    }
+
+    /// Bytes of staging memory; clients write there, so its region allows remote writes and nothing else lies in it.
+    pub fn staging_len(&self) -> usize {
+        (self.connections as usize * self.staging as usize * self.piece_len()).max(LINE)
+    }
+
+    fn stride(&self) -> usize {
+        (self.eager as usize).next_multiple_of(LINE)
+    }
+
+    fn piece_len(&self) -> usize {
+        (HEADER + self.max_key as usize + self.max_value as usize).next_multiple_of(LINE)
+    }
+
+    fn is_sound(&self) -> bool {
+        (1..=0xffff).contains(&self.window)
+            && self.connections > 0
+            && self.eager as usize >= HEADER
+            && self.max_key as usize <= super::MAX_KEY
+            && self.max_value as usize <= super::MAX_VALUE
+            && (self.staging > 0 || self.piece_len() <= self.eager as usize)
+    }
+}
+
+/// What a server has done.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerCounters {
+    /// GETs answered.
+    pub gets: u64,
+    /// PUTs answered.
+    pub puts: u64,
+    /// DELETEs answered.
+    pub deletes: u64,
+    /// Of all those, how many were refused (absent keys not counted).
+    pub refused: u64,
+    /// Messages that no correct client sends.
+    pub malformed: u64,
+    /// Responses that waited for room in a send queue.
+    pub delayed: u64,
+}
+
+/// A response on its way: its header (and a short value) is in the reply buffer of the slot.
+#[derive(Copy, Clone)]
+struct Reply {
+    slot: u16,
+    /// Bytes in the reply buffer.
+    len: u32,
+    /// A long value, sent from where it is stored.
+    value: Option<Stored>,
+}
+
+/// One client.
+struct Peer {
+    hello: Hello,
+    queue: SendQueue,
+    backlog: VecDeque<Reply>,
+    /// By slot: the value being sent to it, and the number of the request that sends it.
+    held: Vec<Option<(Hold, u32)>>,
+}
+
+/// A server: pure, driven by whoever owns its queue pairs. Nothing is allocated after its connections are made.
+pub struct Server<T> {
+    table: T,
+    config: ServerConfig,
+    local: Registered,
+    staging: Registered,
+    peers: Vec<Option<Peer>>,
+    scratch: Vec<u8>,
+    counters: ServerCounters,
+}
+
+impl<T: Table> Server<T> {
+    /// A server of `table`, with blocks of [`ServerConfig::local_len`] and [`ServerConfig::staging_len`] bytes.
+    ///
+    /// # Errors
+    /// A block is too small, or the numbers of `config` are impossible.
+    pub fn new(
+        table: T,
+        config: ServerConfig,
+        local: Registered,
+        staging: Registered,
+    ) -> Result<Server<T>, SessionError> {
+        if !config.is_sound() {
+            return Err(SessionError::Malformed);
+        }
+        for (block, needed) in [(&local, config.local_len()), (&staging, config.staging_len())] {
+            if block.bytes.len() < needed {
+                return Err(SessionError::ArenaTooSmall { needed });
+            }
+        }
+        let peers = (0..config.connections).map(|_| None).collect();
+        let scratch = vec![0; config.piece_len().max(config.eager as usize)];
+        Ok(Server { table, config, local, staging, peers, scratch, counters: ServerCounters::default() })
+    }
+
+    /// The table; a loader puts straight into it.
+    pub fn table_mut(&mut self) -> &mut T {
+        &mut self.table
+    }
+
+    /// The table.
+    pub fn table(&self) -> &T {
+        &self.table
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> ServerCounters {
+        self.counters
+    }
+
+    /// Takes a client on: posts the receive requests on its queue pair and says what it needs to know.
+    ///
+    /// # Errors
+    /// The client does not fit this server, or there are as many as it was made for.
+    pub fn accept(
+        &mut self,
+        hello: &Hello,
+        nic: &mut impl Post,
+    ) -> Result<(Connection, Grant), SessionError> {
+        if hello.design != T::DESIGN {
+            return Err(SessionError::OtherDesign(T::DESIGN));
+        }
+        if hello.window > self.config.window || hello.window == 0 {
+            return Err(SessionError::WindowTooLarge { allowed: self.config.window });
+        }
+        if (hello.eager as usize) < HEADER || (hello.reply_len as usize) < HEADER {
+            return Err(SessionError::BuffersTooShort { needed: HEADER as u32 });
+        }
+        let free = self.peers.iter().position(Option::is_none).ok_or(SessionError::TooManyConnections)?;
+        let connection = Connection(free as u32);
+        for buffer in 0..self.config.window as u16 {
+            self.post_receive(connection, buffer, nic).map_err(|_| SessionError::Malformed)?;
+        }
+        self.peers[free] = Some(Peer {
+            hello: *hello,
+            queue: SendQueue::new(self.config.window),
+            backlog: VecDeque::with_capacity(hello.window as usize),
+            held: (0..hello.window).map(|_| None).collect(),
+        });
+        Ok((connection, self.grant(connection)))
+    }
+
+    fn grant(&self, connection: Connection) -> Grant {
+        let table = self.table.grant();
+        let first_piece = connection.index() * self.config.staging as usize * self.config.piece_len();
+        Grant {
+            design: T::DESIGN,
+            window: self.config.window,
+            hash_seed: table.hash_seed,
+            index: table.index,
+            index_len: table.index_len,
+            extents: table.extents,
+            staging: Remote { addr: self.staging.addr + first_piece as u64, rkey: self.staging.key },
+            staging_len: self.config.piece_len() as u64,
+            staging_count: self.config.staging,
+            eager: self.config.eager,
+            max_key: self.config.max_key,
+            max_value: self.config.max_value,
+        }
+    }
+
+    /// Forgets a client, for instance because its queue pair failed; its queue pair must be idle by then.
+    pub fn disconnect(&mut self, connection: Connection) {
+        let Some(peer) = self.peers.get_mut(connection.index()).and_then(Option::take) else { return };
+        let waiting = peer.backlog.iter().filter_map(|reply| reply.value).map(|value| value.hold);
+        for hold in waiting.chain(peer.held.into_iter().flatten().map(|(hold, _)| hold)) {
+            self.table.release(hold);
+        }
+    }
+
+    /// Takes a completion of a connection's queue pair. Those of a forgotten connection are ignored.
+    ///
+    /// # Errors
+    /// The queue pair has failed or the client misbehaves: close it and [`disconnect`](Server::disconnect).
+    pub fn handle(
+        &mut self,
+        connection: Connection,
+        completion: &WorkCompletion,
+        nic: &mut impl Post,
+    ) -> Result<(), Broken> {
+        let Some(Some(peer)) = self.peers.get_mut(connection.index()) else { return Ok(()) };
+        if completion.status != Status::Success {
+            return Err(Broken::Completion(completion.status));
+        }
+        let id = WorkId::decode(completion.id).ok_or(Broken::Protocol)?;
+        if id.work != Work::Receive {
+            peer.queue.retire(id.number);
+            let held = peer.held.get_mut(usize::from(id.place));
+            if let Some((hold, _)) =
+                held.and_then(|held| held.take_if(|(_, number)| *number & NUMBER == id.number))
+            {
+                self.table.release(hold);
+            }
+            return self.flush(connection, nic);
+        }
+        let request = self.fetch(connection, completion, id.place);
+        self.post_receive(connection, id.place, nic)?;
+        let Some(request) = request else {
+            self.counters.malformed += 1;
+            return Err(Broken::Protocol);
+        };
+        let reply = self.execute(connection, &request);
+        self.reply(connection, reply, nic)
+    }
+
+    /// Copies a request out of the client's reach, into the scratch; None for one that no correct client sends.
+    fn fetch(&mut self, connection: Connection, completion: &WorkCompletion, buffer: u16) -> Option<Request> {
+        let len = completion.byte_len as usize;
+        match (completion.kind, completion.imm) {
+            (CompletionKind::Receive, None) if len <= self.config.eager as usize => {
+                self.local.read(self.receive_at(connection, buffer), &mut self.scratch[..len]);
+            }
+            (CompletionKind::ReceiveWriteImm, Some(piece))
+                if piece < self.config.staging && len <= self.config.piece_len() =>
+            {
+                let piece = connection.index() * self.config.staging as usize + piece as usize;
+                self.staging.read(piece * self.config.piece_len(), &mut self.scratch[..len]);
+            }
+            _ => return None,
+        }
+        let request = Request::parse(&self.scratch[..len])?;
+        let window = self.peers[connection.index()].as_ref()?.hello.window;
+        (u32::from(request.slot) < window).then_some(request)
+    }
+
+    /// Does what the request in the scratch asks and writes the response into the slot's reply buffer.
+    fn execute(&mut self, connection: Connection, request: &Request) -> Reply {
+        let (key_len, value_len) = (request.key_len as usize, request.value_len as usize);
+        let (key, value) = self.scratch[HEADER..HEADER + key_len + value_len].split_at(key_len);
+        let fits = request.key_len <= self.config.max_key && request.value_len <= self.config.max_value;
+        let mut stored = None;
+        let mut result = match request.operation {
+            _ if !fits => Err(Refusal::TooLong),
+            Operation::Get => self.table.find(key).map(|found| stored = Some(found)),
+            Operation::Put => self.table.put(key, value),
+            Operation::Delete => self.table.delete(key),
+        };
+        let hello = self.peers[connection.index()].as_ref().map(|peer| peer.hello);
+        let reply_len = hello.map_or(0, |hello| hello.reply_len) as usize;
+        if stored.is_some_and(|stored| HEADER + stored.len > reply_len) {
+            stored = None;
+            result = Err(Refusal::TooLong);
+        }
+        self.count(request.operation, result);
+        let value_len = stored.map_or(0, |stored| stored.len);
+        let (slot, sequence) = (request.slot, request.sequence);
+        let response = Response { result, slot, sequence, value_len: value_len as u32 };
+        let reply = &mut self.scratch;
+        if let Some(header) = reply.first_chunk_mut() {
+            response.emit(header);
+        }
+        let eager = hello.map_or(0, |hello| hello.eager.min(self.config.eager)) as usize;
+        let short = HEADER + value_len <= eager;
+        let mut len = HEADER;
+        if let Some(found) = stored.filter(|_| short) {
+            len += found.len;
+            self.table.values().read(found.offset, &mut reply[HEADER..len]);
+        }
+        self.local.write(reply_at(&self.config, connection, slot), &reply[..len]);
+        Reply { slot, len: len as u32, value: stored.filter(|_| !short) }
+    }
+
+    fn count(&mut self, operation: Operation, result: Result<(), Refusal>) {
+        match operation {
+            Operation::Get => self.counters.gets += 1,
+            Operation::Put => self.counters.puts += 1,
+            Operation::Delete => self.counters.deletes += 1,
+        }
+        self.counters.refused += u64::from(result.is_err_and(|refusal| refusal != Refusal::Absent));
+    }
+
+    /// Sends a response, now or behind those that wait.
+    fn reply(&mut self, connection: Connection, reply: Reply, nic: &mut impl Post) -> Result<(), Broken> {
+        let Some(peer) = &mut self.peers[connection.index()] else { return Ok(()) };
+        // A slot asks again only after it has its response: an earlier value has arrived, whatever the queue says.
+        if let Some((hold, _)) = peer.held[usize::from(reply.slot)].take() {
+            self.table.release(hold);
+        }
+        if let Some(value) = reply.value {
+            self.table.hold(value.hold);
+        }
+        if peer.backlog.is_empty() && peer.queue.has_room(1) {
+            return self.post_reply(connection, reply, nic);
+        }
+        if peer.backlog.len() == peer.held.len() {
+            // More requests than the window: its receive requests were many enough only by the client's restraint.
+            self.counters.malformed += 1;
+            if let Some(value) = reply.value {
+                self.table.release(value.hold);
+            }
+            return Err(Broken::Protocol);
+        }
+        self.counters.delayed += 1;
+        peer.backlog.push_back(reply);
+        Ok(())
+    }
+
+    /// Sends the responses that wait, as far as there is room.
+    fn flush(&mut self, connection: Connection, nic: &mut impl Post) -> Result<(), Broken> {
+        while let Some(peer) = &mut self.peers[connection.index()] {
+            if !peer.queue.has_room(1) {
+                break;
+            }
+            let Some(reply) = peer.backlog.pop_front() else { break };
+            self.post_reply(connection, reply, nic)?;
+        }
+        Ok(())
+    }
+
+    fn post_reply(
+        &mut self,
+        connection: Connection,
+        reply: Reply,
+        nic: &mut impl Post,
+    ) -> Result<(), Broken> {
+        let Some(peer) = &mut self.peers[connection.index()] else { return Ok(()) };
+        let at = reply_at(&self.config, connection, reply.slot);
+        let header = self.local.sge(at, reply.len as usize);
+        // The end of a long one is wanted: the value is held until then.
+        let (number, signaled) = peer.queue.enter(reply.value.is_some());
+        let id = WorkId { work: Work::Message, place: reply.slot, number }.encode();
+        let flags = Flags { signaled, ..Flags::default() };
+        let request = |operation, payload| WorkRequest { id, operation, payload, flags };
+        let Some(value) = reply.value else {
+            let mut message = [0; INLINE_MOST];
+            let inline = reply.len <= self.config.inline;
+            if let Some(message) = message.get_mut(..reply.len as usize).filter(|_| inline) {
+                self.local.read(at, message);
+                nic.post_send(&request(nic::Operation::Send, Payload::Inline(message)))?;
+                return Ok(());
+            }
+            nic.post_send(&request(nic::Operation::Send, Payload::Sges(&[header])))?;
+            return Ok(());
+        };
+        peer.held[usize::from(reply.slot)] = Some((value.hold, number));
+        let addr = peer.hello.replies.addr.wrapping_add(u64::from(reply.slot) * peer.hello.reply_stride);
+        let operation =
+            nic::Operation::WriteImm(Remote { addr, rkey: peer.hello.replies.rkey }, reply.slot.into());
+        let value = self.table.values().sge(value.offset, value.len);
+        nic.post_send(&request(operation, Payload::Sges(&[header, value])))?;
+        Ok(())
+    }
+
+    fn post_receive(&self, connection: Connection, buffer: u16, nic: &mut impl Post) -> Result<(), Broken> {
+        let sges = [self.local.sge(self.receive_at(connection, buffer), self.config.eager as usize)];
+        let id = WorkId { work: Work::Receive, place: buffer, number: 0 }.encode();
+        Ok(nic.post_receive(&ReceiveRequest { id, sges: &sges })?)
+    }
+
+    fn receive_at(&self, connection: Connection, buffer: u16) -> usize {
+        (connection.index() * 2 * self.config.window as usize + usize::from(buffer)) * self.config.stride()
+    }
+}
+
+/// Longest inline response, whatever the configuration says.
+const INLINE_MOST: usize = 256;
+
+/// Offset of a slot's reply buffer: behind the connection's receive buffers.
+fn reply_at(config: &ServerConfig, connection: Connection, slot: u16) -> usize {
+    let window = config.window as usize;
+    ((connection.index() * 2 + 1) * window + usize::from(slot)) * config.stride()
+}

@@ -1,0 +1,270 @@
+//! What the two ends tell each other before the first operation, beside the queue pair's own numbers. How it travels
+//! (a TCP exchange, the private data of a connection manager) is the caller's business; both fit 196 bytes, the
+//! least private data that every connection manager message but the reject carries.
+
+use super::words::{set_u32, set_u64, u32_at, u64_at};
+use memory::Key;
+use nic::Remote;
+
+/// The classical designs.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Design {
+    /// Self-verifying cuckoo table; an entry READ, then an object READ (Pilaf, ATC'13).
+    Pilaf = 1,
+    /// Hopscotch table with versioned lines; a neighbourhood READ, then an object READ (FaRM, NSDI'14).
+    Farm = 2,
+    /// Every operation is a call.
+    TwoSided = 3,
+}
+
+impl Design {
+    /// Name as the command line says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Design::Pilaf => "pilaf",
+            Design::Farm => "farm",
+            Design::TwoSided => "two-sided",
+        }
+    }
+
+    fn from_number(number: u32) -> Option<Design> {
+        [Design::Pilaf, Design::Farm, Design::TwoSided].into_iter().find(|design| *design as u32 == number)
+    }
+}
+
+/// Two ends do not fit each other.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum SessionError {
+    /// Not a message of this exchange, or of another version of it.
+    Malformed,
+    /// The server runs another design.
+    OtherDesign(Design),
+    /// The client wants more operations in flight than this server allows a connection.
+    WindowTooLarge {
+        /// What the server allows.
+        allowed: u32,
+    },
+    /// The client's receive buffers are shorter than the server's short responses.
+    BuffersTooShort {
+        /// What the server needs.
+        needed: u32,
+    },
+    /// The server has as many connections as it was made for.
+    TooManyConnections,
+    /// The client's memory is smaller than its own configuration needs.
+    ArenaTooSmall {
+        /// Bytes needed.
+        needed: usize,
+    },
+}
+
+impl core::fmt::Display for SessionError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            SessionError::Malformed => write!(f, "the peer speaks another protocol or version"),
+            SessionError::OtherDesign(design) => write!(f, "the server runs {}", design.name()),
+            SessionError::WindowTooLarge { allowed } => {
+                write!(f, "the server allows {allowed} operations in flight on a connection")
+            }
+            SessionError::BuffersTooShort { needed } => {
+                write!(f, "receive buffers must hold {needed} bytes")
+            }
+            SessionError::TooManyConnections => write!(f, "the server has no room for another connection"),
+            SessionError::ArenaTooSmall { needed } => write!(f, "the client needs {needed} bytes of memory"),
+        }
+    }
+}
+
+impl core::error::Error for SessionError {}
+
+/// First words of both messages: "RKV1" and "RKV2", little-endian.
+const HELLO: u32 = u32::from_le_bytes(*b"RKV1");
+const GRANT: u32 = u32::from_le_bytes(*b"RKV2");
+
+/// What a client tells the server.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The design that it speaks.
+    pub design: Design,
+    /// Operations it may have in flight.
+    pub window: u32,
+    /// Bytes in each of its receive buffers.
+    pub eager: u32,
+    /// The buffer of slot 0, for long responses.
+    pub replies: Remote,
+    /// Bytes from one slot's buffer to the next one's.
+    pub reply_stride: u64,
+    /// Longest response, header included, that a slot's buffer takes.
+    pub reply_len: u32,
+}
+
+impl Hello {
+    /// Bytes of the message.
+    pub const LEN: usize = 40;
+
+    /// The message.
+    pub fn encode(&self) -> [u8; Hello::LEN] {
+        let mut out = [0; Hello::LEN];
+        set_u32(&mut out, 0, HELLO);
+        set_u32(&mut out, 4, self.design as u32);
+        set_u32(&mut out, 8, self.window);
+        set_u32(&mut out, 12, self.eager);
+        set_u64(&mut out, 16, self.replies.addr);
+        set_u64(&mut out, 24, self.reply_stride);
+        set_u32(&mut out, 32, self.replies.rkey.get());
+        set_u32(&mut out, 36, self.reply_len);
+        out
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// `Malformed`.
+    pub fn decode(bytes: &[u8]) -> Result<Hello, SessionError> {
+        if bytes.len() != Hello::LEN || u32_at(bytes, 0) != HELLO {
+            return Err(SessionError::Malformed);
+        }
+        Ok(Hello {
+            design: Design::from_number(u32_at(bytes, 4)).ok_or(SessionError::Malformed)?,
+            window: u32_at(bytes, 8),
+            eager: u32_at(bytes, 12),
+            replies: Remote { addr: u64_at(bytes, 16), rkey: Key::new(u32_at(bytes, 32)) },
+            reply_stride: u64_at(bytes, 24),
+            reply_len: u32_at(bytes, 36),
+        })
+    }
+}
+
+/// What a server tells a client.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The server's design.
+    pub design: Design,
+    /// Operations that this connection may have in flight.
+    pub window: u32,
+    /// Seed of [`hash_key`](super::hash_key).
+    pub hash_seed: u64,
+    /// The table: entries (pilaf) or buckets (farm). A remote key of 0 where clients do not read it.
+    pub index: Remote,
+    /// How many entries or buckets there are to hash over.
+    pub index_len: u64,
+    /// The objects.
+    pub extents: Remote,
+    /// This connection's staging pieces, for long requests.
+    pub staging: Remote,
+    /// Bytes in each piece, and from one to the next.
+    pub staging_len: u64,
+    /// How many pieces.
+    pub staging_count: u32,
+    /// Bytes in each of the server's receive buffers.
+    pub eager: u32,
+    /// Longest key that the server stores.
+    pub max_key: u32,
+    /// Longest value that the server stores.
+    pub max_value: u32,
+}
+
+impl Grant {
+    /// Bytes of the message.
+    pub const LEN: usize = 96;
+
+    /// The message.
+    pub fn encode(&self) -> [u8; Grant::LEN] {
+        let mut out = [0; Grant::LEN];
+        set_u32(&mut out, 0, GRANT);
+        set_u32(&mut out, 4, self.design as u32);
+        set_u32(&mut out, 8, self.window);
+        set_u32(&mut out, 12, self.eager);
+        set_u64(&mut out, 16, self.hash_seed);
+        set_u64(&mut out, 24, self.index.addr);
+        set_u64(&mut out, 32, self.index_len);
+        set_u64(&mut out, 40, self.extents.addr);
+        set_u64(&mut out, 48, self.staging.addr);
+        set_u64(&mut out, 56, self.staging_len);
+        set_u32(&mut out, 64, self.index.rkey.get());
+        set_u32(&mut out, 68, self.extents.rkey.get());
+        set_u32(&mut out, 72, self.staging.rkey.get());
+        set_u32(&mut out, 76, self.staging_count);
+        set_u32(&mut out, 80, self.max_key);
+        set_u32(&mut out, 84, self.max_value);
+        out
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// `Malformed`.
+    pub fn decode(bytes: &[u8]) -> Result<Grant, SessionError> {
+        if bytes.len() != Grant::LEN || u32_at(bytes, 0) != GRANT {
+            return Err(SessionError::Malformed);
+        }
+        Ok(Grant {
+            design: Design::from_number(u32_at(bytes, 4)).ok_or(SessionError::Malformed)?,
+            window: u32_at(bytes, 8),
+            eager: u32_at(bytes, 12),
+            hash_seed: u64_at(bytes, 16),
+            index: Remote { addr: u64_at(bytes, 24), rkey: Key::new(u32_at(bytes, 64)) },
+            index_len: u64_at(bytes, 32),
+            extents: Remote { addr: u64_at(bytes, 40), rkey: Key::new(u32_at(bytes, 68)) },
+            staging: Remote { addr: u64_at(bytes, 48), rkey: Key::new(u32_at(bytes, 72)) },
+            staging_len: u64_at(bytes, 56),
+            staging_count: u32_at(bytes, 76),
+            max_key: u32_at(bytes, 80),
+            max_value: u32_at(bytes, 84),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_messages_come_back_as_they_went() {
+        let hello = Hello {
+            design: Design::Farm,
+            window: 16,
+            eager: 1024,
+            replies: Remote { addr: 0x1122_3344_5566_7788, rkey: Key::new(9) },
+            reply_stride: 1 << 20,
+            reply_len: 77,
+        };
+        let bytes = hello.encode();
+        assert_eq!(bytes[..16], *b"RKV1\x02\0\0\0\x10\0\0\0\0\x04\0\0");
+        assert_eq!(Hello::decode(&bytes), Ok(hello));
+        let grant = Grant {
+            design: Design::Pilaf,
+            window: 8,
+            hash_seed: 1,
+            index: Remote { addr: 2, rkey: Key::new(3) },
+            index_len: 4,
+            extents: Remote { addr: 5, rkey: Key::new(6) },
+            staging: Remote { addr: 7, rkey: Key::new(8) },
+            staging_len: 9,
+            staging_count: 10,
+            eager: 11,
+            max_key: 12,
+            max_value: 13,
+        };
+        assert_eq!(Grant::decode(&grant.encode()), Ok(grant));
+    }
+
+    #[test]
+    fn anything_else_is_malformed() {
+        let bytes = Hello {
+            design: Design::TwoSided,
+            window: 1,
+            eager: 1,
+            replies: Remote { addr: 0, rkey: Key::new(0) },
+            reply_stride: 0,
+            reply_len: 0,
+        }
+        .encode();
+        assert_eq!(Hello::decode(&bytes[..39]), Err(SessionError::Malformed));
+        assert_eq!(Grant::decode(&bytes), Err(SessionError::Malformed));
+        let mut other = bytes;
+        other[4] = 4;
+        assert_eq!(Hello::decode(&other), Err(SessionError::Malformed));
+    }
+}

@@ -1,0 +1,11 @@
+//! Tests over an in-memory pair of queue pairs.
+
+mod bounds;
+mod hostile;
+pub(crate) mod journal;
+mod model;
+mod steady;
+mod torn;
+mod torture;
+mod wire;
+mod world;

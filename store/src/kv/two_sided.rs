@@ -1,0 +1,208 @@
+//! Two-sided: every operation is a call, the table is the server's alone.
+//!
+//! The index is a SwissTable of the server; objects lie in registered memory only because long values are sent from
+//! where they are stored. Nothing is torn: the one core that changes the table also answers from it, and a value that
+//! is being sent is *held*: a PUT or DELETE of its key meanwhile leaves it in place, and its lines are freed when the
+//! last response that it is in has left.
+//!
+//! ```text
+//! object, on a line
+//!  0  holds  u32   responses under way
+//!  4  dead   u32   1: free it at the last release
+//!  8  key, value
+//! ```
+
+use super::extents::{Extent, Extents};
+use super::hash::hash_key;
+use super::lookup::{Lookup, Step};
+use super::region::Registered;
+use super::rpc::Refusal;
+use super::session::{Design, Grant};
+use super::table::{Hold, Stored, Table, TableGrant};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use memory::Key;
+use nic::Remote;
+
+/// The client's side: it asks.
+#[derive(Copy, Clone, Debug)]
+pub struct TwoSided;
+
+impl Lookup for TwoSided {
+    type Progress = ();
+    const DESIGN: Design = Design::TwoSided;
+
+    fn new(_: &Grant, _: usize) -> TwoSided {
+        TwoSided
+    }
+
+    fn landing_len(_: usize, _: usize) -> usize {
+        0
+    }
+
+    fn begin(&self, (): &mut (), _: u64) -> Step {
+        Step::Call
+    }
+
+    fn advance(&self, (): &mut (), _: &[u8], _: &mut [u8]) -> Step {
+        Step::Call
+    }
+
+    fn tries((): &()) -> u32 {
+        0
+    }
+}
+
+/// How large a table is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Keys at most.
+    pub keys: u32,
+    /// Seed of the hash.
+    pub hash_seed: u64,
+}
+
+/// A key of the index.
+struct Item {
+    hash: u64,
+    extent: Extent,
+    key_len: u32,
+    value_len: u32,
+}
+
+/// The server's table.
+pub struct TwoSidedTable {
+    index: HashTable<Item>,
+    extents: Extents,
+    config: Config,
+}
+
+/// Bytes before the key of an object.
+const HEADER: usize = 8;
+const DEAD: u64 = 1 << 32;
+
+impl TwoSidedTable {
+    /// A table whose objects lie in `extents`; it grows no further than `config` says.
+    pub fn new(config: Config, extents: Registered) -> TwoSidedTable {
+        TwoSidedTable {
+            // Twice the keys: then a table full of tombstones is tidied in place and never allocates again.
+            index: HashTable::with_capacity(config.keys as usize * 2),
+            // Objects that are dead but held take a place too.
+            extents: Extents::new(extents, config.keys.saturating_add(config.keys / 8).saturating_add(1024)),
+            config,
+        }
+    }
+
+    /// Free 64-byte lines.
+    pub fn free_lines(&self) -> u32 {
+        self.extents.free_lines()
+    }
+}
+
+/// Bytes of an object.
+fn object_len(key_len: usize, value_len: usize) -> usize {
+    HEADER + key_len + value_len
+}
+
+/// Is this the item of `key`?
+fn is(extents: &Extents, item: &Item, hash: u64, key: &[u8]) -> bool {
+    item.hash == hash && item.key_len as usize == key.len() && extents.equal(item.extent, HEADER, key)
+}
+
+/// Frees an object, or leaves it to the last release if responses are being sent from it.
+fn retire(extents: &mut Extents, extent: Extent) {
+    let header = extents.region.load(extent.offset());
+    if header == 0 {
+        extents.free(extent);
+    } else {
+        extents.region.store(extent.offset(), header | DEAD);
+    }
+}
+
+impl Table for TwoSidedTable {
+    const DESIGN: Design = Design::TwoSided;
+
+    fn grant(&self) -> TableGrant {
+        let nothing = Remote { addr: 0, rkey: Key::new(0) };
+        TableGrant { index: nothing, index_len: 0, extents: nothing, hash_seed: self.config.hash_seed }
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        let hash = hash_key(self.config.hash_seed, key);
+        let TwoSidedTable { index, extents, config } = self;
+        let full = index.len() >= config.keys as usize;
+        let needed = object_len(key.len(), value.len());
+        match index.entry(hash, |item| is(extents, item, hash, key), |item| item.hash) {
+            Entry::Occupied(mut entry) => {
+                let item = entry.get_mut();
+                let old = object_len(item.key_len as usize, item.value_len as usize);
+                if Extents::lines_for(old) != Extents::lines_for(needed)
+                    || extents.region.load(item.extent.offset()) != 0
+                {
+                    let extent = extents.allocate(needed)?;
+                    extents.region.store(extent.offset(), 0);
+                    extents.region.write(extent.offset() + HEADER, key);
+                    retire(extents, item.extent);
+                    item.extent = extent;
+                }
+                item.value_len = value.len() as u32;
+                extents.region.write(item.extent.offset() + HEADER + key.len(), value);
+            }
+            Entry::Vacant(_) if full => return Err(Refusal::TableFull),
+            Entry::Vacant(entry) => {
+                let extent = extents.allocate(needed)?;
+                extents.region.store(extent.offset(), 0);
+                extents.region.write(extent.offset() + HEADER, key);
+                extents.region.write(extent.offset() + HEADER + key.len(), value);
+                let (key_len, value_len) = (key.len() as u32, value.len() as u32);
+                entry.insert(Item { hash, extent, key_len, value_len });
+            }
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), Refusal> {
+        let hash = hash_key(self.config.hash_seed, key);
+        let extents = &self.extents;
+        match self.index.find_entry(hash, |item| is(extents, item, hash, key)) {
+            Ok(entry) => {
+                let (item, _) = entry.remove();
+                retire(&mut self.extents, item.extent);
+                Ok(())
+            }
+            Err(_) => Err(Refusal::Absent),
+        }
+    }
+
+    fn find(&self, key: &[u8]) -> Result<Stored, Refusal> {
+        let hash = hash_key(self.config.hash_seed, key);
+        let found = self.index.find(hash, |item| is(&self.extents, item, hash, key));
+        found.ok_or(Refusal::Absent).map(|item| Stored {
+            offset: item.extent.offset() + HEADER + key.len(),
+            len: item.value_len as usize,
+            hold: Hold(item.extent),
+        })
+    }
+
+    fn values(&self) -> &Registered {
+        self.extents.region.block()
+    }
+
+    fn hold(&mut self, hold: Hold) {
+        let at = hold.0.offset();
+        self.extents.region.store(at, self.extents.region.load(at) + 1);
+    }
+
+    fn release(&mut self, hold: Hold) {
+        let at = hold.0.offset();
+        let header = self.extents.region.load(at) - 1;
+        self.extents.region.store(at, header);
+        if header == DEAD {
+            self.extents.free(hold.0);
+        }
+    }
+
+    fn len(&self) -> u64 {
+        self.index.len() as u64
+    }
+}
