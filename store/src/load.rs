@@ -1,0 +1,223 @@
+//! Files of `key value` lines, read as a stream.
+//!
+//! The rule is short, and there are no quotes and no escapes: a line ends with LF or CR LF (the last one may end with
+//! the file); the **key** is everything before its first space or tab, the **value** everything after that one byte,
+//! spaces and all. Bytes are taken as they are; neither need be text. Empty lines are skipped. A line is *bad* if its
+//! key is empty, if it has no space or tab (`key ` with the space is an empty value), or if key or value are longer
+//! than a store takes; it is reported by its number and the rest is read on.
+
+use crate::kv::{MAX_KEY, MAX_VALUE};
+use std::io::{BufRead, Error};
+
+/// A key and its value, borrowed until the next one is read.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Pair<'a> {
+    /// At least one byte.
+    pub key: &'a [u8],
+    /// May be empty.
+    pub value: &'a [u8],
+}
+
+/// A line that holds no pair.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct BadLine {
+    /// Its number, from 1.
+    pub line: u64,
+    /// What is wrong with it.
+    pub fault: Fault,
+}
+
+/// What is wrong with a line.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It begins with a space or tab.
+    EmptyKey,
+    /// It has neither space nor tab.
+    NoValue,
+    /// The key is longer than 1 MiB.
+    KeyTooLong,
+    /// The value is longer than 1 MiB.
+    ValueTooLong,
+}
+
+impl core::fmt::Display for BadLine {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let fault = match self.fault {
+            Fault::EmptyKey => "the key is empty (the line begins with a space or tab)",
+            Fault::NoValue => "there is no space or tab between key and value",
+            Fault::KeyTooLong => "the key is longer than 1 MiB",
+            Fault::ValueTooLong => "the value is longer than 1 MiB",
+        };
+        write!(f, "line {}: {fault}", self.line)
+    }
+}
+
+/// The pairs of a file. Its buffer grows to the longest line and never beyond what a store takes.
+#[derive(Debug)]
+pub struct Pairs<R> {
+    reader: R,
+    line: Vec<u8>,
+    number: u64,
+}
+
+/// Bytes of a line that are kept: the longest pair, its separator, CR, and one more that proves it too long.
+const KEPT: usize = MAX_KEY + MAX_VALUE + 3;
+
+impl<R: BufRead> Pairs<R> {
+    /// Reads from the beginning of `reader`.
+    pub fn new(reader: R) -> Pairs<R> {
+        Pairs { reader, line: Vec::new(), number: 0 }
+    }
+
+    /// The number of the line read last.
+    pub fn line(&self) -> u64 {
+        self.number
+    }
+
+    /// The next pair or bad line; None at the end.
+    ///
+    /// # Errors
+    /// What the reader reports.
+    pub fn next_pair(&mut self) -> Result<Option<Result<Pair<'_>, BadLine>>, Error> {
+        loop {
+            if !self.read_line()? {
+                return Ok(None);
+            }
+            if !self.line.is_empty() {
+                break;
+            }
+        }
+        let line = self.number;
+        Ok(Some(split(&self.line).map_err(|fault| BadLine { line, fault })))
+    }
+
+    /// Reads a line without its end; what exceeds [`KEPT`] is passed over. False at the end of the file.
+    fn read_line(&mut self) -> Result<bool, Error> {
+        self.line.clear();
+        let mut any = false;
+        loop {
+            let piece = match self.reader.fill_buf() {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                piece => piece?,
+            };
+            if piece.is_empty() {
+                break;
+            }
+            any = true;
+            let end = piece.iter().position(|byte| *byte == b'\n');
+            let taken = &piece[..end.unwrap_or(piece.len())];
+            let room = KEPT - self.line.len();
+            self.line.extend_from_slice(&taken[..taken.len().min(room)]);
+            let consumed = end.map_or(piece.len(), |end| end + 1);
+            self.reader.consume(consumed);
+            if end.is_some() {
+                break;
+            }
+        }
+        if self.line.last() == Some(&b'\r') {
+            self.line.pop();
+        }
+        self.number += u64::from(any);
+        Ok(any)
+    }
+}
+
+fn split(line: &[u8]) -> Result<Pair<'_>, Fault> {
+    let separator = line.iter().position(|byte| matches!(byte, b' ' | b'\t'));
+    let (key, value) = match separator {
+        Some(0) => return Err(Fault::EmptyKey),
+        Some(at) => (&line[..at], &line[at + 1..]),
+        None if line.len() > MAX_KEY => return Err(Fault::KeyTooLong),
+        None => return Err(Fault::NoValue),
+    };
+    if key.len() > MAX_KEY {
+        return Err(Fault::KeyTooLong);
+    }
+    if value.len() > MAX_VALUE {
+        return Err(Fault::ValueTooLong);
+    }
+    Ok(Pair { key, value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::BufReader;
+
+    type Owned = Result<(Vec<u8>, Vec<u8>), BadLine>;
+
+    fn read_by(input: &[u8], buffer: usize) -> Vec<Owned> {
+        let mut pairs = Pairs::new(BufReader::with_capacity(buffer, input));
+        let mut out = Vec::new();
+        while let Some(pair) = pairs.next_pair().unwrap() {
+            out.push(pair.map(|pair| (pair.key.to_vec(), pair.value.to_vec())));
+        }
+        out
+    }
+
+    fn pair(key: &[u8], value: &[u8]) -> Owned {
+        Ok((key.to_vec(), value.to_vec()))
+    }
+
+    #[test]
+    fn the_rule_by_example() {
+        let input = b"a 1\nb\t two  words \r\n\nkey \n\xff\0 \xfe\rx\nlast  one";
+        let expected = vec![
+            pair(b"a", b"1"),
+            pair(b"b", b" two  words "),
+            pair(b"key", b""),
+            pair(b"\xff\0", b"\xfe\rx"),
+            pair(b"last", b" one"),
+        ];
+        for buffer in 1..40 {
+            assert_eq!(read_by(input, buffer), expected, "buffer of {buffer}");
+        }
+        assert_eq!(read_by(b"", 8), vec![]);
+        assert_eq!(read_by(b"\n\r\n\n", 8), vec![]);
+    }
+
+    #[test]
+    fn bad_lines_are_numbered_and_passed_over() {
+        let bad = |line, fault| Err(BadLine { line, fault });
+        let expected = vec![
+            pair(b"a", b"1"),
+            bad(2, Fault::NoValue),
+            bad(4, Fault::EmptyKey),
+            pair(b"b", b"2"),
+            bad(6, Fault::EmptyKey),
+        ];
+        assert_eq!(read_by(b"a 1\nalone\n\n value\nb 2\n\t", 5), expected);
+        let BadLine { line, fault } = *expected[1].as_ref().unwrap_err();
+        assert_eq!(
+            BadLine { line, fault }.to_string(),
+            "line 2: there is no space or tab between key and value"
+        );
+    }
+
+    #[test]
+    fn lengths_to_the_limit_and_beyond() {
+        let most = vec![b'x'; MAX_KEY];
+        let line = |key: &[u8], value: &[u8]| [key, b" ", value, b"\r\n"].concat();
+        let more = [&most[..], b"x"].concat();
+        let input =
+            [line(&most, &most), line(&more, b"v"), line(b"k", &more), more.repeat(5), b"\nk v\n".to_vec()];
+        let read = read_by(&input.concat(), 1 << 16);
+        assert_eq!(read[0], pair(&most, &most));
+        assert_eq!(read[1], Err(BadLine { line: 2, fault: Fault::KeyTooLong }));
+        assert_eq!(read[2], Err(BadLine { line: 3, fault: Fault::ValueTooLong }));
+        assert_eq!(read[3], Err(BadLine { line: 4, fault: Fault::KeyTooLong }));
+        assert_eq!(read[4], pair(b"k", b"v"));
+    }
+
+    #[test]
+    fn errors_of_the_reader_come_through() {
+        struct Failing;
+        impl std::io::Read for Failing {
+            fn read(&mut self, _: &mut [u8]) -> Result<usize, Error> {
+                Err(Error::other("gone"))
+            }
+        }
+        let mut pairs = Pairs::new(BufReader::new(Failing));
+        assert_eq!(pairs.next_pair().unwrap_err().to_string(), "gone");
+    }
+}

@@ -1,0 +1,144 @@
+//! Which bytes a record has: keys as YCSB writes them, values that prove themselves.
+//!
+//! A value is a function of the record's number and of its *version*, which whoever updates the record counts up. It
+//! begins with both (as far as it is long enough), so a reader who knows the record can tell whether the bytes are
+//! one of its values, and which.
+
+use super::zipfian::fnv;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Bytes in a key: `user` and twenty digits.
+pub const KEY_LEN: usize = 24;
+
+/// A record's number: 0 to the number of records.
+pub type Record = u64;
+
+/// The key of a record: `user` and the FNV hash of its number with twenty digits, as YCSB's hashed insert order with
+/// zero padding.
+pub fn key(record: Record) -> [u8; KEY_LEN] {
+    let mut out = *b"user00000000000000000000";
+    let mut rest = fnv(record);
+    for digit in out[4..].iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    out
+}
+
+/// Lengths of values.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Values {
+    /// Shortest, in bytes.
+    pub shortest: u32,
+    /// Longest, in bytes. A record's length is the same in all its versions, spread evenly between the two.
+    pub longest: u32,
+}
+
+impl Values {
+    /// All of one length.
+    pub fn fixed(len: u32) -> Values {
+        Values { shortest: len, longest: len }
+    }
+
+    /// Length of a record's values.
+    pub fn len(&self, record: Record) -> usize {
+        let span = u64::from(self.longest.saturating_sub(self.shortest)) + 1;
+        self.shortest as usize + (xxh3_64_with_seed(&record.to_le_bytes(), 1) % span) as usize
+    }
+
+    /// Writes the value of a record at a version into the beginning of `out`, and says its length.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`Values::longest`].
+    pub fn fill(&self, record: Record, version: u64, out: &mut [u8]) -> usize {
+        let len = self.len(record);
+        fill(record, version, &mut out[..len]);
+        len
+    }
+
+    /// The version of a record that `value` is; None if it is none of its values. Of a value shorter than 16 bytes
+    /// only so many bits of the version are there (none below 9 bytes), and the rest read as zero.
+    pub fn check(&self, record: Record, value: &[u8]) -> Option<u64> {
+        if value.len() != self.len(record) {
+            return None;
+        }
+        let mut version = [0; 8];
+        let known = value.get(8..).unwrap_or_default();
+        let known = &known[..known.len().min(8)];
+        version[..known.len()].copy_from_slice(known);
+        let version = u64::from_le_bytes(version);
+        is_filled(record, version, value).then_some(version)
+    }
+}
+
+/// The n-th word of a value.
+#[inline]
+fn word(record: Record, version: u64, n: usize) -> u64 {
+    match n {
+        0 => record,
+        1 => version,
+        _ => {
+            let mixed = (record ^ version.rotate_left(32) ^ n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            mixed ^ mixed >> 29
+        }
+    }
+}
+
+fn fill(record: Record, version: u64, out: &mut [u8]) {
+    for (n, piece) in out.chunks_mut(8).enumerate() {
+        piece.copy_from_slice(&word(record, version, n).to_le_bytes()[..piece.len()]);
+    }
+}
+
+fn is_filled(record: Record, version: u64, value: &[u8]) -> bool {
+    value
+        .chunks(8)
+        .enumerate()
+        .all(|(n, piece)| *piece == word(record, version, n).to_le_bytes()[..piece.len()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_those_of_ycsb() {
+        assert_eq!(&key(0), b"user06284781860667377211");
+        assert_eq!(&key(1), b"user08517097267634966620");
+        let mut keys: Vec<_> = (0..10_000).map(key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), 10_000);
+    }
+
+    #[test]
+    fn values_say_who_they_are() {
+        let values = Values { shortest: 0, longest: 200 };
+        let mut out = [0; 200];
+        let mut lengths = [0; 201];
+        for record in 0..2000 {
+            let len = values.fill(record, 77, &mut out);
+            lengths[len] += 1;
+            let expected = if len >= 9 { 77 } else { 0 };
+            assert_eq!(values.check(record, &out[..len]), Some(expected));
+            if len >= 8 {
+                assert_eq!(values.check(record + 1, &out[..len]), None);
+                assert_eq!(values.check(record, &out[..len - 1]), None);
+            }
+        }
+        assert!(lengths.iter().all(|count| *count < 40), "lengths are spread");
+    }
+
+    #[test]
+    fn a_mixture_of_two_versions_is_none() {
+        let values = Values::fixed(64);
+        let (mut old, mut new) = ([0; 64], [0; 64]);
+        values.fill(5, 1, &mut old);
+        values.fill(5, 2, &mut new);
+        for cut in (16..64).step_by(8) {
+            let mut torn = new;
+            torn[cut..].copy_from_slice(&old[cut..]);
+            assert_eq!(values.check(5, &torn), None, "cut at {cut}");
+        }
+    }
+}
