@@ -1,7 +1,7 @@
 //! The memory room: protection domains, regions, keys, access checks, and the only code that touches the bytes
 //! which application and NIC race on.
 //!
-//! DMA is not Rust memory access (DESIGN §2.5). The application reads and writes its buffers whenever it likes, and
+//! DMA is not Rust memory access. The application reads and writes its buffers whenever it likes, and
 //! so does the NIC. No reference to such bytes is ever made here: they move by machine instructions that the
 //! compiler does not look into (`copy`), or by atomics.
 //!

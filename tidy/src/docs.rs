@@ -62,6 +62,23 @@ pub fn check(files: &[File]) -> Vec<Fault> {
     faults
 }
 
+/// Documents that a comment in the code sends its reader to, and that do not exist.
+pub fn comments(files: &[File]) -> Vec<Fault> {
+    let known = paths(files);
+    let mut faults = Vec::new();
+    for file in files.iter().filter(|file| file.is_rust()) {
+        let comments = file.text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//"));
+        for (at, text) in comments {
+            let documents = spans(text).into_iter().filter(|name| name.ends_with(".md") && is_path(name));
+            for name in documents.filter(|name| !exists(&known, "", name)) {
+                let says = format!("sends the reader to `{name}`, which does not exist");
+                faults.push(Fault::new(&file.path, at + 1, says));
+            }
+        }
+    }
+    faults
+}
+
 fn is_document(path: &str) -> bool {
     matches!(path, "README.md" | "ARCHITECTURE.md" | "CONTRIBUTING.md")
         || (path.starts_with("docs/") && path.ends_with(".md"))
@@ -146,6 +163,13 @@ mod tests {
         ] {
             assert!(faults(good).is_empty(), "{good}");
         }
+    }
+
+    #[test]
+    fn a_comment_may_not_send_the_reader_nowhere() {
+        let code = "//! See `docs/A.md`.\nfn a() {\n    // `docs/GONE.md` draws it.\n    let b = \"`docs/GONE.md`\";\n}\n";
+        let faults = comments(&[File::sample("docs/A.md", ""), File::sample("nic/src/a.rs", code)]);
+        assert!(faults.len() == 1 && faults[0].line == 3, "{faults:?}");
     }
 
     #[test]

@@ -80,6 +80,7 @@ fn silenced_checks_say_why_and_examples_run() {
 #[test]
 fn documents_name_what_exists() {
     holds(docs::check(&FILES));
+    holds(docs::comments(&FILES));
 }
 
 #[test]
