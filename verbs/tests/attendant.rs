@@ -1,0 +1,208 @@
+//! The attendant: serves while the program sleeps, and is not in the way while it polls. Also the dedicated threads.
+
+use remora_verbs::{
+    Access, CompletionQueue, Context, CqOptions, Device, DriverCounters, EMPTY, MemoryRegion, Mode, Notify,
+    PollError, QpOptions, QueuePair, ReceiveRequest, Status, work,
+};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(20);
+
+struct End {
+    context: Context,
+    cq: CompletionQueue,
+    pair: QueuePair,
+    memory: MemoryRegion,
+}
+
+impl End {
+    fn drivers(&self) -> DriverCounters {
+        self.context.driver_counters()[0]
+    }
+
+    /// One step of polling; true if a completion came.
+    fn polled(&mut self) -> bool {
+        let mut done = [EMPTY; 1];
+        let came = self.cq.poll(&mut done).unwrap() == 1;
+        assert!(!came || done[0].status == Status::Success, "{:?}", done[0]);
+        came
+    }
+}
+
+fn ends(devices: [Device; 2]) -> (End, End) {
+    let [a, b] = devices.map(|device| {
+        let context = device.open().unwrap();
+        let domain = context.alloc_pd().unwrap();
+        let cq = context.create_cq(64).unwrap();
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let memory = domain.allocate(4096, access).unwrap();
+        let pair = domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
+        (context, cq, memory, pair)
+    });
+    let (one, two) = QueuePair::connect_pair(a.3, b.3).unwrap();
+    let end = |context, cq, memory, pair| End { context, cq, pair, memory };
+    (end(a.0, a.1, a.2, one), end(b.0, b.1, b.2, two))
+}
+
+fn read_from_a_sleeper(devices: [Device; 2]) {
+    let (mut a, b) = ends(devices);
+    b.memory.write(0, b"awake").unwrap();
+    // Long enough for the other side's thread to have gone to sleep, and then while it is awake.
+    for pause in [30, 0, 0, 5, 120] {
+        std::thread::sleep(Duration::from_millis(pause));
+        a.pair.post_send(&work::read(1, &[a.memory.sge(0, 5)], b.memory.remote(0))).unwrap();
+        let mut done = [EMPTY; 1];
+        assert_eq!(a.cq.wait(&mut done, SECOND), Ok(1));
+        assert_eq!(done[0].status, Status::Success);
+        assert_eq!(a.memory.get::<[u8; 5]>(0), Ok(*b"awake"));
+    }
+    let drivers = b.drivers();
+    assert!(drivers.passes + drivers.packet_wakes > 0, "somebody served: {drivers:?}");
+}
+
+#[test]
+fn a_sleeping_program_is_served_by_the_attendant() {
+    read_from_a_sleeper([Device::shm(), Device::shm()]);
+}
+
+#[test]
+fn a_sleeping_program_is_served_by_a_dedicated_engine() {
+    read_from_a_sleeper([Device::shm().mode(Mode::Dedicated), Device::shm().mode(Mode::Dedicated)]);
+    read_from_a_sleeper([Device::shm(), Device::shm().mode(Mode::Dedicated)]);
+}
+
+/// One thread polls both sides, so that a pause of it is a pause of the traffic too.
+fn traffic(a: &mut End, b: &mut End, reads: u64) {
+    for id in 0..reads {
+        a.pair.post_send(&work::read(id, &[a.memory.sge(0, 64)], b.memory.remote(0))).unwrap();
+        while !a.polled() {
+            b.polled();
+        }
+    }
+}
+
+fn packets_do_not_wake(devices: [Device; 2]) {
+    const READS: u64 = 100_000;
+    let (mut a, mut b) = ends(devices);
+    // Asleep when the traffic begins: the watch has to end without the help of packets.
+    std::thread::sleep(Duration::from_millis(30));
+    traffic(&mut a, &mut b, 1000);
+    let before = [a.drivers(), b.drivers()];
+    traffic(&mut a, &mut b, READS);
+    for (before, after) in before.into_iter().zip([a.drivers(), b.drivers()]) {
+        let wakes = after.packet_wakes - before.packet_wakes;
+        // Not zero: where this thread is kept from running for a millisecond, nobody polls.
+        assert!(wakes * 100 < READS, "{wakes} wakes by {READS} reads");
+        assert!((after.passes - before.passes) * 10 < READS, "the attendant was busy: {after:?}");
+    }
+}
+
+#[test]
+fn packets_do_not_wake_the_attendant_while_a_caller_polls() {
+    packets_do_not_wake([Device::shm(), Device::shm()]);
+}
+
+#[test]
+fn the_attendant_serves_again_when_the_caller_stops() {
+    let (mut a, mut b) = ends([Device::shm(), Device::shm()]);
+    for _ in 0..5 {
+        traffic(&mut a, &mut b, 500);
+        let before = b.drivers().passes;
+        // Now only one side polls.
+        a.pair.post_send(&work::read(1, &[a.memory.sge(0, 64)], b.memory.remote(0))).unwrap();
+        while !a.polled() {}
+        assert!(b.drivers().passes > before);
+    }
+}
+
+#[test]
+fn a_channel_wakes_a_program_that_sleeps() {
+    let device = Device::shm();
+    let (context, sender) = (device.open().unwrap(), device.open().unwrap());
+    let channel = context.create_channel().unwrap();
+    let options = CqOptions { depth: 16, channel: Some(&channel), ..CqOptions::default() };
+    let mut cq = context.create_cq_with(&options).unwrap();
+    let domain = context.alloc_pd().unwrap();
+    let inbox = domain.allocate(64, Access::LOCAL_WRITE).unwrap();
+    let mut pair = domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
+    for id in 0..8 {
+        pair.post_recv(&ReceiveRequest { id, sges: &[inbox.sge(0, 64)] }).unwrap();
+    }
+    let mut sent = sender.create_cq(16).unwrap();
+    let far = sender.alloc_pd().unwrap().create_qp(&sent, &sent, &QpOptions::default()).unwrap();
+    let (_pair, mut far) = QueuePair::connect_pair(pair, far).unwrap();
+    let mut done = [EMPTY; 4];
+    for round in 0..4u64 {
+        cq.arm(Notify::Any).unwrap();
+        assert_eq!(cq.poll(&mut done), Ok(0));
+        assert_eq!(channel.wait(Some(Duration::ZERO)), Err(PollError::Timeout));
+        far.post_send(&work::send_inline(round, b"knock")).unwrap();
+        assert_eq!(channel.wait(Some(SECOND)), Ok(cq.tag()));
+        assert_eq!(cq.poll(&mut done), Ok(1));
+        assert_eq!((done[0].id, done[0].byte_len), (round, 5));
+        assert_eq!(sent.wait(&mut done, SECOND), Ok(1));
+    }
+    // Not armed: no wake. Armed for solicited ones only: not by this.
+    far.post_send(&work::send_inline(9, b"")).unwrap();
+    assert_eq!(sent.wait(&mut done, SECOND), Ok(1));
+    assert_eq!(cq.wait(&mut done, SECOND), Ok(1));
+    cq.arm(Notify::Solicited).unwrap();
+    far.post_send(&work::send_inline(10, b"")).unwrap();
+    assert_eq!(sent.wait(&mut done, SECOND), Ok(1));
+    assert_eq!(cq.wait(&mut done, SECOND), Ok(1));
+    assert_eq!(channel.poll(), None);
+    let solicited = remora_verbs::Flags { signaled: true, solicited: true, fence: false };
+    far.post_send(&remora_verbs::WorkRequest { flags: solicited, ..work::send_inline(11, b"") }).unwrap();
+    assert_eq!(channel.wait(Some(SECOND)), Ok(cq.tag()));
+}
+
+#[test]
+fn an_idle_pair_sleeps() {
+    let (mut a, mut b) = ends([Device::shm(), Device::shm()]);
+    traffic(&mut a, &mut b, 1000);
+    std::thread::sleep(Duration::from_millis(200));
+    let before = [a.drivers(), b.drivers()];
+    std::thread::sleep(Duration::from_millis(1000));
+    for (before, after) in before.into_iter().zip([a.drivers(), b.drivers()]) {
+        let wakes = after.timer_wakes + after.packet_wakes + after.calls
+            - before.timer_wakes
+            - before.packet_wakes
+            - before.calls;
+        // Twenty a second once the timer has backed off: some microseconds each.
+        assert!(wakes < 60, "{wakes} wakes in an idle second");
+    }
+}
+
+#[test]
+fn queue_pairs_of_several_engines_work_side_by_side() {
+    for mode in [Mode::Inline, Mode::Dedicated] {
+        let near = Device::shm().engines(3).mode(mode).open().unwrap();
+        let far = Device::shm().engines(2).mode(mode).open().unwrap();
+        let (near_domain, far_domain) = (near.alloc_pd().unwrap(), far.alloc_pd().unwrap());
+        let memory = near_domain.allocate(4096, Access::LOCAL_WRITE).unwrap();
+        let table = far_domain.allocate(4096, Access::LOCAL_WRITE | Access::REMOTE_WRITE).unwrap();
+        let mut ends = Vec::new();
+        for number in 0..6 {
+            let (cq, far_cq) = (near.create_cq(16).unwrap(), far.create_cq(16).unwrap());
+            assert_eq!((cq.engine(), far_cq.engine()), (number % 3, number % 2), "round robin");
+            let one = near_domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
+            let two = far_domain.create_qp(&far_cq, &far_cq, &QpOptions::default()).unwrap();
+            let (one, two) = QueuePair::connect_pair(one, two).unwrap();
+            ends.push((cq, one, two));
+        }
+        for (number, (cq, one, _)) in ends.iter_mut().enumerate() {
+            memory.write(number * 64, &[number as u8 + 1; 64]).unwrap();
+            let place = table.remote(number as u64 * 64);
+            one.post_send(&work::write(number as u64, &[memory.sge(number * 64, 64)], place)).unwrap();
+            let mut done = [EMPTY; 1];
+            assert_eq!(cq.wait(&mut done, SECOND), Ok(1));
+            assert_eq!(done[0].status, Status::Success);
+        }
+        for number in 0..6 {
+            assert_eq!(table.get::<[u8; 64]>(number * 64), Ok([number as u8 + 1; 64]));
+        }
+        let (one, two) = (near.create_cq(16).unwrap(), near.create_cq(16).unwrap());
+        let refused = near_domain.create_qp(&one, &two, &QpOptions::default());
+        assert_eq!(refused.err(), Some(remora_verbs::CreateError::DifferentEngines));
+    }
+}

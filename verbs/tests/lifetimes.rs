@@ -1,0 +1,202 @@
+//! Ends of things: dropped in any order, under traffic, by another thread, by a forked child.
+#![allow(unsafe_code, reason = "fork(2)")]
+
+use remora_verbs::{
+    Access, Context, CreateError, Device, EMPTY, MemoryRegion, Mode, PollError, PostError, ProtectionDomain,
+    QpOptions, QueuePair, Status, work,
+};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(20);
+
+fn shared() -> Access {
+    Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ
+}
+
+fn open(device: &Device) -> (Context, ProtectionDomain) {
+    let context = device.open().unwrap();
+    let domain = context.alloc_pd().unwrap();
+    (context, domain)
+}
+
+#[test]
+fn things_may_be_dropped_in_any_order() {
+    for mode in [Mode::Inline, Mode::Dedicated] {
+        let device = Device::shm().mode(mode);
+        let (context, domain) = open(&device);
+        let cq = context.create_cq(16).unwrap();
+        let memory = domain.allocate(64, shared()).unwrap();
+        let pair = || domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
+        let (mut one, two) = QueuePair::connect_pair(pair(), pair()).unwrap();
+        drop((context, domain, cq));
+        one.post_send(&work::write(1, &[memory.sge(0, 8)], memory.remote(8))).unwrap();
+        drop(memory);
+        drop((two, one));
+    }
+}
+
+#[test]
+fn a_context_closes_under_traffic() {
+    for mode in [Mode::Inline, Mode::Dedicated] {
+        let device = Device::shm().mode(mode);
+        let (near, near_domain) = open(&device);
+        let (far, far_domain) = open(&device);
+        let options = QpOptions { timeout: 8, retry_cnt: 1, ..QpOptions::default() };
+        let (mut cq, far_cq) = (near.create_cq(64).unwrap(), far.create_cq(64).unwrap());
+        let memory = near_domain.allocate(1 << 20, shared()).unwrap();
+        let table = far_domain.allocate(1 << 20, shared()).unwrap();
+        let one = near_domain.create_qp(&cq, &cq, &options).unwrap();
+        let two = far_domain.create_qp(&far_cq, &far_cq, &options).unwrap();
+        let (mut one, two) = QueuePair::connect_pair(one, two).unwrap();
+        for id in 0..32 {
+            one.post_send(&work::write(id, &[memory.sge(0, 1 << 20)], table.remote(0))).unwrap();
+        }
+        // The far side goes away while a great part of it is under way.
+        drop((two, far_cq, table, far_domain, far));
+        let (mut failed, mut done) = (0, [EMPTY; 64]);
+        let mut seen = 0;
+        while seen < 32 {
+            let count = cq.wait(&mut done, SECOND).unwrap();
+            failed += done[..count].iter().filter(|done| done.status != Status::Success).count();
+            seen += count;
+        }
+        assert!(failed > 0, "the retries ran out");
+        assert_eq!(one.state(), remora_verbs::State::Err);
+    }
+}
+
+/// A region goes away under READs and WRITEs that hit it: they end in error, and its owner may use the memory again.
+#[test]
+fn deregistration_under_load_ends_the_traffic_with_an_error() {
+    for mode in [Mode::Inline, Mode::Dedicated] {
+        let device = Device::shm().mode(mode);
+        let (near, near_domain) = open(&device);
+        let (far, far_domain) = open(&device);
+        let memory = near_domain.allocate(1 << 16, shared()).unwrap();
+        for _ in 0..10 {
+            let bytes = remora_verbs::Bytes::heap(1 << 16).unwrap();
+            let table: MemoryRegion = far_domain.register(&bytes, shared()).unwrap();
+            let (mut cq, mut far_cq) = (near.create_cq(64).unwrap(), far.create_cq(64).unwrap());
+            let options = QpOptions::default();
+            let one = near_domain.create_qp(&cq, &cq, &options).unwrap();
+            let two = far_domain.create_qp(&far_cq, &far_cq, &options).unwrap();
+            let (mut one, _two) = QueuePair::connect_pair(one, two).unwrap();
+            let (remote, over) = (table.remote(0), AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                let over = &over;
+                scope.spawn(move || {
+                    // The owner polls, and so serves, all the while.
+                    while !over.load(Ordering::Acquire) {
+                        let _ = far_cq.poll(&mut [EMPTY; 1]);
+                    }
+                });
+                let dropped = scope.spawn(move || {
+                    std::thread::sleep(Duration::from_millis(3));
+                    drop(table);
+                    // Ours again: nobody writes it any more.
+                    bytes.write(0, &[7; 1 << 16]).unwrap();
+                    std::thread::sleep(Duration::from_millis(3));
+                    let mut now = vec![0; 1 << 16];
+                    bytes.read(0, &mut now).unwrap();
+                    now.iter().all(|byte| *byte == 7)
+                });
+                let mut done = [EMPTY; 64];
+                let mut id = 0;
+                let status = loop {
+                    id += 1;
+                    one.post_send(&work::write(id, &[memory.sge(0, 1 << 16)], remote)).unwrap();
+                    assert_eq!(cq.wait(&mut done, SECOND), Ok(1));
+                    if done[0].status != Status::Success {
+                        break done[0].status;
+                    }
+                };
+                assert_eq!(status, Status::RemoteAccess);
+                assert!(dropped.join().unwrap(), "written after the deregistration");
+                over.store(true, Ordering::Release);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_full_completion_queue_is_an_error_and_an_event() {
+    let (context, domain) = open(&Device::shm());
+    let (mut small, cq) = (context.create_cq(4).unwrap(), context.create_cq(64).unwrap());
+    let one = domain.create_qp(&small, &small, &QpOptions::default()).unwrap();
+    let two = domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
+    let (mut one, _two) = QueuePair::connect_pair(one, two).unwrap();
+    for id in 0..5 {
+        one.post_send(&work::nop(id)).unwrap();
+    }
+    let mut done = [EMPTY; 8];
+    assert_eq!(small.poll(&mut done), Ok(4));
+    assert_eq!(small.poll(&mut done), Err(PollError::Overrun));
+    let mut events = std::iter::from_fn(|| context.poll_event()).map(|event| event.event);
+    assert!(events.any(|event| matches!(event, remora_verbs::AsyncEvent::CqOverrun(_))));
+}
+
+#[test]
+fn a_completion_queue_grows_with_what_waits_in_it() {
+    let (context, domain) = open(&Device::shm());
+    let mut cq = context.create_cq(4).unwrap();
+    let pair = || domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
+    let (mut one, _two) = QueuePair::connect_pair(pair(), pair()).unwrap();
+    for id in 0..4 {
+        one.post_send(&work::nop(id)).unwrap();
+    }
+    cq.resize(16).unwrap();
+    assert_eq!(cq.depth(), 16);
+    for id in 4..16 {
+        one.post_send(&work::nop(id)).unwrap();
+    }
+    let mut done = [EMPTY; 32];
+    assert_eq!(cq.poll(&mut done), Ok(16));
+    assert!(done[..16].iter().zip(0..).all(|(done, id)| done.id == id));
+    assert!(matches!(cq.resize(0), Err(CreateError::TooMany("depth", 0, _))));
+}
+
+#[test]
+fn a_forked_child_finds_everything_inert_and_the_parent_goes_on() {
+    for mode in [Mode::Inline, Mode::Dedicated] {
+        let device = Device::shm().mode(mode);
+        let (near, near_domain) = open(&device);
+        let (far, far_domain) = open(&device);
+        let (mut cq, far_cq) = (near.create_cq(16).unwrap(), far.create_cq(16).unwrap());
+        let memory = near_domain.allocate(64, shared()).unwrap();
+        let table = far_domain.allocate(64, shared()).unwrap();
+        let one = near_domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
+        let two = far_domain.create_qp(&far_cq, &far_cq, &QpOptions::default()).unwrap();
+        let (mut one, two) = QueuePair::connect_pair(one, two).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        // SAFETY: the child only uses what is under test and leaves by _exit.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            let refused = one.post_send(&work::nop(1)) == Err(PostError::Forked)
+                && cq.poll(&mut [EMPTY; 1]) == Err(PollError::Forked)
+                && cq.arm(remora_verbs::Notify::Any) == Err(PollError::Forked)
+                && near.create_cq(4).err() == Some(CreateError::Forked)
+                && near_domain.allocate(64, shared()).err() == Some(CreateError::Forked);
+            drop((one, two, cq, far_cq, memory, table, near_domain, far_domain, near, far));
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(if refused { 0 } else { 1 }) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is an int of ours.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!(status, 0, "the child was refused and came to its end");
+        for id in 0..100 {
+            one.post_send(&work::write(id, &[memory.sge(0, 64)], table.remote(0))).unwrap();
+            let mut done = [EMPTY; 1];
+            assert_eq!(cq.wait(&mut done, SECOND), Ok(1));
+            assert_eq!(done[0].status, Status::Success);
+        }
+        // The links were not cut by the child's end.
+        std::thread::sleep(Duration::from_millis(120));
+        one.post_send(&work::read(1, &[memory.sge(0, 64)], table.remote(0))).unwrap();
+        let mut done = [EMPTY; 1];
+        assert_eq!(cq.wait(&mut done, SECOND), Ok(1));
+        assert_eq!(done[0].status, Status::Success);
+    }
+}
