@@ -165,7 +165,8 @@ impl<'a> Packet<'a> {
     }
 
     /// Reads the bytes from the BTH to the end of the ICRC; the last four bytes are taken to be the ICRC and are
-    /// not looked at (see [`icrc`]). Whether the op-code may carry a payload is for the transport to judge.
+    /// not looked at (see [`icrc`]), nor are the pad's, which should be zeros. Whether the op-code may carry a payload
+    /// is for the transport to judge.
     ///
     /// Errors: [`WireError::Truncated`], [`WireError::UnknownOpcode`], [`WireError::Length`] if the bytes are not
     /// a multiple of four, [`WireError::Pad`].

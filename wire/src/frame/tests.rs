@@ -166,7 +166,7 @@ fn addresses_are_gids() {
 proptest! {
     #[test]
     fn any_bytes_are_an_answer(
-        bytes in prop::collection::vec(any::<u8>(), 0..160),
+        bytes in prop::collection::vec(any::<u8>(), 0..if cfg!(miri) { 48 } else { 160 }),
         start in prop::sample::select(vec![Start::Ethernet, Start::Ip, Start::Bth]),
     ) {
         // The answer hardly matters; that there is one does. What parses must come back.
