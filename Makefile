@@ -9,7 +9,7 @@ CARGO ?= cargo
 # scapy lives in an environment of its own, so that nothing is installed into the system's Python.
 export REMORA_PYTHON := $(CURDIR)/.cache/python/bin/python3
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
-MIRI_LIMIT ?= 900
+MIRI_LIMIT ?= 1500
 
 .PHONY: help setup setup-bench test fmt tidy clippy unit doc miri models demo bench soak clean
 
