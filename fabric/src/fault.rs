@@ -319,6 +319,11 @@ impl Faults {
         verdict
     }
 
+    /// Goes on counting where other rules left off.
+    pub fn resume(&mut self, counts: Counts) {
+        self.counts = counts;
+    }
+
     /// What happened so far.
     pub fn counts(&self) -> &Counts {
         &self.counts

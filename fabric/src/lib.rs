@@ -1,6 +1,18 @@
 //! The fabric: a simulated world of NICs and links. One seed, virtual time, no threads: a world run twice does the same.
+//!
+//! [`World`] holds the NICs and moves time; [`program`] is how a test posts and polls; [`fault`] is what links do to
+//! frames; [`conformance`] is the body of random verbs that every way of joining two NICs must pass.
 
+pub mod conformance;
 pub mod fault;
+mod link;
+pub mod program;
 mod random;
+mod trace;
+mod world;
 
+pub use link::{LinkConfig, Sent};
+pub use program::{ALL, CompletionQueue, QueuePair, REMOTE, Region, Settings};
 pub use random::Random;
+pub use trace::Trace;
+pub use world::{Config, World};

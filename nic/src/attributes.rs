@@ -8,7 +8,6 @@ use wire::frame::{Peer, Route};
 use wire::icrc::Flow;
 use wire::{Psn, Qpn};
 
-use crate::event::AsyncEvent;
 use crate::nic::Shared;
 use crate::queue_pair::{Connection, QueuePair, allowed};
 
@@ -150,16 +149,17 @@ impl QueuePair {
             (_, State::Reset) => self.reset(),
             (State::Init, State::Rtr) => self.connect(shared),
             (State::Rtr, State::Rts) => self.start(),
-            (_, State::Err) => {
-                self.fail(AsyncEvent::QpFatal(self.number), shared);
-                shared.drop_last_event();
-            }
+            (_, State::Err) => self.enter_error(shared),
             _ => self.retune(change),
         }
         if target == State::Sqd && self.state != State::Sqd {
             self.drained = false;
         }
         self.state = target;
+        if target == State::Sqd {
+            // With nothing under way it is drained at once.
+            self.drain(shared);
+        }
         Ok(())
     }
 
@@ -195,7 +195,7 @@ impl QueuePair {
             remote,
             sending: Flow::new(route.source, route.destination),
             receiving: Flow::new(route.destination, route.source),
-            receiving_port: route.destination.udp_port,
+            receiving_ports: (route.destination.udp_port, route.source.udp_port),
             requester: Requester::new(settings.sq_psn, capacity, settings.parameters),
             responder: Responder::new(settings.rq_psn, &settings.parameters, self.allowed),
         });

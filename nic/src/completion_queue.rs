@@ -35,17 +35,36 @@ pub struct CompletionQueue {
     consumed: u64,
     notify: Notify,
     overrun: bool,
+    /// Its wake-up has not been taken yet.
+    waking: bool,
 }
 
 impl CompletionQueue {
     /// A queue over `ring`.
     pub fn new(ring: Ring) -> Self {
-        CompletionQueue { ring, written: 0, consumed: 0, notify: Notify::Never, overrun: false }
+        CompletionQueue {
+            ring,
+            written: 0,
+            consumed: 0,
+            notify: Notify::Never,
+            overrun: false,
+            waking: false,
+        }
     }
 
     /// Completions written since its creation: 64 bits, never wraps. This is what a WAIT counts.
     pub fn written(&self) -> u64 {
         self.written
+    }
+
+    /// Does a wake-up of it wait to be taken?
+    pub fn is_waking(&self) -> bool {
+        self.waking
+    }
+
+    /// A wake-up of it waits to be taken, or has been taken.
+    pub fn set_waking(&mut self, waking: bool) {
+        self.waking = waking;
     }
 
     /// Has it lost completions?

@@ -112,14 +112,19 @@ impl QueuePair {
         if !self.may_send() {
             return None;
         }
-        self.submit(mem, shared);
+        let plan = loop {
+            self.submit(mem, shared);
+            if let Some(plan) = self.connection.as_ref()?.requester.plan(now) {
+                break plan;
+            }
+            // Local work and failures may have come to the front without any packet, and what had to wait for their end
+            // may go on.
+            if !self.retire(shared) || !self.send.has_work() {
+                return None;
+            }
+        };
         let (pd, send) = (self.pd, &self.send);
         let connection = self.connection.as_mut()?;
-        let Some(plan) = connection.requester.plan(now) else {
-            // Local work and failures may have come to the front without any packet.
-            self.retire(shared);
-            return None;
-        };
         let sent = emit(
             connection,
             out,

@@ -20,6 +20,8 @@ pub(crate) struct Arrived<'a> {
     /// From the BTH to the end of the ICRC.
     pub transport: &'a [u8],
     pub source: Endpoint,
+    /// The UDP port it was sent to, where the port shows it.
+    pub destination_port: Option<u16>,
     /// IPv4 identification, where the port shows it.
     pub ip_id: Option<u16>,
 }
@@ -29,7 +31,8 @@ pub(crate) struct Arrived<'a> {
 pub(crate) fn strip<'a>(frame: &Ingress<'a>) -> Result<Arrived<'a>, WireError> {
     let from_ip = match frame.start {
         Start::Bth => {
-            return Ok(Arrived { transport: frame.bytes, source: frame.source, ip_id: None });
+            let (source, destination_port, ip_id) = (frame.source, None, None);
+            return Ok(Arrived { transport: frame.bytes, source, destination_port, ip_id });
         }
         Start::Ip => frame.bytes,
         Start::Ethernet => {
@@ -43,7 +46,8 @@ pub(crate) fn strip<'a>(frame: &Ingress<'a>) -> Result<Arrived<'a>, WireError> {
     let transport = rest.get(udp::LEN..udp::LEN + len).ok_or(WireError::Truncated)?;
     let (address, _) = network.addresses();
     let ip_id = if let Network::V4(header) = network { Some(header.ident) } else { None };
-    Ok(Arrived { transport, source: Endpoint { address, udp_port: header.source_port() }, ip_id })
+    let source = Endpoint { address, udp_port: header.source_port() };
+    Ok(Arrived { transport, source, destination_port: Some(header.destination_port()), ip_id })
 }
 
 impl Connection {
@@ -59,9 +63,12 @@ impl Connection {
         let Some(split) = arrived.transport.len().checked_sub(icrc::LEN) else { return false };
         let (covered, trailer) = arrived.transport.split_at(split);
         let Some(received) = icrc::read(trailer) else { return false };
-        if self.receiving_port != arrived.source.udp_port {
-            self.receiving = Flow::new(arrived.source, self.route.source);
-            self.receiving_port = arrived.source.udp_port;
+        // The port that the peer sends to need not be the one that we send from (RoCE: 4791 and any).
+        let ports = (arrived.source.udp_port, arrived.destination_port.unwrap_or(self.route.source.udp_port));
+        if self.receiving_ports != ports {
+            let here = Endpoint { udp_port: ports.1, ..self.route.source };
+            self.receiving = Flow::new(arrived.source, here);
+            self.receiving_ports = ports;
         }
         match arrived.ip_id {
             Some(id) => self.receiving.accepts(id, covered, received),

@@ -138,11 +138,6 @@ impl Shared {
         }
     }
 
-    /// The program itself asked for what the last event reports.
-    pub fn drop_last_event(&mut self) {
-        self.events.pop_back();
-    }
-
     #[inline]
     pub fn write(&mut self, cq: u32, cqe: &Cqe) -> Written {
         let Some(Some(queue)) = self.cqs.get_mut(cq as usize) else { return Written::Overrun };
@@ -150,7 +145,11 @@ impl Shared {
         let written = queue.write(cqe);
         match written {
             Written::Quietly => {}
-            Written::Wake if self.wakes.len() < self.wakes.capacity() => self.wakes.push_back(cq),
+            // A queue whose wake-up waits to be taken needs no second one.
+            Written::Wake if !queue.is_waking() => {
+                queue.set_waking(true);
+                self.wakes.push_back(cq);
+            }
             Written::Wake => {}
             Written::Overrun => {
                 self.counters.cq_overrun += 1;
@@ -408,7 +407,11 @@ impl Nic {
     /// Next completion queue whose program asked to be woken, and is to be now.
     #[inline]
     pub fn wake(&mut self) -> Option<u32> {
-        self.shared.wakes.pop_front()
+        let cq = self.shared.wakes.pop_front()?;
+        if let Some(Some(queue)) = self.shared.cqs.get_mut(cq as usize) {
+            queue.set_waking(false);
+        }
+        Some(cq)
     }
 
     /// Next asynchronous event.

@@ -65,8 +65,8 @@ pub(crate) struct Connection {
     /// ICRC of what we send, and of what we get.
     pub sending: Flow,
     pub receiving: Flow,
-    /// The peer's UDP port that `receiving` was made for.
-    pub receiving_port: u16,
+    /// The peer's and our own UDP port that `receiving` was made for.
+    pub receiving_ports: (u16, u16),
     pub requester: Requester<Note>,
     pub responder: Responder,
 }
@@ -216,21 +216,28 @@ impl QueuePair {
         connection.requester.submit_failing(message, status);
     }
 
-    /// Completes what has ended. Enters the error state behind a request in error.
+    /// Completes what has ended. Enters the error state behind a request in error. True if anything ended.
     #[inline]
-    pub fn retire(&mut self, shared: &mut Shared) {
-        let mut freed = None;
+    pub fn retire(&mut self, shared: &mut Shared) -> bool {
+        let (mut any, mut freed) = (false, None);
         while let Some(connection) = &mut self.connection {
             let Some(retired) = connection.requester.retire() else { break };
-            freed = Some(retired.note.end);
+            any = true;
             let fine = retired.status == Status::Success;
-            if (!fine || retired.note.signaled()) && !self.complete_send(&retired, shared) {
-                break;
+            if fine && !retired.note.signaled() {
+                freed = Some(retired.note.end);
+                continue;
+            }
+            // Free before the completion says so: whoever polls it may post at once.
+            self.send.free(retired.note.end);
+            freed = None;
+            if !self.complete_send(&retired, shared) {
+                return true;
             }
             if !fine {
                 shared.counters.req_cqe_error += 1;
                 self.fail(AsyncEvent::QpFatal(self.number), shared);
-                return;
+                return true;
             }
         }
         if let Some(end) = freed {
@@ -239,9 +246,11 @@ impl QueuePair {
         if self.state == State::Sqd {
             self.drain(shared);
         }
+        any
     }
 
-    fn drain(&mut self, shared: &mut Shared) {
+    /// SQD: says once that nothing is under way any more.
+    pub fn drain(&mut self, shared: &mut Shared) {
         let idle = self.connection.as_ref().is_none_or(|connection| connection.requester.outstanding() == 0);
         if idle && !self.drained {
             self.drained = true;
@@ -296,19 +305,24 @@ impl QueuePair {
         if self.state == State::Err {
             return;
         }
-        self.state = State::Err;
         shared.event(event);
+        self.enter_error(shared);
+    }
+
+    /// As `fail`, without an event: the program itself asked for it.
+    pub fn enter_error(&mut self, shared: &mut Shared) {
+        if self.state == State::Err {
+            return;
+        }
+        self.state = State::Err;
         self.flush(shared);
     }
 
     /// Completes all work in both queues as flushed: on entering the error state and when work is posted in it.
     pub fn flush(&mut self, shared: &mut Shared) {
-        let mut flushed = Vec::new();
-        if let Some(connection) = &mut self.connection {
-            flushed.extend(std::iter::from_fn(|| connection.requester.flush()));
-        }
-        for retired in &flushed {
-            self.flush_send(retired, shared);
+        while let Some(retired) = self.connection.as_mut().and_then(|connection| connection.requester.flush())
+        {
+            self.flush_send(&retired, shared);
         }
         self.send.release_all();
         self.send.doorbell();
@@ -324,10 +338,7 @@ impl QueuePair {
             self.flush_send(&Retired { note, len: 0, kind, status: Status::WrFlushed }, shared);
         }
         self.receive.mark_error();
-        let current = self.current.take();
-        for receive in
-            current.into_iter().chain(std::iter::from_fn(|| self.receive.take()).collect::<Vec<_>>())
-        {
+        while let Some(receive) = self.current.take().or_else(|| self.receive.take()) {
             shared.counters.resp_cqe_flush_error += 1;
             let completion = self.received(&receive, Status::WrFlushed);
             self.complete_receive(&receive, completion, false, shared);

@@ -53,14 +53,25 @@ impl Sender {
         true
     }
 
+    /// Would the peer's word that it misses `una` be news?
+    #[inline]
+    pub fn may_go_back(&self) -> bool {
+        self.returned_at != Some(self.una) && self.cursor != self.una
+    }
+
     /// The peer misses `una`: go back, once. False if we already did.
     pub fn go_back(&mut self) -> bool {
-        if self.returned_at == Some(self.una) || self.cursor == self.una {
+        if !self.may_go_back() {
             return false;
         }
         self.returned_at = Some(self.una);
         self.cursor = self.una;
         true
+    }
+
+    /// Goes over the ground from `seq` on once more, without giving up what was acknowledged.
+    pub fn repeat_from(&mut self, seq: Seq) {
+        self.cursor = seq.clamp(self.una, self.cursor);
     }
 
     /// Nothing was heard for too long, or the peer asked to wait: go back, however often.

@@ -82,7 +82,10 @@ impl Replay {
         self.ring[slot] = Some(entry);
         self.tail += 1;
         // Who asks for something new has the answer to what this overwrites, even if it was being repeated.
-        self.pending = self.pending.max(self.oldest());
+        if self.pending < self.oldest() {
+            self.pending = self.oldest();
+            self.skip_answered();
+        }
     }
 
     /// The entry whose response is next.
@@ -98,10 +101,16 @@ impl Replay {
         if let Some(entry) = &mut self.ring[slot] {
             entry.next += 1;
         }
+        self.skip_answered();
+        self.answered = self.answered.max(self.pending);
+    }
+
+    /// What is repeated may be followed by entries that are not.
+    #[inline]
+    fn skip_answered(&mut self) {
         while self.front().is_some_and(|entry| entry.next >= entry.until) {
             self.pending += 1;
         }
-        self.answered = self.answered.max(self.pending);
     }
 
     /// Nothing more is answered (the queue pair ends).

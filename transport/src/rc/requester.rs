@@ -94,7 +94,11 @@ pub struct Requester<D> {
     ack_deadline: Instant,
     rnr_until: Instant,
     pacer: Pacer,
+    /// When the pacer lets the next packet go; 0: it does not hold any back.
+    paced_until: Instant,
     failing: Option<(u64, Status)>,
+    /// The packet that ends here asks for an acknowledgement: what should have asked was never built.
+    ask_at: Seq,
 }
 
 impl<D: Copy> Requester<D> {
@@ -114,7 +118,9 @@ impl<D: Copy> Requester<D> {
             ack_deadline: Instant::NEVER,
             rnr_until: Instant(0),
             pacer: Pacer::unlimited(),
+            paced_until: Instant(0),
             failing: None,
+            ask_at: 0,
             parameters,
         }
     }
@@ -230,7 +236,11 @@ impl<D: Copy> Requester<D> {
         Plan {
             opcode,
             psn: psn(self.go.cursor),
-            ack_req: fetch || end == self.next || end == self.go.high || self.unasked + 1 >= self.ask_every(),
+            ack_req: fetch
+                || end == self.next
+                || end == self.go.high
+                || end == self.ask_at
+                || self.unasked + 1 >= self.ask_every(),
             solicited: last && message.solicited,
             ext,
             note: message.note,
@@ -263,6 +273,7 @@ impl<D: Copy> Requester<D> {
         }
         self.unasked = if plan.ack_req { 0 } else { self.unasked + 1 };
         self.pacer.sent(now, plan.len + 44);
+        self.paced_until = if self.pacer.next() > now { self.pacer.next() } else { Instant(0) };
         if self.ack_deadline == Instant::NEVER {
             self.ack_deadline = now.after(self.parameters.timeout_ns);
         }
@@ -287,6 +298,15 @@ impl<D: Copy> Requester<D> {
     /// The planned packet could not be built from local memory.
     pub fn refuse(&mut self, plan: &Plan<D>, status: Status) {
         self.fail(plan.number, status);
+        // What left before this message may have asked for no answer, since more was to follow. Ask now, by its last packet
+        // (a READ or atomic is answered anyway): otherwise only the timer would bring the completions before the failed one.
+        let Some(first) = self.window.get(plan.number).map(|placed| placed.first) else { return };
+        let before = self.window.find(first - 1, plan.number).and_then(|number| self.window.get(number));
+        if first > self.go.una && before.is_some_and(|placed| !placed.message.kind.is_fetch()) {
+            self.ask_at = first;
+            self.go.repeat_from(first - 1);
+            self.rewind();
+        }
     }
 
     /// Next message that ended, in order. After one in error the queue pair is in error too: flush the rest.
@@ -320,8 +340,8 @@ impl<D: Copy> Requester<D> {
         if self.rnr_until > Instant(0) {
             deadline = deadline.min(self.rnr_until);
         }
-        if self.pacer.next() > Instant(0) && self.window.get(self.at).is_some() {
-            deadline = deadline.min(self.pacer.next());
+        if self.paced_until > Instant(0) && self.window.get(self.at).is_some() {
+            deadline = deadline.min(self.paced_until);
         }
         deadline
     }
@@ -330,6 +350,9 @@ impl<D: Copy> Requester<D> {
     pub fn expire(&mut self, now: Instant, counters: &mut Counters) {
         if self.rnr_until > Instant(0) && now >= self.rnr_until {
             self.rnr_until = Instant(0);
+        }
+        if now >= self.paced_until {
+            self.paced_until = Instant(0);
         }
         if now < self.ack_deadline {
             return;
@@ -493,10 +516,11 @@ impl<D: Copy> Requester<D> {
     /// The peer misses the packet `seq`.
     fn missed(&mut self, now: Instant, seq: Seq, counters: &mut Counters) {
         let advanced = self.arrived(now, seq, counters);
-        if seq != self.go.una {
+        // A NAK that the network repeats, or that we have heeded already, costs no retry.
+        if seq != self.go.una || !self.go.may_go_back() {
             return;
         }
-        if !advanced && self.go.cursor > self.go.una {
+        if !advanced {
             if self.retries == 0 {
                 counters.retry_exceeded_err += 1;
                 self.fail(self.window.bounds().0, Status::RetryExceeded);

@@ -319,8 +319,9 @@ impl Responder {
                 next: first,
             });
         } else if pending.ack_req || !matches!(self.say, Say::Nothing | Say::Ack) {
-            // Whatever NAK waited to be said has been overtaken: the packet it asked for is here.
-            self.say = if pending.ack_req { Say::Ack } else { Say::Nothing };
+            // Whatever NAK waited to be said has been overtaken: the packet it asked for is here. It may have taken the
+            // place of an acknowledgement that was asked for, so one is sent in any case.
+            self.say = Say::Ack;
         }
     }
 

@@ -1,0 +1,174 @@
+//! One random work request, and what the model says must come of it.
+
+use nic::CompletionKind;
+
+use crate::Random;
+
+/// What a work request does.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are those of `nic::Operation`")]
+pub enum Verb {
+    Send,
+    SendImm,
+    SendInv,
+    Write,
+    WriteImm,
+    Read,
+    CompareSwap,
+    FetchAdd,
+    LocalInv,
+    Nop,
+}
+
+impl Verb {
+    /// All of them.
+    pub const ALL: [Verb; 10] = [
+        Verb::Send,
+        Verb::SendImm,
+        Verb::SendInv,
+        Verb::Write,
+        Verb::WriteImm,
+        Verb::Read,
+        Verb::CompareSwap,
+        Verb::FetchAdd,
+        Verb::LocalInv,
+        Verb::Nop,
+    ];
+
+    /// What its completion says.
+    pub fn completion(self) -> CompletionKind {
+        match self {
+            Verb::Send | Verb::SendImm | Verb::SendInv => CompletionKind::Send,
+            Verb::Write | Verb::WriteImm => CompletionKind::Write,
+            Verb::Read => CompletionKind::Read,
+            Verb::CompareSwap => CompletionKind::CompareSwap,
+            Verb::FetchAdd => CompletionKind::FetchAdd,
+            Verb::LocalInv => CompletionKind::LocalInv,
+            Verb::Nop => CompletionKind::Nop,
+        }
+    }
+
+    /// Does it take a receive work request at the peer?
+    pub fn takes_receive(self) -> bool {
+        matches!(self, Verb::Send | Verb::SendImm | Verb::SendInv | Verb::WriteImm)
+    }
+
+    /// Does it bring its bytes into a receive work request?
+    pub fn is_send(self) -> bool {
+        matches!(self, Verb::Send | Verb::SendImm | Verb::SendInv)
+    }
+
+    /// Is it one of the two atomics?
+    pub fn is_atomic(self) -> bool {
+        matches!(self, Verb::CompareSwap | Verb::FetchAdd)
+    }
+
+    /// Does it change bytes of the peer that it names itself?
+    pub fn changes_target(self) -> bool {
+        matches!(self, Verb::Write | Verb::WriteImm) || self.is_atomic()
+    }
+
+    /// Weighted at random: keys are rarely invalidated, the rest about alike.
+    pub fn random(random: &mut Random) -> Verb {
+        match random.below(100) {
+            0..18 => Verb::Write,
+            18..36 => Verb::Read,
+            36..50 => Verb::Send,
+            50..58 => Verb::SendImm,
+            58..68 => Verb::WriteImm,
+            68..80 => Verb::FetchAdd,
+            80..92 => Verb::CompareSwap,
+            92..97 => Verb::Nop,
+            97 => Verb::SendInv,
+            98 => Verb::LocalInv,
+            _ => Verb::Write,
+        }
+    }
+}
+
+/// A work request of the body.
+#[derive(Clone, Debug)]
+pub(super) struct Op {
+    pub verb: Verb,
+    /// Its bytes are those of `bytes_of(seed, len)`.
+    pub seed: u64,
+    pub len: usize,
+    /// Where in the peer's target.
+    pub at: usize,
+    /// Where in the local arena.
+    pub local: usize,
+    /// Position of the arena's ring after it.
+    pub arena_end: u64,
+    pub signaled: bool,
+    pub fence: bool,
+    pub solicited: bool,
+    pub inline: bool,
+    /// What it reads, or the old value of its atomic.
+    pub expected: Vec<u8>,
+    /// Operands of an atomic.
+    pub compare: u64,
+    pub operand: u64,
+    pub imm: u32,
+    /// The key that it invalidates.
+    pub key: memory::Key,
+    /// It is the one that goes wrong.
+    pub is_trouble: bool,
+}
+
+/// The bytes of a seed.
+pub(super) fn bytes_of(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    Random::new(seed).fill(&mut bytes);
+    bytes
+}
+
+/// A random length for messages of this path MTU: the borders of packets, and what lies between.
+pub(super) fn random_len(random: &mut Random, mtu: usize, most: usize) -> usize {
+    let len = match random.below(16) {
+        0 => 0,
+        1 => 1,
+        2 => mtu - 1,
+        3 => mtu,
+        4 => mtu + 1,
+        5 => 2 * mtu,
+        6 => 3 * mtu - 1,
+        7..9 => random.below(4 * mtu as u64) as usize,
+        9 => 8,
+        _ => random.below(200) as usize,
+    };
+    len.min(most)
+}
+
+impl Op {
+    /// Applies it to a model of the target.
+    pub fn apply(&self, model: &mut [u8]) {
+        match self.verb {
+            Verb::Write | Verb::WriteImm => {
+                model[self.at..self.at + self.len].copy_from_slice(&bytes_of(self.seed, self.len));
+            }
+            Verb::CompareSwap | Verb::FetchAdd => {
+                let old = word(model, self.at);
+                let new = match self.verb {
+                    Verb::FetchAdd => old.wrapping_add(self.operand),
+                    _ if old == self.compare => self.operand,
+                    _ => old,
+                };
+                model[self.at..self.at + 8].copy_from_slice(&new.to_ne_bytes());
+            }
+            _ => {}
+        }
+    }
+
+    /// The bytes of the target that it reads or changes.
+    pub fn range(&self) -> std::ops::Range<usize> {
+        let touches = self.verb.changes_target() || self.verb == Verb::Read;
+        self.at..self.at + if touches { self.len } else { 0 }
+    }
+}
+
+/// The word at `at`, in this machine's byte order.
+pub(super) fn word(model: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&model[at..at + 8]);
+    u64::from_ne_bytes(word)
+}

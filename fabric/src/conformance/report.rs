@@ -1,0 +1,118 @@
+//! What a run of the body did, counted: a test that never provokes a thing does not show that it works.
+
+use nic::Status;
+
+use super::operation::Verb;
+use super::trouble::Trouble;
+
+/// Counts of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    verbs: [u64; Verb::ALL.len()],
+    statuses: [u64; Status::ALL.len()],
+    receive_statuses: [u64; Status::ALL.len()],
+    troubles: [u64; Trouble::ALL.len()],
+    /// Epochs, clean and in trouble.
+    pub epochs: u64,
+    /// Queue pairs connected again.
+    pub reconnects: u64,
+    /// Retries exhausted by nothing but the link's badness.
+    pub bad_luck: u64,
+    /// Send work requests that a list of more than 16 elements described.
+    pub long_lists: u64,
+    /// Inline ones.
+    pub inline: u64,
+    /// Fenced ones.
+    pub fenced: u64,
+    /// Payload bytes posted.
+    pub bytes: u64,
+}
+
+impl Report {
+    pub(super) fn verb(&mut self, verb: Verb) {
+        self.verbs[verb as usize] += 1;
+    }
+
+    pub(super) fn status(&mut self, status: Status, receive: bool) {
+        let counts = if receive { &mut self.receive_statuses } else { &mut self.statuses };
+        if let Some(place) = Status::ALL.iter().position(|other| *other == status) {
+            counts[place] += 1;
+        }
+    }
+
+    pub(super) fn trouble(&mut self, trouble: Trouble) {
+        self.troubles[trouble as usize] += 1;
+    }
+
+    /// Verbs posted.
+    pub fn verbs(&self) -> u64 {
+        self.verbs.iter().sum()
+    }
+
+    /// Times that a verb was posted.
+    pub fn count(&self, verb: Verb) -> u64 {
+        self.verbs[verb as usize]
+    }
+
+    /// Completions of send work requests with this status.
+    pub fn completions(&self, status: Status) -> u64 {
+        Status::ALL.iter().position(|other| *other == status).map_or(0, |place| self.statuses[place])
+    }
+
+    /// Completions of receive work requests with this status.
+    pub fn receive_completions(&self, status: Status) -> u64 {
+        Status::ALL.iter().position(|other| *other == status).map_or(0, |place| self.receive_statuses[place])
+    }
+
+    /// Epochs that this trouble ended.
+    pub fn troubles(&self, trouble: Trouble) -> u64 {
+        self.troubles[trouble as usize]
+    }
+
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Report) {
+        let add = |mine: &mut [u64], theirs: &[u64]| {
+            mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
+        };
+        add(&mut self.verbs, &other.verbs);
+        add(&mut self.statuses, &other.statuses);
+        add(&mut self.receive_statuses, &other.receive_statuses);
+        add(&mut self.troubles, &other.troubles);
+        self.epochs += other.epochs;
+        self.reconnects += other.reconnects;
+        self.bad_luck += other.bad_luck;
+        self.long_lists += other.long_lists;
+        self.inline += other.inline;
+        self.fenced += other.fenced;
+        self.bytes += other.bytes;
+    }
+
+    /// What never happened though it should, by name.
+    pub fn missing(&self) -> Vec<String> {
+        let verbs = Verb::ALL.iter().filter(|verb| self.count(**verb) == 0).map(|verb| format!("{verb:?}"));
+        let troubles =
+            Trouble::ALL.iter().filter(|trouble| self.troubles(**trouble) == 0).map(|t| format!("{t:?}"));
+        let statuses = [
+            Status::Success,
+            Status::LocalProtection,
+            Status::WrFlushed,
+            Status::RemoteInvalidRequest,
+            Status::RemoteAccess,
+            Status::RemoteOperation,
+            Status::RetryExceeded,
+            Status::RnrRetryExceeded,
+        ];
+        let statuses = statuses.iter().filter(|s| self.completions(**s) == 0).map(|s| format!("send {s:?}"));
+        let receives = [Status::Success, Status::LocalLength, Status::LocalProtection, Status::WrFlushed];
+        let receives =
+            receives.iter().filter(|s| self.receive_completions(**s) == 0).map(|s| format!("receive {s:?}"));
+        let rest = [
+            (self.long_lists, "lists of more than 16"),
+            (self.inline, "inline"),
+            (self.fenced, "fence"),
+            (self.reconnects, "reconnect"),
+        ];
+        let rest = rest.iter().filter(|(count, _)| *count == 0).map(|(_, name)| (*name).to_owned());
+        verbs.chain(troubles).chain(statuses).chain(receives).chain(rest).collect()
+    }
+}

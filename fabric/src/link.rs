@@ -1,0 +1,289 @@
+//! Links: where frames are between two NICs.
+//!
+//! A link goes one way. It takes a frame if its queue has room, sends one after the other at its rate, and delivers them
+//! a latency later, unless its fault rules say otherwise.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use transport::Instant;
+use wire::frame::{Egress, Lease, Peer, Start};
+
+use crate::fault::{Counts, Direction, Faults, Rules, Verdict, flip};
+use crate::trace::Trace;
+
+/// What a link is like.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct LinkConfig {
+    /// From the last bit's departure to its arrival, nanoseconds.
+    pub latency_ns: u64,
+    /// Bits per second; 0: a frame takes no time.
+    pub rate: u64,
+    /// Frames that wait for their departure, at most.
+    pub queue: usize,
+}
+
+impl Default for LinkConfig {
+    /// A cable in a rack: 100 Gb/s, 1 µs.
+    fn default() -> LinkConfig {
+        LinkConfig { latency_ns: 1_000, rate: 100_000_000_000, queue: 64 }
+    }
+}
+
+/// A frame as it left a NIC, for tests that look at what was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// When.
+    pub at: Instant,
+    /// By which node.
+    pub from: usize,
+    /// To which node.
+    pub to: usize,
+    /// The frame.
+    pub bytes: Vec<u8>,
+    /// What the fault rules did to it.
+    pub verdict: Verdict,
+}
+
+struct Link {
+    config: LinkConfig,
+    faults: Faults,
+    direction: Direction,
+    cut: bool,
+    /// When the last frame taken has departed.
+    free_at: Instant,
+    /// Departures still to come: what the queue holds.
+    departures: VecDeque<Instant>,
+}
+
+impl Link {
+    fn transmission_ns(&self, len: usize) -> u64 {
+        (len as u64 * 8_000_000_000).checked_div(self.config.rate).unwrap_or(0)
+    }
+}
+
+/// A frame under way: ordered by arrival, then by departure.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Flight {
+    pub at: Instant,
+    number: u64,
+    pub slot: u32,
+    pub from: u32,
+    pub to: u32,
+}
+
+/// All links of a world, each pair of nodes joined, and the frames on them.
+pub(crate) struct Links {
+    nodes: usize,
+    links: Vec<Link>,
+    start: Start,
+    frames: Vec<Vec<u8>>,
+    free: Vec<u32>,
+    flights: BinaryHeap<Reverse<Flight>>,
+    number: u64,
+    pub trace: Trace,
+    pub tap: Option<Vec<Sent>>,
+}
+
+impl Links {
+    pub fn new(nodes: usize, start: Start, config: LinkConfig, rules: &Rules, seed: u64) -> Links {
+        let link = |index: usize| {
+            let (from, to) = (index / nodes, index % nodes);
+            Link {
+                config,
+                faults: Faults::new(rules, seed ^ (index as u64 + 1).wrapping_mul(0x5851_f42d_4c95_7f2d)),
+                direction: if from < to { Direction::Out } else { Direction::In },
+                cut: false,
+                free_at: Instant(0),
+                departures: VecDeque::with_capacity(config.queue),
+            }
+        };
+        Links {
+            nodes,
+            links: (0..nodes * nodes).map(link).collect(),
+            start,
+            frames: Vec::new(),
+            free: Vec::new(),
+            flights: BinaryHeap::new(),
+            number: 0,
+            trace: Trace::new(),
+            tap: None,
+        }
+    }
+
+    pub fn start(&self) -> Start {
+        self.start
+    }
+
+    /// A link that is cut loses everything, without counting it as a fault.
+    pub fn cut(&mut self, from: usize, to: usize, cut: bool) {
+        self.links[from * self.nodes + to].cut = cut;
+    }
+
+    /// Other rules from now on.
+    pub fn set_rules(&mut self, rules: &Rules, seed: u64) {
+        for (index, link) in self.links.iter_mut().enumerate() {
+            let counts = *link.faults.counts();
+            link.faults = Faults::new(rules, seed ^ (index as u64 + 1).wrapping_mul(0x5851_f42d_4c95_7f2d));
+            link.faults.resume(counts);
+        }
+    }
+
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        self.links.iter().for_each(|link| counts.add(link.faults.counts()));
+        counts
+    }
+
+    /// The next arrival.
+    pub fn next_arrival(&self) -> Instant {
+        self.flights.peek().map_or(Instant::NEVER, |flight| flight.0.at)
+    }
+
+    /// When a full queue of `from` has room again; `now` if none is full.
+    pub fn room_at(&self, from: usize, now: Instant) -> Instant {
+        let full = |link: &&Link| link.departures.len() >= link.config.queue;
+        let links = &self.links[from * self.nodes..(from + 1) * self.nodes];
+        let first = links.iter().filter(full).filter_map(|link| link.departures.front()).min();
+        first.copied().unwrap_or(now)
+    }
+
+    /// Takes out a frame that has arrived.
+    pub fn arrived(&mut self, now: Instant) -> Option<(Flight, Vec<u8>)> {
+        let flight = self.flights.peek().map(|flight| flight.0).filter(|flight| flight.at <= now)?;
+        self.flights.pop();
+        Some((flight, std::mem::take(&mut self.frames[flight.slot as usize])))
+    }
+
+    /// Gives a frame's memory back.
+    pub fn give_back(&mut self, flight: Flight, frame: Vec<u8>) {
+        self.frames[flight.slot as usize] = frame;
+        self.free.push(flight.slot);
+    }
+
+    fn slot(&mut self, len: usize) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.frames.push(Vec::with_capacity(4096 + 128));
+            self.frames.len() as u32 - 1
+        });
+        self.frames[slot as usize].resize(len, 0);
+        slot
+    }
+
+    /// Puts a frame under way.
+    fn fly(&mut self, at: Instant, slot: u32, from: usize, to: usize) {
+        self.number += 1;
+        let flight = Flight { at, number: self.number, slot, from: from as u32, to: to as u32 };
+        self.flights.push(Reverse(flight));
+    }
+
+    /// A frame that no NIC sent arrives at `at`.
+    pub fn inject(&mut self, at: Instant, from: usize, to: usize, bytes: &[u8]) {
+        let slot = self.slot(bytes.len());
+        self.frames[slot as usize].copy_from_slice(bytes);
+        self.fly(at, slot, from, to);
+    }
+
+    fn room(&mut self, now: Instant, from: usize, to: usize) -> bool {
+        let link = &mut self.links[from * self.nodes + to];
+        while link.departures.front().is_some_and(|departure| *departure <= now) {
+            link.departures.pop_front();
+        }
+        link.departures.len() < link.config.queue
+    }
+
+    /// A NIC has sent the frame in `slot`.
+    fn depart(&mut self, now: Instant, slot: u32, from: usize, to: usize) {
+        let frame = &mut self.frames[slot as usize];
+        let link = &mut self.links[from * self.nodes + to];
+        let verdict = link.faults.judge(link.direction, self.start, frame);
+        self.trace.number(now.0);
+        self.trace.number((from as u64) << 32 | to as u64);
+        self.trace.bytes(frame);
+        if let Some(tap) = &mut self.tap {
+            tap.push(Sent { at: now, from, to, bytes: frame.clone(), verdict });
+        }
+        let transmission = link.transmission_ns(frame.len());
+        let departure = link.free_at.max(now).after(transmission);
+        link.free_at = departure;
+        link.departures.push_back(departure);
+        if verdict.lost || link.cut {
+            self.free.push(slot);
+            return;
+        }
+        let overtaken = u64::from(verdict.overtaken_by) * (transmission + 1);
+        let arrival = departure.after(link.config.latency_ns + overtaken + verdict.late_ns);
+        let len = frame.len();
+        if verdict.twice {
+            let second = self.slot(len);
+            let copy = std::mem::take(&mut self.frames[slot as usize]);
+            self.frames[second as usize].copy_from_slice(&copy);
+            self.frames[slot as usize] = copy;
+            self.fly(arrival.after(transmission), second, from, to);
+        }
+        if let Some(bit) = verdict.flip {
+            flip(&mut self.frames[slot as usize], bit);
+        }
+        self.fly(arrival, slot, from, to);
+    }
+}
+
+/// One node's way out: what its NIC sees of the links.
+pub(crate) struct Outlet<'a> {
+    links: &'a mut Links,
+    now: Instant,
+    from: usize,
+    leased: Option<(u32, usize)>,
+    /// Frames since the last flush: the place in a train, which the IPv4 identification tells.
+    train: u16,
+}
+
+impl<'a> Outlet<'a> {
+    pub fn new(links: &'a mut Links, now: Instant, from: usize) -> Outlet<'a> {
+        Outlet { links, now, from, leased: None, train: 0 }
+    }
+}
+
+/// Frames of a train at most, as a UDP port would build it.
+const TRAIN: u16 = 64;
+
+impl Egress for Outlet<'_> {
+    fn start(&self) -> Start {
+        self.links.start
+    }
+
+    fn seals(&self) -> bool {
+        true
+    }
+
+    fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
+        let to = peer.0 as usize;
+        if let Some((slot, _)) = self.leased.take() {
+            self.links.free.push(slot);
+        }
+        if !self.links.room(self.now, self.from, to) {
+            return None;
+        }
+        let slot = self.links.slot(len);
+        self.leased = Some((slot, to));
+        Some(Lease { bytes: &mut self.links.frames[slot as usize], ip_id: self.train })
+    }
+
+    fn commit(&mut self) {
+        let Some((slot, to)) = self.leased.take() else { return };
+        self.train = (self.train + 1) % TRAIN;
+        self.links.depart(self.now, slot, self.from, to);
+    }
+
+    fn flush(&mut self) {
+        self.train = 0;
+    }
+}
+
+impl Drop for Outlet<'_> {
+    fn drop(&mut self) {
+        if let Some((slot, _)) = self.leased.take() {
+            self.links.free.push(slot);
+        }
+    }
+}

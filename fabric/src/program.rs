@@ -1,0 +1,417 @@
+//! The program's side of a simulated node: it fills work queues, rings doorbells and polls completions, as a user of the
+//! verbs would.
+
+use memory::{Access, Bytes, Key, Range};
+use nic::wqe::{Bounds, SLOT};
+use nic::{
+    AddressVector, Modify, ModifyFault, NicError, Poller, PostError, QueuePairInit, ReceiveRequest, Ring,
+    Word, WorkCompletion, WorkRequest, cqe::Cqe, stride, wqe, write_receive,
+};
+use transport::state::State;
+use wire::{Psn, Qpn};
+
+use crate::world::World;
+
+/// A program's queues, by number.
+#[derive(Default)]
+pub(crate) struct Program {
+    queue_pairs: Vec<End>,
+    completion_queues: Vec<(u32, Poller)>,
+    /// Address that the next region gets: regions have addresses of their own, the same in every run.
+    next_address: u64,
+}
+
+/// One end of a queue pair, as the program sees it.
+struct End {
+    send: Ring,
+    receive: Ring,
+    sent: u64,
+    received: u64,
+    bounds: Bounds,
+    receive_max_sge: u32,
+}
+
+/// A queue pair of a node.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct QueuePair {
+    /// Whose it is.
+    pub node: usize,
+    index: usize,
+    /// Its number.
+    pub number: Qpn,
+}
+
+/// A completion queue of a node.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct CompletionQueue {
+    /// Whose it is.
+    pub node: usize,
+    index: usize,
+    /// Its number in the NIC.
+    pub number: u32,
+}
+
+/// A registered region of a node.
+#[derive(Clone, Debug)]
+pub struct Region {
+    /// Whose it is.
+    pub node: usize,
+    /// Its local and remote key.
+    pub key: Key,
+    /// Address of its first byte.
+    pub address: u64,
+    /// Its memory.
+    pub bytes: Bytes,
+}
+
+impl Region {
+    /// The bytes `offset..offset + len`.
+    pub fn load(&self, offset: usize, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.bytes.read(offset, &mut bytes).expect("within the region");
+        bytes
+    }
+
+    /// Changes the bytes from `offset` on.
+    pub fn store(&self, offset: usize, bytes: &[u8]) {
+        self.bytes.write(offset, bytes).expect("within the region");
+    }
+
+    /// An element of a list: `len` bytes from `offset` on.
+    pub fn sge(&self, offset: usize, len: usize) -> nic::Sge {
+        nic::Sge { addr: self.address + offset as u64, len: len as u32, lkey: self.key }
+    }
+
+    /// The place `offset` for a peer.
+    pub fn remote(&self, offset: usize) -> nic::Remote {
+        nic::Remote { addr: self.address + offset as u64, rkey: self.key }
+    }
+}
+
+/// How a queue pair is made and connected.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Slots of the send queue: a power of two.
+    pub send_slots: u32,
+    /// Receive work requests.
+    pub receives: u32,
+    /// Elements of a send work request.
+    pub max_sge: u32,
+    /// Elements of a receive work request.
+    pub receive_max_sge: u32,
+    /// Inline bytes.
+    pub max_inline: u32,
+    /// Every send work request is signaled.
+    pub signal_all: bool,
+    /// The send queue is fetched only as far as it is enabled.
+    pub managed: bool,
+    /// What the peer may do.
+    pub access: Access,
+    /// Path MTU.
+    pub mtu: u32,
+    /// First PSN of the first side, and of the second.
+    pub psn: [u32; 2],
+    /// Local ACK timeout code.
+    pub timeout: u8,
+    /// Retries.
+    pub retry_cnt: u8,
+    /// Retries after RNR; 7: for ever.
+    pub rnr_retry: u8,
+    /// READs and atomics outstanding.
+    pub max_rd_atomic: u8,
+    /// READs and atomics held as responder.
+    pub max_dest_rd_atomic: u8,
+    /// RNR timer code.
+    pub min_rnr_timer: u8,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            send_slots: 128,
+            receives: 32,
+            max_sge: 16,
+            receive_max_sge: 4,
+            max_inline: 256,
+            signal_all: false,
+            managed: false,
+            access: Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC,
+            mtu: 1024,
+            psn: [0, 0],
+            timeout: 6,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            max_rd_atomic: 8,
+            max_dest_rd_atomic: 8,
+            min_rnr_timer: 1,
+        }
+    }
+}
+
+/// Everything that a peer may be allowed.
+pub const REMOTE: Access = Access::from_bits(0xe).expect("three rights");
+/// Everything that a region may be allowed.
+pub const ALL: Access = Access::from_bits(0xf).expect("four rights");
+
+fn ring(slots: u64) -> Ring {
+    let slots = slots.next_power_of_two() as u32;
+    Ring::new(Bytes::heap(Ring::size(slots)).expect("memory for a queue")).expect("a ring")
+}
+
+impl World {
+    /// Registers `len` bytes of zeros on a node.
+    ///
+    /// # Panics
+    /// If the node's table refuses; tests of that use [`World::table`].
+    pub fn register(&mut self, node: usize, len: usize, access: Access) -> Region {
+        let bytes = Bytes::heap(len).expect("memory for a region");
+        let place = &mut self.nodes[node];
+        place.program.next_address += 0x10_0000_0000;
+        let address = place.program.next_address;
+        let range = Range::at(&bytes, address);
+        let key = place.table.register(place.pd, &[range], access).expect("room for a region");
+        Region { node, key, address, bytes }
+    }
+
+    /// Ends a region.
+    pub fn deregister(&mut self, region: &Region) {
+        self.nodes[region.node].table.deregister(region.key).expect("a live region");
+    }
+
+    /// Makes a completion queue of `slots` entries.
+    pub fn create_cq(&mut self, node: usize, slots: u32) -> CompletionQueue {
+        let ring = ring(u64::from(slots));
+        let number = self.with_nic(node, |nic, _| nic.create_cq(ring.clone())).expect("room for a queue");
+        let queues = &mut self.nodes[node].program.completion_queues;
+        queues.push((number, Poller::new(ring)));
+        CompletionQueue { node, index: queues.len() - 1, number }
+    }
+
+    /// Moves a completion queue to `slots` entries.
+    ///
+    /// # Errors
+    /// [`NicError::TooSmall`] if what waits in it would not fit.
+    pub fn resize_cq(&mut self, cq: CompletionQueue, slots: u32) -> Result<(), NicError> {
+        let ring = ring(u64::from(slots));
+        self.with_nic(cq.node, |nic, _| nic.resize_cq(cq.number, ring.clone()))?;
+        self.nodes[cq.node].program.completion_queues[cq.index].1.moved(ring);
+        Ok(())
+    }
+
+    /// Makes a queue pair in RESET.
+    ///
+    /// # Errors
+    /// Those of the NIC.
+    pub fn create_qp(
+        &mut self,
+        send_cq: CompletionQueue,
+        receive_cq: CompletionQueue,
+        settings: &Settings,
+    ) -> Result<QueuePair, NicError> {
+        let node = send_cq.node;
+        let send = ring(u64::from(settings.send_slots));
+        let receive = ring(u64::from(settings.receives) * stride(settings.receive_max_sge));
+        let init = QueuePairInit {
+            pd: self.nodes[node].pd,
+            send_ring: send.clone(),
+            receive_ring: receive.clone(),
+            receive_max_sge: settings.receive_max_sge,
+            send_cq: send_cq.number,
+            receive_cq: receive_cq.number,
+            signal_all: settings.signal_all,
+            managed: settings.managed,
+        };
+        let number = self.with_nic(node, |nic, _| nic.create_qp(init))?;
+        let ends = &mut self.nodes[node].program.queue_pairs;
+        let bounds = Bounds { max_sge: settings.max_sge, max_inline: settings.max_inline };
+        let receive_max_sge = settings.receive_max_sge;
+        ends.push(End { send, receive, sent: 0, received: 0, bounds, receive_max_sge });
+        Ok(QueuePair { node, index: ends.len() - 1, number })
+    }
+
+    /// Two connected queue pairs, each with one completion queue for both its work queues.
+    pub fn pair(
+        &mut self,
+        left: usize,
+        right: usize,
+        settings: &Settings,
+    ) -> [(QueuePair, CompletionQueue); 2] {
+        let mut side = |node| {
+            // Slots are free as soon as the NIC is done with them, so there may be more completions than slots.
+            let cq = self.create_cq(node, 2 * (settings.send_slots + settings.receives));
+            (self.create_qp(cq, cq, settings).expect("room for a queue pair"), cq)
+        };
+        let ends = [side(left), side(right)];
+        self.connect(ends[0].0, ends[1].0, settings);
+        ends
+    }
+
+    /// Changes a queue pair.
+    ///
+    /// # Errors
+    /// Those of the NIC.
+    pub fn modify(&mut self, qp: QueuePair, change: &Modify) -> Result<(), ModifyFault> {
+        self.with_nic(qp.node, |nic, _| nic.modify_qp(qp.number, change))
+    }
+
+    /// Brings two queue pairs from RESET to RTS, each other's peers.
+    ///
+    /// # Panics
+    /// If the NIC refuses.
+    pub fn connect(&mut self, left: QueuePair, right: QueuePair, settings: &Settings) {
+        for (from, to, psn) in
+            [(left, right, settings.psn), (right, left, [settings.psn[1], settings.psn[0]])]
+        {
+            for change in self.way_to_rts(from, to, psn, settings) {
+                self.modify(from, &change).expect("a change that the table allows");
+            }
+        }
+    }
+
+    /// The three changes that bring `from` to RTS as the peer of `to`; `psn` is its own and its peer's first.
+    pub fn way_to_rts(
+        &self,
+        from: QueuePair,
+        to: QueuePair,
+        psn: [u32; 2],
+        settings: &Settings,
+    ) -> [Modify; 3] {
+        let address = AddressVector { peer: self.peer(to.node), route: self.route(from.node, to.node) };
+        let nothing = Modify::default();
+        [
+            Modify {
+                state: Some(State::Init),
+                access: Some(settings.access),
+                pkey_index: Some(0),
+                port: Some(1),
+                ..nothing
+            },
+            Modify {
+                state: Some(State::Rtr),
+                address: Some(address),
+                path_mtu: Some(settings.mtu),
+                dest_qp: Some(to.number),
+                rq_psn: Some(Psn::new(psn[1])),
+                max_dest_rd_atomic: Some(settings.max_dest_rd_atomic),
+                min_rnr_timer: Some(settings.min_rnr_timer),
+                ..nothing
+            },
+            Modify {
+                state: Some(State::Rts),
+                sq_psn: Some(Psn::new(psn[0])),
+                timeout: Some(settings.timeout),
+                retry_cnt: Some(settings.retry_cnt),
+                rnr_retry: Some(settings.rnr_retry),
+                max_rd_atomic: Some(settings.max_rd_atomic),
+                ..nothing
+            },
+        ]
+    }
+
+    /// The state of a queue pair.
+    pub fn state(&mut self, qp: QueuePair) -> Option<State> {
+        self.with_nic(qp.node, |nic, _| nic.qp_state(qp.number))
+    }
+
+    /// Brings a queue pair to a state that takes no attributes: ERR, SQD or RESET.
+    pub fn bring(&mut self, qp: QueuePair, state: State) {
+        self.modify(qp, &Modify { state: Some(state), ..Modify::default() })
+            .expect("a state that takes nothing");
+    }
+
+    fn end(&mut self, qp: QueuePair) -> &mut End {
+        &mut self.nodes[qp.node].program.queue_pairs[qp.index]
+    }
+
+    /// Posts a work request and rings the doorbell.
+    ///
+    /// # Errors
+    /// Those of `ibv_post_send`.
+    pub fn post(&mut self, qp: QueuePair, request: &WorkRequest<'_>) -> Result<(), PostError> {
+        self.post_quietly(qp, request)?;
+        self.ring(qp);
+        Ok(())
+    }
+
+    /// Posts a work request; the NIC is not told.
+    ///
+    /// # Errors
+    /// Those of `ibv_post_send`.
+    pub fn post_quietly(&mut self, qp: QueuePair, request: &WorkRequest<'_>) -> Result<(), PostError> {
+        let end = self.end(qp);
+        let free = end.send.slots() - (end.sent - end.send.word(Word::Consumed));
+        let (ring, sent) = (&end.send, end.sent);
+        let store = |at: usize, slot: &[u8; SLOT]| ring.store(sent + at as u64, slot);
+        end.sent += wqe::write(request, &end.bounds, free as usize, store)? as u64;
+        end.send.set_word(Word::Produced, end.sent);
+        Ok(())
+    }
+
+    /// Puts a slot of any bytes into the send queue; the NIC is not told.
+    pub fn post_slot(&mut self, qp: QueuePair, slot: &[u8; SLOT]) {
+        let end = self.end(qp);
+        end.send.store(end.sent, slot);
+        end.sent += 1;
+        end.send.set_word(Word::Produced, end.sent);
+    }
+
+    /// Slots ever posted to a send queue.
+    pub fn posted(&mut self, qp: QueuePair) -> u64 {
+        self.end(qp).sent
+    }
+
+    /// The memory of a send queue: `RedN` changes what stands there.
+    pub fn send_ring(&mut self, qp: QueuePair) -> Ring {
+        self.end(qp).send.clone()
+    }
+
+    /// Rings a queue pair's doorbell.
+    pub fn ring(&mut self, qp: QueuePair) {
+        self.with_nic(qp.node, |nic, _| nic.doorbell(qp.number));
+    }
+
+    /// Posts a receive work request.
+    ///
+    /// # Errors
+    /// Those of `ibv_post_recv`.
+    pub fn post_receive(&mut self, qp: QueuePair, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        let end = self.end(qp);
+        let stride = stride(end.receive_max_sge);
+        if request.sges.len() > end.receive_max_sge as usize {
+            return Err(PostError::TooManySges);
+        }
+        if end.received + stride - end.receive.word(Word::Consumed) > end.receive.slots() {
+            return Err(PostError::QueueFull);
+        }
+        let (ring, received) = (&end.receive, end.received);
+        write_receive(request.id, request.sges, |at, slot| ring.store(received + at as u64, slot));
+        end.received += stride;
+        end.receive.set_word(Word::Produced, end.received);
+        if end.receive.word(Word::Error) != 0 {
+            self.ring(qp);
+        }
+        Ok(())
+    }
+
+    /// The next entry of a completion queue; it is given back to the NIC at once.
+    pub fn poll_entry(&mut self, cq: CompletionQueue) -> Option<Cqe> {
+        let entry = self.poll_and_keep(cq)?;
+        self.nodes[cq.node].program.completion_queues[cq.index].1.free();
+        Some(entry)
+    }
+
+    /// The next entry of a completion queue, which the NIC may not use again yet.
+    pub fn poll_and_keep(&mut self, cq: CompletionQueue) -> Option<Cqe> {
+        self.nodes[cq.node].program.completion_queues[cq.index].1.poll()
+    }
+
+    /// The next completion.
+    pub fn poll(&mut self, cq: CompletionQueue) -> Option<WorkCompletion> {
+        self.poll_entry(cq).map(|entry| entry.completion)
+    }
+
+    /// All completions that are there.
+    pub fn drain(&mut self, cq: CompletionQueue) -> Vec<WorkCompletion> {
+        std::iter::from_fn(|| self.poll(cq)).collect()
+    }
+}

@@ -1,0 +1,264 @@
+//! The world: NICs with their memory, joined by links, and a time that jumps from one thing that happens to the next.
+
+use std::sync::Arc;
+
+use memory::{Biased, Mem, Pd, Table};
+use nic::Nic;
+use transport::Instant;
+use wire::frame::{Address, Endpoint, Ingress, Peer, Route, Start};
+
+use crate::fault::{Counts, Rules};
+use crate::link::{LinkConfig, Links, Outlet, Sent};
+use crate::program::Program;
+
+/// What a world is made of.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Everything random comes from this.
+    pub seed: u64,
+    /// NICs: 2 or more.
+    pub nodes: usize,
+    /// Every link, in both directions.
+    pub link: LinkConfig,
+    /// What happens to frames.
+    pub rules: Rules,
+    /// Where frames begin.
+    pub start: Start,
+    /// IPv6 instead of IPv4.
+    pub ipv6: bool,
+    /// Every NIC.
+    pub nic: nic::Config,
+    /// Every NIC's memory.
+    pub memory: memory::Config,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            seed: 0,
+            nodes: 2,
+            link: LinkConfig::default(),
+            rules: Rules::default(),
+            start: Start::Ip,
+            ipv6: false,
+            nic: nic::Config { max_qps: 64, max_cqs: 64, max_events: 256, ..nic::Config::default() },
+            memory: memory::Config { max_regions: 1 << 10, max_ranges: 1 << 12, ..memory::Config::default() },
+        }
+    }
+}
+
+/// One NIC, its memory, and the program that uses it.
+pub(crate) struct Node {
+    pub engine: Biased<Nic>,
+    pub table: Arc<Table>,
+    pub pd: Pd,
+    pub endpoint: Endpoint,
+    pub program: Program,
+    /// It has frames for which its links have no room.
+    blocked: bool,
+}
+
+/// A simulated world. A value like any other: two of them do not know of each other.
+pub struct World {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) links: Links,
+    now: Instant,
+    /// Steps since time last moved.
+    at_once: u32,
+}
+
+/// Steps in one instant after which nothing but a NIC that never comes to rest is possible.
+const RESTLESS: u32 = 1_000_000;
+
+/// UDP source port of node 0; the others follow.
+const FIRST_PORT: u16 = 0xc000;
+
+/// Frames that a NIC sends before the next one has its turn.
+const BUDGET: usize = 64;
+
+impl World {
+    /// A world at time 0 in which nothing happens yet.
+    ///
+    /// # Panics
+    /// If the configuration asks for what no machine has (memory).
+    pub fn new(config: &Config) -> World {
+        let node = |index: usize| {
+            let table = memory::Config { key_seed: config.seed ^ index as u64, ..config.memory.clone() };
+            let table = Arc::new(Table::new(table).expect("memory for the regions' table"));
+            let pd = table.alloc_pd().expect("the first protection domain");
+            let address: Address = if config.ipv6 {
+                std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, index as u16 + 1).into()
+            } else {
+                std::net::Ipv4Addr::new(10, 0, (index >> 8) as u8, index as u8 + 1).into()
+            };
+            Node {
+                engine: Biased::new(&table, Nic::new(config.nic)),
+                table,
+                pd,
+                endpoint: Endpoint { address, udp_port: FIRST_PORT + index as u16 },
+                program: Program::default(),
+                blocked: false,
+            }
+        };
+        World {
+            nodes: (0..config.nodes).map(node).collect(),
+            links: Links::new(config.nodes, config.start, config.link, &config.rules, config.seed),
+            now: Instant(0),
+            at_once: 0,
+        }
+    }
+
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// A hash of every frame and its time so far.
+    pub fn trace(&self) -> u64 {
+        self.links.trace.get()
+    }
+
+    /// What the fault rules did so far, all links together.
+    pub fn faults(&self) -> Counts {
+        self.links.counts()
+    }
+
+    /// Other fault rules from now on.
+    pub fn set_rules(&mut self, rules: &Rules, seed: u64) {
+        self.links.set_rules(rules, seed);
+    }
+
+    /// Cuts or mends the link that leads from one node to another.
+    pub fn cut(&mut self, from: usize, to: usize, cut: bool) {
+        self.links.cut(from, to, cut);
+    }
+
+    /// Keeps a copy of every frame sent from now on, until they are taken by [`World::sent`].
+    pub fn tap(&mut self) {
+        self.links.tap.get_or_insert_default();
+    }
+
+    /// The frames sent since the tap was opened or last emptied.
+    pub fn sent(&mut self) -> Vec<Sent> {
+        self.links.tap.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Makes a frame of anyone's making arrive at node `to` a nanosecond from now, as if it came from `from`.
+    pub fn inject(&mut self, from: usize, to: usize, bytes: &[u8]) {
+        self.links.inject(self.now.after(1), from, to, bytes);
+    }
+
+    /// The headers on the way from one node to another.
+    pub fn route(&self, from: usize, to: usize) -> Route {
+        let mut destination = self.nodes[to].endpoint;
+        if self.links.start() != Start::Bth {
+            // A socket gets what is sent to its own port; where whole frames arrive, RoCE's port says what they are.
+            destination.udp_port = wire::ROCE_PORT;
+        }
+        Route::new(self.nodes[from].endpoint, destination)
+    }
+
+    /// The port's name for a node.
+    pub fn peer(&self, node: usize) -> Peer {
+        Peer(node as u32)
+    }
+
+    /// The table of a node's memory.
+    pub fn table(&self, node: usize) -> &Arc<Table> {
+        &self.nodes[node].table
+    }
+
+    /// The protection domain in which a node's program works.
+    pub fn pd(&self, node: usize) -> Pd {
+        self.nodes[node].pd
+    }
+
+    /// Runs `work` with a node's NIC and the right to touch its memory.
+    pub fn with_nic<R>(&mut self, node: usize, work: impl FnOnce(&mut Nic, Mem<'_>) -> R) -> R {
+        let mut guard = self.nodes[node].engine.enter();
+        let (nic, mem) = guard.parts();
+        work(nic, mem)
+    }
+
+    /// What a node's NIC has counted.
+    pub fn counters(&self, node: usize) -> transport::Counters {
+        *self.nodes[node].engine.enter().counters()
+    }
+
+    /// Time goes to the next thing that happens, and it happens. False: nothing will ever happen by itself.
+    pub fn step(&mut self) -> bool {
+        self.step_until(Instant::NEVER)
+    }
+
+    /// As [`World::step`], but time goes no further than `limit`, and false is returned when it gets there.
+    pub fn step_until(&mut self, limit: Instant) -> bool {
+        let next = self.next();
+        if next == Instant::NEVER || next > limit {
+            if limit != Instant::NEVER {
+                self.now = self.now.max(limit);
+            }
+            return false;
+        }
+        self.at_once = if next > self.now { 0 } else { self.at_once + 1 };
+        assert!(self.at_once < RESTLESS, "time stands still at {:?}", self.now);
+        self.now = self.now.max(next);
+        self.deliver();
+        for node in 0..self.nodes.len() {
+            self.run(node);
+        }
+        true
+    }
+
+    /// Lets `ns` nanoseconds pass.
+    pub fn run_for(&mut self, ns: u64) {
+        let limit = self.now.after(ns);
+        while self.step_until(limit) {}
+    }
+
+    /// Steps until nothing happens any more; false if that takes more than `steps`.
+    pub fn settle(&mut self, steps: usize) -> bool {
+        (0..steps).any(|_| !self.step())
+    }
+
+    fn next(&self) -> Instant {
+        let mut next = self.links.next_arrival();
+        for (index, node) in self.nodes.iter().enumerate() {
+            let nic = node.engine.enter();
+            next = next.min(nic.next_deadline());
+            if node.blocked {
+                next = next.min(self.links.room_at(index, self.now));
+            } else if nic.has_work() {
+                next = self.now;
+            }
+        }
+        next
+    }
+
+    fn deliver(&mut self) {
+        let start = self.links.start();
+        while let Some((flight, frame)) = self.links.arrived(self.now) {
+            let source = self.nodes[flight.from as usize].endpoint;
+            let ingress = Ingress { bytes: &frame, start, source };
+            let mut guard = self.nodes[flight.to as usize].engine.enter();
+            let (nic, mem) = guard.parts();
+            nic.receive(self.now, mem, &ingress);
+            drop(guard);
+            self.links.give_back(flight, frame);
+        }
+    }
+
+    fn run(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        let mut guard = node.engine.enter();
+        let (nic, mem) = guard.parts();
+        if nic.next_deadline() <= self.now {
+            nic.expire(self.now, BUDGET);
+        }
+        let mut outlet = Outlet::new(&mut self.links, self.now, index);
+        let mut sent = 1;
+        while nic.has_work() && sent > 0 {
+            sent = nic.transmit(self.now, mem, &mut outlet, BUDGET);
+        }
+        node.blocked = nic.has_work();
+    }
+}
