@@ -1,0 +1,264 @@
+//! What a UDP port costs over the socket it is made of: round trips of one frame, and trains.
+//!
+//! `cargo bench -p remora-port --bench udp -- [--json] [--rounds N]`. Two threads, one pinned to each core; every
+//! baseline is measured in the same round as what is compared with it, and all rounds are printed.
+#![allow(missing_docs, reason = "a program, not a library")]
+
+use port::udp::{Options, Socket, UdpPort};
+use port::{Egress, Port};
+use remora_port as port;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A way to send a frame and wait for another, spinning.
+trait Wire {
+    fn send(&mut self, len: usize);
+    /// Frames that came, without waiting.
+    fn poll(&mut self) -> usize;
+}
+
+/// The socket alone, `sendto` and `recvfrom`: the floor.
+struct Plain(Socket, rustix::net::SocketAddrAny, Vec<u8>);
+
+/// The socket alone, `sendto` and `recvmsg` with `UDP_GRO`.
+struct Joined(Socket, rustix::net::SocketAddrAny, Vec<u8>);
+
+/// The port.
+struct Whole(UdpPort, port::Peer);
+
+impl Wire for Plain {
+    #[inline(always)]
+    fn send(&mut self, len: usize) {
+        self.0.send_to(&self.2[..len], &self.1).expect("sendto");
+    }
+    #[inline(always)]
+    fn poll(&mut self) -> usize {
+        usize::from(self.0.recv_from(&mut self.2).expect("recvfrom").is_some())
+    }
+}
+
+impl Wire for Joined {
+    #[inline(always)]
+    fn send(&mut self, len: usize) {
+        self.0.send_to(&self.2[..len], &self.1).expect("sendto");
+    }
+    #[inline(always)]
+    fn poll(&mut self) -> usize {
+        usize::from(self.0.recv_train(&mut self.2).expect("recvmsg").is_some())
+    }
+}
+
+impl Wire for Whole {
+    #[inline(always)]
+    fn send(&mut self, len: usize) {
+        let lease = self.0.lend(self.1, len).expect("room");
+        std::hint::black_box(lease.bytes);
+        self.0.commit();
+        self.0.flush();
+    }
+    #[inline(always)]
+    fn poll(&mut self) -> usize {
+        self.0.receive(32, &mut |frame| {
+            std::hint::black_box(frame.bytes);
+        })
+    }
+}
+
+fn sockets(host: &str, options: &Options) -> [(Socket, SocketAddr); 2] {
+    let at = SocketAddr::new(host.parse().expect("address"), 0);
+    let open = || Socket::open(at, options).unwrap_or_else(|error| panic!("{error}"));
+    let (one, two) = (open(), open());
+    let (a, b) = (one.local(), two.local());
+    [(one, b), (two, a)]
+}
+
+fn plain(host: &str) -> [Plain; 2] {
+    let options = Options { trains: false, ..Options::default() };
+    sockets(host, &options).map(|(socket, to)| {
+        let to = socket.destination(to);
+        Plain(socket, to, vec![0; 65_535])
+    })
+}
+
+fn joined(host: &str) -> [Joined; 2] {
+    sockets(host, &Options::default()).map(|(mut socket, to)| {
+        socket.join(true).expect("UDP_GRO");
+        let to = socket.destination(to);
+        Joined(socket, to, vec![0; 65_535])
+    })
+}
+
+fn whole(host: &str) -> [Whole; 2] {
+    let at = SocketAddr::new(host.parse().expect("address"), 0);
+    let open = || UdpPort::open(at, &Options::default()).unwrap_or_else(|error| panic!("{error}"));
+    let (mut one, mut two) = (open(), open());
+    let (a, b) = (one.endpoint(), two.endpoint());
+    let (to_b, to_a) = (one.peer(b).expect("peer"), two.peer(a).expect("peer"));
+    [Whole(one, to_b), Whole(two, to_a)]
+}
+
+fn pin(core: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    // One core, or a container that forbids it: the numbers are worse then, and the ratios still mean something.
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
+/// Median round trip in ns of `count` round trips of `there` and `back` bytes.
+fn round_trip<W: Wire + Send + 'static>(
+    [mut near, mut far]: [W; 2],
+    there: usize,
+    back: usize,
+    count: usize,
+) -> f64 {
+    let over = std::sync::Arc::new(AtomicBool::new(false));
+    let seen = over.clone();
+    let echo = thread::spawn(move || {
+        pin(1);
+        while !seen.load(Ordering::Relaxed) {
+            for _ in 0..far.poll() {
+                far.send(back);
+            }
+        }
+    });
+    pin(0);
+    let mut times = Vec::with_capacity(count);
+    let mut jitter = 1u32;
+    for _ in 0..count + count / 8 {
+        // Two spinning loops lock into a phase, and then a nanosecond more in one of them can move the round trip by
+        // a whole poll, either way. A pause of random length (up to about 2 us) before each round averages that out.
+        jitter = jitter.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let pause = Instant::now() + Duration::from_nanos(u64::from(jitter >> 21));
+        while Instant::now() < pause {}
+        let start = Instant::now();
+        near.send(there);
+        while near.poll() == 0 {}
+        times.push(start.elapsed().as_nanos() as f64);
+    }
+    over.store(true, Ordering::Relaxed);
+    echo.join().expect("echo");
+    median(&mut times[count / 8..])
+}
+
+/// Frames per second over 300 ms: `send` sends some and says how many, `receive` says how many came.
+fn rate(mut send: impl FnMut() + Send + 'static, mut receive: impl FnMut() -> usize) -> f64 {
+    let over = std::sync::Arc::new(AtomicBool::new(false));
+    let seen = over.clone();
+    let (ready, go) = mpsc::channel();
+    let sender = thread::spawn(move || {
+        pin(1);
+        ready.send(()).expect("main thread");
+        while !seen.load(Ordering::Relaxed) {
+            send();
+        }
+    });
+    pin(0);
+    go.recv().expect("sender");
+    let warm = Instant::now();
+    while warm.elapsed() < Duration::from_millis(50) {
+        receive();
+    }
+    let (start, mut frames) = (Instant::now(), 0);
+    while start.elapsed() < Duration::from_millis(300) {
+        for _ in 0..16 {
+            frames += receive();
+        }
+    }
+    let rate = frames as f64 / start.elapsed().as_secs_f64();
+    over.store(true, Ordering::Relaxed);
+    sender.join().expect("sender");
+    rate
+}
+
+/// Trains over the socket alone.
+fn raw_train_rate(host: &str, len: usize) -> f64 {
+    let [(one, to), (mut two, _)] = sockets(host, &Options::default());
+    two.join(true).expect("UDP_GRO");
+    let to = one.destination(to);
+    let count = (65_507 / len).min(64);
+    let bytes = vec![0; len * count];
+    let mut buffer = vec![0; 65_535];
+    rate(
+        move || {
+            let _ = one.send_train(&bytes, len as u16, &to);
+        },
+        move || {
+            two.recv_train(&mut buffer).expect("recvmsg").map_or(0, |came| came.len.div_ceil(came.segment))
+        },
+    )
+}
+
+/// Trains through the port.
+fn port_train_rate(host: &str, len: usize) -> f64 {
+    let [mut one, mut two] = whole(host);
+    rate(
+        move || {
+            for _ in 0..64 {
+                if let Some(lease) = one.0.lend(one.1, len) {
+                    std::hint::black_box(lease.bytes);
+                    one.0.commit();
+                }
+            }
+            one.0.flush();
+        },
+        move || {
+            two.0.receive(64, &mut |frame| {
+                std::hint::black_box(frame.bytes);
+            })
+        },
+    )
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// One line of the table, or one JSON object.
+fn show(json: bool, case: &str, metric: &str, unit: &str, name: &str, rounds: &[(f64, f64)]) {
+    let mut values: Vec<f64> = rounds.iter().map(|round| round.0).collect();
+    let mut bases: Vec<f64> = rounds.iter().map(|round| round.1).collect();
+    let mut ratios: Vec<f64> = rounds.iter().map(|(value, base)| value / base).collect();
+    let listed =
+        rounds.iter().map(|(value, base)| format!("[{value:.1},{base:.1}]")).collect::<Vec<_>>().join(",");
+    let (value, base, ratio) = (median(&mut values), median(&mut bases), median(&mut ratios));
+    if json {
+        println!(
+            "{{\"bench\":\"port\",\"case\":\"{case}\",\"metric\":\"{metric}\",\"unit\":\"{unit}\",\"value\":{value:.1},\
+             \"baseline\":\"{name}\",\"baseline_value\":{base:.1},\"ratio\":{ratio:.3},\"rounds\":[{listed}]}}"
+        );
+    } else {
+        println!("{case:28} {metric:12} {value:12.0} {unit:4} {ratio:6.3} x {name} {base:.0}   {listed}");
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let json = arguments.iter().any(|argument| argument == "--json");
+    let rounds = arguments.iter().position(|argument| argument == "--rounds");
+    let rounds =
+        rounds.and_then(|at| arguments.get(at + 1)).and_then(|count| count.parse().ok()).unwrap_or(7);
+    let hosts = [("v4", "127.0.0.1"), ("v6", "::1")];
+    for (family, host) in hosts {
+        // A 64 B READ: request 32 B, response 84 B (BTH to ICRC).
+        for (there, back) in [(32, 84), (32, 4116)] {
+            let (mut port, mut gro) = (Vec::new(), Vec::new());
+            for _ in 0..rounds {
+                let base = round_trip(plain(host), there, back, 8000);
+                gro.push((round_trip(joined(host), there, back, 8000), base));
+                port.push((round_trip(whole(host), there, back, 8000), base));
+            }
+            let case = format!("udp/{family}/round-trip/{there}+{back}");
+            show(json, &format!("{case}/recvmsg-gro"), "latency_p50", "ns", "raw-udp-pingpong", &gro);
+            show(json, &case, "latency_p50", "ns", "raw-udp-pingpong", &port);
+        }
+        for len in [96, 1052, 4132] {
+            let train: Vec<_> =
+                (0..rounds).map(|_| (port_train_rate(host, len), raw_train_rate(host, len))).collect();
+            show(json, &format!("udp/{family}/train/{len}"), "rate", "1/s", "raw-gso-gro", &train);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Endpoints (RoCE GIDs with a UDP port) to socket addresses and back.
+
+use rustix::net::SocketAddrAny;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use wire::frame::Endpoint;
+
+/// The endpoint that a socket address names: its GID is the IPv6 address, or `::ffff:a.b.c.d` for IPv4
+/// (IBTA volume 1, annex A17). A link-local address loses its interface: the port that uses it knows that.
+pub fn endpoint(address: SocketAddr) -> Endpoint {
+    let gid = match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    Endpoint { address: gid.octets(), udp_port: address.port() }
+}
+
+/// The socket address that an endpoint names: IPv4 if its GID is `::ffff:a.b.c.d`, else IPv6 on interface `scope`
+/// (which only link-local addresses heed).
+pub fn socket_address(endpoint: Endpoint, scope: u32) -> SocketAddr {
+    let gid = Ipv6Addr::from(endpoint.address);
+    match gid.to_ipv4_mapped() {
+        Some(ip) => SocketAddrV4::new(ip, endpoint.udp_port).into(),
+        None => SocketAddrV6::new(gid, endpoint.udp_port, 0, scope).into(),
+    }
+}
+
+/// The interface that a link-local IPv6 address belongs to, else 0.
+pub(super) fn scope(address: SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V4(_) => 0,
+        SocketAddr::V6(address) => address.scope_id(),
+    }
+}
+
+/// The endpoint of what the kernel wrote; `None` if it is no IP address.
+#[inline(always)]
+pub(super) fn of_kernel(address: &SocketAddrAny) -> Option<Endpoint> {
+    SocketAddr::try_from(address.clone()).ok().map(endpoint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ipv4_endpoint_is_the_mapped_gid_and_comes_back() {
+        let address: SocketAddr = "10.1.2.3:4791".parse().unwrap();
+        let named = endpoint(address);
+        assert_eq!(named.address, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 2, 3]);
+        assert_eq!(named.udp_port, 4791);
+        assert_eq!(socket_address(named, 7), address);
+    }
+
+    #[test]
+    fn an_ipv6_endpoint_keeps_its_bytes_and_a_link_local_one_gets_the_ports_interface() {
+        let address: SocketAddr = "[fd00::5:1]:50001".parse().unwrap();
+        assert_eq!(socket_address(endpoint(address), 0), address);
+        let link_local = endpoint("[fe80::1]:4791".parse().unwrap());
+        assert_eq!(scope(socket_address(link_local, 3)), 3);
+    }
+
+    #[test]
+    fn what_the_kernel_writes_is_read_back() {
+        for text in ["127.0.0.1:4791", "[::1]:4792"] {
+            let address: SocketAddr = text.parse().unwrap();
+            assert_eq!(of_kernel(&SocketAddrAny::from(address)), Some(endpoint(address)));
+        }
+    }
+}

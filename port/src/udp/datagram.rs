@@ -1,0 +1,191 @@
+//! The four calls of a [`Socket`]: one datagram or a train of them, out and in. Everything else in this port is
+//! arranged around calling them seldom.
+
+use super::address;
+use super::socket::{Socket, last_errno};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, SocketAddrAny};
+use std::mem::{MaybeUninit, size_of};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsRawFd;
+use std::ptr;
+use wire::frame::Endpoint;
+
+/// What one receiving call brought: `len` bytes that are datagrams of `segment` bytes each, the last perhaps shorter,
+/// all from `source`. A single datagram has `segment == len`.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Bytes written to the buffer.
+    pub len: usize,
+    /// Bytes of each datagram but the last.
+    pub segment: usize,
+    /// Who sent them.
+    pub source: Endpoint,
+    /// The datagram was longer than the buffer and its end is lost.
+    pub truncated: bool,
+}
+
+/// Room for one control message that carries one `int` (`UDP_GRO`) or less (`UDP_SEGMENT`), aligned as the kernel wants.
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_LEN]);
+
+// SAFETY: CMSG_SPACE computes a length from a length and touches no memory.
+const CONTROL_LEN: usize = unsafe { libc::CMSG_SPACE(size_of::<libc::c_int>() as libc::c_uint) } as usize;
+
+/// What the kernel writes for the source: of either family, told apart by the first field.
+#[repr(C)]
+union Source {
+    any: libc::sockaddr,
+    v4: libc::sockaddr_in,
+    v6: libc::sockaddr_in6,
+}
+
+impl Socket {
+    /// Sends one datagram.
+    ///
+    /// # Errors
+    /// `AGAIN` or `NOBUFS`: no room in the kernel now. `MSGSIZE`: longer than the path takes. Others as sendto(2).
+    #[inline(always)]
+    pub fn send_to(&self, bytes: &[u8], to: &SocketAddrAny) -> Result<(), Errno> {
+        rustix::net::sendto(&self.fd, bytes, SendFlags::DONTWAIT, to).map(|_| ())
+    }
+
+    /// Receives one datagram into `buffer`; `None`: none is there. Not for a socket that joins: a joined train would look
+    /// like one datagram.
+    ///
+    /// # Errors
+    /// The errno of recvfrom(2), `AGAIN` excepted; an ICMP error for something sent earlier may come this way.
+    #[inline(always)]
+    pub fn recv_from(&self, buffer: &mut [u8]) -> Result<Option<Arrival>, Errno> {
+        let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+        let room = buffer.len();
+        let (_, len, from) = match rustix::net::recvfrom(&self.fd, buffer, flags) {
+            Ok(received) => received,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+            Err(errno) => return Err(errno),
+        };
+        let source = from.as_ref().and_then(address::of_kernel).ok_or(Errno::AFNOSUPPORT)?;
+        Ok(Some(Arrival { len: len.min(room), segment: len.min(room), source, truncated: len > room }))
+    }
+
+    /// Does nothing wait to be read?
+    pub fn is_empty(&self) -> bool {
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        let nothing: &mut [u8] = &mut [];
+        matches!(rustix::net::recv(&self.fd, nothing, flags), Err(Errno::AGAIN))
+    }
+
+    /// Sends `bytes` as datagrams of `segment` bytes each, the last perhaps shorter, in one call (`UDP_SEGMENT`). The
+    /// kernel takes at most 64 of them and 65507 bytes in all.
+    ///
+    /// # Errors
+    /// As [`Socket::send_to`]; nothing was sent then. `IO`: the device cannot cut trains. `INVAL`: too many segments.
+    pub fn send_train(&self, bytes: &[u8], segment: u16, to: &SocketAddrAny) -> Result<(), Errno> {
+        let mut control = Control([0; CONTROL_LEN]);
+        let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        // SAFETY: a msghdr is plain old data for which all zeros is valid (and means: nothing).
+        let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+        message.msg_name = to.as_ptr().cast_mut().cast();
+        message.msg_namelen = to.addr_len();
+        message.msg_iov = &raw mut vector;
+        message.msg_iovlen = 1;
+        message.msg_control = control.0.as_mut_ptr().cast();
+        // SAFETY: computes a length from a length.
+        message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<u16>() as libc::c_uint) } as usize;
+        // SAFETY: `control` is aligned and long enough for one header and an int, so the first header exists and its
+        // data takes a u16; sendmsg only reads `bytes`, `to`, `vector` and `control`, all of which outlive the call.
+        let status = unsafe {
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_UDP;
+            (*header).cmsg_type = libc::UDP_SEGMENT;
+            (*header).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as libc::c_uint) as usize;
+            libc::CMSG_DATA(header).cast::<u16>().write_unaligned(segment);
+            libc::sendmsg(self.fd.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT)
+        };
+        if status < 0 { Err(last_errno()) } else { Ok(()) }
+    }
+
+    /// Receives one datagram, or a train of them that the kernel kept joined (`UDP_GRO`); `None`: nothing is there. A
+    /// `buffer` of 65535 bytes takes whatever may come.
+    ///
+    /// # Errors
+    /// As [`Socket::recv_from`].
+    #[inline]
+    pub fn recv_train(&self, buffer: &mut [u8]) -> Result<Option<Arrival>, Errno> {
+        let mut control = MaybeUninit::<Control>::uninit();
+        let mut from = MaybeUninit::<Source>::uninit();
+        let mut vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        let mut message = libc::msghdr {
+            msg_name: from.as_mut_ptr().cast(),
+            msg_namelen: size_of::<Source>() as libc::socklen_t,
+            msg_iov: &raw mut vector,
+            msg_iovlen: 1,
+            msg_control: control.as_mut_ptr().cast(),
+            msg_controllen: CONTROL_LEN,
+            msg_flags: 0,
+        };
+        // SAFETY: the kernel writes within `buffer`, `from` and `control`, whose true sizes `message` gives.
+        let status = unsafe { libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+        let Ok(len) = usize::try_from(status) else {
+            return match last_errno() {
+                Errno::AGAIN | Errno::INTR => Ok(None),
+                errno => Err(errno),
+            };
+        };
+        // SAFETY: recvmsg succeeded, so it wrote `msg_namelen` bytes of address to `from`.
+        let source = unsafe { source(from.as_ptr(), message.msg_namelen) }.ok_or(Errno::AFNOSUPPORT)?;
+        // SAFETY: recvmsg succeeded, so `msg_controllen` bytes of `control`, which is still alive, are written.
+        let joined = unsafe { segment_of(&message) };
+        let segment = joined.filter(|segment| *segment > 0).unwrap_or(len);
+        Ok(Some(Arrival { len, segment, source, truncated: message.msg_flags & libc::MSG_TRUNC != 0 }))
+    }
+}
+
+/// The endpoint that the kernel wrote; `None` if it is no IP address.
+///
+/// # Safety
+/// The first `len` bytes of `from` are initialised.
+#[inline]
+unsafe fn source(from: *const Source, len: libc::socklen_t) -> Option<Endpoint> {
+    let len = len as usize;
+    if len < size_of::<libc::sockaddr_in>() {
+        return None;
+    }
+    // SAFETY: at least the bytes of a sockaddr_in are initialised, and each family starts with its number.
+    let family = libc::c_int::from(unsafe { (*from).any.sa_family });
+    match family {
+        libc::AF_INET => {
+            // SAFETY: a sockaddr_in's bytes are initialised, as checked above.
+            let v4 = unsafe { (*from).v4 };
+            let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
+            Some(Endpoint { address: ip.to_ipv6_mapped().octets(), udp_port: u16::from_be(v4.sin_port) })
+        }
+        libc::AF_INET6 if len >= size_of::<libc::sockaddr_in6>() => {
+            // SAFETY: a sockaddr_in6's bytes are initialised, as just checked.
+            let v6 = unsafe { (*from).v6 };
+            let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+            Some(Endpoint { address: ip.octets(), udp_port: u16::from_be(v6.sin6_port) })
+        }
+        _ => None,
+    }
+}
+
+/// The length of the datagrams in a joined train, if the kernel said that this is one.
+///
+/// # Safety
+/// `message` is as recvmsg left it and its control buffer is alive.
+#[inline]
+unsafe fn segment_of(message: &libc::msghdr) -> Option<usize> {
+    if message.msg_controllen == 0 || message.msg_flags & libc::MSG_CTRUNC != 0 {
+        return None;
+    }
+    // SAFETY: the kernel wrote `msg_controllen` bytes of well-formed control messages, so a header that
+    // CMSG_FIRSTHDR finds is whole; UDP_GRO's data is one int.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(ptr::from_ref(message));
+        if header.is_null() || (*header).cmsg_level != libc::SOL_UDP || (*header).cmsg_type != libc::UDP_GRO {
+            return None;
+        }
+        usize::try_from(libc::CMSG_DATA(header).cast::<libc::c_int>().read_unaligned()).ok()
+    }
+}

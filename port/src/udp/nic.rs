@@ -1,0 +1,347 @@
+//! [`UdpPort`]: the port itself, put together from the socket, the train, the inbox and the peers.
+
+use super::inbox::Inbox;
+use super::options::{OpenError, Options};
+use super::peers::{PeerError, Peers};
+use super::reading::{Change, Reading};
+use super::socket::{MAX_DATAGRAM, Socket};
+use super::train::{MAX_SEGMENTS, Train};
+use super::{Arrival, address, mtu};
+use crate::{Counters, Port};
+use rustix::io::Errno;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
+
+/// Calls that bring no frame (an empty datagram, a pending ICMP error) at which one `receive` stops asking: a flood of
+/// them must not hold the caller.
+const FRUITLESS_PER_RECEIVE: u32 = 8;
+
+/// A RoCE v2 port over one UDP socket. See the [module](super) for how it works and why.
+#[derive(Debug)]
+pub struct UdpPort {
+    socket: Socket,
+    peers: Peers,
+    train: Train,
+    inbox: Inbox,
+    /// Where a frame is written that can never leave (unknown peer, impossible length). Empty until the first one.
+    waste: Vec<u8>,
+    /// The last lease was of `waste`.
+    wasted: bool,
+    /// Frames carry an IPv4 identification.
+    has_id: bool,
+    max_transport_bytes: usize,
+    reading: Reading,
+    counters: Counters,
+    udp: UdpCounters,
+}
+
+/// What happened at a UDP port beyond [`Counters`]. Monotonic.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct UdpCounters {
+    /// Calls that sent a train of two or more frames.
+    pub trains_sent: u64,
+    /// Calls that brought two or more frames.
+    pub trains_received: u64,
+    /// Times the kernel had no room (`EAGAIN`, `ENOBUFS`); what was to be sent is kept and tried again.
+    pub would_block: u64,
+    /// Frames dropped because the path or the device takes no packet of their length (`EMSGSIZE`).
+    pub too_long: u64,
+    /// Frames dropped because the peer's number is unknown.
+    pub unknown_peer: u64,
+    /// Trains dropped because the device could not cut them; from then on frames leave one by one.
+    pub cannot_cut: u64,
+    /// Failed calls by errno: in sending (each dropped one frame or train) and in receiving.
+    pub errnos: Errnos,
+}
+
+/// How often each errno came, for the first 8 different ones; `other` counts the rest.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Errnos {
+    seen: [(i32, u64); 8],
+    /// Errnos beyond the first 8.
+    pub other: u64,
+}
+
+impl Errnos {
+    /// How often this errno came.
+    pub fn count(&self, errno: Errno) -> u64 {
+        self.iter().find(|(seen, _)| *seen == errno).map_or(0, |(_, count)| count)
+    }
+
+    /// The errnos that came, in the order of their first coming, and how often.
+    pub fn iter(&self) -> impl Iterator<Item = (Errno, u64)> + '_ {
+        let used = self.seen.iter().filter(|(_, count)| *count > 0);
+        used.map(|(raw, count)| (Errno::from_raw_os_error(*raw), *count))
+    }
+
+    fn add(&mut self, errno: Errno) {
+        let raw = errno.raw_os_error();
+        match self.seen.iter_mut().find(|(seen, count)| *count == 0 || *seen == raw) {
+            Some(place) => *place = (raw, place.1 + 1),
+            None => self.other += 1,
+        }
+    }
+}
+
+impl UdpPort {
+    /// Opens a port on one address of this machine. RoCE's own UDP port is 4791; another lets several NICs share an
+    /// address, and 0 lets the kernel choose.
+    ///
+    /// # Errors
+    /// [`OpenError`] says in one line what is wrong and how to mend it.
+    pub fn open(local: SocketAddr, options: &Options) -> Result<UdpPort, OpenError> {
+        let socket = Socket::open(local, options)?;
+        let headers = if local.is_ipv6() { 40 + 8 } else { 20 + 8 };
+        let mtu = mtu::of_address(socket.as_fd(), socket.local()).unwrap_or(1500);
+        let limit = if socket.sends_trains() { MAX_SEGMENTS } else { 1 };
+        Ok(UdpPort {
+            peers: Peers::new(options.max_peers),
+            train: Train::new(limit),
+            inbox: Inbox::new(),
+            waste: Vec::new(),
+            wasted: false,
+            has_id: local.is_ipv4(),
+            max_transport_bytes: mtu.saturating_sub(headers).min(MAX_DATAGRAM),
+            reading: Reading::new(),
+            counters: Counters::default(),
+            udp: UdpCounters::default(),
+            socket,
+        })
+    }
+
+    /// The number of the peer with this name, to be used with [`Egress::lend`]. Asking again gives the same number.
+    ///
+    /// # Errors
+    /// [`PeerError`]: not reachable from here, not one host, or the table is full.
+    pub fn peer(&mut self, peer: Endpoint) -> Result<Peer, PeerError> {
+        let local = self.socket.local();
+        self.peers.add(address::socket_address(peer, address::scope(local)), local)
+    }
+
+    /// The largest number of bytes from BTH to ICRC, both included, that the route to `peer` takes; `None`: unknown
+    /// peer, or no route.
+    pub fn path_transport_bytes(&self, peer: Peer) -> Option<usize> {
+        let headers = if self.has_id { 20 + 8 } else { 40 + 8 };
+        let to = address::socket_address(self.peers.endpoint(peer)?, address::scope(self.socket.local()));
+        let mtu = self.socket.path_mtu(to).ok()?;
+        Some(mtu.saturating_sub(headers).min(MAX_DATAGRAM))
+    }
+
+    /// What is particular to UDP among what happened.
+    pub fn udp_counters(&self) -> UdpCounters {
+        self.udp
+    }
+
+    /// The socket, to ask about its buffers and drops.
+    pub fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
+    /// Sends the train. `false`: the kernel has no room, and the train waits.
+    #[inline(always)]
+    fn send(&mut self) -> bool {
+        if self.train.is_empty() {
+            return true;
+        }
+        let Some(to) = self.peers.address(self.train.peer()) else {
+            // `lend` lets no unknown peer through; a table never shrinks.
+            self.train.clear();
+            return true;
+        };
+        let count = self.train.count();
+        let sent = if count == 1 {
+            self.socket.send_to(self.train.bytes(), to)
+        } else {
+            self.socket.send_train(self.train.bytes(), self.train.segment() as u16, to)
+        };
+        match sent {
+            Ok(()) => {
+                self.counters.frames_sent += count as u64;
+                self.counters.bytes_sent += self.train.bytes().len() as u64;
+                self.udp.trains_sent += u64::from(count > 1);
+            }
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => {
+                self.udp.would_block += 1;
+                return false;
+            }
+            Err(errno) => self.give_up(errno, count),
+        }
+        self.train.clear();
+        true
+    }
+
+    /// The kernel refused `count` frames for good: they are dropped, as a network would, and counted.
+    #[cold]
+    fn give_up(&mut self, errno: Errno, count: usize) {
+        self.counters.send_dropped += count as u64;
+        self.udp.errnos.add(errno);
+        match errno {
+            Errno::MSGSIZE => self.udp.too_long += count as u64,
+            // What older kernels say instead when the frames of a train are too long for the path.
+            Errno::INVAL if count > 1 => self.udp.too_long += count as u64,
+            // The device on this route has no checksum offload, which cutting needs on older kernels. These frames
+            // are sealed with the identifications of a train, so they cannot leave as single datagrams (id 0): the
+            // transport sends them again.
+            Errno::IO if count > 1 => {
+                self.udp.cannot_cut += 1;
+                self.train.clear();
+                self.train.limit_to(1);
+            }
+            _ => self.counters.os_errors += 1,
+        }
+    }
+
+    /// Room for a frame that will be dropped: `None` would mean "later", and later is no better.
+    #[cold]
+    fn lend_waste(&mut self, peer: Peer, len: usize) -> Lease<'_> {
+        if self.peers.address(peer).is_none() {
+            self.udp.unknown_peer += 1;
+        } else {
+            self.udp.too_long += u64::from(len > 0);
+        }
+        self.waste.resize(len, 0);
+        Lease { bytes: &mut self.waste, ip_id: 0 }
+    }
+
+    /// Asks the kernel once for a datagram or a train. `Ok(false)`: nothing is there.
+    #[inline(always)]
+    fn fetch(&mut self) -> Result<bool, Errno> {
+        let joined = self.reading.joined();
+        let room = self.inbox.room();
+        let arrival = if joined { self.socket.recv_train(room) } else { self.socket.recv_from(room) };
+        let change = match arrival? {
+            Some(arrival) => self.admit(arrival),
+            None => {
+                if let Some(change) = self.reading.nothing() {
+                    self.change(change);
+                }
+                return Ok(false);
+            }
+        };
+        if let Some(change) = change {
+            self.change(change);
+        }
+        Ok(true)
+    }
+
+    /// Puts what came into the inbox, unless it cannot be a frame.
+    #[inline(always)]
+    fn admit(&mut self, arrival: Arrival) -> Option<Change> {
+        if arrival.len == 0 || arrival.truncated {
+            self.counters.malformed += 1;
+            return None;
+        }
+        self.inbox.arrived(arrival);
+        if arrival.len > arrival.segment {
+            self.udp.trains_received += 1;
+            return self.reading.came(arrival.len.div_ceil(arrival.segment) as u32);
+        }
+        self.reading.came(1)
+    }
+
+    /// Turns joining on or off.
+    #[cold]
+    fn change(&mut self, change: Change) {
+        let on = change == Change::Join;
+        if !self.socket.can_join() || self.socket.join(on).is_err() {
+            return self.reading.set_joined(self.socket.joins());
+        }
+        // A train that came between the last look and the change is still joined: then join on. (One that another
+        // core is putting in this very moment is read as one long frame, which its ICRC refuses: a lost frame.)
+        let late = !on && !self.socket.is_empty() && self.socket.join(true).is_ok();
+        self.reading.set_joined(on || late);
+    }
+}
+
+impl Egress for UdpPort {
+    fn start(&self) -> Start {
+        Start::Bth
+    }
+
+    fn seals(&self) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
+        self.wasted = len == 0 || len > MAX_DATAGRAM || self.peers.address(peer).is_none();
+        if self.wasted {
+            return Some(self.lend_waste(peer, len));
+        }
+        if !self.train.takes(peer, len) && !self.send() {
+            self.counters.no_room += 1;
+            return None;
+        }
+        let (bytes, place) = self.train.lend(peer, len);
+        Some(Lease { bytes, ip_id: if self.has_id { place } else { 0 } })
+    }
+
+    #[inline(always)]
+    fn commit(&mut self) {
+        if std::mem::take(&mut self.wasted) {
+            self.counters.send_dropped += 1;
+        } else {
+            self.train.commit();
+        }
+    }
+
+    #[inline(always)]
+    fn flush(&mut self) {
+        self.send();
+    }
+}
+
+impl Port for UdpPort {
+    #[inline(always)]
+    fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
+        let (mut handed, mut fruitless) = (0, 0);
+        while handed < budget && fruitless < FRUITLESS_PER_RECEIVE {
+            if self.inbox.is_empty() {
+                if handed > 0 && !self.reading.reads_on() {
+                    break;
+                }
+                match self.fetch() {
+                    Ok(true) => fruitless += u32::from(self.inbox.is_empty()),
+                    Ok(false) => return handed,
+                    Err(errno) => {
+                        self.udp.errnos.add(errno);
+                        self.counters.os_errors += 1;
+                        fruitless += 1;
+                    }
+                }
+            }
+            let (frames, bytes) = self.inbox.hand_on(budget - handed, take);
+            handed += frames;
+            self.counters.frames_received += frames as u64;
+            self.counters.bytes_received += bytes as u64;
+        }
+        self.reading.call_found_some();
+        handed
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        self.socket.endpoint()
+    }
+
+    fn max_transport_bytes(&self) -> usize {
+        self.max_transport_bytes
+    }
+
+    /// A readable socket ends a sleep at once, so only what the kernel cannot know of keeps the caller awake: frames
+    /// of a train that were not handed on yet, and a train the kernel had no room for.
+    fn arm(&mut self) -> bool {
+        let stuck = !self.send();
+        !self.inbox.is_empty() || stuck
+    }
+
+    fn disarm(&mut self) {}
+
+    fn poll_fds(&self, out: &mut Vec<RawFd>) {
+        out.push(self.socket.as_fd().as_raw_fd());
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+}

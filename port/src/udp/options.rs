@@ -1,0 +1,105 @@
+//! What may be chosen about a socket, and why opening one failed.
+
+use rustix::io::Errno;
+use std::fmt;
+use std::net::SocketAddr;
+
+/// What may be chosen about a port's socket.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// IPv4 time to live, IPv6 hop limit. The ICRC does not cover it.
+    pub ttl: u8,
+    /// IPv4 type of service, IPv6 traffic class: DSCP in the upper 6 bits. The ICRC does not cover it.
+    pub traffic_class: u8,
+    /// Bytes wished for what has come and was not read yet, as the kernel counts them (two to three times the
+    /// frames' own). An unprivileged process gets at most `net.core.rmem_max`.
+    pub receive_buffer: usize,
+    /// Bytes wished for what was sent and has not left yet. An unprivileged process gets at most `net.core.wmem_max`.
+    pub send_buffer: usize,
+    /// Use the kernel's trains (`UDP_SEGMENT`, `UDP_GRO`) if it has them.
+    pub trains: bool,
+    /// Peers that the port can know at most.
+    pub max_peers: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            ttl: 64,
+            traffic_class: 0,
+            receive_buffer: 32 << 20,
+            send_buffer: 8 << 20,
+            trains: true,
+            max_peers: 65_536,
+        }
+    }
+}
+
+/// Why a port could not be opened: one line that says what is wrong and how to mend it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// The UDP port of this address is in use.
+    Taken(SocketAddr),
+    /// No interface of this machine (or network namespace) has this address.
+    NotLocal(SocketAddr),
+    /// `0.0.0.0` or `::`: the ICRC covers the source address, so it must be one address.
+    Unspecified(SocketAddr),
+    /// This UDP port needs a privilege.
+    Forbidden(SocketAddr),
+    /// The kernel has no IPv6, or no IPv4.
+    NoFamily(SocketAddr),
+    /// Any other failure: the call and its errno.
+    Os(&'static str, Errno),
+}
+
+impl OpenError {
+    /// What a failed `bind` to `address` means.
+    pub(super) fn of_bind(address: SocketAddr, errno: Errno) -> Self {
+        match errno {
+            Errno::ADDRINUSE => OpenError::Taken(address),
+            Errno::ADDRNOTAVAIL => OpenError::NotLocal(address),
+            Errno::ACCESS | Errno::PERM => OpenError::Forbidden(address),
+            other => OpenError::Os("bind", other),
+        }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            OpenError::Taken(at) => write!(
+                f,
+                "UDP port {port} on {ip} is taken: stop the program that has it (`ss -ulpn 'sport = :{port}'` names \
+                 it), or choose another port for this NIC, such as {other}",
+                port = at.port(),
+                ip = at.ip(),
+                other = SocketAddr::new(at.ip(), at.port().checked_add(1).unwrap_or(4792)),
+            ),
+            OpenError::NotLocal(at) => write!(
+                f,
+                "{} is not an address of this machine: choose one that `ip address` lists, or 127.0.0.1",
+                at.ip()
+            ),
+            OpenError::Unspecified(at) => write!(
+                f,
+                "{} means every address, but a RoCE frame is sealed with the one it is sent from: choose one that \
+                 `ip address` lists",
+                at.ip()
+            ),
+            OpenError::Forbidden(at) => write!(
+                f,
+                "UDP port {} is reserved to root here: choose one from 1024 up (RoCE's own is 4791)",
+                at.port()
+            ),
+            OpenError::NoFamily(at) => write!(
+                f,
+                "this machine has no {family}: choose an {other} address",
+                family = if at.is_ipv6() { "IPv6" } else { "IPv4" },
+                other = if at.is_ipv6() { "IPv4" } else { "IPv6" },
+            ),
+            OpenError::Os(call, errno) => write!(f, "opening the UDP socket failed in {call}: {errno}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}

@@ -1,0 +1,123 @@
+//! The bounded table of a port's peers.
+
+use super::address;
+use rustix::net::SocketAddrAny;
+use std::collections::HashMap;
+use std::fmt;
+use std::net::SocketAddr;
+use wire::frame::{Endpoint, Peer};
+
+/// Why an address cannot be a peer.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum PeerError {
+    /// An IPv4 address on a port of IPv6, or the other way round.
+    OtherFamily(SocketAddr),
+    /// No single host has this address, or its port is 0.
+    NotAHost(SocketAddr),
+    /// The table is full: so many peers are known.
+    Full(u32),
+}
+
+impl fmt::Display for PeerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PeerError::OtherFamily(peer) => {
+                write!(f, "{peer} cannot be reached from here: one end is IPv4, the other IPv6")
+            }
+            PeerError::NotAHost(peer) => write!(f, "{peer} does not name one UDP port of one host"),
+            PeerError::Full(known) => {
+                write!(f, "this port knows {known} peers and can know no more: raise `max_peers`")
+            }
+        }
+    }
+}
+
+impl std::error::Error for PeerError {}
+
+/// One peer: its name, and its address as the kernel reads it.
+#[derive(Debug)]
+struct Entry {
+    endpoint: Endpoint,
+    address: SocketAddrAny,
+}
+
+/// All peers, by number and by name. Peers are never forgotten: a number stays good as long as the port.
+#[derive(Debug)]
+pub(super) struct Peers {
+    entries: Vec<Entry>,
+    by_endpoint: HashMap<Endpoint, Peer>,
+    max: u32,
+}
+
+impl Peers {
+    pub(super) fn new(max: u32) -> Self {
+        Peers { entries: Vec::new(), by_endpoint: HashMap::new(), max }
+    }
+
+    /// The number of this peer, a new one if it is not known yet.
+    pub(super) fn add(&mut self, peer: SocketAddr, local: SocketAddr) -> Result<Peer, PeerError> {
+        let ip = peer.ip();
+        if peer.is_ipv4() != local.is_ipv4() {
+            return Err(PeerError::OtherFamily(peer));
+        }
+        let broadcast = matches!(ip, std::net::IpAddr::V4(ip) if ip.is_broadcast());
+        if ip.is_unspecified() || ip.is_multicast() || broadcast || peer.port() == 0 {
+            return Err(PeerError::NotAHost(peer));
+        }
+        let endpoint = address::endpoint(peer);
+        if let Some(known) = self.by_endpoint.get(&endpoint) {
+            return Ok(*known);
+        }
+        let number = self.entries.len() as u32;
+        if number >= self.max {
+            return Err(PeerError::Full(self.max));
+        }
+        self.entries.push(Entry { endpoint, address: SocketAddrAny::from(peer) });
+        self.by_endpoint.insert(endpoint, Peer(number));
+        Ok(Peer(number))
+    }
+
+    /// The address as the kernel reads it; `None`: no such peer.
+    #[inline(always)]
+    pub(super) fn address(&self, peer: Peer) -> Option<&SocketAddrAny> {
+        self.entries.get(peer.0 as usize).map(|entry| &entry.address)
+    }
+
+    pub(super) fn endpoint(&self, peer: Peer) -> Option<Endpoint> {
+        self.entries.get(peer.0 as usize).map(|entry| entry.endpoint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_peer_keeps_its_number_and_a_full_table_refuses_only_new_ones() {
+        let mut peers = Peers::new(2);
+        let local = at("127.0.0.1:4791");
+        assert_eq!(peers.add(at("10.0.0.1:4791"), local), Ok(Peer(0)));
+        assert_eq!(peers.add(at("10.0.0.1:4792"), local), Ok(Peer(1)), "same host, other NIC");
+        assert_eq!(peers.add(at("10.0.0.2:4791"), local), Err(PeerError::Full(2)));
+        assert_eq!(peers.add(at("10.0.0.1:4791"), local), Ok(Peer(0)));
+        assert!(peers.address(Peer(1)).is_some() && peers.address(Peer(2)).is_none());
+    }
+
+    #[test]
+    fn what_names_no_single_host_or_another_family_is_refused() {
+        let mut peers = Peers::new(9);
+        let v4 = at("127.0.0.1:4791");
+        for text in ["0.0.0.0:4791", "224.0.0.1:4791", "255.255.255.255:4791", "10.0.0.1:0"] {
+            assert_eq!(peers.add(at(text), v4), Err(PeerError::NotAHost(at(text))), "{text}");
+        }
+        assert_eq!(peers.add(at("[::1]:4791"), v4), Err(PeerError::OtherFamily(at("[::1]:4791"))));
+        assert_eq!(
+            peers.add(at("[ff02::1]:4791"), at("[::1]:1")),
+            Err(PeerError::NotAHost(at("[ff02::1]:4791")))
+        );
+    }
+}

@@ -1,0 +1,136 @@
+//! Which receiving call to use, and how often, from what came lately. No system calls.
+//!
+//! `recvfrom` is the quickest call for a lone frame: `recvmsg`, which alone tells how a joined train is cut, costs a
+//! ping-pong an eighth of its time. Trains need `recvmsg`. So a port begins with `recvfrom` and joining off, turns
+//! joining on when frames come faster than they are read, and off again after a long time of lone frames.
+
+/// Frames in a row, without finding nothing in between, at which the sender is ahead of us: join.
+const JOIN_AT: u32 = 8;
+
+/// Times in a row that a lone frame came and then nothing, after which joining has no use.
+const PART_AT: u32 = 64;
+
+/// Calls to `receive` in a row that found frames, before one reads on instead of returning with what it has. A lone
+/// frame (ping-pong) is then answered without first asking the kernel for another.
+const READ_ON_AT: u32 = 2;
+
+/// What should change about the socket.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Ask the kernel to keep trains joined.
+    Join,
+    /// Ask it to cut them again; only while nothing waits to be read.
+    Part,
+}
+
+/// What came lately.
+#[derive(Debug)]
+pub(super) struct Reading {
+    joined: bool,
+    /// Frames since the kernel last had nothing.
+    frames: u32,
+    /// Calls to `receive` since then.
+    calls: u32,
+    /// Lone frames in a row, each with nothing after it.
+    lone: u32,
+}
+
+impl Reading {
+    pub(super) fn new() -> Self {
+        Reading { joined: false, frames: 0, calls: 0, lone: 0 }
+    }
+
+    /// Does the kernel keep trains joined, so that `recvmsg` must be used?
+    #[inline(always)]
+    pub(super) fn joined(&self) -> bool {
+        self.joined
+    }
+
+    /// Having some frames, should this call ask for more?
+    #[inline(always)]
+    pub(super) fn reads_on(&self) -> bool {
+        self.calls >= READ_ON_AT
+    }
+
+    /// A call to `receive` ends with frames.
+    #[inline(always)]
+    pub(super) fn call_found_some(&mut self) {
+        self.calls = self.calls.saturating_add(1);
+    }
+
+    /// The kernel gave so many frames in one call.
+    #[inline(always)]
+    pub(super) fn came(&mut self, frames: u32) -> Option<Change> {
+        self.frames = self.frames.saturating_add(frames);
+        (!self.joined && self.frames >= JOIN_AT).then_some(Change::Join)
+    }
+
+    /// The kernel had nothing.
+    #[inline(always)]
+    pub(super) fn nothing(&mut self) -> Option<Change> {
+        self.calls = 0;
+        match std::mem::take(&mut self.frames) {
+            0 => return None,
+            1 => self.lone = self.lone.saturating_add(1),
+            _ => self.lone = 0,
+        }
+        (self.joined && self.lone >= PART_AT).then_some(Change::Part)
+    }
+
+    /// The socket was changed, or could not be: from now on trains are joined or not.
+    pub(super) fn set_joined(&mut self, joined: bool) {
+        self.joined = joined;
+        self.lone = 0;
+        self.frames = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lone_frames_never_join_and_a_backlog_does() {
+        let mut reading = Reading::new();
+        for _ in 0..1000 {
+            assert_eq!(reading.came(1), None);
+            reading.call_found_some();
+            assert!(!reading.reads_on(), "a lone frame is answered at once");
+            assert_eq!(reading.nothing(), None);
+        }
+        for _ in 1..JOIN_AT {
+            assert_eq!(reading.came(1), None);
+        }
+        assert_eq!(reading.came(1), Some(Change::Join));
+    }
+
+    #[test]
+    fn joined_trains_part_only_after_many_lone_frames() {
+        let mut reading = Reading::new();
+        reading.set_joined(true);
+        for round in 0..1000 {
+            let frames = if round % 60 == 0 { 2 } else { 1 };
+            assert_eq!(reading.came(frames), None);
+            assert_eq!(reading.nothing(), None, "a burst came less than {PART_AT} rounds ago");
+            assert_eq!(reading.nothing(), None, "idle rounds do not count");
+        }
+        let mut rounds = 0;
+        while reading.came(1).is_some() || reading.nothing().is_none() {
+            rounds += 1;
+            assert!(rounds < PART_AT);
+        }
+    }
+
+    #[test]
+    fn calls_that_keep_finding_frames_read_on_until_one_finds_none() {
+        let mut reading = Reading::new();
+        for _ in 0..READ_ON_AT {
+            assert!(!reading.reads_on());
+            reading.came(1);
+            reading.call_found_some();
+        }
+        assert!(reading.reads_on());
+        reading.nothing();
+        assert!(!reading.reads_on());
+    }
+}
