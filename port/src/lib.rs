@@ -45,6 +45,12 @@ pub trait Port: Egress {
 
     /// What happened so far.
     fn counters(&self) -> Counters;
+
+    /// Who this peer is, if the frames do not say it themselves (they begin at the BTH) and the peer is known.
+    fn peer_endpoint(&self, peer: Peer) -> Option<Endpoint> {
+        let _ = peer;
+        None
+    }
 }
 
 /// What happened at a port since it was made. Monotonic; a wrapper adds its own to those of the port inside.

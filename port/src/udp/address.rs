@@ -1,26 +1,22 @@
 //! Endpoints (RoCE GIDs with a UDP port) to socket addresses and back.
 
 use rustix::net::SocketAddrAny;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use wire::frame::Endpoint;
 
 /// The endpoint that a socket address names: its GID is the IPv6 address, or `::ffff:a.b.c.d` for IPv4
 /// (IBTA volume 1, annex A17). A link-local address loses its interface: the port that uses it knows that.
 pub fn endpoint(address: SocketAddr) -> Endpoint {
-    let gid = match address.ip() {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        IpAddr::V6(ip) => ip,
-    };
-    Endpoint { address: gid.octets(), udp_port: address.port() }
+    Endpoint { address: address.ip().into(), udp_port: address.port() }
 }
 
 /// The socket address that an endpoint names: IPv4 if its GID is `::ffff:a.b.c.d`, else IPv6 on interface `scope`
 /// (which only link-local addresses heed).
 pub fn socket_address(endpoint: Endpoint, scope: u32) -> SocketAddr {
-    let gid = Ipv6Addr::from(endpoint.address);
-    match gid.to_ipv4_mapped() {
+    let gid = endpoint.address;
+    match gid.as_ipv4() {
         Some(ip) => SocketAddrV4::new(ip, endpoint.udp_port).into(),
-        None => SocketAddrV6::new(gid, endpoint.udp_port, 0, scope).into(),
+        None => SocketAddrV6::new(gid.as_ipv6(), endpoint.udp_port, 0, scope).into(),
     }
 }
 
@@ -46,7 +42,7 @@ mod tests {
     fn an_ipv4_endpoint_is_the_mapped_gid_and_comes_back() {
         let address: SocketAddr = "10.1.2.3:4791".parse().unwrap();
         let named = endpoint(address);
-        assert_eq!(named.address, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 2, 3]);
+        assert_eq!(named.address.0, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 2, 3]);
         assert_eq!(named.udp_port, 4791);
         assert_eq!(socket_address(named, 7), address);
     }

@@ -158,13 +158,13 @@ unsafe fn source(from: *const Source, len: libc::socklen_t) -> Option<Endpoint> 
             // SAFETY: a sockaddr_in's bytes are initialised, as checked above.
             let v4 = unsafe { (*from).v4 };
             let ip = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
-            Some(Endpoint { address: ip.to_ipv6_mapped().octets(), udp_port: u16::from_be(v4.sin_port) })
+            Some(Endpoint { address: ip.into(), udp_port: u16::from_be(v4.sin_port) })
         }
         libc::AF_INET6 if len >= size_of::<libc::sockaddr_in6>() => {
             // SAFETY: a sockaddr_in6's bytes are initialised, as just checked.
             let v6 = unsafe { (*from).v6 };
             let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
-            Some(Endpoint { address: ip.octets(), udp_port: u16::from_be(v6.sin6_port) })
+            Some(Endpoint { address: ip.into(), udp_port: u16::from_be(v6.sin6_port) })
         }
         _ => None,
     }

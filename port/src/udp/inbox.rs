@@ -17,7 +17,7 @@ pub(super) struct Inbox {
 impl Inbox {
     /// Room for whatever UDP can bring.
     pub(super) fn new() -> Self {
-        let source = Endpoint { address: [0; 16], udp_port: 0 };
+        let source = Endpoint::default();
         Inbox { buffer: vec![0; 65_535].into_boxed_slice(), next: 0, end: 0, segment: 0, source }
     }
 
@@ -63,13 +63,14 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wire::frame::Address;
 
     fn filled(len: usize, segment: usize) -> Inbox {
         let mut inbox = Inbox::new();
         for (at, byte) in inbox.room().iter_mut().enumerate() {
             *byte = at as u8;
         }
-        let source = Endpoint { address: [7; 16], udp_port: 9 };
+        let source = Endpoint { address: Address([7; 16]), udp_port: 9 };
         inbox.arrived(Arrival { len, segment, source, truncated: false });
         inbox
     }

@@ -344,4 +344,8 @@ impl Port for UdpPort {
     fn counters(&self) -> Counters {
         self.counters
     }
+
+    fn peer_endpoint(&self, peer: Peer) -> Option<Endpoint> {
+        self.peers.endpoint(peer)
+    }
 }
