@@ -35,7 +35,7 @@ clippy:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 unit: ## all tests but the documentation's
-	$(CARGO) test --workspace --exclude remora-tidy --all-targets
+	$(CARGO) test --workspace --exclude remora-tidy --lib --bins --tests --examples
 
 doc: ## the examples in the documentation, and the documentation itself
 	$(CARGO) test --workspace --doc
