@@ -46,6 +46,11 @@ fn seal(bencher: Bencher, payload: usize) {
     bencher.bench_local(|| black_box(&flow).seal(black_box(3), black_box(covered)));
 }
 
+#[divan::bench]
+fn new_flow() -> Flow {
+    Flow::new(black_box(endpoint(1, 0xc001)), black_box(endpoint(2, ROCE_PORT)))
+}
+
 /// The floor of `seal`: the CRC over the same bytes, and nothing else.
 #[divan::bench(args = PAYLOADS)]
 fn crc_alone(bencher: Bencher, payload: usize) {

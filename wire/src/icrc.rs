@@ -10,7 +10,7 @@
 //! A CRC is linear: for messages of equal length, changing some bits changes the CRC by a value that depends on
 //! those bits and on how many bytes follow them, and on nothing else. So everything before the BTH is computed
 //! once for a flow, with zero for lengths and identification ([`Flow`]), and what a frame's own lengths,
-//! identification and masked BTH byte add comes out of tables ([`tables`]). What is left is one CRC over the
+//! identification and masked BTH byte add comes out of tables (`icrc/tables.rs`). What is left is one CRC over the
 //! transport bytes where they stand, without a copy.
 //!
 //! # When the identification is unknown
@@ -35,6 +35,12 @@ pub const LEN: usize = 4;
 /// BTH byte 4: FECN, BECN and six reserved bits.
 const MASKED_BTH_BYTE: usize = 4;
 
+// Bytes and which of their bits count as ones; IPv6's version shares its byte with the class.
+const MASKS_V4: [(usize, u8); 4] = [(1, 0xff), (8, 0xff), (10, 0xff), (11, 0xff)];
+const MASKS_V6: [(usize, u8); 5] = [(0, 0x0f), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff)];
+const MASKS_UDP: [(usize, u8); 2] = [(6, 0xff), (7, 0xff)];
+const MASKS_BTH: [(usize, u8); 1] = [(MASKED_BTH_BYTE, 0xff)];
+
 /// The ICRC in the last four bytes of a frame or packet; `None` if there are not four.
 #[inline]
 pub fn read(bytes: &[u8]) -> Option<u32> {
@@ -51,12 +57,6 @@ pub fn write(bytes: &mut [u8], icrc: u32) {
 /// of the transport from the BTH up to but without the ICRC. For tests and for whoever wants to read the
 /// definition; [`Flow`] is the same, fast. Other lengths give a number that means nothing.
 pub fn compute(ip: &[u8], udp: &[u8], transport: &[u8]) -> u32 {
-    // A mask of 0xff for each byte that counts as ones; the version nibble shares its byte with the class.
-    const MASKS_V4: [(usize, u8); 4] = [(1, 0xff), (8, 0xff), (10, 0xff), (11, 0xff)];
-    const MASKS_V6: [(usize, u8); 5] = [(0, 0x0f), (1, 0xff), (2, 0xff), (3, 0xff), (7, 0xff)];
-    const MASKS_UDP: [(usize, u8); 2] = [(6, 0xff), (7, 0xff)];
-    const MASKS_BTH: [(usize, u8); 1] = [(MASKED_BTH_BYTE, 0xff)];
-
     let mut crc = crc32fast::Hasher::new();
     crc.update(&[0xff; 8]);
     let masks_ip: &[_] = if ip.len() == ipv4::LEN { &MASKS_V4 } else { &MASKS_V6 };
@@ -93,13 +93,17 @@ impl Flow {
         let mut udp_bytes = [0; udp::LEN];
         udp.emit(&mut udp_bytes);
         let is_ipv4 = matches!(network, Network::V4(_));
-        if is_ipv4 {
-            ip_bytes[2..6].fill(0);
-        } else {
-            ip_bytes[4..6].fill(0);
-        }
+        // Zero where a frame's own lengths and identification will be added.
+        let (lengths, masks_ip): (_, &[_]) = if is_ipv4 { (2..6, &MASKS_V4) } else { (4..6, &MASKS_V6) };
+        ip_bytes[lengths].fill(0);
         udp_bytes[4..6].fill(0);
-        Flow { base: compute(&ip_bytes[..ip_len], &udp_bytes, &[]), is_ipv4 }
+        masks_ip.iter().for_each(|(at, mask)| ip_bytes[*at] |= mask);
+        MASKS_UDP.iter().for_each(|(at, mask)| udp_bytes[*at] |= mask);
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&[0xff; 8]);
+        crc.update(&ip_bytes[..ip_len]);
+        crc.update(&udp_bytes);
+        Flow { base: crc.finalize(), is_ipv4 }
     }
 
     /// The CRC up to the BTH of a frame with `transport_len` bytes from BTH to before the ICRC.
