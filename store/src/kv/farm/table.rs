@@ -236,8 +236,15 @@ impl FarmTable {
         ObjectHeader { hash, key_len: key.len() as u32, value_len: value.len() as u32 }.emit(&mut header);
         let mut parts: [&[u8]; 3] = [&header, key, value];
         for line in 0..lines {
-            let payload = take_payload(&mut parts);
-            store_fresh(&mut self.extents.region, extent.offset() + line * LINE, self.version, &payload);
+            let offset = extent.offset() + line * LINE;
+            // Most lines of a long value are a piece of it.
+            if let ([[], [], _], Some((payload, rest))) = (&parts, parts[2].split_first_chunk()) {
+                store_fresh(&mut self.extents.region, offset, self.version, payload);
+                parts[2] = rest;
+            } else {
+                let payload = take_payload(&mut parts);
+                store_fresh(&mut self.extents.region, offset, self.version, &payload);
+            }
         }
         let slot =
             FarmSlot { line: extent.line(), lines: lines as u16, tag: tag(hash), version: self.version };
