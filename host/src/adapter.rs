@@ -4,10 +4,11 @@ use memory::{Biased, Table};
 use mio::{Poll, Token, Waker};
 use nic::Nic;
 use port::shm::{DEFAULT_GEOMETRY, Geometry, Limits, ShmPort};
+use port::udp::UdpPort;
 use port::{Address, Endpoint, Port};
 use std::fmt;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -42,12 +43,24 @@ pub enum PortConfig {
         /// Shape of the rings of links that this side makes.
         geometry: Geometry,
     },
+    /// UDP sockets, one for each engine.
+    Udp {
+        /// Address of the first engine; further ones have the next UDP ports. Port 0: each has one of the system's choice.
+        local: SocketAddr,
+        /// How the sockets are set up.
+        options: port::udp::Options,
+    },
 }
 
 impl PortConfig {
     /// Shared memory with the rings that the design wants.
     pub fn shm() -> PortConfig {
         PortConfig::Shm { address: None, geometry: DEFAULT_GEOMETRY }
+    }
+
+    /// UDP sockets on this address.
+    pub fn udp(local: SocketAddr) -> PortConfig {
+        PortConfig::Udp { local, options: port::udp::Options::default() }
     }
 }
 
@@ -252,18 +265,21 @@ impl Adapter {
     ) -> Result<(), OpenError> {
         let watch = Watch::new(poll.registry().try_clone()?, Arc::clone(waker), token);
         let id = EngineId(random()?);
+        let events = Arc::clone(&self.events);
         let (facts, cell) = match &config.port {
             PortConfig::Shm { address, geometry } => {
                 let port = open_shm(*address, *geometry, number, self.engines.first())?;
-                let core = Core::new(
-                    Nic::new(fitted(config.nic, &port)),
-                    port,
-                    watch,
-                    clock.clone(),
-                    number,
-                    Arc::clone(&self.events),
-                );
-                (facts(&core.port), Cell::Shm(Biased::new(&self.table, core)))
+                let nic = Nic::new(fitted(config.nic, &port));
+                let facts = facts(&port);
+                let core = Core::new(nic, port, watch, clock.clone(), number, events);
+                (facts, Cell::Shm(Biased::new(&self.table, core)))
+            }
+            PortConfig::Udp { local, options } => {
+                let port = open_udp(*local, options, number)?;
+                let nic = Nic::new(fitted(config.nic, &port));
+                let facts = facts(&port);
+                let core = Core::new(nic, port, watch, clock.clone(), number, events);
+                (facts, Cell::Udp(Biased::new(&self.table, core)))
             }
         };
         let making = Making {
@@ -369,6 +385,17 @@ fn open_shm(
     let endpoint = Endpoint { address, udp_port: ROCE_PORT + number as u16 };
     let limits = Limits { frame: geometry.max_frame(), ..Limits::default() };
     ShmPort::new(endpoint, limits).map_err(|errno| OpenError::System(errno.into()))
+}
+
+fn open_udp(local: SocketAddr, options: &port::udp::Options, number: usize) -> Result<UdpPort, OpenError> {
+    let mut local = local;
+    if local.port() != 0 {
+        let next = u16::try_from(number).ok().and_then(|number| local.port().checked_add(number));
+        local.set_port(
+            next.ok_or_else(|| OpenError::Port("no UDP port beyond 65535 for each engine".to_owned()))?,
+        );
+    }
+    UdpPort::open(local, options).map_err(|error| OpenError::Port(error.to_string()))
 }
 
 fn facts(port: &(impl Port + Attach)) -> PortFacts {

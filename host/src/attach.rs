@@ -1,6 +1,7 @@
 //! What a host needs of a port beyond frames: how peers come and go. Each kind of port has its own ways.
 
 use port::shm::{Limits, Link, ShmPort};
+use port::udp::UdpPort;
 use port::{Counters, Endpoint, Peer, Port};
 use std::fmt;
 
@@ -113,5 +114,33 @@ impl Attach for ShmPort {
 
     fn window(&self) -> u32 {
         SHM_WINDOW
+    }
+}
+
+/// Bytes that the kernel counts for a frame of 4 KiB payload while it waits in a socket: what it holds by its own
+/// reckoning, not ours.
+const KERNEL_FRAME: usize = 8 << 10;
+
+impl Attach for UdpPort {
+    fn kind(&self) -> PortKind {
+        PortKind::Udp
+    }
+
+    fn port_counters(&self) -> Counters {
+        self.counters()
+    }
+
+    fn add_endpoint(&mut self, peer: Endpoint) -> Result<Peer, AttachError> {
+        self.peer(peer).map_err(|error| AttachError::Port(error.to_string()))
+    }
+
+    fn max_peers(&self) -> usize {
+        port::udp::Options::default().max_peers as usize
+    }
+
+    /// What our own socket can hold stands for the peer's, which is most likely set up alike. What is more is lost, and
+    /// sent again.
+    fn window(&self) -> u32 {
+        (self.socket().receive_buffer() / KERNEL_FRAME).clamp(8, 4096) as u32
     }
 }

@@ -4,6 +4,7 @@ use memory::{Biased, Guard, Table};
 use mio::Waker;
 use nic::Nic;
 use port::shm::ShmPort;
+use port::udp::UdpPort;
 use port::{Counters as PortCounters, Endpoint};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -27,14 +28,20 @@ pub enum Mode {
 }
 
 /// One engine, its port's type erased once per call, never per packet.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "one per engine, behind an Arc: a box would only add a load to each pass"
+)]
 pub(crate) enum Cell {
     Shm(Biased<Core<ShmPort>>),
+    Udp(Biased<Core<UdpPort>>),
 }
 
 macro_rules! each {
     ($engine:expr, $cell:ident => $body:expr) => {
         match &$engine.cell {
             Cell::Shm($cell) => $body,
+            Cell::Udp($cell) => $body,
         }
     };
 }

@@ -1,7 +1,7 @@
 //! A device: what a NIC shall be like, before it is opened.
 
 use host::{Adapter, Config, Mode, OpenError, PortConfig};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, ToSocketAddrs};
 use std::time::Duration;
 
 use crate::Context;
@@ -26,11 +26,24 @@ impl Device {
         Device { config: Config::new(PortConfig::shm()) }
     }
 
+    /// One whose peers are anywhere; frames leave by UDP from `local`, an address of this machine. Port 0 takes a free
+    /// one, which suits a client; RoCE's own is 4791.
+    ///
+    /// # Errors
+    /// `local` is no address.
+    pub fn udp(local: impl ToSocketAddrs) -> Result<Device, OpenError> {
+        let local = local.to_socket_addrs().ok().and_then(|mut found| found.next());
+        let local = local
+            .ok_or_else(|| OpenError::Port("not an address of this machine (address:port)".to_owned()))?;
+        Ok(Device { config: Config::new(PortConfig::udp(local)) })
+    }
+
     /// With an address (GID) of its own choice; only for `shm`, where any address will do.
     #[must_use]
     pub fn address(mut self, own: Ipv4Addr) -> Device {
-        let PortConfig::Shm { address, .. } = &mut self.config.port;
-        *address = Some(own);
+        if let PortConfig::Shm { address, .. } = &mut self.config.port {
+            *address = Some(own);
+        }
         self
     }
 

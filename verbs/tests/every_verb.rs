@@ -1,8 +1,9 @@
 //! Every verb between two contexts of one process: what arrives, what the completions say, what is refused.
 
 use remora_verbs::{
-    Access, CompletionKind, CompletionQueue, Context, Device, EMPTY, Flags, MemoryRegion, Payload, PostError,
-    ProtectionDomain, QpOptions, QueuePair, ReceiveRequest, Status, WorkCompletion, WorkRequest, work,
+    Access, CompletionKind, CompletionQueue, Context, Device, EMPTY, Flags, MemoryRegion, Mode, Payload,
+    PostError, ProtectionDomain, QpOptions, QueuePair, ReceiveRequest, Status, WorkCompletion, WorkRequest,
+    work,
 };
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -153,14 +154,44 @@ fn local_ones(a: &mut End) {
     assert_eq!(a.run(&work::local_inv(42, region.lkey())).status, Status::LocalProtection);
 }
 
+fn udp() -> Device {
+    Device::udp("127.0.0.1:0").unwrap()
+}
+
+fn udp6() -> Device {
+    Device::udp("[::1]:0").unwrap()
+}
+
 #[test]
 fn every_verb_over_shm() {
     every_verb(&Device::shm());
 }
 
 #[test]
-fn within_one_engine_over_shm() {
-    let context = Device::shm().open().unwrap();
+fn every_verb_over_udp() {
+    every_verb(&udp());
+}
+
+#[test]
+fn every_verb_over_udp_over_ipv6() {
+    every_verb(&udp6());
+}
+
+#[test]
+fn every_verb_between_dedicated_engines() {
+    every_verb(&Device::shm().mode(Mode::Dedicated));
+    every_verb(&udp().mode(Mode::Dedicated));
+}
+
+#[test]
+fn within_one_engine() {
+    within_one(&Device::shm());
+    within_one(&udp());
+    within_one(&udp6());
+}
+
+fn within_one(device: &Device) {
+    let context = device.open().unwrap();
     let domain = context.alloc_pd().unwrap();
     let mut cq = context.create_cq(16).unwrap();
     let memory = domain.allocate(8192, all()).unwrap();
@@ -213,8 +244,9 @@ fn transport_state_err() -> remora_verbs::State {
 }
 
 #[test]
-fn mistakes_have_the_status_of_hardware_over_shm() {
+fn mistakes_have_the_status_of_hardware() {
     mistakes(&Device::shm());
+    mistakes(&udp());
 }
 
 #[test]

@@ -14,6 +14,12 @@ fn shared() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ
 }
 
+/// Each kind of port, driven each way.
+fn devices() -> [Device; 4] {
+    let udp = Device::udp("127.0.0.1:0").unwrap();
+    [Device::shm(), udp.clone(), Device::shm().mode(Mode::Dedicated), udp.mode(Mode::Dedicated)]
+}
+
 fn open(device: &Device) -> (Context, ProtectionDomain) {
     let context = device.open().unwrap();
     let domain = context.alloc_pd().unwrap();
@@ -22,8 +28,7 @@ fn open(device: &Device) -> (Context, ProtectionDomain) {
 
 #[test]
 fn things_may_be_dropped_in_any_order() {
-    for mode in [Mode::Inline, Mode::Dedicated] {
-        let device = Device::shm().mode(mode);
+    for device in devices() {
         let (context, domain) = open(&device);
         let cq = context.create_cq(16).unwrap();
         let memory = domain.allocate(64, shared()).unwrap();
@@ -38,8 +43,7 @@ fn things_may_be_dropped_in_any_order() {
 
 #[test]
 fn a_context_closes_under_traffic() {
-    for mode in [Mode::Inline, Mode::Dedicated] {
-        let device = Device::shm().mode(mode);
+    for device in devices() {
         let (near, near_domain) = open(&device);
         let (far, far_domain) = open(&device);
         let options = QpOptions { timeout: 8, retry_cnt: 1, ..QpOptions::default() };
@@ -69,8 +73,7 @@ fn a_context_closes_under_traffic() {
 /// A region goes away under READs and WRITEs that hit it: they end in error, and its owner may use the memory again.
 #[test]
 fn deregistration_under_load_ends_the_traffic_with_an_error() {
-    for mode in [Mode::Inline, Mode::Dedicated] {
-        let device = Device::shm().mode(mode);
+    for device in devices() {
         let (near, near_domain) = open(&device);
         let (far, far_domain) = open(&device);
         let memory = near_domain.allocate(1 << 16, shared()).unwrap();
@@ -158,8 +161,7 @@ fn a_completion_queue_grows_with_what_waits_in_it() {
 
 #[test]
 fn a_forked_child_finds_everything_inert_and_the_parent_goes_on() {
-    for mode in [Mode::Inline, Mode::Dedicated] {
-        let device = Device::shm().mode(mode);
+    for device in devices() {
         let (near, near_domain) = open(&device);
         let (far, far_domain) = open(&device);
         let (mut cq, far_cq) = (near.create_cq(16).unwrap(), far.create_cq(16).unwrap());

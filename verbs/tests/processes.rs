@@ -18,6 +18,8 @@ const LEN: usize = 1 << 20;
 fn device(name: &str) -> Device {
     match name {
         "shm" => Device::shm(),
+        "udp" => Device::udp("127.0.0.1:0").unwrap(),
+        "udp6" => Device::udp("[::1]:0").unwrap(),
         "dedicated" => Device::shm().mode(remora_verbs::Mode::Dedicated),
         other => panic!("{other}"),
     }
@@ -205,6 +207,16 @@ fn one_sided_verbs_and_messages_between_processes_over_shm() {
 }
 
 #[test]
+fn one_sided_verbs_and_messages_between_processes_over_udp() {
+    one_sided_and_messages("udp");
+}
+
+#[test]
+fn one_sided_verbs_and_messages_between_processes_over_udp_over_ipv6() {
+    one_sided_and_messages("udp6");
+}
+
+#[test]
 fn one_sided_verbs_and_messages_between_dedicated_engines_over_shm() {
     one_sided_and_messages("dedicated");
 }
@@ -233,6 +245,7 @@ fn many_pairs_share_a_peer(name: &str) {
 #[test]
 fn queue_pairs_to_one_process_share_its_link() {
     many_pairs_share_a_peer("shm");
+    many_pairs_share_a_peer("udp");
 }
 
 fn a_killed_peer(name: &str) {
@@ -264,6 +277,11 @@ fn a_peer_killed_in_mid_transfer_ends_it_within_the_retries_over_shm() {
     a_killed_peer("shm");
 }
 
+#[test]
+fn a_peer_killed_in_mid_transfer_ends_it_within_the_retries_over_udp() {
+    a_killed_peer("udp");
+}
+
 /// A client that dies leaves nothing behind that would stop the server.
 fn a_killed_client(name: &str) {
     let server = Process::start(name);
@@ -277,7 +295,6 @@ fn a_killed_client(name: &str) {
     let (mut pair, table) = client.connect(server.address, &QpOptions::default()).unwrap();
     pair.post_send(&work::read(1, &[client.memory.sge(0, 64)], table.at(0))).unwrap();
     assert_eq!(client.wait(), Status::Success);
-    assert_eq!(client.context.port().kind, remora_verbs::PortKind::Shm);
     drop(pair);
     server.end();
 }
@@ -285,6 +302,7 @@ fn a_killed_client(name: &str) {
 #[test]
 fn clients_that_vanish_do_not_stop_the_server() {
     a_killed_client("shm");
+    a_killed_client("udp");
 }
 
 #[test]
@@ -353,6 +371,18 @@ fn what_cannot_be_connected_is_told_in_a_line() {
     let hasty = QpOptions { connect_timeout: Duration::from_millis(100), ..QpOptions::default() };
     let error = client.connect(silent.local_addr().unwrap(), &hasty).unwrap_err().to_string();
     assert!(error.contains("waiting for the server's answer"), "{error}");
+    let other_kind = {
+        let listener = Listener::bind("127.0.0.1:0").unwrap();
+        let address = listener.address();
+        let connecting =
+            std::thread::spawn(move || Client::new("udp").connect(address, &QpOptions::default()).err());
+        let request = listener.accept(Some(SECOND)).unwrap().unwrap();
+        let pair = client.domain.create_qp(&client.cq, &client.cq, &options).unwrap();
+        let ours = request.accept(pair).unwrap_err().to_string();
+        assert!(ours.contains("this side's port is shm, the other side's udp"), "{ours}");
+        connecting.join().unwrap().unwrap().to_string()
+    };
+    assert!(other_kind.contains("the other side refused: this side's port is shm"), "{other_kind}");
     let long = QpOptions { private_data: vec![0; 257], ..QpOptions::default() };
     assert!(matches!(client.connect(address, &long), Err(ConnectError::PrivateTooLong(257))));
 }
