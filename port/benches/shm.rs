@@ -119,7 +119,7 @@ fn two_lines() -> f64 {
 }
 
 /// Two processes' worth of link ends.
-fn link() -> (Link, Link) {
+fn link() -> (Apart<Link>, Apart<Link>) {
     let listener = Listener::new(shm::DEFAULT_GEOMETRY, Admit::SameUser).expect("listener");
     let name = listener.name().to_string();
     let far =
@@ -130,10 +130,27 @@ fn link() -> (Link, Link) {
         }
         thread::yield_now();
     };
-    (near, far.join().expect("the connecting thread"))
+    (Apart(near), Apart(far.join().expect("the connecting thread")))
 }
 
-fn ports() -> (ShmPort, ShmPort) {
+/// Keeps what the two threads work with on lines of their own, as two processes would.
+#[repr(align(128))]
+struct Apart<T>(T);
+
+impl<T> std::ops::Deref for Apart<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> std::ops::DerefMut for Apart<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+fn ports() -> (Apart<ShmPort>, Apart<ShmPort>) {
     let (near, far) = link();
     let port = |link| {
         let mut port =
@@ -142,7 +159,7 @@ fn ports() -> (ShmPort, ShmPort) {
         assert_eq!(port.add_link(link).expect("link"), PEER);
         port
     };
-    (port(near), port(far))
+    (Apart(port(near.0)), Apart(port(far.0)))
 }
 
 const PEER: Peer = Peer(0);

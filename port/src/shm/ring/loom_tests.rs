@@ -119,6 +119,6 @@ fn frames_reuse_slots_only_after_credit() {
 
 #[test]
 fn old_payload_is_never_taken_for_a_word() {
-    // In the second lap, frames begin at slots 1 and 3, where the first lap had payload.
-    frames_arrive_whole(&[124, 124, 380, 380, 60, 60, 60, 60]);
+    // In the second lap a train begins at slot 3, where the first lap had payload.
+    frames_arrive_whole(&[124, 380, 380, 124, 124, 60, 60]);
 }
