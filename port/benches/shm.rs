@@ -2,6 +2,9 @@
 //!
 //! Two pinned threads, interleaved rounds, medians; every round is printed. The floor of a round trip is two cache
 //! lines, one for each direction: a poller keeps its line shared, so each hop is an invalidation and a fetch.
+//! `rate/…/n` flushes after n frames; `nt` copies out with streaming stores, as a long WRITE is placed; `one-core` is
+//! the work of sending and receiving a frame without any line changing cores.
+#![allow(unsafe_code, reason = "streaming stores are intrinsics")]
 
 use std::hint::{black_box, spin_loop};
 use std::sync::Arc;
@@ -44,7 +47,10 @@ fn main() {
         ("rate/port/124/1", "M/s", || port_rate(MIDDLE, 1)),
         ("rate/port/124/16", "M/s", || port_rate(MIDDLE, 16)),
         ("bulk/memcpy", "GB/s", memcpy_cold),
-        ("bulk/ring/4096", "GB/s", ring_bulk),
+        ("bulk/ring/4096", "GB/s", || ring_bulk(<[u8]>::copy_from_slice)),
+        ("bulk/ring/4096/nt", "GB/s", || ring_bulk(stream)),
+        ("one-core/port/60", "ns", || one_core(SMALL)),
+        ("one-core/port/124", "ns", || one_core(MIDDLE)),
     ];
     let mut seen = vec![Vec::new(); cases.len()];
     for _ in 0..rounds {
@@ -153,9 +159,7 @@ impl<T> std::ops::DerefMut for Apart<T> {
 fn ports() -> (Apart<ShmPort>, Apart<ShmPort>) {
     let (near, far) = link();
     let port = |link| {
-        let mut port =
-            ShmPort::new(Endpoint { address: Address([0; 16]), udp_port: 4791 }, Limits::default())
-                .expect("port");
+        let mut port = ShmPort::new(ENDPOINT, Limits::default()).expect("port");
         assert_eq!(port.add_link(link).expect("link"), PEER);
         port
     };
@@ -163,6 +167,7 @@ fn ports() -> (Apart<ShmPort>, Apart<ShmPort>) {
 }
 
 const PEER: Peer = Peer(0);
+const ENDPOINT: Endpoint = Endpoint { address: Address([0; 16]), udp_port: 4791 };
 
 fn send(sender: &mut Sender, template: &[u8], value: u64) {
     while !sender.reserve(template.len()).expect("a sound ring") {
@@ -336,13 +341,38 @@ fn memcpy_cold() -> f64 {
     bandwidth(begin.elapsed())
 }
 
-fn ring_bulk() -> f64 {
+/// Copies past the caches. Both are multiples of 64 bytes, and `to` is aligned so.
+fn stream(to: &mut [u8], from: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+        assert!(
+            to.len() == from.len() && to.len().is_multiple_of(64) && to.as_ptr().addr().is_multiple_of(64)
+        );
+        for at in (0..to.len()).step_by(16) {
+            // SAFETY: 16 bytes from `at` lie within both, and `to` is aligned.
+            unsafe {
+                let part = _mm_loadu_si128(from.as_ptr().add(at).cast());
+                _mm_stream_si128(to.as_mut_ptr().add(at).cast(), part);
+            }
+        }
+        // SAFETY: orders the stores above; touches nothing.
+        unsafe { _mm_sfence() };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    to.copy_from_slice(from);
+}
+
+fn ring_bulk(out: fn(&mut [u8], &[u8])) -> f64 {
     let (mut near, mut far) = link();
     let (from, mut to) = cold();
+    let aligned = to.as_ptr().align_offset(64);
+    let to = &mut to[aligned..];
+    let frames = to.len() / BULK;
     pair(
         || {
             let sender = far.rings().0;
-            for chunk in from.chunks(BULK) {
+            for chunk in from.chunks(BULK).take(frames) {
                 while !sender.reserve(BULK).expect("a sound ring") {
                     spin_loop();
                 }
@@ -354,12 +384,23 @@ fn ring_bulk() -> f64 {
         || {
             let receiver = near.rings().1;
             let begin = Instant::now();
-            for chunk in to.chunks_mut(BULK) {
-                while receiver.receive(|bytes| chunk.copy_from_slice(bytes)).expect("a sound ring").is_none()
-                {
-                }
+            for chunk in to.chunks_mut(BULK).take(frames) {
+                while receiver.receive(|bytes| out(chunk, bytes)).expect("a sound ring").is_none() {}
             }
             bandwidth(begin.elapsed())
         },
     )
+}
+
+fn one_core(len: usize) -> f64 {
+    let mut port = ShmPort::new(ENDPOINT, Limits::default()).expect("port");
+    port.add_link(Link::loopback(shm::DEFAULT_GEOMETRY).expect("link")).expect("link");
+    let template = vec![1u8; len];
+    let begin = Instant::now();
+    for value in 0..FRAMES {
+        port_send(&mut port, &template, value);
+        port.flush();
+        black_box(port_receive(&mut port));
+    }
+    per(FRAMES, begin.elapsed())
 }
