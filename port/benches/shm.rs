@@ -3,7 +3,8 @@
 //! Two pinned threads, interleaved rounds, medians; every round is printed. The floor of a round trip is two cache
 //! lines, one for each direction: a poller keeps its line shared, so each hop is an invalidation and a fetch.
 //! `rate/…/n` flushes after n frames; `nt` copies out with streaming stores, as a long WRITE is placed; `one-core` is
-//! the work of sending and receiving a frame without any line changing cores.
+//! the work of sending and receiving a frame without any line changing cores; `arm+disarm` is what not sleeping after
+//! all costs, beside a peer that spins.
 #![allow(unsafe_code, reason = "streaming stores are intrinsics")]
 
 use std::hint::{black_box, spin_loop};
@@ -49,8 +50,11 @@ fn main() {
         ("bulk/memcpy", "GB/s", memcpy_cold),
         ("bulk/ring/4096", "GB/s", || ring_bulk(<[u8]>::copy_from_slice)),
         ("bulk/ring/4096/nt", "GB/s", || ring_bulk(stream)),
-        ("one-core/port/60", "ns", || one_core(SMALL)),
-        ("one-core/port/124", "ns", || one_core(MIDDLE)),
+        ("arm+disarm", "ns", arm_disarm),
+        ("one-core/ring/60", "ns", || one_core_ring(SMALL)),
+        ("one-core/port/60", "ns", || one_core_port(SMALL)),
+        ("one-core/ring/124", "ns", || one_core_ring(MIDDLE)),
+        ("one-core/port/124", "ns", || one_core_port(MIDDLE)),
     ];
     let mut seen = vec![Vec::new(); cases.len()];
     for _ in 0..rounds {
@@ -392,7 +396,7 @@ fn ring_bulk(out: fn(&mut [u8], &[u8])) -> f64 {
     )
 }
 
-fn one_core(len: usize) -> f64 {
+fn one_core_port(len: usize) -> f64 {
     let mut port = ShmPort::new(ENDPOINT, Limits::default()).expect("port");
     port.add_link(Link::loopback(shm::DEFAULT_GEOMETRY).expect("link")).expect("link");
     let template = vec![1u8; len];
@@ -403,4 +407,39 @@ fn one_core(len: usize) -> f64 {
         black_box(port_receive(&mut port));
     }
     per(FRAMES, begin.elapsed())
+}
+
+fn one_core_ring(len: usize) -> f64 {
+    let (mut sender, mut receiver) = shm::ring(shm::DEFAULT_GEOMETRY).expect("ring");
+    let template = vec![1u8; len];
+    let begin = Instant::now();
+    for value in 0..FRAMES {
+        send(&mut sender, &template, value);
+        sender.flush();
+        black_box(receive(&mut receiver));
+    }
+    per(FRAMES, begin.elapsed())
+}
+
+fn arm_disarm() -> f64 {
+    let (mut near, mut far) = ports();
+    let over = AtomicBool::new(false);
+    let count = 2_000;
+    pair(
+        || {
+            while !over.load(Ordering::Relaxed) {
+                far.receive(64, &mut |_| {});
+            }
+        },
+        || {
+            let begin = Instant::now();
+            for _ in 0..count {
+                black_box(near.arm());
+                near.disarm();
+            }
+            let time = begin.elapsed();
+            over.store(true, Ordering::Relaxed);
+            per(count, time)
+        },
+    )
 }

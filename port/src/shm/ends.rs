@@ -62,9 +62,11 @@ impl Sender {
         unsafe { std::slice::from_raw_parts_mut(self.half.frame(slot), len as usize) }
     }
 
-    /// Adds the reserved frame, whose bytes must be complete, to what the next flush publishes.
+    /// Adds the reserved frame, whose bytes must be complete, to what the next flush publishes. Returns its length; 0:
+    /// there was none.
     #[inline]
-    pub fn commit(&mut self) {
+    pub fn commit(&mut self) -> usize {
+        let len = self.producer.reserved().1;
         let before = self.producer.head();
         self.producer.commit(&self.half);
         let after = self.producer.head();
@@ -72,6 +74,7 @@ impl Sender {
         for ahead in WARM_AHEAD..WARM_AHEAD + hints {
             prefetch::for_write(self.half.slot(after.wrapping_add(ahead)));
         }
+        len as usize
     }
 
     /// Publishes every committed frame.

@@ -20,8 +20,8 @@ pub(super) struct Place {
     pub(super) empty: u32,
     /// Frames come faster than they are taken, so looking for another at once is worth its cost.
     pub(super) streaming: bool,
-    /// Is it in the list of links polled at every turn?
-    hot: bool,
+    /// Is it in the list of links polled at every turn? Set by `warm` and `note_empty` alone.
+    pub(super) hot: bool,
 }
 
 /// What is at a place.
@@ -161,6 +161,7 @@ impl Places {
         let Some(at) = self.all.get_mut(place as usize) else {
             return;
         };
+        at.streaming = false;
         at.empty = at.empty.saturating_add(1);
         if at.empty > COOLS_AFTER && at.hot && self.hot.len() > ALWAYS_HOT {
             at.hot = false;

@@ -263,7 +263,7 @@ impl Consumer {
     }
 
     /// The oldest published frame, if there is one. It stays until [`Consumer::release`].
-    #[inline]
+    #[inline(always)]
     pub fn peek(&mut self, cells: &impl Cells) -> Result<Option<Found>, Broken> {
         if self.unclean != 0 {
             self.clean(cells);
@@ -283,7 +283,7 @@ impl Consumer {
         self.skip(cells, index)
     }
 
-    #[inline]
+    #[inline(always)]
     fn found(&self, slot: u32, word: u32) -> Result<Option<Found>, Broken> {
         let (len, following) = (word & LENGTH, word >> FOLLOWING);
         if len.wrapping_sub(1) < self.geometry.max_frame && slot + slots_of(len) <= self.geometry.slots {
@@ -315,7 +315,7 @@ impl Consumer {
     }
 
     /// Clears the slots of the frame last released, and returns credit when a quarter of the ring has come together.
-    #[inline]
+    #[inline(always)]
     fn clean(&mut self, cells: &impl Cells) {
         // A frame never wraps, so its slots follow each other.
         let index = self.tail.wrapping_sub(self.unclean) & self.geometry.mask();

@@ -45,7 +45,7 @@ enum Leased {
     Nothing,
     Link(u32),
     /// For a peer that is gone: goes nowhere.
-    Sink(usize),
+    Sink,
 }
 
 /// The port of a NIC (or of one engine) whose peers are processes of this host.
@@ -130,66 +130,68 @@ impl ShmPort {
     }
 
     /// Takes frames from one link.
+    #[inline(always)]
     fn drain(&mut self, place: u32, quota: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
-        let mut taken = 0;
-        while taken < quota {
-            let Some(at) = self.places.get_mut(place) else {
-                return taken;
-            };
-            let link = match &mut at.state {
-                State::Open(link) => link,
-                State::Leaving(link, left) if *left > 0 => {
-                    *left -= 1;
-                    link
-                }
-                _ => return self.end_of_leaving(place, taken),
-            };
-            let received = link.receive(|bytes| take(Ingress { bytes, start: Start::Ip, source: UNKNOWN }));
-            let len = match received {
-                Ok(Some(len)) => len,
-                Ok(None) => return self.found_empty(place, taken),
-                Err(Broken) => return self.broke(place, taken),
-            };
-            taken += 1;
-            self.counters.frames_received += 1;
-            self.counters.bytes_received += len as u64;
-            // Looking for a frame that was not announced costs a round to the producer's cache if there is none, and the
-            // answer to a lone request waits for it. So only after two frames without an empty poll between them.
-            if !link.receiver.expects_more() && !at.streaming {
-                at.streaming = at.empty == 0;
-                at.empty = 0;
-                break;
-            }
+        let Some(at) = self.places.get_mut(place) else {
+            return 0;
+        };
+        let State::Open(link) = &mut at.state else {
+            return self.drain_leaving(place, quota, take);
+        };
+        let burst = Burst::take_from(link, at.streaming, quota, take);
+        if burst.taken > 0 {
+            at.streaming = at.empty == 0;
+            at.empty = 0;
+            self.counters.frames_received += burst.taken as u64;
+            self.counters.bytes_received += burst.bytes as u64;
         }
-        taken
-    }
-
-    #[inline]
-    fn found_empty(&mut self, place: u32, taken: usize) -> usize {
-        if let Some(at) = self.places.get_mut(place) {
-            at.streaming = false;
-            if matches!(at.state, State::Leaving(..)) {
-                return self.end_of_leaving(place, taken);
-            }
+        match burst.end {
+            End::Quota => {}
+            End::Empty => self.places.note_empty(place),
+            End::Broken => self.broke(place),
         }
-        self.places.note_empty(place);
-        taken
+        burst.taken
     }
 
+    /// Takes the last frames of a peer that is gone, and closes the link after them.
     #[cold]
-    fn broke(&mut self, place: u32, taken: usize) -> usize {
-        self.counters.malformed += 1;
-        self.close(place);
-        taken
-    }
-
-    /// A dead peer's ring has been read out.
-    #[cold]
-    fn end_of_leaving(&mut self, place: u32, taken: usize) -> usize {
-        if self.places.get(place).is_some_and(|at| matches!(at.state, State::Leaving(..))) {
+    fn drain_leaving(&mut self, place: u32, quota: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
+        let Some(State::Leaving(link, left)) = self.places.get_mut(place).map(|at| &mut at.state) else {
+            return 0;
+        };
+        let burst = Burst::take_from(link, true, quota.min(*left as usize), take);
+        *left -= burst.taken as u32;
+        let over = *left == 0 || burst.end != End::Quota;
+        self.counters.frames_received += burst.taken as u64;
+        self.counters.bytes_received += burst.bytes as u64;
+        self.counters.malformed += u64::from(burst.end == End::Broken);
+        if over {
             self.close(place);
         }
+        burst.taken
+    }
+
+    /// Looks at the next few of the links that are not polled at every turn.
+    #[cold]
+    fn poll_cool(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
+        let mut taken = 0;
+        for place in self.places.next_cool() {
+            if self.places.is_hot(place) {
+                continue;
+            }
+            let found = self.drain(place, BURST.min(budget - taken), take);
+            taken += found;
+            if found > 0 {
+                self.places.warm(place);
+            }
+        }
         taken
+    }
+
+    #[cold]
+    fn broke(&mut self, place: u32) {
+        self.counters.malformed += 1;
+        self.close(place);
     }
 
     /// Cuts a link off: its frames are dropped from now on, its memory and descriptors are given back.
@@ -288,7 +290,7 @@ impl ShmPort {
         }
     }
 
-    /// The slow half of `lend`: no room, no peer, or no sense.
+    /// The slow half of `lend`: no room, no peer, or no sense. Returns whether the frame goes to the sink.
     #[cold]
     fn lend_no_room(&mut self, peer: Peer, len: usize, broken: bool) -> bool {
         if broken {
@@ -304,11 +306,57 @@ impl ShmPort {
                 return false;
             }
         }
-        if len > SINK {
-            return false;
+        len <= SINK
+    }
+}
+
+/// What was taken from a link at once.
+struct Burst {
+    taken: usize,
+    bytes: usize,
+    end: End,
+}
+
+/// Why no more was taken.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum End {
+    /// Enough for this turn.
+    Quota,
+    /// There was no more.
+    Empty,
+    /// What came next makes no sense.
+    Broken,
+}
+
+impl Burst {
+    #[inline(always)]
+    fn take_from(
+        link: &mut Link,
+        streaming: bool,
+        quota: usize,
+        take: &mut impl FnMut(Ingress<'_>),
+    ) -> Burst {
+        let mut burst = Burst { taken: 0, bytes: 0, end: End::Quota };
+        while burst.taken < quota {
+            match link.receive(|bytes| take(Ingress { bytes, start: Start::Ip, source: UNKNOWN })) {
+                Ok(Some(len)) => burst.bytes += len,
+                Ok(None) => {
+                    burst.end = End::Empty;
+                    break;
+                }
+                Err(Broken) => {
+                    burst.end = End::Broken;
+                    break;
+                }
+            }
+            burst.taken += 1;
+            // Looking for a frame that was not announced costs a round to the producer's cache if there is none, and the
+            // answer to a lone request waits for it. So only after two frames without an empty poll between them.
+            if !streaming && !link.receiver.expects_more() {
+                break;
+            }
         }
-        self.leased = Leased::Sink(len);
-        true
+        burst
     }
 }
 
@@ -338,25 +386,26 @@ impl Egress for ShmPort {
 
     #[inline]
     fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
-        let reserved = match self.places.get_mut(peer.0).map(|at| &mut at.state) {
-            Some(State::Open(link)) => link.sender.reserve(len),
-            _ => Ok(false),
-        };
-        if reserved == Ok(true) {
-            self.leased = Leased::Link(peer.0);
-        } else if !self.lend_no_room(peer, len, reserved.is_err()) {
-            self.leased = Leased::Nothing;
-            return None;
+        let mut broken = false;
+        if let Some(State::Open(link)) = self.places.get_mut(peer.0).map(|at| &mut at.state) {
+            match link.sender.reserve(len) {
+                Ok(true) => {
+                    self.leased = Leased::Link(peer.0);
+                    let bytes: *mut [u8] = link.sender.bytes();
+                    // SAFETY: the slice is borrowed from `self` for as long as the lease is; the detour is because the
+                    // borrow checker extends that borrow over the other ways out of this function.
+                    return Some(Lease { bytes: unsafe { &mut *bytes }, ip_id: 0 });
+                }
+                Ok(false) => {}
+                Err(Broken) => broken = true,
+            }
         }
-        let bytes = match self.leased {
-            Leased::Link(place) => match &mut self.places.get_mut(place)?.state {
-                State::Open(link) => link.sender.bytes(),
-                _ => return None,
-            },
-            Leased::Sink(len) => &mut self.sink[..len],
-            Leased::Nothing => return None,
-        };
-        Some(Lease { bytes, ip_id: 0 })
+        self.leased = Leased::Nothing;
+        if self.lend_no_room(peer, len, broken) {
+            self.leased = Leased::Sink;
+            return Some(Lease { bytes: &mut self.sink[..len], ip_id: 0 });
+        }
+        None
     }
 
     #[inline]
@@ -365,18 +414,18 @@ impl Egress for ShmPort {
             Leased::Link(place) => {
                 let Some(at) = self.places.get_mut(place) else { return };
                 let State::Open(link) = &mut at.state else { return };
-                let len = link.sender.bytes().len();
-                link.sender.commit();
                 self.counters.frames_sent += 1;
-                self.counters.bytes_sent += len as u64;
-                // An answer may be expected.
-                self.places.warm(place);
+                self.counters.bytes_sent += link.sender.commit() as u64;
+                if !at.hot {
+                    // An answer may be expected.
+                    self.places.warm(place);
+                }
                 if self.unflushed != place {
                     self.flush();
                     self.unflushed = place;
                 }
             }
-            Leased::Sink(_) => self.counters.send_dropped += 1,
+            Leased::Sink => self.counters.send_dropped += 1,
             Leased::Nothing => {}
         }
     }
@@ -402,16 +451,7 @@ impl Port for ShmPort {
         }
         self.places.next_turn();
         if self.places.has_cool() {
-            for place in self.places.next_cool() {
-                if self.places.is_hot(place) {
-                    continue;
-                }
-                let found = self.drain(place, BURST.min(budget - taken), take);
-                taken += found;
-                if found > 0 {
-                    self.places.warm(place);
-                }
-            }
+            taken += self.poll_cool(budget - taken, take);
         }
         self.receives = self.receives.wrapping_add(1);
         if self.receives.is_multiple_of(LOOK_EVERY) {

@@ -445,7 +445,7 @@ fn receive_asleep(port: &mut ShmPort, expected: u32, slept: &mut u64, timer: &mu
 
 #[test]
 fn sleepers_hand_a_token_back_and_forth_without_losing_a_wake() {
-    let turns = 5_000u32;
+    let turns = 1_000u32;
     let play = |mut port: ShmPort, begins: bool| {
         let (mut slept, mut timer) = (0, 0);
         for turn in 0..turns {
@@ -491,7 +491,7 @@ fn meet(arrived: &AtomicU32, round: u32) {
 /// looks at the ring: one of them must see the other.
 #[test]
 fn either_the_sleeper_sees_the_frame_or_the_sender_sees_the_sleeper() {
-    let rounds = 20_000;
+    let rounds = 1_500;
     let (mut a, mut b) = ports();
     if !a.sleeps_are_safe() {
         return;
