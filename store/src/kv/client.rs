@@ -37,6 +37,19 @@ pub enum Refused {
     Broken(Broken),
 }
 
+impl core::fmt::Display for Refused {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Refused::WindowFull => f.write_str("as many operations as the window allows are in flight"),
+            Refused::KeyTooLong => f.write_str("the key is longer than client or server take"),
+            Refused::ValueTooLong => f.write_str("the value is longer than client or server take"),
+            Refused::Broken(broken) => broken.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for Refused {}
+
 /// How an operation ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {

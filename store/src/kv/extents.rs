@@ -29,6 +29,13 @@ pub(crate) struct Extents {
     allocator: Allocator,
 }
 
+/// Bytes of extents for `keys` objects of so many lines, with an eighth more for PUTs, which store the new object
+/// before they free the old, and for gaps between objects of different lengths.
+pub(crate) fn room_for(keys: u32, lines: usize) -> usize {
+    let objects = keys as usize * lines;
+    (objects + objects / 8 + 4 * lines + 64) * LINE
+}
+
 impl Extents {
     /// Takes the whole block, for at most `objects` at a time.
     pub fn new(block: Registered, objects: u32) -> Extents {

@@ -6,6 +6,8 @@
 //! registered memory, answers calls from the completions of its queue pairs, and takes no part in the READs of the
 //! one-sided designs. Both speak to the outside through [`Post`] alone.
 //!
+//! `store/tests/over_nics.rs` drives all of it over two NICs.
+//!
 //! The designs differ in two places only: how a client finds a key ([`Lookup`]) and how a server keeps its table
 //! ([`Table`]). PUT and DELETE are calls in all of them.
 
@@ -79,6 +81,18 @@ pub enum Broken {
     /// The peer sent what no correct peer sends.
     Protocol,
 }
+
+impl core::fmt::Display for Broken {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Broken::Completion(status) => write!(f, "the queue pair failed: {}", status.explain()),
+            Broken::Post(error) => write!(f, "the queue pair took no request: {error}"),
+            Broken::Protocol => f.write_str("the peer sent what no correct peer sends"),
+        }
+    }
+}
+
+impl core::error::Error for Broken {}
 
 impl From<PostError> for Broken {
     fn from(error: PostError) -> Broken {

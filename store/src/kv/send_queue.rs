@@ -5,7 +5,7 @@ use super::work_id::NUMBER;
 /// What a machine needs of its queue pair.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct QueueNeeds {
-    /// Work requests in the send queue.
+    /// Work requests in the send queue, each of up to `sges` elements (or of as many inline bytes as were configured).
     pub send: u32,
     /// Receive requests in the receive queue.
     pub receive: u32,

@@ -19,6 +19,14 @@ pub enum Design {
 }
 
 impl Design {
+    /// All of them.
+    pub const ALL: [Design; 3] = [Design::Pilaf, Design::Farm, Design::TwoSided];
+
+    /// The design of a [`name`](Design::name).
+    pub fn named(name: &str) -> Option<Design> {
+        Design::ALL.into_iter().find(|design| design.name() == name)
+    }
+
     /// Name as the command line says it.
     pub fn name(self) -> &'static str {
         match self {
@@ -29,7 +37,7 @@ impl Design {
     }
 
     fn from_number(number: u32) -> Option<Design> {
-        [Design::Pilaf, Design::Farm, Design::TwoSided].into_iter().find(|design| *design as u32 == number)
+        Design::ALL.into_iter().find(|design| *design as u32 == number)
     }
 }
 
@@ -248,6 +256,12 @@ mod tests {
             max_value: 13,
         };
         assert_eq!(Grant::decode(&grant.encode()), Ok(grant));
+    }
+
+    #[test]
+    fn names_lead_back_to_their_designs() {
+        assert!(Design::ALL.into_iter().all(|design| Design::named(design.name()) == Some(design)));
+        assert_eq!(Design::named("two_sided"), None);
     }
 
     #[test]

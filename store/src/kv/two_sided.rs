@@ -12,7 +12,7 @@
 //!  8  key, value
 //! ```
 
-use super::extents::{Extent, Extents};
+use super::extents::{Extent, Extents, room_for};
 use super::hash::hash_key;
 use super::lookup::{Lookup, Step};
 use super::region::Registered;
@@ -60,6 +60,13 @@ pub struct Config {
     pub keys: u32,
     /// Seed of the hash.
     pub hash_seed: u64,
+}
+
+impl Config {
+    /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with room to overwrite.
+    pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
+        room_for(keys, Extents::lines_for(object_len(key_len, value_len)))
+    }
 }
 
 /// A key of the index.

@@ -4,7 +4,7 @@ use super::bucket::{Bucket, CHAIN_MOST, FarmSlot, SLOTS, home, tag};
 use super::line::{
     LINE, LOCKED, OBJECT_HEADER, ObjectHeader, PAYLOAD, lines_for, next_version, store_fresh, store_locked,
 };
-use crate::kv::extents::{Extent, Extents};
+use crate::kv::extents::{Extent, Extents, room_for};
 use crate::kv::hash::hash_key;
 use crate::kv::region::{Region, Registered};
 use crate::kv::rpc::Refusal;
@@ -32,6 +32,11 @@ impl Config {
     /// Bytes of the table's block: the buckets, one more that is nobody's home, and the chained blocks.
     pub fn index_len(&self) -> usize {
         self.lines() * LINE
+    }
+
+    /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with room to overwrite.
+    pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
+        room_for(keys, lines_for(key_len, value_len))
     }
 
     fn lines(&self) -> usize {

@@ -3,7 +3,7 @@
 use super::client::WAYS;
 use super::entry::{ENTRY, PilafEntry};
 use crate::kv::checksum::crc64;
-use crate::kv::extents::{Extent, Extents};
+use crate::kv::extents::{Extent, Extents, room_for};
 use crate::kv::hash::{choice, hash_key};
 use crate::kv::region::{Region, Registered};
 use crate::kv::rpc::Refusal;
@@ -30,6 +30,11 @@ impl Config {
     /// Bytes of the table's block.
     pub fn index_len(&self) -> usize {
         self.entries as usize * ENTRY
+    }
+
+    /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with room to overwrite.
+    pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
+        room_for(keys, Extents::lines_for(key_len + value_len))
     }
 }
 
