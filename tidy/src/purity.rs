@@ -4,7 +4,8 @@
 //! not anything calls it. A socket, a clock or a foreign function would have to come from outside the module, and so
 //! would show as an import. (What `std` merely stubs out on wasm, such as its clock, is banned by name: `words`.)
 
-use cargo_metadata::camino::Utf8Path;
+use cargo_metadata::Message;
+use cargo_metadata::camino::{Utf8Path, Utf8PathBuf};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use wasmparser::{Parser, Payload};
@@ -49,7 +50,15 @@ pub const LINK_WHOLE: [&str; 2] = ["-Clink-dead-code", "-Clink-arg=--no-gc-secti
 pub fn build(root: &Path, target: &Utf8Path, room: &str) -> Result<PathBuf, String> {
     let package = format!("remora-{room}");
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(root).args(["rustc", "--quiet", "--release", "--package", &package, "--lib"]);
+    cargo.current_dir(root).args([
+        "rustc",
+        "--quiet",
+        "--message-format=json",
+        "--release",
+        "--package",
+        &package,
+        "--lib",
+    ]);
     cargo.args(["--crate-type", "cdylib", "--target", "wasm32-unknown-unknown", "--target-dir"]).arg(target);
     cargo.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_DEBUG", "false");
     // Only this crate is linked whole: the rooms it names have their own turn.
@@ -58,8 +67,16 @@ pub fn build(root: &Path, target: &Utf8Path, room: &str) -> Result<PathBuf, Stri
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
-    let module = format!("wasm32-unknown-unknown/release/remora_{room}.wasm");
-    Ok(target.join(module).into_std_path_buf())
+    // Cargo says where it put the module: a name guessed here could be that of an older one. Other crates make modules too.
+    let manifest = root.join(room).join("Cargo.toml");
+    let artifacts = Message::parse_stream(output.stdout.as_slice()).filter_map(|message| match message {
+        Ok(Message::CompilerArtifact(artifact)) if artifact.manifest_path == manifest => {
+            Some(artifact.filenames)
+        }
+        _ => None,
+    });
+    let module = artifacts.flatten().find(|path| path.extension() == Some("wasm"));
+    module.map(Utf8PathBuf::into_std_path_buf).ok_or_else(|| format!("cargo names no module for {package}"))
 }
 
 #[cfg(test)]

@@ -22,6 +22,9 @@ const UNORDERED: [&str; 4] = ["HashMap", "HashSet", "DefaultHasher", "RandomStat
 /// What a pure room may not take from `std`.
 const IMPURE: [&str; 6] = ["time", "net", "fs", "env", "process", "thread"];
 
+/// Of `std::net`, these are plain values.
+const ADDRESSES: [&str; 6] = ["IpAddr", "Ipv4Addr", "Ipv6Addr", "SocketAddr", "SocketAddrV4", "SocketAddrV6"];
+
 /// Unfinished code, in any Rust file.
 pub fn unfinished(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
@@ -77,8 +80,13 @@ pub fn impure(files: &[File]) -> Vec<Fault> {
                 let taken = if is_ident(Some(token), "std") { taken_from(tokens, at) } else { Vec::new() };
                 // `memory` asks which thread is inside an engine and starts none, and it aborts rather than go on unsoundly.
                 let aborts = is_ident(tokens.get(at + 6), "abort");
-                let may =
-                    |part: &str| room.name == "memory" && (part == "thread" || (part == "process" && aborts));
+                let addresses = ADDRESSES.into_iter().any(|name| is_ident(tokens.get(at + 6), name));
+                let may = |part: &str| match part {
+                    "net" => addresses,
+                    "thread" => room.name == "memory",
+                    "process" => room.name == "memory" && aborts,
+                    _ => false,
+                };
                 for part in taken.iter().filter(|part| IMPURE.contains(&part.as_str()) && !may(part)) {
                     faults.push(Fault::new(
                         &file.path,
@@ -159,6 +167,11 @@ mod tests {
         assert_eq!(
             impure(&[File::sample("transport/src/a.rs", "use std::{fmt, ops::Add}; struct Instant(u64);")]),
             []
+        );
+        assert_eq!(impure(&[File::sample("fabric/src/a.rs", "use std::net::Ipv4Addr;")]), []);
+        assert_eq!(
+            impure(&[File::sample("fabric/src/a.rs", "use std::net::{Ipv4Addr, UdpSocket};")]).len(),
+            1
         );
         assert_eq!(impure(&[File::sample("fabric/src/a.rs", "use std::time::Instant;")]).len(), 1);
         assert_eq!(impure(&[File::sample("host/src/a.rs", "use std::time::Instant;")]), []);
