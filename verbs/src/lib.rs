@@ -61,8 +61,9 @@ pub use host::{DriverCounters, EngineEvent, Mode, OpenError, PortFacts, PortKind
 pub use memory::{Access, AccessError, Bytes, Error as MemoryError, Key, Range};
 pub use nic::PostError as QueueError;
 pub use nic::{
-    AsyncEvent, CompletionKind, Flags, Notify, Operation, Payload, ReceiveRequest, Remote, Sge, Status,
-    WorkCompletion, WorkRequest,
+    AddressVector, AsyncEvent, CompletionKind, Flags, Modify, Notify, Operation, Payload, ReceiveRequest,
+    Remote, Sge, Status, WorkCompletion, WorkRequest,
 };
 pub use transport::Counters;
 pub use transport::state::State;
+pub use wire::Psn;

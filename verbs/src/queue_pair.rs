@@ -296,13 +296,17 @@ impl Body {
         }
     }
 
+    fn address_vector(&self, agreement: &Agreement) -> AddressVector {
+        let (ours, theirs) = (self.send_cq.engine.facts().endpoint, agreement.remote.endpoint);
+        AddressVector { peer: agreement.peer, route: Route::new(ours, theirs) }
+    }
+
     /// INIT to RTR to RTS; then `up` holds the agreement.
     fn bring_up(&self, agreement: &Agreement, up: &mut Option<Agreement>) -> Result<(), ConnectError> {
         let (options, engine) = (&self.options, &self.send_cq.engine);
-        let route = Route::new(engine.facts().endpoint, agreement.remote.endpoint);
         let to_rtr = Modify {
             state: Some(State::Rtr),
-            address: Some(AddressVector { peer: agreement.peer, route }),
+            address: Some(self.address_vector(agreement)),
             path_mtu: Some(agreement.path_mtu),
             dest_qp: Some(agreement.remote.qp),
             rq_psn: Some(agreement.remote.psn),
@@ -403,6 +407,11 @@ impl QueuePair<Ready> {
     /// What the two sides agreed on.
     pub fn agreement(&self) -> Option<&Agreement> {
         self.body.agreement.as_ref()
+    }
+
+    /// Where its packets go, for bringing it up again by [`modify`](QueuePair::modify).
+    pub fn address_vector(&self) -> Option<AddressVector> {
+        self.body.agreement.as_ref().map(|agreement| self.body.address_vector(agreement))
     }
 
     /// Takes it to the error state: all work that is posted, and whatever is posted later, completes as flushed.

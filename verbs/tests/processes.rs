@@ -2,7 +2,7 @@
 //! processes, and strangers on the listener's port.
 
 use remora_verbs::{
-    Access, CompletionQueue, ConnectError, Context, Device, EMPTY, Listener, MemoryRegion, ProtectionDomain,
+    Access, CompletionQueue, ConnectError, Device, EMPTY, Listener, MemoryRegion, ProtectionDomain,
     QpOptions, QueuePair, ReceiveRequest, RemoteMemory, Status, work,
 };
 use std::io::{BufRead, BufReader, Read, Write};
@@ -137,7 +137,6 @@ fn cpu_time() -> Duration {
 }
 
 struct Client {
-    context: Context,
     domain: ProtectionDomain,
     cq: CompletionQueue,
     memory: MemoryRegion,
@@ -149,7 +148,7 @@ impl Client {
         let domain = context.alloc_pd().unwrap();
         let cq = context.create_cq(256).unwrap();
         let memory = domain.allocate(LEN, shared()).unwrap();
-        Client { context, domain, cq, memory }
+        Client { domain, cq, memory }
     }
 
     fn connect(
