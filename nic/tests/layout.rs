@@ -1,0 +1,226 @@
+//! The bytes of work queue entries and completion queue entries, as `docs/WIRE.md` draws them. Programs write them and
+//! chains rewrite them: a change here breaks both.
+
+use memory::Key;
+use remora_nic::cqe::Cqe;
+use remora_nic::wqe::{Bounds, SLOT, Wqe, WqeOpcode, sges, write};
+use remora_nic::{
+    CompletionKind, Flags, Operation, Payload, PostError, Remote, Sge, Status, WorkCompletion, WorkRequest,
+    write_receive,
+};
+
+const PLAIN: Flags = Flags { signaled: false, fence: false, solicited: false };
+const BOUNDS: Bounds = Bounds { max_sge: 30, max_inline: 960 };
+
+fn remote() -> Remote {
+    Remote { addr: 0x8877_6655_4433_2211, rkey: Key::new(0xddcc_bbaa) }
+}
+
+fn element(number: u8) -> Sge {
+    Sge {
+        addr: 0x0101_0101_0101_0101 * u64::from(number),
+        len: 0x100 + u32::from(number),
+        lkey: Key::new(0x0a0b_0c00),
+    }
+}
+
+/// The slots of a request; the id is the same in all of them.
+fn slots(operation: Operation, payload: Payload<'_>, flags: Flags) -> Vec<[u8; SLOT]> {
+    let mut slots = Vec::new();
+    let request = WorkRequest { id: 0x6655_4433_2211, operation, payload, flags };
+    let count = write(&request, &BOUNDS, 16, |at, slot| {
+        assert_eq!(at, slots.len());
+        slots.push(*slot);
+    });
+    assert_eq!(count, Ok(slots.len()));
+    slots
+}
+
+/// Hexadecimal digits, spaces ignored; missing bytes at the end are zero.
+fn bytes(digits: &str) -> [u8; SLOT] {
+    let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let mut bytes = [0; SLOT];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
+        let text = std::str::from_utf8(pair).expect("digits");
+        *byte = u8::from_str_radix(text, 16).expect("two digits");
+    }
+    bytes
+}
+
+#[test]
+fn a_write_with_immediate_data() {
+    let list = [element(1)];
+    let flags = Flags { signaled: true, fence: true, solicited: true };
+    let slots = slots(Operation::WriteImm(remote(), 0xfeed_beef), Payload::Sges(&list), flags);
+    let expected = bytes(
+        "05 07 112233445566  0101010101010101  0101000000000000  000c0b0a aabbccdd
+         1122334455667788  0100000000000000  0000000000000000  efbeedfe00000000",
+    );
+    assert_eq!(slots, [expected]);
+}
+
+#[test]
+fn both_atomics_have_each_operand_in_a_word_of_its_own() {
+    let list = [Sge { len: 8, ..element(1) }];
+    let swap = Operation::CompareSwap {
+        remote: remote(),
+        compare: 0x0807_0605_0403_0201,
+        swap: 0x1817_1615_1413_1211,
+    };
+    let expected = bytes(
+        "07 00 112233445566  0101010101010101  0800000000000000  000c0b0a aabbccdd
+         1122334455667788  0102030405060708  1112131415161718",
+    );
+    assert_eq!(slots(swap, Payload::Sges(&list), PLAIN), [expected]);
+    let add = Operation::FetchAdd { remote: remote(), add: 0x1817_1615_1413_1211 };
+    let expected = bytes(
+        "08 00 112233445566  0101010101010101  0800000000000000  000c0b0a aabbccdd
+         1122334455667788  0000000000000000  1112131415161718",
+    );
+    assert_eq!(slots(add, Payload::Sges(&list), PLAIN), [expected]);
+}
+
+#[test]
+fn the_op_codes_have_the_numbers_of_the_document() {
+    let key = Key::new(0x0403_0201);
+    for (number, operation) in [
+        (0, Operation::Nop),
+        (1, Operation::Send),
+        (2, Operation::SendImm(0x0403_0201)),
+        (3, Operation::SendInv(key)),
+        (4, Operation::Write(remote())),
+        (6, Operation::Read(remote())),
+        (9, Operation::LocalInv(key)),
+    ] {
+        let slot = slots(operation, Payload::Sges(&[]), PLAIN)[0];
+        assert_eq!((slot[0], slot[1]), (number, 0), "{operation:?}");
+        let carries = matches!(number, 2 | 3 | 9);
+        assert_eq!(slot[56..], if carries { [1, 2, 3, 4, 0, 0, 0, 0] } else { [0; 8] }, "{operation:?}");
+    }
+}
+
+#[test]
+fn a_list_of_four_takes_three_slots_with_two_elements_in_each_further_one() {
+    let list = [element(1), element(2), element(3), element(4)];
+    let slots = slots(Operation::Send, Payload::Sges(&list), PLAIN);
+    assert_eq!(slots.len(), 3);
+    assert_eq!(slots[0][40..48], [4, 0, 0, 0, 0, 0, 0, 0]);
+    let expected = bytes(
+        "0202020202020202 02010000 00000000 000c0b0a 000000000000000000000000
+         0303030303030303 03010000 00000000 000c0b0a 000000000000000000000000",
+    );
+    assert_eq!(slots[1], expected);
+    assert_eq!(sges(&slots[1]), [element(2), element(3)]);
+    assert_eq!(sges(&slots[2])[0], element(4));
+    assert_eq!(Wqe::parse(&slots[0]).slots(), Some(3));
+}
+
+#[test]
+fn inline_data_follow_in_whole_slots() {
+    let data: Vec<u8> = (0..100).collect();
+    let slots = slots(Operation::Write(remote()), Payload::Inline(&data), PLAIN);
+    assert_eq!(slots.len(), 3);
+    assert_eq!((slots[0][0], slots[0][1], slots[0][16]), (4, 8, 100));
+    assert_eq!(slots[1][..], data[..64]);
+    assert_eq!(slots[2][..36], data[64..]);
+    assert_eq!(slots[2][36..], [0; 28]);
+}
+
+#[test]
+fn one_compare_and_swap_of_the_header_word_changes_the_op_code_and_nothing_else() {
+    let list = [element(1)];
+    let slot = slots(Operation::Write(remote()), Payload::Sges(&list), PLAIN)[0];
+    let mut word = u64::from_le_bytes(slot[..8].try_into().expect("8 bytes"));
+    assert_eq!(word & 0xff, u64::from(WqeOpcode::WRITE.0));
+    word = word & !0xff | u64::from(WqeOpcode::NOP.0);
+    let mut changed = slot;
+    changed[..8].copy_from_slice(&word.to_le_bytes());
+    let (before, after) = (Wqe::parse(&slot), Wqe::parse(&changed));
+    assert_eq!(after.opcode(), WqeOpcode::NOP);
+    assert_eq!(Wqe { header: before.header, ..after }, before);
+    assert_eq!(after.id(), before.id());
+}
+
+#[test]
+fn what_the_fields_cannot_hold_is_refused_and_nothing_is_written() {
+    let refused = |id, operation, payload, bounds: &Bounds, free| {
+        let request = WorkRequest { id, operation, payload, flags: PLAIN };
+        write(&request, bounds, free, |_, _| panic!("a slot of a refused request")).expect_err("too much")
+    };
+    let (list, data) = ([element(1); 31], [0; 961]);
+    let send = Operation::Send;
+    let read = Operation::Read(remote());
+    assert_eq!(refused(1 << 48, send, Payload::Sges(&[]), &BOUNDS, 16), PostError::IdTooWide);
+    assert_eq!(refused(0, send, Payload::Sges(&list), &BOUNDS, 16), PostError::TooManySges);
+    assert_eq!(refused(0, send, Payload::Inline(&data), &BOUNDS, 16), PostError::TooMuchInline);
+    assert_eq!(refused(0, read, Payload::Inline(&data[..1]), &BOUNDS, 16), PostError::BadPayload);
+    assert_eq!(refused(0, send, Payload::Sges(&list[..2]), &BOUNDS, 1), PostError::QueueFull);
+}
+
+#[test]
+fn a_receive_has_its_id_its_first_element_and_the_length_of_its_list() {
+    let list = [element(1), element(2)];
+    let mut slots = Vec::new();
+    write_receive(0x6655_4433_2211, &list, |_, slot| slots.push(*slot));
+    let first = bytes(
+        "00 00 112233445566  0101010101010101  0101000000000000  000c0b0a 00000000
+         0000000000000000  0200000000000000",
+    );
+    assert_eq!((slots.len(), slots[0]), (2, first));
+    assert_eq!(sges(&slots[1])[0], element(2));
+}
+
+#[test]
+fn a_completion_and_its_fields() {
+    let completion = WorkCompletion {
+        id: 0x6655_4433_2211,
+        status: Status::Success,
+        kind: CompletionKind::Receive,
+        byte_len: 0x0102_0304,
+        imm: Some(0xfeed_beef),
+        invalidated: None,
+        qp_num: 0x00ab_cdef,
+        vendor_err: 7,
+    };
+    let entry = Cqe { completion, solicited: true, wqe_index: 0x11 };
+    let words = [0x6655_4433_2211_0080, 0x0102_0304, 0x1_feed_beef, 0x1_00ab_cdef, 0x11, 7, 0, 9];
+    assert_eq!(entry.words(9), words);
+    assert_eq!(Cqe::parse(&words), entry);
+    let key = WorkCompletion { imm: None, invalidated: Some(Key::new(5)), ..completion };
+    let key = Cqe { completion: key, ..entry };
+    assert_eq!(key.words(9)[2], 0x2_0000_0005);
+    assert_eq!(Cqe::parse(&key.words(9)), key);
+}
+
+#[test]
+fn every_kind_and_status_comes_back_from_its_number() {
+    use CompletionKind::{CompareSwap, FetchAdd, LocalInv, Nop, Read, Receive, ReceiveWriteImm, Send, Write};
+    let kinds = [
+        (Send, 0),
+        (Write, 1),
+        (Read, 2),
+        (CompareSwap, 3),
+        (FetchAdd, 4),
+        (LocalInv, 6),
+        (Nop, 100),
+        (Receive, 128),
+        (ReceiveWriteImm, 129),
+    ];
+    for (kind, number) in kinds {
+        for status in Status::ALL {
+            let completion = WorkCompletion {
+                id: 0,
+                status,
+                kind,
+                byte_len: 0,
+                imm: None,
+                invalidated: None,
+                qp_num: 0,
+                vendor_err: 0,
+            };
+            let words = Cqe { completion, solicited: false, wqe_index: 0 }.words(1);
+            assert_eq!(words[0], number | (status as u64) << 8);
+            assert_eq!(Cqe::parse(&words).completion, completion);
+        }
+    }
+}
