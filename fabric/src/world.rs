@@ -148,6 +148,11 @@ impl World {
         self.links.inject(self.now.after(1), from, to, bytes);
     }
 
+    /// Where frames begin.
+    pub fn start(&self) -> Start {
+        self.links.start()
+    }
+
     /// The headers on the way from one node to another.
     pub fn route(&self, from: usize, to: usize) -> Route {
         let mut destination = self.nodes[to].endpoint;

@@ -16,7 +16,7 @@ use crate::nic::Shared;
 use crate::receive_queue::{Receive, ReceiveQueue};
 use crate::request::{CompletionKind, WorkCompletion};
 use crate::send_queue::{Fetched, SendQueue};
-use crate::wqe::{Wqe, WqeOpcode, flag};
+use crate::wqe::{MAX_SGE, Wqe, WqeOpcode, flag};
 
 /// WQEs turned into messages ahead of transmission, at most.
 const AHEAD: u64 = 16;
@@ -201,6 +201,9 @@ impl QueuePair {
         if elements <= 1 {
             let len = if elements == 0 { 0 } else { wqe.len & u64::from(u32::MAX) };
             return Some((kind, len, List::One));
+        }
+        if elements > MAX_SGE {
+            return None;
         }
         let rest = (1..elements)
             .map(|number| crate::receive_queue::element(self.send.ring(), index, number))

@@ -37,6 +37,8 @@ const REQUESTER: Attributes = set![TIMEOUT RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC]
 const RUNNING: Attributes = set![CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE];
 /// And one that answers with RNR NAKs.
 const RUNNING_RNR: Attributes = with(RUNNING, set![MIN_RNR_TIMER]);
+/// And one that sends requests too: each such queue pair is paced.
+const RUNNING_RC: Attributes = with(RUNNING_RNR, set![RATE_LIMIT]);
 /// What a running datagram queue pair may change.
 const RUNNING_UD: Attributes = set![CUR_STATE QKEY];
 /// What a drained connection may change.
@@ -104,16 +106,16 @@ pub(crate) const TRANSITIONS: [Transition; 22] = {
             from: Rtr,
             to: Rts,
             rules: [
-                rule(with(REQUESTER, set![SQ_PSN]), RUNNING_RNR),
+                rule(with(REQUESTER, set![SQ_PSN]), RUNNING_RC),
                 rule(set![SQ_PSN], RUNNING),
                 rule(set![SQ_PSN], RUNNING_UD),
                 rule(with(REQUESTER, set![SQ_PSN]), RUNNING),
                 rule(set![TIMEOUT SQ_PSN], RUNNING_RNR),
             ],
         },
-        optional(Rts, Rts, [RUNNING_RNR, RUNNING, RUNNING_UD, RUNNING, RUNNING_RNR]),
+        optional(Rts, Rts, [RUNNING_RC, RUNNING, RUNNING_UD, RUNNING, RUNNING_RNR]),
         optional(Rts, Sqd, [set![EN_SQD_ASYNC_NOTIFY]; 5]),
-        optional(Sqd, Rts, [RUNNING_RNR, RUNNING, RUNNING_UD, RUNNING, RUNNING_RNR]),
+        optional(Sqd, Rts, [RUNNING_RC, RUNNING, RUNNING_UD, RUNNING, RUNNING_RNR]),
         optional(
             Sqd,
             Sqd,

@@ -1,0 +1,121 @@
+//! Two connected queue pairs and a region at each end: what every test here starts from.
+
+use nic::{Flags, Operation, Payload, PostError, ReceiveRequest, Sge, Status, WorkCompletion, WorkRequest};
+use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Sent, Settings, World, forge};
+use wire::{Opcode, Packet};
+
+pub struct Bench {
+    pub world: World,
+    pub left: QueuePair,
+    pub left_cq: CompletionQueue,
+    pub right: QueuePair,
+    pub right_cq: CompletionQueue,
+    pub here: Region,
+    pub there: Region,
+}
+
+pub const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
+pub const SILENT: Flags = Flags { signaled: false, fence: false, solicited: false };
+
+impl Bench {
+    pub fn new(settings: &Settings) -> Bench {
+        Bench::over(&Config::default(), settings)
+    }
+
+    pub fn over(config: &Config, settings: &Settings) -> Bench {
+        let mut world = World::new(config);
+        let [(left, left_cq), (right, right_cq)] = world.pair(0, 1, settings);
+        let here = world.register(0, 4 << 20, ALL);
+        let there = world.register(1, 4 << 20, ALL);
+        let pattern: Vec<u8> =
+            (0..1 << 20).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        here.store(0, &pattern);
+        world.tap();
+        Bench { world, left, left_cq, right, right_cq, here, there }
+    }
+
+    /// Posts on the left without ringing.
+    pub fn put(
+        &mut self,
+        id: u64,
+        operation: Operation,
+        list: &[Sge],
+        flags: Flags,
+    ) -> Result<(), PostError> {
+        let request = WorkRequest { id, operation, payload: Payload::Sges(list), flags };
+        self.world.post_quietly(self.left, &request)
+    }
+
+    /// Posts on the left and rings.
+    pub fn post(&mut self, id: u64, operation: Operation, list: &[Sge]) {
+        self.put(id, operation, list, SIGNALED).unwrap();
+        self.world.ring(self.left);
+    }
+
+    /// A WRITE of `len` bytes, from and to the start of the regions.
+    pub fn write(&mut self, id: u64, len: usize) {
+        let (remote, list) = (self.there.remote(0), [self.here.sge(0, len)]);
+        self.post(id, Operation::Write(remote), &list);
+    }
+
+    /// A READ of `len` bytes, to the second MiB of ours.
+    pub fn read(&mut self, id: u64, len: usize) {
+        let (remote, list) = (self.there.remote(0), [self.here.sge(1 << 20, len)]);
+        self.post(id, Operation::Read(remote), &list);
+    }
+
+    /// A SEND of the first `len` bytes.
+    pub fn send(&mut self, id: u64, len: usize) {
+        let list = [self.here.sge(0, len)];
+        self.post(id, Operation::Send, &list);
+    }
+
+    /// A receive of `len` bytes at the right, into its third MiB.
+    pub fn receive(&mut self, id: u64, len: usize) {
+        let list = [self.there.sge(2 << 20, len)];
+        self.world.post_receive(self.right, &ReceiveRequest { id, sges: &list }).unwrap();
+    }
+
+    /// Runs until nothing happens, then gives what completed on the left: id and status.
+    pub fn settle(&mut self) -> Vec<(u64, Status)> {
+        assert!(self.world.settle(1_000_000), "it never comes to rest");
+        ends(&self.world.drain(self.left_cq))
+    }
+
+    /// What completed on the right.
+    pub fn right_ends(&mut self) -> Vec<(u64, Status)> {
+        ends(&self.world.drain(self.right_cq))
+    }
+
+    /// Frames sent since last asked, by the left or the right.
+    pub fn frames(&mut self, from: usize) -> Vec<Sent> {
+        self.world.sent().into_iter().filter(|sent| sent.from == from).collect()
+    }
+
+    /// Op-codes sent since last asked: left, right.
+    pub fn opcodes(&mut self) -> [Vec<Opcode>; 2] {
+        let start = self.world.start();
+        let sent = self.world.sent();
+        [0, 1].map(|from| {
+            let frames = sent.iter().filter(|sent| sent.from == from);
+            frames
+                .filter_map(|sent| forge::transport(start, &sent.bytes))
+                .map(|packet| packet.bth.opcode)
+                .collect()
+        })
+    }
+
+    /// A frame's packet.
+    pub fn packet<'a>(&self, sent: &'a Sent) -> Packet<'a> {
+        forge::transport(self.world.start(), &sent.bytes).expect("NICs send whole packets")
+    }
+}
+
+pub fn ends(completions: &[WorkCompletion]) -> Vec<(u64, Status)> {
+    completions.iter().map(|wc| (wc.id, wc.status)).collect()
+}
+
+/// All of these succeeded, in this order.
+pub fn good(ids: impl IntoIterator<Item = u64>) -> Vec<(u64, Status)> {
+    ids.into_iter().map(|id| (id, Status::Success)).collect()
+}
