@@ -1,6 +1,7 @@
 //! `docs/TESTS.md`: every sentence of what Remora must do, and the tests that show it.
 //!
-//! A row is `| sentence | tests |`; a test is written `room/file.rs::name` in backticks. `(open)` says plainly that
+//! A row is `| sentence | tests |`; a test is written `room/file.rs::name` in backticks, the examples that must not
+//! compile as `room/file.rs::compile_fail`. `(open)` says plainly that
 //! no test shows the sentence yet.
 
 use crate::Fault;
@@ -95,10 +96,14 @@ pub fn open(files: &[File]) -> (usize, usize) {
     (rows.iter().filter(|row| row.open).count(), rows.len())
 }
 
-/// Does `path::name` exist: a `fn name` in the file `path`, which is a test or stands in a macro that makes tests?
+/// Does `path::name` exist: a `fn name` in the file `path` that is a test; or, for the name `compile_fail`, an example in
+/// that file's documentation that must not compile?
 fn test_exists(files: &[File], test: &str) -> bool {
     let Some((path, name)) = test.split_once("::") else { return false };
     let Some(file) = files.iter().find(|file| file.path == path) else { return false };
+    if name == "compile_fail" {
+        return file.text.lines().any(|line| line.trim_start().starts_with("/// ```compile_fail"));
+    }
     let mut found = false;
     let walked = walk(file, Scope::All, &mut |tokens| {
         found |= tokens.windows(2).enumerate().any(|(at, pair)| {
@@ -143,6 +148,16 @@ mod tests {
     #[test]
     fn a_test_that_exists_is_accepted_also_inside_a_macro() {
         assert_eq!(check(&map("| PSNs wrap | `wire/src/psn.rs::wraps`, `wire/src/psn.rs::any` |\n")), []);
+    }
+
+    #[test]
+    fn examples_that_must_not_compile_are_tests_too() {
+        let mut files = map("| no two owners | `nic/src/a.rs::compile_fail` |\n");
+        files.push(File::sample("nic/src/a.rs", "/// ```compile_fail,E0382\n/// x\n/// ```\nfn a() {}"));
+        assert_eq!(check(&files), []);
+        files.pop();
+        files.push(File::sample("nic/src/a.rs", "/// ```\n/// compile_fail\n/// ```\nfn a() {}"));
+        assert_eq!(check(&files).len(), 1);
     }
 
     #[test]
