@@ -1,3 +1,43 @@
-//! The `remora` command.
+//! The `remora` command: run it, serve with it, measure it, watch it.
 
-fn main() {}
+mod bench;
+mod doctor;
+mod top;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// A programmable remote-memory NIC in software: RoCE v2 on any Linux machine.
+#[derive(Parser)]
+#[command(version, about, propagate_version = true)]
+#[command(after_help = "Examples:\n  remora demo\n  remora doctor\n  remora serve kv --design farm --records 1000000 &\n  remora kv get user42\n  remora bench verbs --port udp --json\n\nLog more with RUST_LOG=debug.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measure it against what the machine itself can do, in the same run.
+    Bench(bench::Args),
+    /// Tell what this machine can run, and how to mend what it cannot.
+    Doctor(doctor::Args),
+    /// Watch the counters of a running server.
+    Top(top::Args),
+    /// The other process of a benchmark.
+    #[command(name = "__peer", hide = true)]
+    Peer(bench::peer::Args),
+}
+
+fn main() -> Result<()> {
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()))
+        .with_writer(std::io::stderr)
+        .init();
+    match Cli::parse().command {
+        Command::Bench(args) => bench::run(args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Top(args) => top::run(&args),
+        Command::Peer(args) => bench::peer::run(args),
+    }
+}

@@ -1,0 +1,77 @@
+//! `remora bench`: figures as ratios to floors and rivals that ran interleaved in the same run.
+
+mod floor;
+mod page;
+pub mod peer;
+mod row;
+mod stream;
+
+
+use anyhow::{Context, Result};
+use clap::{Parser, ValueEnum};
+
+pub use row::{Report, Row, median, print_table};
+
+/// What to measure.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// Latency, rate and bandwidth of the verbs.
+    Verbs,
+}
+
+/// Which port to measure.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PortName {
+    /// Shared memory between processes of this host.
+    Shm,
+    /// UDP, here over 127.0.0.1.
+    Udp,
+}
+
+/// Arguments of `remora bench`.
+#[derive(Parser)]
+#[command(after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON.")]
+pub struct Args {
+    /// What to measure.
+    name: Name,
+    /// Only this port.
+    #[arg(long)]
+    port: Option<PortName>,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+    /// Interleaved rounds, at least 5 for a figure to quote.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Only cases whose path or metric contains this.
+    #[arg(long)]
+    only: Option<String>,
+    /// Cores of the two processes.
+    #[arg(long, value_delimiter = ',', num_args = 1, default_value = "0,1")]
+    cores: Vec<usize>,
+}
+
+impl Args {
+    fn wants(&self, port: PortName) -> bool {
+        self.port.is_none_or(|only| only == port)
+    }
+
+    fn wants_case(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+    }
+}
+
+/// `remora bench`.
+pub fn run(args: Args) -> Result<()> {
+    match args.name {
+        Name::Verbs => verbs::run(&args),
+    }
+}
+
+/// Keeps this thread on one core.
+pub fn pin(core: usize) -> Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    rustix::thread::sched_setaffinity(None, &set)
+        .with_context(|| format!("core {core} is not to be had: choose others with --cores"))
+}

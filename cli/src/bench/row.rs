@@ -1,0 +1,160 @@
+//! One result of a benchmark: a line of JSON for tools, a line of a table for people.
+
+use serde::Serialize;
+
+/// A figure with all its rounds, and what it is compared to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Which benchmark.
+    pub bench: &'static str,
+    /// A path: port, operation or system, size, variants.
+    pub case: String,
+    /// What is measured.
+    pub metric: &'static str,
+    /// Of `value` and `rounds`.
+    pub unit: &'static str,
+    /// Median of the rounds.
+    pub value: f64,
+    /// What ran interleaved with it in the same run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
+    /// Median of the baseline's rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline_value: Option<f64>,
+    /// `value / baseline_value`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// Every round.
+    pub rounds: Vec<f64>,
+}
+
+impl Row {
+    /// A figure on its own.
+    pub fn new(bench: &'static str, case: impl Into<String>, metric: &'static str, unit: &'static str, rounds: &[f64]) -> Row {
+        Row {
+            bench,
+            case: case.into(),
+            metric,
+            unit,
+            value: median(rounds),
+            baseline: None,
+            baseline_value: None,
+            ratio: None,
+            rounds: rounds.to_vec(),
+        }
+    }
+
+    /// Compared to a baseline whose rounds were interleaved with these.
+    pub fn against(mut self, baseline: &str, rounds: &[f64]) -> Row {
+        let value = median(rounds);
+        self.baseline = Some(baseline.to_owned());
+        self.baseline_value = Some(value);
+        self.ratio = Some(self.value / value);
+        self
+    }
+
+    fn cells(&self) -> [String; 6] {
+        let (low, high) = self.rounds.iter().fold((f64::MAX, f64::MIN), |(low, high), v| (low.min(*v), high.max(*v)));
+        [
+            self.case.clone(),
+            self.metric.to_owned(),
+            format!("{} {}", short(self.value), self.unit),
+            format!("{} .. {}", short(low), short(high)),
+            self.baseline.as_ref().zip(self.baseline_value).map_or(String::new(), |(name, value)| {
+                format!("{} {name}", short(value))
+            }),
+            self.ratio.map_or(String::new(), |ratio| format!("{ratio:.2}x")),
+        ]
+    }
+}
+
+/// The middle of the rounds; NaN of none.
+pub fn median(rounds: &[f64]) -> f64 {
+    let mut sorted = rounds.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+    }
+}
+
+/// Three significant digits, with k, M or G where that is shorter.
+fn short(value: f64) -> String {
+    let (scaled, unit) = match value.abs() {
+        v if v >= 1e9 => (value / 1e9, " G"),
+        v if v >= 1e6 => (value / 1e6, " M"),
+        v if v >= 1e4 => (value / 1e3, " k"),
+        _ => (value, ""),
+    };
+    match scaled.abs() {
+        v if v >= 100.0 => format!("{scaled:.0}{unit}"),
+        v if v >= 10.0 => format!("{scaled:.1}{unit}"),
+        _ => format!("{scaled:.2}{unit}"),
+    }
+}
+
+/// Collects rows: prints JSON as they come, or one table at the end.
+pub struct Report {
+    json: bool,
+    rows: Vec<Row>,
+}
+
+impl Report {
+    /// For tools if `json`, else for people.
+    pub fn new(json: bool) -> Report {
+        Report { json, rows: Vec::new() }
+    }
+
+    /// Takes a result.
+    pub fn add(&mut self, row: Row) {
+        if self.json {
+            println!("{}", serde_json::to_string(&row).expect("a row is plain data"));
+        }
+        self.rows.push(row);
+    }
+
+    /// The rows so far.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// Prints the table, if people read it.
+    pub fn finish(&self) {
+        if !self.json {
+            print_table(["case", "metric", "median", "rounds", "baseline", "ratio"], self.rows.iter().map(Row::cells));
+        }
+    }
+}
+
+/// A table with columns as wide as they need to be.
+pub fn print_table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) {
+    let rows: Vec<[String; N]> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();
+    let widths: [usize; N] = std::array::from_fn(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0));
+    for row in rows {
+        let line: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        println!("{}", line.join("  ").trim_end());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_and_the_ratio_are_of_the_rounds() {
+        let row = Row::new("verbs", "udp/read/64", "latency_p50", "ns", &[30.0, 10.0, 20.0]).against("floor", &[5.0, 15.0]);
+        assert_eq!((row.value, row.baseline_value, row.ratio), (20.0, Some(10.0), Some(2.0)));
+        let json: serde_json::Value = serde_json::to_value(&row).unwrap();
+        assert_eq!(json["rounds"], serde_json::json!([30.0, 10.0, 20.0]));
+        assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let cases = [(3.16159, "3.16"), (316.2, "316"), (12_345.0, "12.3 k"), (8_250_000.0, "8.25 M"), (0.0, "0.00")];
+        for (value, expected) in cases {
+            assert_eq!(short(value), expected);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! `remora doctor`: what this machine can run, what is wrong with it, and how to mend that. Everything is tried, not guessed.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use port::shm::{Admit, Geometry, Listener};
+use port::udp::{Options, Socket};
+use serde::Serialize;
+
+use crate::bench::print_table;
+
+/// Arguments of `remora doctor`.
+#[derive(Parser)]
+#[command(after_help = "Examples:\n  remora doctor\n  remora doctor --address 10.0.0.1\n  remora doctor --json\n\nEnds with status 1 if something that Remora needs is missing.")]
+pub struct Args {
+    /// Address that the udp port shall use.
+    #[arg(long, default_value = "127.0.0.1")]
+    address: IpAddr,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Good,
+    /// Works, but slower or with less protection.
+    Limited,
+    /// Does not work here.
+    Missing,
+}
+
+/// One thing that was tried.
+#[derive(Debug, Serialize)]
+struct Finding {
+    what: &'static str,
+    verdict: Verdict,
+    found: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    mend: &'static str,
+}
+
+impl Finding {
+    fn good(what: &'static str, found: impl Into<String>) -> Finding {
+        Finding { what, verdict: Verdict::Good, found: found.into(), mend: "" }
+    }
+
+    fn limited(what: &'static str, found: impl Into<String>, mend: &'static str) -> Finding {
+        Finding { what, verdict: Verdict::Limited, found: found.into(), mend }
+    }
+
+    fn missing(what: &'static str, found: impl Into<String>, mend: &'static str) -> Finding {
+        Finding { what, verdict: Verdict::Missing, found: found.into(), mend }
+    }
+}
+
+/// `remora doctor`.
+pub fn run(args: &Args) -> Result<()> {
+    let findings: Vec<Finding> = [
+        vec![cores(), clock(), shared_memory(), shm_port()],
+        udp_port("port udp", args.address),
+        udp_port("port udp, IPv6", IpAddr::V6(Ipv6Addr::LOCALHOST)),
+        vec![standard_port(args.address), receive_buffer()],
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if args.json {
+        for finding in &findings {
+            println!("{}", serde_json::to_string(finding)?);
+        }
+    } else {
+        let cells = |f: &Finding| [f.what.to_owned(), format!("{:?}", f.verdict).to_lowercase(), f.found.clone(), f.mend.to_owned()];
+        print_table(["what", "verdict", "found", "how to mend it"], findings.iter().map(cells));
+    }
+    let missing = findings.iter().filter(|finding| finding.verdict == Verdict::Missing).count();
+    if missing > 0 {
+        bail!("{missing} of {} things that Remora can use are missing here; the table says how to mend them", findings.len());
+    }
+    Ok(())
+}
+
+fn cores() -> Finding {
+    match std::thread::available_parallelism().map_or(1, usize::from) {
+        1 => Finding::limited("cores", "1", "two processes that spin will share it: expect 10 times the latency, or give the machine a second core"),
+        n => Finding::good("cores", n.to_string()),
+    }
+}
+
+fn clock() -> Finding {
+    let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let source = fs::read_to_string(path).unwrap_or_default();
+    match source.trim() {
+        fast @ ("tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page") => Finding::good("clock", fast),
+        "" => Finding::limited("clock", "unknown", "nothing to do if latencies look right"),
+        slow => Finding::limited("clock", slow, "each clock read is a system call: boot with clocksource=tsc if the machine allows"),
+    }
+}
+
+fn shared_memory() -> Finding {
+    match memory::Bytes::memfd("remora-doctor", 1 << 20) {
+        Ok(_) => Finding::good("shared memory", "memfd works"),
+        Err(error) => Finding::missing("shared memory", error.to_string(), "allow memfd_create, and raise the memory limit of this container"),
+    }
+}
+
+fn shm_port() -> Finding {
+    let Some(geometry) = Geometry::new(1024, 4352) else { unreachable!("a ring of this shape is fine") };
+    match Listener::new(geometry, Admit::SameUser) {
+        Ok(_) => Finding::good("port shm", "ICRC skipped by agreement: frames never leave memory"),
+        Err(error) => Finding::missing("port shm", error.to_string(), "allow Unix sockets (abstract names) in this sandbox"),
+    }
+}
+
+fn udp_port(what: &'static str, address: IpAddr) -> Vec<Finding> {
+    let mut socket = match Socket::open(SocketAddr::new(address, 0), &Options::default()) {
+        Ok(socket) => socket,
+        Err(error) => return vec![Finding::missing(what, error.to_string(), "use --address with an address of this machine")],
+    };
+    let icrc = match address {
+        IpAddr::V4(_) => "ICRC checked but for the IP id (7 of its 32 bits)",
+        IpAddr::V6(_) => "ICRC checked exactly",
+    };
+    let trains = match (socket.sends_trains(), socket.join(true).is_ok()) {
+        (true, true) => return vec![Finding::good(what, format!("trains out and in; {icrc}"))],
+        (true, false) => "trains out only",
+        (false, true) => "trains in only",
+        (false, false) => "no trains",
+    };
+    let mend = "a kernel from 5.0 on has UDP_SEGMENT and UDP_GRO; without both, expect a tenth of the packet rate";
+    vec![Finding::limited(what, format!("{trains}; {icrc}"), mend)]
+}
+
+fn standard_port(address: IpAddr) -> Finding {
+    match Socket::open(SocketAddr::new(address, 4791), &Options::default()) {
+        Ok(_) => Finding::good("UDP port 4791", "free"),
+        Err(error) => Finding::limited("UDP port 4791", error.to_string(), "Remora takes any other port among its own; hardware RoCE NICs and Soft-RoCE need this one"),
+    }
+}
+
+fn receive_buffer() -> Finding {
+    let options = Options::default();
+    let opened = Socket::open(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0), &options);
+    let bytes = opened.map_or(0, |socket| socket.receive_buffer());
+    let found = format!("{} KiB", bytes >> 10);
+    if bytes < 4 << 20 {
+        let mend = "run `sysctl -w net.core.rmem_max=33554432` as root: large transfers lose fewer packets";
+        return Finding::limited("socket buffer", found, mend);
+    }
+    Finding::good("socket buffer", found)
+}
