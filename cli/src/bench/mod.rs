@@ -2,9 +2,11 @@
 
 mod floor;
 mod page;
+mod pair;
 pub mod peer;
 mod row;
 mod stream;
+mod verbs;
 
 
 use anyhow::{Context, Result};
@@ -74,4 +76,25 @@ pub fn pin(core: usize) -> Result<()> {
     set.set(core);
     rustix::thread::sched_setaffinity(None, &set)
         .with_context(|| format!("core {core} is not to be had: choose others with --cores"))
+}
+
+/// Writes each page of a region, so that no page fault is measured.
+fn touch(region: &verbs::MemoryRegion) -> Result<()> {
+    for offset in (0..region.len()).step_by(4096) {
+        region.write(offset, &[1])?;
+    }
+    Ok(())
+}
+
+/// CPU time of this process so far.
+fn cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Resident memory of this process.
+fn resident_bytes() -> Result<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: u64 = statm.split(' ').nth(1).context("/proc/self/statm")?.parse()?;
+    Ok(pages * rustix::param::page_size() as u64)
 }

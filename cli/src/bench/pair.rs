@@ -1,0 +1,181 @@
+//! The two processes of a benchmark, as the bench sees them: the peer, and the bench's own ends of everything.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use port::shm;
+use port::udp::{self, Socket};
+use rustix::net::SocketAddrAny;
+use verbs::{
+    Access, CompletionQueue, Device, EMPTY, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready, RemoteMemory,
+    Status, WorkRequest,
+};
+
+use super::page::Page;
+use super::peer::{Doors, Role, TARGET};
+use super::{PortName, pin};
+
+/// The peer process and the page shared with it.
+pub struct Peer {
+    child: Child,
+    page: Page,
+    /// Where its ends are.
+    pub doors: Doors,
+}
+
+impl Peer {
+    /// Starts it on `cores[1]` and pins this process to `cores[0]`.
+    pub fn start(cores: &[usize]) -> Result<Peer> {
+        let [own, other] = cores else { anyhow::bail!("--cores takes two cores, for instance 0,1") };
+        let page = Page::create()?;
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["__peer", "--page", &page.path(), "--core", &other.to_string()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("starting the peer process of the benchmark")?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("the peer's output")?).read_line(&mut line)?;
+        let doors = serde_json::from_str(&line).context("the peer process of the benchmark did not start")?;
+        pin(*own)?;
+        Ok(Peer { child, page, doors })
+    }
+
+    /// It plays `role` from now on.
+    pub fn play(&self, role: Role, first: u64, second: u64) -> Result<()> {
+        self.page.play(role as u64, first, second)
+    }
+
+    /// Its answer to a question.
+    pub fn ask(&self, role: Role) -> Result<u64> {
+        self.play(role, 0, 0)?;
+        std::thread::sleep(Duration::from_millis(5));
+        Ok(self.page.answered())
+    }
+
+    /// The shared page.
+    pub fn page(&self) -> &Page {
+        &self.page
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It ends by itself when told to, or when it sees that we are gone.
+        if self.page.play(Role::Exit as u64, 0, 0).is_err() {
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// The bench's raw ends.
+pub struct Raw {
+    /// A socket with the port's own settings.
+    pub socket: Socket,
+    /// The peer's.
+    pub to: SocketAddrAny,
+    /// A bare link.
+    pub link: shm::Link,
+}
+
+impl Raw {
+    /// Opens them.
+    pub fn open(peer: &Peer) -> Result<Raw> {
+        let socket = Socket::open("127.0.0.1:0".parse()?, &udp::Options::default())?;
+        let to = socket.destination(peer.doors.raw);
+        peer.play(Role::Sleep, 0, 0)?;
+        let name = peer.doors.ring.clone();
+        let connecting = std::thread::spawn(move || shm::connect(&name, shm::Admit::SameUser, Duration::from_secs(5)));
+        peer.play(Role::Ring, 0, 0)?;
+        let link = connecting.join().map_err(|_| anyhow::anyhow!("the ring's set-up panicked"))??;
+        peer.play(Role::Sleep, 0, 0)?;
+        Ok(Raw { socket, to, link })
+    }
+}
+
+/// The bench's NIC on one port, with a number of queue pairs to the peer's.
+pub struct End {
+    domain: ProtectionDomain,
+    /// Where completions come.
+    pub cq: CompletionQueue,
+    /// Connected queue pairs.
+    pub qps: Vec<QueuePair<Ready>>,
+    /// Local memory, as large as the peer's.
+    pub local: MemoryRegion,
+    /// The peer's memory.
+    pub remote: RemoteMemory,
+    /// Which port.
+    pub port: PortName,
+}
+
+impl End {
+    /// Opens a NIC and connects one queue pair.
+    pub fn open(peer: &Peer, port: PortName) -> Result<End> {
+        let device = match port {
+            PortName::Shm => Device::shm(),
+            PortName::Udp => Device::udp("127.0.0.1:0")?,
+        };
+        let context = device.open()?;
+        let domain = context.alloc_pd()?;
+        let local = domain.allocate(TARGET, Access::LOCAL_WRITE)?;
+        super::touch(&local)?;
+        let cq = context.create_cq(1 << 15)?;
+        let mut end = End { domain, cq, qps: Vec::new(), local, remote: RemoteMemory { addr: 0, len: 0, rkey: verbs::Key::new(0) }, port };
+        end.connect(peer, 1, 256)?;
+        Ok(end)
+    }
+
+    /// Connects `count` more queue pairs of `depth` slots.
+    pub fn connect(&mut self, peer: &Peer, count: usize, depth: u32) -> Result<()> {
+        let (role, door) = match self.port {
+            PortName::Shm => (Role::AcceptShm, peer.doors.shm),
+            PortName::Udp => (Role::AcceptUdp, peer.doors.udp),
+        };
+        peer.play(role, 0, 0)?;
+        for _ in 0..count {
+            let options = QpOptions { max_send_wr: depth, max_recv_wr: 16, ..QpOptions::default() };
+            let qp = self.domain.create_qp(&self.cq, &self.cq, &options)?.connect(&door.to_string())?;
+            self.remote = RemoteMemory::from_bytes(qp.peer_private_data()).context("the peer's memory")?;
+            self.qps.push(qp);
+        }
+        peer.play(Role::Sleep, 0, 0)
+    }
+
+    /// The role in which the peer serves this port.
+    pub fn serving(&self) -> Role {
+        match self.port {
+            PortName::Shm => Role::ServeShm,
+            PortName::Udp => Role::ServeUdp,
+        }
+    }
+
+    /// Waits until `count` completions have come.
+    #[inline]
+    pub fn complete(&mut self, mut count: usize) -> Result<()> {
+        let mut done = [EMPTY; 32];
+        let started = Instant::now();
+        let mut spins = 0u32;
+        while count > 0 {
+            let room = count.min(done.len());
+            let got = self.cq.poll(&mut done[..room])?;
+            for completion in &done[..got] {
+                anyhow::ensure!(completion.status == Status::Success, "the benchmark's request ended: {}", completion.status.explain());
+            }
+            count -= got;
+            spins = spins.wrapping_add(1);
+            if spins.is_multiple_of(1 << 20) {
+                anyhow::ensure!(started.elapsed() < Duration::from_secs(30), "the benchmark's request does not end");
+            }
+        }
+        Ok(())
+    }
+
+    /// One request and its completion.
+    #[inline]
+    pub fn one(&mut self, request: &WorkRequest<'_>) -> Result<()> {
+        self.qps[0].post_send(request)?;
+        self.complete(1)
+    }
+}

@@ -1,0 +1,199 @@
+//! The other process of a benchmark: it plays the role that the shared page asks for, pinned to its own core.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use port::shm;
+use port::udp::{self, Socket};
+use serde::{Deserialize, Serialize};
+use verbs::{Access, CompletionQueue, Device, EMPTY, Listener, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready};
+
+use super::page::{Page, Ticket};
+use super::{floor, pin, stream};
+
+/// What the peer can do.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Role {
+    /// Nothing, asleep: its NICs are on their own.
+    Sleep = 1,
+    /// Answer on the line floor.
+    Line = 2,
+    /// Answer frames on the bare ring, with frames of the first argument's length.
+    Ring = 3,
+    /// Answer raw UDP, with frames of the first argument's length.
+    Udp = 4,
+    /// Take a raw UDP stream.
+    Stream = 5,
+    /// Take connections of the NIC over shared memory.
+    AcceptShm = 6,
+    /// Take connections of the NIC over UDP.
+    AcceptUdp = 7,
+    /// Poll the NIC over shared memory.
+    ServeShm = 8,
+    /// Poll the NIC over UDP.
+    ServeUdp = 9,
+    /// Answer with the CPU time used so far, in nanoseconds.
+    Cpu = 10,
+    /// Answer with the resident bytes.
+    Resident = 11,
+    /// End.
+    Exit = 12,
+}
+
+/// Memory of the peer that the bench reads and writes: more than any cache.
+pub const TARGET: usize = 64 << 20;
+
+/// Arguments of the hidden command.
+#[derive(Parser)]
+pub struct Args {
+    /// The shared page.
+    #[arg(long)]
+    page: String,
+    /// Core to stay on.
+    #[arg(long)]
+    core: usize,
+}
+
+/// Where the bench finds the peer's ends; one line of JSON on its standard output.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Doors {
+    /// Connections of the NIC over shared memory.
+    pub shm: SocketAddr,
+    /// Connections of the NIC over UDP.
+    pub udp: SocketAddr,
+    /// The raw socket.
+    pub raw: SocketAddr,
+    /// Name of the bare ring's link.
+    pub ring: String,
+}
+
+/// One NIC of the peer.
+struct Served {
+    listener: Listener,
+    domain: ProtectionDomain,
+    target: MemoryRegion,
+    cq: CompletionQueue,
+    qps: Vec<QueuePair<Ready>>,
+}
+
+impl Served {
+    fn open(device: Device) -> Result<Served> {
+        let context = device.open()?;
+        let domain = context.alloc_pd()?;
+        let rights = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+        let target = domain.allocate(TARGET, rights)?;
+        super::touch(&target)?;
+        let cq = context.create_cq(256)?;
+        Ok(Served { listener: Listener::bind("127.0.0.1:0")?, domain, target, cq, qps: Vec::new() })
+    }
+
+    fn accept(&mut self, page: &Page, ticket: Ticket) -> Result<()> {
+        while page.is_wanted(ticket) {
+            let Some(request) = self.listener.accept(Some(Duration::from_millis(20)))? else { continue };
+            let options = QpOptions {
+                max_send_wr: 16,
+                max_recv_wr: 16,
+                private_data: self.target.remote_memory().to_bytes().to_vec(),
+                ..QpOptions::default()
+            };
+            let qp = self.domain.create_qp(&self.cq, &self.cq, &options)?;
+            self.qps.push(request.accept(qp)?);
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self, page: &Page, ticket: Ticket) -> Result<()> {
+        let mut done = [EMPTY; 16];
+        while page.is_wanted(ticket) {
+            for _ in 0..64 {
+                self.cq.poll(&mut done)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The raw ends of the floors.
+struct Raw {
+    socket: Socket,
+    bench: Option<rustix::net::SocketAddrAny>,
+    link: Option<shm::Link>,
+    listener: shm::Listener,
+    cold: Vec<u8>,
+}
+
+/// Runs until the bench says `Exit` or is gone.
+pub fn run(args: Args) -> Result<()> {
+    pin(args.core)?;
+    let page = Page::open(&args.page)?;
+    let geometry = shm::Geometry::new(4096, 4352).context("the ring's shape")?;
+    let mut shm_nic = Served::open(Device::shm())?;
+    let mut udp_nic = Served::open(Device::udp("127.0.0.1:0")?)?;
+    let mut raw = Raw {
+        socket: Socket::open("127.0.0.1:0".parse()?, &udp::Options::default())?,
+        bench: None,
+        link: None,
+        listener: shm::Listener::new(geometry, shm::Admit::SameUser)?,
+        cold: vec![1; stream::COLD],
+    };
+    let doors = Doors {
+        shm: shm_nic.listener.address(),
+        udp: udp_nic.listener.address(),
+        raw: raw.socket.local(),
+        ring: raw.listener.name().to_owned(),
+    };
+    println!("{}", serde_json::to_string(&doors)?);
+    let parent = rustix::process::getppid();
+    loop {
+        let (ticket, role, first, second) = page.role();
+        raw.prepare(role, second)?;
+        page.playing(ticket);
+        match role {
+            r if r == Role::AcceptShm as u64 => shm_nic.accept(&page, ticket)?,
+            r if r == Role::AcceptUdp as u64 => udp_nic.accept(&page, ticket)?,
+            r if r == Role::ServeShm as u64 => shm_nic.serve(&page, ticket)?,
+            r if r == Role::ServeUdp as u64 => udp_nic.serve(&page, ticket)?,
+            r if r == Role::Cpu as u64 => page.answer(super::cpu_ns()),
+            r if r == Role::Resident as u64 => page.answer(super::resident_bytes()?),
+            r if r == Role::Exit as u64 => return Ok(()),
+            _ => raw.play(role, first, &page, ticket)?,
+        }
+        while page.is_wanted(ticket) {
+            std::thread::sleep(Duration::from_millis(1));
+            if rustix::process::getppid() != parent {
+                bail!("the bench is gone");
+            }
+        }
+    }
+}
+
+impl Raw {
+    /// Opens what the role needs, before the bench is told that it is played.
+    fn prepare(&mut self, role: u64, port: u64) -> Result<()> {
+        if (role == Role::Udp as u64 || role == Role::Stream as u64) && self.bench.is_none() {
+            let bench = SocketAddr::from(([127, 0, 0, 1], port as u16));
+            self.bench = Some(self.socket.destination(bench));
+        }
+        if role == Role::Ring as u64 && self.link.is_none() {
+            self.link = self.listener.accept()?;
+        }
+        Ok(())
+    }
+
+    fn play(&mut self, role: u64, back: u64, page: &Page, ticket: Ticket) -> Result<()> {
+        let back = back as usize;
+        match (role, &self.bench, &mut self.link) {
+            (r, _, _) if r == Role::Line as u64 => floor::line_peer(page, ticket),
+            (r, Some(to), _) if r == Role::Udp as u64 => floor::udp_peer(&self.socket, to, back, page, ticket)?,
+            (r, Some(to), _) if r == Role::Stream as u64 => {
+                stream::sink(&mut self.socket, to, &mut self.cold, page, ticket)?;
+            }
+            (r, _, Some(link)) if r == Role::Ring as u64 => floor::ring_peer(link.rings(), back, page, ticket)?,
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! `remora bench verbs`: latency, rate, bandwidth, many queue pairs, idleness; each beside its floor.
+
+mod bandwidth;
+mod latency;
+mod many;
+mod rate;
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+use verbs::{Remote, Sge, WorkRequest, work};
+
+use super::pair::{End, Peer, Raw};
+use super::{Args, PortName, Report};
+
+/// The two one-sided operations that everything is measured with.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Verb {
+    Read,
+    Write,
+}
+
+impl Verb {
+    const BOTH: [Verb; 2] = [Verb::Read, Verb::Write];
+
+    fn name(self) -> &'static str {
+        match self {
+            Verb::Read => "read",
+            Verb::Write => "write",
+        }
+    }
+
+    #[inline]
+    fn request<'a>(self, id: u64, list: &'a [Sge], remote: Remote) -> WorkRequest<'a> {
+        match self {
+            Verb::Read => work::read(id, list, remote),
+            Verb::Write => work::write(id, list, remote),
+        }
+    }
+}
+
+/// What one run measures with.
+struct Bench<'a> {
+    args: &'a Args,
+    report: Report,
+    bar: ProgressBar,
+    peer: Peer,
+    raw: Raw,
+}
+
+/// The name of a port in a case's path.
+fn name(port: PortName) -> &'static str {
+    match port {
+        PortName::Shm => "shm",
+        PortName::Udp => "udp",
+    }
+}
+
+/// `remora bench verbs`.
+pub fn run(args: &Args) -> Result<()> {
+    let peer = Peer::start(&args.cores)?;
+    let raw = Raw::open(&peer)?;
+    let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} rounds {elapsed}")?;
+    let mut bench =
+        Bench { args, report: Report::new(args.json), bar: ProgressBar::new(0).with_style(style), peer, raw };
+    for port in [PortName::Shm, PortName::Udp] {
+        if !args.wants(port) {
+            continue;
+        }
+        let mut end = End::open(&bench.peer, port)?;
+        latency::run(&mut bench, &mut end)?;
+        rate::run(&mut bench, &mut end)?;
+        bandwidth::run(&mut bench, &mut end)?;
+        latency::sleeping(&mut bench, &mut end)?;
+        many::idle(&mut bench, &end)?;
+        many::run(&mut bench, &mut end)?;
+    }
+    bench.bar.finish_and_clear();
+    bench.report.finish();
+    Ok(())
+}
+
+impl Bench<'_> {
+    /// Runs `round` as often as asked, with progress; what it gives is interleaved by construction.
+    fn rounds<const N: usize>(
+        &mut self,
+        case: &str,
+        mut round: impl FnMut(&Peer, &mut Raw) -> Result<[f64; N]>,
+    ) -> Result<Option<[Vec<f64>; N]>> {
+        if !self.args.wants_case(case) {
+            return Ok(None);
+        }
+        self.bar.set_message(case.to_owned());
+        self.bar.set_length(u64::from(self.args.rounds));
+        let mut all: [Vec<f64>; N] = std::array::from_fn(|_| Vec::new());
+        for number in 0..self.args.rounds {
+            self.bar.set_position(u64::from(number));
+            for (values, value) in all.iter_mut().zip(round(&self.peer, &mut self.raw)?) {
+                values.push(value);
+            }
+        }
+        Ok(Some(all))
+    }
+}
