@@ -8,7 +8,6 @@ mod row;
 mod stream;
 mod verbs;
 
-
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 
@@ -79,7 +78,7 @@ pub fn pin(core: usize) -> Result<()> {
 }
 
 /// Writes each page of a region, so that no page fault is measured.
-fn touch(region: &verbs::MemoryRegion) -> Result<()> {
+fn touch(region: &::verbs::MemoryRegion) -> Result<()> {
     for offset in (0..region.len()).step_by(4096) {
         region.write(offset, &[1])?;
     }
