@@ -177,7 +177,8 @@ impl Raw {
             let bench = SocketAddr::from(([127, 0, 0, 1], port as u16));
             self.bench = Some(self.socket.destination(bench));
         }
-        if role == Role::Ring as u64 && self.link.is_none() {
+        let started = std::time::Instant::now();
+        while role == Role::Ring as u64 && self.link.is_none() && started.elapsed() < Duration::from_secs(5) {
             self.link = self.listener.accept()?;
         }
         Ok(())
