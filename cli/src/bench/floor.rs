@@ -29,7 +29,8 @@ pub fn line(page: &Page, rounds: u64) -> f64 {
 /// The peer's end of [`line`].
 pub fn line_peer(page: &Page, ticket: Ticket) {
     let (there, back) = page.lines();
-    let mut seen = there.load(Ordering::Acquire);
+    // Not what `there` holds now: the bench may have written already.
+    let mut seen = back.load(Ordering::Relaxed);
     while page.is_wanted(ticket) {
         for _ in 0..1000 {
             let value = there.load(Ordering::Acquire);
@@ -106,6 +107,7 @@ fn send(sender: &mut Sender, len: usize) -> Result<()> {
     }
     sender.bytes().fill(0x5a);
     sender.commit();
+    sender.flush();
     Ok(())
 }
 
