@@ -1,7 +1,11 @@
 //! The `remora` command: run it, serve with it, measure it, watch it.
 
 mod bench;
+mod demo;
+mod device;
+mod devinfo;
 mod doctor;
+mod kv;
 mod top;
 
 use anyhow::Result;
@@ -18,6 +22,16 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// The main job: one table, read every way, over every port.
+    Demo(demo::Args),
+    /// Serve a store.
+    #[command(subcommand)]
+    Serve(Serve),
+    /// Use a key-value store.
+    #[command(subcommand)]
+    Kv(kv::command::KvCommand),
+    /// Tell what the device is.
+    Devinfo(devinfo::Args),
     /// Measure it against what the machine itself can do, in the same run.
     Bench(bench::Args),
     /// Tell what this machine can run, and how to mend what it cannot.
@@ -29,12 +43,23 @@ enum Command {
     Peer(bench::peer::Args),
 }
 
+/// What to serve.
+#[derive(Subcommand)]
+enum Serve {
+    /// A key-value table, in one of the classical designs.
+    Kv(kv::serve::ServeArgs),
+}
+
 fn main() -> Result<()> {
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()))
         .with_writer(std::io::stderr)
         .init();
     match Cli::parse().command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Serve(Serve::Kv(args)) => kv::serve::run(&args),
+        Command::Kv(command) => kv::command::run(command),
+        Command::Devinfo(args) => devinfo::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Top(args) => top::run(&args),

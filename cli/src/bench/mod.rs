@@ -11,22 +11,15 @@ mod verbs;
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 
+pub use crate::device::PortName;
 pub use row::{Report, Row, median, print_table};
+pub use verbs::bare_read;
 
 /// What to measure.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 enum Name {
     /// Latency, rate and bandwidth of the verbs.
     Verbs,
-}
-
-/// Which port to measure.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PortName {
-    /// Shared memory between processes of this host.
-    Shm,
-    /// UDP, here over 127.0.0.1.
-    Udp,
 }
 
 /// Arguments of `remora bench`.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use super::{Bench, Verb, name};
+use super::{Bench, Verb};
 use crate::bench::pair::End;
 use crate::bench::peer::{Role, TARGET};
 use crate::bench::{PortName, Row, floor, stream};
@@ -19,7 +19,7 @@ const BYTES: usize = TARGET;
 pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     let (from, mut to) = (vec![1u8; BYTES], vec![2u8; BYTES]);
     for verb in Verb::BOTH {
-        let case = format!("{}/{}/{LEN}", name(end.port), verb.name());
+        let case = format!("{}/{}/{LEN}", end.port.name(), verb.name());
         let baseline = match end.port {
             PortName::Shm => "memcpy-cold",
             PortName::Udp => "raw-gso-stream-cold",

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use hdrhistogram::Histogram;
 
-use super::{Bench, Verb, name};
+use super::{Bench, Verb};
 use crate::bench::floor::{self, Lengths};
-use crate::bench::pair::End;
+use crate::bench::pair::{End, Peer};
 use crate::bench::peer::Role;
 use crate::bench::{PortName, Row};
 
@@ -101,7 +101,7 @@ fn trips(end: &mut End, verb: Verb, count: u64) -> Result<(f64, f64)> {
 
 /// READs of a peer whose program sleeps: its NIC's own thread must wake.
 pub fn sleeping(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
-    let case = format!("{}/read/{LEN}/sleeping-target", name(end.port));
+    let case = format!("{}/read/{LEN}/sleeping-target", end.port.name());
     let rounds = bench.rounds(&format!("{case}/latency"), |peer, _| {
         peer.play(Role::Sleep, 0, 0)?;
         let list = [end.local.sge(0, LEN)];
@@ -119,4 +119,15 @@ pub fn sleeping(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
         bench.report.add(Row::new("verbs", &case, "latency_p50", "ns", &mean));
     }
     Ok(())
+}
+
+/// Mean round trip of a bare 64-byte READ over `port`, between two processes on `cores`: the floor of whatever takes round
+/// trips.
+pub fn bare_read(port: PortName, cores: &[usize]) -> Result<f64> {
+    let peer = Peer::start(cores)?;
+    let mut end = End::open(&peer, port)?;
+    peer.play(end.serving(), 0, 0)?;
+    let (mean, _) = trips(&mut end, Verb::Read, TRIPS / 4)?;
+    peer.play(Role::Sleep, 0, 0)?;
+    Ok(mean)
 }

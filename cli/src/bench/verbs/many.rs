@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{Bench, Verb, name};
+use super::{Bench, Verb};
 use crate::bench::pair::End;
 use crate::bench::peer::Role;
 use crate::bench::{Row, cpu_ns, resident_bytes};
@@ -20,7 +20,7 @@ const WINDOW: usize = 64;
 
 /// CPU time of both processes while a connected pair is idle.
 pub fn idle(bench: &mut Bench<'_>, end: &End) -> Result<()> {
-    let case = format!("{}/idle-pair/{}-s", name(end.port), IDLE.as_secs());
+    let case = format!("{}/idle-pair/{}-s", end.port.name(), IDLE.as_secs());
     if !bench.args.wants_case(&case) {
         return Ok(());
     }
@@ -38,7 +38,7 @@ pub fn idle(bench: &mut Bench<'_>, end: &End) -> Result<()> {
 
 /// One queue pair among many, and all of them in turn, beside one alone.
 pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
-    let case = format!("{}/write/64/{QPS}-qps", name(end.port));
+    let case = format!("{}/write/64/{QPS}-qps", end.port.name());
     if !bench.args.wants_case(&case) {
         return Ok(());
     }

@@ -5,6 +5,8 @@ mod latency;
 mod many;
 mod rate;
 
+pub use latency::bare_read;
+
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use verbs::{Remote, Sge, WorkRequest, work};
@@ -45,14 +47,6 @@ struct Bench<'a> {
     bar: ProgressBar,
     peer: Peer,
     raw: Raw,
-}
-
-/// The name of a port in a case's path.
-fn name(port: PortName) -> &'static str {
-    match port {
-        PortName::Shm => "shm",
-        PortName::Udp => "udp",
-    }
 }
 
 /// `remora bench verbs`.

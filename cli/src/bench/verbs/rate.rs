@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use verbs::{Flags, WorkRequest};
 
-use super::{Bench, Verb, name};
+use super::{Bench, Verb};
 use crate::bench::pair::End;
 use crate::bench::peer::Role;
 use crate::bench::Row;
@@ -21,7 +21,7 @@ const REQUESTS: usize = 1_000_000;
 /// Rates of READ and WRITE.
 pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     for verb in Verb::BOTH {
-        let case = format!("{}/{}/{LEN}/window-{WINDOW}", name(end.port), verb.name());
+        let case = format!("{}/{}/{LEN}/window-{WINDOW}", end.port.name(), verb.name());
         let requests = if end.port == crate::bench::PortName::Shm { REQUESTS } else { REQUESTS / 4 };
         let rounds = bench.rounds(&format!("{case}/rate"), |peer, _| {
             peer.play(end.serving(), 0, 0)?;

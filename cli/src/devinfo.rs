@@ -1,0 +1,55 @@
+//! `remora devinfo`: what the device is, in the words of `ibv_devinfo`.
+
+use anyhow::Result;
+use clap::Parser;
+
+use crate::bench::print_table;
+use crate::device::PortArgs;
+
+/// Arguments of `remora devinfo`.
+#[derive(Parser)]
+#[command(after_help = "Examples:\n  remora devinfo\n  remora devinfo --port udp --address 10.0.0.1 --json")]
+pub struct Args {
+    #[command(flatten)]
+    port: PortArgs,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `remora devinfo`.
+pub fn run(args: &Args) -> Result<()> {
+    let context = args.port.open()?;
+    let port = context.port();
+    let nic = nic::Config::default();
+    let memory = memory::Config::default();
+    let address = std::net::IpAddr::from(port.endpoint.address);
+    let facts: Vec<(&str, String)> = vec![
+        ("device", "remora0".to_owned()),
+        ("transport", "RoCE v2".to_owned()),
+        ("port", port.kind.to_string()),
+        ("state", "ACTIVE".to_owned()),
+        ("gid", address.to_string()),
+        ("udp_port", port.endpoint.udp_port.to_string()),
+        ("active_mtu", port.path_mtu.to_string()),
+        ("engines", context.engines().to_string()),
+        ("max_qp", nic.max_qps.to_string()),
+        ("max_cq", nic.max_cqs.to_string()),
+        ("max_mr", memory.max_regions.to_string()),
+        ("max_pd", memory.max_pds.to_string()),
+        ("max_sge", nic::wqe::MAX_SGE.to_string()),
+        ("max_inline_data", nic::wqe::MAX_INLINE.to_string()),
+        ("max_qp_wr", nic::MAX_RING_SLOTS.to_string()),
+        ("on_nic_memory", format!("{} bytes", memory.on_nic_bytes)),
+        ("services", "RC".to_owned()),
+        ("atomics", "8 bytes, against every access of this host's CPUs".to_owned()),
+    ];
+    if args.json {
+        let object: serde_json::Map<String, serde_json::Value> =
+            facts.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+        println!("{}", serde_json::to_string(&object)?);
+    } else {
+        print_table(["attribute", "value"], facts.into_iter().map(|(name, value)| [name.to_owned(), value]));
+    }
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! How the stores' machines reach a queue pair.
+
+use store::kv::{Post, PostError, Registered};
+use verbs::{Batch, Init, MemoryRegion, QueuePair, Ready, ReceiveRequest, Sge, WorkRequest};
+
+fn queue_error(error: verbs::PostError) -> PostError {
+    match error {
+        verbs::PostError::Queue(error) => error,
+        // Whatever else went wrong, this queue takes no more work.
+        _ => PostError::BadState,
+    }
+}
+
+/// A connected queue pair: each request rings.
+pub struct Direct<'a>(pub &'a mut QueuePair<Ready>);
+
+impl Post for Direct<'_> {
+    #[inline]
+    fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
+        self.0.post_send(request).map_err(queue_error)
+    }
+
+    fn post_receive(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        self.0.post_recv(request).map_err(queue_error)
+    }
+}
+
+/// A batch: one doorbell for all requests.
+pub struct Batched<'a, 'b>(pub &'a mut Batch<'b>);
+
+impl Post for Batched<'_, '_> {
+    #[inline]
+    fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
+        self.0.post_send(request).map_err(queue_error)
+    }
+
+    fn post_receive(&mut self, _: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        // Starting an operation posts no receive request; ending one does, and that goes by `Direct`.
+        Err(PostError::BadState)
+    }
+}
+
+/// Receive requests of a queue pair that does not exist yet: a server says what it grants before it answers.
+#[derive(Default)]
+pub struct Later(Vec<(u64, Vec<Sge>)>);
+
+impl Post for Later {
+    fn post_send(&mut self, _: &WorkRequest<'_>) -> Result<(), PostError> {
+        Err(PostError::BadState)
+    }
+
+    fn post_receive(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        self.0.push((request.id, request.sges.to_vec()));
+        Ok(())
+    }
+}
+
+impl Later {
+    /// Posts them.
+    pub fn post(&self, pair: &mut QueuePair<Init>) -> Result<(), verbs::PostError> {
+        self.0.iter().try_for_each(|(id, sges)| pair.post_recv(&ReceiveRequest { id: *id, sges }))
+    }
+}
+
+/// A region as the stores see it.
+pub fn registered(region: &MemoryRegion) -> Registered {
+    let bytes = region.bytes().expect("regions of the stores are allocated here").clone();
+    Registered { bytes, addr: region.address(), key: region.lkey() }
+}
