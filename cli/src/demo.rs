@@ -14,7 +14,9 @@ use crate::with_design;
 
 /// Arguments of `remora demo`.
 #[derive(Parser)]
-#[command(after_help = "Examples:\n  remora demo\n  remora demo --records 100000 --seconds 1\n  remora demo --json\n\nA server process and this one get a core each. Every value that is read is checked.")]
+#[command(
+    after_help = "Examples:\n  remora demo\n  remora demo --records 100000 --seconds 1\n  remora demo --json\n\nA server process and this one get a core each. Every value that is read is checked."
+)]
 pub struct Args {
     /// YCSB records in the table.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
@@ -51,8 +53,15 @@ const WINDOW: u32 = 64;
 pub fn run(args: &Args) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     pin(0)?;
-    let plan = Plan { records: args.records, value_len: args.value_len, window: WINDOW, server_core: 1.min(cores - 1), seed: 42 };
-    let ports: Vec<PortName> = PortName::ALL.into_iter().filter(|port| args.port.is_none_or(|only| only == *port)).collect();
+    let plan = Plan {
+        records: args.records,
+        value_len: args.value_len,
+        window: WINDOW,
+        server_core: 1.min(cores - 1),
+        seed: 42,
+    };
+    let ports: Vec<PortName> =
+        PortName::ALL.into_iter().filter(|port| args.port.is_none_or(|only| only == *port)).collect();
     let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} {elapsed}")?;
     let bar = ProgressBar::new((ports.len() * DesignName::ALL.len()) as u64).with_style(style);
     let mut lines = Vec::new();
@@ -70,7 +79,10 @@ pub fn run(args: &Args) -> Result<()> {
     }
     bar.finish_and_clear();
     if !args.json {
-        println!("GETs of {} YCSB records, {} B values, zipfian 0.99, every value checked", args.records, args.value_len);
+        println!(
+            "GETs of {} YCSB records, {} B values, zipfian 0.99, every value checked",
+            args.records, args.value_len
+        );
         print_table(
             ["system", "round trips", "median", "p99", "GETs/s (64 in flight)", "server CPU per GET"],
             lines.iter().map(cells),

@@ -29,7 +29,14 @@ impl PortName {
 
     /// A device of this kind, on this host's loopback where it has an address.
     pub fn device(self) -> Result<Device> {
-        PortArgs { port: self, address: None }.device()
+        self.device_at(IpAddr::from([127, 0, 0, 1]))
+    }
+
+    fn device_at(self, address: IpAddr) -> Result<Device> {
+        Ok(match self {
+            PortName::Shm => Device::shm(),
+            PortName::Udp => Device::udp((address, 0))?,
+        })
     }
 }
 
@@ -45,18 +52,12 @@ pub struct PortArgs {
 }
 
 impl PortArgs {
-    fn device(&self) -> Result<Device> {
-        Ok(match self.port {
-            PortName::Shm => Device::shm(),
-            PortName::Udp => {
-                let address = self.address.unwrap_or(IpAddr::from([127, 0, 0, 1]));
-                Device::udp((address, 0))?
-            }
-        })
-    }
-
     /// Opens the NIC.
     pub fn open(&self) -> Result<Context> {
-        self.device()?.open().with_context(|| format!("opening a NIC with port {}", self.port.name()))
+        let device = match self.address {
+            Some(address) => self.port.device_at(address)?,
+            None => self.port.device()?,
+        };
+        device.open().with_context(|| format!("opening a NIC with port {}", self.port.name()))
     }
 }

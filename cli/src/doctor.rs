@@ -13,7 +13,9 @@ use crate::bench::print_table;
 
 /// Arguments of `remora doctor`.
 #[derive(Parser)]
-#[command(after_help = "Examples:\n  remora doctor\n  remora doctor --address 10.0.0.1\n  remora doctor --json\n\nEnds with status 1 if something that Remora needs is missing.")]
+#[command(
+    after_help = "Examples:\n  remora doctor\n  remora doctor --address 10.0.0.1\n  remora doctor --json\n\nEnds with status 1 if something that Remora needs is missing."
+)]
 pub struct Args {
     /// Address that the udp port shall use.
     #[arg(long, default_value = "127.0.0.1")]
@@ -73,19 +75,28 @@ pub fn run(args: &Args) -> Result<()> {
             println!("{}", serde_json::to_string(finding)?);
         }
     } else {
-        let cells = |f: &Finding| [f.what.to_owned(), format!("{:?}", f.verdict).to_lowercase(), f.found.clone(), f.mend.to_owned()];
+        let cells = |f: &Finding| {
+            [f.what.to_owned(), format!("{:?}", f.verdict).to_lowercase(), f.found.clone(), f.mend.to_owned()]
+        };
         print_table(["what", "verdict", "found", "how to mend it"], findings.iter().map(cells));
     }
     let missing = findings.iter().filter(|finding| finding.verdict == Verdict::Missing).count();
     if missing > 0 {
-        bail!("{missing} of {} things that Remora can use are missing here; the table says how to mend them", findings.len());
+        bail!(
+            "{missing} of {} things that Remora can use are missing here; the table says how to mend them",
+            findings.len()
+        );
     }
     Ok(())
 }
 
 fn cores() -> Finding {
     match std::thread::available_parallelism().map_or(1, usize::from) {
-        1 => Finding::limited("cores", "1", "two processes that spin will share it: expect 10 times the latency, or give the machine a second core"),
+        1 => Finding::limited(
+            "cores",
+            "1",
+            "two processes that spin will share it: expect 10 times the latency, or give the machine a second core",
+        ),
         n => Finding::good("cores", n.to_string()),
     }
 }
@@ -94,16 +105,26 @@ fn clock() -> Finding {
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     let source = fs::read_to_string(path).unwrap_or_default();
     match source.trim() {
-        fast @ ("tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page") => Finding::good("clock", fast),
+        fast @ ("tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page") => {
+            Finding::good("clock", fast)
+        }
         "" => Finding::limited("clock", "unknown", "nothing to do if latencies look right"),
-        slow => Finding::limited("clock", slow, "each clock read is a system call: boot with clocksource=tsc if the machine allows"),
+        slow => Finding::limited(
+            "clock",
+            slow,
+            "each clock read is a system call: boot with clocksource=tsc if the machine allows",
+        ),
     }
 }
 
 fn shared_memory() -> Finding {
     match memory::Bytes::memfd("remora-doctor", 1 << 20) {
         Ok(_) => Finding::good("shared memory", "memfd works"),
-        Err(error) => Finding::missing("shared memory", error.to_string(), "allow memfd_create, and raise the memory limit of this container"),
+        Err(error) => Finding::missing(
+            "shared memory",
+            error.to_string(),
+            "allow memfd_create, and raise the memory limit of this container",
+        ),
     }
 }
 
@@ -111,14 +132,24 @@ fn shm_port() -> Finding {
     let Some(geometry) = Geometry::new(1024, 4352) else { unreachable!("a ring of this shape is fine") };
     match Listener::new(geometry, Admit::SameUser) {
         Ok(_) => Finding::good("port shm", "ICRC skipped by agreement: frames never leave memory"),
-        Err(error) => Finding::missing("port shm", error.to_string(), "allow Unix sockets (abstract names) in this sandbox"),
+        Err(error) => Finding::missing(
+            "port shm",
+            error.to_string(),
+            "allow Unix sockets (abstract names) in this sandbox",
+        ),
     }
 }
 
 fn udp_port(what: &'static str, address: IpAddr) -> Vec<Finding> {
     let mut socket = match Socket::open(SocketAddr::new(address, 0), &Options::default()) {
         Ok(socket) => socket,
-        Err(error) => return vec![Finding::missing(what, error.to_string(), "use --address with an address of this machine")],
+        Err(error) => {
+            return vec![Finding::missing(
+                what,
+                error.to_string(),
+                "use --address with an address of this machine",
+            )];
+        }
     };
     let icrc = match address {
         IpAddr::V4(_) => "ICRC checked but for the IP id (7 of its 32 bits)",
@@ -130,14 +161,19 @@ fn udp_port(what: &'static str, address: IpAddr) -> Vec<Finding> {
         (false, true) => "trains in only",
         (false, false) => "no trains",
     };
-    let mend = "a kernel from 5.0 on has UDP_SEGMENT and UDP_GRO; without both, expect a tenth of the packet rate";
+    let mend =
+        "a kernel from 5.0 on has UDP_SEGMENT and UDP_GRO; without both, expect a tenth of the packet rate";
     vec![Finding::limited(what, format!("{trains}; {icrc}"), mend)]
 }
 
 fn standard_port(address: IpAddr) -> Finding {
     match Socket::open(SocketAddr::new(address, 4791), &Options::default()) {
         Ok(_) => Finding::good("UDP port 4791", "free"),
-        Err(error) => Finding::limited("UDP port 4791", error.to_string(), "Remora takes any other port among its own; hardware RoCE NICs and Soft-RoCE need this one"),
+        Err(error) => Finding::limited(
+            "UDP port 4791",
+            error.to_string(),
+            "Remora takes any other port among its own; hardware RoCE NICs and Soft-RoCE need this one",
+        ),
     }
 }
 

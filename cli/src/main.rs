@@ -14,7 +14,9 @@ use clap::{Parser, Subcommand};
 /// A programmable remote-memory NIC in software: RoCE v2 on any Linux machine.
 #[derive(Parser)]
 #[command(version, about, propagate_version = true)]
-#[command(after_help = "Examples:\n  remora demo\n  remora doctor\n  remora serve kv --design farm --records 1000000 &\n  remora kv get user42\n  remora bench verbs --port udp --json\n\nLog more with RUST_LOG=debug.")]
+#[command(
+    after_help = "Examples:\n  remora demo\n  remora doctor\n  remora serve kv --design farm --records 1000000 &\n  remora kv get user42\n  remora bench verbs --port udp --json\n\nLog more with RUST_LOG=debug."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -52,7 +54,9 @@ enum Serve {
 
 fn main() -> Result<()> {
     tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()))
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()),
+        )
         .with_writer(std::io::stderr)
         .init();
     match Cli::parse().command {

@@ -14,7 +14,9 @@ use ratatui::widgets::{Block, Row, Table};
 
 /// Arguments of `remora top`.
 #[derive(Parser)]
-#[command(after_help = "Examples:\n  remora serve kv --metrics 127.0.0.1:9464 &\n  remora top 127.0.0.1:9464\n  remora top 127.0.0.1:9464 --once\n\nKeys: q ends, z hides counters that do not move.")]
+#[command(
+    after_help = "Examples:\n  remora serve kv --metrics 127.0.0.1:9464 &\n  remora top 127.0.0.1:9464\n  remora top 127.0.0.1:9464 --once\n\nKeys: q ends, z hides counters that do not move."
+)]
 pub struct Args {
     /// Address of the server's metrics endpoint.
     #[arg(default_value = "127.0.0.1:9464")]
@@ -77,16 +79,20 @@ fn table<'a>(args: &Args, before: &Samples, now: &'a Samples, span: f64, all: bo
     let rows = now.iter().filter_map(|(name, value)| {
         let rate = (value - before.get(name).unwrap_or(value)) / span;
         let style = if rate == 0.0 { Style::new().dim() } else { Style::new().bold() };
-        (all || rate != 0.0).then(|| Row::new([name.clone(), format!("{value}"), format!("{rate:.0}/s")]).style(style))
+        (all || rate != 0.0)
+            .then(|| Row::new([name.clone(), format!("{value}"), format!("{rate:.0}/s")]).style(style))
     });
     let title = format!(" remora top · {} · q ends, z hides what stands still ", args.address);
     let widths = [Constraint::Fill(3), Constraint::Fill(1), Constraint::Fill(1)];
-    Table::new(rows, widths).header(Row::new(["counter", "value", "rate"]).underlined()).block(Block::bordered().title(title))
+    Table::new(rows, widths)
+        .header(Row::new(["counter", "value", "rate"]).underlined())
+        .block(Block::bordered().title(title))
 }
 
 /// Asks the endpoint.
 fn look(address: &str) -> Result<Samples> {
-    let hint = || format!("no metrics at {address}: start a server with `remora serve kv --metrics {address}`");
+    let hint =
+        || format!("no metrics at {address}: start a server with `remora serve kv --metrics {address}`");
     let target = address.to_socket_addrs().with_context(hint)?.next().with_context(hint)?;
     let mut stream = TcpStream::connect_timeout(&target, Duration::from_secs(2)).with_context(hint)?;
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;

@@ -81,7 +81,13 @@ pub fn ring(rings: (&mut Sender, &mut Receiver), lengths: Lengths, rounds: u64) 
     let started = Instant::now();
     for _ in 0..rounds {
         send(sender, lengths.there)?;
-        while receiver.receive(|bytes| { black_box(bytes); }).map_err(broken)?.is_none() {
+        while receiver
+            .receive(|bytes| {
+                black_box(bytes);
+            })
+            .map_err(broken)?
+            .is_none()
+        {
             spin_loop();
         }
     }
@@ -89,11 +95,22 @@ pub fn ring(rings: (&mut Sender, &mut Receiver), lengths: Lengths, rounds: u64) 
 }
 
 /// The peer's end of [`ring`].
-pub fn ring_peer(rings: (&mut Sender, &mut Receiver), back: usize, page: &Page, ticket: Ticket) -> Result<()> {
+pub fn ring_peer(
+    rings: (&mut Sender, &mut Receiver),
+    back: usize,
+    page: &Page,
+    ticket: Ticket,
+) -> Result<()> {
     let (sender, receiver) = rings;
     while page.is_wanted(ticket) {
         for _ in 0..1000 {
-            if receiver.receive(|bytes| { black_box(bytes); }).map_err(broken)?.is_some() {
+            if receiver
+                .receive(|bytes| {
+                    black_box(bytes);
+                })
+                .map_err(broken)?
+                .is_some()
+            {
                 send(sender, back)?;
             }
         }

@@ -24,7 +24,9 @@ enum Name {
 
 /// Arguments of `remora bench`.
 #[derive(Parser)]
-#[command(after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON.")]
+#[command(
+    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
+)]
 pub struct Args {
     /// What to measure.
     name: Name,

@@ -48,7 +48,8 @@ impl Page {
 
     /// Opens the other process's page.
     pub fn open(path: &str) -> Result<Page> {
-        let file = std::fs::File::options().read(true).write(true).open(path).with_context(|| path.to_owned())?;
+        let file =
+            std::fs::File::options().read(true).write(true).open(path).with_context(|| path.to_owned())?;
         let bytes = Bytes::from_memfd(OwnedFd::from(file)).context("the page of the benchmark")?;
         ensure!(bytes.len() >= LEN, "the page of the benchmark is too short");
         Ok(Page { bytes })

@@ -9,8 +9,8 @@ use port::shm;
 use port::udp::{self, Socket};
 use rustix::net::SocketAddrAny;
 use verbs::{
-    Access, CompletionQueue, Device, EMPTY, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready, RemoteMemory,
-    Status, WorkRequest,
+    Access, CompletionQueue, EMPTY, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
+    RemoteMemory, Status, WorkRequest,
 };
 
 use super::page::Page;
@@ -87,7 +87,8 @@ impl Raw {
         let to = socket.destination(peer.doors.raw);
         peer.play(Role::Sleep, 0, 0)?;
         let name = peer.doors.ring.clone();
-        let connecting = std::thread::spawn(move || shm::connect(&name, shm::Admit::SameUser, Duration::from_secs(5)));
+        let connecting =
+            std::thread::spawn(move || shm::connect(&name, shm::Admit::SameUser, Duration::from_secs(5)));
         peer.play(Role::Ring, 0, 0)?;
         let link = connecting.join().map_err(|_| anyhow::anyhow!("the ring's set-up panicked"))??;
         peer.play(Role::Sleep, 0, 0)?;
@@ -113,16 +114,19 @@ pub struct End {
 impl End {
     /// Opens a NIC and connects one queue pair.
     pub fn open(peer: &Peer, port: PortName) -> Result<End> {
-        let device = match port {
-            PortName::Shm => Device::shm(),
-            PortName::Udp => Device::udp("127.0.0.1:0")?,
-        };
-        let context = device.open()?;
+        let context = port.device()?.open()?;
         let domain = context.alloc_pd()?;
         let local = domain.allocate(TARGET, Access::LOCAL_WRITE)?;
         super::touch(&local)?;
         let cq = context.create_cq(1 << 15)?;
-        let mut end = End { domain, cq, qps: Vec::new(), local, remote: RemoteMemory { addr: 0, len: 0, rkey: verbs::Key::new(0) }, port };
+        let mut end = End {
+            domain,
+            cq,
+            qps: Vec::new(),
+            local,
+            remote: RemoteMemory { addr: 0, len: 0, rkey: verbs::Key::new(0) },
+            port,
+        };
         end.connect(peer, 1, 256)?;
         Ok(end)
     }
@@ -136,7 +140,7 @@ impl End {
         peer.play(role, 0, 0)?;
         for _ in 0..count {
             let options = QpOptions { max_send_wr: depth, max_recv_wr: 16, ..QpOptions::default() };
-            let qp = self.domain.create_qp(&self.cq, &self.cq, &options)?.connect(&door.to_string())?;
+            let qp = self.domain.create_qp(&self.cq, &self.cq, &options)?.connect(door)?;
             self.remote = RemoteMemory::from_bytes(qp.peer_private_data()).context("the peer's memory")?;
             self.qps.push(qp);
         }
@@ -161,12 +165,19 @@ impl End {
             let room = count.min(done.len());
             let got = self.cq.poll(&mut done[..room])?;
             for completion in &done[..got] {
-                anyhow::ensure!(completion.status == Status::Success, "the benchmark's request ended: {}", completion.status.explain());
+                anyhow::ensure!(
+                    completion.status == Status::Success,
+                    "the benchmark's request ended: {}",
+                    completion.status.explain()
+                );
             }
             count -= got;
             spins = spins.wrapping_add(1);
             if spins.is_multiple_of(1 << 20) {
-                anyhow::ensure!(started.elapsed() < Duration::from_secs(30), "the benchmark's request does not end");
+                anyhow::ensure!(
+                    started.elapsed() < Duration::from_secs(30),
+                    "the benchmark's request does not end"
+                );
             }
         }
         Ok(())

@@ -8,10 +8,13 @@ use clap::Parser;
 use port::shm;
 use port::udp::{self, Socket};
 use serde::{Deserialize, Serialize};
-use verbs::{Access, CompletionQueue, Device, EMPTY, Listener, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready};
+use verbs::{
+    Access, CompletionQueue, EMPTY, Listener, MemoryRegion, ProtectionDomain, QpOptions, QueuePair,
+    Ready,
+};
 
 use super::page::{Page, Ticket};
-use super::{floor, pin, stream};
+use super::{PortName, floor, pin, stream};
 
 /// What the peer can do.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -80,8 +83,8 @@ struct Served {
 }
 
 impl Served {
-    fn open(device: Device) -> Result<Served> {
-        let context = device.open()?;
+    fn open(port: PortName) -> Result<Served> {
+        let context = port.device()?.open()?;
         let domain = context.alloc_pd()?;
         let rights = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
         let target = domain.allocate(TARGET, rights)?;
@@ -130,8 +133,8 @@ pub fn run(args: Args) -> Result<()> {
     pin(args.core)?;
     let page = Page::open(&args.page)?;
     let geometry = shm::Geometry::new(4096, 4352).context("the ring's shape")?;
-    let mut shm_nic = Served::open(Device::shm())?;
-    let mut udp_nic = Served::open(Device::udp("127.0.0.1:0")?)?;
+    let mut shm_nic = Served::open(PortName::Shm)?;
+    let mut udp_nic = Served::open(PortName::Udp)?;
     let mut raw = Raw {
         socket: Socket::open("127.0.0.1:0".parse()?, &udp::Options::default())?,
         bench: None,
@@ -188,11 +191,15 @@ impl Raw {
         let back = back as usize;
         match (role, &self.bench, &mut self.link) {
             (r, _, _) if r == Role::Line as u64 => floor::line_peer(page, ticket),
-            (r, Some(to), _) if r == Role::Udp as u64 => floor::udp_peer(&self.socket, to, back, page, ticket)?,
+            (r, Some(to), _) if r == Role::Udp as u64 => {
+                floor::udp_peer(&self.socket, to, back, page, ticket)?
+            }
             (r, Some(to), _) if r == Role::Stream as u64 => {
                 stream::sink(&mut self.socket, to, &mut self.cold, page, ticket)?;
             }
-            (r, _, Some(link)) if r == Role::Ring as u64 => floor::ring_peer(link.rings(), back, page, ticket)?,
+            (r, _, Some(link)) if r == Role::Ring as u64 => {
+                floor::ring_peer(link.rings(), back, page, ticket)?
+            }
             _ => {}
         }
         Ok(())

@@ -30,7 +30,13 @@ pub struct Row {
 
 impl Row {
     /// A figure on its own.
-    pub fn new(bench: &'static str, case: impl Into<String>, metric: &'static str, unit: &'static str, rounds: &[f64]) -> Row {
+    pub fn new(
+        bench: &'static str,
+        case: impl Into<String>,
+        metric: &'static str,
+        unit: &'static str,
+        rounds: &[f64],
+    ) -> Row {
         Row {
             bench,
             case: case.into(),
@@ -54,15 +60,17 @@ impl Row {
     }
 
     fn cells(&self) -> [String; 6] {
-        let (low, high) = self.rounds.iter().fold((f64::MAX, f64::MIN), |(low, high), v| (low.min(*v), high.max(*v)));
+        let (low, high) =
+            self.rounds.iter().fold((f64::MAX, f64::MIN), |(low, high), v| (low.min(*v), high.max(*v)));
         [
             self.case.clone(),
             self.metric.to_owned(),
             format!("{} {}", short(self.value), self.unit),
             format!("{} .. {}", short(low), short(high)),
-            self.baseline.as_ref().zip(self.baseline_value).map_or(String::new(), |(name, value)| {
-                format!("{} {name}", short(value))
-            }),
+            self.baseline
+                .as_ref()
+                .zip(self.baseline_value)
+                .map_or(String::new(), |(name, value)| format!("{} {name}", short(value))),
             self.ratio.map_or(String::new(), |ratio| format!("{ratio:.2}x")),
         ]
     }
@@ -114,15 +122,13 @@ impl Report {
         self.rows.push(row);
     }
 
-    /// The rows so far.
-    pub fn rows(&self) -> &[Row] {
-        &self.rows
-    }
-
     /// Prints the table, if people read it.
     pub fn finish(&self) {
         if !self.json {
-            print_table(["case", "metric", "median", "rounds", "baseline", "ratio"], self.rows.iter().map(Row::cells));
+            print_table(
+                ["case", "metric", "median", "rounds", "baseline", "ratio"],
+                self.rows.iter().map(Row::cells),
+            );
         }
     }
 }
@@ -130,9 +136,11 @@ impl Report {
 /// A table with columns as wide as they need to be.
 pub fn print_table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) {
     let rows: Vec<[String; N]> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();
-    let widths: [usize; N] = std::array::from_fn(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0));
+    let widths: [usize; N] =
+        std::array::from_fn(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0));
     for row in rows {
-        let line: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let line: Vec<String> =
+            row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         println!("{}", line.join("  ").trim_end());
     }
 }
@@ -143,7 +151,8 @@ mod tests {
 
     #[test]
     fn the_median_and_the_ratio_are_of_the_rounds() {
-        let row = Row::new("verbs", "udp/read/64", "latency_p50", "ns", &[30.0, 10.0, 20.0]).against("floor", &[5.0, 15.0]);
+        let row = Row::new("verbs", "udp/read/64", "latency_p50", "ns", &[30.0, 10.0, 20.0])
+            .against("floor", &[5.0, 15.0]);
         assert_eq!((row.value, row.baseline_value, row.ratio), (20.0, Some(10.0), Some(2.0)));
         let json: serde_json::Value = serde_json::to_value(&row).unwrap();
         assert_eq!(json["rounds"], serde_json::json!([30.0, 10.0, 20.0]));
@@ -152,7 +161,8 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        let cases = [(3.16159, "3.16"), (316.2, "316"), (12_345.0, "12.3 k"), (8_250_000.0, "8.25 M"), (0.0, "0.00")];
+        let cases =
+            [(3.16159, "3.16"), (316.2, "316"), (12_345.0, "12.3 k"), (8_250_000.0, "8.25 M"), (0.0, "0.00")];
         for (value, expected) in cases {
             assert_eq!(short(value), expected);
         }

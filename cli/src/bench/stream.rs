@@ -54,7 +54,13 @@ pub fn send(socket: &mut Socket, to: &SocketAddrAny, source: &[u8], bytes: usize
 }
 
 /// The peer's end of [`send`]: one credit a train.
-pub fn sink(socket: &mut Socket, to: &SocketAddrAny, target: &mut [u8], page: &Page, ticket: Ticket) -> Result<()> {
+pub fn sink(
+    socket: &mut Socket,
+    to: &SocketAddrAny,
+    target: &mut [u8],
+    page: &Page,
+    ticket: Ticket,
+) -> Result<()> {
     let mut buffer = vec![0; 1 << 16];
     let (mut place, mut segments) = (0, 0);
     socket.join(true).ok();

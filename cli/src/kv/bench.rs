@@ -17,7 +17,9 @@ use crate::with_design;
 
 /// Arguments of `remora kv bench`.
 #[derive(Parser)]
-#[command(after_help = "Examples:\n  remora kv bench\n  remora kv bench --design farm --port udp --records 1000000 --json\n\nServer and client have a core each. Every value is checked. `window` operations are in flight for rates, one for latencies;\nthe rivals' latency is taken with both processes on one core, since a hand-over between cores would be the figure.")]
+#[command(
+    after_help = "Examples:\n  remora kv bench\n  remora kv bench --design farm --port udp --records 1000000 --json\n\nServer and client have a core each. Every value is checked. `window` operations are in flight for rates, one for latencies;\nthe rivals' latency is taken with both processes on one core, since a hand-over between cores would be the figure."
+)]
 pub struct Args {
     /// Only this design.
     #[arg(long)]
@@ -58,13 +60,18 @@ const PUTS: Mix = Mix { name: 'p', read: 0, update: 100, ..Mix::A };
 
 /// `remora kv bench`.
 pub fn run(args: &Args) -> Result<()> {
-    let &[own, server_core] = args.cores.as_slice() else { bail!("--cores takes two cores, for instance 0,1") };
+    let &[own, server_core] = args.cores.as_slice() else {
+        bail!("--cores takes two cores, for instance 0,1")
+    };
     pin(own)?;
-    let plan = Plan { records: args.records, value_len: args.value_len, window: args.window, server_core, seed: 1 };
+    let plan =
+        Plan { records: args.records, value_len: args.value_len, window: args.window, server_core, seed: 1 };
     let mut report = Report::new(args.json);
     let rivals = if args.no_rivals { Vec::new() } else { rivals(args, &plan, own, &mut report)? };
     for port in PortName::ALL.into_iter().filter(|port| args.port.is_none_or(|only| only == *port)) {
-        for design in DesignName::ALL.into_iter().filter(|design| args.design.is_none_or(|only| only == *design)) {
+        for design in
+            DesignName::ALL.into_iter().filter(|design| args.design.is_none_or(|only| only == *design))
+        {
             with_design!(design, design_rounds(args, &plan, design, port, &rivals, &mut report))?;
         }
     }
@@ -159,7 +166,9 @@ fn command(running: &Running, workload: &mut Workload, values: &Values, value: &
             let len = values.fill(record, 1, value);
             running.rival.set(&record::key(record), &value[..len], out);
         }
-        Operation::Read(record) | Operation::Scan { first: record, .. } => running.rival.get(&record::key(record), out),
+        Operation::Read(record) | Operation::Scan { first: record, .. } => {
+            running.rival.get(&record::key(record), out)
+        }
     }
 }
 
@@ -185,7 +194,8 @@ fn alone(running: &mut Running, plan: &Plan, seed: u64) -> Result<f64> {
 /// Operations per second with the window full.
 fn together(running: &mut Running, plan: &Plan, mix: Mix, seed: u64) -> Result<f64> {
     let mut workload = Workload::new(mix, plan.records, Stripe::ALONE, seed);
-    let (values, mut value, mut out) = (Values::fixed(plan.value_len), vec![0; plan.value_len as usize], Vec::new());
+    let (values, mut value, mut out) =
+        (Values::fixed(plan.value_len), vec![0; plan.value_len as usize], Vec::new());
     let window = u64::from(plan.window);
     let (started, mut sent, mut answered) = (Instant::now(), 0u64, 0u64);
     while answered < TOGETHER {

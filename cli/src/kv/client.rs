@@ -28,7 +28,8 @@ impl<D: Design> Session<D> {
         let domain = context.alloc_pd()?;
         let needs = config.needs();
         let cq = context.create_cq(needs.completions * 2)?;
-        let arena = domain.allocate(config.arena_len::<D::Lookup>(), Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+        let arena =
+            domain.allocate(config.arena_len::<D::Lookup>(), Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         let block = registered(&arena);
         let options = QpOptions {
             max_send_wr: needs.send * 2,
@@ -40,7 +41,8 @@ impl<D: Design> Session<D> {
         let mut pair = pair.connect(address).with_context(|| {
             format!("no key-value server answers at {address}: start one with `remora serve kv --listen {address}`")
         })?;
-        let grant = Grant::decode(pair.peer_private_data()).context("whoever answers there is no key-value server")?;
+        let grant = Grant::decode(pair.peer_private_data())
+            .context("whoever answers there is no key-value server")?;
         let mut client = Client::new(config, &grant, block)?;
         client.start(&mut Direct(&mut pair)).map_err(|broken| anyhow::anyhow!("{broken:?}"))?;
         Ok(Session { client, pair, cq, _arena: arena })
@@ -104,27 +106,36 @@ impl<D: Design> Session<D> {
 
     /// Reads a value.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.one(|client, nic| client.get(key, nic), |finished| match finished.outcome {
-            Outcome::Value(value) => Ok(Some(value.to_vec())),
-            Outcome::Absent => Ok(None),
-            other => bail!("GET ended: {other:?}"),
-        })?
+        self.one(
+            |client, nic| client.get(key, nic),
+            |finished| match finished.outcome {
+                Outcome::Value(value) => Ok(Some(value.to_vec())),
+                Outcome::Absent => Ok(None),
+                other => bail!("GET ended: {other:?}"),
+            },
+        )?
     }
 
     /// Stores a value.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.one(|client, nic| client.put(key, value, nic), |finished| match finished.outcome {
-            Outcome::Done => Ok(()),
-            other => bail!("PUT ended: {other:?}"),
-        })?
+        self.one(
+            |client, nic| client.put(key, value, nic),
+            |finished| match finished.outcome {
+                Outcome::Done => Ok(()),
+                other => bail!("PUT ended: {other:?}"),
+            },
+        )?
     }
 
     /// Removes a key; false if there was none.
     pub fn delete(&mut self, key: &[u8]) -> Result<bool> {
-        self.one(|client, nic| client.delete(key, nic), |finished| match finished.outcome {
-            Outcome::Done => Ok(true),
-            Outcome::Absent => Ok(false),
-            other => bail!("DELETE ended: {other:?}"),
-        })?
+        self.one(
+            |client, nic| client.delete(key, nic),
+            |finished| match finished.outcome {
+                Outcome::Done => Ok(true),
+                Outcome::Absent => Ok(false),
+                other => bail!("DELETE ended: {other:?}"),
+            },
+        )?
     }
 }

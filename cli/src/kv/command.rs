@@ -56,7 +56,9 @@ pub enum KvCommand {
         key: String,
     },
     /// Store every `key value` line of a file.
-    #[command(after_help = "Example:\n  remora kv load words.txt\n\nThe key ends at the first space or tab; the rest of the line is the value.")]
+    #[command(
+        after_help = "Example:\n  remora kv load words.txt\n\nThe key ends at the first space or tab; the rest of the line is the value."
+    )]
     Load {
         #[command(flatten)]
         target: Target,
@@ -90,7 +92,8 @@ pub fn run(command: KvCommand) -> Result<()> {
 }
 
 fn session<D: Design>(target: &Target, max_key: usize) -> Result<Session<D>> {
-    let max_key = u32::try_from(max_key.max(16)).ok().filter(|len| *len <= LONGEST).context("keys end at 1 MiB")?;
+    let max_key =
+        u32::try_from(max_key.max(16)).ok().filter(|len| *len <= LONGEST).context("keys end at 1 MiB")?;
     let config = ClientConfig { window: 1, max_key, max_value: LONGEST, ..ClientConfig::default() };
     Session::connect(&target.port, &target.connect, config)
 }

@@ -83,8 +83,6 @@ pub struct Figures {
     pub p50: f64,
     /// Its 99th percentile.
     pub p99: f64,
-    /// Operations per second with the window full.
-    pub rate: f64,
 }
 
 /// A client that runs a workload and checks every value.
@@ -103,7 +101,12 @@ impl<D: Design> Runner<D> {
     /// Connects.
     pub fn connect(server: &Server, port: PortName, plan: &Plan, mix: Mix) -> Result<Runner<D>> {
         let port = PortArgs { port, address: None };
-        let config = ClientConfig { window: plan.window, max_key: 64, max_value: plan.value_len, ..ClientConfig::default() };
+        let config = ClientConfig {
+            window: plan.window,
+            max_key: 64,
+            max_value: plan.value_len,
+            ..ClientConfig::default()
+        };
         Ok(Runner {
             session: Session::connect(&port, &server.address, config)?,
             workload: Workload::new(mix, plan.records, Stripe::ALONE, plan.seed),
@@ -131,7 +134,6 @@ impl<D: Design> Runner<D> {
             round_trips: trips as f64 / count as f64,
             p50: histogram.value_at_quantile(0.5) as f64,
             p99: histogram.value_at_quantile(0.99) as f64,
-            rate: 0.0,
         })
     }
 
@@ -154,26 +156,27 @@ impl<D: Design> Runner<D> {
     }
 
     fn fill(&mut self, window: usize) -> Result<()> {
-        let (workload, values, value, version) = (&mut self.workload, &self.values, &mut self.value, &mut self.version);
+        let (workload, values, value, version) =
+            (&mut self.workload, &self.values, &mut self.value, &mut self.version);
         let asked = &mut self.asked;
         self.session.start(|client, nic| {
             if client.in_flight() >= window {
                 return Ok(false);
             }
             let operation = workload.next_operation();
-            let slot = match operation {
+            match operation {
                 Operation::Read(record) | Operation::Scan { first: record, .. } => {
                     let slot = client.get(&record::key(record), nic)?;
                     asked[slot.index()] = record;
-                    slot
                 }
-                Operation::Update(record) | Operation::Insert(record) | Operation::ReadModifyWrite(record) => {
+                Operation::Update(record)
+                | Operation::Insert(record)
+                | Operation::ReadModifyWrite(record) => {
                     *version += 1;
                     let len = values.fill(record, *version, value);
-                    client.put(&record::key(record), &value[..len], nic)?
+                    client.put(&record::key(record), &value[..len], nic)?;
                 }
-            };
-            let _ = slot;
+            }
             Ok(true)
         })
     }

@@ -34,8 +34,34 @@ impl Rival {
     fn command(self, port: u16) -> Command {
         let port = port.to_string();
         let words: Vec<&str> = match self {
-            Rival::Memcached => vec!["memcached", "-u", "nobody", "-l", "127.0.0.1", "-p", &port, "-U", "0", "-t", "1", "-m", "4096", "-R", "1000"],
-            Rival::Redis => vec!["redis-server", "--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"],
+            Rival::Memcached => vec![
+                "memcached",
+                "-u",
+                "nobody",
+                "-l",
+                "127.0.0.1",
+                "-p",
+                &port,
+                "-U",
+                "0",
+                "-t",
+                "1",
+                "-m",
+                "4096",
+                "-R",
+                "1000",
+            ],
+            Rival::Redis => vec![
+                "redis-server",
+                "--bind",
+                "127.0.0.1",
+                "--port",
+                &port,
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+            ],
         };
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -73,8 +99,12 @@ impl Rival {
         let line = bytes.windows(2).position(|two| two == b"\r\n")?;
         let head = std::str::from_utf8(&bytes[..line]).ok()?;
         let body: usize = match self {
-            Rival::Memcached if head.starts_with("VALUE") => head.rsplit(' ').next()?.parse::<usize>().ok()? + 2 + 5,
-            Rival::Redis if head.starts_with('$') => head[1..].parse::<i64>().ok().map_or(0, |len| (len + 2).max(0) as usize),
+            Rival::Memcached if head.starts_with("VALUE") => {
+                head.rsplit(' ').next()?.parse::<usize>().ok()? + 2 + 5
+            }
+            Rival::Redis if head.starts_with('$') => {
+                head[1..].parse::<i64>().ok().map_or(0, |len| (len + 2).max(0) as usize)
+            }
             _ => 0,
         };
         let whole = line + 2 + body;
@@ -106,7 +136,9 @@ impl Running {
     pub fn start(rival: Rival, core: usize) -> Result<Running> {
         let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut command = rival.command(free);
-        let child = command.spawn().with_context(|| format!("{} is not installed: `make setup` installs it", rival.name()))?;
+        let child = command
+            .spawn()
+            .with_context(|| format!("{} is not installed: `make setup` installs it", rival.name()))?;
         let address = SocketAddr::from(([127, 0, 0, 1], free));
         let (started, mut running) = (Instant::now(), None);
         while running.is_none() && started.elapsed() < Duration::from_secs(5) {

@@ -16,8 +16,8 @@ use store::kv::{Connection, Hello, Server, ServerConfig, Table};
 use store::load::Pairs;
 use store::ycsb::record::{self, Values};
 use verbs::{
-    Access, CompletionChannel, CompletionQueue, ConnectRequest, Context, CqOptions, EMPTY, Listener, MemoryRegion, Notify,
-    ProtectionDomain, QpOptions, QueuePair, Ready, WorkCompletion,
+    Access, CompletionChannel, CompletionQueue, ConnectRequest, Context, CqOptions, EMPTY, Listener,
+    MemoryRegion, Notify, ProtectionDomain, QpOptions, QueuePair, Ready, WorkCompletion,
 };
 
 use super::post::{Direct, Later, registered};
@@ -27,7 +27,9 @@ use crate::with_design;
 
 /// Arguments of `remora serve kv`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Examples:\n  remora serve kv\n  remora serve kv --design pilaf --port udp --address 10.0.0.1 --listen 10.0.0.1:7471\n  remora serve kv --file words.txt --metrics 127.0.0.1:9464\n\nA file holds a `key value` pair a line: the key ends at the first space or tab.")]
+#[command(
+    after_help = "Examples:\n  remora serve kv\n  remora serve kv --design pilaf --port udp --address 10.0.0.1 --listen 10.0.0.1:7471\n  remora serve kv --file words.txt --metrics 127.0.0.1:9464\n\nA file holds a `key value` pair a line: the key ends at the first space or tab."
+)]
 pub struct ServeArgs {
     /// Design of the table.
     #[arg(long, default_value = "farm")]
@@ -103,23 +105,32 @@ fn serve<D: Design>(args: &ServeArgs, stop: &AtomicBool) -> Result<()> {
     let lines = args.file.as_ref().map(count_lines).transpose()?.unwrap_or(0);
     let known = args.records + lines;
     let capacity = args.capacity.map_or((known * 2).max(100_000), u64::from);
-    let capacity = u32::try_from(capacity).ok().filter(|keys| *keys < 1 << 31).context("a table takes at most 2147483647 keys")?;
+    let capacity = u32::try_from(capacity)
+        .ok()
+        .filter(|keys| *keys < 1 << 31)
+        .context("a table takes at most 2147483647 keys")?;
     let mut service = open::<D>(args, capacity)?;
     load_records(args, service.server.table_mut())?;
     if let Some(path) = &args.file {
         load_file(path, lines, service.server.table_mut())?;
     }
     let listener = Listener::bind(args.listen)?;
-    let _endpoint = args.metrics.map(|address| {
-        let context = service.context.clone();
-        metrics::Endpoint::start(address, move || context.metrics())
-    }).transpose()?;
+    let _endpoint = args
+        .metrics
+        .map(|address| {
+            let context = service.context.clone();
+            metrics::Endpoint::start(address, move || context.metrics())
+        })
+        .transpose()?;
     if args.child {
         println!("{}", listener.address());
     } else {
         eprintln!(
             "serving {} keys as {} over {} at {}; end with Ctrl-C",
-            service.server.table().len(), args.design.name(), args.port.port.name(), listener.address(),
+            service.server.table().len(),
+            args.design.name(),
+            args.port.port.name(),
+            listener.address(),
         );
     }
     service.work(args, &listener, stop)
@@ -129,16 +140,17 @@ fn serve<D: Design>(args: &ServeArgs, stop: &AtomicBool) -> Result<()> {
 fn open<D: Design>(args: &ServeArgs, capacity: u32) -> Result<Service<D::Table>> {
     let context = args.port.open()?;
     let domain = context.alloc_pd()?;
-    let config = ServerConfig { connections: args.clients, max_value: args.max_value, ..ServerConfig::default() };
+    let config =
+        ServerConfig { connections: args.clients, max_value: args.max_value, ..ServerConfig::default() };
     let seed = fresh_seed();
     let per_record = (args.value_len as usize + record::KEY_LEN + 64).next_multiple_of(64) * 5 / 4;
     let more = (u64::from(capacity) - args.records.min(u64::from(capacity))) as usize * 256;
     let bytes = args.memory.unwrap_or(args.records as usize * per_record + more + (4 << 20));
     let mut regions = Vec::new();
     let mut region = |what: &str, len: usize, access| -> Result<store::kv::Registered> {
-        let region = domain
-            .allocate(len, access)
-            .with_context(|| format!("{} MiB for {what}: ask for less with --capacity or --memory", len >> 20))?;
+        let region = domain.allocate(len, access).with_context(|| {
+            format!("{} MiB for {what}: ask for less with --capacity or --memory", len >> 20)
+        })?;
         let registered = registered(&region);
         regions.push(region);
         Ok(registered)
@@ -174,7 +186,9 @@ fn load_records(args: &ServeArgs, table: &mut impl Table) -> Result<()> {
     for record in 0..args.records {
         let len = values.fill(record, 0, &mut value);
         table.put(&record::key(record), &value[..len]).map_err(|refusal| {
-            anyhow::anyhow!("record {record} is refused: {refusal:?}; give the table more with --capacity or --memory")
+            anyhow::anyhow!(
+                "record {record} is refused: {refusal:?}; give the table more with --capacity or --memory"
+            )
         })?;
         if record % 8192 == 0 {
             bar.set_position(record);
@@ -206,7 +220,10 @@ fn load_file(path: &PathBuf, lines: u64, table: &mut impl Table) -> Result<()> {
         match pair {
             Ok(pair) => match table.put(pair.key, pair.value) {
                 Ok(()) => loaded += 1,
-                Err(refusal) => bail!("{} keys are in, the next one is refused: {refusal:?}; give the table more with --capacity or --memory", loaded),
+                Err(refusal) => bail!(
+                    "{} keys are in, the next one is refused: {refusal:?}; give the table more with --capacity or --memory",
+                    loaded
+                ),
             },
             Err(line) => {
                 bad += 1;
@@ -279,7 +296,8 @@ impl<T: Table> Service<T> {
         let found = self.clients.iter_mut().position(|client| client.pair.number() == completion.qp_num);
         let Some(at) = found else { return };
         let client = &mut self.clients[at];
-        if let Err(broken) = self.server.handle(client.connection, completion, &mut Direct(&mut client.pair)) {
+        if let Err(broken) = self.server.handle(client.connection, completion, &mut Direct(&mut client.pair))
+        {
             tracing::info!(qp = completion.qp_num, ?broken, "a client is gone");
             let client = self.clients.swap_remove(at);
             self.server.disconnect(client.connection);
@@ -298,7 +316,8 @@ impl<T: Table> Service<T> {
 
     fn connect(&mut self, request: ConnectRequest) -> Result<()> {
         let mut later = Later::default();
-        let granted = Hello::decode(request.private_data()).and_then(|hello| self.server.accept(&hello, &mut later));
+        let granted =
+            Hello::decode(request.private_data()).and_then(|hello| self.server.accept(&hello, &mut later));
         let (connection, grant) = match granted {
             Ok(granted) => granted,
             Err(error) => {
@@ -318,7 +337,12 @@ impl<T: Table> Service<T> {
         }
     }
 
-    fn answer(&self, request: ConnectRequest, later: &Later, private_data: Vec<u8>) -> Result<QueuePair<Ready>> {
+    fn answer(
+        &self,
+        request: ConnectRequest,
+        later: &Later,
+        private_data: Vec<u8>,
+    ) -> Result<QueuePair<Ready>> {
         let needs = self.config.needs();
         let options = QpOptions {
             max_send_wr: needs.send * 2,

@@ -38,7 +38,9 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
             Ok([bandwidth, floor])
         })?;
         if let Some([bandwidth, floor]) = rounds {
-            bench.report.add(Row::new("verbs", &case, "bandwidth", "B/s", &bandwidth).against(baseline, &floor));
+            bench
+                .report
+                .add(Row::new("verbs", &case, "bandwidth", "B/s", &bandwidth).against(baseline, &floor));
         }
     }
     Ok(())

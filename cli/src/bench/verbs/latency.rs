@@ -48,7 +48,9 @@ fn over_udp(bench: &mut Bench<'_>, end: &mut End, verb: Verb) -> Result<()> {
         Ok([mean, floor, p99])
     })?;
     if let Some([mean, floor, p99]) = rounds {
-        bench.report.add(Row::new("verbs", &case, "latency_p50", "ns", &mean).against("raw-udp-pingpong", &floor));
+        bench
+            .report
+            .add(Row::new("verbs", &case, "latency_p50", "ns", &mean).against("raw-udp-pingpong", &floor));
         bench.report.add(Row::new("verbs", &case, "latency_p99", "ns", &p99));
     }
     Ok(())
@@ -71,7 +73,9 @@ fn over_shm(bench: &mut Bench<'_>, end: &mut End, verb: Verb) -> Result<()> {
     })?;
     if let Some([mean, line, ring, p99, over]) = rounds {
         bench.report.add(Row::new("verbs", &case, "latency_p50", "ns", &mean).against("two-lines", &line));
-        bench.report.add(Row::new("verbs", &case, "latency_p50", "ns", &mean).against("raw-ring-pingpong", &ring));
+        bench
+            .report
+            .add(Row::new("verbs", &case, "latency_p50", "ns", &mean).against("raw-ring-pingpong", &ring));
         bench.report.add(Row::new("verbs", &case, "latency_over_raw_ring", "ns", &over));
         bench.report.add(Row::new("verbs", &case, "latency_p99", "ns", &p99));
     }

@@ -59,8 +59,12 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
         one.push(round(bench, end, 1)?);
         all.push(round(bench, end, QPS)?);
     }
-    bench.report.add(Row::new("verbs", format!("{case}/one-active"), "rate", "1/s", &one).against("one-alone", &alone));
-    bench.report.add(Row::new("verbs", format!("{case}/all-active"), "rate", "1/s", &all).against("one-alone", &alone));
+    bench.report.add(
+        Row::new("verbs", format!("{case}/one-active"), "rate", "1/s", &one).against("one-alone", &alone),
+    );
+    bench.report.add(
+        Row::new("verbs", format!("{case}/all-active"), "rate", "1/s", &all).against("one-alone", &alone),
+    );
     Ok(())
 }
 

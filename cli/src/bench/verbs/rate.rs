@@ -6,9 +6,9 @@ use anyhow::Result;
 use verbs::{Flags, WorkRequest};
 
 use super::{Bench, Verb};
+use crate::bench::Row;
 use crate::bench::pair::End;
 use crate::bench::peer::Role;
-use crate::bench::Row;
 
 const LEN: usize = 64;
 /// Requests on the way.
