@@ -92,3 +92,8 @@ fn resident_bytes() -> Result<u64> {
     let pages: u64 = statm.split(' ').nth(1).context("/proc/self/statm")?.parse()?;
     Ok(pages * rustix::param::page_size() as u64)
 }
+
+/// A histogram of nanoseconds up to a minute, with three significant digits.
+pub fn histogram() -> Result<hdrhistogram::Histogram<u64>> {
+    Ok(hdrhistogram::Histogram::new_with_bounds(1, 60_000_000_000, 3)?)
+}

@@ -127,19 +127,24 @@ impl End {
             remote: RemoteMemory { addr: 0, len: 0, rkey: verbs::Key::new(0) },
             port,
         };
-        end.connect(peer, 1, 256)?;
+        end.connect(peer, 1, 256, 128)?;
         Ok(end)
     }
 
-    /// Connects `count` more queue pairs of `depth` slots.
-    pub fn connect(&mut self, peer: &Peer, count: usize, depth: u32) -> Result<()> {
+    /// Connects `count` more queue pairs of `depth` slots, with `reads` READs outstanding at most.
+    pub fn connect(&mut self, peer: &Peer, count: usize, depth: u32, reads: u8) -> Result<()> {
         let (role, door) = match self.port {
             PortName::Shm => (Role::AcceptShm, peer.doors.shm),
             PortName::Udp => (Role::AcceptUdp, peer.doors.udp),
         };
-        peer.play(role, 0, 0)?;
+        peer.play(role, u64::from(reads), 0)?;
         for _ in 0..count {
-            let options = QpOptions { max_send_wr: depth, max_recv_wr: 16, ..QpOptions::default() };
+            let options = QpOptions {
+                max_send_wr: depth,
+                max_recv_wr: 16,
+                max_rd_atomic: reads,
+                ..QpOptions::default()
+            };
             let qp = self.domain.create_qp(&self.cq, &self.cq, &options)?.connect(door)?;
             self.remote = RemoteMemory::from_bytes(qp.peer_private_data()).context("the peer's memory")?;
             self.qps.push(qp);

@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use hdrhistogram::Histogram;
 use store::ycsb::record::{self, Values};
 use store::ycsb::{Mix, Operation, Stripe, Workload};
 
@@ -176,7 +175,7 @@ fn command(running: &Running, workload: &mut Workload, values: &Values, value: &
 fn alone(running: &mut Running, plan: &Plan, seed: u64) -> Result<f64> {
     let mut workload = Workload::new(GETS, plan.records, Stripe::ALONE, seed);
     let (values, mut value) = (Values::fixed(plan.value_len), vec![0; plan.value_len as usize]);
-    let (mut histogram, mut out) = (Histogram::<u64>::new(3)?, Vec::new());
+    let (mut histogram, mut out) = (crate::bench::histogram()?, Vec::new());
     for _ in 0..ALONE {
         out.clear();
         command(running, &mut workload, &values, &mut value, &mut out);

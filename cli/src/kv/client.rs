@@ -7,6 +7,7 @@ use store::kv::{Client, ClientConfig, Finished, Grant, Outcome, Refused};
 use verbs::{Access, CompletionQueue, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready};
 
 use super::Design;
+use super::READS;
 use super::post::{Batched, Direct, registered};
 use crate::device::PortArgs;
 
@@ -35,6 +36,8 @@ impl<D: Design> Session<D> {
             max_send_wr: needs.send * 2,
             max_recv_wr: needs.receive,
             private_data: config.hello::<D::Lookup>(&block).encode().to_vec(),
+            max_rd_atomic: READS,
+            max_dest_rd_atomic: READS,
             ..QpOptions::default()
         };
         let pair = domain.create_qp(&cq, &cq, &options)?;

@@ -5,7 +5,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
-use hdrhistogram::Histogram;
 use store::kv::{ClientConfig, Outcome};
 use store::ycsb::record::{self, Values};
 use store::ycsb::{Mix, Operation, Record, Stripe, Workload};
@@ -120,7 +119,7 @@ impl<D: Design> Runner<D> {
 
     /// `count` operations one after the other.
     pub fn alone(&mut self, count: u64) -> Result<Figures> {
-        let (mut histogram, mut trips) = (Histogram::<u64>::new(3)?, 0u64);
+        let (mut histogram, mut trips) = (crate::bench::histogram()?, 0u64);
         for _ in 0..count {
             let started = Instant::now();
             self.fill(1)?;

@@ -14,6 +14,9 @@ use store::kv::pilaf::{self, Pilaf, PilafTable};
 use store::kv::two_sided::{self, TwoSided, TwoSidedTable};
 use store::kv::{Lookup, Registered, Table};
 
+/// READs that a connection may have outstanding: a full window of two-READ lookups.
+const READS: u8 = 128;
+
 /// Which design.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DesignName {

@@ -21,7 +21,7 @@ use verbs::{
 };
 
 use super::post::{Direct, Later, registered};
-use super::{Design, DesignName};
+use super::{Design, DesignName, READS};
 use crate::device::PortArgs;
 use crate::with_design;
 
@@ -349,6 +349,8 @@ impl<T: Table> Service<T> {
             max_recv_wr: needs.receive,
             max_send_sge: needs.sges,
             private_data,
+            max_rd_atomic: READS,
+            max_dest_rd_atomic: READS,
             ..QpOptions::default()
         };
         let mut pair = self.domain.create_qp(&self.cq, &self.cq, &options)?;

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use hdrhistogram::Histogram;
 
 use super::{Bench, Verb};
 use crate::bench::floor::{self, Lengths};
@@ -94,7 +93,7 @@ fn trips(end: &mut End, verb: Verb, count: u64) -> Result<(f64, f64)> {
         end.one(&verb.request(id, &list, remote))?;
     }
     let mean = started.elapsed().as_nanos() as f64 / count as f64;
-    let mut histogram = Histogram::<u64>::new(3)?;
+    let mut histogram = crate::bench::histogram()?;
     for id in 0..count {
         let started = Instant::now();
         end.one(&verb.request(id, &list, remote))?;

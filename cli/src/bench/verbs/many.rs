@@ -49,7 +49,7 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     }
     bench.bar.set_message(format!("connecting {QPS} queue pairs"));
     let (ours, theirs) = (resident_bytes()?, bench.peer.ask(Role::Resident)?);
-    end.connect(&bench.peer, QPS - end.qps.len(), 16)?;
+    end.connect(&bench.peer, QPS - end.qps.len(), 16, 1)?;
     let (ours, theirs) = (resident_bytes()? - ours, bench.peer.ask(Role::Resident)? - theirs);
     let per_qp = |bytes: u64| bytes as f64 / QPS as f64;
     bench.report.add(Row::new("verbs", format!("{case}/requester"), "memory", "B per QP", &[per_qp(ours)]));
