@@ -103,7 +103,8 @@ impl Rival {
                 head.rsplit(' ').next()?.parse::<usize>().ok()? + 2 + 5
             }
             Rival::Redis if head.starts_with('$') => {
-                head[1..].parse::<i64>().ok().map_or(0, |len| (len + 2).max(0) as usize)
+                // A missing key is a length of -1, and nothing follows.
+                head[1..].parse::<usize>().map_or(0, |len| len + 2)
             }
             _ => 0,
         };
