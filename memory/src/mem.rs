@@ -3,6 +3,7 @@
 use crate::entry::{Entry, Piece};
 use crate::pass::Pass;
 use crate::{Access, AccessError, Key, Pd, Span, Table, copy};
+use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
 /// The right to touch registered memory until the pass `'p` of an engine ends. Lent by [`Guard::parts`](crate::Guard::parts).
@@ -13,11 +14,13 @@ use std::sync::atomic::Ordering;
 pub struct Mem<'p> {
     table: &'p Table,
     pass: &'p Pass,
+    // Stays on the thread of the pass: `settle` orders only what this thread streamed.
+    here: PhantomData<*const ()>,
 }
 
 impl<'p> Mem<'p> {
     pub(crate) fn new(table: &'p Table, pass: &'p Pass) -> Mem<'p> {
-        Mem { table, pass }
+        Mem { table, pass, here: PhantomData }
     }
 
     /// May `len` bytes from `va` on be accessed by `key` from `pd` with the rights `access`? The span is where they are.
