@@ -2,7 +2,7 @@
 
 use crate::block::Block;
 use crate::entry::{Entry, Piece};
-use crate::key::Keyring;
+use crate::key::{Issued, Keyring};
 use crate::on_nic::Allocator;
 use crate::pass::Passes;
 use crate::{Access, Bytes, Error, Key, Pd};
@@ -91,11 +91,12 @@ struct Control {
 
 /// What a region keeps until its deregistration is complete.
 struct Held {
+    issued: Issued,
     pd: Pd,
     ranges: usize,
     dying: bool,
-    /// The entry points to these if there are several.
-    _pieces: Box<[Piece]>,
+    /// The entry points to these if there are several. (No box: moving one says that nobody else points into it.)
+    _pieces: Vec<Piece>,
     /// Keeps the memory mapped; empty for the caller's own memory.
     _bytes: Vec<Bytes>,
 }
@@ -340,13 +341,15 @@ impl Control {
         if self.held.len() >= self.config.max_regions || pieces.len() > self.config.max_ranges - self.ranges {
             return Err(Error::Full);
         }
-        let key = self.keyring.take().ok_or(Error::Full)?;
+        let issued = self.keyring.take().ok_or(Error::Full)?;
+        let key = issued.key;
         self.domain(pd)?.users += 1;
         self.ranges += pieces.len();
-        let pieces = pieces.into_boxed_slice();
         entries[key.0 as usize & (entries.len() - 1)].publish(key.0, pd.0, access.0, &pieces);
-        self.held
-            .insert(key.0, Held { pd, ranges: pieces.len(), dying: false, _pieces: pieces, _bytes: bytes });
+        self.held.insert(
+            key.0,
+            Held { issued, pd, ranges: pieces.len(), dying: false, _pieces: pieces, _bytes: bytes },
+        );
         Ok(key)
     }
 
@@ -357,7 +360,7 @@ impl Control {
         if let Ok(domain) = self.domain(held.pd) {
             domain.users -= 1;
         }
-        self.keyring.give_back(key);
+        self.keyring.give_back(held.issued);
         Some(held)
     }
 }
