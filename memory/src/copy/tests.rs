@@ -73,7 +73,7 @@ fn the_last_byte_becomes_visible_last() {
         let (torn, turn) = (AtomicBool::new(false), AtomicU8::new(0));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                for value in (1..=255u8).cycle().take(if len > 1000 { 300 } else { 2000 }) {
+                for value in (1..=255u8).cycle().take(if len > 1000 { 100 } else { 300 }) {
                     let message = vec![value; len];
                     // SAFETY: the buffer is `len` atomics of a byte each.
                     unsafe { place(buffer.as_ptr().cast_mut().cast(), message.as_ptr(), len) };
