@@ -17,6 +17,13 @@ use crate::queue_pair::{Connection, Note, QueuePair};
 const TURN_PACKETS: usize = 16;
 const TURN_BYTES: usize = 16 << 10;
 
+/// How much of a turn is used up.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Used {
+    pub packets: usize,
+    pub bytes: usize,
+}
+
 /// How a queue pair's turn ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
@@ -38,7 +45,7 @@ enum Sent {
 }
 
 impl QueuePair {
-    /// Its turn: responses before requests, until the turn is used up. Adds what left to `packets`.
+    /// Its turn: responses before requests, until the turn is used up. Adds what left to `used`.
     #[inline]
     pub fn transmit(
         &mut self,
@@ -46,10 +53,9 @@ impl QueuePair {
         mem: Mem<'_>,
         out: &mut impl Egress,
         shared: &mut Shared,
-        packets: &mut usize,
+        used: &mut Used,
     ) -> Turn {
-        let (mut count, mut bytes) = (0, 0);
-        while count < TURN_PACKETS && bytes < TURN_BYTES {
+        while used.packets < TURN_PACKETS && used.bytes < TURN_BYTES {
             let sent = match self.respond(mem, out, shared) {
                 Some(sent) => sent,
                 None => match self.request(now, mem, out, shared) {
@@ -59,9 +65,8 @@ impl QueuePair {
             };
             match sent {
                 Sent::Yes(len) => {
-                    count += 1;
-                    bytes += len;
-                    *packets += 1;
+                    used.packets += 1;
+                    used.bytes += len;
                 }
                 Sent::NoRoom => return Turn::Blocked,
                 // The machine knows why and says so in its next packet, or ends.

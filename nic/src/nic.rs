@@ -15,7 +15,7 @@ use wire::{Packet, Qpn};
 use crate::attributes::{Modify, ModifyFault, Settings};
 use crate::completion_queue::{CompletionQueue, Notify, Written};
 use crate::cqe::Cqe;
-use crate::egress::{Turn, wants_turn};
+use crate::egress::{Turn, Used, wants_turn};
 use crate::event::AsyncEvent;
 use crate::ingress::strip;
 use crate::queue_pair::QueuePair;
@@ -169,6 +169,8 @@ pub struct Nic {
     free: VecDeque<u32>,
     index_bits: u32,
     line: VecDeque<u32>,
+    /// What the queue pair at the head of the line has used of its turn, if the port had no more room.
+    interrupted: Used,
     timers: Timers,
     shared: Shared,
 }
@@ -187,6 +189,7 @@ impl Nic {
             free: (FIRST_INDEX..max).collect(),
             index_bits: places.trailing_zeros(),
             line: VecDeque::with_capacity(places as usize),
+            interrupted: Used::default(),
             timers: Timers::new(places as usize),
             shared: Shared::new(&config),
         }
@@ -344,13 +347,18 @@ impl Nic {
         while packets < budget {
             let Some(index) = self.line.pop_front() else { break };
             let Some(qp) = &mut self.qps[index as usize] else { continue };
-            let turn = qp.transmit(now, mem, out, &mut self.shared, &mut packets);
+            let mut used = std::mem::take(&mut self.interrupted);
+            let before = used.packets;
+            let turn = qp.transmit(now, mem, out, &mut self.shared, &mut used);
+            packets += used.packets - before;
             self.timers.schedule(index, qp.deadline());
             match turn {
                 Turn::Done => qp.queued = false,
                 Turn::More => self.line.push_back(index),
                 Turn::Blocked => {
+                    // It goes on with the rest of its turn: on a slow port a fresh one each time would never end.
                     self.line.push_front(index);
+                    self.interrupted = used;
                     break;
                 }
             }

@@ -1,7 +1,11 @@
 //! Reliable connections between two simulated NICs, one behaviour at a time.
 
 mod bench;
+mod fairness;
+mod hostile;
 mod queues;
 mod recovery;
+mod refusals;
+mod script;
 mod states;
 mod verbs;

@@ -18,7 +18,7 @@ fn psns_wrap_in_every_role() {
     for before in 0..7 {
         let start = 0x00ff_ffff - before;
         let mut bench =
-            Bench::new(&Settings { mtu: 256, psn: [start, start + 1 & 0xff_ffff], ..Settings::default() });
+            Bench::new(&Settings { mtu: 256, psn: [start, (start + 1) & 0xff_ffff], ..Settings::default() });
         for id in 0..3 {
             bench.receive(id, 4096);
             bench.write(10 * id, 700);
