@@ -218,7 +218,11 @@ fn emit(
     if !payload.is_empty() && !fill(payload) {
         return Sent::Denied;
     }
-    rest.fill(0);
+    // Pad and ICRC: four bytes nearly always, and then one store instead of a call.
+    match <&mut [u8; icrc::LEN]>::try_from(&mut *rest) {
+        Ok(four) => *four = [0; icrc::LEN],
+        Err(_) => rest.fill(0),
+    }
     if seals {
         let (covered, trailer) = frame.split_at_mut(total - icrc::LEN);
         icrc::write(trailer, connection.sending.seal(lease.ip_id, covered));
