@@ -3,7 +3,7 @@
 use crate::block::Block;
 use crate::{AccessError, Error, copy};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A block of memory, zeroed when new; cloning shares it, and the last clone gives it back. A region registered over
 /// it holds a clone, so memory under a live region cannot go away.
@@ -124,22 +124,44 @@ impl Bytes {
         Some(unsafe { AtomicU64::from_ptr(word.cast()) })
     }
 
-    /// Copies the 64 bytes at `offset` (a WQE or CQE) out.
+    /// Copies the 64 bytes at `offset` (a WQE or CQE) out, word by word: their fields were written as words a moment ago
+    /// and are looked at as words next, and a CPU forwards a store only to a load of the same width.
     ///
     /// # Errors
     /// `OutOfBounds`, and nothing is copied.
     #[inline]
     pub fn copy64(&self, offset: usize, out: &mut [u8; 64]) -> Result<(), AccessError> {
-        self.read(offset, out)
+        let Some(words) = self.words(offset) else { return self.read(offset, out) };
+        for (bytes, word) in out.chunks_exact_mut(8).zip(words) {
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        Ok(())
     }
 
-    /// Copies 64 bytes (a WQE or CQE) to `offset`, in rising order.
+    /// Copies 64 bytes (a WQE or CQE) to `offset`, word by word as [`copy64`](Bytes::copy64).
     ///
     /// # Errors
     /// `OutOfBounds`, and nothing is copied.
     #[inline]
     pub fn store64(&self, offset: usize, data: &[u8; 64]) -> Result<(), AccessError> {
-        self.write(offset, data)
+        let Some(words) = self.words(offset) else { return self.write(offset, data) };
+        for (bytes, word) in data.chunks_exact(8).zip(words) {
+            let mut value = [0; 8];
+            value.copy_from_slice(bytes);
+            word.store(u64::from_ne_bytes(value), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The eight words at `offset`, if they are aligned and in the block.
+    #[inline(always)]
+    fn words(&self, offset: usize) -> Option<&[AtomicU64; 8]> {
+        if !offset.is_multiple_of(8) {
+            return None;
+        }
+        let start = self.at(offset, 64).ok()?;
+        // SAFETY: within the block, which is 64-byte aligned and outlives the reference; see `word`.
+        Some(unsafe { &*start.cast::<[AtomicU64; 8]>() })
     }
 
     /// The address of `len` bytes at `offset`, if all lie in the block.

@@ -9,7 +9,7 @@ use wire::icrc::Flow;
 use wire::{Psn, Qpn};
 
 use crate::nic::Shared;
-use crate::queue_pair::{Connection, QueuePair, allowed};
+use crate::queue_pair::{Connection, Path, QueuePair, allowed};
 
 /// Where a queue pair's packets go: its address vector, resolved for the port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -188,7 +188,7 @@ impl QueuePair {
         settings.parameters.read_piece = shared.read_piece;
         let route = address.route;
         let capacity = self.send.ring().slots() as u32;
-        self.connection = Some(Connection {
+        let path = Path {
             peer: address.peer,
             route,
             headers: None,
@@ -196,6 +196,9 @@ impl QueuePair {
             sending: Flow::new(route.source, route.destination),
             receiving: Flow::new(route.destination, route.source),
             receiving_ports: (route.destination.udp_port, route.source.udp_port),
+        };
+        self.connection = Some(Connection {
+            path,
             requester: Requester::new(settings.sq_psn, capacity, settings.parameters),
             responder: Responder::new(settings.rq_psn, &settings.parameters, self.allowed),
         });

@@ -11,7 +11,7 @@ use crate::event::AsyncEvent;
 use crate::gather;
 use crate::headers::Headers;
 use crate::nic::Shared;
-use crate::queue_pair::{Connection, Note, QueuePair};
+use crate::queue_pair::{Connection, Path, QueuePair};
 
 /// Packets, and bytes, that one queue pair sends before the next one's turn.
 const TURN_PACKETS: usize = 16;
@@ -85,14 +85,14 @@ impl QueuePair {
         let reply = connection.responder.plan()?;
         let pd = self.pd;
         let (ext, len) = response_headers(&reply);
-        let sent =
-            emit(connection, out, shared, &response_bth(&reply, connection.remote), &ext, len, |bytes| {
-                let ReplyKind::Memory { key, va, len } = reply.kind else { return true };
-                match mem.check(pd, Key::new(key), va, len as usize, Access::REMOTE_READ) {
-                    Ok(span) => span.read(bytes) == len as usize,
-                    Err(_) => false,
-                }
-            });
+        let bth = response_bth(&reply, connection.path.remote);
+        let sent = emit(&mut connection.path, out, shared, &bth, &ext, len, |bytes| {
+            let ReplyKind::Memory { key, va, len } = reply.kind else { return true };
+            match mem.check(pd, Key::new(key), va, len as usize, Access::REMOTE_READ) {
+                Ok(span) => span.read(bytes) == len as usize,
+                Err(_) => false,
+            }
+        });
         match sent {
             Sent::Yes(_) => {
                 if connection.responder.sent(&reply, &mut shared.counters) {
@@ -129,20 +129,16 @@ impl QueuePair {
             }
         };
         let (pd, send) = (self.pd, &self.send);
-        let connection = self.connection.as_mut()?;
-        let sent = emit(
-            connection,
-            out,
-            shared,
-            &request_bth(&plan, connection.remote),
-            &plan.ext,
-            plan.len,
-            |bytes| gather::gather(mem, pd, send.ring(), &plan.note, plan.offset, bytes),
-        );
+        let Connection { path, requester, .. } = self.connection.as_mut()?;
+        let note = requester.note(&plan)?;
+        let bth = request_bth(&plan, path.remote);
+        let sent = emit(path, out, shared, &bth, &plan.ext, plan.len, |bytes| {
+            gather::gather(mem, pd, send.ring(), note, plan.offset, bytes)
+        });
         match sent {
-            Sent::Yes(_) => connection.requester.sent(now, &plan, &mut shared.counters),
+            Sent::Yes(_) => requester.sent(now, &plan, &mut shared.counters),
             Sent::Denied => {
-                connection.requester.refuse(&plan, Status::LocalProtection);
+                requester.refuse(&plan, Status::LocalProtection);
                 self.retire(shared);
             }
             Sent::NoRoom => {}
@@ -161,7 +157,7 @@ fn fatal_event(number: Qpn, reply: &Reply) -> AsyncEvent {
 }
 
 #[inline]
-fn request_bth(plan: &Plan<Note>, remote: Qpn) -> bth::Repr {
+fn request_bth(plan: &Plan, remote: Qpn) -> bth::Repr {
     bth::Repr {
         solicited: plan.solicited,
         ack_req: plan.ack_req,
@@ -195,7 +191,7 @@ fn response_headers(reply: &Reply) -> (Extensions, u32) {
 /// Writes one packet: headers, payload by `fill`, pad, ICRC.
 #[inline]
 fn emit(
-    connection: &mut Connection,
+    path: &mut Path,
     out: &mut impl Egress,
     shared: &mut Shared,
     bth: &bth::Repr,
@@ -206,11 +202,11 @@ fn emit(
     let headers = bth.opcode.header_len();
     let total = packet::transport_len(headers, len as usize);
     let seals = out.seals();
-    let route = &connection.route;
+    let route = &path.route;
     // The first frame finds out what the port's frames begin with; a port never changes its mind.
-    let below_bth = connection.headers.get_or_insert_with(|| Headers::new(route, out.start()));
+    let below_bth = path.headers.get_or_insert_with(|| Headers::new(route, out.start()));
     let below = below_bth.len();
-    let Some(lease) = out.lend(connection.peer, below + total) else { return Sent::NoRoom };
+    let Some(lease) = out.lend(path.peer, below + total) else { return Sent::NoRoom };
     below_bth.emit(lease.ip_id, total, lease.bytes);
     let frame = &mut lease.bytes[below..below + total];
     packet::emit_headers(bth, ext, frame);
@@ -225,7 +221,7 @@ fn emit(
     }
     if seals {
         let (covered, trailer) = frame.split_at_mut(total - icrc::LEN);
-        icrc::write(trailer, connection.sending.seal(lease.ip_id, covered));
+        icrc::write(trailer, path.sending.seal(lease.ip_id, covered));
     }
     out.commit();
     count(&mut shared.counters, total);

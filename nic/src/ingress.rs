@@ -11,7 +11,7 @@ use wire::{NakCode, Packet, Service, WireError, ethernet, icrc, udp};
 use crate::event::AsyncEvent;
 use crate::gather;
 use crate::nic::Shared;
-use crate::queue_pair::{Connection, QueuePair};
+use crate::queue_pair::{Path, QueuePair};
 use crate::receive_queue::Receive;
 use crate::request::{CompletionKind, WorkCompletion};
 
@@ -50,7 +50,7 @@ pub(crate) fn strip<'a>(frame: &Ingress<'a>) -> Result<Arrived<'a>, WireError> {
     Ok(Arrived { transport, source, destination_port: Some(header.destination_port()), ip_id })
 }
 
-impl Connection {
+impl Path {
     /// Is this the peer's address? Its UDP port may be any.
     #[inline]
     fn is_from(&self, address: &Address) -> bool {
@@ -87,7 +87,7 @@ impl QueuePair {
             return false;
         };
         let fits = may_receive
-            && connection.is_from(&arrived.source.address)
+            && connection.path.is_from(&arrived.source.address)
             && packet.bth.opcode.service() == Some(Service::Rc)
             && packet.bth.pkey & 0x7fff == 0x7fff
             && packet.bth.tver == 0;
@@ -95,7 +95,7 @@ impl QueuePair {
             shared.counters.unknown_qp += 1;
             return false;
         }
-        if shared.checks_icrc && !connection.intact(arrived, &mut shared.spans) {
+        if shared.checks_icrc && !connection.path.intact(arrived, &mut shared.spans) {
             shared.counters.rx_icrc_encapsulated += 1;
             return false;
         }

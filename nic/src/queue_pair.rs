@@ -55,8 +55,8 @@ impl Note {
     }
 }
 
-/// Where packets go, once the queue pair is ready to receive.
-pub(crate) struct Connection {
+/// The way to the peer.
+pub(crate) struct Path {
     pub peer: Peer,
     pub route: Route,
     /// What precedes the BTH, once a first frame has told how frames begin.
@@ -67,6 +67,11 @@ pub(crate) struct Connection {
     pub receiving: Flow,
     /// The peer's and our own UDP port that `receiving` was made for.
     pub receiving_ports: (u16, u16),
+}
+
+/// What a queue pair has once it is ready to receive.
+pub(crate) struct Connection {
+    pub path: Path,
     pub requester: Requester<Note>,
     pub responder: Responder,
 }

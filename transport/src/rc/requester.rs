@@ -14,7 +14,7 @@ use wire::{atomic_eth, ieth, immdt, reth};
 
 /// The next request packet: everything but the bytes.
 #[derive(Copy, Clone, Debug)]
-pub struct Plan<D> {
+pub struct Plan {
     /// Op-code.
     pub opcode: Opcode,
     /// Packet sequence number.
@@ -25,8 +25,6 @@ pub struct Plan<D> {
     pub solicited: bool,
     /// Extension headers.
     pub ext: Extensions,
-    /// Note of the message it belongs to.
-    pub note: D,
     /// Where its payload starts in the message.
     pub offset: u32,
     /// Payload bytes.
@@ -189,7 +187,7 @@ impl<D: Copy> Requester<D> {
 
     /// The packet that would leave now.
     #[inline]
-    pub fn plan(&self, now: Instant) -> Option<Plan<D>> {
+    pub fn plan(&self, now: Instant) -> Option<Plan> {
         let placed = self.window.get(self.at)?;
         if now < self.rnr_until || now < self.pacer.next() {
             return None;
@@ -222,7 +220,7 @@ impl<D: Copy> Requester<D> {
     }
 
     #[inline]
-    fn describe(&self, placed: &Placed<D>, index: u32, count: u32) -> Plan<D> {
+    fn describe(&self, placed: &Placed<D>, index: u32, count: u32) -> Plan {
         let message = &placed.message;
         let mtu = self.parameters.mtu;
         let offset = index * mtu;
@@ -243,7 +241,6 @@ impl<D: Copy> Requester<D> {
                 || self.unasked + 1 >= self.ask_every(),
             solicited: last && message.solicited,
             ext,
-            note: message.note,
             offset,
             len: if fetch { 0 } else { len },
             number: self.at,
@@ -256,9 +253,15 @@ impl<D: Copy> Requester<D> {
         ASK_EVERY.min(self.parameters.window / 4).max(1)
     }
 
+    /// Note of the message that a planned packet belongs to: by reference, since it was written a moment ago.
+    #[inline]
+    pub fn note(&self, plan: &Plan) -> Option<&D> {
+        self.window.get(plan.number).map(|placed| &placed.message.note)
+    }
+
     /// The planned packet has left.
     #[inline]
-    pub fn sent(&mut self, now: Instant, plan: &Plan<D>, counters: &mut Counters) {
+    pub fn sent(&mut self, now: Instant, plan: &Plan, counters: &mut Counters) {
         counters.retransmitted_pkts += u64::from(self.go.retransmitting());
         self.go.sent(plan.count);
         if plan.ext.reth.is_some() || plan.ext.atomic.is_some() {
@@ -296,7 +299,7 @@ impl<D: Copy> Requester<D> {
     }
 
     /// The planned packet could not be built from local memory.
-    pub fn refuse(&mut self, plan: &Plan<D>, status: Status) {
+    pub fn refuse(&mut self, plan: &Plan, status: Status) {
         self.fail(plan.number, status);
         // What left before this message may have asked for no answer, since more was to follow. Ask now, by its last packet
         // (a READ or atomic is answered anyway): otherwise only the timer would bring the completions before the failed one.
