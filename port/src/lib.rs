@@ -12,8 +12,10 @@
 #![allow(unsafe_code, reason = "ports map shared memory and talk to the OS; each block says why it is sound")]
 
 pub mod capture;
+pub mod clock;
 pub mod fault;
 pub mod shm;
+mod staging;
 pub mod udp;
 
 use std::os::fd::RawFd;

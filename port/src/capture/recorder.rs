@@ -1,0 +1,249 @@
+//! Bounded buffers and the thread that writes them, so that the data path never waits for a disk.
+
+use super::pcapng::{self, Way};
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::{self, JoinHandle};
+
+/// Bytes of one buffer: three of the longest frames.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// Buffers in all: 8 MiB between the data path and the disk.
+const CHUNKS: usize = 32;
+
+/// A buffer is handed to the thread after this long even if it is not full, in nanoseconds.
+const LINGER_NS: u64 = 100_000_000;
+
+/// What became of the frames that were seen.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// Frames seen.
+    pub seen: u64,
+    /// Of those, frames that are missing in the file because the disk did not keep up, or failed.
+    pub dropped: u64,
+}
+
+/// Whole blocks of the file, and the packets in them.
+#[derive(Debug)]
+struct Chunk {
+    bytes: Vec<u8>,
+    packets: u64,
+}
+
+/// Takes frames and writes them behind the data path's back.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    current: Option<Chunk>,
+    /// When `current` was begun, in the caller's time.
+    since_ns: u64,
+    last_ns: u64,
+    full: Option<SyncSender<Chunk>>,
+    spare: Receiver<Chunk>,
+    writer: Option<JoinHandle<io::Result<()>>>,
+    seen: u64,
+    dropped: u64,
+    /// Packets that the thread could not write.
+    lost: Arc<AtomicU64>,
+}
+
+impl Recorder {
+    /// Begins a file for an interface of this name.
+    ///
+    /// # Errors
+    /// What writing the file's opening, or starting the thread, failed with.
+    pub(super) fn new<W: Write + Send + 'static>(mut file: W, interface: &str) -> io::Result<Recorder> {
+        file.write_all(&pcapng::opening(interface))?;
+        file.flush()?;
+        let (full, filled) = sync_channel(CHUNKS);
+        let (emptied, spare) = channel();
+        for _ in 0..CHUNKS {
+            let chunk = Chunk { bytes: Vec::with_capacity(CHUNK_BYTES), packets: 0 };
+            // The receiving end is in this very function.
+            let _ = emptied.send(chunk);
+        }
+        let lost = Arc::new(AtomicU64::new(0));
+        let count = lost.clone();
+        let writer = thread::Builder::new()
+            .name("remora-capture".to_owned())
+            .spawn(move || write(file, &filled, &emptied, &count))?;
+        Ok(Recorder {
+            current: None,
+            since_ns: 0,
+            last_ns: 0,
+            full: Some(full),
+            spare,
+            writer: Some(writer),
+            seen: 0,
+            dropped: 0,
+            lost,
+        })
+    }
+
+    /// Records a frame, given in pieces; drops it (and counts that) if all buffers are with the writing thread.
+    pub(super) fn record(&mut self, time_ns: u64, way: Way, pieces: &[&[u8]]) {
+        self.seen += 1;
+        self.last_ns = time_ns;
+        let len = pcapng::packet_len(pieces.iter().map(|piece| piece.len()).sum());
+        let no_room = self.current.as_ref().is_some_and(|chunk| chunk.bytes.len() + len > CHUNK_BYTES);
+        if no_room || time_ns.saturating_sub(self.since_ns) > LINGER_NS {
+            self.hand_over();
+        }
+        if self.current.is_none() {
+            self.current = self.spare.try_recv().ok();
+            self.since_ns = time_ns;
+        }
+        match &mut self.current {
+            Some(chunk) if len <= CHUNK_BYTES => {
+                pcapng::packet(&mut chunk.bytes, time_ns, way, pieces);
+                chunk.packets += 1;
+            }
+            _ => self.dropped += 1,
+        }
+    }
+
+    /// Gives what was recorded to the thread.
+    pub(super) fn hand_over(&mut self) {
+        if let (Some(chunk), Some(full)) = (self.current.take(), &self.full) {
+            let packets = chunk.packets;
+            // There is room for all chunks there are; only a thread that is gone refuses.
+            if full.try_send(chunk).is_err() {
+                self.dropped += packets;
+            }
+        }
+    }
+
+    /// Does something wait to be handed over?
+    pub(super) fn has_unwritten(&self) -> bool {
+        self.current.is_some()
+    }
+
+    pub(super) fn recorded(&self) -> Recorded {
+        Recorded { seen: self.seen, dropped: self.dropped + self.lost.load(Ordering::Relaxed) }
+    }
+
+    /// Writes everything and closes the file.
+    pub(super) fn finish(&mut self) -> io::Result<Recorded> {
+        let Some(writer) = self.writer.take() else { return Ok(self.recorded()) };
+        self.hand_over();
+        // The thread ends when it has written what came before this; the last block must count what was lost by then,
+        // so it is the thread's to write, from the numbers sent with it.
+        if let Some(full) = self.full.take() {
+            let bytes = pcapng::closing(self.last_ns, self.seen, self.recorded().dropped);
+            let _ = full.send(Chunk { bytes, packets: 0 });
+        }
+        let written = writer.join().map_err(|_| io::Error::other("the capture's thread panicked"))?;
+        written.map(|()| self.recorded())
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // Whoever wants to know of errors has called `finish`.
+        let _ = self.finish();
+    }
+}
+
+/// The thread: writes what comes until the recorder is gone. After a failure it goes on taking, so that buffers come
+/// back and what is lost is counted.
+fn write<W: Write>(
+    mut file: W,
+    filled: &Receiver<Chunk>,
+    emptied: &Sender<Chunk>,
+    lost: &AtomicU64,
+) -> io::Result<()> {
+    let mut outcome = Ok(());
+    for mut chunk in filled {
+        if outcome.is_ok() {
+            outcome = file.write_all(&chunk.bytes).and_then(|()| file.flush());
+        }
+        if outcome.is_err() {
+            lost.fetch_add(chunk.packets, Ordering::Relaxed);
+        }
+        chunk.bytes.clear();
+        chunk.packets = 0;
+        // The recorder may be closing already.
+        let _ = emptied.send(chunk);
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    /// A disk that stands still until it is let go, and keeps what it got.
+    #[derive(Clone)]
+    struct Disk(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_disk_that_stands_still_costs_frames_and_never_time_and_they_are_counted() {
+        let disk = Disk(Arc::new(Mutex::new(Vec::new())));
+        let mut recorder = Recorder::new(disk.clone(), "test").unwrap();
+        let held = disk.0.lock().unwrap();
+        let frame = [7; 4096];
+        let fits = (CHUNKS * (CHUNK_BYTES / pcapng::packet_len(frame.len()))) as u64;
+        for time in 0..fits + 500 {
+            recorder.record(time, Way::In, &[&frame]);
+        }
+        assert_eq!(recorder.recorded(), Recorded { seen: fits + 500, dropped: 500 });
+        drop(held);
+        assert_eq!(recorder.finish().unwrap(), Recorded { seen: fits + 500, dropped: 500 });
+        let file = disk.0.lock().unwrap();
+        assert_eq!(packets(&file), fits as usize);
+        assert!(file.windows(8).any(|bytes| bytes == 500u64.to_le_bytes()), "the file says what it lacks");
+    }
+
+    #[test]
+    fn a_disk_that_fails_is_told_and_what_it_lost_is_counted() {
+        struct Full(usize);
+        impl Write for Full {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut recorder = Recorder::new(Full(1000), "test").unwrap();
+        for time in 0..100 {
+            recorder.record(time, Way::Out, &[&[1; 100]]);
+        }
+        assert_eq!(recorder.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(recorder.recorded(), Recorded { seen: 100, dropped: 100 });
+    }
+
+    #[test]
+    fn old_frames_do_not_wait_for_a_full_buffer() {
+        let disk = Disk(Arc::new(Mutex::new(Vec::new())));
+        let mut recorder = Recorder::new(disk.clone(), "test").unwrap();
+        recorder.record(0, Way::In, &[&[1; 64]]);
+        recorder.record(LINGER_NS + 1, Way::In, &[&[2; 64]]);
+        while packets(&disk.0.lock().unwrap()) == 0 {
+            thread::yield_now();
+        }
+        assert!(recorder.has_unwritten());
+    }
+
+    fn packets(file: &[u8]) -> usize {
+        let (mut rest, mut count) = (file, 0);
+        while rest.len() >= 12 {
+            count += usize::from(rest[0] == 6);
+            rest = &rest[u32::from_le_bytes(rest[4..8].try_into().unwrap()) as usize..];
+        }
+        count
+    }
+}

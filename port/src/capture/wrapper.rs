@@ -1,0 +1,213 @@
+//! [`Capture`]: a port that is recorded.
+
+use super::ethernet::{MAX_HEADERS, complete, headers, sealed_id};
+use super::pcapng::Way;
+use super::recorder::{Recorded, Recorder};
+use crate::clock::{Clock, Wall};
+use crate::staging::{Staging, forward, reseal};
+use crate::{Counters, Port};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::RawFd;
+use std::path::Path;
+use wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
+use wire::icrc::{self, IdSpans};
+
+/// Calls to `receive` that find nothing, after which what was recorded is written: a quiet port's capture is whole.
+const QUIET_CALLS: u32 = 4096;
+
+/// Any port, with every frame that passes recorded in a pcapng file.
+///
+/// The data path copies each frame into a bounded buffer; a thread writes. If the disk does not keep up frames are
+/// missing in the file, never in the traffic, and [`Capture::recorded`] and the file's last block count them.
+#[derive(Debug)]
+pub struct Capture<P, C = Wall> {
+    port: P,
+    clock: C,
+    recorder: Recorder,
+    staging: Staging,
+    /// A frame was committed here and found no room in the port.
+    stuck: bool,
+    spans: IdSpans,
+    quiet: u32,
+}
+
+impl<P: Port> Capture<P> {
+    /// Records to a new file at `path`.
+    ///
+    /// # Errors
+    /// What creating or writing the file failed with.
+    pub fn create(port: P, path: impl AsRef<Path>) -> io::Result<Self> {
+        Capture::new(port, File::create(path)?, Wall)
+    }
+}
+
+impl<P: Port, C: Clock> Capture<P, C> {
+    /// Records to `file`, with the times of `clock` (nanoseconds since 1970).
+    ///
+    /// # Errors
+    /// What writing the file's first bytes failed with.
+    pub fn new<W: Write + Send + 'static>(port: P, file: W, clock: C) -> io::Result<Self> {
+        let recorder = Recorder::new(file, &format!("remora {}", port.endpoint()))?;
+        let spans = IdSpans::new();
+        Ok(Capture { port, clock, recorder, staging: Staging::default(), stuck: false, spans, quiet: 0 })
+    }
+
+    /// The port inside.
+    pub fn port(&self) -> &P {
+        &self.port
+    }
+
+    /// The port inside, to make peers and the like.
+    pub fn port_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+
+    /// Frames seen, and those of them that are missing in the file.
+    pub fn recorded(&self) -> Recorded {
+        self.recorder.recorded()
+    }
+
+    /// Writes everything and closes the file; gives back the port.
+    ///
+    /// # Errors
+    /// What writing the file failed with, perhaps long ago; the port is lost then.
+    pub fn finish(mut self) -> io::Result<(P, Recorded)> {
+        if self.stuck {
+            self.send();
+        }
+        let recorded = self.recorder.finish()?;
+        Ok((self.port, recorded))
+    }
+
+    /// The committed frame leaves, and is recorded. `false`: the port has no room, it stays.
+    fn send(&mut self) -> bool {
+        let Some((peer, bytes)) = self.staging.take() else { return true };
+        let Some(ip_id) = forward(&mut self.port, peer, bytes) else {
+            self.stuck = true;
+            self.staging.put_back(peer);
+            return false;
+        };
+        self.stuck = false;
+        let time = self.clock.now_ns();
+        let start = self.port.start();
+        if start == Start::Bth && self.port.seals() {
+            reseal(bytes, ip_id);
+        }
+        let ends = self.port.peer_endpoint(peer).map(|to| (self.port.endpoint(), to));
+        record(&mut self.recorder, time, Way::Out, start, self.port.seals(), ends, ip_id, bytes);
+        true
+    }
+}
+
+/// Records one frame as it would look on a wire. `ends`: who sent it to whom, where the frame does not say it.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the facts of one frame, from two places that know them differently"
+)]
+fn record(
+    recorder: &mut Recorder,
+    time: u64,
+    way: Way,
+    start: Start,
+    sealed: bool,
+    ends: Option<(Endpoint, Endpoint)>,
+    ip_id: u16,
+    bytes: &[u8],
+) {
+    let mut room = [0; MAX_HEADERS];
+    match (start, ends) {
+        (Start::Bth, Some((from, to))) => {
+            let len = headers(from, to, ip_id, bytes.len(), &mut room);
+            recorder.record(time, way, &[&room[..len], bytes]);
+        }
+        (Start::Ip, _) => match complete(bytes, &mut room) {
+            Some(icrc) if !sealed => {
+                let covered = bytes.len() - icrc::LEN;
+                let seal = icrc.to_le_bytes();
+                recorder.record(time, way, &[&room[..wire::ethernet::LEN], &bytes[..covered], &seal]);
+            }
+            _ => recorder.record(time, way, &[&room[..wire::ethernet::LEN], bytes]),
+        },
+        _ => recorder.record(time, way, &[bytes]),
+    }
+}
+
+impl<P: Port, C: Clock> Egress for Capture<P, C> {
+    fn start(&self) -> Start {
+        self.port.start()
+    }
+
+    fn seals(&self) -> bool {
+        self.port.seals()
+    }
+
+    fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
+        if self.stuck && !self.send() {
+            return None;
+        }
+        Some(self.staging.lend(peer, len))
+    }
+
+    fn commit(&mut self) {
+        self.send();
+    }
+
+    fn flush(&mut self) {
+        if self.stuck {
+            self.send();
+        }
+        self.port.flush();
+    }
+}
+
+impl<P: Port, C: Clock> Port for Capture<P, C> {
+    fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
+        let here = self.port.endpoint();
+        let Capture { port, clock, recorder, spans, .. } = self;
+        let seals = port.seals();
+        let found = port.receive(budget, &mut |frame| {
+            let (start, from) = (frame.start, frame.source);
+            let reads_id = start == Start::Bth && here.address.is_ipv4();
+            let ip_id = if reads_id { sealed_id(from, here, frame.bytes, spans) } else { 0 };
+            let time = clock.now_ns();
+            record(recorder, time, Way::In, start, seals, Some((from, here)), ip_id, frame.bytes);
+            take(frame);
+        });
+        self.quiet = if found > 0 { 0 } else { self.quiet.saturating_add(1) };
+        if self.quiet == QUIET_CALLS && self.recorder.has_unwritten() {
+            self.recorder.hand_over();
+        }
+        found
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        self.port.endpoint()
+    }
+
+    fn max_transport_bytes(&self) -> usize {
+        self.port.max_transport_bytes()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.recorder.hand_over();
+        let stuck = self.stuck && !self.send();
+        self.port.arm() || stuck
+    }
+
+    fn disarm(&mut self) {
+        self.port.disarm();
+    }
+
+    fn poll_fds(&self, out: &mut Vec<RawFd>) {
+        self.port.poll_fds(out);
+    }
+
+    fn counters(&self) -> Counters {
+        self.port.counters()
+    }
+
+    fn peer_endpoint(&self, peer: Peer) -> Option<Endpoint> {
+        self.port.peer_endpoint(peer)
+    }
+}

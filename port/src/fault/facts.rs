@@ -1,0 +1,88 @@
+//! What a rule may ask about a frame, read from its bytes without judging them.
+
+use super::rules::Direction;
+use wire::frame::{Endpoint, Network, Start};
+use wire::{ethernet, udp};
+
+/// What a rule may ask about a frame.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// First byte of the BTH; `None`: there is none.
+    pub opcode: Option<u8>,
+    /// Whom it goes to or comes from, if that is known.
+    pub peer: Option<Endpoint>,
+    /// Bytes from the BTH to the end of the ICRC.
+    pub len: usize,
+}
+
+impl Facts {
+    /// The facts of a frame that begins at `start`, and where its BTH is. `peer` is used where the frame does not say
+    /// it. A frame that is no frame has no op-code and its BTH at its start.
+    pub(super) fn of(
+        start: Start,
+        bytes: &[u8],
+        direction: Direction,
+        peer: Option<Endpoint>,
+    ) -> (Facts, usize) {
+        let below = match start {
+            Start::Bth => Some((0, peer)),
+            Start::Ip => below(bytes, direction),
+            Start::Ethernet => bytes
+                .get(ethernet::LEN..)
+                .and_then(|packet| below(packet, direction))
+                .map(|(offset, peer)| (ethernet::LEN + offset, peer)),
+        };
+        let (offset, peer) = below.unwrap_or((0, peer));
+        let opcode = below.and_then(|_| bytes.get(offset).copied());
+        (Facts { opcode, peer, len: bytes.len() - offset }, offset)
+    }
+}
+
+/// Bytes of the IP and UDP headers, and the endpoint at the far end.
+fn below(packet: &[u8], direction: Direction) -> Option<(usize, Option<Endpoint>)> {
+    let (network, payload) = Network::parse(packet).ok()?;
+    let udp = udp::Repr::parse(&udp::View::new(payload).ok()?);
+    let (source, destination) = network.addresses();
+    let peer = match direction {
+        Direction::Send => Endpoint { address: destination, udp_port: udp.destination_port },
+        Direction::Receive => Endpoint { address: source, udp_port: udp.source_port },
+    };
+    Some((network.header_len() + udp::LEN, Some(peer)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::IpAddr;
+    use wire::frame::Route;
+
+    #[test]
+    fn the_op_code_and_the_far_end_are_found_wherever_a_frame_begins() {
+        for (near, far) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
+            let [near, far] = [near, far].map(|ip| ip.parse::<IpAddr>().unwrap());
+            let near = Endpoint { address: near.into(), udp_port: 1 };
+            let far = Endpoint { address: far.into(), udp_port: 2 };
+            for start in [Start::Ethernet, Start::Ip, Start::Bth] {
+                let mut bytes = vec![0; 200];
+                let offset = Route::new(near, far).emit(start, 0, 40, &mut bytes);
+                bytes.truncate(offset + 40);
+                bytes[offset] = 0x0c;
+                let known = (start == Start::Bth).then_some(far);
+                let facts = Facts::of(start, &bytes, Direction::Send, known);
+                assert_eq!(facts, (Facts { opcode: Some(0x0c), peer: Some(far), len: 40 }, offset));
+                if start != Start::Bth {
+                    assert_eq!(Facts::of(start, &bytes, Direction::Receive, None).0.peer, Some(near));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_frame_has_no_op_code() {
+        for start in [Start::Ethernet, Start::Ip, Start::Bth] {
+            let facts = Facts::of(start, &[], Direction::Receive, None);
+            assert_eq!(facts, (Facts { opcode: None, peer: None, len: 0 }, 0));
+        }
+        assert_eq!(Facts::of(Start::Ip, &[0x45; 60], Direction::Receive, None).0.opcode, None);
+    }
+}

@@ -1,0 +1,136 @@
+//! Frames that were taken out and will be put back, in the order in which they fall due.
+
+/// How long a reordered frame waits for others to overtake it, in nanoseconds.
+const REORDER_PATIENCE_NS: u64 = 1_000_000;
+
+/// When a held frame falls due.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// At once, when there is room.
+    Now,
+    /// At this time.
+    Time(u64),
+    /// When so many more frames have passed.
+    Passed(u32),
+}
+
+#[derive(Debug)]
+struct Frame<T> {
+    due_ns: u64,
+    /// Frames that must still pass; 0: only the time counts, or it is due.
+    to_pass: u32,
+    tag: T,
+    bytes: Vec<u8>,
+}
+
+/// Held frames of one direction, each with what is needed to put it back. Bounded; its buffers are used again.
+#[derive(Debug)]
+pub(super) struct Held<T> {
+    frames: Vec<Frame<T>>,
+    spare: Vec<Vec<u8>>,
+    max: usize,
+}
+
+impl<T: Copy> Held<T> {
+    pub(super) fn new(max: usize) -> Self {
+        Held { frames: Vec::new(), spare: Vec::new(), max }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.frames.len() >= self.max
+    }
+
+    /// Holds a copy of `bytes`. The caller asks [`Held::is_full`] first where it has a choice.
+    pub(super) fn hold(&mut self, until: Until, now_ns: u64, tag: T, bytes: &[u8]) {
+        let mut copy = self.spare.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(bytes);
+        let (due_ns, to_pass) = match until {
+            Until::Now => (0, 0),
+            Until::Time(time) => (time, 0),
+            Until::Passed(frames) => (now_ns.saturating_add(REORDER_PATIENCE_NS), frames),
+        };
+        self.frames.push(Frame { due_ns, to_pass, tag, bytes: copy });
+    }
+
+    /// A frame of this direction has passed.
+    pub(super) fn passed(&mut self) {
+        for frame in self.frames.iter_mut().filter(|frame| frame.to_pass > 0) {
+            frame.to_pass -= 1;
+            if frame.to_pass == 0 {
+                frame.due_ns = 0;
+            }
+        }
+    }
+
+    /// The due frame that is due longest, taken out if `put` says that it has gone; and whether it has. `None`:
+    /// nothing is due.
+    pub(super) fn put_back(&mut self, now_ns: u64, put: impl FnOnce(T, &[u8]) -> bool) -> Option<bool> {
+        // The first of equals: frames of one moment leave in the order in which they came.
+        let due = self.frames.iter().enumerate().filter(|(_, frame)| frame.due_ns <= now_ns);
+        let (at, _) = due.min_by_key(|(_, frame)| frame.due_ns)?;
+        let gone = put(self.frames[at].tag, &self.frames[at].bytes);
+        if gone {
+            self.spare.push(self.frames.remove(at).bytes);
+        }
+        Some(gone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn next(held: &mut Held<u8>, now: u64) -> Option<u8> {
+        let mut found = None;
+        held.put_back(now, |tag, bytes| {
+            assert_eq!(bytes, [tag; 3]);
+            found = Some(tag);
+            true
+        });
+        found
+    }
+
+    #[test]
+    fn frames_come_back_by_time_and_in_order_among_equals() {
+        let mut held = Held::new(9);
+        for (tag, until) in
+            [(1, Until::Time(50)), (2, Until::Time(20)), (3, Until::Time(50)), (4, Until::Now)]
+        {
+            held.hold(until, 0, tag, &[tag; 3]);
+        }
+        assert_eq!([next(&mut held, 10), next(&mut held, 10)], [Some(4), None]);
+        assert_eq!(
+            [next(&mut held, 99), next(&mut held, 99), next(&mut held, 99)],
+            [Some(2), Some(1), Some(3)]
+        );
+        assert!(held.is_empty());
+    }
+
+    #[test]
+    fn a_reordered_frame_waits_for_others_or_for_a_millisecond() {
+        let mut held = Held::new(9);
+        held.hold(Until::Passed(2), 100, 1, &[1; 3]);
+        held.hold(Until::Passed(5), 100, 2, &[2; 3]);
+        held.passed();
+        assert_eq!(next(&mut held, 200), None);
+        held.passed();
+        assert_eq!(next(&mut held, 200), Some(1));
+        assert_eq!(next(&mut held, 99 + REORDER_PATIENCE_NS), None);
+        assert_eq!(next(&mut held, 100 + REORDER_PATIENCE_NS), Some(2));
+    }
+
+    #[test]
+    fn what_found_no_room_stays_first() {
+        let mut held = Held::new(2);
+        held.hold(Until::Now, 0, 1, &[1; 3]);
+        held.hold(Until::Now, 0, 2, &[2; 3]);
+        assert!(held.is_full());
+        assert_eq!(held.put_back(0, |tag, _| tag != 1), Some(false));
+        assert_eq!([next(&mut held, 0), next(&mut held, 0)], [Some(1), Some(2)]);
+    }
+}

@@ -1,0 +1,296 @@
+//! The rules at work: frame after frame is judged. Pure: no port, no clock, no I/O.
+
+use super::facts::Facts;
+use super::random::Random;
+use super::rules::{Action, Direction, Rule, Rules};
+
+/// What happens to a frame.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing.
+    Pass,
+    /// It vanishes.
+    Drop,
+    /// It comes twice.
+    Duplicate,
+    /// It is held until `frames` later ones of its direction have passed.
+    Reorder {
+        /// How many.
+        frames: u32,
+    },
+    /// It is held for this long.
+    Delay {
+        /// Nanoseconds.
+        ns: u64,
+    },
+    /// The byte `at`, counted from the BTH, is changed by XOR with `mask`, which is not 0.
+    Corrupt {
+        /// Offset from the BTH, less than the frame's length from there.
+        at: usize,
+        /// Bits that flip.
+        mask: u8,
+    },
+}
+
+/// How often each verdict was given in one direction.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Frames that passed.
+    pub passed: u64,
+    /// Frames that vanished.
+    pub dropped: u64,
+    /// Frames that came twice.
+    pub duplicated: u64,
+    /// Frames that others overtook.
+    pub reordered: u64,
+    /// Frames that came late.
+    pub delayed: u64,
+    /// Frames with a changed byte.
+    pub corrupted: u64,
+}
+
+impl Tally {
+    /// All faults.
+    pub fn faults(&self) -> u64 {
+        self.dropped + self.duplicated + self.reordered + self.delayed + self.corrupted
+    }
+
+    fn add(&mut self, verdict: Verdict) {
+        *match verdict {
+            Verdict::Pass => &mut self.passed,
+            Verdict::Drop => &mut self.dropped,
+            Verdict::Duplicate => &mut self.duplicated,
+            Verdict::Reorder { .. } => &mut self.reordered,
+            Verdict::Delay { .. } => &mut self.delayed,
+            Verdict::Corrupt { .. } => &mut self.corrupted,
+        } += 1;
+    }
+}
+
+/// One rule looking one way.
+#[derive(Clone, Debug)]
+struct State {
+    matched: u64,
+    applied: u64,
+    random: Random,
+}
+
+/// Rules with what they remember. Each rule draws its chances from a stream of its own for each direction, so that
+/// what happens to frames sent does not depend on how frames received fall between them.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    rules: Vec<Rule>,
+    states: Vec<[State; 2]>,
+    tallies: [Tally; 2],
+}
+
+impl Policy {
+    /// The rules before their first frame.
+    pub fn new(rules: &Rules) -> Policy {
+        let mut seeds = Random::new(rules.seed);
+        let mut state = || State { matched: 0, applied: 0, random: Random::new(seeds.bits()) };
+        Policy {
+            rules: rules.rules.clone(),
+            states: rules.rules.iter().map(|_| [state(), state()]).collect(),
+            tallies: Default::default(),
+        }
+    }
+
+    /// What happens to this frame: the first rule that wants it decides, later ones do not see it.
+    pub fn judge(&mut self, direction: Direction, facts: &Facts) -> Verdict {
+        let way = direction as usize;
+        let mut verdict = Verdict::Pass;
+        for (rule, states) in self.rules.iter().zip(&mut self.states) {
+            if rule.directions.include(direction) && matches(rule, facts) && fires(rule, &mut states[way]) {
+                verdict = draw(rule.action, facts, &mut states[way].random);
+                break;
+            }
+        }
+        self.tallies[way].add(verdict);
+        verdict
+    }
+
+    /// Can any rule ever want a frame of this direction?
+    pub fn looks(&self, direction: Direction) -> bool {
+        self.rules.iter().any(|rule| rule.directions.include(direction))
+    }
+
+    /// What was decided so far.
+    pub fn tally(&self, direction: Direction) -> Tally {
+        self.tallies[direction as usize]
+    }
+
+    /// How often rule number `rule` (from 0) had a frame of this direction.
+    pub fn applied(&self, rule: usize, direction: Direction) -> u64 {
+        self.states.get(rule).map_or(0, |states| states[direction as usize].applied)
+    }
+}
+
+fn matches(rule: &Rule, facts: &Facts) -> bool {
+    let opcode = rule.opcodes.is_empty() || facts.opcode.is_some_and(|opcode| rule.opcodes.contains(&opcode));
+    let peer = rule.peer.is_none_or(|wanted| facts.peer.is_some_and(|peer| wanted.matches(peer)));
+    opcode && peer
+}
+
+fn fires(rule: &Rule, state: &mut State) -> bool {
+    state.matched += 1;
+    let counted = state.matched.saturating_sub(rule.after);
+    if counted == 0
+        || !counted.is_multiple_of(rule.every.max(1))
+        || rule.at_most.is_some_and(|most| state.applied >= most)
+    {
+        return false;
+    }
+    let fires = state.random.chance(rule.probability);
+    state.applied += u64::from(fires);
+    fires
+}
+
+fn draw(action: Action, facts: &Facts, random: &mut Random) -> Verdict {
+    match action {
+        Action::Drop => Verdict::Drop,
+        Action::Duplicate => Verdict::Duplicate,
+        Action::Reorder { frames } => Verdict::Reorder { frames },
+        Action::Delay { min_ns, max_ns } => {
+            Verdict::Delay { ns: min_ns + random.below((max_ns - min_ns.min(max_ns)).saturating_add(1)) }
+        }
+        Action::Corrupt => Verdict::Corrupt {
+            at: random.below(facts.len as u64) as usize,
+            mask: 1 + random.below(255) as u8,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(opcode: u8) -> Facts {
+        Facts { opcode: Some(opcode), peer: None, len: 64 }
+    }
+
+    fn policy(text: &str) -> Policy {
+        Policy::new(&Rules::parse(text).unwrap())
+    }
+
+    const MIX: &str = "
+        seed = 5
+        [[rule]]
+        fault = 'drop'
+        probability = 0.1
+        [[rule]]
+        fault = 'duplicate'
+        probability = 0.05
+        [[rule]]
+        fault = 'reorder'
+        frames = 3
+        probability = 0.05
+        [[rule]]
+        fault = 'delay'
+        nanoseconds = [10, 20]
+        probability = 0.05
+        [[rule]]
+        fault = 'corrupt'
+        probability = 0.02";
+
+    #[test]
+    fn same_seed_same_decisions_however_the_directions_interleave() {
+        let (mut one, mut two) = (policy(MIX), policy(MIX));
+        let sent: Vec<_> = (0..5000).map(|_| one.judge(Direction::Send, &facts(4))).collect();
+        let received: Vec<_> = (0..5000).map(|_| one.judge(Direction::Receive, &facts(4))).collect();
+        for at in 0..5000 {
+            assert_eq!(two.judge(Direction::Receive, &facts(4)), received[at]);
+            assert_eq!(two.judge(Direction::Send, &facts(4)), sent[at]);
+        }
+        assert_ne!(sent, received, "each direction has a stream of its own");
+        let mut other = policy(&MIX.replace("seed = 5", "seed = 6"));
+        let others: Vec<_> = (0..5000).map(|_| other.judge(Direction::Send, &facts(4))).collect();
+        assert_ne!(sent, others);
+    }
+
+    #[test]
+    fn the_decisions_of_seed_5_are_what_they_always_were() {
+        let mut policy = policy(MIX);
+        let first: Vec<_> = (0..1000)
+            .filter_map(|at| match policy.judge(Direction::Send, &facts(4)) {
+                Verdict::Pass => None,
+                verdict => Some((at, verdict)),
+            })
+            .take(9)
+            .collect();
+        assert_eq!(first, GOLDEN);
+    }
+
+    /// Recorded once: a change here is a change of what every rule file means.
+    const GOLDEN: [(usize, Verdict); 9] = [
+        (3, Verdict::Duplicate),
+        (13, Verdict::Duplicate),
+        (14, Verdict::Duplicate),
+        (16, Verdict::Duplicate),
+        (21, Verdict::Reorder { frames: 3 }),
+        (22, Verdict::Corrupt { at: 48, mask: 70 }),
+        (27, Verdict::Duplicate),
+        (29, Verdict::Drop),
+        (31, Verdict::Delay { ns: 16 }),
+    ];
+
+    #[test]
+    fn probabilities_are_kept_and_everything_is_counted() {
+        let mut policy = policy(MIX);
+        let frames = 200_000;
+        for _ in 0..frames {
+            match policy.judge(Direction::Send, &facts(4)) {
+                Verdict::Delay { ns } => assert!((10..=20).contains(&ns)),
+                Verdict::Corrupt { at, mask } => assert!(at < 64 && mask != 0),
+                Verdict::Reorder { frames } => assert_eq!(frames, 3),
+                _ => {}
+            }
+        }
+        let tally = policy.tally(Direction::Send);
+        assert_eq!(tally.passed + tally.faults(), frames);
+        // A later rule sees only what earlier ones left. The bounds are six standard deviations.
+        let mut left = frames as f64;
+        for (count, probability) in [
+            (tally.dropped, 0.1),
+            (tally.duplicated, 0.05),
+            (tally.reordered, 0.05),
+            (tally.delayed, 0.05),
+            (tally.corrupted, 0.02),
+        ] {
+            let deviation = (left * probability * (1.0 - probability)).sqrt();
+            assert!((count as f64 - left * probability).abs() < 6.0 * deviation, "{count} of {left}");
+            left -= count as f64;
+        }
+        assert_eq!(policy.applied(0, Direction::Send), tally.dropped);
+        assert_eq!(policy.tally(Direction::Receive), Tally::default());
+    }
+
+    #[test]
+    fn after_every_and_at_most_count_matching_frames() {
+        let mut policy = policy(
+            "[[rule]]\nfault = 'drop'\nopcodes = [10]\nafter = 4\nevery = 3\nat_most = 2\ndirection = 'receive'",
+        );
+        assert!(!policy.looks(Direction::Send));
+        let mut dropped = Vec::new();
+        for at in 1..=30 {
+            assert_eq!(policy.judge(Direction::Receive, &facts(11)), Verdict::Pass, "another op-code");
+            if policy.judge(Direction::Receive, &facts(10)) == Verdict::Drop {
+                dropped.push(at);
+            }
+        }
+        assert_eq!(dropped, [7, 10]);
+    }
+
+    #[test]
+    fn a_rule_for_a_peer_leaves_others_alone() {
+        let mut policy = policy("[[rule]]\nfault = 'drop'\npeer = '10.0.0.2'");
+        let peer = |text: &str| {
+            let address: std::net::IpAddr = text.parse().unwrap();
+            Some(wire::frame::Endpoint { address: address.into(), udp_port: 4791 })
+        };
+        let judged = |policy: &mut Policy, peer| policy.judge(Direction::Send, &Facts { peer, ..facts(4) });
+        assert_eq!(judged(&mut policy, peer("10.0.0.2")), Verdict::Drop);
+        assert_eq!(judged(&mut policy, peer("10.0.0.3")), Verdict::Pass);
+        assert_eq!(judged(&mut policy, None), Verdict::Pass);
+    }
+}

@@ -1,0 +1,316 @@
+//! What shall go wrong: rules as values and as TOML.
+
+use serde::Deserialize;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use wire::frame::{Address, Endpoint};
+
+/// All that shall go wrong. The first rule that wants a frame has it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rules {
+    /// Decides all chances: the same rules and seed make the same decisions about the same frames.
+    #[serde(default)]
+    pub seed: u64,
+    /// Frames that may be held (delayed, reordered, duplicated) at once in each direction; past that they pass.
+    #[serde(default = "default_hold")]
+    pub hold: usize,
+    /// The rules, in the order in which they are asked (`[[rule]]` in TOML).
+    #[serde(default, rename = "rule")]
+    pub rules: Vec<Rule>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Rules { seed: 0, hold: default_hold(), rules: Vec::new() }
+    }
+}
+
+fn default_hold() -> usize {
+    1024
+}
+
+/// Which way a frame goes, seen from the port.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Away from here.
+    Send,
+    /// Towards here.
+    Receive,
+}
+
+/// Which ways a rule looks.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Directions {
+    /// Only what is sent.
+    Send,
+    /// Only what is received.
+    Receive,
+    /// Both, each counted for itself.
+    #[default]
+    Both,
+}
+
+impl Directions {
+    /// Does the rule look this way?
+    pub fn include(self, direction: Direction) -> bool {
+        match self {
+            Directions::Send => direction == Direction::Send,
+            Directions::Receive => direction == Direction::Receive,
+            Directions::Both => true,
+        }
+    }
+}
+
+/// What is done to a frame.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It vanishes.
+    Drop,
+    /// It comes twice.
+    Duplicate,
+    /// It comes after `frames` later ones of its direction, or after a millisecond if they do not come.
+    Reorder {
+        /// Frames that overtake it, at least 1.
+        frames: u32,
+    },
+    /// It comes later by a time between these, in nanoseconds.
+    Delay {
+        /// At least.
+        min_ns: u64,
+        /// At most.
+        max_ns: u64,
+    },
+    /// One byte between BTH and the end of the ICRC is changed.
+    Corrupt,
+}
+
+/// A peer, on any of its UDP ports or on one.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct PeerMatch {
+    /// Its address.
+    pub address: Address,
+    /// Its UDP port; `None`: any.
+    pub udp_port: Option<u16>,
+}
+
+impl PeerMatch {
+    /// Is it this one?
+    pub fn matches(&self, peer: Endpoint) -> bool {
+        peer.address == self.address && self.udp_port.is_none_or(|port| port == peer.udp_port)
+    }
+}
+
+impl FromStr for PeerMatch {
+    type Err = RulesError;
+
+    /// `10.0.0.2`, `10.0.0.2:4791`, `fd00::2` or `[fd00::2]:4791`.
+    fn from_str(text: &str) -> Result<Self, RulesError> {
+        if let Ok(ip) = text.parse::<IpAddr>() {
+            return Ok(PeerMatch { address: ip.into(), udp_port: None });
+        }
+        let whole: std::net::SocketAddr = text
+            .parse()
+            .map_err(|_| RulesError(format!("peer `{text}` is neither an address nor address:port")))?;
+        Ok(PeerMatch { address: whole.ip().into(), udp_port: Some(whole.port()) })
+    }
+}
+
+/// One rule: which frames, how often, and what is done to them.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "RuleText")]
+pub struct Rule {
+    /// What is done.
+    pub action: Action,
+    /// Which way.
+    pub directions: Directions,
+    /// Only frames with one of these op-codes (the first byte of the BTH); empty: all.
+    pub opcodes: Vec<u8>,
+    /// Only frames to or from this peer.
+    pub peer: Option<PeerMatch>,
+    /// So many matching frames pass first.
+    pub after: u64,
+    /// Of the matching frames after that, each so-manieth; at least 1.
+    pub every: u64,
+    /// Of those, with this probability.
+    pub probability: f64,
+    /// At most so often in each direction.
+    pub at_most: Option<u64>,
+}
+
+impl Rule {
+    /// The rule that always does this to all frames, to be narrowed.
+    pub fn new(action: Action) -> Rule {
+        Rule {
+            action,
+            directions: Directions::Both,
+            opcodes: Vec::new(),
+            peer: None,
+            after: 0,
+            every: 1,
+            probability: 1.0,
+            at_most: None,
+        }
+    }
+}
+
+/// A rule as it is written; [`Rule`] is what it means.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleText {
+    fault: Kind,
+    #[serde(default)]
+    direction: Directions,
+    #[serde(default)]
+    opcodes: Vec<u8>,
+    peer: Option<String>,
+    #[serde(default)]
+    after: u64,
+    every: Option<u64>,
+    probability: Option<f64>,
+    at_most: Option<u64>,
+    nanoseconds: Option<[u64; 2]>,
+    frames: Option<u32>,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Drop,
+    Duplicate,
+    Reorder,
+    Delay,
+    Corrupt,
+}
+
+impl TryFrom<RuleText> for Rule {
+    type Error = RulesError;
+
+    fn try_from(text: RuleText) -> Result<Rule, RulesError> {
+        let wrong = |why: &str| Err(RulesError(why.to_owned()));
+        if text.nanoseconds.is_some() != (text.fault == Kind::Delay) {
+            return wrong("`nanoseconds = [least, most]` goes with fault = \"delay\", and only with it");
+        }
+        if text.frames.is_some() && text.fault != Kind::Reorder {
+            return wrong("`frames` goes only with fault = \"reorder\"");
+        }
+        let probability = text.probability.unwrap_or(1.0);
+        if !(0.0..=1.0).contains(&probability) {
+            return wrong("`probability` is from 0 to 1");
+        }
+        if text.every == Some(0) || text.frames == Some(0) {
+            return wrong("`every` and `frames` are at least 1");
+        }
+        let action = match text.fault {
+            Kind::Drop => Action::Drop,
+            Kind::Duplicate => Action::Duplicate,
+            Kind::Reorder => Action::Reorder { frames: text.frames.unwrap_or(1) },
+            Kind::Corrupt => Action::Corrupt,
+            Kind::Delay => {
+                let [min_ns, max_ns] = text.nanoseconds.unwrap_or_default();
+                if min_ns > max_ns {
+                    return wrong("`nanoseconds = [least, most]`: the first is not the greater");
+                }
+                Action::Delay { min_ns, max_ns }
+            }
+        };
+        Ok(Rule {
+            action,
+            directions: text.direction,
+            opcodes: text.opcodes,
+            peer: text.peer.as_deref().map(str::parse).transpose()?,
+            after: text.after,
+            every: text.every.unwrap_or(1),
+            probability,
+            at_most: text.at_most,
+        })
+    }
+}
+
+impl Rules {
+    /// Reads rules from TOML.
+    ///
+    /// # Errors
+    /// [`RulesError`] says where and what is wrong.
+    pub fn parse(text: &str) -> Result<Rules, RulesError> {
+        toml::from_str(text).map_err(|error| RulesError(error.to_string()))
+    }
+}
+
+/// What is wrong with a rule file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RulesError(String);
+
+impl fmt::Display for RulesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "fault rules: {}", self.0.trim_end())
+    }
+}
+
+impl std::error::Error for RulesError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_read() {
+        let rules = Rules::parse(
+            r#"
+            seed = 99
+            hold = 5
+            [[rule]]
+            fault = "delay"
+            direction = "receive"
+            opcodes = [0x04, 0x0a]
+            peer = "[fd00::2]:4791"
+            after = 10
+            every = 3
+            probability = 0.25
+            at_most = 7
+            nanoseconds = [1_000, 2_000]
+            [[rule]]
+            fault = "reorder"
+            frames = 4
+            peer = "10.0.0.2"
+            "#,
+        )
+        .unwrap();
+        let address: IpAddr = "fd00::2".parse().unwrap();
+        let delay = Rule {
+            action: Action::Delay { min_ns: 1000, max_ns: 2000 },
+            directions: Directions::Receive,
+            opcodes: vec![4, 10],
+            peer: Some(PeerMatch { address: address.into(), udp_port: Some(4791) }),
+            after: 10,
+            every: 3,
+            probability: 0.25,
+            at_most: Some(7),
+        };
+        let reorder =
+            Rule { peer: Some("10.0.0.2".parse().unwrap()), ..Rule::new(Action::Reorder { frames: 4 }) };
+        assert_eq!(rules, Rules { seed: 99, hold: 5, rules: vec![delay, reorder] });
+        assert_eq!(Rules::parse("").unwrap(), Rules::default());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_its_reason() {
+        for (rule, reason) in [
+            ("fault = 'explode'", "explode"),
+            ("fault = 'drop'\nprobabilty = 0.1", "probabilty"),
+            ("fault = 'drop'\nprobability = 1.5", "from 0 to 1"),
+            ("fault = 'drop'\nprobability = nan", "from 0 to 1"),
+            ("fault = 'drop'\nevery = 0", "at least 1"),
+            ("fault = 'delay'", "nanoseconds"),
+            ("fault = 'delay'\nnanoseconds = [2, 1]", "not the greater"),
+            ("fault = 'drop'\nframes = 2", "reorder"),
+            ("fault = 'drop'\npeer = 'host'", "neither an address"),
+            ("fault = 'drop'\nopcodes = [256]", "256"),
+        ] {
+            let error = Rules::parse(&format!("[[rule]]\n{rule}")).unwrap_err().to_string();
+            assert!(error.contains(reason), "{rule}: {error}");
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! [`Fault`]: a port on which things go wrong by rule.
+
+use super::facts::Facts;
+use super::held::{Held, Until};
+use super::policy::{Policy, Tally, Verdict};
+use super::rules::{Direction, Rules};
+use crate::clock::{Clock, Monotonic};
+use crate::staging::{Staging, forward};
+use crate::{Counters, Port};
+use std::os::fd::RawFd;
+use wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
+
+/// Any port, with frames dropped, duplicated, reordered, delayed and corrupted as [`Rules`] say.
+///
+/// A held frame leaves or is handed on in a later `flush` or `receive`, so whoever drives the port must keep polling
+/// it: [`Port::arm`] refuses sleep while frames are held. On a port that carries no ICRC nobody could tell a corrupt
+/// frame, so there it is dropped, as the receiving NIC would have done. Where no rule looks at what is sent, frames are
+/// built in the port itself, as without the wrapper.
+#[derive(Debug)]
+pub struct Fault<P, C = Monotonic> {
+    port: P,
+    clock: C,
+    policy: Policy,
+    /// Rules are asked; else everything passes.
+    active: bool,
+    staging: Staging,
+    outgoing: Held<Peer>,
+    incoming: Held<(Start, Endpoint)>,
+    scratch: Vec<u8>,
+    overflowed: u64,
+}
+
+impl<P: Port> Fault<P> {
+    /// Wraps `port`; delays are in real time.
+    pub fn new(port: P, rules: &Rules) -> Self {
+        Fault::with_clock(port, rules, Monotonic::new())
+    }
+}
+
+impl<P: Port, C: Clock> Fault<P, C> {
+    /// Wraps `port`; delays are in this clock's time.
+    pub fn with_clock(port: P, rules: &Rules, clock: C) -> Self {
+        Fault {
+            port,
+            clock,
+            policy: Policy::new(rules),
+            active: true,
+            staging: Staging::default(),
+            outgoing: Held::new(rules.hold),
+            incoming: Held::new(rules.hold),
+            scratch: Vec::new(),
+            overflowed: 0,
+        }
+    }
+
+    /// The port inside.
+    pub fn port(&self) -> &P {
+        &self.port
+    }
+
+    /// The port inside, to make peers and the like.
+    pub fn port_mut(&mut self) -> &mut P {
+        &mut self.port
+    }
+
+    /// From now on everything passes; what is held still comes.
+    pub fn heal(&mut self) {
+        self.active = false;
+    }
+
+    /// What was decided about frames of this direction.
+    pub fn tally(&self, direction: Direction) -> Tally {
+        self.policy.tally(direction)
+    }
+
+    /// Frames that passed because too many were held already.
+    pub fn overflowed(&self) -> u64 {
+        self.overflowed
+    }
+
+    /// Puts what is due into the port. `false`: something is due and the port has no room.
+    fn send_due(&mut self) -> bool {
+        if self.outgoing.is_empty() {
+            return true;
+        }
+        let now = self.clock.now_ns();
+        let port = &mut self.port;
+        loop {
+            match self.outgoing.put_back(now, |peer, bytes| forward(port, peer, bytes).is_some()) {
+                Some(true) => {}
+                Some(false) => return false,
+                None => return true,
+            }
+        }
+    }
+
+    /// Hands on what is due; returns how many.
+    fn hand_on_due(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
+        if self.incoming.is_empty() {
+            return 0;
+        }
+        let now = self.clock.now_ns();
+        let mut handed = 0;
+        while handed < budget {
+            let put = |(start, source), bytes: &[u8]| {
+                take(Ingress { bytes, start, source });
+                true
+            };
+            if self.incoming.put_back(now, put).is_none() {
+                break;
+            }
+            handed += 1;
+        }
+        handed
+    }
+}
+
+/// Until when a frame with this verdict is held; `None`: it is not.
+fn held_until(verdict: Verdict, now_ns: u64) -> Option<Until> {
+    match verdict {
+        Verdict::Reorder { frames } => Some(Until::Passed(frames)),
+        Verdict::Delay { ns } => Some(Until::Time(now_ns.saturating_add(ns))),
+        Verdict::Duplicate => Some(Until::Now),
+        Verdict::Pass | Verdict::Drop | Verdict::Corrupt { .. } => None,
+    }
+}
+
+impl<P: Port, C: Clock> Egress for Fault<P, C> {
+    fn start(&self) -> Start {
+        self.port.start()
+    }
+
+    fn seals(&self) -> bool {
+        self.port.seals()
+    }
+
+    fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
+        if !self.policy.looks(Direction::Send) {
+            return self.port.lend(peer, len);
+        }
+        // What found no room in the port must go before anything new.
+        if !self.send_due() {
+            return None;
+        }
+        Some(self.staging.lend(peer, len))
+    }
+
+    fn commit(&mut self) {
+        if !self.policy.looks(Direction::Send) {
+            return self.port.commit();
+        }
+        let Some((peer, bytes)) = self.staging.take() else { return };
+        let known = self.port.peer_endpoint(peer);
+        let (facts, bth) = Facts::of(self.port.start(), bytes, Direction::Send, known);
+        let verdict = if self.active { self.policy.judge(Direction::Send, &facts) } else { Verdict::Pass };
+        self.outgoing.passed();
+        match verdict {
+            Verdict::Drop => return,
+            Verdict::Corrupt { .. } if !self.port.seals() => return,
+            Verdict::Corrupt { at, mask } => {
+                if let Some(byte) = bytes.get_mut(bth + at) {
+                    *byte ^= mask;
+                }
+            }
+            _ => {}
+        }
+        let now = if verdict == Verdict::Pass { 0 } else { self.clock.now_ns() };
+        let passes = match held_until(verdict, now) {
+            None => true,
+            Some(_) if self.outgoing.is_full() => {
+                self.overflowed += 1;
+                true
+            }
+            Some(until) => {
+                self.outgoing.hold(until, now, peer, bytes);
+                verdict == Verdict::Duplicate
+            }
+        };
+        // The frame itself goes before its duplicate, which waits for the next flush. `lend` saw to it that nothing
+        // else waits for room, so what finds none now is next.
+        if passes && forward(&mut self.port, peer, bytes).is_none() {
+            self.outgoing.hold(Until::Now, now, peer, bytes);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.send_due();
+        self.port.flush();
+    }
+}
+
+impl<P: Port, C: Clock> Port for Fault<P, C> {
+    fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
+        if !self.outgoing.is_empty() {
+            self.flush();
+        }
+        let mut handed = self.hand_on_due(budget, take);
+        if handed == budget {
+            return handed;
+        }
+        let Fault { port, clock, policy, active, incoming, scratch, overflowed, .. } = self;
+        let seals = port.seals();
+        port.receive(budget - handed, &mut |frame| {
+            let known = (frame.start == Start::Bth).then_some(frame.source);
+            let (facts, bth) = Facts::of(frame.start, frame.bytes, Direction::Receive, known);
+            let verdict = if *active { policy.judge(Direction::Receive, &facts) } else { Verdict::Pass };
+            incoming.passed();
+            match verdict {
+                Verdict::Drop => return,
+                Verdict::Corrupt { .. } if !seals => return,
+                Verdict::Corrupt { at, mask } => {
+                    scratch.clear();
+                    scratch.extend_from_slice(frame.bytes);
+                    if let Some(byte) = scratch.get_mut(bth + at) {
+                        *byte ^= mask;
+                    }
+                    handed += 1;
+                    return take(Ingress { bytes: scratch, ..frame });
+                }
+                _ => {}
+            }
+            let now = if verdict == Verdict::Pass { 0 } else { clock.now_ns() };
+            match held_until(verdict, now) {
+                None => {}
+                Some(_) if incoming.is_full() => *overflowed += 1,
+                Some(until) => {
+                    incoming.hold(until, now, (frame.start, frame.source), frame.bytes);
+                    if verdict != Verdict::Duplicate {
+                        return;
+                    }
+                }
+            }
+            handed += 1;
+            take(frame);
+        });
+        handed
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        self.port.endpoint()
+    }
+
+    fn max_transport_bytes(&self) -> usize {
+        self.port.max_transport_bytes()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.flush();
+        let held = !self.outgoing.is_empty() || !self.incoming.is_empty();
+        self.port.arm() || held
+    }
+
+    fn disarm(&mut self) {
+        self.port.disarm();
+    }
+
+    fn poll_fds(&self, out: &mut Vec<RawFd>) {
+        self.port.poll_fds(out);
+    }
+
+    fn counters(&self) -> Counters {
+        let mut counters = self.port.counters();
+        for direction in [Direction::Send, Direction::Receive] {
+            counters.faults_injected += self.policy.tally(direction).faults();
+        }
+        counters
+    }
+
+    fn peer_endpoint(&self, peer: Peer) -> Option<Endpoint> {
+        self.port.peer_endpoint(peer)
+    }
+}

@@ -1,0 +1,63 @@
+//! How a wrapper gets to see a frame before it leaves: the frame is written here, then copied into the port.
+
+use wire::frame::{Egress, Lease, Peer, Start};
+use wire::icrc;
+
+/// The IPv4 identification that frames are sealed with before the port tells theirs.
+const STAGED_ID: u16 = 0;
+
+/// Copies a frame that is sealed for identification 0 into the port and commits it there. The identification it
+/// leaves with; `None`: the port has no room now.
+pub(crate) fn forward<P: Egress>(port: &mut P, peer: Peer, bytes: &[u8]) -> Option<u16> {
+    let reseals = port.seals() && port.start() == Start::Bth;
+    let lease = port.lend(peer, bytes.len())?;
+    let ip_id = lease.ip_id;
+    lease.bytes.copy_from_slice(bytes);
+    if reseals {
+        reseal(lease.bytes, ip_id);
+    }
+    port.commit();
+    Some(ip_id)
+}
+
+/// The ICRC at the end of `bytes` (BTH to ICRC), right for identification 0, becomes right for `ip_id`: the CRC is
+/// linear, so nothing but the length of the frame is needed.
+pub(crate) fn reseal(bytes: &mut [u8], ip_id: u16) {
+    let Some(covered) = bytes.len().checked_sub(icrc::LEN) else { return };
+    if ip_id != STAGED_ID
+        && let Some(sealed) = icrc::read(bytes)
+    {
+        icrc::write(&mut bytes[covered..], sealed ^ icrc::delta(ip_id, covered));
+    }
+}
+
+/// Room for one frame in front of a port.
+#[derive(Debug, Default)]
+pub(crate) struct Staging {
+    bytes: Vec<u8>,
+    len: usize,
+    peer: Option<Peer>,
+}
+
+impl Staging {
+    /// Room for a frame of `len` bytes to `peer`. An earlier lease that was not taken is forgotten. Allocates only
+    /// when a frame is longer than any before.
+    pub(crate) fn lend(&mut self, peer: Peer, len: usize) -> Lease<'_> {
+        if self.bytes.len() < len {
+            self.bytes.resize(len, 0);
+        }
+        (self.peer, self.len) = (Some(peer), len);
+        Lease { bytes: &mut self.bytes[..len], ip_id: STAGED_ID }
+    }
+
+    /// The frame of the last lease; each lease is taken once.
+    pub(crate) fn take(&mut self) -> Option<(Peer, &mut [u8])> {
+        let peer = self.peer.take()?;
+        Some((peer, &mut self.bytes[..self.len]))
+    }
+
+    /// Takes back [`Staging::take`]: the port had no room.
+    pub(crate) fn put_back(&mut self, peer: Peer) {
+        self.peer = Some(peer);
+    }
+}

@@ -1,0 +1,250 @@
+//! Captures as Wireshark reads them: every frame with its addresses, its direction and its ICRC.
+
+use port::capture::{Capture, Recorded};
+use port::udp::{Options, UdpPort};
+use port::{Counters, Egress, Ingress, Lease, Peer, Port, Start};
+use remora_port as port;
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use wire::frame::{Endpoint, Route, dissect};
+use wire::icrc::{self, Flow};
+use wire::{Opcode, Packet, Psn, Qpn, bth};
+
+/// A file that is gone when the test is over.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new(name: &str) -> Temporary {
+        Temporary(std::env::temp_dir().join(format!("remora-{}-{name}.pcapng", std::process::id())))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// These fields of every frame in the file, as tshark sees them.
+fn tshark(file: &Path, fields: &[&str]) -> Vec<Vec<String>> {
+    let mut command = Command::new("tshark");
+    // Its guesses at payloads are none of our business.
+    command.args(["-n", "-r"]).arg(file).args(["--disable-protocol", "rpcordma", "-T", "fields"]);
+    // It knows RoCE v2 by port 4791; ports of tests are others.
+    command.args(["-d", "udp.port==1-65535,infiniband"]);
+    for field in fields {
+        command.args(["-e", field]);
+    }
+    let output =
+        command.output().unwrap_or_else(|error| panic!("this test needs tshark (`make setup`): {error}"));
+    assert!(output.status.success(), "tshark: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
+}
+
+/// An RC SEND ONLY to queue pair 0x123456.
+fn packet(psn: u32, payload: &[u8]) -> Packet<'_> {
+    let mut bth = bth::Repr::parse(&bth::View::new(&[0; bth::LEN]).unwrap());
+    (bth.opcode, bth.psn, bth.dest_qp) = (Opcode::RC_SEND_ONLY, Psn::new(psn), Qpn::new(0x12_3456));
+    Packet { bth, ext: Default::default(), payload }
+}
+
+fn send(port: &mut impl Port, peer: Peer, psn: u32) {
+    let payload = [psn as u8; 20];
+    let packet = packet(psn, &payload);
+    let flow = Flow::new(port.endpoint(), port.peer_endpoint(peer).unwrap());
+    let lease = port.lend(peer, packet.buffer_len()).expect("room");
+    let len = packet.emit(lease.bytes);
+    let sealed = flow.seal(lease.ip_id, &lease.bytes[..len]);
+    icrc::write(&mut lease.bytes[len..], sealed);
+    port.commit();
+}
+
+/// The Ethernet frames in a pcapng file.
+fn frames(file: &Path) -> Vec<Vec<u8>> {
+    let bytes = std::fs::read(file).unwrap();
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    let (mut at, mut frames) = (0, Vec::new());
+    while at < bytes.len() {
+        if word(at) == 6 {
+            frames.push(bytes[at + 28..at + 28 + word(at + 20)].to_vec());
+        }
+        at += word(at + 4);
+    }
+    frames
+}
+
+/// Every frame's ICRC is right for the headers that the capture gives it.
+fn icrcs_are_right(file: &Path) {
+    for (number, bytes) in frames(file).iter().enumerate() {
+        let frame = dissect(Start::Ethernet, bytes).unwrap();
+        let (network, udp) = frame.network.unwrap();
+        let transport = usize::from(udp.payload_len);
+        let covered = &bytes[bytes.len() - transport..bytes.len() - icrc::LEN];
+        assert!(Flow::of(&network, &udp).accepts(network.ip_id(), covered, frame.icrc), "frame {number}");
+    }
+}
+
+#[test]
+fn a_udp_port_is_captured_with_true_addresses_in_both_directions() {
+    for (name, host) in [("v4", "127.0.0.1"), ("v6", "::1")] {
+        let file = Temporary::new(name);
+        let at = std::net::SocketAddr::new(host.parse().unwrap(), 0);
+        let open = || UdpPort::open(at, &Options::default()).unwrap();
+        let (mut one, mut two) = (open(), open());
+        let to_two = one.peer(two.endpoint()).unwrap();
+        let to_one = two.peer(one.endpoint()).unwrap();
+        let ports = [one.endpoint().udp_port, two.endpoint().udp_port];
+        let mut tick = 1_700_000_000_123_456_000u64;
+        let clock = move || {
+            tick += 1;
+            tick
+        };
+        let output = std::fs::File::create(&file.0).unwrap();
+        let mut one = Capture::new(one, output, clock).unwrap();
+        for psn in 0..12 {
+            send(&mut one, to_two, psn);
+        }
+        one.flush();
+        for burst in [100, 200] {
+            for psn in burst..burst + 12 {
+                send(&mut two, to_one, psn);
+            }
+            two.flush();
+            while one.receive(5, &mut |_| ()) > 0 {}
+        }
+        let (_, recorded) = one.finish().unwrap();
+        assert_eq!(recorded, Recorded { seen: 36, dropped: 0 });
+        let ip = if name == "v4" { ["ip.src", "ip.dst"] } else { ["ipv6.src", "ipv6.dst"] };
+        let rows = tshark(
+            &file.0,
+            &[
+                "frame.time_epoch",
+                ip[0],
+                ip[1],
+                "udp.srcport",
+                "udp.dstport",
+                "infiniband.bth.opcode",
+                "infiniband.bth.destqp",
+                "infiniband.bth.psn",
+                "infiniband.invariant.crc",
+                "frame.packet_flags_direction",
+            ],
+        );
+        assert_eq!(rows.len(), 36);
+        let psns = (0..12).chain(100..112).chain(200..212);
+        for (at, (row, psn)) in rows.iter().zip(psns).enumerate() {
+            let out = at < 12;
+            let [from, to] = if out { ports } else { [ports[1], ports[0]] };
+            assert_eq!(row[0], format!("1700000000.{:09}", 123_456_001 + at));
+            assert_eq!(row[1..5], [host.to_owned(), host.to_owned(), from.to_string(), to.to_string()]);
+            assert_eq!(row[5..8], ["4".to_owned(), "0x123456".to_owned(), psn.to_string()]);
+            assert!(row[8].starts_with("0x") && row[8].len() == 10, "{row:?}");
+            assert_eq!(row[9], if out { "0x00000002" } else { "0x00000001" });
+        }
+        icrcs_are_right(&file.0);
+        if name == "v4" {
+            let ids: Vec<_> = frames(&file.0).iter().map(|bytes| bytes[19]).collect();
+            let train: Vec<u8> = (0..12).collect();
+            assert_eq!(ids, [&train[..], &train, &train].concat(), "each frame has its place in its train");
+        }
+    }
+}
+
+/// A port whose frames begin at IP and that seals nothing, as shared memory does: what is sent comes back.
+struct Loop {
+    frames: Vec<Vec<u8>>,
+    lent: Vec<u8>,
+    room: usize,
+}
+
+impl Egress for Loop {
+    fn start(&self) -> Start {
+        Start::Ip
+    }
+    fn seals(&self) -> bool {
+        false
+    }
+    fn lend(&mut self, _: Peer, len: usize) -> Option<Lease<'_>> {
+        self.room = self.room.checked_sub(1)?;
+        self.lent.resize(len, 0);
+        Some(Lease { bytes: &mut self.lent, ip_id: 0 })
+    }
+    fn commit(&mut self) {
+        self.frames.push(self.lent.clone());
+    }
+    fn flush(&mut self) {}
+}
+
+impl Port for Loop {
+    fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
+        let count = budget.min(self.frames.len());
+        for bytes in self.frames.drain(..count) {
+            take(Ingress { bytes: &bytes, start: Start::Ip, source: Endpoint::default() });
+        }
+        count
+    }
+    fn endpoint(&self) -> Endpoint {
+        Endpoint::default()
+    }
+    fn max_transport_bytes(&self) -> usize {
+        4200
+    }
+    fn arm(&mut self) -> bool {
+        !self.frames.is_empty()
+    }
+    fn disarm(&mut self) {}
+    fn poll_fds(&self, _: &mut Vec<RawFd>) {}
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+}
+
+#[test]
+fn a_port_without_ethernet_and_icrc_is_captured_with_both() {
+    let file = Temporary::new("loop");
+    let inner = Loop { frames: Vec::new(), lent: Vec::new(), room: usize::MAX };
+    let mut port = Capture::create(inner, &file.0).unwrap();
+    for (near, far) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
+        let [source, destination] = [near, far].map(|ip| {
+            let ip: std::net::IpAddr = ip.parse().unwrap();
+            Endpoint { address: ip.into(), udp_port: 4791 }
+        });
+        let packet = packet(7, b"twelve bytes");
+        let mut bytes = [0; 200];
+        let headers =
+            Route::new(source, destination).emit(Start::Ip, 0, packet.buffer_len() as u16, &mut bytes);
+        packet.emit(&mut bytes[headers..]);
+        let len = headers + packet.buffer_len();
+        port.lend(Peer(0), len).unwrap().bytes.copy_from_slice(&bytes[..len]);
+        port.commit();
+        let mut came = Vec::new();
+        port.receive(9, &mut |frame| came.extend_from_slice(frame.bytes));
+        assert_eq!(came, &bytes[..len], "what passes is not changed by its capture");
+    }
+    assert_eq!(port.finish().unwrap().1, Recorded { seen: 4, dropped: 0 });
+    icrcs_are_right(&file.0);
+    let rows = tshark(&file.0, &["eth.src", "eth.dst", "infiniband.bth.psn", "udp.dstport"]);
+    let macs = |near: &str, far: &str| [near.to_owned(), far.to_owned(), "7".to_owned(), "4791".to_owned()];
+    let (v4, v6) =
+        (macs("02:00:0a:00:00:01", "02:00:0a:00:00:02"), macs("02:00:00:00:00:01", "02:00:00:00:00:02"));
+    assert_eq!(rows, [&v4, &v4, &v6, &v6].map(|row| row.to_vec()));
+}
+
+#[test]
+fn a_frame_that_finds_no_room_waits_and_is_captured_once() {
+    let file = Temporary::new("room");
+    let inner = Loop { frames: Vec::new(), lent: Vec::new(), room: 0 };
+    let mut port = Capture::create(inner, &file.0).unwrap();
+    port.lend(Peer(0), 60).unwrap().bytes.fill(1);
+    port.commit();
+    assert!(port.lend(Peer(0), 60).is_none(), "the first is still here");
+    assert!(port.arm(), "no sleep over it");
+    port.port_mut().room = 2;
+    port.lend(Peer(0), 60).unwrap().bytes.fill(2);
+    port.commit();
+    let (inner, recorded) = port.finish().unwrap();
+    assert_eq!(inner.frames, [vec![1; 60], vec![2; 60]]);
+    assert_eq!(recorded, Recorded { seen: 2, dropped: 0 });
+}

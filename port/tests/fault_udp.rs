@@ -1,0 +1,204 @@
+//! `Fault` around UDP ports: what is decided happens, in both directions, and what does not happen to a frame leaves
+//! it whole with a right ICRC.
+
+use port::fault::{Direction, Fault, Rules};
+use port::udp::{Options, UdpPort};
+use port::{Egress, Peer, Port};
+use remora_port as port;
+use std::cell::Cell;
+use std::rc::Rc;
+use wire::frame::Endpoint;
+use wire::icrc::{self, Flow, IdSpans};
+
+type Ticking = Box<dyn FnMut() -> u64>;
+type Faulty = Fault<UdpPort, Ticking>;
+
+/// Two ports with these rules at the first, its peer, and the time that it sees.
+struct World {
+    one: Faulty,
+    two: UdpPort,
+    to_two: Peer,
+    to_one: Peer,
+    now: Rc<Cell<u64>>,
+}
+
+fn world(rules: &str) -> World {
+    let open = || UdpPort::open("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
+    let (mut one, mut two) = (open(), open());
+    let to_two = one.peer(two.endpoint()).unwrap();
+    let to_one = two.peer(one.endpoint()).unwrap();
+    let now = Rc::new(Cell::new(1));
+    let time = now.clone();
+    let one = Fault::with_clock(one, &Rules::parse(rules).unwrap(), Box::new(move || time.get()) as Ticking);
+    World { one, two, to_two, to_one, now }
+}
+
+/// Sends frame `number` (36 bytes), sealed as the NIC does.
+fn send(port: &mut impl Port, peer: Peer, number: u32) {
+    let flow = Flow::new(port.endpoint(), port.peer_endpoint(peer).unwrap());
+    let lease = port.lend(peer, 36).expect("room");
+    lease.bytes[..32].fill(0x0a);
+    lease.bytes[8..12].copy_from_slice(&number.to_be_bytes());
+    let sealed = flow.seal(lease.ip_id, &lease.bytes[..32]);
+    icrc::write(&mut lease.bytes[32..], sealed);
+    port.commit();
+}
+
+/// The numbers of all frames that have come with a right ICRC, and how many came with a wrong one.
+fn received(port: &mut impl Port, from: Endpoint) -> (Vec<u32>, u64) {
+    let flow = Flow::new(from, port.endpoint());
+    let (mut spans, mut numbers, mut wrong) = (IdSpans::new(), Vec::new(), 0);
+    let mut empty = 0;
+    // A held frame that falls due is handed on by the call after the one that saw it pass.
+    while empty < 3 {
+        let found = port.receive(16, &mut |frame| {
+            let sealed = icrc::read(frame.bytes).unwrap();
+            if flow.accepts_unknown_id(&mut spans, &frame.bytes[..frame.bytes.len() - 4], sealed).is_none() {
+                wrong += 1;
+            } else {
+                numbers.push(u32::from_be_bytes(frame.bytes[8..12].try_into().unwrap()));
+            }
+        });
+        assert!(found <= 16);
+        empty = if found == 0 { empty + 1 } else { 0 };
+    }
+    (numbers, wrong)
+}
+
+#[test]
+fn rules_that_never_fire_change_nothing_and_trains_keep_their_seals() {
+    let mut world = world("[[rule]]\nfault = 'drop'\nprobability = 0.0");
+    for number in 0..200 {
+        send(&mut world.one, world.to_two, number);
+    }
+    world.one.flush();
+    assert_eq!(received(&mut world.two, world.one.endpoint()), ((0..200).collect(), 0));
+    assert!(world.one.port().udp_counters().trains_sent >= 3);
+    assert_eq!(world.one.tally(Direction::Send).passed, 200);
+    assert_eq!(world.one.counters().faults_injected, 0);
+}
+
+#[test]
+fn everything_at_once_adds_up_in_both_directions_and_repeats_with_its_seed() {
+    let rules = "
+        seed = 11
+        [[rule]]
+        fault = 'drop'
+        probability = 0.1
+        [[rule]]
+        fault = 'duplicate'
+        probability = 0.1
+        [[rule]]
+        fault = 'reorder'
+        frames = 3
+        probability = 0.1
+        [[rule]]
+        fault = 'delay'
+        nanoseconds = [1000, 50000]
+        probability = 0.1
+        [[rule]]
+        fault = 'corrupt'
+        probability = 0.1";
+    let run = || {
+        let mut world = world(rules);
+        let (here, there) = (world.one.endpoint(), world.two.endpoint());
+        let (mut sent, mut got) = ((Vec::new(), 0), (Vec::new(), 0));
+        for round in 0..100u32 {
+            for number in round * 40..round * 40 + 40 {
+                send(&mut world.one, world.to_two, number);
+                send(&mut world.two, world.to_one, number);
+            }
+            world.one.flush();
+            world.two.flush();
+            world.now.set(world.now.get() + 20_000);
+            for (all, some) in
+                [(&mut sent, received(&mut world.two, here)), (&mut got, received(&mut world.one, there))]
+            {
+                all.0.extend(some.0);
+                all.1 += some.1;
+            }
+        }
+        world.now.set(u64::MAX);
+        assert!(!world.one.arm() || world.one.receive(0, &mut |_| ()) == 0);
+        world.one.flush();
+        sent.0.extend(received(&mut world.two, here).0);
+        got.0.extend(received(&mut world.one, there).0);
+        let tallies = [Direction::Send, Direction::Receive].map(|direction| world.one.tally(direction));
+        for (tally, (numbers, wrong)) in tallies.iter().zip([&sent, &got]) {
+            assert_eq!(tally.passed + tally.faults(), 4000);
+            for count in [tally.dropped, tally.duplicated, tally.reordered, tally.delayed, tally.corrupted] {
+                assert!(count > 200, "{tally:?}");
+            }
+            assert_eq!(numbers.len() as u64, 4000 - tally.dropped + tally.duplicated - wrong);
+            // A change to the one masked byte of the BTH (FECN, BECN) is none that the ICRC should see.
+            assert!(*wrong <= tally.corrupted && *wrong > tally.corrupted * 9 / 10, "{wrong} of {tally:?}");
+            let mut distinct = numbers.clone();
+            distinct.sort_unstable();
+            distinct.dedup();
+            assert!(distinct.len() < numbers.len() && !numbers.is_sorted());
+        }
+        assert_eq!(world.one.counters().faults_injected, tallies[0].faults() + tallies[1].faults());
+        assert_eq!(world.one.overflowed(), 0);
+        (sent, got, tallies)
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn a_delayed_frame_comes_at_its_time_and_no_sleep_is_allowed_before() {
+    for direction in ["send", "receive"] {
+        let rules = format!(
+            "[[rule]]\nfault = 'delay'\nnanoseconds = [500, 500]\nat_most = 1\ndirection = '{direction}'"
+        );
+        let mut world = world(&rules);
+        let (here, there) = (world.one.endpoint(), world.two.endpoint());
+        let pass = |world: &mut World, number| {
+            if direction == "send" {
+                send(&mut world.one, world.to_two, number);
+                world.one.flush();
+                received(&mut world.two, here).0
+            } else {
+                send(&mut world.two, world.to_one, number);
+                world.two.flush();
+                received(&mut world.one, there).0
+            }
+        };
+        assert_eq!(pass(&mut world, 1), [0u32; 0], "{direction}");
+        assert!(world.one.arm());
+        world.one.disarm();
+        world.now.set(500);
+        assert_eq!(pass(&mut world, 2), [2]);
+        world.now.set(501);
+        assert_eq!(pass(&mut world, 3), [1, 3]);
+        assert!(!world.one.arm());
+        world.one.disarm();
+    }
+}
+
+#[test]
+fn a_reordered_frame_is_overtaken_by_as_many_as_the_rule_says() {
+    let mut world =
+        world("[[rule]]\nfault = 'reorder'\nframes = 2\nafter = 1\nat_most = 1\ndirection = 'send'");
+    for number in 0..6 {
+        send(&mut world.one, world.to_two, number);
+    }
+    world.one.flush();
+    assert_eq!(received(&mut world.two, world.one.endpoint()).0, [0, 2, 3, 1, 4, 5]);
+}
+
+#[test]
+fn when_too_many_are_held_frames_pass_and_are_counted() {
+    let mut world =
+        world("hold = 3\n[[rule]]\nfault = 'delay'\nnanoseconds = [900, 900]\ndirection = 'send'");
+    for number in 0..5 {
+        send(&mut world.one, world.to_two, number);
+    }
+    world.one.flush();
+    assert_eq!(received(&mut world.two, world.one.endpoint()).0, [3, 4]);
+    assert_eq!(world.one.overflowed(), 2);
+    world.one.heal();
+    world.now.set(1000);
+    send(&mut world.one, world.to_two, 5);
+    world.one.flush();
+    assert_eq!(received(&mut world.two, world.one.endpoint()).0, [0, 1, 2, 5]);
+}
