@@ -9,8 +9,10 @@
 //! | `facts.rs` | what a rule may ask about a frame, read from its bytes |
 //! | `wrapper.rs` | [`Fault`]: a port with a policy |
 //!
-//! The policy knows no port, so the simulated fabric can be driven by the same rule file: it asks
-//! [`Policy::judge`] about each frame and does in virtual time what [`Fault`] does in real time.
+//! The policy knows no port, clock or I/O. Rule files are written as for the simulated fabric (`fabric/src/fault.rs`),
+//! so one file drives both. A port knows three more keys of a rule: `after` (so many matching frames pass first),
+//! `at_most` (then the rule is over) and `peer`; and `delay_us` may be a range, `[least, most]`. Here the first rule
+//! that wants a frame has it, in the fabric the faults of several rules combine.
 //!
 //! ```
 //! use remora_port::fault::{Direction, Facts, Policy, Rules, Verdict};
@@ -19,7 +21,7 @@
 //!     seed = 7
 //!     [[rule]]
 //!     fault = 'drop'
-//!     direction = 'send'
+//!     direction = 'out'
 //!     opcodes = [0x0a]        # RC WRITE ONLY
 //!     every = 2
 //! ").unwrap();

@@ -1,7 +1,7 @@
 //! `Fault` around UDP ports: what is decided happens, in both directions, and what does not happen to a frame leaves
 //! it whole with a right ICRC.
 
-use port::fault::{Direction, Fault, Rules};
+use port::fault::{Action, Direction, Fault, Rules};
 use port::udp::{Options, UdpPort};
 use port::{Egress, Peer, Port};
 use remora_port as port;
@@ -90,11 +90,11 @@ fn everything_at_once_adds_up_in_both_directions_and_repeats_with_its_seed() {
         probability = 0.1
         [[rule]]
         fault = 'reorder'
-        frames = 3
+        by = 3
         probability = 0.1
         [[rule]]
         fault = 'delay'
-        nanoseconds = [1000, 50000]
+        delay_us = [1, 50]
         probability = 0.1
         [[rule]]
         fault = 'corrupt'
@@ -146,14 +146,13 @@ fn everything_at_once_adds_up_in_both_directions_and_repeats_with_its_seed() {
 
 #[test]
 fn a_delayed_frame_comes_at_its_time_and_no_sleep_is_allowed_before() {
-    for direction in ["send", "receive"] {
-        let rules = format!(
-            "[[rule]]\nfault = 'delay'\nnanoseconds = [500, 500]\nat_most = 1\ndirection = '{direction}'"
-        );
+    for direction in ["out", "in"] {
+        let rules =
+            format!("[[rule]]\nfault = 'delay'\ndelay_us = 5\nat_most = 1\ndirection = '{direction}'");
         let mut world = world(&rules);
         let (here, there) = (world.one.endpoint(), world.two.endpoint());
         let pass = |world: &mut World, number| {
-            if direction == "send" {
+            if direction == "out" {
                 send(&mut world.one, world.to_two, number);
                 world.one.flush();
                 received(&mut world.two, here).0
@@ -166,9 +165,9 @@ fn a_delayed_frame_comes_at_its_time_and_no_sleep_is_allowed_before() {
         assert_eq!(pass(&mut world, 1), [0u32; 0], "{direction}");
         assert!(world.one.arm());
         world.one.disarm();
-        world.now.set(500);
+        world.now.set(5000);
         assert_eq!(pass(&mut world, 2), [2]);
-        world.now.set(501);
+        world.now.set(5001);
         assert_eq!(pass(&mut world, 3), [1, 3]);
         assert!(!world.one.arm());
         world.one.disarm();
@@ -177,8 +176,7 @@ fn a_delayed_frame_comes_at_its_time_and_no_sleep_is_allowed_before() {
 
 #[test]
 fn a_reordered_frame_is_overtaken_by_as_many_as_the_rule_says() {
-    let mut world =
-        world("[[rule]]\nfault = 'reorder'\nframes = 2\nafter = 1\nat_most = 1\ndirection = 'send'");
+    let mut world = world("[[rule]]\nfault = 'reorder'\nby = 2\nafter = 1\nat_most = 1\ndirection = 'out'");
     for number in 0..6 {
         send(&mut world.one, world.to_two, number);
     }
@@ -188,8 +186,7 @@ fn a_reordered_frame_is_overtaken_by_as_many_as_the_rule_says() {
 
 #[test]
 fn when_too_many_are_held_frames_pass_and_are_counted() {
-    let mut world =
-        world("hold = 3\n[[rule]]\nfault = 'delay'\nnanoseconds = [900, 900]\ndirection = 'send'");
+    let mut world = world("hold = 3\n[[rule]]\nfault = 'delay'\ndelay_us = 1\ndirection = 'out'");
     for number in 0..5 {
         send(&mut world.one, world.to_two, number);
     }
@@ -197,8 +194,49 @@ fn when_too_many_are_held_frames_pass_and_are_counted() {
     assert_eq!(received(&mut world.two, world.one.endpoint()).0, [3, 4]);
     assert_eq!(world.one.overflowed(), 2);
     world.one.heal();
-    world.now.set(1000);
+    world.now.set(1001);
     send(&mut world.one, world.to_two, 5);
     world.one.flush();
     assert_eq!(received(&mut world.two, world.one.endpoint()).0, [0, 1, 2, 5]);
+}
+
+#[test]
+fn a_rule_file_of_the_fabric_is_one_of_ours() {
+    let text = "
+        [[rule]]
+        fault = 'drop'
+        probability = 0.05
+        [[rule]]
+        fault = 'delay'
+        delay_us = 300
+        every = 100
+        direction = 'out'
+        opcodes = ['RC Acknowledge', 0x10]
+        [[rule]]
+        fault = 'reorder'
+        by = 4
+        direction = 'in'
+        [[rule]]
+        fault = 'duplicate'
+        every = 3
+        [[rule]]
+        fault = 'corrupt'
+        probability = 0.5";
+    let theirs = fabric::fault::Rules::from_toml(text).unwrap();
+    let ours = Rules::parse(text).unwrap();
+    assert_eq!(ours.rules.len(), theirs.rules.len());
+    for (ours, theirs) in ours.rules.iter().zip(&theirs.rules) {
+        assert_eq!(ours.probability, theirs.probability.unwrap_or(1.0));
+        assert_eq!(ours.every, theirs.every.unwrap_or(1));
+        let opcodes: Vec<u8> = theirs.opcodes.iter().map(|opcode| opcode.opcode().unwrap().0).collect();
+        assert_eq!(ours.opcodes, opcodes);
+        for (way, theirs_way) in [
+            (Direction::Send, fabric::fault::Direction::Out),
+            (Direction::Receive, fabric::fault::Direction::In),
+        ] {
+            assert_eq!(ours.directions.include(way), theirs.direction.is_none_or(|only| only == theirs_way));
+        }
+    }
+    assert_eq!(ours.rules[1].action, Action::Delay { min_ns: 300_000, max_ns: 300_000 });
+    assert_eq!(ours.rules[2].action, Action::Reorder { frames: 4 });
 }

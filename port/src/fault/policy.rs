@@ -183,11 +183,11 @@ mod tests {
         probability = 0.05
         [[rule]]
         fault = 'reorder'
-        frames = 3
+        by = 3
         probability = 0.05
         [[rule]]
         fault = 'delay'
-        nanoseconds = [10, 20]
+        delay_us = [10, 20]
         probability = 0.05
         [[rule]]
         fault = 'corrupt'
@@ -231,7 +231,7 @@ mod tests {
         (22, Verdict::Corrupt { at: 48, mask: 70 }),
         (27, Verdict::Duplicate),
         (29, Verdict::Drop),
-        (31, Verdict::Delay { ns: 16 }),
+        (31, Verdict::Delay { ns: 16_063 }),
     ];
 
     #[test]
@@ -240,7 +240,7 @@ mod tests {
         let frames = 200_000;
         for _ in 0..frames {
             match policy.judge(Direction::Send, &facts(4)) {
-                Verdict::Delay { ns } => assert!((10..=20).contains(&ns)),
+                Verdict::Delay { ns } => assert!((10_000..=20_000).contains(&ns)),
                 Verdict::Corrupt { at, mask } => assert!(at < 64 && mask != 0),
                 Verdict::Reorder { frames } => assert_eq!(frames, 3),
                 _ => {}
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn after_every_and_at_most_count_matching_frames() {
         let mut policy = policy(
-            "[[rule]]\nfault = 'drop'\nopcodes = [10]\nafter = 4\nevery = 3\nat_most = 2\ndirection = 'receive'",
+            "[[rule]]\nfault = 'drop'\nopcodes = [10]\nafter = 4\nevery = 3\nat_most = 2\ndirection = 'in'",
         );
         assert!(!policy.looks(Direction::Send));
         let mut dropped = Vec::new();

@@ -42,13 +42,15 @@ pub enum Direction {
 
 /// Which ways a rule looks.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
 pub enum Directions {
     /// Only what is sent.
+    #[serde(rename = "out")]
     Send,
     /// Only what is received.
+    #[serde(rename = "in")]
     Receive,
     /// Both, each counted for itself.
+    #[serde(rename = "both")]
     #[default]
     Both,
 }
@@ -164,15 +166,46 @@ struct RuleText {
     #[serde(default)]
     direction: Directions,
     #[serde(default)]
-    opcodes: Vec<u8>,
+    opcodes: Vec<OpcodeText>,
     peer: Option<String>,
     #[serde(default)]
     after: u64,
     every: Option<u64>,
     probability: Option<f64>,
     at_most: Option<u64>,
-    nanoseconds: Option<[u64; 2]>,
-    frames: Option<u32>,
+    delay_us: Option<DelayText>,
+    by: Option<u32>,
+}
+
+/// `0x0a` or `"RC WRITE Only"`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OpcodeText {
+    Number(u8),
+    Name(String),
+}
+
+impl OpcodeText {
+    fn number(&self) -> Result<u8, RulesError> {
+        match self {
+            OpcodeText::Number(number) => Ok(*number),
+            OpcodeText::Name(name) => (0..=u8::MAX)
+                .find(|number| wire::Opcode(*number).to_string().eq_ignore_ascii_case(name))
+                .ok_or_else(|| {
+                    RulesError(format!(
+                        "no op-code is called `{name}`; they are called like \"RC SEND Only\""
+                    ))
+                }),
+        }
+    }
+}
+
+/// `300` or `[100, 500]`.
+#[derive(Copy, Clone, Deserialize)]
+#[serde(untagged)]
+enum DelayText {
+    Just(u64),
+    Between([u64; 2]),
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Deserialize)]
@@ -190,36 +223,41 @@ impl TryFrom<RuleText> for Rule {
 
     fn try_from(text: RuleText) -> Result<Rule, RulesError> {
         let wrong = |why: &str| Err(RulesError(why.to_owned()));
-        if text.nanoseconds.is_some() != (text.fault == Kind::Delay) {
-            return wrong("`nanoseconds = [least, most]` goes with fault = \"delay\", and only with it");
+        if text.delay_us.is_some() != (text.fault == Kind::Delay) {
+            return wrong("`delay_us` goes with fault = \"delay\", and only with it");
         }
-        if text.frames.is_some() && text.fault != Kind::Reorder {
-            return wrong("`frames` goes only with fault = \"reorder\"");
+        if text.by.is_some() && text.fault != Kind::Reorder {
+            return wrong("`by` goes only with fault = \"reorder\"");
         }
         let probability = text.probability.unwrap_or(1.0);
         if !(0.0..=1.0).contains(&probability) {
             return wrong("`probability` is from 0 to 1");
         }
-        if text.every == Some(0) || text.frames == Some(0) {
-            return wrong("`every` and `frames` are at least 1");
+        if text.every == Some(0) || text.by == Some(0) {
+            return wrong("`every` and `by` are at least 1");
         }
         let action = match text.fault {
             Kind::Drop => Action::Drop,
             Kind::Duplicate => Action::Duplicate,
-            Kind::Reorder => Action::Reorder { frames: text.frames.unwrap_or(1) },
+            Kind::Reorder => Action::Reorder { frames: text.by.unwrap_or(1) },
             Kind::Corrupt => Action::Corrupt,
             Kind::Delay => {
-                let [min_ns, max_ns] = text.nanoseconds.unwrap_or_default();
-                if min_ns > max_ns {
-                    return wrong("`nanoseconds = [least, most]`: the first is not the greater");
+                let [least, most] = match text.delay_us {
+                    Some(DelayText::Between(both)) => both,
+                    Some(DelayText::Just(us)) => [us, us],
+                    None => [0, 0],
+                };
+                if least > most {
+                    return wrong("`delay_us = [least, most]`: the first is not the greater");
                 }
+                let (min_ns, max_ns) = (least.saturating_mul(1000), most.saturating_mul(1000));
                 Action::Delay { min_ns, max_ns }
             }
         };
         Ok(Rule {
             action,
             directions: text.direction,
-            opcodes: text.opcodes,
+            opcodes: text.opcodes.iter().map(OpcodeText::number).collect::<Result<_, _>>()?,
             peer: text.peer.as_deref().map(str::parse).transpose()?,
             after: text.after,
             every: text.every.unwrap_or(1),
@@ -263,17 +301,17 @@ mod tests {
             hold = 5
             [[rule]]
             fault = "delay"
-            direction = "receive"
-            opcodes = [0x04, 0x0a]
+            direction = "in"
+            opcodes = [0x04, "rc rdma write only"]
             peer = "[fd00::2]:4791"
             after = 10
             every = 3
             probability = 0.25
             at_most = 7
-            nanoseconds = [1_000, 2_000]
+            delay_us = [1, 2]
             [[rule]]
             fault = "reorder"
-            frames = 4
+            by = 4
             peer = "10.0.0.2"
             "#,
         )
@@ -303,11 +341,12 @@ mod tests {
             ("fault = 'drop'\nprobability = 1.5", "from 0 to 1"),
             ("fault = 'drop'\nprobability = nan", "from 0 to 1"),
             ("fault = 'drop'\nevery = 0", "at least 1"),
-            ("fault = 'delay'", "nanoseconds"),
-            ("fault = 'delay'\nnanoseconds = [2, 1]", "not the greater"),
-            ("fault = 'drop'\nframes = 2", "reorder"),
+            ("fault = 'delay'", "delay_us"),
+            ("fault = 'delay'\ndelay_us = [2, 1]", "not the greater"),
+            ("fault = 'drop'\nby = 2", "reorder"),
+            ("fault = 'drop'\nopcodes = ['RC FLY']", "no op-code is called `RC FLY`"),
             ("fault = 'drop'\npeer = 'host'", "neither an address"),
-            ("fault = 'drop'\nopcodes = [256]", "256"),
+            ("fault = 'drop'\nopcodes = [256]", "opcodes"),
         ] {
             let error = Rules::parse(&format!("[[rule]]\n{rule}")).unwrap_err().to_string();
             assert!(error.contains(reason), "{rule}: {error}");
