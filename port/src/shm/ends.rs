@@ -11,7 +11,7 @@ use super::prefetch;
 use super::ring::{Broken, Consumer, Found, Geometry, Producer, slots_of};
 
 /// How many slots beyond the frame just published are fetched for writing.
-const WARM_AHEAD: u32 = 8;
+const WARM_AHEAD: u32 = 64;
 /// No more slots than this are fetched, or looked for, at a producer's word.
 const FARTHEST: u32 = 64;
 /// No more lines than this are asked for at once: long frames are left to the CPU's own prefetcher.
