@@ -406,3 +406,58 @@ fn facts(port: &(impl Port + Attach)) -> PortFacts {
 fn fitted(config: nic::Config, port: &(impl Port + Attach)) -> nic::Config {
     nic::Config { checks_icrc: port.seals(), window: port.window().min(config.window), ..config }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_panics_is_noticed_and_does_not_hang_the_end() {
+        let poll = Poll::new().unwrap();
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER).unwrap());
+        let mut threads = Threads::default();
+        threads.spawn("fine".to_owned(), &waker, || Ok(())).unwrap();
+        threads.spawn("sick".to_owned(), &waker, || panic!("on purpose")).unwrap();
+        while !threads.failed.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+        threads.end();
+        assert!(threads.running.is_empty());
+    }
+
+    #[test]
+    fn a_thread_that_cannot_sleep_is_noticed() {
+        let poll = Poll::new().unwrap();
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER).unwrap());
+        let mut threads = Threads::default();
+        threads.spawn("sick".to_owned(), &waker, || Err(io::ErrorKind::Other.into())).unwrap();
+        threads.end();
+        assert!(threads.failed.load(Ordering::Acquire));
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_told_in_a_line() {
+        let none = Config { engines: 0, ..Config::new(PortConfig::shm()) };
+        assert_eq!(Adapter::open(&none).err().unwrap().to_string(), "an adapter has 1 to 64 engines, not 0");
+        let first = Adapter::open(&Config::new(PortConfig::udp("127.0.0.1:0".parse().unwrap()))).unwrap();
+        let taken = first.engines()[0].facts().endpoint;
+        let again = Config::new(PortConfig::udp(taken.to_string().parse().unwrap()));
+        let words = Adapter::open(&again).err().unwrap().to_string();
+        assert!(words.contains("is taken: stop the program that has it"), "{words}");
+        let last = Config { engines: 2, ..Config::new(PortConfig::udp("127.0.0.1:65535".parse().unwrap())) };
+        assert!(Adapter::open(&last).is_err(), "no port for the second engine");
+    }
+
+    #[test]
+    fn engines_have_their_own_udp_ports_and_one_address() {
+        let shm = Adapter::open(&Config { engines: 3, ..Config::new(PortConfig::shm()) }).unwrap();
+        let endpoints: Vec<Endpoint> = shm.engines().iter().map(|engine| engine.facts().endpoint).collect();
+        let ports: Vec<u16> = endpoints.iter().map(|endpoint| endpoint.udp_port).collect();
+        assert_eq!(ports, [4791, 4792, 4793]);
+        assert!(endpoints.iter().all(|endpoint| endpoint.address == endpoints[0].address));
+        assert_eq!(shm.engines()[0].facts().path_mtu, 4096);
+        let families = crate::families(&shm);
+        let text = crate::metrics::write(&families);
+        assert!(text.contains("remora_sent_pkts_total{engine=\"2\",port=\"shm\"} 0"), "{text}");
+    }
+}

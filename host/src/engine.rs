@@ -56,6 +56,7 @@ pub struct Control<'a> {
     pub peers: &'a mut Peers,
     hooks: &'a mut Vec<Option<Arc<CqHook>>>,
     bells: &'a mut Vec<Option<Qpn>>,
+    free_bells: &'a mut Vec<u32>,
 }
 
 impl Control<'_> {
@@ -70,18 +71,18 @@ impl Control<'_> {
 
     /// A doorbell for a queue pair. There are as many as queue pairs.
     pub fn hang_bell(&mut self, qp: Qpn) -> u32 {
-        let place = self.bells.iter().position(Option::is_none).unwrap_or(self.bells.len());
-        if place == self.bells.len() {
-            self.bells.push(None);
+        if let Some(place) = self.free_bells.pop() {
+            self.bells[place as usize] = Some(qp);
+            return place;
         }
-        self.bells[place] = Some(qp);
-        place as u32
+        self.bells.push(Some(qp));
+        self.bells.len() as u32 - 1
     }
 
     /// The queue pair of this doorbell is gone.
     pub fn take_bell(&mut self, bell: u32) {
-        if let Some(place) = self.bells.get_mut(bell as usize) {
-            *place = None;
+        if self.bells.get_mut(bell as usize).and_then(Option::take).is_some() {
+            self.free_bells.push(bell);
         }
     }
 
@@ -226,8 +227,8 @@ impl Engine {
         let result = each!(self, cell => {
             let mut guard = self.enter(cell);
             let (core, mem) = guard.parts();
-            let Core { nic, port, peers, hooks, bells, .. } = core;
-            let result = change(&mut Control { nic, port, peers, hooks, bells });
+            let Core { nic, port, peers, hooks, bells, free_bells, .. } = core;
+            let result = change(&mut Control { nic, port, peers, hooks, bells, free_bells });
             core.pass_after_sleep(mem);
             core.tell();
             result

@@ -49,8 +49,9 @@ pub(crate) struct Core<P> {
     pub watch: Watch,
     /// By completion queue number.
     pub hooks: Vec<Option<Arc<CqHook>>>,
-    /// Queue pairs by the number of their doorbell.
+    /// Queue pairs by the number of their doorbell, and the numbers that are free below its length.
     pub bells: Vec<Option<Qpn>>,
+    pub free_bells: Vec<u32>,
     pub events: Arc<Signal<EngineEvent>>,
     pub engine: usize,
     clock: Clock,
@@ -75,6 +76,7 @@ impl<P: Port + Attach> Core<P> {
             watch,
             hooks: Vec::new(),
             bells: Vec::new(),
+            free_bells: Vec::new(),
             events,
             engine,
             clock,

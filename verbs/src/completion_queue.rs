@@ -23,6 +23,8 @@ pub const EMPTY: WorkCompletion = WorkCompletion {
 
 /// Empty polls between two looks at the clock while waiting.
 const LOOK_EVERY: u32 = 64;
+/// Empty polls after which a wait gives its core away now and then: what it waits for may need it.
+const YIELD_AFTER: u32 = 4096;
 
 /// What a completion queue shall be like.
 #[derive(Copy, Clone, Debug, Default)]
@@ -131,10 +133,19 @@ impl CompletionQueue {
         }
         self.shared.engine.poll();
         let taken = self.take(out);
-        if taken == 0 && self.shared.hook.overrun.load(Ordering::Relaxed) {
-            return Err(PollError::Overrun);
+        if taken == 0 {
+            self.look_for_failure()?;
         }
         Ok(taken)
+    }
+
+    /// Nothing is there: will anything ever be?
+    #[inline]
+    fn look_for_failure(&self) -> Result<(), PollError> {
+        if self.shared.hook.overrun.load(Ordering::Relaxed) {
+            return Err(PollError::Overrun);
+        }
+        if self.shared.context.adapter().has_failed() { Err(PollError::Failed) } else { Ok(()) }
     }
 
     #[inline]
@@ -151,7 +162,8 @@ impl CompletionQueue {
         taken
     }
 
-    /// Polls, without sleeping, until at least one completion is there.
+    /// Polls, without sleeping, until at least one completion is there. If that takes long, other threads get the core
+    /// between two polls.
     ///
     /// # Errors
     /// `Timeout`, and those of [`poll`](CompletionQueue::poll).
@@ -162,10 +174,10 @@ impl CompletionQueue {
             if taken > 0 || out.is_empty() {
                 return Ok(taken);
             }
-            turn = turn.wrapping_add(1);
-            if turn.is_multiple_of(LOOK_EVERY) {
-                if self.shared.context.adapter().has_failed() {
-                    return Err(PollError::Failed);
+            turn = turn.saturating_add(1);
+            if turn.is_multiple_of(LOOK_EVERY) || turn == u32::MAX {
+                if turn > YIELD_AFTER {
+                    std::thread::yield_now();
                 }
                 let now = Instant::now();
                 if now > *deadline.get_or_insert(now + timeout) {

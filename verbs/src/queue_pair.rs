@@ -339,6 +339,18 @@ impl Body {
     }
 
     #[inline]
+    fn push(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
+        self.send.push(request).map_err(|error| self.why(error))
+    }
+
+    /// A queue may be full because nobody empties it any more.
+    #[cold]
+    fn why(&self, error: nic::PostError) -> PostError {
+        let failed = error == nic::PostError::QueueFull && self.send_cq.context.adapter().has_failed();
+        if failed { PostError::Failed } else { PostError::Queue(error) }
+    }
+
+    #[inline]
     fn ring(&self) {
         self.send_cq.engine.ring(self.number, self.bell);
     }
@@ -353,7 +365,7 @@ impl QueuePair<Ready> {
     #[inline]
     pub fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.body.refuse_child()?;
-        self.body.send.push(request)?;
+        self.body.push(request)?;
         self.body.send.publish();
         self.body.ring();
         Ok(())
@@ -484,7 +496,7 @@ impl Batch<'_> {
     /// As [`QueuePair::post_send`]; the others stay.
     #[inline]
     pub fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
-        Ok(self.body.send.push(request)?)
+        self.body.push(request)
     }
 
     /// Tells the NIC.

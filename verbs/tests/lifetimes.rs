@@ -202,3 +202,56 @@ fn a_forked_child_finds_everything_inert_and_the_parent_goes_on() {
         assert_eq!(done[0].status, Status::Success);
     }
 }
+
+/// Threads that share an engine (each with its own queue pair and completion queue) do not disturb each other.
+#[test]
+fn threads_may_share_an_engine() {
+    for device in devices() {
+        let (near, near_domain) = open(&device);
+        let (far, far_domain) = open(&device);
+        let table = far_domain.allocate(4096, shared()).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..3u64 {
+                let (near, near_domain, far, far_domain, table) =
+                    (&near, &near_domain, &far, &far_domain, &table);
+                scope.spawn(move || {
+                    let (mut cq, far_cq) = (near.create_cq(64).unwrap(), far.create_cq(4).unwrap());
+                    let memory = near_domain.allocate(64, shared()).unwrap();
+                    let one = near_domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
+                    let two = far_domain.create_qp(&far_cq, &far_cq, &QpOptions::default()).unwrap();
+                    let (mut one, _two) = QueuePair::connect_pair(one, two).unwrap();
+                    for round in 0..200u64 {
+                        memory.put(0, &round).unwrap();
+                        let place = table.remote(thread * 64);
+                        one.post_send(&work::write(1, &[memory.sge(0, 8)], place)).unwrap();
+                        one.post_send(&work::read(2, &[memory.sge(8, 8)], place)).unwrap();
+                        let (mut done, mut seen) = ([EMPTY; 2], 0);
+                        while seen < 2 {
+                            seen += cq.wait(&mut done, SECOND).unwrap();
+                        }
+                        assert_eq!(memory.get::<u64>(8), Ok(round));
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// Memory, links and numbers come back: a NIC does not tire of queue pairs.
+#[test]
+fn queue_pairs_come_and_go() {
+    for device in devices() {
+        let (near, near_domain) = open(&device);
+        let (far, far_domain) = open(&device);
+        let mut peers = std::collections::BTreeSet::new();
+        for _ in 0..300 {
+            let (cq, far_cq) = (near.create_cq(4).unwrap(), far.create_cq(4).unwrap());
+            let options = QpOptions { max_send_wr: 16, max_recv_wr: 4, ..QpOptions::default() };
+            let one = near_domain.create_qp(&cq, &cq, &options).unwrap();
+            let two = far_domain.create_qp(&far_cq, &far_cq, &options).unwrap();
+            let (one, _two) = QueuePair::connect_pair(one, two).unwrap();
+            peers.insert(one.agreement().unwrap().peer.0);
+        }
+        assert_eq!(peers.len(), 1, "one link, used again and again");
+    }
+}
