@@ -284,6 +284,17 @@ impl QueuePair<Init> {
 }
 
 impl Body {
+    #[inline]
+    fn post_recv(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        self.refuse_child()?;
+        self.receive.push(request)?;
+        self.receive.publish();
+        if self.receive.must_ring() {
+            self.ring();
+        }
+        Ok(())
+    }
+
     fn side(&self) -> Side<'_> {
         Side {
             engine: &self.send_cq.engine,
@@ -468,13 +479,7 @@ impl<S> QueuePair<S> {
     /// `Queue` says what the queue does not take.
     #[inline]
     pub fn post_recv(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
-        self.body.refuse_child()?;
-        self.body.receive.push(request)?;
-        self.body.receive.publish();
-        if self.body.receive.must_ring() {
-            self.body.ring();
-        }
-        Ok(())
+        self.body.post_recv(request)
     }
 
     /// The completion queue of its receives is on this engine.
@@ -497,6 +502,15 @@ impl Batch<'_> {
     #[inline]
     pub fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.body.push(request)
+    }
+
+    /// Posts a receive work request meanwhile.
+    ///
+    /// # Errors
+    /// As [`QueuePair::post_recv`].
+    #[inline]
+    pub fn post_recv(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        self.body.post_recv(request)
     }
 
     /// Tells the NIC.

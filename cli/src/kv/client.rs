@@ -74,8 +74,13 @@ impl<D: Design> Session<D> {
     pub fn poll(&mut self, mut ended: impl FnMut(Finished<'_>)) -> Result<usize> {
         let mut done = [EMPTY; 32];
         let got = self.cq.poll(&mut done)?;
+        if got == 0 {
+            return Ok(0);
+        }
+        // What the completions lead to (second READs, receive requests) leaves together.
+        let mut batch = self.pair.batch()?;
         for completion in &done[..got] {
-            match self.client.complete(completion, &mut Direct(&mut self.pair)) {
+            match self.client.complete(completion, &mut Batched(&mut batch)) {
                 Ok(Some(finished)) => ended(finished),
                 Ok(None) => {}
                 Err(broken) => bail!("the connection failed: {broken:?}"),

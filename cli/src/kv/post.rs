@@ -34,9 +34,8 @@ impl Post for Batched<'_, '_> {
         self.0.post_send(request).map_err(queue_error)
     }
 
-    fn post_receive(&mut self, _: &ReceiveRequest<'_>) -> Result<(), PostError> {
-        // Starting an operation posts no receive request; ending one does, and that goes by `Direct`.
-        Err(PostError::BadState)
+    fn post_receive(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        self.0.post_recv(request).map_err(queue_error)
     }
 }
 

@@ -20,7 +20,7 @@ use verbs::{
     MemoryRegion, Notify, ProtectionDomain, QpOptions, QueuePair, Ready, WorkCompletion,
 };
 
-use super::post::{Direct, Later, registered};
+use super::post::{Batched, Later, registered};
 use super::{Design, DesignName, READS};
 use crate::device::PortArgs;
 use crate::with_design;
@@ -253,9 +253,7 @@ impl<T: Table> Service<T> {
         let parent = rustix::process::getppid();
         while !stop.load(Ordering::Relaxed) {
             let got = self.cq.poll(&mut done)?;
-            for completion in &done[..got] {
-                self.handle(completion);
-            }
+            self.handle(&done[..got]);
             polls = polls.wrapping_add(1);
             if got > 0 && polls % LOOK_EVERY != 0 {
                 busy = Instant::now();
@@ -285,23 +283,35 @@ impl<T: Table> Service<T> {
                 Err(error) => return Err(error.into()),
             }
         }
-        for completion in &done[..got] {
-            self.handle(completion);
-        }
+        self.handle(&done[..got]);
         Ok(())
     }
 
+    /// Handles completions; those of one client that follow each other are answered together.
     #[inline]
-    fn handle(&mut self, completion: &WorkCompletion) {
-        let found = self.clients.iter_mut().position(|client| client.pair.number() == completion.qp_num);
-        let Some(at) = found else { return };
-        let client = &mut self.clients[at];
-        if let Err(broken) = self.server.handle(client.connection, completion, &mut Direct(&mut client.pair))
-        {
-            tracing::info!(qp = completion.qp_num, ?broken, "a client is gone");
-            let client = self.clients.swap_remove(at);
-            self.server.disconnect(client.connection);
+    fn handle(&mut self, done: &[WorkCompletion]) {
+        for run in done.chunk_by(|one, next| one.qp_num == next.qp_num) {
+            let found = self.clients.iter().position(|client| client.pair.number() == run[0].qp_num);
+            let Some(at) = found else { continue };
+            if let Err(why) = self.answer_run(at, run) {
+                tracing::info!(qp = run[0].qp_num, why, "a client is gone");
+                let client = self.clients.swap_remove(at);
+                self.server.disconnect(client.connection);
+            }
         }
+    }
+
+    #[inline]
+    fn answer_run(&mut self, at: usize, run: &[WorkCompletion]) -> Result<(), String> {
+        let Client { pair, connection } = &mut self.clients[at];
+        let mut batch = pair.batch().map_err(|error| error.to_string())?;
+        for completion in run {
+            self.server
+                .handle(*connection, completion, &mut Batched(&mut batch))
+                .map_err(|broken| format!("{broken:?}"))?;
+        }
+        batch.ring();
+        Ok(())
     }
 
     /// Takes clients that wait to be connected.
