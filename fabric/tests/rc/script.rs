@@ -449,6 +449,24 @@ fn responder_answers_the_rest_of_a_read_again_but_not_another_one() {
 }
 
 #[test]
+fn responder_forgets_a_repeated_read_that_a_new_one_overwrites_and_answers_only_the_new_one() {
+    // Found by the random body: the entry behind the overwritten one, long answered, was read past its end.
+    play(
+        Settings { max_dest_rd_atomic: 2, ..small() },
+        "in RDMA_READ_Request psn=0 ack dma=8
+         in RDMA_READ_Request psn=1 ack dma=8
+         wait 1us
+         out RDMA_READ_response_Only psn=0 len=8
+         out RDMA_READ_response_Only psn=1 len=8
+         in RDMA_READ_Request psn=0 ack dma=8
+         in RDMA_READ_Request psn=2 ack dma=8
+         wait 1us
+         out RDMA_READ_response_Only psn=2 len=8
+         quiet",
+    );
+}
+
+#[test]
 fn responder_is_not_ready_then_ready_and_silent_about_what_follows() {
     play(
         Settings { min_rnr_timer: 7, ..small() },
