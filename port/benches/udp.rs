@@ -196,7 +196,8 @@ fn port_train_rate(host: &str, len: usize) -> f64 {
     let [mut one, mut two] = whole(host);
     rate(
         move || {
-            for _ in 0..64 {
+            // Many trains to one flush: a flush ends a train early.
+            for _ in 0..960 {
                 if let Some(lease) = one.0.lend(one.1, len) {
                     std::hint::black_box(lease.bytes);
                     one.0.commit();

@@ -1,0 +1,50 @@
+//! After set-up a UDP port allocates nothing, whatever passes.
+#![allow(unsafe_code, reason = "counting allocations means being the allocator")]
+
+use port::udp::{Options, UdpPort};
+use port::{Egress, Port};
+use remora_port as port;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is passed on to the system's allocator as it came; counting touches no memory of its own.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps GlobalAlloc's contract, which is the system's.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above; `pointer` came from `alloc`, so from the system's allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[test]
+fn frames_and_trains_pass_without_an_allocation() {
+    let open = || UdpPort::open("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
+    let (mut one, mut two) = (open(), open());
+    let to_two = one.peer(two.endpoint()).unwrap();
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let mut came = 0;
+    for round in 0..300 {
+        // Lone frames, trains, frames of many lengths: every call and both ways of reading are used.
+        for frame in 0..round % 100 + 1 {
+            let len = if round % 3 == 0 { 16 + frame * 7 } else { 256 };
+            one.lend(to_two, len).expect("room").bytes.fill(1);
+            one.commit();
+        }
+        one.flush();
+        while two.receive(32, &mut |frame| came += frame.bytes.len()) > 0 {}
+    }
+    let after = ALLOCATIONS.load(Ordering::Relaxed);
+    assert!(came > 1_000_000 && two.udp_counters().trains_received > 100);
+    assert_eq!(after - before, 0);
+}
