@@ -68,20 +68,29 @@ impl Rival {
         command
     }
 
-    /// Appends a GET.
+    /// Appends a GET. memcached answers each command with a system call of its own, so its clients ask for many keys in one
+    /// command, and so does this one; `close` ends the command.
     pub fn get(self, key: &[u8], out: &mut Vec<u8>) {
         match self {
             Rival::Memcached => {
-                out.extend_from_slice(b"get ");
+                let open = !out.is_empty() && !out.ends_with(b"\r\n");
+                out.extend_from_slice(if open { b" " } else { b"get " });
                 out.extend_from_slice(key);
-                out.extend_from_slice(b"\r\n");
             }
             Rival::Redis => resp(&[b"GET", key], out),
         }
     }
 
+    /// Ends what is to be sent.
+    pub fn close(self, out: &mut Vec<u8>) {
+        if !out.is_empty() && !out.ends_with(b"\r\n") {
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+
     /// Appends a SET.
     pub fn set(self, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
+        self.close(out);
         match self {
             Rival::Memcached => {
                 out.extend_from_slice(b"set ");
@@ -94,22 +103,22 @@ impl Rival {
         }
     }
 
-    /// Bytes of the first complete answer, if there is one. A missing key counts as an answer.
-    pub fn answer(self, bytes: &[u8]) -> Option<usize> {
+    /// Bytes of the first complete piece of an answer, and whether it answers a request by itself (memcached's END only closes a
+    /// list of values). Keys are all there, so that every GET brings a value.
+    pub fn answer(self, bytes: &[u8]) -> Option<(usize, usize)> {
         let line = bytes.windows(2).position(|two| two == b"\r\n")?;
         let head = std::str::from_utf8(&bytes[..line]).ok()?;
-        let body: usize = match self {
+        let (body, answers) = match self {
             Rival::Memcached if head.starts_with("VALUE") => {
-                head.rsplit(' ').next()?.parse::<usize>().ok()? + 2 + 5
+                (head.rsplit(' ').next()?.parse::<usize>().ok()? + 2, 1)
             }
-            Rival::Redis if head.starts_with('$') => {
-                // A missing key is a length of -1, and nothing follows.
-                head[1..].parse::<usize>().map_or(0, |len| len + 2)
-            }
-            _ => 0,
+            Rival::Memcached if head == "END" => (0, 0),
+            // A missing key is a length of -1, and nothing follows.
+            Rival::Redis if head.starts_with('$') => (head[1..].parse::<usize>().map_or(0, |len| len + 2), 1),
+            _ => (0, 1),
         };
         let whole = line + 2 + body;
-        (bytes.len() >= whole).then_some(whole)
+        (bytes.len() >= whole).then_some((whole, answers))
     }
 }
 
@@ -186,9 +195,9 @@ impl Running {
             Err(error) => return Err(error).context(self.rival.name()),
         }
         let (mut at, mut answers) = (0, 0);
-        while let Some(len) = self.rival.answer(&self.buffer[at..self.kept]) {
+        while let Some((len, count)) = self.rival.answer(&self.buffer[at..self.kept]) {
             at += len;
-            answers += 1;
+            answers += count;
         }
         self.buffer.copy_within(at..self.kept, 0);
         self.kept -= at;
@@ -209,15 +218,15 @@ mod tests {
 
     #[test]
     fn answers_are_counted_whole() {
-        let cases: [(Rival, &[u8], Option<usize>); 8] = [
-            (Rival::Memcached, b"VALUE k 0 3\r\nabc\r\nEND\r\n", Some(23)),
-            (Rival::Memcached, b"VALUE k 0 3\r\nabc\r\nEN", None),
-            (Rival::Memcached, b"END\r\nVALUE", Some(5)),
-            (Rival::Memcached, b"STORED\r\n", Some(8)),
-            (Rival::Redis, b"$3\r\nabc\r\n+OK", Some(9)),
+        let cases: [(Rival, &[u8], Option<(usize, usize)>); 8] = [
+            (Rival::Memcached, b"VALUE k 0 3\r\nabc\r\nEND\r\n", Some((18, 1))),
+            (Rival::Memcached, b"VALUE k 0 3\r\nabc", None),
+            (Rival::Memcached, b"END\r\nVALUE", Some((5, 0))),
+            (Rival::Memcached, b"STORED\r\n", Some((8, 1))),
+            (Rival::Redis, b"$3\r\nabc\r\n+OK", Some((9, 1))),
             (Rival::Redis, b"$3\r\nab", None),
-            (Rival::Redis, b"$-1\r\n", Some(5)),
-            (Rival::Redis, b"+OK\r\n", Some(5)),
+            (Rival::Redis, b"$-1\r\n", Some((5, 1))),
+            (Rival::Redis, b"+OK\r\n", Some((5, 1))),
         ];
         for (rival, bytes, expected) in cases {
             assert_eq!(rival.answer(bytes), expected, "{rival:?} {:?}", String::from_utf8_lossy(bytes));
