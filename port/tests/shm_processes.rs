@@ -1,6 +1,8 @@
 //! Links between processes: this test binary runs itself again as the peer.
 #![allow(unsafe_code, reason = "poll(2) on the port's descriptor")]
 
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -29,11 +31,21 @@ impl Drop for Process {
     }
 }
 
+/// In the peer's environment: it shall have a child.
+const FORKS: &str = "REMORA_TEST_SHM_FORKS";
+
 /// Starts a peer and links with it.
 fn with_peer() -> (ShmPort, Process) {
+    with_peer_that(false)
+}
+
+fn with_peer_that(forks: bool) -> (ShmPort, Process) {
     let listener = Listener::new(DEFAULT_GEOMETRY, Admit::SameUser).unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "peer_process", "--nocapture"]).env(NAME, listener.name()).stdout(Stdio::null());
+    if forks {
+        command.env(FORKS, "").stdin(Stdio::piped());
+    }
     let child = Process(command.spawn().unwrap());
     loop {
         if let Some(link) = listener.accept().unwrap() {
@@ -50,6 +62,15 @@ fn peer_process() {
         return;
     };
     let mut port = port(connect(&name, Admit::SameUser, Duration::from_secs(10)).unwrap());
+    if std::env::var(FORKS).is_ok() {
+        // SAFETY: the child calls nothing but read and _exit. It lives until the test closes the pipe.
+        unsafe {
+            if libc::fork() == 0 {
+                libc::read(0, [0u8; 1].as_mut_ptr().cast(), 1);
+                libc::_exit(0);
+            }
+        }
+    }
     let mut over = false;
     while !over && port.is_open(PEER) {
         let mut back: Vec<Vec<u8>> = Vec::new();
@@ -126,6 +147,25 @@ fn a_killed_peer_is_lost_and_its_frames_are_dropped() {
     assert_eq!(port.take_lost(), None);
 }
 
+/// The child has inherited the link's socket and memory, so the socket does not hang up.
+#[test]
+fn a_killed_peer_is_lost_though_a_child_of_it_lives() {
+    if !peers_processes_can_be_watched() {
+        return;
+    }
+    let (mut port, mut child) = with_peer_that(true);
+    send(&mut port, &frame(1));
+    while port.receive(1, &mut |_| {}) == 0 {}
+    child.0.kill().unwrap();
+    child.0.wait().unwrap();
+    let mut fds = Vec::new();
+    port.poll_fds(&mut fds);
+    assert!(wait(fds[0]), "its end wakes us");
+    port.disarm();
+    assert_eq!(port.take_lost(), Some(PEER));
+    drop(child);
+}
+
 #[test]
 fn a_sleeper_is_woken_by_another_process_and_by_its_death() {
     let (mut port, mut child) = with_peer();
@@ -148,6 +188,18 @@ fn a_sleeper_is_woken_by_another_process_and_by_its_death() {
     assert!(wait(fds[0]));
     port.disarm();
     assert!(!port.is_open(PEER));
+}
+
+/// Since Linux 6.5.
+fn peers_processes_can_be_watched() -> bool {
+    let (near, _far) = UnixStream::pair().unwrap();
+    let (mut fd, mut len) = (-1i32, 4);
+    // SAFETY: the kernel writes one int.
+    let done = unsafe {
+        let into = (&raw mut fd).cast();
+        libc::getsockopt(near.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERPIDFD, into, &mut len)
+    };
+    done == 0
 }
 
 fn wait(fd: i32) -> bool {

@@ -23,8 +23,10 @@ pub struct Link {
 /// What the OS knows of a link between processes.
 #[derive(Debug)]
 pub(super) struct Wires {
-    /// Open as long as the peer lives; nothing is sent over it after the set-up.
+    /// Open as long as the peer holds the link; nothing is sent over it after the set-up.
     pub(super) socket: OwnedFd,
+    /// Readable when the peer's process has ended, though a child of it may still hold the socket.
+    pub(super) process: Option<OwnedFd>,
     /// Written to wake the peer.
     pub(super) wake_peer: OwnedFd,
     /// Readable when the peer woke us.

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::EventfdFlags;
@@ -130,11 +130,17 @@ impl Listener {
             Err(errno) => return Err(errno.into()),
         };
         let stranger = check_peer(&socket, self.admit)?;
+        let process = peer_process(&socket);
         let (map, memory) = Map::create(self.geometry)?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let (wake_self, wake_peer) = (rustix::event::eventfd(0, flags)?, rustix::event::eventfd(0, flags)?);
         send_offer(&socket, self.geometry, [memory.as_fd(), wake_self.as_fd(), wake_peer.as_fd()])?;
-        Ok(Some(Link::new(&map, Side::Maker, Some(Wires { socket, wake_peer, wake_self }), stranger)))
+        Ok(Some(Link::new(
+            &map,
+            Side::Maker,
+            Some(Wires { socket, process, wake_peer, wake_self }),
+            stranger,
+        )))
     }
 }
 
@@ -153,6 +159,7 @@ pub fn connect(name: &str, admit: Admit, timeout: Duration) -> Result<Link, Setu
     set_socket_timeout(&socket, Timeout::Recv, Some(timeout))?;
     net::connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
     let stranger = check_peer(&socket, admit)?;
+    let process = peer_process(&socket);
     let (geometry, [memory, wake_peer, wake_self]) = receive_offer(&socket)?;
     let map = Map::open(&memory, geometry)?.ok_or(SetupError::BadOffer)?;
     // Should the peer have sent something else than an eventfd, a wake must at least not block.
@@ -160,7 +167,7 @@ pub fn connect(name: &str, admit: Admit, timeout: Duration) -> Result<Link, Setu
         let flags = rustix::fs::fcntl_getfl(descriptor)?;
         rustix::fs::fcntl_setfl(descriptor, flags | OFlags::NONBLOCK)?;
     }
-    Ok(Link::new(&map, Side::Taker, Some(Wires { socket, wake_peer, wake_self }), stranger))
+    Ok(Link::new(&map, Side::Taker, Some(Wires { socket, process, wake_peer, wake_self }), stranger))
 }
 
 /// Is the other end of `socket` admitted, and does it belong to another user?
@@ -183,6 +190,18 @@ fn peer_uid(socket: &OwnedFd) -> Result<u32, Errno> {
     }
     // SAFETY: it was zeroed, and every bit pattern is a ucred.
     Ok(unsafe { peer.assume_init() }.uid)
+}
+
+/// A descriptor of the process at the other end, readable when it has ended; `None` before Linux 6.5. The socket alone
+/// does not tell: a child that the peer forked holds it open too.
+fn peer_process(socket: &OwnedFd) -> Option<OwnedFd> {
+    let mut fd: libc::c_int = -1;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    let (on, into) = (socket.as_raw_fd(), (&raw mut fd).cast());
+    // SAFETY: `into` has room for `len` bytes, and the kernel writes no more.
+    let done = unsafe { libc::getsockopt(on, libc::SOL_SOCKET, libc::SO_PEERPIDFD, into, &mut len) };
+    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    (done == 0 && fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn send_offer(

@@ -227,7 +227,7 @@ impl ShmPort {
     #[cold]
     fn look(&mut self) {
         // Bounded, because a peer that writes its eventfd without end would keep the set busy.
-        for _ in 0..=2 * self.places.count() / BATCH {
+        for _ in 0..=3 * self.places.count() / BATCH {
             let (places, mut gone) = (&self.places, [NOBODY; BATCH]);
             let mut count = 0;
             let looked = self.watch.look(|happened| match happened {

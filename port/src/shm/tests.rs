@@ -127,15 +127,16 @@ fn random_frames_cross_both_ways_as_through_queues() {
 
 #[test]
 fn two_threads_race_over_a_small_ring() {
-    let (mut sender, mut receiver) = ring(Geometry::new(16, 380).unwrap()).unwrap();
-    let total = 300_000u64;
+    let (mut sender, mut receiver) = ring(Geometry::new(64, 380).unwrap()).unwrap();
+    let total = 60_000u64;
     thread::scope(|scope| {
         scope.spawn(move || {
             let mut state = 9;
             for number in 0..total {
                 let len = 8 + random(&mut state) as usize % 373;
+                let mut spins = 0;
                 while !sender.reserve(len).unwrap() {
-                    thread::yield_now();
+                    spin(&mut spins);
                 }
                 let bytes = sender.bytes();
                 bytes.fill(number as u8);
@@ -147,7 +148,7 @@ fn two_threads_race_over_a_small_ring() {
             }
             sender.flush();
         });
-        let (mut state, mut number) = (9, 0u64);
+        let (mut state, mut number, mut spins) = (9, 0u64, 0);
         while number < total {
             let took = receiver.receive(|bytes| {
                 assert_eq!(bytes.len(), 8 + random(&mut state) as usize % 373);
@@ -156,7 +157,7 @@ fn two_threads_race_over_a_small_ring() {
             });
             match took.unwrap() {
                 Some(_) => number += 1,
-                None => thread::yield_now(),
+                None => spin(&mut spins),
             }
         }
     });
@@ -474,16 +475,21 @@ fn sleepers_hand_a_token_back_and_forth_without_losing_a_wake() {
     }
 }
 
+/// Waits a little, and now and then lets another thread run: there may be fewer CPUs than threads.
+fn spin(spins: &mut u32) {
+    *spins += 1;
+    if spins.is_multiple_of(2000) {
+        thread::yield_now();
+    }
+    std::hint::spin_loop();
+}
+
 /// Both wait until both are here; the value is the same for both in each round.
 fn meet(arrived: &AtomicU32, round: u32) {
     arrived.fetch_add(1, Ordering::AcqRel);
     let mut spins = 0;
     while arrived.load(Ordering::Acquire) < 2 * round {
-        spins += 1;
-        if spins > 2000 {
-            thread::yield_now();
-        }
-        std::hint::spin_loop();
+        spin(&mut spins);
     }
 }
 

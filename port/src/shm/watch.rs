@@ -45,8 +45,11 @@ impl Watch {
     pub(super) fn add(&self, place: u32, wires: &Wires) -> Result<(), Errno> {
         let (woken, gone) = (u64::from(place) << 1, u64::from(place) << 1 | 1);
         epoll::add(&self.epoll, &wires.wake_self, EventData::new_u64(woken), EventFlags::IN)?;
-        epoll::add(&self.epoll, &wires.socket, EventData::new_u64(gone), EventFlags::RDHUP)
-            .inspect_err(|_| self.remove(wires))
+        let socket = epoll::add(&self.epoll, &wires.socket, EventData::new_u64(gone), EventFlags::RDHUP);
+        let process = wires.process.as_ref().map_or(Ok(()), |process| {
+            epoll::add(&self.epoll, process, EventData::new_u64(gone), EventFlags::IN)
+        });
+        socket.and(process).inspect_err(|_| self.remove(wires))
     }
 
     /// Stops watching them. Needed before they are closed: the peer holds the same eventfd, so closing our copy would
@@ -55,6 +58,9 @@ impl Watch {
         // What is not in the set need not be taken out.
         let _ = epoll::delete(&self.epoll, &wires.wake_self);
         let _ = epoll::delete(&self.epoll, &wires.socket);
+        if let Some(process) = &wires.process {
+            let _ = epoll::delete(&self.epoll, process);
+        }
     }
 
     /// Tells `on` what happened, without waiting. Returns whether there may be more.
