@@ -13,10 +13,11 @@ use crate::{Address, Counters, Egress, Endpoint, Ingress, Lease, Peer, Port, Sta
 
 /// Frames taken from one link before the next has its turn.
 const BURST: usize = 32;
-/// Receives between two looks at the sockets, while nobody sleeps (a look is a system call; this makes it < 0.1 %).
-const LOOK_EVERY: u32 = 1 << 16;
+/// Receives between two looks at the sockets, while nobody sleeps: a look is a system call of some 200 ns. Few enough
+/// that a host which polls on a slow timer, too, notices a dead peer in seconds.
+const LOOK_EVERY: u32 = 1 << 12;
 /// Refusals for want of room between two such looks: a dead peer's ring stays full.
-const LOOK_EVERY_FULL: u64 = 1 << 12;
+const LOOK_EVERY_FULL: u64 = 1 << 6;
 /// Largest frame that is accepted (and dropped) for a peer that is gone.
 const SINK: usize = 1 << 16;
 /// Bytes of IPv6 and UDP header, the most that stands before the BTH.
