@@ -114,7 +114,10 @@ fn slow_clients_fill_the_places_and_are_told_so_and_are_cut_off_in_the_end() {
         stream.read_to_string(&mut answer).expect("it answers when the time is over");
         assert_eq!(status(&answer), "408");
     }
-    assert_eq!(status(&ask(endpoint.address(), "GET /metrics HTTP/1.1\r\n\r\n")), "200");
+    // A place is given back a moment after its last client has its answer.
+    let answers = std::iter::repeat_with(|| ask(endpoint.address(), "GET /metrics HTTP/1.1\r\n\r\n"));
+    let first = answers.take(10_000).find(|answer| status(answer) != "503").expect("places are given back");
+    assert_eq!(status(&first), "200");
 }
 
 #[test]
