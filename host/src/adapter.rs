@@ -3,12 +3,15 @@
 use memory::{Biased, Table};
 use mio::{Poll, Token, Waker};
 use nic::Nic;
+use port::capture::Capture;
+use port::fault::{Fault, Rules};
 use port::shm::{DEFAULT_GEOMETRY, Geometry, Limits, ShmPort};
 use port::udp::UdpPort;
 use port::{Address, Endpoint, Port};
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -79,6 +82,10 @@ pub struct Config {
     pub memory: memory::Config,
     /// Limits of each engine; whether the ICRC is checked and the window follow from the port.
     pub nic: nic::Config,
+    /// Where everything that passes the port is recorded (pcapng); further engines add their number to the name.
+    pub capture: Option<PathBuf>,
+    /// What shall go wrong on purpose. A capture shows what passed after that.
+    pub fault: Option<Rules>,
 }
 
 impl Config {
@@ -91,6 +98,8 @@ impl Config {
             spin: Duration::from_micros(100),
             memory: memory::Config::default(),
             nic: nic::Config::default(),
+            capture: None,
+            fault: None,
         }
     }
 }
@@ -265,21 +274,22 @@ impl Adapter {
     ) -> Result<(), OpenError> {
         let watch = Watch::new(poll.registry().try_clone()?, Arc::clone(waker), token);
         let id = EngineId(random()?);
-        let events = Arc::clone(&self.events);
+        let rig = Rig {
+            config,
+            number,
+            watch,
+            clock: clock.clone(),
+            events: Arc::clone(&self.events),
+            table: &self.table,
+        };
         let (facts, cell) = match &config.port {
             PortConfig::Shm { address, geometry } => {
                 let port = open_shm(*address, *geometry, number, self.engines.first())?;
-                let nic = Nic::new(fitted(config.nic, &port));
-                let facts = facts(&port);
-                let core = Core::new(nic, port, watch, clock.clone(), number, events);
-                (facts, Cell::Shm(Biased::new(&self.table, core)))
+                rig.wrapped(port, Cell::Shm, Cell::FaultyShm, Cell::CapturedShm)?
             }
             PortConfig::Udp { local, options } => {
                 let port = open_udp(*local, options, number)?;
-                let nic = Nic::new(fitted(config.nic, &port));
-                let facts = facts(&port);
-                let core = Core::new(nic, port, watch, clock.clone(), number, events);
-                (facts, Cell::Udp(Biased::new(&self.table, core)))
+                rig.wrapped(port, Cell::Udp, Cell::FaultyUdp, Cell::CapturedUdp)?
             }
         };
         let making = Making {
@@ -328,6 +338,57 @@ impl Adapter {
     /// nothing of it may be used.
     pub fn is_ours(&self) -> bool {
         std::process::id() == self.process
+    }
+}
+
+/// What an engine's core is made with, whatever its port.
+struct Rig<'a> {
+    config: &'a Config,
+    number: usize,
+    watch: Watch,
+    clock: Clock,
+    events: Arc<Signal<EngineEvent>>,
+    table: &'a Arc<Table>,
+}
+
+impl Rig<'_> {
+    /// The port as it is, or wrapped as the configuration asks: a type for each, so that what is not asked for costs nothing.
+    fn wrapped<P: Port + Attach>(
+        self,
+        port: P,
+        plain: fn(Biased<Core<P>>) -> Cell,
+        faulty: fn(Biased<Core<Fault<P>>>) -> Cell,
+        captured: fn(Biased<Core<Fault<Capture<P>>>>) -> Cell,
+    ) -> Result<(PortFacts, Cell), OpenError> {
+        let config = self.config;
+        Ok(match (&config.capture, &config.fault) {
+            (None, None) => self.build(port, plain),
+            (None, Some(rules)) => self.build(Fault::new(port, rules), faulty),
+            (Some(path), rules) => {
+                let path = numbered(path, self.number);
+                let capture = Capture::create(port, &path).map_err(|error| {
+                    OpenError::Port(format!("the capture {} cannot be written: {error}", path.display()))
+                })?;
+                let rules = rules.clone().unwrap_or_default();
+                self.build(Fault::new(capture, &rules), captured)
+            }
+        })
+    }
+
+    fn build<P: Port + Attach>(self, port: P, cell: fn(Biased<Core<P>>) -> Cell) -> (PortFacts, Cell) {
+        let nic = Nic::new(fitted(self.config.nic, &port));
+        let facts = facts(&port);
+        let core = Core::new(nic, port, self.watch, self.clock, self.number, self.events);
+        (facts, cell(Biased::new(self.table, core)))
+    }
+}
+
+/// The capture of the engine with this number: the first has the name itself, the next `name.1.pcapng`.
+fn numbered(path: &Path, number: usize) -> PathBuf {
+    match (number, path.extension()) {
+        (0, _) => path.to_owned(),
+        (_, Some(extension)) => path.with_extension(format!("{number}.{}", extension.to_string_lossy())),
+        (_, None) => path.with_extension(number.to_string()),
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a host needs of a port beyond frames: how peers come and go. Each kind of port has its own ways.
 
+use port::capture::Capture;
+use port::fault::Fault;
 use port::shm::{Limits, Link, ShmPort};
 use port::udp::UdpPort;
 use port::{Counters, Endpoint, Peer, Port};
@@ -144,3 +146,45 @@ impl Attach for UdpPort {
         (self.socket().receive_buffer() / KERNEL_FRAME).clamp(8, 4096) as u32
     }
 }
+
+/// A wrapped port has the peers of the port inside.
+macro_rules! attach_inside {
+    ($wrapper:ident) => {
+        impl<P: Port + Attach> Attach for $wrapper<P> {
+            fn kind(&self) -> PortKind {
+                self.port().kind()
+            }
+
+            fn port_counters(&self) -> Counters {
+                self.counters()
+            }
+
+            fn add_link(&mut self, link: Link) -> Result<Peer, AttachError> {
+                self.port_mut().add_link(link)
+            }
+
+            fn add_endpoint(&mut self, peer: Endpoint) -> Result<Peer, AttachError> {
+                self.port_mut().add_endpoint(peer)
+            }
+
+            fn remove(&mut self, peer: Peer) {
+                Attach::remove(self.port_mut(), peer);
+            }
+
+            fn take_lost(&mut self) -> Option<Peer> {
+                Attach::take_lost(self.port_mut())
+            }
+
+            fn max_peers(&self) -> usize {
+                self.port().max_peers()
+            }
+
+            fn window(&self) -> u32 {
+                Attach::window(self.port())
+            }
+        }
+    };
+}
+
+attach_inside!(Capture);
+attach_inside!(Fault);

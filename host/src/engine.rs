@@ -3,6 +3,8 @@
 use memory::{Biased, Guard, Table};
 use mio::Waker;
 use nic::Nic;
+use port::capture::Capture;
+use port::fault::Fault;
 use port::shm::ShmPort;
 use port::udp::UdpPort;
 use port::{Counters as PortCounters, Endpoint};
@@ -35,6 +37,10 @@ pub enum Mode {
 pub(crate) enum Cell {
     Shm(Biased<Core<ShmPort>>),
     Udp(Biased<Core<UdpPort>>),
+    FaultyShm(Biased<Core<Fault<ShmPort>>>),
+    FaultyUdp(Biased<Core<Fault<UdpPort>>>),
+    CapturedShm(Biased<Core<Fault<Capture<ShmPort>>>>),
+    CapturedUdp(Biased<Core<Fault<Capture<UdpPort>>>>),
 }
 
 macro_rules! each {
@@ -42,6 +48,10 @@ macro_rules! each {
         match &$engine.cell {
             Cell::Shm($cell) => $body,
             Cell::Udp($cell) => $body,
+            Cell::FaultyShm($cell) => $body,
+            Cell::FaultyUdp($cell) => $body,
+            Cell::CapturedShm($cell) => $body,
+            Cell::CapturedUdp($cell) => $body,
         }
     };
 }

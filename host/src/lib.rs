@@ -27,4 +27,5 @@ pub use engine::{Control, DriverCounters, Engine, Mode, PortFacts};
 pub use families::families;
 pub use pass::{CqHook, EngineEvent};
 pub use peers::{EngineId, Peers};
+pub use port::fault::{Rules, RulesError};
 pub use signal::{Signal, wait_readable};

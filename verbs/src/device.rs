@@ -1,7 +1,8 @@
 //! A device: what a NIC shall be like, before it is opened.
 
-use host::{Adapter, Config, Mode, OpenError, PortConfig};
+use host::{Adapter, Config, Mode, OpenError, PortConfig, Rules};
 use std::net::{Ipv4Addr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::Context;
@@ -79,6 +80,21 @@ impl Device {
     #[must_use]
     pub fn nic_limits(mut self, limits: nic::Config) -> Device {
         self.config.nic = limits;
+        self
+    }
+
+    /// With everything that passes its port recorded in a pcapng file, which Wireshark opens. Each frame is copied for
+    /// that: figures change.
+    #[must_use]
+    pub fn capture(mut self, file: impl Into<PathBuf>) -> Device {
+        self.config.capture = Some(file.into());
+        self
+    }
+
+    /// With frames lost, doubled, delayed, reordered or broken on purpose.
+    #[must_use]
+    pub fn fault(mut self, rules: Rules) -> Device {
+        self.config.fault = Some(rules);
         self
     }
 
