@@ -1,6 +1,8 @@
 //! Opening the NIC of a command: which port, which address.
 
+use std::fs::{OpenOptions, read_to_string};
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
@@ -29,7 +31,7 @@ impl PortName {
 
     /// A device of this kind, on this host's loopback where it has an address.
     pub fn device(self) -> Result<Device> {
-        self.device_at(IpAddr::from([127, 0, 0, 1]))
+        captured(self.device_at(LOOPBACK)?)
     }
 
     fn device_at(self, address: IpAddr) -> Result<Device> {
@@ -38,6 +40,41 @@ impl PortName {
             PortName::Udp => Device::udp((address, 0))?,
         })
     }
+}
+
+const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+/// Where `remora capture` has every NIC record what passes: this file, or the next that is not there yet.
+pub const CAPTURE: &str = "REMORA_CAPTURE";
+
+/// The device, recorded if the environment asks for that.
+fn captured(device: Device) -> Result<Device> {
+    Ok(match std::env::var_os(CAPTURE) {
+        Some(path) => device.capture(claim(Path::new(&path))?),
+        None => device,
+    })
+}
+
+/// Files of one `remora capture` at most.
+const CAPTURES: u32 = 1000;
+
+/// Makes an empty file: of this name, or with a number, if processes beside this one record too.
+fn claim(path: &Path) -> Result<PathBuf> {
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    for number in 1..=CAPTURES {
+        let free = match number {
+            1 => path.to_owned(),
+            _ => path.with_extension(format!("{number}.{extension}")),
+        };
+        match OpenOptions::new().write(true).create_new(true).open(&free) {
+            Ok(_) => return Ok(free),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("creating the capture {}", free.display()));
+            }
+        }
+    }
+    anyhow::bail!("{CAPTURES} captures beside {} are enough: remove them", path.display())
 }
 
 /// The port of a command.
@@ -49,15 +86,36 @@ pub struct PortArgs {
     /// Own IP address of a udp port [default: 127.0.0.1]; peers must reach it.
     #[arg(long)]
     pub address: Option<IpAddr>,
+    /// Record everything that passes the port in this pcapng file.
+    #[arg(long, value_name = "FILE")]
+    pub capture: Option<PathBuf>,
+    /// Lose, double, delay, reorder or break frames by the rules of this TOML file.
+    #[arg(long, value_name = "RULES")]
+    pub fault: Option<PathBuf>,
 }
 
 impl PortArgs {
+    /// This port on the loopback, with nothing around it.
+    pub fn plain(port: PortName) -> PortArgs {
+        PortArgs { port, address: None, capture: None, fault: None }
+    }
+
     /// Opens the NIC.
     pub fn open(&self) -> Result<Context> {
-        let device = match self.address {
-            Some(address) => self.port.device_at(address)?,
-            None => self.port.device()?,
+        let mut device = self.port.device_at(self.address.unwrap_or(LOOPBACK))?;
+        device = match &self.capture {
+            Some(file) => device.capture(file),
+            None => captured(device)?,
         };
+        if let Some(path) = &self.fault {
+            let text = read_to_string(path).with_context(|| format!("opening {}", path.display()))?;
+            let rules = host::Rules::parse(&text).map_err(|error| {
+                let words: Vec<String> =
+                    error.to_string().lines().map(|line| line.trim().to_owned()).collect();
+                anyhow::anyhow!("{}: {}", path.display(), words.join(" "))
+            })?;
+            device = device.fault(rules);
+        }
         device.open().with_context(|| format!("opening a NIC with port {}", self.port.name()))
     }
 }

@@ -1,12 +1,15 @@
 //! The `remora` command: run it, serve with it, measure it, watch it.
 
 mod bench;
+mod capture;
 mod demo;
 mod device;
 mod devinfo;
 mod doctor;
 mod kv;
 mod top;
+
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -27,10 +30,13 @@ enum Command {
     /// The main job: one table, read every way, over every port.
     Demo(demo::Args),
     /// Serve a store.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  remora serve kv --file words.txt")]
     Serve(Serve),
     /// Use a key-value store.
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  remora serve kv &\n  remora kv put colour blue\n  remora kv get colour"
+    )]
     Kv(kv::command::KvCommand),
     /// Tell what the device is.
     Devinfo(devinfo::Args),
@@ -38,6 +44,8 @@ enum Command {
     Bench(bench::Args),
     /// Tell what this machine can run, and how to mend what it cannot.
     Doctor(doctor::Args),
+    /// Run a command and record what its NICs send and receive.
+    Capture(capture::Args),
     /// Watch the counters of a running server.
     Top(top::Args),
     /// The other process of a benchmark.
@@ -52,20 +60,32 @@ enum Serve {
     Kv(kv::serve::ServeArgs),
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()),
         )
         .with_writer(std::io::stderr)
         .init();
-    match Cli::parse().command {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One line with its causes, whatever RUST_BACKTRACE says: who reads it made a mistake, not a program.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(Serve::Kv(args)) => kv::serve::run(&args),
         Command::Kv(command) => kv::command::run(command),
         Command::Devinfo(args) => devinfo::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Capture(args) => capture::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Peer(args) => bench::peer::run(args),
     }

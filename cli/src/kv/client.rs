@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use store::kv::{Client, ClientConfig, Finished, Grant, Outcome, Refused};
-use verbs::{Access, CompletionQueue, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready};
+use verbs::{Access, CompletionQueue, ConnectError, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready};
 
 use super::Design;
 use super::READS;
@@ -41,13 +41,18 @@ impl<D: Design> Session<D> {
             ..QpOptions::default()
         };
         let pair = domain.create_qp(&cq, &cq, &options)?;
-        let mut pair = pair.connect(address).with_context(|| {
-            format!("no key-value server answers at {address}: start one with `remora serve kv --listen {address}`")
+        let mut pair = pair.connect(address).map_err(|error| match error {
+            ConnectError::Refused(_) => anyhow::anyhow!(
+                "no key-value server answers at {address}: start one with `remora serve kv --listen {address}`"
+            ),
+            error => {
+                anyhow::Error::new(error).context(format!("connecting to the key-value server at {address}"))
+            }
         })?;
         let grant = Grant::decode(pair.peer_private_data())
             .context("whoever answers there is no key-value server")?;
         let mut client = Client::new(config, &grant, block)?;
-        client.start(&mut Direct(&mut pair)).map_err(|broken| anyhow::anyhow!("{broken:?}"))?;
+        client.start(&mut Direct(&mut pair)).map_err(|broken| anyhow::anyhow!("{broken}"))?;
         Ok(Session { client, pair, cq, _arena: arena })
     }
 
@@ -62,7 +67,7 @@ impl<D: Design> Session<D> {
             match start(&mut self.client, &mut Batched(&mut batch)) {
                 Ok(true) => {}
                 Ok(false) | Err(Refused::WindowFull) => break,
-                Err(refused) => bail!("the operation cannot be started: {refused:?}"),
+                Err(refused) => bail!("the operation cannot be started: {refused}"),
             }
         }
         batch.ring();
@@ -83,7 +88,7 @@ impl<D: Design> Session<D> {
             match self.client.complete(completion, &mut Batched(&mut batch)) {
                 Ok(Some(finished)) => ended(finished),
                 Ok(None) => {}
-                Err(broken) => bail!("the connection failed: {broken:?}"),
+                Err(broken) => bail!("the connection failed: {broken}"),
             }
         }
         Ok(got)
@@ -101,7 +106,7 @@ impl<D: Design> Session<D> {
         mut look: impl FnMut(&Finished<'_>) -> R,
     ) -> Result<R> {
         start(&mut self.client, &mut Direct(&mut self.pair))
-            .map_err(|refused| anyhow::anyhow!("the operation cannot be started: {refused:?}"))?;
+            .map_err(|refused| anyhow::anyhow!("the operation cannot be started: {refused}"))?;
         let (started, mut result) = (Instant::now(), None);
         while result.is_none() {
             self.poll(|finished| result = Some(look(&finished)))?;
@@ -119,7 +124,7 @@ impl<D: Design> Session<D> {
             |finished| match finished.outcome {
                 Outcome::Value(value) => Ok(Some(value.to_vec())),
                 Outcome::Absent => Ok(None),
-                other => bail!("GET ended: {other:?}"),
+                other => Err(bad_end("GET", other)),
             },
         )?
     }
@@ -130,7 +135,7 @@ impl<D: Design> Session<D> {
             |client, nic| client.put(key, value, nic),
             |finished| match finished.outcome {
                 Outcome::Done => Ok(()),
-                other => bail!("PUT ended: {other:?}"),
+                other => Err(bad_end("PUT", other)),
             },
         )?
     }
@@ -142,8 +147,21 @@ impl<D: Design> Session<D> {
             |finished| match finished.outcome {
                 Outcome::Done => Ok(true),
                 Outcome::Absent => Ok(false),
-                other => bail!("DELETE ended: {other:?}"),
+                other => Err(bad_end("DELETE", other)),
             },
         )?
+    }
+}
+
+/// Why an operation ended otherwise than it should, in words.
+fn bad_end(verb: &str, outcome: Outcome<'_>) -> anyhow::Error {
+    match outcome {
+        Outcome::Refused(refusal) => anyhow::anyhow!("the server refuses the {verb}: {refusal}"),
+        Outcome::TooLong => anyhow::anyhow!("the value is longer than 1 MiB"),
+        Outcome::Contended => anyhow::anyhow!("the key changed each time it was read: try again"),
+        Outcome::Failed(broken) => anyhow::anyhow!("the connection failed: {broken}"),
+        Outcome::Value(_) | Outcome::Done | Outcome::Absent => {
+            anyhow::anyhow!("the server answers a {verb} with something else")
+        }
     }
 }

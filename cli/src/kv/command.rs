@@ -49,6 +49,9 @@ pub enum KvCommand {
         value: String,
     },
     /// Remove a key.
+    #[command(
+        after_help = "Example:\n  remora kv delete colour\n\nEnds with status 1 if there is no such key."
+    )]
     Delete {
         #[command(flatten)]
         target: Target,

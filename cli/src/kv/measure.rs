@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use store::kv::{ClientConfig, Outcome};
+use store::ycsb::Mix;
 use store::ycsb::record::{self, Values};
-use store::ycsb::{Mix, Operation, Record, Stripe, Workload};
 
 use super::client::Session;
+use super::parts::{Part, Parts};
 use super::{Design, DesignName};
 use crate::device::{PortArgs, PortName};
 
@@ -87,19 +88,20 @@ pub struct Figures {
 /// A client that runs a workload and checks every value.
 pub struct Runner<D: Design> {
     session: Session<D>,
-    workload: Workload,
+    parts: Parts,
+    window: usize,
     values: Values,
     value: Vec<u8>,
     version: u64,
     wrong: u64,
-    /// Record of the operation in each slot, for checking.
-    asked: Vec<Record>,
+    /// What the operation in each slot is, for checking.
+    asked: Vec<Part>,
 }
 
 impl<D: Design> Runner<D> {
     /// Connects.
     pub fn connect(server: &Server, port: PortName, plan: &Plan, mix: Mix) -> Result<Runner<D>> {
-        let port = PortArgs { port, address: None };
+        let port = PortArgs::plain(port);
         let config = ClientConfig {
             window: plan.window,
             max_key: 64,
@@ -108,22 +110,26 @@ impl<D: Design> Runner<D> {
         };
         Ok(Runner {
             session: Session::connect(&port, &server.address, config)?,
-            workload: Workload::new(mix, plan.records, Stripe::ALONE, plan.seed),
+            parts: Parts::new(mix, plan.records, plan.seed),
+            window: plan.window as usize,
             values: Values::fixed(plan.value_len),
             value: vec![0; plan.value_len as usize],
             version: 0,
             wrong: 0,
-            asked: vec![0; plan.window as usize],
+            asked: vec![Part::NONE; plan.window as usize],
         })
     }
 
-    /// `count` operations one after the other.
+    /// `count` operations one after the other; only the GETs of a scan are asked together.
     pub fn alone(&mut self, count: u64) -> Result<Figures> {
         let (mut histogram, mut trips) = (crate::bench::histogram()?, 0u64);
         for _ in 0..count {
             let started = Instant::now();
-            self.fill(1)?;
-            while self.session.in_flight() > 0 {
+            self.fill(1, false)?;
+            while self.session.in_flight() > 0 || self.parts.has_waiting() {
+                if self.parts.has_waiting() {
+                    self.fill(self.window, true)?;
+                }
                 trips += self.drain()?.1;
             }
             histogram.saturating_record(started.elapsed().as_nanos() as u64);
@@ -142,57 +148,55 @@ impl<D: Design> Runner<D> {
         while done < count {
             // Refilled in batches: a doorbell for each single operation would be the figure.
             if self.session.in_flight() * 2 <= window {
-                self.fill(window)?;
+                self.fill(window, false)?;
             }
             done += self.drain()?.0;
         }
         let rate = done as f64 / started.elapsed().as_secs_f64();
-        while self.session.in_flight() > 0 {
+        while self.session.in_flight() > 0 || self.parts.has_waiting() {
+            self.fill(window, true)?;
             self.drain()?;
         }
         self.judge()?;
         Ok(rate)
     }
 
-    fn fill(&mut self, window: usize) -> Result<()> {
-        let (workload, values, value, version) =
-            (&mut self.workload, &self.values, &mut self.value, &mut self.version);
-        let asked = &mut self.asked;
-        self.session.start(|client, nic| {
-            if client.in_flight() >= window {
+    /// Starts parts of operations until `window` are in flight; only of those that have begun if `begun`.
+    fn fill(&mut self, window: usize, begun: bool) -> Result<()> {
+        let Runner { session, parts, values, value, version, asked, .. } = self;
+        session.start(|client, nic| {
+            if client.in_flight() >= window || (begun && !parts.has_waiting()) {
                 return Ok(false);
             }
-            let operation = workload.next_operation();
-            match operation {
-                Operation::Read(record) | Operation::Scan { first: record, .. } => {
-                    let slot = client.get(&record::key(record), nic)?;
-                    asked[slot.index()] = record;
-                }
-                Operation::Update(record)
-                | Operation::Insert(record)
-                | Operation::ReadModifyWrite(record) => {
-                    *version += 1;
-                    let len = values.fill(record, *version, value);
-                    client.put(&record::key(record), &value[..len], nic)?;
-                }
-            }
+            let part = parts.next_part();
+            let key = record::key(part.record);
+            let slot = if part.reads() {
+                client.get(&key, nic)?
+            } else {
+                *version += 1;
+                let len = values.fill(part.record, *version, value);
+                client.put(&key, &value[..len], nic)?
+            };
+            asked[slot.index()] = part;
             Ok(true)
         })
     }
 
-    /// Operations that ended, and their round trips.
+    /// Operations that ended, and the round trips of their parts.
     fn drain(&mut self) -> Result<(u64, u64)> {
         let (mut ended, mut trips) = (0, 0);
-        let (values, asked, wrong) = (&self.values, &self.asked, &mut self.wrong);
-        self.session.poll(|finished| {
-            ended += 1;
+        let Runner { session, parts, values, asked, wrong, .. } = self;
+        session.poll(|finished| {
+            let part = asked[finished.slot.index()];
+            ended += u64::from(part.last);
             trips += u64::from(finished.round_trips);
             let right = match finished.outcome {
-                Outcome::Value(value) => values.check(asked[finished.slot.index()], value).is_some(),
-                Outcome::Done => true,
+                Outcome::Value(value) => values.check(part.record, value).is_some(),
+                Outcome::Done => !part.reads(),
                 _ => false,
             };
             *wrong += u64::from(!right);
+            parts.ended(part);
         })?;
         Ok((ended, trips))
     }

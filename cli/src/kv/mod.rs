@@ -4,6 +4,7 @@ pub mod bench;
 pub mod client;
 pub mod command;
 pub mod measure;
+pub mod parts;
 mod post;
 pub mod rival;
 pub mod serve;

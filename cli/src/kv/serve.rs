@@ -16,8 +16,9 @@ use store::kv::{Connection, Hello, Server, ServerConfig, Table};
 use store::load::Pairs;
 use store::ycsb::record::{self, Values};
 use verbs::{
-    Access, CompletionChannel, CompletionQueue, ConnectRequest, Context, CqOptions, EMPTY, Listener,
-    MemoryRegion, Notify, ProtectionDomain, QpOptions, QueuePair, Ready, WorkCompletion,
+    Access, CompletionChannel, CompletionQueue, ConnectRequest, Context, CqOptions, EMPTY, Flags, Listener,
+    MemoryRegion, Notify, Operation, Payload, ProtectionDomain, QpOptions, QueuePair, Ready, Remote, Status,
+    WorkCompletion, WorkRequest,
 };
 
 use super::post::{Batched, Later, registered};
@@ -87,7 +88,24 @@ pub fn run(args: &ServeArgs) -> Result<()> {
 struct Client {
     pair: QueuePair<Ready>,
     connection: Connection,
+    life: Life,
 }
+
+/// What is known of a client's being there. One that left or died says nothing: its NIC must be asked.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Life {
+    /// Something came from it lately.
+    Seen,
+    /// Nothing came for a while.
+    Quiet,
+    /// It was asked.
+    Asked,
+}
+
+/// Id of the empty WRITE that asks a client's NIC for an acknowledgement; no store's id begins with 15.
+const PROBE: u64 = 15 << 44;
+/// Time between two looks for clients that are gone.
+const PROBE_EVERY: Duration = Duration::from_millis(500);
 
 struct Service<T> {
     server: Server<T>,
@@ -163,7 +181,8 @@ fn open<D: Design>(args: &ServeArgs, capacity: u32) -> Result<Service<D::Table>>
     let staging = region("long requests", config.staging_len(), Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
     let server = Server::new(D::table(capacity, seed, index, extents), config, local, staging)?;
     let channel = context.create_channel()?;
-    let depth = config.needs().completions * args.clients;
+    // And one for the probe of each client.
+    let depth = (config.needs().completions + 1) * args.clients;
     let cq = context.create_cq_with(&CqOptions { depth, channel: Some(&channel), ..CqOptions::default() })?;
     Ok(Service { server, context, domain, cq, channel, clients: Vec::new(), config, _regions: regions })
 }
@@ -187,7 +206,7 @@ fn load_records(args: &ServeArgs, table: &mut impl Table) -> Result<()> {
         let len = values.fill(record, 0, &mut value);
         table.put(&record::key(record), &value[..len]).map_err(|refusal| {
             anyhow::anyhow!(
-                "record {record} is refused: {refusal:?}; give the table more with --capacity or --memory"
+                "record {record} is refused: {refusal}; give the table more with --capacity or --memory"
             )
         })?;
         if record % 8192 == 0 {
@@ -221,7 +240,7 @@ fn load_file(path: &PathBuf, lines: u64, table: &mut impl Table) -> Result<()> {
             Ok(pair) => match table.put(pair.key, pair.value) {
                 Ok(()) => loaded += 1,
                 Err(refusal) => bail!(
-                    "{} keys are in, the next one is refused: {refusal:?}; give the table more with --capacity or --memory",
+                    "{} keys are in, the next one is refused: {refusal}; give the table more with --capacity or --memory",
                     loaded
                 ),
             },
@@ -249,7 +268,7 @@ const LOOK_EVERY: u32 = 4096;
 impl<T: Table> Service<T> {
     fn work(&mut self, args: &ServeArgs, listener: &Listener, stop: &AtomicBool) -> Result<()> {
         let mut done = [EMPTY; 64];
-        let (mut busy, mut polls) = (Instant::now(), 0u32);
+        let (mut busy, mut polls, mut probed) = (Instant::now(), 0u32, Instant::now());
         let parent = rustix::process::getppid();
         while !stop.load(Ordering::Relaxed) {
             let got = self.cq.poll(&mut done)?;
@@ -261,6 +280,10 @@ impl<T: Table> Service<T> {
             }
             if polls % LOOK_EVERY == 0 || (!args.spin && busy.elapsed() > SPIN) {
                 self.admit(listener)?;
+                if probed.elapsed() > PROBE_EVERY {
+                    probed = Instant::now();
+                    self.probe();
+                }
                 if args.child && rustix::process::getppid() != parent {
                     return Ok(());
                 }
@@ -303,15 +326,41 @@ impl<T: Table> Service<T> {
 
     #[inline]
     fn answer_run(&mut self, at: usize, run: &[WorkCompletion]) -> Result<(), String> {
-        let Client { pair, connection } = &mut self.clients[at];
+        let Client { pair, connection, life } = &mut self.clients[at];
+        *life = Life::Seen;
         let mut batch = pair.batch().map_err(|error| error.to_string())?;
         for completion in run {
+            if completion.id == PROBE && completion.status == Status::Success {
+                continue;
+            }
             self.server
                 .handle(*connection, completion, &mut Batched(&mut batch))
-                .map_err(|broken| format!("{broken:?}"))?;
+                .map_err(|broken| broken.to_string())?;
         }
         batch.ring();
         Ok(())
+    }
+
+    /// Asks the NICs of quiet clients whether they are there. Of those that are not, the retries run out, and the error
+    /// makes room for others.
+    fn probe(&mut self) {
+        for client in &mut self.clients {
+            client.life = match client.life {
+                Life::Seen => Life::Quiet,
+                Life::Asked => Life::Asked,
+                Life::Quiet => {
+                    let nowhere = Remote { addr: 0, rkey: verbs::Key::new(0) };
+                    let empty = WorkRequest {
+                        id: PROBE,
+                        operation: Operation::Write(nowhere),
+                        payload: Payload::Inline(&[]),
+                        flags: Flags { signaled: true, ..Flags::default() },
+                    };
+                    // No room for it now: asked next time.
+                    client.pair.post_send(&empty).map_or(Life::Quiet, |()| Life::Asked)
+                }
+            };
+        }
     }
 
     /// Takes clients that wait to be connected.
@@ -337,7 +386,7 @@ impl<T: Table> Service<T> {
         };
         match self.answer(request, &later, grant.encode().to_vec()) {
             Ok(pair) => {
-                self.clients.push(Client { pair, connection });
+                self.clients.push(Client { pair, connection, life: Life::Seen });
                 Ok(())
             }
             Err(error) => {

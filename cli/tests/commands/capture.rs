@@ -1,0 +1,60 @@
+//! Captures and faults from the command line.
+
+use crate::running::{Scratch, Server, remora};
+
+/// Blocks of a pcapng file that hold a packet.
+#[track_caller]
+fn packets(path: &str) -> usize {
+    let bytes = std::fs::read(path).expect("a capture");
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+    assert_eq!(word(0), 0x0a0d_0d0a, "a section header comes first");
+    let (mut at, mut found) = (0, 0);
+    while at < bytes.len() {
+        found += usize::from(word(at) == 6);
+        at += word(at + 4) as usize;
+    }
+    assert_eq!(at, bytes.len(), "the last block is whole");
+    found
+}
+
+#[test]
+fn a_command_under_capture_leaves_its_frames_in_a_file() {
+    for port in ["shm", "udp"] {
+        let server = Server::start("farm", port, &[]);
+        server.kv("put", &["key", "value"]).good();
+        let file = Scratch::new(b"to be replaced");
+        let words = ["capture", "-o", file.path(), "--", "remora"];
+        let ended = remora(&[words.as_slice(), &server.words("get", &["key"])].concat());
+        assert_eq!(ended.good(), "value\n");
+        // Two READs with their answers.
+        assert!(packets(file.path()) >= 4, "{} over {port}", packets(file.path()));
+    }
+}
+
+#[test]
+fn a_capture_of_nothing_says_so() {
+    let file = Scratch::new(b"");
+    remora(&["capture", "-o", file.path(), "true"]).one_line("opened no NIC");
+    remora(&["capture", "-o", file.path(), "/none/such"]).one_line("/none/such");
+    let none = ["kv", "get", "--capture", "/none/such/file", "key"];
+    remora(&none).one_line("the capture /none/such/file cannot be written");
+}
+
+#[test]
+fn a_server_that_loses_frames_still_answers_right() {
+    let rules = Scratch::new(b"seed = 1\n[[rule]]\nfault = 'drop'\nprobability = 0.2\n");
+    for port in ["shm", "udp"] {
+        let server = Server::start("farm", port, &["--fault", rules.path(), "--metrics", "127.0.0.1:0"]);
+        for value in ["one", "two", "three"] {
+            server.kv("put", &["key", value]).good();
+            assert_eq!(server.kv("get", &["key"]).good().trim_end(), value);
+        }
+    }
+}
+
+#[test]
+fn rules_that_are_wrong_are_told_in_one_line() {
+    let rules = Scratch::new(b"[[rule]]\nfault = 'explode'\n");
+    remora(&["kv", "get", "--fault", rules.path(), "key"]).one_line("explode");
+    remora(&["kv", "get", "--fault", "/none/such", "key"]).one_line("/none/such");
+}

@@ -1,0 +1,31 @@
+//! The counters of a running server, through its Prometheus endpoint and `remora top`.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+
+use crate::running::{Server, remora};
+
+/// The counters now.
+fn counters(address: &str) -> BTreeMap<String, f64> {
+    let out = remora(&["top", address, "--once"]).good();
+    let pairs = out.lines().filter_map(|line| line.rsplit_once(' '));
+    pairs.map(|(name, value)| (name.to_owned(), value.parse().expect("a number"))).collect()
+}
+
+#[test]
+fn counters_grow_with_what_is_done() {
+    let free =
+        TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
+    let address = free.to_string();
+    let server = Server::start("farm", "shm", &["--metrics", &address]);
+    let reads = "remora_rx_read_requests_total{engine=\"0\",port=\"shm\"}";
+    let sends = "remora_rx_send_requests_total{engine=\"0\",port=\"shm\"}";
+    let before = counters(&address);
+    server.kv("put", &["key", "value"]).good();
+    let put = counters(&address);
+    assert_eq!(put[sends] - before[sends], 1.0, "a PUT is one call");
+    server.kv("get", &["key"]).good();
+    let got = counters(&address);
+    assert_eq!(got[sends], put[sends], "a GET is no call");
+    assert_eq!(got[reads] - put[reads], 2.0, "a GET is two READs: neighbourhood and value");
+}

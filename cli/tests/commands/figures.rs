@@ -1,0 +1,125 @@
+//! Output for tools: JSON that parses and holds what it should. No figure is judged here: tests run on busy machines.
+
+use serde_json::Value;
+
+use crate::running::remora;
+
+#[track_caller]
+fn lines(out: &str) -> Vec<Value> {
+    out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"))).collect()
+}
+
+#[track_caller]
+fn positive(line: &Value, field: &str) {
+    assert!(line[field].as_f64().is_some_and(|value| value > 0.0), "{field} of {line}");
+}
+
+#[test]
+fn the_demo_reads_each_design_over_each_port_and_no_value_is_wrong() {
+    // It checks each value itself, and fails if one is wrong.
+    let out = remora(&["demo", "--records", "2000", "--gets", "1000", "--json"]).good();
+    let lines = lines(&out);
+    let cases: Vec<&str> = lines.iter().filter_map(|line| line["case"].as_str()).collect();
+    let expected = [
+        "shm/pilaf-get/64",
+        "shm/farm-get/64",
+        "shm/two-sided-get/64",
+        "udp/pilaf-get/64",
+        "udp/farm-get/64",
+        "udp/two-sided-get/64",
+    ];
+    assert_eq!(cases, expected);
+    for line in &lines {
+        assert_eq!(line["bench"], "demo");
+        for field in
+            ["round_trips", "latency_p50_ns", "latency_p99_ns", "rate_per_s", "server_cpu_ns_per_get"]
+        {
+            positive(line, field);
+        }
+    }
+}
+
+#[test]
+fn figures_of_the_verbs_have_their_rounds_and_their_baseline() {
+    let out = remora(&["bench", "verbs", "--rounds", "1", "--only", "latency", "--json"]).good();
+    let lines = lines(&out);
+    assert!(!lines.is_empty());
+    for line in &lines {
+        assert_eq!(line["bench"], "verbs");
+        assert!(line["case"].is_string() && line["metric"].is_string() && line["unit"].is_string(), "{line}");
+        positive(line, "value");
+        assert_eq!(line["rounds"].as_array().map(Vec::len), Some(1), "{line}");
+    }
+    for port in ["shm", "udp"] {
+        let compared = lines.iter().find(|line| {
+            line["case"].as_str().is_some_and(|case| case.starts_with(port)) && line["baseline"].is_string()
+        });
+        let compared = compared.unwrap_or_else(|| panic!("{port} has a baseline"));
+        positive(compared, "baseline_value");
+        positive(compared, "ratio");
+    }
+}
+
+#[test]
+fn every_ycsb_workload_runs_and_no_answer_is_wrong() {
+    for workload in ["A", "B", "C", "d", "E", "f"] {
+        let words = ["kv", "bench", "--workload", workload, "--design", "farm", "--port", "shm"];
+        let more = ["--records", "2000", "--rounds", "1", "--no-rivals", "--json"];
+        let out = remora(&[words.as_slice(), more.as_slice()].concat()).good();
+        let case = format!("shm/farm-ycsb-{}/64", workload.to_lowercase());
+        let lines = lines(&out);
+        let trips =
+            lines.iter().find(|line| line["case"] == case.as_str() && line["metric"] == "round_trips");
+        let trips = trips.and_then(|line| line["value"].as_f64()).expect("round trips");
+        match workload {
+            // A scan of 1 to 100 records is as many GETs of two round trips.
+            "E" => assert!(trips > 20.0, "{trips}"),
+            // Half of them are a GET and a PUT.
+            "f" => assert!(trips > 2.2 && trips < 3.5, "{trips}"),
+            _ => assert!((1.0..=2.5).contains(&trips), "{workload}: {trips}"),
+        }
+    }
+}
+
+#[test]
+fn doctor_and_devinfo_speak_json() {
+    let doctor = remora(&["doctor", "--json"]);
+    for finding in lines(&doctor.out) {
+        assert!(finding["what"].is_string() && finding["found"].is_string(), "{finding}");
+        let verdict = finding["verdict"].as_str().expect("a verdict");
+        assert!(["good", "limited", "missing"].contains(&verdict), "{finding}");
+        assert!(verdict == "good" || finding["mend"].is_string(), "nothing to mend it: {finding}");
+    }
+    assert!(doctor.out.lines().count() >= 6, "{}", doctor.out);
+    for port in ["shm", "udp"] {
+        let info = lines(&remora(&["devinfo", "--port", port, "--json"]).good());
+        assert_eq!((info.len(), &info[0]["port"], &info[0]["state"]), (1, &port.into(), &"ACTIVE".into()));
+    }
+}
+
+#[test]
+fn the_help_of_every_command_shows_an_example() {
+    let commands: [&[&str]; 15] = [
+        &[],
+        &["demo"],
+        &["serve"],
+        &["serve", "kv"],
+        &["kv"],
+        &["kv", "get"],
+        &["kv", "put"],
+        &["kv", "delete"],
+        &["kv", "load"],
+        &["kv", "bench"],
+        &["bench"],
+        &["devinfo"],
+        &["doctor"],
+        &["top"],
+        &["capture"],
+    ];
+    for words in commands {
+        let help = remora(&[words, &["--help"]].concat()).good();
+        let example = format!("  remora {}", words.join(" "));
+        let shown = help.split_once("Example").is_some_and(|(_, rest)| rest.contains(example.trim_end()));
+        assert!(shown, "{words:?}: {help}");
+    }
+}

@@ -1,0 +1,8 @@
+//! The `remora` command as a person or a script meets it: the real binary, real processes, small tables, free ports.
+
+mod capture;
+mod counters;
+mod figures;
+mod kv;
+mod mistakes;
+mod running;

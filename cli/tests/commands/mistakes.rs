@@ -1,0 +1,88 @@
+//! What people get wrong: one clear line each, a status that is not 0, and never a backtrace.
+
+use crate::running::{Scratch, Server, remora};
+
+#[test]
+fn the_wrong_design_is_told_which_one_is_right() {
+    let server = Server::start("farm", "shm", &[]);
+    let words = ["kv", "get", "--design", "pilaf", "--connect", &server.address, "key"];
+    remora(&words).one_line("the server runs farm");
+}
+
+#[test]
+fn the_wrong_port_is_told_which_one_is_right() {
+    let server = Server::start("farm", "shm", &[]);
+    let words = ["kv", "get", "--port", "udp", "--connect", &server.address, "key"];
+    remora(&words).one_line("open both NICs with the same kind of port");
+}
+
+#[test]
+fn nobody_listening_is_told_how_to_start_a_server() {
+    remora(&["kv", "get", "--connect", "127.0.0.1:1", "key"])
+        .one_line("start one with `remora serve kv --listen 127.0.0.1:1`");
+}
+
+#[test]
+fn a_taken_tcp_port_is_named() {
+    let server = Server::start("farm", "shm", &[]);
+    remora(&["serve", "kv", "--listen", &server.address]).one_line(&server.address);
+}
+
+#[test]
+fn a_taken_metrics_port_is_named() {
+    let server = Server::start("farm", "shm", &[]);
+    remora(&["serve", "kv", "--listen", "127.0.0.1:0", "--metrics", &server.address])
+        .one_line(&server.address);
+}
+
+#[test]
+fn addresses_that_are_none_are_refused() {
+    remora(&["kv", "get", "--connect", "nonsense", "key"]).one_line("nonsense");
+    remora(&["serve", "kv", "--listen", "bad"]).bad_arguments("--listen");
+    remora(&["devinfo", "--port", "udp", "--address", "here"]).bad_arguments("--address");
+}
+
+#[test]
+fn an_address_of_another_machine_is_told() {
+    remora(&["devinfo", "--port", "udp", "--address", "203.0.113.7"]).one_line("203.0.113.7");
+}
+
+#[test]
+fn files_that_are_not_there_are_named() {
+    let server = Server::start("farm", "shm", &[]);
+    server.kv("load", &["/none/such"]).one_line("/none/such");
+    remora(&["serve", "kv", "--listen", "127.0.0.1:0", "--file", "/none/such"]).one_line("/none/such");
+}
+
+#[test]
+fn numbers_out_of_range_are_refused() {
+    remora(&["demo", "--records", "0"]).bad_arguments("--records");
+    remora(&["kv", "bench", "--records", "0"]).bad_arguments("--records");
+    remora(&["kv", "bench", "--workload", "G"]).bad_arguments("--workload");
+    remora(&["kv", "bench", "--cores", "1"]).one_line("--cores takes two cores");
+    remora(&["top", "--interval", "0"]).bad_arguments("--interval");
+}
+
+#[test]
+fn a_table_too_small_for_its_records_says_what_to_ask_for() {
+    let words = ["serve", "kv", "--listen", "127.0.0.1:0", "--records", "5000", "--memory", "65536"];
+    remora(&words).one_line("give the table more with --capacity or --memory");
+}
+
+#[test]
+fn values_beyond_a_mebibyte_are_refused() {
+    let file = Scratch::new(&vec![b'x'; (1 << 20) + 1]);
+    let server = Server::start("farm", "shm", &[]);
+    let input = std::fs::File::open(file.path()).expect("a scratch file");
+    let ended = crate::running::command(&server.words("put", &["key", "-"]))
+        .stdin(input)
+        .output()
+        .expect("the binary");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!((ended.status.code(), said.as_str()), (Some(1), "error: values end at 1 MiB\n"));
+}
+
+#[test]
+fn no_metrics_there_is_told_how_to_get_some() {
+    remora(&["top", "127.0.0.1:1", "--once"]).one_line("remora serve kv --metrics 127.0.0.1:1");
+}

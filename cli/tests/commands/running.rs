@@ -1,0 +1,162 @@
+//! Running the binary, and servers that end with their test.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How a command ended.
+pub struct Ended {
+    pub status: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ended {
+    /// It succeeded; what it printed.
+    #[track_caller]
+    pub fn good(self) -> String {
+        assert_eq!(self.status, 0, "stderr: {}", self.err);
+        self.out
+    }
+
+    /// It failed with one line that begins with `error: ` and says `words`.
+    #[track_caller]
+    pub fn one_line(self, words: &str) {
+        assert_eq!(self.status, 1, "stdout: {} stderr: {}", self.out, self.err);
+        let lines: Vec<&str> = self.err.lines().filter(|line| !line.is_empty()).collect();
+        assert!(
+            lines.len() == 1 && lines[0].starts_with("error: ") && lines[0].contains(words),
+            "wanted {words:?}, got {lines:?}"
+        );
+    }
+
+    /// The arguments were refused, the first line says why, and nothing looks like a fault of the program.
+    #[track_caller]
+    pub fn bad_arguments(self, words: &str) {
+        assert_eq!(self.status, 2, "stdout: {} stderr: {}", self.out, self.err);
+        let first = self.err.lines().next().unwrap_or_default();
+        assert!(first.starts_with("error: ") && first.contains(words), "wanted {words:?}, got {first:?}");
+        assert!(!self.err.contains("panicked") && !self.err.contains("backtrace"), "{}", self.err);
+    }
+}
+
+/// The command with these words, its environment as hostile as a developer's.
+pub fn command(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_remora"));
+    command.args(words).env("RUST_BACKTRACE", "full").env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end, which must come within two minutes.
+#[track_caller]
+pub fn remora(words: &[&str]) -> Ended {
+    let mut child = command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary");
+    let reader = |mut from: Box<dyn Read + Send>| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            from.read_to_end(&mut bytes).expect("a pipe");
+            String::from_utf8_lossy(&bytes).into_owned()
+        })
+    };
+    let out = reader(Box::new(child.stdout.take().expect("piped")));
+    let err = reader(Box::new(child.stderr.take().expect("piped")));
+    let started = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child") {
+            break status;
+        }
+        if started.elapsed() > Duration::from_secs(120) {
+            child.kill().expect("a child");
+            panic!("remora {words:?} does not end");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let (out, err) = (out.join().expect("read"), err.join().expect("read"));
+    Ended { status: status.code().unwrap_or(-1), out, err }
+}
+
+/// A server that is killed at the end of its test.
+pub struct Server {
+    child: Child,
+    /// Where it listens.
+    pub address: String,
+    /// What it said before it was ready.
+    pub said: Vec<String>,
+    design: String,
+    port: String,
+}
+
+impl Server {
+    /// Starts `remora serve kv` on a free port and waits until it serves.
+    #[track_caller]
+    pub fn start(design: &str, port: &str, more: &[&str]) -> Server {
+        let words = ["serve", "kv", "--listen", "127.0.0.1:0", "--capacity", "1000", "--design", design];
+        let mut child = command(&words)
+            .args(["--port", port])
+            .args(more)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
+        let mut said = Vec::new();
+        let address = loop {
+            let Some(line) = lines.next() else { panic!("the server ended: {said:?}") };
+            if let Some((_, rest)) = line.split_once(" at ").filter(|_| line.contains("serving ")) {
+                break rest.split(';').next().expect("an address").to_owned();
+            }
+            said.push(line);
+        };
+        // What it says later must find a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        Server { child, address, said, design: design.to_owned(), port: port.to_owned() }
+    }
+
+    /// The words of `remora kv VERB` for this server.
+    pub fn words<'a>(&'a self, verb: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
+        let mut words = vec!["kv", verb, "--connect", &self.address, "--design", &self.design];
+        words.extend(["--port", &self.port]);
+        words.extend(rest);
+        words
+    }
+
+    /// `remora kv VERB` at this server.
+    #[track_caller]
+    pub fn kv(&self, verb: &str, rest: &[&str]) -> Ended {
+        remora(&self.words(verb, rest))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A file that goes with its test.
+pub struct Scratch(pub PathBuf);
+
+impl Scratch {
+    /// With these bytes.
+    pub fn new(bytes: &[u8]) -> Scratch {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("remora-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, bytes).expect("a scratch file");
+        Scratch(path)
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &str {
+        self.0.to_str().expect("a plain path")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
