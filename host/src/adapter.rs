@@ -21,7 +21,7 @@ use crate::attach::Attach;
 use crate::attendant::{Attendant, WAKER};
 use crate::clock::Clock;
 use crate::dedicated;
-use crate::engine::{Cell, Engine, Making, Mode, PortFacts};
+use crate::engine::{Captured, Cell, Engine, Making, Mode, PortFacts};
 use crate::pass::{Core, EngineEvent};
 use crate::peers::EngineId;
 use crate::signal::Signal;
@@ -358,7 +358,7 @@ impl Rig<'_> {
         port: P,
         plain: fn(Biased<Core<P>>) -> Cell,
         faulty: fn(Biased<Core<Fault<P>>>) -> Cell,
-        captured: fn(Biased<Core<Fault<Capture<P>>>>) -> Cell,
+        captured: fn(Captured<P>) -> Cell,
     ) -> Result<(PortFacts, Cell), OpenError> {
         let config = self.config;
         Ok(match (&config.capture, &config.fault) {

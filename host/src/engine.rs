@@ -39,9 +39,12 @@ pub(crate) enum Cell {
     Udp(Biased<Core<UdpPort>>),
     FaultyShm(Biased<Core<Fault<ShmPort>>>),
     FaultyUdp(Biased<Core<Fault<UdpPort>>>),
-    CapturedShm(Biased<Core<Fault<Capture<ShmPort>>>>),
-    CapturedUdp(Biased<Core<Fault<Capture<UdpPort>>>>),
+    CapturedShm(Captured<ShmPort>),
+    CapturedUdp(Captured<UdpPort>),
 }
+
+/// An engine's core whose port is recorded.
+pub(crate) type Captured<P> = Biased<Core<Fault<Capture<P>>>>;
 
 macro_rules! each {
     ($engine:expr, $cell:ident => $body:expr) => {

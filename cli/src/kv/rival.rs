@@ -218,7 +218,8 @@ mod tests {
 
     #[test]
     fn answers_are_counted_whole() {
-        let cases: [(Rival, &[u8], Option<(usize, usize)>); 8] = [
+        type Case = (Rival, &'static [u8], Option<(usize, usize)>);
+        let cases: [Case; 8] = [
             (Rival::Memcached, b"VALUE k 0 3\r\nabc\r\nEND\r\n", Some((18, 1))),
             (Rival::Memcached, b"VALUE k 0 3\r\nabc", None),
             (Rival::Memcached, b"END\r\nVALUE", Some((5, 0))),
