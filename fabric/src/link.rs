@@ -9,7 +9,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use transport::Instant;
 use wire::frame::{Egress, Lease, Peer, Start};
 
-use crate::fault::{Counts, Direction, Faults, Rules, Verdict, flip};
+use crate::fault::{Direction, Facts, Policy, Rules, Tally, Verdict};
 use crate::trace::Trace;
 
 /// What a link is like.
@@ -47,7 +47,9 @@ pub struct Sent {
 
 struct Link {
     config: LinkConfig,
-    faults: Faults,
+    policy: Policy,
+    /// Verdicts of earlier rules.
+    past: Tally,
     direction: Direction,
     cut: bool,
     /// When the last frame taken has departed.
@@ -60,6 +62,12 @@ impl Link {
     fn transmission_ns(&self, len: usize) -> u64 {
         (len as u64 * 8_000_000_000).checked_div(self.config.rate).unwrap_or(0)
     }
+}
+
+/// The rules of link `index`: a stream of its own for each.
+fn policy(rules: &Rules, seed: u64, index: usize) -> Policy {
+    let own = (index as u64 + 1).wrapping_mul(0x5851_f42d_4c95_7f2d);
+    Policy::new(&Rules { seed: rules.seed ^ seed ^ own, ..rules.clone() })
 }
 
 /// A frame under way: ordered by arrival, then by departure.
@@ -91,8 +99,9 @@ impl Links {
             let (from, to) = (index / nodes, index % nodes);
             Link {
                 config,
-                faults: Faults::new(rules, seed ^ (index as u64 + 1).wrapping_mul(0x5851_f42d_4c95_7f2d)),
-                direction: if from < to { Direction::Out } else { Direction::In },
+                policy: policy(rules, seed, index),
+                past: Tally::default(),
+                direction: if from < to { Direction::Send } else { Direction::Receive },
                 cut: false,
                 free_at: Instant(0),
                 departures: VecDeque::with_capacity(config.queue),
@@ -123,16 +132,18 @@ impl Links {
     /// Other rules from now on.
     pub fn set_rules(&mut self, rules: &Rules, seed: u64) {
         for (index, link) in self.links.iter_mut().enumerate() {
-            let counts = *link.faults.counts();
-            link.faults = Faults::new(rules, seed ^ (index as u64 + 1).wrapping_mul(0x5851_f42d_4c95_7f2d));
-            link.faults.resume(counts);
+            link.past.sum(&link.policy.tally(link.direction));
+            link.policy = policy(rules, seed, index);
         }
     }
 
-    pub fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
-        self.links.iter().for_each(|link| counts.add(link.faults.counts()));
-        counts
+    pub fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        for link in &self.links {
+            tally.sum(&link.past);
+            tally.sum(&link.policy.tally(link.direction));
+        }
+        tally
     }
 
     /// The next arrival.
@@ -196,7 +207,10 @@ impl Links {
     fn depart(&mut self, now: Instant, slot: u32, from: usize, to: usize) {
         let frame = &mut self.frames[slot as usize];
         let link = &mut self.links[from * self.nodes + to];
-        let verdict = link.faults.judge(link.direction, self.start, frame);
+        let (facts, _) = Facts::of(self.start, frame, link.direction, None);
+        // Any byte of the frame may be corrupted, those below the BTH too.
+        let facts = Facts { len: frame.len(), ..facts };
+        let verdict = link.policy.judge(link.direction, &facts);
         self.trace.number(now.0);
         self.trace.number((from as u64) << 32 | to as u64);
         self.trace.bytes(frame);
@@ -207,24 +221,34 @@ impl Links {
         let departure = link.free_at.max(now).after(transmission);
         link.free_at = departure;
         link.departures.push_back(departure);
-        if verdict.lost || link.cut {
+        if verdict == Verdict::Drop || link.cut {
             self.free.push(slot);
             return;
         }
-        let overtaken = u64::from(verdict.overtaken_by) * (transmission + 1);
-        let arrival = departure.after(link.config.latency_ns + overtaken + verdict.late_ns);
-        let len = frame.len();
-        if verdict.twice {
-            let second = self.slot(len);
-            let copy = std::mem::take(&mut self.frames[slot as usize]);
-            self.frames[second as usize].copy_from_slice(&copy);
-            self.frames[slot as usize] = copy;
+        let late = match verdict {
+            Verdict::Delay { ns } => ns,
+            // So many frames of its own length, sent behind it without a pause, arrive first.
+            Verdict::Reorder { frames } => u64::from(frames) * (transmission + 1),
+            Verdict::Corrupt { at, mask } => {
+                frame[at] ^= mask;
+                0
+            }
+            Verdict::Pass | Verdict::Drop | Verdict::Duplicate => 0,
+        };
+        let arrival = departure.after(link.config.latency_ns + late);
+        if verdict == Verdict::Duplicate {
+            let second = self.copy(slot);
             self.fly(arrival.after(transmission), second, from, to);
         }
-        if let Some(bit) = verdict.flip {
-            flip(&mut self.frames[slot as usize], bit);
-        }
         self.fly(arrival, slot, from, to);
+    }
+
+    fn copy(&mut self, slot: u32) -> u32 {
+        let frame = std::mem::take(&mut self.frames[slot as usize]);
+        let second = self.slot(frame.len());
+        self.frames[second as usize].copy_from_slice(&frame);
+        self.frames[slot as usize] = frame;
+        second
     }
 }
 

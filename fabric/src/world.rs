@@ -7,7 +7,7 @@ use nic::Nic;
 use transport::Instant;
 use wire::frame::{Address, Endpoint, Ingress, Peer, Route, Start};
 
-use crate::fault::{Counts, Rules};
+use crate::fault::{Rules, Tally};
 use crate::link::{LinkConfig, Links, Outlet, Sent};
 use crate::program::Program;
 
@@ -119,8 +119,8 @@ impl World {
     }
 
     /// What the fault rules did so far, all links together.
-    pub fn faults(&self) -> Counts {
-        self.links.counts()
+    pub fn faults(&self) -> Tally {
+        self.links.tally()
     }
 
     /// Other fault rules from now on.

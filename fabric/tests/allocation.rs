@@ -4,7 +4,7 @@
 
 use allocation_counter::measure;
 use nic::{Flags, Operation, Payload, ReceiveRequest, Sge, Status, WorkRequest};
-use remora_fabric::fault::{Fault, Rule, Rules};
+use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
 
 struct Steady {
@@ -114,8 +114,8 @@ fn taking_keys_away_allocates_nothing() {
 
 #[test]
 fn recovery_from_loss_allocates_nothing_either() {
-    let rules = vec![Rule::chance(Fault::Drop, 0.05), Rule::chance(Fault::Duplicate, 0.05)];
-    let mut steady = Steady::new(Rules { rules });
+    let rules = vec![Rule::chance(Action::Drop, 0.05), Rule::chance(Action::Duplicate, 0.05)];
+    let mut steady = Steady::new(Rules::of(rules));
     let work = steady.work();
     let all = |steady: &mut Steady, rounds| {
         for (_, operation, list, inline) in &work {

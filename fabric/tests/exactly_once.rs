@@ -15,7 +15,7 @@ use transport::Counters;
 struct Outcome {
     report: Report,
     counters: Counters,
-    faults: fault::Counts,
+    faults: fault::Tally,
     trace: u64,
 }
 
@@ -51,7 +51,7 @@ fn many(seeds: std::ops::Range<u64>, verbs: u64) -> Outcome {
             let mut sum = sum.lock().expect("no thread panics with it");
             sum.report.add(&outcome.report);
             sum.counters.add(&outcome.counters);
-            sum.faults.add(&outcome.faults);
+            sum.faults.sum(&outcome.faults);
         }
     };
     std::thread::scope(|scope| {

@@ -1,7 +1,7 @@
 //! `Fault` around UDP ports: what is decided happens, in both directions, and what does not happen to a frame leaves
 //! it whole with a right ICRC.
 
-use port::fault::{Action, Direction, Fault, Rules};
+use port::fault::{Direction, Fault, Rules};
 use port::udp::{Options, UdpPort};
 use port::{Egress, Peer, Port};
 use remora_port as port;
@@ -198,45 +198,4 @@ fn when_too_many_are_held_frames_pass_and_are_counted() {
     send(&mut world.one, world.to_two, 5);
     world.one.flush();
     assert_eq!(received(&mut world.two, world.one.endpoint()).0, [0, 1, 2, 5]);
-}
-
-#[test]
-fn a_rule_file_of_the_fabric_is_one_of_ours() {
-    let text = "
-        [[rule]]
-        fault = 'drop'
-        probability = 0.05
-        [[rule]]
-        fault = 'delay'
-        delay_us = 300
-        every = 100
-        direction = 'out'
-        opcodes = ['RC Acknowledge', 0x10]
-        [[rule]]
-        fault = 'reorder'
-        by = 4
-        direction = 'in'
-        [[rule]]
-        fault = 'duplicate'
-        every = 3
-        [[rule]]
-        fault = 'corrupt'
-        probability = 0.5";
-    let theirs = fabric::fault::Rules::from_toml(text).unwrap();
-    let ours = Rules::parse(text).unwrap();
-    assert_eq!(ours.rules.len(), theirs.rules.len());
-    for (ours, theirs) in ours.rules.iter().zip(&theirs.rules) {
-        assert_eq!(ours.probability, theirs.probability.unwrap_or(1.0));
-        assert_eq!(ours.every, theirs.every.unwrap_or(1));
-        let opcodes: Vec<u8> = theirs.opcodes.iter().map(|opcode| opcode.opcode().unwrap().0).collect();
-        assert_eq!(ours.opcodes, opcodes);
-        for (way, theirs_way) in [
-            (Direction::Send, fabric::fault::Direction::Out),
-            (Direction::Receive, fabric::fault::Direction::In),
-        ] {
-            assert_eq!(ours.directions.include(way), theirs.direction.is_none_or(|only| only == theirs_way));
-        }
-    }
-    assert_eq!(ours.rules[1].action, Action::Delay { min_ns: 300_000, max_ns: 300_000 });
-    assert_eq!(ours.rules[2].action, Action::Reorder { frames: 4 });
 }

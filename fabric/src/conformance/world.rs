@@ -7,7 +7,7 @@ use wire::frame::Start;
 
 use super::{Arm, Buffer};
 use crate::Random;
-use crate::fault::{Fault, Rule, Rules};
+use crate::fault::{Action, Rule, Rules};
 use crate::link::LinkConfig;
 use crate::program::{CompletionQueue, QueuePair, Region, Settings};
 use crate::world::{Config, World};
@@ -34,15 +34,15 @@ pub fn bad_world(seed: u64) -> Config {
     let mut rate =
         |most: f64| if random.chance(0.8) { random.below(1000) as f64 / 1000.0 * most } else { 0.0 };
     let mut rules = vec![
-        Rule::chance(Fault::Drop, rate(0.1)),
-        Rule::chance(Fault::Duplicate, rate(0.05)),
-        Rule { by: Some(3), ..Rule::chance(Fault::Reorder, rate(0.05)) },
-        Rule { delay_us: Some(20), ..Rule::chance(Fault::Delay, rate(0.02)) },
+        Rule::chance(Action::Drop, rate(0.1)),
+        Rule::chance(Action::Duplicate, rate(0.05)),
+        Rule::chance(Action::Reorder { frames: 3 }, rate(0.05)),
+        Rule::chance(Action::Delay { min_ns: 500, max_ns: 40_000 }, rate(0.02)),
         // Later than the timeout.
-        Rule { delay_us: Some(5_000), ..Rule::chance(Fault::Delay, rate(0.002)) },
-        Rule::chance(Fault::Corrupt, rate(0.03)),
+        Rule::chance(Action::Delay { min_ns: 3_000_000, max_ns: 6_000_000 }, rate(0.002)),
+        Rule::chance(Action::Corrupt, rate(0.03)),
     ];
-    rules.retain(|rule| rule.probability != Some(0.0));
+    rules.retain(|rule| rule.probability > 0.0);
     let window = random.pick(&[16, 64, 256]);
     Config {
         seed,
@@ -51,7 +51,7 @@ pub fn bad_world(seed: u64) -> Config {
             rate: random.pick(&[0, 10_000_000_000, 100_000_000_000]),
             queue: random.pick(&[4, 16, 64]),
         },
-        rules: Rules { rules },
+        rules: Rules::of(rules),
         start: random.pick(&[Start::Ip, Start::Ip, Start::Bth, Start::Ethernet]),
         ipv6: random.chance(0.3),
         nic: nic::Config { window, read_piece: random.pick(&[4, 16, 64]), ..Config::default().nic },

@@ -2,14 +2,14 @@
 
 use crate::bench::{Bench, SIGNALED, SILENT, good};
 use nic::{Flags, Operation, Status};
-use remora_fabric::fault::{Direction, Fault, Rule, Rules};
+use remora_fabric::fault::{Action, Directions, Rule, Rules};
 use remora_fabric::{Config, Settings};
 use transport::Instant;
 use transport::timers::{ack_timeout_ns, rnr_timer_ns};
 use wire::Opcode;
 
 fn rules(bench: &mut Bench, rules: Vec<Rule>) {
-    bench.world.set_rules(&Rules { rules }, 1);
+    bench.world.set_rules(&Rules::of(rules), 1);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn acknowledgements_are_coalesced() {
 #[test]
 fn a_lost_acknowledgement_is_implied_by_a_later_one() {
     let mut bench = Bench::new(&Settings::default());
-    rules(&mut bench, vec![Rule::always(Fault::Drop).towards(Direction::In)]);
+    rules(&mut bench, vec![Rule::new(Action::Drop).towards(Directions::Receive)]);
     bench.write(1, 64);
     bench.world.run_for(20_000);
     rules(&mut bench, vec![]);
@@ -64,7 +64,7 @@ fn a_lost_acknowledgement_is_implied_by_a_later_one() {
 #[test]
 fn a_read_response_acknowledges_what_came_before() {
     let mut bench = Bench::new(&Settings::default());
-    rules(&mut bench, vec![Rule::always(Fault::Drop).only(&[Opcode::RC_ACKNOWLEDGE])]);
+    rules(&mut bench, vec![Rule::new(Action::Drop).only(&[Opcode::RC_ACKNOWLEDGE])]);
     bench.write(1, 64);
     bench.read(2, 64);
     assert_eq!(bench.settle(), good([1, 2]));
@@ -74,7 +74,7 @@ fn a_read_response_acknowledges_what_came_before() {
 #[test]
 fn a_gap_is_reported_once_and_repaired_without_a_timeout() {
     let mut bench = Bench::new(&Settings { mtu: 256, ..Settings::default() });
-    rules(&mut bench, vec![Rule::every(Fault::Drop, 5).only(&[Opcode::RC_RDMA_WRITE_MIDDLE])]);
+    rules(&mut bench, vec![Rule::every(Action::Drop, 5).only(&[Opcode::RC_RDMA_WRITE_MIDDLE])]);
     bench.write(1, 256 * 8);
     assert_eq!(bench.settle(), good([1]));
     let (left, right) = (bench.world.counters(0), bench.world.counters(1));
@@ -86,7 +86,7 @@ fn a_gap_is_reported_once_and_repaired_without_a_timeout() {
 #[test]
 fn lost_responses_are_implied_by_a_later_answer() {
     let mut bench = Bench::new(&Settings::default());
-    rules(&mut bench, vec![Rule::every(Fault::Drop, 2).only(&[Opcode::RC_RDMA_READ_RESPONSE_ONLY])]);
+    rules(&mut bench, vec![Rule::every(Action::Drop, 2).only(&[Opcode::RC_RDMA_READ_RESPONSE_ONLY])]);
     bench.there.store(0, b"remote");
     bench.read(1, 6);
     bench.read(2, 6);
@@ -99,7 +99,7 @@ fn lost_responses_are_implied_by_a_later_answer() {
 #[test]
 fn a_duplicate_write_or_send_is_acknowledged_and_not_executed_again() {
     let mut bench = Bench::new(&Settings::default());
-    rules(&mut bench, vec![Rule::always(Fault::Duplicate).towards(Direction::Out)]);
+    rules(&mut bench, vec![Rule::new(Action::Duplicate).towards(Directions::Send)]);
     bench.receive(7, 100);
     bench.receive(8, 100);
     bench.send(1, 50);
@@ -117,7 +117,7 @@ fn a_duplicate_write_or_send_is_acknowledged_and_not_executed_again() {
 fn a_duplicate_atomic_is_answered_from_the_replay_store() {
     let mut bench = Bench::new(&Settings::default());
     // Every first answer is lost, so that each atomic is asked for twice.
-    rules(&mut bench, vec![Rule::every(Fault::Drop, 3).only(&[Opcode::RC_ATOMIC_ACKNOWLEDGE])]);
+    rules(&mut bench, vec![Rule::every(Action::Drop, 3).only(&[Opcode::RC_ATOMIC_ACKNOWLEDGE])]);
     for id in 0..10u64 {
         let list = [bench.here.sge(64 * id as usize, 8)];
         bench.post(id, Operation::FetchAdd { remote: bench.there.remote(0), add: 1 }, &list);
@@ -139,7 +139,7 @@ fn a_duplicate_read_is_executed_again_from_where_it_broke() {
     let mut bench = Bench::new(&settings);
     let pattern = bench.here.load(0, 256 * 20);
     bench.there.store(0, &pattern);
-    rules(&mut bench, vec![Rule::every(Fault::Drop, 11).only(&[Opcode::RC_RDMA_READ_RESPONSE_MIDDLE])]);
+    rules(&mut bench, vec![Rule::every(Action::Drop, 11).only(&[Opcode::RC_RDMA_READ_RESPONSE_MIDDLE])]);
     bench.read(1, 256 * 20);
     assert_eq!(bench.settle(), good([1]));
     assert_eq!(bench.here.load(1 << 20, 256 * 20), pattern);

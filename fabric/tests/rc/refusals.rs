@@ -3,7 +3,7 @@
 use crate::bench::{Bench, SIGNALED, good};
 use memory::{Access, Key};
 use nic::{Operation, ReceiveRequest, Remote, Sge, Status};
-use remora_fabric::fault::{Fault, Rule, Rules};
+use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{ALL, Settings, forge};
 use transport::state::State;
 use wire::aeth::Kind;
@@ -237,8 +237,8 @@ fn work_before_a_refused_request_succeeds_and_work_behind_it_is_flushed() {
 #[test]
 fn a_lost_fatal_nak_ends_in_retries_exhausted() {
     let mut bench = Bench::new(&Settings::default());
-    let rule = Rule::always(Fault::Drop).only(&[Opcode::RC_ACKNOWLEDGE]);
-    bench.world.set_rules(&Rules { rules: vec![rule] }, 0);
+    let rule = Rule::new(Action::Drop).only(&[Opcode::RC_ACKNOWLEDGE]);
+    bench.world.set_rules(&Rules::of(vec![rule]), 0);
     let list = [bench.here.sge(0, 64)];
     bench.post(1, Operation::Write(Remote { addr: 0, rkey: Key::new(77) }), &list);
     assert_eq!(bench.settle(), [(1, Status::RetryExceeded)]);

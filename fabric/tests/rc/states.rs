@@ -2,7 +2,7 @@
 
 use crate::bench::{Bench, SIGNALED, SILENT, good};
 use nic::{AsyncEvent, Modify, ModifyFault, Operation, PostError, Status};
-use remora_fabric::fault::{Fault, Rule, Rules};
+use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{QueuePair, Settings};
 use transport::state::{ModifyError, State};
 
@@ -232,7 +232,7 @@ fn a_paced_queue_pair_keeps_its_rate_and_lets_time_pass() {
 #[test]
 fn faults_do_not_keep_an_error_from_both_ends() {
     let mut bench = Bench::new(&Settings::default());
-    bench.world.set_rules(&Rules { rules: vec![Rule::chance(Fault::Drop, 0.3)] }, 4);
+    bench.world.set_rules(&Rules::of(vec![Rule::chance(Action::Drop, 0.3)]), 4);
     let list = [bench.here.sge(0, 64)];
     bench.post(1, Operation::Write(nic::Remote { addr: 0, rkey: memory::Key::new(77) }), &list);
     let ends = bench.settle();

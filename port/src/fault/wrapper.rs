@@ -1,9 +1,7 @@
 //! [`Fault`]: a port on which things go wrong by rule.
 
-use super::facts::Facts;
 use super::held::{Held, Until};
-use super::policy::{Policy, Tally, Verdict};
-use super::rules::{Direction, Rules};
+use super::{Direction, Facts, Policy, Rules, Tally, Verdict};
 use crate::clock::{Clock, Monotonic};
 use crate::staging::{Staging, forward};
 use crate::{Counters, Port};

@@ -18,12 +18,7 @@ pub struct Facts {
 impl Facts {
     /// The facts of a frame that begins at `start`, and where its BTH is. `peer` is used where the frame does not say
     /// it. A frame that is no frame has no op-code and its BTH at its start.
-    pub(super) fn of(
-        start: Start,
-        bytes: &[u8],
-        direction: Direction,
-        peer: Option<Endpoint>,
-    ) -> (Facts, usize) {
+    pub fn of(start: Start, bytes: &[u8], direction: Direction, peer: Option<Endpoint>) -> (Facts, usize) {
         let below = match start {
             Start::Bth => Some((0, peer)),
             Start::Ip => below(bytes, direction),

@@ -1,8 +1,8 @@
 //! The rules at work: frame after frame is judged. Pure: no port, no clock, no I/O.
 
 use super::facts::Facts;
-use super::random::Random;
 use super::rules::{Action, Direction, Rule, Rules};
+use crate::Random;
 
 /// What happens to a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -23,9 +23,10 @@ pub enum Verdict {
         /// Nanoseconds.
         ns: u64,
     },
-    /// The byte `at`, counted from the BTH, is changed by XOR with `mask`, which is not 0.
+    /// The byte `at` is changed by XOR with `mask`, which is not 0.
     Corrupt {
-        /// Offset from the BTH, less than the frame's length from there.
+        /// Offset, less than the length that the frame's facts give: from the BTH for a port, from the frame's start for
+        /// the fabric.
         at: usize,
         /// Bits that flip.
         mask: u8,
@@ -53,6 +54,16 @@ impl Tally {
     /// All faults.
     pub fn faults(&self) -> u64 {
         self.dropped + self.duplicated + self.reordered + self.delayed + self.corrupted
+    }
+
+    /// Adds another link's, or another direction's.
+    pub fn sum(&mut self, other: &Tally) {
+        self.passed += other.passed;
+        self.dropped += other.dropped;
+        self.duplicated += other.duplicated;
+        self.reordered += other.reordered;
+        self.delayed += other.delayed;
+        self.corrupted += other.corrupted;
     }
 
     fn add(&mut self, verdict: Verdict) {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use wire::frame::{Address, Endpoint};
 
-/// All that shall go wrong. The first rule that wants a frame has it.
+/// All that shall go wrong on a link. The first rule that wants a frame has it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
@@ -31,7 +31,7 @@ fn default_hold() -> usize {
     1024
 }
 
-/// Which way a frame goes, seen from the port.
+/// Which way a frame goes, seen from the port; in a simulated world, seen from the node of the lower number.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Away from here.
@@ -143,6 +143,26 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Does this to a frame with this probability.
+    pub fn chance(action: Action, probability: f64) -> Rule {
+        Rule { probability, ..Rule::new(action) }
+    }
+
+    /// Does this to every `nth` frame.
+    pub fn every(action: Action, nth: u64) -> Rule {
+        Rule { every: nth, ..Rule::new(action) }
+    }
+
+    /// Only to packets of these op-codes.
+    pub fn only(self, opcodes: &[wire::Opcode]) -> Rule {
+        Rule { opcodes: opcodes.iter().map(|opcode| opcode.0).collect(), ..self }
+    }
+
+    /// Only to frames that go this way.
+    pub fn towards(self, directions: Directions) -> Rule {
+        Rule { directions, ..self }
+    }
+
     /// The rule that always does this to all frames, to be narrowed.
     pub fn new(action: Action) -> Rule {
         Rule {
@@ -268,6 +288,11 @@ impl TryFrom<RuleText> for Rule {
 }
 
 impl Rules {
+    /// These rules, seed 0.
+    pub fn of(rules: Vec<Rule>) -> Rules {
+        Rules { rules, ..Rules::default() }
+    }
+
     /// Reads rules from TOML.
     ///
     /// # Errors
