@@ -482,6 +482,8 @@ impl<D: Copy> Requester<D> {
             }
             self.rnr_retries -= 1;
         }
+        // The peer is there: patience with the network starts anew.
+        self.retries = self.parameters.retry_cnt;
         self.go.restart();
         self.rewind();
         self.ack_deadline = Instant::NEVER;
