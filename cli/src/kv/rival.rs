@@ -148,7 +148,7 @@ impl Running {
         let mut command = rival.command(free);
         let child = command
             .spawn()
-            .with_context(|| format!("{} is not installed: `make setup` installs it", rival.name()))?;
+            .with_context(|| format!("{} is not installed: `make setup-bench` installs it", rival.name()))?;
         let address = SocketAddr::from(([127, 0, 0, 1], free));
         let (started, mut running) = (Instant::now(), None);
         while running.is_none() && started.elapsed() < Duration::from_secs(5) {
