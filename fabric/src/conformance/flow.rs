@@ -59,6 +59,8 @@ pub(super) struct Flow {
     /// Receives are posted with this probability a turn, and only for messages that are on the way.
     pub readiness: f64,
     pub just_in_time: bool,
+    /// The link is cut in this epoch, by whichever pair is first to reach its trouble.
+    pub may_be_cut: bool,
     spent_keys: Vec<Buffer>,
 }
 
@@ -105,6 +107,7 @@ impl Flow {
             receive_failed: false,
             readiness: 1.0,
             just_in_time: false,
+            may_be_cut: false,
             spent_keys: Vec::new(),
         }
     }
@@ -522,8 +525,7 @@ impl Flow {
             status => Some(status) == planned,
         };
         assert!(right, "side {} pair {}: {wc:?}, planned {planned:?}, of {op:?}", self.side, self.pair);
-        let cut = self.trouble.is_some_and(|(trouble, _)| trouble == Trouble::Cut);
-        report.bad_luck += u64::from(wc.status == Status::RetryExceeded && !cut && !disturbed);
+        report.bad_luck += u64::from(wc.status == Status::RetryExceeded && !self.may_be_cut && !disturbed);
         self.succeeded = index;
         self.failed = Some(wc.status);
     }
