@@ -10,7 +10,7 @@ use super::{Arm, Options};
 use crate::Random;
 use crate::program::Settings;
 
-/// Turns without a completion after which a queue pair in ERR has flushed all there is.
+/// Turns without a completion after which a queue pair in ERR is asked whether it has flushed all there is.
 const QUIET: u32 = 10;
 
 pub(super) struct Pair {
@@ -129,7 +129,9 @@ impl Pair {
         }
         self.quiet = if self.brought_down && !progress { self.quiet + 1 } else { 0 };
         if self.quiet == QUIET {
-            self.flows.iter_mut().for_each(|flow| flow.end_silent(arm));
+            for flow in &mut self.flows {
+                progress |= flow.post_last(arm, report);
+            }
         }
         self.over = if self.brought_down {
             self.flows.iter().all(Flow::is_flushed)
