@@ -36,6 +36,11 @@ pub fn families(adapter: &Adapter) -> Vec<Family> {
         put("port_os_errors", "Failures of the system.", port.os_errors);
         put("port_wakes_sent", "Wakes sent to sleeping peers.", port.wakes_sent);
         put("port_peers_lost", "Peers that died, left or were cut off.", port.peers_lost);
+        put("port_faults_dropped", "Frames lost on purpose.", port.faults.dropped);
+        put("port_faults_duplicated", "Frames doubled on purpose.", port.faults.duplicated);
+        put("port_faults_reordered", "Frames that others overtook on purpose.", port.faults.reordered);
+        put("port_faults_delayed", "Frames delayed on purpose.", port.faults.delayed);
+        put("port_faults_corrupted", "Frames broken on purpose.", port.faults.corrupted);
         let driver = engine.driver_counters();
         put("driver_packet_wakes", "Times that the port woke the driving thread.", driver.packet_wakes);
         put("driver_calls", "Times that a doorbell or a caller woke it.", driver.calls);

@@ -78,6 +78,23 @@ pub struct Counters {
     pub wakes_sent: u64,
     /// Peers that died, left or were cut off.
     pub peers_lost: u64,
-    /// Frames dropped, duplicated, reordered, delayed or corrupted on purpose (`fault`).
-    pub faults_injected: u64,
+    /// What was decided about frames, both ways together, where faults are made on purpose ([`fault`]).
+    pub faults: fault::Tally,
+}
+
+impl Counters {
+    /// Adds another port's.
+    pub fn add(&mut self, other: &Counters) {
+        self.frames_sent += other.frames_sent;
+        self.bytes_sent += other.bytes_sent;
+        self.frames_received += other.frames_received;
+        self.bytes_received += other.bytes_received;
+        self.no_room += other.no_room;
+        self.send_dropped += other.send_dropped;
+        self.malformed += other.malformed;
+        self.os_errors += other.os_errors;
+        self.wakes_sent += other.wakes_sent;
+        self.peers_lost += other.peers_lost;
+        self.faults.sum(&other.faults);
+    }
 }

@@ -2,6 +2,7 @@
 
 use host::metrics::Family;
 use host::{Adapter, DriverCounters, EngineEvent, PortFacts};
+use port::Counters as PortCounters;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,6 +81,15 @@ impl Context {
         let mut sum = Counters::default();
         for engine in self.inner.adapter.engines() {
             sum.add(&engine.counters());
+        }
+        sum
+    }
+
+    /// What its engines' ports have counted together.
+    pub fn port_counters(&self) -> PortCounters {
+        let mut sum = PortCounters::default();
+        for engine in self.inner.adapter.engines() {
+            sum.add(&engine.port_counters());
         }
         sum
     }

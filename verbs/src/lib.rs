@@ -57,13 +57,15 @@ pub use queue_pair::{Batch, Init, QpOptions, QueuePair, Ready};
 pub use region::{MemoryRegion, RemoteMemory};
 
 pub use host::connect::ConnectError;
-pub use host::{DriverCounters, EngineEvent, Mode, OpenError, PortFacts, PortKind};
+pub use host::{DriverCounters, EngineEvent, Mode, OpenError, PortFacts, PortKind, Rules, RulesError};
 pub use memory::{Access, AccessError, Bytes, Error as MemoryError, Key, Range};
 pub use nic::PostError as QueueError;
 pub use nic::{
     AddressVector, AsyncEvent, CompletionKind, Flags, Modify, Notify, Operation, Payload, ReceiveRequest,
     Remote, Sge, Status, WorkCompletion, WorkRequest,
 };
+pub use port::Counters as PortCounters;
+pub use port::fault::Tally;
 pub use transport::Counters;
 pub use transport::state::State;
 pub use wire::Psn;

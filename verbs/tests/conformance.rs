@@ -1,27 +1,59 @@
-//! The conformance body over the real ports: random verbs in both directions against a plain model.
+//! The conformance body over the real ports, good ones and bad ones: random verbs in both directions against a plain model.
 
 use fabric::Settings;
-use fabric::conformance::{Arm, Buffer, Options, Report, Verb, run};
+use fabric::conformance::{Arm, Buffer, Options, Report, Verb, bad_world, run};
 use remora_verbs::{
-    Access, CompletionQueue, Context, Device, EMPTY, MemoryRegion, Mode, Modify, PostError, ProtectionDomain,
-    QpOptions, QueueError, QueuePair, ReceiveRequest, State, WorkCompletion, WorkRequest,
+    Access, CompletionQueue, Context, Counters, Device, EMPTY, MemoryRegion, Mode, Modify, PostError,
+    ProtectionDomain, QpOptions, QueueError, QueuePair, ReceiveRequest, Rules, State, Tally, WorkCompletion,
+    WorkRequest,
 };
+use std::time::{Duration, Instant};
 
 /// Two contexts in one process, as an arm.
 struct Api {
     sides: [(Context, ProtectionDomain); 2],
     pairs: Vec<[(QueuePair, CompletionQueue); 2]>,
     regions: Vec<Option<MemoryRegion>>,
+    /// No frame is on its way for longer, once the NICs are driven.
+    longest_way: Duration,
 }
 
+/// Longer than the rules of `bad_world` hold any frame, there and back; and than the thread of an engine that has frames
+/// waits for a core.
+const LONGEST_WAY: Duration = Duration::from_millis(20);
+
 impl Api {
-    fn new(device: &Device) -> Api {
-        let side = || {
+    fn new(devices: [&Device; 2]) -> Api {
+        let sides = devices.map(|device| {
             let context = device.open().unwrap();
             let domain = context.alloc_pd().unwrap();
             (context, domain)
+        });
+        Api { sides, pairs: Vec::new(), regions: Vec::new(), longest_way: Duration::ZERO }
+    }
+
+    /// Over links that hold frames, or with NICs that polling does not drive.
+    fn slow(devices: [&Device; 2]) -> Api {
+        Api { longest_way: LONGEST_WAY, ..Api::new(devices) }
+    }
+
+    /// Until nothing is on its way any more.
+    fn settle(&mut self) {
+        let frames = |sides: &[(Context, ProtectionDomain); 2]| {
+            sides.each_ref().map(|(context, _)| context.port_counters()).map(|port| port.frames_received)
         };
-        Api { sides: [side(), side()], pairs: Vec::new(), regions: Vec::new() }
+        let (mut seen, mut over) = (frames(&self.sides), Instant::now() + self.longest_way);
+        loop {
+            for _ in 0..1000 {
+                self.pass();
+            }
+            if seen != frames(&self.sides) {
+                (seen, over) = (frames(&self.sides), Instant::now() + self.longest_way);
+            } else if Instant::now() >= over {
+                return;
+            }
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -107,9 +139,7 @@ impl Arm for Api {
             pair.modify(&Modify { state: Some(State::Reset), ..Modify::default() }).unwrap();
         }
         // What is still on its way belongs to the old connection.
-        for _ in 0..1000 {
-            self.pass();
-        }
+        self.settle();
         let [one, two] = &mut self.pairs[pair];
         bring_up(&mut one.0, settings, settings.psn);
         bring_up(&mut two.0, settings, [settings.psn[1], settings.psn[0]]);
@@ -168,18 +198,20 @@ impl Arm for Api {
     }
 }
 
-fn body(device: &Device, seeds: std::ops::Range<u64>) -> Report {
-    let options = Options { verbs: 3_000, patience: 50_000_000, ..Options::default() };
+fn body(seeds: std::ops::Range<u64>, arm: impl Fn() -> Api) -> Report {
+    let options = Options { verbs: 3_000, patience: PATIENCE, ..Options::default() };
     let mut sum = Report::default();
     for seed in seeds {
-        let report = run(&mut Api::new(device), seed, &options);
-        sum.add(&report);
+        sum.add(&run(&mut arm(), seed, &options));
     }
     for verb in Verb::ALL {
         assert!(sum.count(verb) > 0, "no {verb:?}");
     }
     sum
 }
+
+/// Turns without progress: a minute and more.
+const PATIENCE: u64 = 50_000_000;
 
 /// Everything has happened but what takes a link that can be cut.
 fn complete(report: &Report) {
@@ -195,21 +227,92 @@ fn udp(address: &str) -> Device {
 #[test]
 fn ten_seeds_over_shm() {
     // More than ten, so that every trouble comes up whatever the body's random numbers lead to.
-    complete(&body(&Device::shm(), 0..24));
+    complete(&body(0..24, || Api::new([&Device::shm(); 2])));
 }
 
 #[test]
 fn ten_seeds_over_udp() {
-    complete(&body(&udp("127.0.0.1:0"), 100..124));
+    complete(&body(100..124, || Api::new([&udp("127.0.0.1:0"); 2])));
 }
 
 #[test]
 fn some_seeds_over_udp_over_ipv6() {
-    body(&udp("[::1]:0"), 200..203);
+    body(200..203, || Api::new([&udp("[::1]:0"); 2]));
 }
 
 #[test]
 fn some_seeds_with_dedicated_engines() {
-    body(&Device::shm().mode(Mode::Dedicated), 300..303);
-    body(&udp("127.0.0.1:0").mode(Mode::Dedicated), 310..312);
+    body(300..303, || Api::slow([&Device::shm().mode(Mode::Dedicated); 2]));
+    body(310..312, || Api::slow([&udp("127.0.0.1:0").mode(Mode::Dedicated); 2]));
+}
+
+/// What happened over bad links.
+#[derive(Debug, Default)]
+struct Bad {
+    report: Report,
+    counters: Counters,
+    faults: Tally,
+}
+
+/// The body over links that lose, double, reorder, delay and break frames, each in a way of its own. One side's port does
+/// that, to what it sends and to what it receives.
+fn bad_body(device: &Device, seeds: std::ops::Range<u64>) -> Bad {
+    // Much trouble, so that each kind of it comes up although there are fewer verbs.
+    let options = Options { verbs: 2_000, trouble: 0.6, patience: PATIENCE, ..Options::default() };
+    let mut sum = Bad::default();
+    for seed in seeds {
+        let bad = device.clone().fault(Rules { seed, ..bad_world(seed).rules });
+        let mut arm = Api::slow(if seed % 2 == 0 { [&bad, device] } else { [device, &bad] });
+        sum.report.add(&run(&mut arm, seed, &options));
+        for (context, _) in &arm.sides {
+            sum.counters.add(&context.counters());
+            sum.faults.sum(&context.port_counters().faults);
+        }
+    }
+    sum
+}
+
+/// Each kind of fault was made, and each way to mend it was taken.
+fn all_bad(bad: &Bad) {
+    println!("{bad:?}");
+    let Bad { report, counters, faults } = bad;
+    complete(report);
+    let counted = [
+        ("dropped", faults.dropped),
+        ("duplicated", faults.duplicated),
+        ("reordered", faults.reordered),
+        ("delayed", faults.delayed),
+        ("corrupted", faults.corrupted),
+        ("timeout", counters.local_ack_timeout_err),
+        ("sequence NAK", counters.packet_seq_err),
+        ("implied NAK", counters.implied_nak_seq_err),
+        ("RNR", counters.rnr_nak_retry_err),
+        ("duplicate", counters.duplicate_request),
+        ("gap", counters.out_of_sequence),
+    ];
+    let never: Vec<&str> = counted.iter().filter(|(_, count)| *count == 0).map(|(name, _)| *name).collect();
+    assert_eq!(never, Vec::<&str>::new());
+}
+
+#[test]
+fn bad_links_over_shm() {
+    let bad = bad_body(&Device::shm(), 400..416);
+    all_bad(&bad);
+    // Frames without an ICRC cannot be seen to be broken: a fault that breaks one loses it instead.
+    assert_eq!(bad.counters.rx_icrc_encapsulated, 0);
+}
+
+#[test]
+fn bad_links_over_udp() {
+    let bad = bad_body(&udp("127.0.0.1:0"), 500..516);
+    all_bad(&bad);
+    assert!(bad.counters.rx_icrc_encapsulated > 0);
+}
+
+#[test]
+fn bad_links_with_dedicated_engines() {
+    for (device, seed) in [(Device::shm(), 600), (udp("127.0.0.1:0"), 601)] {
+        let bad = bad_body(&device.mode(Mode::Dedicated), seed..seed + 1);
+        assert!(bad.faults.faults() > 0 && bad.counters.local_ack_timeout_err > 0, "{bad:?}");
+    }
 }

@@ -133,7 +133,7 @@ fn serve<D: Design>(args: &ServeArgs, stop: &AtomicBool) -> Result<()> {
         load_file(path, lines, service.server.table_mut())?;
     }
     let listener = Listener::bind(args.listen)?;
-    let _endpoint = args
+    let endpoint = args
         .metrics
         .map(|address| {
             let context = service.context.clone();
@@ -143,6 +143,9 @@ fn serve<D: Design>(args: &ServeArgs, stop: &AtomicBool) -> Result<()> {
     if args.child {
         println!("{}", listener.address());
     } else {
+        if let Some(endpoint) = &endpoint {
+            eprintln!("metrics for Prometheus and `remora top` at {}", endpoint.address());
+        }
         eprintln!(
             "serving {} keys as {} over {} at {}; end with Ctrl-C",
             service.server.table().len(),

@@ -1,5 +1,6 @@
 //! Captures and faults from the command line.
 
+use crate::counters::counters;
 use crate::running::{Scratch, Server, remora};
 
 /// Blocks of a pcapng file that hold a packet.
@@ -42,13 +43,15 @@ fn a_capture_of_nothing_says_so() {
 
 #[test]
 fn a_server_that_loses_frames_still_answers_right() {
-    let rules = Scratch::new(b"seed = 1\n[[rule]]\nfault = 'drop'\nprobability = 0.2\n");
+    let rules = Scratch::new(b"[[rule]]\nfault = 'drop'\nevery = 5\n");
     for port in ["shm", "udp"] {
         let server = Server::start("farm", port, &["--fault", rules.path(), "--metrics", "127.0.0.1:0"]);
         for value in ["one", "two", "three"] {
             server.kv("put", &["key", value]).good();
             assert_eq!(server.kv("get", &["key"]).good().trim_end(), value);
         }
+        let name = format!("remora_port_faults_dropped_total{{engine=\"0\",port=\"{port}\"}}");
+        assert!(counters(&server.metrics)[&name] > 0.0);
     }
 }
 

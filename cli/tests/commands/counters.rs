@@ -1,12 +1,11 @@
 //! The counters of a running server, through its Prometheus endpoint and `remora top`.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 
 use crate::running::{Server, remora};
 
 /// The counters now.
-fn counters(address: &str) -> BTreeMap<String, f64> {
+pub fn counters(address: &str) -> BTreeMap<String, f64> {
     let out = remora(&["top", address, "--once"]).good();
     let pairs = out.lines().filter_map(|line| line.rsplit_once(' '));
     pairs.map(|(name, value)| (name.to_owned(), value.parse().expect("a number"))).collect()
@@ -14,10 +13,8 @@ fn counters(address: &str) -> BTreeMap<String, f64> {
 
 #[test]
 fn counters_grow_with_what_is_done() {
-    let free =
-        TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
-    let address = free.to_string();
-    let server = Server::start("farm", "shm", &["--metrics", &address]);
+    let server = Server::start("farm", "shm", &["--metrics", "127.0.0.1:0"]);
+    let address = server.metrics.clone();
     let reads = "remora_rx_read_requests_total{engine=\"0\",port=\"shm\"}";
     let sends = "remora_rx_send_requests_total{engine=\"0\",port=\"shm\"}";
     let before = counters(&address);

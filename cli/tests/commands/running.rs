@@ -84,6 +84,8 @@ pub struct Server {
     pub address: String,
     /// What it said before it was ready.
     pub said: Vec<String>,
+    /// Where its metrics are, with `--metrics`.
+    pub metrics: String,
     design: String,
     port: String,
 }
@@ -101,17 +103,20 @@ impl Server {
             .spawn()
             .expect("the binary");
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
-        let mut said = Vec::new();
+        let (mut said, mut metrics) = (Vec::new(), String::new());
         let address = loop {
             let Some(line) = lines.next() else { panic!("the server ended: {said:?}") };
             if let Some((_, rest)) = line.split_once(" at ").filter(|_| line.contains("serving ")) {
                 break rest.split(';').next().expect("an address").to_owned();
             }
+            if let Some((_, address)) = line.split_once("`remora top` at ") {
+                metrics = address.to_owned();
+            }
             said.push(line);
         };
         // What it says later must find a reader.
         std::thread::spawn(move || lines.for_each(drop));
-        Server { child, address, said, design: design.to_owned(), port: port.to_owned() }
+        Server { child, address, said, metrics, design: design.to_owned(), port: port.to_owned() }
     }
 
     /// The words of `remora kv VERB` for this server.

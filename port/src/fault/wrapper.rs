@@ -259,7 +259,7 @@ impl<P: Port, C: Clock> Port for Fault<P, C> {
     fn counters(&self) -> Counters {
         let mut counters = self.port.counters();
         for direction in [Direction::Send, Direction::Receive] {
-            counters.faults_injected += self.policy.tally(direction).faults();
+            counters.faults.sum(&self.policy.tally(direction));
         }
         counters
     }
