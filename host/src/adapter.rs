@@ -376,7 +376,8 @@ impl Rig<'_> {
     }
 
     fn build<P: Port + Attach>(self, port: P, cell: fn(Biased<Core<P>>) -> Cell) -> (PortFacts, Cell) {
-        let nic = Nic::new(fitted(self.config.nic, &port));
+        let nic = nic::Config { engine: self.number as u16, ..fitted(self.config.nic, &port) };
+        let nic = Nic::new(nic);
         let facts = facts(&port);
         let core = Core::new(nic, port, self.watch, self.clock, self.number, self.events);
         (facts, cell(Biased::new(self.table, core)))

@@ -8,6 +8,9 @@ use std::ops::{BitOr, BitOrAssign};
 pub struct Pd(pub(crate) u32);
 
 impl Pd {
+    /// No domain: no key opens anything for it. (Its lower 20 bits are no domain's; 0 stands in the entries of windows.)
+    pub const NONE: Pd = Pd(1 << 20);
+
     /// The number, as `ibv_pd.handle` shows it.
     pub const fn get(self) -> u32 {
         self.0
@@ -117,6 +120,8 @@ pub enum AccessError {
     UnknownKey,
     /// The region belongs to another protection domain.
     WrongPd,
+    /// The window is another queue pair's.
+    WrongOwner,
     /// The region lacks a right that the access needs.
     MissingRight,
     /// Some byte of the access lies outside the region.
@@ -130,6 +135,7 @@ impl fmt::Display for AccessError {
         f.write_str(match self {
             AccessError::UnknownKey => "no live region has this key",
             AccessError::WrongPd => "the region belongs to another protection domain",
+            AccessError::WrongOwner => "the window is bound to another queue pair",
             AccessError::MissingRight => "the region lacks a right that the access needs",
             AccessError::OutOfBounds => "the access leaves the region",
             AccessError::Misaligned => "the address is not a multiple of the atomic's width",
@@ -146,7 +152,7 @@ pub enum Error {
     Invalid,
     /// The table holds as many regions, ranges or domains as it was configured for, or on-NIC memory is used up (ENOMEM).
     Full,
-    /// The protection domain is still used (EBUSY).
+    /// The protection domain is still used, or windows are bound to the region (EBUSY).
     Busy,
     /// No such key or domain (EINVAL).
     Unknown,
@@ -161,7 +167,9 @@ impl fmt::Display for Error {
         match self {
             Error::Invalid => f.write_str("invalid argument"),
             Error::Full => f.write_str("no room left in the table"),
-            Error::Busy => f.write_str("the protection domain is still in use"),
+            Error::Busy => {
+                f.write_str("still in use: a domain by regions or queue pairs, a region by memory windows")
+            }
             Error::Unknown => f.write_str("no such key or protection domain"),
             Error::InsidePass => f.write_str("called from inside a pass"),
             Error::Os(errno) => write!(f, "{}", std::io::Error::from_raw_os_error(*errno)),

@@ -1,10 +1,11 @@
 //! Keys: where they point and why they cannot be guessed.
 //!
-//! A key is `tag | location`: the low bits say which entry of the table to look at, the rest must equal what the
-//! entry holds. Both come out of keyed permutations: the n-th fresh location is a permutation of n, and the tag is a
-//! permutation, another one for each location, of how often the location was used. So the map from (n, use) to keys
-//! is one to one: a key comes back only after its location went through all its tags; and a location comes back only
-//! after all fresh ones and all those freed before it. Looking a key up needs neither permutation, one masked load.
+//! A key is `tag | location | tag`: the middle bits say which entry of the table to look at, the rest must equal what
+//! the entry holds. The lowest eight bits are tag, because those are a program's own to change when it binds a memory
+//! window (`ibv_inc_rkey`); the entry stays the same. Both parts come out of keyed permutations: the n-th fresh
+//! location is a permutation of n, and the tag is a permutation, another one for each location, of how often the
+//! location was used. So the map from (n, use) to keys is one to one: a region's key comes back only after its location
+//! went through all its tags; and a location comes back only after all fresh ones and all those freed before it. Looking a key up needs neither permutation, one masked load.
 
 use std::collections::VecDeque;
 
@@ -22,6 +23,27 @@ impl Key {
     pub const fn get(self) -> u32 {
         self.0
     }
+
+    /// The key with the next one of the eight bits that a program may change: what a window is to be bound to next
+    /// (`ibv_inc_rkey`).
+    pub const fn next(self) -> Key {
+        Key(self.0 & !OWN | self.0.wrapping_add(1) & OWN)
+    }
+
+    /// All but the program's own eight bits: which window it is.
+    pub(crate) const fn index(self) -> u32 {
+        self.0 >> OWN_BITS
+    }
+}
+
+/// Low bits of a key that a program may change.
+const OWN_BITS: u32 = 8;
+const OWN: u32 = (1 << OWN_BITS) - 1;
+
+/// Where in a table of `locations` (a power of two) a key points.
+#[inline(always)]
+pub(crate) const fn location(key: Key, locations: usize) -> usize {
+    (key.0 >> OWN_BITS) as usize & (locations - 1)
 }
 
 /// Hands out keys.
@@ -62,12 +84,14 @@ impl Keyring {
         let tag_bits = 32 - self.location_bits;
         let round_key = self.seed ^ (u64::from(location) + 1) << 32;
         let tag = permute(turn & mask(tag_bits), tag_bits, round_key);
-        Some(Issued { key: Key(tag << self.location_bits | location), turn })
+        let high = u64::from(tag >> OWN_BITS) << (self.location_bits + OWN_BITS);
+        Some(Issued { key: Key(high as u32 | location << OWN_BITS | tag & OWN), turn })
     }
 
     /// Takes a key back; its location is handed out again after all others that are free now.
     pub fn give_back(&mut self, issued: Issued) {
-        self.freed.push_back((issued.key.0 & mask(self.location_bits), issued.turn.wrapping_add(1)));
+        let location = location(issued.key, self.locations()) as u32;
+        self.freed.push_back((location, issued.turn.wrapping_add(1)));
     }
 
     fn fresh_location(&mut self) -> Option<u32> {
@@ -192,7 +216,7 @@ mod tests {
     fn a_place_rests_as_long_as_others_are_free() {
         let mut ring = Keyring::new(15, 3);
         assert_eq!(ring.locations(), 16);
-        let place = |issued: Issued| issued.key.get() & 15;
+        let place = |issued: Issued| issued.key.get() >> 8 & 15;
         let mut seen = Vec::new();
         for _ in 0..45 {
             let key = ring.take().unwrap();
@@ -224,5 +248,17 @@ mod tests {
             ring.give_back(key);
         }
         assert_eq!(ring.take().unwrap().key, first.key);
+    }
+
+    #[test]
+    fn the_next_key_of_a_window_is_at_the_same_place() {
+        assert_eq!(Key::new(0x1234_56ff).next(), Key::new(0x1234_5600));
+        assert_eq!(Key::new(u32::MAX).next(), Key::new(0xffff_ff00));
+        let mut key = Keyring::new(1 << 16, 4).take().unwrap().key;
+        let place = location(key, 1 << 17);
+        for _ in 0..300 {
+            key = key.next();
+            assert_eq!(location(key, 1 << 17), place);
+        }
     }
 }

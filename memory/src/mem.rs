@@ -1,8 +1,9 @@
 //! The right to touch registered memory during one pass of one engine.
 
-use crate::entry::{Entry, Piece};
+use crate::entry::{Entry, NULL, WINDOW};
+use crate::null;
 use crate::pass::Pass;
-use crate::{Access, AccessError, Key, Pd, Span, Table, copy};
+use crate::{Access, AccessError, BindError, Binding, Key, Owner, Pd, Span, Table, copy};
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
@@ -39,6 +40,23 @@ impl<'p> Mem<'p> {
         len: usize,
         access: Access,
     ) -> Result<Span<'p>, AccessError> {
+        self.check_for(pd, Owner::NOBODY, key, va, len, access)
+    }
+
+    /// As [`check`](Mem::check), for the peer of the queue pair `owner`: it may also use windows bound to that one alone.
+    ///
+    /// # Errors
+    /// As [`check`](Mem::check); `WrongOwner` comes after `WrongPd`.
+    #[inline]
+    pub fn check_for(
+        self,
+        pd: Pd,
+        owner: Owner,
+        key: Key,
+        va: u64,
+        len: usize,
+        access: Access,
+    ) -> Result<Span<'p>, AccessError> {
         let entry = self.table.entry(key);
         let wrong = entry.key.load(Ordering::Acquire) ^ key.0
             | entry.pd.load(Ordering::Relaxed) ^ pd.0
@@ -51,7 +69,7 @@ impl<'p> Mem<'p> {
             // ends; the range checked lies within.
             return Ok(unsafe { Span::new(start.wrapping_add(offset as usize), len) });
         }
-        check_slowly(entry, pd, key, va, len, access)
+        check_slowly(entry, (pd, owner), key, va, len, access)
     }
 
     /// Checks without giving a span: a whole message at its first packet.
@@ -63,23 +81,66 @@ impl<'p> Mem<'p> {
         self.check(pd, key, va, len, access).map(|_| ())
     }
 
-    /// LOCAL_INV or SEND_INV: from now on no check succeeds with `key`; spans of this pass stay valid. The region keeps
-    /// its place in the table until it is deregistered.
+    /// As [`probe`](Mem::probe), for the peer of the queue pair `owner`.
     ///
     /// # Errors
-    /// `UnknownKey`, `WrongPd`, or `MissingRight` if the region lacks [`Access::INVALIDATE`].
-    pub fn invalidate(self, pd: Pd, key: Key) -> Result<(), AccessError> {
+    /// As [`check_for`](Mem::check_for).
+    #[inline]
+    pub fn probe_for(
+        self,
+        pd: Pd,
+        owner: Owner,
+        key: Key,
+        va: u64,
+        len: usize,
+        access: Access,
+    ) -> Result<(), AccessError> {
+        self.check_for(pd, owner, key, va, len, access).map(|_| ())
+    }
+
+    /// The domain of a live key.
+    pub fn domain(self, key: Key) -> Option<Pd> {
+        let entry = self.table.entry(key);
+        if key.0 == 0 || entry.key.load(Ordering::Acquire) != key.0 {
+            return None;
+        }
+        let pd = match entry.pieces.load(Ordering::Relaxed) {
+            WINDOW => entry.look().filter(|view| view.key == key.0)?.domain,
+            _ => entry.pd.load(Ordering::Relaxed),
+        };
+        Some(Pd(pd))
+    }
+
+    /// LOCAL_INV or SEND_INV by the queue pair `owner`: from now on no check succeeds with `key`; spans of this pass stay
+    /// valid. A region keeps its place in the table until it is deregistered; a window may be bound again.
+    ///
+    /// # Errors
+    /// `UnknownKey`, `WrongPd`; `WrongOwner` for a window that another queue pair has; `MissingRight` if the region lacks
+    /// [`Access::INVALIDATE`], for a window of type 1, and while windows are bound to the region.
+    pub fn invalidate(self, pd: Pd, owner: Owner, key: Key) -> Result<(), AccessError> {
         let entry = self.table.entry(key);
         if key.0 == 0 || entry.key.load(Ordering::Acquire) != key.0 {
             return Err(AccessError::UnknownKey);
         }
+        if entry.pieces.load(Ordering::Relaxed) == WINDOW {
+            return self.table.invalidate_window(pd, owner, key);
+        }
         if entry.pd.load(Ordering::Relaxed) != pd.0 {
             return Err(AccessError::WrongPd);
         }
-        if !Access(entry.access.load(Ordering::Relaxed)).contains(Access::INVALIDATE) {
+        let open = Access(entry.access.load(Ordering::Relaxed)).contains(Access::INVALIDATE);
+        if !open || entry.windows.load(Ordering::Relaxed) > 0 {
             return Err(AccessError::MissingRight);
         }
         if entry.kill(key.0) { Ok(()) } else { Err(AccessError::UnknownKey) }
+    }
+
+    /// Binds a window, or takes its binding away: `BIND_MW` by the queue pair `owner` of the domain `pd`.
+    ///
+    /// # Errors
+    /// [`BindError`]; the window stays as it was.
+    pub fn bind(self, pd: Pd, owner: Owner, binding: &Binding) -> Result<(), BindError> {
+        self.table.bind(pd, owner, binding)
     }
 
     /// Writes the first `min(span.len(), data.len())` bytes of `data` to the span past the caches; says how many. For the
@@ -109,12 +170,12 @@ impl<'p> Mem<'p> {
     }
 }
 
-/// Several ranges, no bytes, or a refusal: finds out which.
+/// A window, the null region, several ranges, no bytes, or a refusal: finds out which.
 #[cold]
 #[inline(never)]
 fn check_slowly<'p>(
     entry: &'p Entry,
-    pd: Pd,
+    (pd, owner): (Pd, Owner),
     key: Key,
     va: u64,
     len: usize,
@@ -126,25 +187,49 @@ fn check_slowly<'p>(
     if key.0 == 0 || entry.key.load(Ordering::Acquire) != key.0 {
         return Err(AccessError::UnknownKey);
     }
+    let count = entry.pieces.load(Ordering::Relaxed);
+    if count == WINDOW {
+        return check_window(entry, (pd, owner), key, va, len, access);
+    }
     if entry.pd.load(Ordering::Relaxed) != pd.0 {
         return Err(AccessError::WrongPd);
     }
     if !Access(entry.access.load(Ordering::Relaxed)).contains(access) {
         return Err(AccessError::MissingRight);
     }
-    let count = entry.pieces.load(Ordering::Relaxed) as usize;
-    if count == 0 {
-        return Err(AccessError::OutOfBounds);
+    if count == NULL {
+        let at = null::at(len, access).ok_or(AccessError::OutOfBounds)?;
+        let start = entry.start.load(Ordering::Relaxed).wrapping_add(at);
+        // SAFETY: the entry was alive after this pass began, so its block stays until the pass ends; `at` lies within.
+        return Ok(unsafe { Span::new(start, len) });
     }
-    let first = entry.start.load(Ordering::Relaxed).cast::<Piece>();
-    // SAFETY: the entry was alive after this pass began; its pieces are freed only after the pass ends.
-    let pieces: &'p [Piece] = unsafe { std::slice::from_raw_parts(first, count) };
-    let at = pieces.partition_point(|piece| piece.iova <= va);
-    let piece = at.checked_sub(1).map(|at| pieces[at]).ok_or(AccessError::OutOfBounds)?;
-    let offset = va - piece.iova;
-    if offset >= piece.len || len as u64 > piece.len - offset {
-        return Err(AccessError::OutOfBounds);
-    }
+    // SAFETY: the entry was alive after this pass began.
+    let start = unsafe { entry.place(va, len as u64) }.ok_or(AccessError::OutOfBounds)?;
     // SAFETY: as in `check`.
-    Ok(unsafe { Span::new(piece.start.wrapping_add(offset as usize), len) })
+    Ok(unsafe { Span::new(start, len) })
+}
+
+/// Windows are for peers only: an access that needs no remote right is a local one.
+fn check_window<'p>(
+    entry: &'p Entry,
+    (pd, owner): (Pd, Owner),
+    key: Key,
+    va: u64,
+    len: usize,
+    access: Access,
+) -> Result<Span<'p>, AccessError> {
+    let view = entry.look().filter(|view| view.key == key.0).ok_or(AccessError::UnknownKey)?;
+    if view.domain != pd.0 {
+        return Err(AccessError::WrongPd);
+    }
+    if view.owner != 0 && view.owner != owner.0 {
+        return Err(AccessError::WrongOwner);
+    }
+    if access == Access::NONE || !Access(view.access).contains(access) {
+        return Err(AccessError::MissingRight);
+    }
+    let start = view.piece.place(va, len as u64).ok_or(AccessError::OutOfBounds)?;
+    // SAFETY: the window was bound after this pass began. Its region is deregistered only after windows are taken off it,
+    // and that waits for the pass.
+    Ok(unsafe { Span::new(start, len) })
 }

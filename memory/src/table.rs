@@ -2,11 +2,13 @@
 
 use crate::block::Block;
 use crate::entry::{Entry, Piece};
-use crate::key::{Issued, Keyring};
+use crate::key::{Issued, Keyring, location};
 use crate::on_nic::Allocator;
 use crate::pass::Passes;
+use crate::window::Window;
 use crate::{Access, Bytes, Error, Key, Pd};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Limits of a table.
@@ -16,6 +18,8 @@ pub struct Config {
     pub max_regions: usize,
     /// Protection domains at a time, up to 2^20 - 1.
     pub max_pds: usize,
+    /// Memory windows at a time; with the regions, up to 2^24.
+    pub max_windows: usize,
     /// Ranges of all regions together.
     pub max_ranges: usize,
     /// Bytes of memory on the NIC; 256 KiB on a ConnectX-5.
@@ -29,6 +33,8 @@ impl Default for Config {
         Config {
             max_regions: 1 << 16,
             max_pds: 1 << 12,
+            // As many as there are places left in a table for so many regions.
+            max_windows: (1 << 16) - 1,
             max_ranges: 1 << 18,
             on_nic_bytes: 256 << 10,
             key_seed: 0,
@@ -40,7 +46,14 @@ impl Default for Config {
 impl Config {
     /// For tests: Miri walks the whole table at every look into it.
     pub(crate) fn small() -> Config {
-        Config { max_regions: 31, max_pds: 4, max_ranges: 64, on_nic_bytes: 1024, key_seed: 1 }
+        Config {
+            max_regions: 31,
+            max_pds: 4,
+            max_windows: 0,
+            max_ranges: 64,
+            on_nic_bytes: 1024,
+            key_seed: 1,
+        }
     }
 }
 
@@ -80,32 +93,36 @@ pub struct Table {
     on_nic_parts: Allocator,
 }
 
-struct Control {
-    config: Config,
-    keyring: Keyring,
+pub(crate) struct Control {
+    pub config: Config,
+    pub keyring: Keyring,
     held: BTreeMap<u32, Held>,
+    /// By the upper bits of their keys.
+    pub windows: BTreeMap<u32, Window>,
+    /// What is behind null regions.
+    pub null: Option<Bytes>,
     ranges: usize,
     pds: Vec<Domain>,
     free_pds: VecDeque<usize>,
 }
 
 /// What a region keeps until its deregistration is complete.
-struct Held {
+pub(crate) struct Held {
     issued: Issued,
     pd: Pd,
     ranges: usize,
     dying: bool,
     /// The entry points to these if there are several. (No box: moving one says that nobody else points into it.)
-    _pieces: Vec<Piece>,
+    pieces: Vec<Piece>,
     /// Keeps the memory mapped; empty for the caller's own memory.
     _bytes: Vec<Bytes>,
 }
 
-struct Domain {
+pub(crate) struct Domain {
     /// The live domain's number.
     live: Option<Pd>,
     generation: u32,
-    users: usize,
+    pub users: usize,
 }
 
 const MAX_REGIONS: usize = 1 << 24;
@@ -117,14 +134,15 @@ impl Table {
     /// # Errors
     /// `Invalid` if a limit exceeds what [`Config`] says, `Full` or `Os` if there is no memory.
     pub fn new(config: Config) -> Result<Table, Error> {
-        if config.max_regions > MAX_REGIONS || config.max_pds >= 1 << PD_INDEX_BITS {
+        let places = config.max_regions.saturating_add(config.max_windows);
+        if places > MAX_REGIONS || config.max_pds >= 1 << PD_INDEX_BITS {
             return Err(Error::Invalid);
         }
         let on_nic = match config.on_nic_bytes {
             0 => None,
             len => Some(Bytes::heap(len.checked_next_multiple_of(64).ok_or(Error::Invalid)?)?),
         };
-        let keyring = Keyring::new(config.max_regions, config.key_seed);
+        let keyring = Keyring::new(places, config.key_seed);
         // SAFETY: all-zero is a valid, dead entry: atomics of integers, and a null pointer.
         let entries = unsafe { Box::<[Entry]>::new_zeroed_slice(keyring.locations()).assume_init() };
         Ok(Table {
@@ -136,6 +154,8 @@ impl Table {
                 config,
                 keyring,
                 held: BTreeMap::new(),
+                windows: BTreeMap::new(),
+                null: None,
                 ranges: 0,
                 pds: Vec::new(),
                 free_pds: VecDeque::new(),
@@ -229,25 +249,24 @@ impl Table {
     /// Waits for the passes under way, so it may take as long as the longest of them.
     ///
     /// # Errors
-    /// `Unknown`, also while another thread is deregistering it; `InsidePass` if the calling thread is inside a pass of an
-    /// engine of this table: nothing is done then.
+    /// `Unknown`, also while another thread is deregistering it; `Busy` while windows are bound to it; `InsidePass` if the
+    /// calling thread is inside a pass of an engine of this table. Nothing is done then.
     pub fn deregister(&self, key: Key) -> Result<(), Error> {
         if self.passes.is_inside() {
             return Err(Error::InsidePass);
         }
-        let location = self.location(key) as u32;
         let entry = self.entry(key);
         {
             let mut control = self.control();
-            let held = control.held.get_mut(&key.0).ok_or(Error::Unknown)?;
-            if std::mem::replace(&mut held.dying, true) {
-                return Err(Error::Unknown);
+            let held = control.held.get_mut(&key.0).filter(|held| !held.dying).ok_or(Error::Unknown)?;
+            if entry.windows.load(Ordering::Relaxed) > 0 {
+                return Err(Error::Busy);
             }
+            held.dying = true;
             // False if it was invalidated before: it is dead all the same.
             entry.kill(key.0);
         }
         self.passes.quiesce();
-        debug_assert_eq!(location, key.0 & (self.entries.len() as u32 - 1));
         entry.clear();
         let mut control = self.control();
         let held = control.forget(key);
@@ -255,6 +274,18 @@ impl Table {
         // Unmapping takes its time: not under the mutex.
         drop(held);
         Ok(())
+    }
+
+    /// Ends a region whose owner can wait for nobody: windows are taken off it first.
+    ///
+    /// # Errors
+    /// As [`deregister`](Table::deregister); `Busy` only if another thread binds a window to it at the same time.
+    pub fn revoke(&self, key: Key) -> Result<(), Error> {
+        if self.passes.is_inside() {
+            return Err(Error::InsidePass);
+        }
+        self.unbind_region(key);
+        self.deregister(key)
     }
 
     /// `len` bytes of the memory on the NIC, zeroed; given back when the last clone is dropped.
@@ -279,12 +310,7 @@ impl Table {
     #[inline(always)]
     pub(crate) fn entry(&self, key: Key) -> &Entry {
         // SAFETY: the number of entries is a power of two, and `location` masks with it less one.
-        unsafe { self.entries.get_unchecked(self.location(key)) }
-    }
-
-    #[inline(always)]
-    fn location(&self, key: Key) -> usize {
-        key.0 as usize & (self.entries.len() - 1)
+        unsafe { self.entries.get_unchecked(location(key, self.entries.len())) }
     }
 
     pub(crate) fn passes(&self) -> &Passes {
@@ -297,7 +323,7 @@ impl Table {
             .is_some_and(|bytes| (at as u64).wrapping_sub(bytes.address()) < bytes.len() as u64)
     }
 
-    fn control(&self) -> MutexGuard<'_, Control> {
+    pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -323,7 +349,7 @@ impl Control {
         Ok(pd)
     }
 
-    fn domain(&mut self, pd: Pd) -> Result<&mut Domain, Error> {
+    pub(crate) fn domain(&mut self, pd: Pd) -> Result<&mut Domain, Error> {
         let domain = self.pds.get_mut(index_of(pd)).ok_or(Error::Unknown)?;
         if domain.live == Some(pd) { Ok(domain) } else { Err(Error::Unknown) }
     }
@@ -337,20 +363,25 @@ impl Control {
         access: Access,
     ) -> Result<Key, Error> {
         lay_out(&mut pieces, access)?;
+        let key = self.hold(pd, pieces, bytes)?;
+        // Its own copy of the pieces is where it stays.
+        let pieces = self.held.get(&key.0).map_or(&[][..], |held| &held.pieces);
+        entries[location(key, entries.len())].publish(key.0, pd.0, access.0, pieces);
+        Ok(key)
+    }
+
+    /// Takes a place, whose entry is still dead.
+    pub(crate) fn hold(&mut self, pd: Pd, pieces: Vec<Piece>, bytes: Vec<Bytes>) -> Result<Key, Error> {
         self.domain(pd)?;
         if self.held.len() >= self.config.max_regions || pieces.len() > self.config.max_ranges - self.ranges {
             return Err(Error::Full);
         }
         let issued = self.keyring.take().ok_or(Error::Full)?;
-        let key = issued.key;
         self.domain(pd)?.users += 1;
         self.ranges += pieces.len();
-        entries[key.0 as usize & (entries.len() - 1)].publish(key.0, pd.0, access.0, &pieces);
-        self.held.insert(
-            key.0,
-            Held { issued, pd, ranges: pieces.len(), dying: false, _pieces: pieces, _bytes: bytes },
-        );
-        Ok(key)
+        let ranges = pieces.len();
+        self.held.insert(issued.key.0, Held { issued, pd, ranges, dying: false, pieces, _bytes: bytes });
+        Ok(issued.key)
     }
 
     /// Removes a region that no pass can see.
@@ -385,10 +416,10 @@ fn lay_out(pieces: &mut [Piece], access: Access) -> Result<(), Error> {
 }
 
 fn index_of(pd: Pd) -> usize {
-    (pd.0 & ((1 << PD_INDEX_BITS) - 1)) as usize - 1
+    ((pd.0 & ((1 << PD_INDEX_BITS) - 1)) as usize).wrapping_sub(1)
 }
 
 #[cfg(test)]
 mod model;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -83,12 +83,12 @@ impl QueuePair {
         }
         let connection = self.connection.as_mut()?;
         let reply = connection.responder.plan()?;
-        let pd = self.pd;
+        let (pd, owner) = (self.pd, self.owner);
         let (ext, len) = response_headers(&reply);
         let bth = response_bth(&reply, connection.path.remote);
         let sent = emit(&mut connection.path, out, shared, &bth, &ext, len, |bytes| {
             let ReplyKind::Memory { key, va, len } = reply.kind else { return true };
-            match mem.check(pd, Key::new(key), va, len as usize, Access::REMOTE_READ) {
+            match mem.check_for(pd, owner, Key::new(key), va, len as usize, Access::REMOTE_READ) {
                 Ok(span) => span.read(bytes) == len as usize,
                 Err(_) => false,
             }

@@ -150,9 +150,14 @@ impl QueuePair {
             Action::Receive { offset, first, last } => {
                 self.deliver(mem, offset, first, last, payload, shared)
             }
-            Action::Fetch { key, va, len } => {
-                access(mem.probe(self.pd, Key::new(key), va, len as usize, Access::REMOTE_READ))
-            }
+            Action::Fetch { key, va, len } => access(mem.probe_for(
+                self.pd,
+                self.owner,
+                Key::new(key),
+                va,
+                len as usize,
+                Access::REMOTE_READ,
+            )),
             Action::Atomic { key, va, atomic } => self.atomic(mem, key, va, atomic),
         }
     }
@@ -160,7 +165,7 @@ impl QueuePair {
     #[inline]
     fn place(&self, mem: Mem<'_>, key: u32, va: u64, extent: u32, payload: &[u8]) -> Outcome {
         let extent = (extent as usize).max(payload.len());
-        match mem.check(self.pd, Key::new(key), va, extent, Access::REMOTE_WRITE) {
+        match mem.check_for(self.pd, self.owner, Key::new(key), va, extent, Access::REMOTE_WRITE) {
             Ok(span) => {
                 span.write(payload);
                 Outcome::Done
@@ -174,7 +179,7 @@ impl QueuePair {
             // IBTA vol. 1 §9.4.5: a misaligned atomic is an invalid request.
             return Outcome::Nak(NakCode::INVALID_REQUEST);
         }
-        let span = mem.check(self.pd, Key::new(key), va, 8, Access::REMOTE_ATOMIC);
+        let span = mem.check_for(self.pd, self.owner, Key::new(key), va, 8, Access::REMOTE_ATOMIC);
         let old = span.and_then(|span| match atomic {
             Atomic::CompareSwap { compare, swap } => span.compare_swap64(compare, swap),
             Atomic::FetchAdd { add } => span.fetch_add64(add),
@@ -233,7 +238,7 @@ impl QueuePair {
         let notice = connection.responder.notice();
         let invalidated = notice.invalidate.map(Key::new);
         if let Some(key) = invalidated
-            && mem.invalidate(self.pd, key).is_err()
+            && mem.invalidate(self.pd, self.owner, key).is_err()
         {
             let completion = self.received(receive, Status::LocalProtection);
             shared.counters.resp_cqe_error += 1;

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use memory::{Mem, Pd};
+use memory::{Mem, Owner, Pd};
 use transport::state::State;
 use transport::{Counters, Instant};
 use wire::frame::{Egress, Ingress};
@@ -27,6 +27,8 @@ use crate::timers::Timers;
 /// Limits of one engine, and what its port is like.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Config {
+    /// Its number among the engines that share a table of memory: windows of type 2B tell queue pairs apart by it.
+    pub engine: u16,
     /// Queue pairs, up to 65 536.
     pub max_qps: u32,
     /// Completion queues.
@@ -44,6 +46,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Config {
+            engine: 0,
             max_qps: 1 << 14,
             max_cqs: 1 << 10,
             max_events: 1 << 10,
@@ -112,6 +115,7 @@ pub(crate) struct Shared {
     pub spans: IdSpans,
     pub window: u32,
     pub read_piece: u32,
+    pub engine: u16,
 }
 
 impl Shared {
@@ -127,6 +131,7 @@ impl Shared {
             spans: IdSpans::new(),
             window: config.window,
             read_piece: config.read_piece.clamp(1, config.window.max(1)),
+            engine: config.engine,
         }
     }
 
@@ -245,6 +250,7 @@ impl Nic {
             number,
             state: State::Reset,
             pd: init.pd,
+            owner: Owner::new(self.shared.engine, number.get()),
             send: SendQueue::new(init.send_ring, init.managed),
             receive: ReceiveQueue::new(init.receive_ring, init.receive_max_sge),
             send_cq: init.send_cq,

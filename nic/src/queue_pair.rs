@@ -1,6 +1,6 @@
 //! A queue pair: the two work queues, the two transport machines, and how they finish work.
 
-use memory::{Access, Key, Mem, Pd};
+use memory::{Access, Key, Mem, Owner, Pd};
 use transport::rc::{Allowed, Kind, Message, Requester, Responder, Retired};
 use transport::state::State;
 use transport::{Atomic, Instant, Status};
@@ -81,6 +81,8 @@ pub(crate) struct QueuePair {
     pub number: Qpn,
     pub state: State,
     pub pd: Pd,
+    /// Its name to memory windows of type 2B.
+    pub owner: Owner,
     pub send: SendQueue,
     pub receive: ReceiveQueue,
     pub send_cq: u32,
@@ -150,7 +152,8 @@ impl QueuePair {
         if len > 1 << 31 {
             return self.submit_failing(wqe, index, slots, Status::LocalLength);
         }
-        if wqe.opcode() == WqeOpcode::LOCAL_INV && mem.invalidate(self.pd, Key::new(wqe.imm as u32)).is_err()
+        if wqe.opcode() == WqeOpcode::LOCAL_INV
+            && mem.invalidate(self.pd, self.owner, Key::new(wqe.imm as u32)).is_err()
         {
             return self.submit_failing(wqe, index, slots, Status::LocalProtection);
         }

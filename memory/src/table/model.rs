@@ -35,6 +35,7 @@ impl Model {
             max_ranges: 12,
             on_nic_bytes: 512,
             key_seed: seed,
+            ..Config::small()
         });
         let pds = vec![bench.pd, bench.table.alloc_pd().unwrap(), bench.table.alloc_pd().unwrap()];
         let mut blocks: Vec<Bytes> = (1..BLOCKS).map(|_| Bytes::heap(BLOCK).unwrap()).collect();
@@ -133,7 +134,7 @@ impl Model {
         };
         let mut pass = self.bench.engine.enter();
         let (_, mem) = pass.parts();
-        assert_eq!(mem.invalidate(self.pds[pd], region.key), expected);
+        assert_eq!(mem.invalidate(self.pds[pd], Owner::NOBODY, region.key), expected);
     }
 
     /// Where the model says the access goes: (block, offset).
@@ -208,6 +209,7 @@ impl Model {
                 match got {
                     AccessError::UnknownKey => "unknown key",
                     AccessError::WrongPd => "wrong domain",
+                    AccessError::WrongOwner => "wrong owner",
                     AccessError::MissingRight => "missing right",
                     AccessError::OutOfBounds => "out of bounds",
                     AccessError::Misaligned => "misaligned",

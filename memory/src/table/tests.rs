@@ -2,10 +2,10 @@
 use crate::*;
 use std::sync::Arc;
 
-pub(super) const ALL: Access = Access::from_bits(0xf).unwrap();
+pub(crate) const ALL: Access = Access::from_bits(0xf).unwrap();
 
 /// A table, an engine of it, and a domain.
-pub(super) struct Bench {
+pub(crate) struct Bench {
     pub table: Arc<Table>,
     pub engine: Biased<()>,
     pub pd: Pd,
@@ -223,7 +223,7 @@ fn a_freed_domain_does_not_come_back_under_its_old_number() {
 #[test]
 fn a_full_table_refuses_and_recovers() {
     let bench =
-        Bench::new(Config { max_regions: 3, max_pds: 2, max_ranges: 5, on_nic_bytes: 0, key_seed: 7 });
+        Bench::new(Config { max_regions: 3, max_pds: 2, max_ranges: 5, on_nic_bytes: 0, ..Config::small() });
     let bytes = block(64);
     let range = |iova| Range::at(&bytes, iova);
     let register = |ranges: &[Range]| bench.table.register(bench.pd, ranges, ALL);
@@ -399,11 +399,11 @@ fn only_regions_with_the_right_can_be_invalidated() {
         let mut pass = bench.engine.enter();
         let (_, mem) = pass.parts();
         let span = mem.check(bench.pd, open, 0, 64, ALL).unwrap();
-        assert_eq!(mem.invalidate(bench.pd, plain), Err(AccessError::MissingRight));
-        assert_eq!(mem.invalidate(other, open), Err(AccessError::WrongPd));
-        assert_eq!(mem.invalidate(bench.pd, Key::new(0)), Err(AccessError::UnknownKey));
-        assert_eq!(mem.invalidate(bench.pd, open), Ok(()));
-        assert_eq!(mem.invalidate(bench.pd, open), Err(AccessError::UnknownKey));
+        assert_eq!(mem.invalidate(bench.pd, Owner::NOBODY, plain), Err(AccessError::MissingRight));
+        assert_eq!(mem.invalidate(other, Owner::NOBODY, open), Err(AccessError::WrongPd));
+        assert_eq!(mem.invalidate(bench.pd, Owner::NOBODY, Key::new(0)), Err(AccessError::UnknownKey));
+        assert_eq!(mem.invalidate(bench.pd, Owner::NOBODY, open), Ok(()));
+        assert_eq!(mem.invalidate(bench.pd, Owner::NOBODY, open), Err(AccessError::UnknownKey));
         assert_eq!(mem.probe(bench.pd, open, 0, 1, ALL), Err(AccessError::UnknownKey));
         assert_eq!(span.write(&[1; 64]), 64, "the span of this pass is still good");
     }
