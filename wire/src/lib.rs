@@ -33,6 +33,7 @@ pub mod ieth;
 pub mod immdt;
 pub mod ipv4;
 pub mod ipv6;
+pub mod irn;
 pub mod opcode;
 pub mod packet;
 mod psn;

@@ -58,6 +58,8 @@ impl Opcode {
     pub const RC_SEND_LAST_INV: Opcode = Opcode(0x16);
     /// RC SEND Only with Invalidate.
     pub const RC_SEND_ONLY_INV: Opcode = Opcode(0x17);
+    /// The requester's (N)ACK of READ and atomic responses (IRN paper, §5): only between peers that agreed on IRN.
+    pub const IRN_READ_ACKNOWLEDGE: Opcode = Opcode(0x1f);
 
     /// UC SEND First.
     pub const UC_SEND_FIRST: Opcode = Opcode(0x20);
@@ -168,6 +170,8 @@ pub enum Operation {
     ReadResponse,
     /// ACK, RNR NAK or NAK.
     Acknowledge,
+    /// ACK or NAK of READ and atomic responses, as IRN has it.
+    ReadAcknowledge,
     /// The answer to an atomic.
     AtomicAcknowledge,
     /// Compare and swap.
@@ -231,7 +235,9 @@ const fn reliable(operation: u8) -> u32 {
 
 const fn shape(opcode: u8) -> u32 {
     let bits = match opcode {
-        0x00..=0x1f => reliable(opcode),
+        // IRN's, on top of RC: neither a request nor an answer to one.
+        0x1f => ONLY | AETH,
+        0x00..=0x1e => reliable(opcode),
         // The unreliable connection has the SENDs and WRITEs, without Invalidate.
         0x20..=0x2b => reliable(opcode & 0x1f),
         0x64 | 0x65 => reliable(opcode & 0x1f) | DETH,
@@ -327,6 +333,7 @@ impl Opcode {
             0x12 => Operation::AtomicAcknowledge,
             0x13 => Operation::CompareSwap,
             0x14 => Operation::FetchAdd,
+            0x1f => Operation::ReadAcknowledge,
             _ => Operation::Send,
         })
     }
@@ -473,6 +480,7 @@ impl fmt::Display for Opcode {
             Operation::ReadResponse => "RDMA READ Response",
             Operation::Acknowledge => return f.write_str("Acknowledge"),
             Operation::AtomicAcknowledge => return f.write_str("ATOMIC Acknowledge"),
+            Operation::ReadAcknowledge => return f.write_str("READ Acknowledge"),
             Operation::CompareSwap => return f.write_str("CmpSwap"),
             Operation::FetchAdd => return f.write_str("FetchAdd"),
             Operation::Congestion => return f.write_str("CNP"),

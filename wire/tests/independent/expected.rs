@@ -1,10 +1,10 @@
 //! What tshark must show for a frame.
 //!
 //! tshark 4.0 does not take apart XRC's extension headers, nor the CNP of RoCE v2 (0x81; it knows InfiniBand's,
-//! 0x80): it shows their BTH, and what follows as bytes of unknown meaning. Those bytes are compared instead.
+//! 0x80), nor IRN's 0x1f: it shows their BTH, and what follows as bytes of unknown meaning. Those bytes are compared instead.
 
 use wire::frame::Network;
-use wire::{Service, aeth, bth};
+use wire::{Opcode, Service, aeth, bth};
 
 use super::cases::Case;
 
@@ -119,7 +119,8 @@ pub fn compare<'a>(case: &'a Case, shown: &'a dyn Fn(&str) -> &'a str) -> usize 
     let packet = case.packet();
     base(&row, &packet.bth);
     let transport = &case.frame[case.frame.len() - packet.buffer_len()..];
-    let taken_apart = !matches!(packet.bth.opcode.service(), Some(Service::Xrc | Service::Cnp));
+    let taken_apart = !matches!(packet.bth.opcode.service(), Some(Service::Xrc | Service::Cnp))
+        && packet.bth.opcode != Opcode::IRN_READ_ACKNOWLEDGE;
     if !taken_apart && !shown("infiniband.vendor").is_empty() {
         let unknown = shown("infiniband.vendor").rsplit(',').next().unwrap();
         assert_eq!(unknown, hex(&transport[bth::LEN..]), "{}", case.name());
