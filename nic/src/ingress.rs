@@ -6,7 +6,7 @@ use transport::state::State;
 use transport::{Action, Atomic, Instant, Outcome, Status};
 use wire::frame::{Address, Endpoint, Ingress, Network, Start};
 use wire::icrc::{Flow, IdSpans};
-use wire::{NakCode, Packet, Service, WireError, ethernet, icrc, udp};
+use wire::{NakCode, Service, WireError, ethernet, icrc, packet, udp};
 
 use crate::event::AsyncEvent;
 use crate::gather;
@@ -80,7 +80,7 @@ impl Path {
 impl QueuePair {
     /// Is the packet one for this queue pair, from its peer, whole?
     #[inline]
-    pub fn admits(&mut self, arrived: &Arrived<'_>, packet: &Packet<'_>, shared: &mut Shared) -> bool {
+    pub fn admits(&mut self, arrived: &Arrived<'_>, packet: &packet::View<'_>, shared: &mut Shared) -> bool {
         let may_receive = self.may_receive();
         let Some(connection) = &mut self.connection else {
             shared.counters.unknown_qp += 1;
@@ -104,7 +104,7 @@ impl QueuePair {
 
     /// A request or response of its peer.
     #[inline]
-    pub fn take(&mut self, now: Instant, mem: Mem<'_>, packet: &Packet<'_>, shared: &mut Shared) {
+    pub fn take(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         if packet.bth.opcode.is_request() {
             self.serve(mem, packet, shared);
         } else {
@@ -113,7 +113,7 @@ impl QueuePair {
     }
 
     #[inline]
-    fn serve(&mut self, mem: Mem<'_>, packet: &Packet<'_>, shared: &mut Shared) {
+    fn serve(&mut self, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         if self.state == State::Rtr && !self.established {
             self.established = true;
             shared.event(AsyncEvent::CommunicationEstablished(self.number));
@@ -259,7 +259,7 @@ impl QueuePair {
 
     /// A response of the peer: data to local memory, then whatever has ended.
     #[inline]
-    fn answer(&mut self, now: Instant, mem: Mem<'_>, packet: &Packet<'_>, shared: &mut Shared) {
+    fn answer(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         let (pd, ring) = (self.pd, self.send.ring());
         let Some(connection) = &mut self.connection else { return };
         match connection.requester.receive(now, packet, &mut shared.counters) {

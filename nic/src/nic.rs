@@ -10,7 +10,7 @@ use transport::state::State;
 use transport::{Counters, Instant};
 use wire::frame::{Egress, Ingress};
 use wire::icrc::IdSpans;
-use wire::{Packet, Qpn};
+use wire::{Qpn, packet};
 
 use crate::attributes::{Modify, ModifyFault, Settings};
 use crate::completion_queue::{CompletionQueue, Notify, Written};
@@ -328,7 +328,7 @@ impl Nic {
             shared.counters.malformed_pkts += 1;
             return;
         };
-        let Ok(packet) = Packet::parse(arrived.transport) else {
+        let Ok(packet) = packet::View::new(arrived.transport) else {
             shared.counters.malformed_pkts += 1;
             return;
         };

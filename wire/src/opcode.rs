@@ -252,22 +252,24 @@ const fn shape(opcode: u8) -> u32 {
     if bits == 0 { 0 } else { bits | KNOWN | header_len(bits) << HEADER_SHIFT }
 }
 
+/// The extension headers in wire order, and their bytes.
+pub(crate) const EXTENSION_LENS: [(u32, usize); 8] = [
+    (XRCETH, crate::xrceth::LEN),
+    (DETH, crate::deth::LEN),
+    (RETH, crate::reth::LEN),
+    (ATOMIC_ETH, crate::atomic_eth::LEN),
+    (AETH, crate::aeth::LEN),
+    (ATOMIC_ACK, crate::atomic_ack::LEN),
+    (IMM, crate::immdt::LEN),
+    (IETH, crate::ieth::LEN),
+];
+
 const fn header_len(bits: u32) -> u32 {
-    let lens = [
-        (XRCETH, crate::xrceth::LEN),
-        (DETH, crate::deth::LEN),
-        (RETH, crate::reth::LEN),
-        (ATOMIC_ETH, crate::atomic_eth::LEN),
-        (AETH, crate::aeth::LEN),
-        (ATOMIC_ACK, crate::atomic_ack::LEN),
-        (IMM, crate::immdt::LEN),
-        (IETH, crate::ieth::LEN),
-    ];
     let mut total = crate::bth::LEN;
     let mut i = 0;
-    while i < lens.len() {
-        if bits & lens[i].0 != 0 {
-            total += lens[i].1;
+    while i < EXTENSION_LENS.len() {
+        if bits & EXTENSION_LENS[i].0 != 0 {
+            total += EXTENSION_LENS[i].1;
         }
         i += 1;
     }

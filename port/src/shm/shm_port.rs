@@ -385,7 +385,8 @@ impl Egress for ShmPort {
         false
     }
 
-    #[inline]
+    // Always: a lease that comes back through memory is read in other widths than it was written in, which stalls.
+    #[inline(always)]
     fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
         let mut broken = false;
         if let Some(State::Open(link)) = self.places.get_mut(peer.0).map(|at| &mut at.state) {
@@ -409,7 +410,7 @@ impl Egress for ShmPort {
         None
     }
 
-    #[inline]
+    #[inline(always)]
     fn commit(&mut self) {
         match std::mem::replace(&mut self.leased, Leased::Nothing) {
             Leased::Link(place) => {

@@ -9,7 +9,7 @@ use crate::congestion::Pacer;
 use crate::{Atomic, Counters, Instant, Status, timers};
 use std::collections::VecDeque;
 use wire::aeth::Kind as Syndrome;
-use wire::{Extensions, NakCode, Opcode, Packet, Psn};
+use wire::{Extensions, NakCode, Opcode, Psn, packet};
 use wire::{atomic_eth, ieth, immdt, reth};
 
 /// The next request packet: everything but the bytes.
@@ -378,7 +378,12 @@ impl<D: Copy> Requester<D> {
 
     /// A response packet (ACK, NAK, READ response, atomic response) has arrived.
     #[inline]
-    pub fn receive(&mut self, now: Instant, packet: &Packet<'_>, counters: &mut Counters) -> Reaction<D> {
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        packet: &packet::View<'_>,
+        counters: &mut Counters,
+    ) -> Reaction<D> {
         let seq = extend(self.go.una, packet.bth.psn);
         if seq >= self.go.high {
             return Reaction::Nothing;
@@ -392,8 +397,8 @@ impl<D: Copy> Requester<D> {
     }
 
     #[inline]
-    fn acknowledged(&mut self, now: Instant, seq: Seq, packet: &Packet<'_>, counters: &mut Counters) {
-        let Some(aeth) = packet.ext.aeth else { return };
+    fn acknowledged(&mut self, now: Instant, seq: Seq, packet: &packet::View<'_>, counters: &mut Counters) {
+        let Some(aeth) = packet.aeth() else { return };
         match aeth.syndrome.kind() {
             Syndrome::Ack { .. } => {
                 self.arrived(now, seq + 1, counters);
@@ -546,7 +551,7 @@ impl<D: Copy> Requester<D> {
         &mut self,
         now: Instant,
         seq: Seq,
-        packet: &Packet<'_>,
+        packet: &packet::View<'_>,
         counters: &mut Counters,
     ) -> Reaction<D> {
         if seq < self.go.una {
@@ -561,7 +566,7 @@ impl<D: Copy> Requester<D> {
             return Reaction::Nothing;
         };
         let offset = (seq - placed.first) as u32 * self.parameters.mtu;
-        let reaction = match (placed.message.kind, packet.ext.atomic_ack) {
+        let reaction = match (placed.message.kind, packet.atomic_ack()) {
             (Kind::Atomic { .. }, Some(ack)) => {
                 Reaction::Value { note: placed.message.note, number, value: ack.original }
             }
@@ -579,7 +584,7 @@ impl<D: Copy> Requester<D> {
     }
 
     #[inline]
-    fn fits(&self, placed: &Placed<D>, seq: Seq, offset: u32, packet: &Packet<'_>) -> bool {
+    fn fits(&self, placed: &Placed<D>, seq: Seq, offset: u32, packet: &packet::View<'_>) -> bool {
         let left = placed.message.len - offset;
         let expected = if seq + 1 == placed.end { left } else { self.parameters.mtu };
         packet.payload.len() as u32 == expected

@@ -7,7 +7,7 @@ use super::go_back_n::{Arrival, Receiver};
 use super::replay::{Entry, Replay, Source};
 use super::{Parameters, Seq, extend, packets, psn, start};
 use crate::{Action, Atomic, Counters, Notice, Outcome};
-use wire::{NakCode, Opcode, Operation, Packet, Psn, Syndrome, aeth};
+use wire::{NakCode, Opcode, Operation, Psn, Syndrome, aeth, packet};
 
 /// Which one-sided operations the queue pair lets its peer do (`qp_access_flags`).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl Responder {
 
     /// Judges a request packet.
     #[inline]
-    pub fn receive(&mut self, packet: &Packet<'_>, counters: &mut Counters) -> Action {
+    pub fn receive(&mut self, packet: &packet::View<'_>, counters: &mut Counters) -> Action {
         if self.ended {
             return Action::Nothing;
         }
@@ -169,7 +169,7 @@ impl Responder {
 
     /// Op-code order and lengths (IBTA C9-70 and following), then what the packet asks for.
     #[inline]
-    fn judge(&mut self, packet: &Packet<'_>) -> Result<(Action, Pending), NakCode> {
+    fn judge(&mut self, packet: &packet::View<'_>) -> Result<(Action, Pending), NakCode> {
         let opcode = packet.bth.opcode;
         let len = packet.payload.len() as u32;
         let pending = Pending {
@@ -201,7 +201,7 @@ impl Responder {
     #[inline]
     fn judge_send(
         &mut self,
-        packet: &Packet<'_>,
+        packet: &packet::View<'_>,
         len: u32,
         mut pending: Pending,
     ) -> Result<(Action, Pending), NakCode> {
@@ -226,11 +226,11 @@ impl Responder {
     #[inline]
     fn judge_write(
         &mut self,
-        packet: &Packet<'_>,
+        packet: &packet::View<'_>,
         len: u32,
         mut pending: Pending,
     ) -> Result<(Action, Pending), NakCode> {
-        let (key, va, left, total) = match (self.under, packet.ext.reth) {
+        let (key, va, left, total) = match (self.under, packet.reth()) {
             (Under::Nothing, Some(reth)) if reth.dma_len <= 1 << 31 => {
                 (reth.rkey, reth.va, reth.dma_len, reth.dma_len)
             }
@@ -242,12 +242,12 @@ impl Responder {
             return Err(NakCode::INVALID_REQUEST);
         }
         // The first packet answers for the whole message; each later one for itself, since keys may go meanwhile.
-        let extent = if packet.ext.reth.is_some() { total } else { len };
+        let extent = if packet.reth().is_some() { total } else { len };
         if !pending.ends {
             pending.under =
                 Under::Write { key, va: va.wrapping_add(u64::from(len)), left: left - len, total };
         }
-        if packet.ext.imm.is_some() {
+        if packet.imm().is_some() {
             self.notice = notice(packet, total, true);
             return Ok((Action::PlaceAndNotify { key, va, extent }, pending));
         }
@@ -257,14 +257,14 @@ impl Responder {
     #[inline]
     fn judge_fetch(
         &mut self,
-        packet: &Packet<'_>,
+        packet: &packet::View<'_>,
         mut pending: Pending,
     ) -> Result<(Action, Pending), NakCode> {
         if self.under != Under::Nothing || self.replay.is_full() {
             return Err(NakCode::INVALID_REQUEST);
         }
         pending.ends = true;
-        match (packet.ext.reth, packet.ext.atomic) {
+        match (packet.reth(), packet.atomic()) {
             (Some(reth), None)
                 if self.allowed.read && reth.dma_len <= 1 << 31 && packet.payload.is_empty() =>
             {
@@ -336,9 +336,9 @@ impl Responder {
     }
 
     /// A request seen before (IBTA vol. 1 §9.7.5.1.2): data is fetched and sent again, everything else just acknowledged.
-    fn repeat(&mut self, seq: Seq, packet: &Packet<'_>) {
+    fn repeat(&mut self, seq: Seq, packet: &packet::View<'_>) {
         let mtu = u64::from(self.mtu);
-        if let Some(reth) = packet.ext.reth.filter(|_| packet.bth.opcode == Opcode::RC_RDMA_READ_REQUEST) {
+        if let Some(reth) = packet.reth().filter(|_| packet.bth.opcode == Opcode::RC_RDMA_READ_REQUEST) {
             let end = seq + u64::from(packets(reth.dma_len, self.mtu));
             self.replay.again(seq, end, |entry| match entry.source {
                 Source::Memory { key, va, len } => {
@@ -349,7 +349,7 @@ impl Responder {
                 }
                 Source::Value(_) => false,
             });
-        } else if packet.ext.atomic.is_some() {
+        } else if packet.atomic().is_some() {
             self.replay.again(seq, seq + 1, |entry| matches!(entry.source, Source::Value(_)));
         } else if self.say == Say::Nothing {
             self.say = Say::Ack;
@@ -441,11 +441,11 @@ fn atomic(opcode: Opcode, swap_add: u64, compare: u64) -> Atomic {
     }
 }
 
-fn notice(packet: &Packet<'_>, len: u32, write: bool) -> Notice {
+fn notice(packet: &packet::View<'_>, len: u32, write: bool) -> Notice {
     Notice {
         len,
-        imm: packet.ext.imm.map(|imm| imm.value),
-        invalidate: packet.ext.ieth.map(|ieth| ieth.rkey),
+        imm: packet.imm().map(|imm| imm.value),
+        invalidate: packet.ieth().map(|ieth| ieth.rkey),
         solicited: packet.bth.solicited,
         write,
     }
