@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use port::shm::{Admit, Geometry, Listener};
 use port::udp::{Options, Socket};
+use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
 use crate::bench::print_table;
@@ -65,7 +66,7 @@ pub fn run(args: &Args) -> Result<()> {
         vec![cores(), clock(), shared_memory(), shm_port()],
         udp_port("port udp", args.address),
         udp_port("port udp, IPv6", IpAddr::V6(Ipv6Addr::LOCALHOST)),
-        vec![standard_port(args.address), receive_buffer()],
+        vec![standard_port(args.address), receive_buffer(), lockable(), descriptors()],
     ]
     .into_iter()
     .flatten()
@@ -183,8 +184,32 @@ fn receive_buffer() -> Finding {
     let bytes = opened.map_or(0, |socket| socket.receive_buffer());
     let found = format!("{} KiB", bytes >> 10);
     if bytes < 4 << 20 {
-        let mend = "run `sysctl -w net.core.rmem_max=33554432` as root: large transfers lose fewer packets";
+        let mend = "run `sysctl -w net.core.rmem_max=33554432` as root, or give the program CAP_NET_ADMIN: large transfers lose \
+                    fewer packets";
         return Finding::limited("socket buffer", found, mend);
     }
     Finding::good("socket buffer", found)
+}
+
+/// Where RDMA hardware refuses first: it locks all memory that is registered.
+fn lockable() -> Finding {
+    let limit = getrlimit(Resource::Memlock).current;
+    let limit = limit.map_or("no limit".to_owned(), |bytes| format!("{} KiB", bytes >> 10));
+    Finding::good("lockable memory", format!("{limit}; it does not matter, Remora locks none"))
+}
+
+/// Enough for a server of this many clients over shm, each of which takes some.
+const DESCRIPTORS: u64 = 1024;
+
+fn descriptors() -> Finding {
+    match getrlimit(Resource::Nofile).current {
+        Some(few) if few < DESCRIPTORS => {
+            let mend =
+                "run `ulimit -n 4096` before it: each engine takes a few, and so does each client over shm";
+            Finding::limited("descriptors", few.to_string(), mend)
+        }
+        enough => {
+            Finding::good("descriptors", enough.map_or("no limit".to_owned(), |count| count.to_string()))
+        }
+    }
 }

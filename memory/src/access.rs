@@ -162,6 +162,9 @@ pub enum Error {
     Os(i32),
 }
 
+/// Its number on every Unix.
+const ENOMEM: i32 = 12;
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -172,6 +175,10 @@ impl fmt::Display for Error {
             }
             Error::Unknown => f.write_str("no such key or protection domain"),
             Error::InsidePass => f.write_str("called from inside a pass"),
+            Error::Os(ENOMEM) => f.write_str(
+                "the system has no memory for it, or a limit is reached: ask for less, or raise `ulimit -v`, `ulimit -l` if \
+                 the program locks its pages, or what the container may use (ENOMEM)",
+            ),
             Error::Os(errno) => write!(f, "{}", std::io::Error::from_raw_os_error(*errno)),
         }
     }

@@ -181,7 +181,12 @@ pub(crate) mod mapped {
             libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0)
         };
         if start == libc::MAP_FAILED {
-            Err(last_error())
+            // mmap's word for a locked mapping beyond RLIMIT_MEMLOCK, which comes of mlockall(MCL_FUTURE). A hardware
+            // NIC, which locks by itself, says ENOMEM then.
+            Err(match last_error() {
+                Error::Os(libc::EAGAIN) => Error::Os(libc::ENOMEM),
+                error => error,
+            })
         } else {
             NonNull::new(start.cast()).ok_or(Error::Invalid)
         }

@@ -37,7 +37,10 @@ impl fmt::Display for CreateError {
             CreateError::TooMany(what, asked, most) => {
                 write!(f, "{what} of {asked}; 1 to {most} are possible")
             }
-            CreateError::System(errno) => write!(f, "{}", std::io::Error::from_raw_os_error(*errno)),
+            CreateError::System(errno) => {
+                let error = std::io::Error::from_raw_os_error(*errno);
+                write!(f, "the system refused: {error} (descriptors are limited by `ulimit -n`)")
+            }
         }
     }
 }

@@ -4,5 +4,6 @@ mod capture;
 mod counters;
 mod figures;
 mod kv;
+mod limits;
 mod mistakes;
 mod running;

@@ -49,10 +49,16 @@ pub fn command(words: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end, which must come within two minutes.
+/// Runs it to its end.
 #[track_caller]
 pub fn remora(words: &[&str]) -> Ended {
-    let mut child = command(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary");
+    finish(&mut command(words))
+}
+
+/// Runs a command to its end, which must come within two minutes.
+#[track_caller]
+pub fn finish(command: &mut Command) -> Ended {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary");
     let reader = |mut from: Box<dyn Read + Send>| {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
@@ -69,12 +75,19 @@ pub fn remora(words: &[&str]) -> Ended {
         }
         if started.elapsed() > Duration::from_secs(120) {
             child.kill().expect("a child");
-            panic!("remora {words:?} does not end");
+            panic!("{command:?} does not end");
         }
         std::thread::sleep(Duration::from_millis(5));
     };
     let (out, err) = (out.join().expect("read"), err.join().expect("read"));
     Ended { status: status.code().unwrap_or(-1), out, err }
+}
+
+/// The words of a small server on a free port.
+pub fn serve<'a>(design: &'a str, port: &'a str) -> [&'a str; 10] {
+    let listen = ["serve", "kv", "--listen", "127.0.0.1:0", "--capacity", "1000"];
+    let [a, b, c, d, e, f] = listen;
+    [a, b, c, d, e, f, "--design", design, "--port", port]
 }
 
 /// A server that is killed at the end of its test.
@@ -94,14 +107,15 @@ impl Server {
     /// Starts `remora serve kv` on a free port and waits until it serves.
     #[track_caller]
     pub fn start(design: &str, port: &str, more: &[&str]) -> Server {
-        let words = ["serve", "kv", "--listen", "127.0.0.1:0", "--capacity", "1000", "--design", design];
-        let mut child = command(&words)
-            .args(["--port", port])
-            .args(more)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary");
+        let mut command = command(&serve(design, port));
+        command.args(more);
+        Server::of(command, design, port)
+    }
+
+    /// The server that this command starts.
+    #[track_caller]
+    pub fn of(mut command: Command, design: &str, port: &str) -> Server {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary");
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
         let (mut said, mut metrics) = (Vec::new(), String::new());
         let address = loop {

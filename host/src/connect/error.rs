@@ -62,6 +62,10 @@ impl ConnectError {
     }
 }
 
+/// The system has no more descriptors, and the process may have no more. Linux's numbers.
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -69,7 +73,11 @@ impl fmt::Display for ConnectError {
             ConnectError::Refused(address) => {
                 write!(f, "nobody listens at {address}: start the server first, or check address and port")
             }
-            ConnectError::Tcp(error) => write!(f, "connecting over TCP: {error}"),
+            ConnectError::Tcp(error) => {
+                let few = matches!(error.raw_os_error(), Some(EMFILE | ENFILE));
+                let mend = if few { " (descriptors are limited by `ulimit -n`)" } else { "" };
+                write!(f, "set-up over TCP: {error}{mend}")
+            }
             ConnectError::Timeout(stage) => write!(
                 f,
                 "no answer in time while {stage}: the server may be overloaded, or a firewall drops packets"
@@ -107,3 +115,15 @@ impl fmt::Display for ConnectError {
 }
 
 impl std::error::Error for ConnectError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_few_descriptors_are_told_with_their_limit() {
+        let words = |errno| ConnectError::Tcp(io::Error::from_raw_os_error(errno)).to_string();
+        assert!(words(EMFILE).contains("`ulimit -n`") && words(ENFILE).contains("`ulimit -n`"));
+        assert!(!words(1).contains("ulimit"), "{}", words(1));
+    }
+}
