@@ -12,6 +12,7 @@
 mod ends;
 mod link;
 mod map;
+mod outgoing;
 mod places;
 mod prefetch;
 mod ring;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 use rustix::io::Errno;
 
 use super::map::{Half, Map};
+use super::outgoing::Outgoing;
 use super::prefetch;
 use super::ring::{Broken, Consumer, Found, Geometry, Producer, slots_of};
 
@@ -28,38 +29,42 @@ pub fn ring(geometry: Geometry) -> Result<(Sender, Receiver), Errno> {
 /// The producing end of a mapped ring.
 #[derive(Debug)]
 pub struct Sender {
-    half: Half,
+    out: Outgoing,
     producer: Producer,
 }
 
 impl Sender {
     pub(super) fn new(half: Half) -> Sender {
-        Sender { producer: Producer::new(half.geometry()), half }
+        Sender { producer: Producer::new(half.geometry()), out: Outgoing::new(half) }
     }
 
     /// The shape of the ring.
     pub fn geometry(&self) -> Geometry {
-        self.half.geometry()
+        self.out.half.geometry()
     }
 
     /// Reserves room for a frame of exactly `len` bytes; `Ok(false)`: the ring is full. `len` must be 1 ..= the
     /// geometry's `max_frame`, else it is refused as full.
     #[inline]
     pub fn reserve(&mut self, len: usize) -> Result<bool, Broken> {
-        if len.wrapping_sub(1) >= self.half.geometry().max_frame() as usize {
+        if len.wrapping_sub(1) >= self.out.half.geometry().max_frame() as usize {
             return Ok(false);
         }
-        self.producer.reserve(&self.half, len as u32)
+        self.producer.reserve(&self.out, len as u32)
     }
 
     /// The bytes of the frame last reserved, until it is committed; empty when there is none.
     #[inline]
     pub fn bytes(&mut self) -> &mut [u8] {
         let (slot, len) = self.producer.reserved();
-        // SAFETY: `reserve` found that `slots_of(len)` contiguous slots from `slot` are within the ring and given back
-        // by the consumer (acquire), so until `publish` they are this side's alone; the lifetime is bound to `self`. A
-        // peer that keeps reading them anyway sees garbage; nothing here reads them back.
-        unsafe { std::slice::from_raw_parts_mut(self.half.frame(slot), len as usize) }
+        let in_ring = self.out.half.frame(slot);
+        match self.out.stage(slot, len, self.producer.is_in_train()) {
+            Some(bytes) => bytes,
+            // SAFETY: `reserve` found that `slots_of(len)` contiguous slots from `slot` are within the ring and given back
+            // by the consumer (acquire), so until `publish` they are this side's alone; the lifetime is bound to `self`. A
+            // peer that keeps reading them anyway sees garbage; nothing here reads them back.
+            None => unsafe { std::slice::from_raw_parts_mut(in_ring, len as usize) },
+        }
     }
 
     /// Adds the reserved frame, whose bytes must be complete, to what the next flush publishes. Returns its length; 0:
@@ -67,12 +72,13 @@ impl Sender {
     #[inline]
     pub fn commit(&mut self) -> usize {
         let len = self.producer.reserved().1;
+        self.out.keep(len);
         let before = self.producer.head();
-        self.producer.commit(&self.half);
+        self.producer.commit(&self.out);
         let after = self.producer.head();
         let hints = after.wrapping_sub(before).min(MOST_HINTS);
         for ahead in WARM_AHEAD..WARM_AHEAD + hints {
-            prefetch::for_write(self.half.slot(after.wrapping_add(ahead)));
+            prefetch::for_write(self.out.half.slot(after.wrapping_add(ahead)));
         }
         len as usize
     }
@@ -80,7 +86,7 @@ impl Sender {
     /// Publishes every committed frame.
     #[inline]
     pub fn flush(&mut self) {
-        self.producer.publish(&self.half);
+        self.producer.publish(&self.out);
     }
 
     /// Is the consumer asleep, and is it this call that has to wake it? True once per sleep. There is no fence between
@@ -88,7 +94,7 @@ impl Sender {
     #[inline]
     pub fn must_wake(&self) -> bool {
         compiler_fence(Ordering::SeqCst);
-        self.half.asleep().load(Ordering::Relaxed) != 0 && take(self.half.asleep())
+        self.out.half.asleep().load(Ordering::Relaxed) != 0 && take(self.out.half.asleep())
     }
 }
 

@@ -49,7 +49,7 @@ pub trait Cells {
 }
 
 /// A train that takes so many slots is published without waiting for more.
-const LONGEST_TRAIN: u32 = 32;
+const LONGEST_TRAIN: u32 = 64;
 
 /// Shape of a ring; only ever made with values that [`Geometry::new`] accepts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -173,6 +173,12 @@ impl Producer {
     #[inline]
     pub fn reserved(&self) -> (u32, u32) {
         (self.head & self.geometry.mask(), self.reserved)
+    }
+
+    /// Are there frames that are complete but not published? If not, the next one starts a train.
+    #[inline]
+    pub fn is_in_train(&self) -> bool {
+        self.train_first != 0
     }
 
     /// Adds the reserved frame, whose bytes must be complete, to the train. Without a reservation it does nothing.

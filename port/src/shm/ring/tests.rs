@@ -207,7 +207,7 @@ fn a_full_ring_refuses_and_recovers() {
 
 #[test]
 fn a_train_is_seen_when_it_is_published_and_says_how_long_it_is() {
-    let geometry = Geometry::new(64, 380).unwrap();
+    let geometry = Geometry::new(256, 380).unwrap();
     let memory = Memory::new(geometry);
     let (mut producer, mut consumer) = (Producer::new(geometry), Consumer::new(geometry));
     for len in [60, 124, 380] {
