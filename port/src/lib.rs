@@ -7,6 +7,7 @@
 //! |---|---|---|---|
 //! | [`shm`] | processes of one host | IPv4/IPv6 | no |
 //! | [`udp`] | anything, unprivileged | BTH | yes |
+//! | [`xdp`] | an Ethernet interface, with root's rights | Ethernet | yes |
 //!
 //! [`fault`] and [`capture`] wrap any port.
 #![allow(unsafe_code, reason = "ports map shared memory and talk to the OS; each block says why it is sound")]
@@ -17,6 +18,7 @@ pub mod fault;
 pub mod shm;
 mod staging;
 pub mod udp;
+pub mod xdp;
 
 use std::os::fd::RawFd;
 
@@ -50,6 +52,13 @@ pub trait Port: Egress {
 
     /// Who this peer is, if the frames do not say it themselves (they begin at the BTH) and the peer is known.
     fn peer_endpoint(&self, peer: Peer) -> Option<Endpoint> {
+        let _ = peer;
+        None
+    }
+
+    /// The source and destination MAC addresses that frames to this peer bear when they leave, if the port writes them
+    /// and knows them: whoever builds frames that begin at the Ethernet header leaves the two addresses open.
+    fn ethernet_addresses(&self, peer: Peer) -> Option<([u8; 6], [u8; 6])> {
         let _ = peer;
         None
     }

@@ -49,3 +49,4 @@ pub use nic::{Errnos, UdpCounters, UdpPort};
 pub use options::{OpenError, Options};
 pub use peers::PeerError;
 pub use socket::Socket;
+pub(crate) use socket::last_errno;

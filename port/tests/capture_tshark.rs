@@ -1,4 +1,7 @@
 //! Captures as Wireshark reads them: every frame with its addresses, its direction and its ICRC.
+#![allow(unsafe_code, reason = "namespaces are system calls")]
+
+mod network;
 
 use port::capture::{Capture, Recorded};
 use port::udp::{Options, UdpPort};
@@ -32,7 +35,7 @@ fn tshark(file: &Path, fields: &[&str]) -> Vec<Vec<String>> {
     // Its guesses at payloads are none of our business.
     command.args(["-n", "-r"]).arg(file).args(["--disable-protocol", "rpcordma", "-T", "fields"]);
     // It knows RoCE v2 by port 4791; ports of tests are others.
-    command.args(["-d", "udp.port==1-65535,infiniband"]);
+    command.args(["-d", "udp.port==1-65535,infiniband", "-o", "ip.check_checksum:TRUE"]);
     for field in fields {
         command.args(["-e", field]);
     }
@@ -54,10 +57,15 @@ fn send(port: &mut impl Port, peer: Peer, psn: u32) {
     let payload = [psn as u8; 20];
     let packet = packet(psn, &payload);
     let flow = Flow::new(port.endpoint(), port.peer_endpoint(peer).unwrap());
-    let lease = port.lend(peer, packet.buffer_len()).expect("room");
-    let len = packet.emit(lease.bytes);
-    let sealed = flow.seal(lease.ip_id, &lease.bytes[..len]);
-    icrc::write(&mut lease.bytes[len..], sealed);
+    let (start, here) = (port.start(), port.endpoint());
+    let headers = start.overhead(here.address.is_ipv4());
+    let route = Route::new(here, port.peer_endpoint(peer).unwrap());
+    let lease = port.lend(peer, headers + packet.buffer_len()).expect("room");
+    route.emit(start, lease.ip_id, packet.buffer_len() as u16, lease.bytes);
+    let transport = &mut lease.bytes[headers..];
+    let len = packet.emit(transport);
+    let sealed = flow.seal(lease.ip_id, &transport[..len]);
+    icrc::write(&mut transport[len..], sealed);
     port.commit();
 }
 
@@ -148,6 +156,49 @@ fn a_udp_port_is_captured_with_true_addresses_in_both_directions() {
             let ids: Vec<_> = frames(&file.0).iter().map(|bytes| bytes[19]).collect();
             let train: Vec<u8> = (0..12).collect();
             assert_eq!(ids, [&train[..], &train, &train].concat(), "each frame has its place in its train");
+        }
+    }
+}
+
+#[test]
+fn an_xdp_port_is_captured_as_it_is_on_the_wire() {
+    use port::xdp::{Options, XdpPort};
+    let spaces = network::veth_pair(1500, "");
+    for (name, hosts) in [("xdp-v4", ["10.90.0.1", "10.90.0.2"]), ("xdp-v6", ["fd90::1", "fd90::2"])] {
+        let file = Temporary::new(name);
+        let open = |interface, host: &str| {
+            let port = XdpPort::open(interface, Some(host.parse().unwrap()), &Options::default());
+            port.unwrap_or_else(|error| panic!("{error}"))
+        };
+        spaces[1].enter();
+        let mut two = open("far0", hosts[1]);
+        spaces[0].enter();
+        let mut one = open("near0", hosts[0]);
+        let ends = [one.endpoint(), two.endpoint()];
+        one.resolver().wait(ends[1], std::time::Duration::from_secs(10)).unwrap();
+        two.resolver().wait(ends[0], std::time::Duration::from_secs(10)).unwrap();
+        let (to_two, to_one) = (one.peer(ends[1]).unwrap(), two.peer(ends[0]).unwrap());
+        let macs = [&one, &two]
+            .map(|port| port.attachment().interface().mac.map(|byte| format!("{byte:02x}")).join(":"));
+        let mut one = Capture::create(one, &file.0).unwrap();
+        for psn in 0..5 {
+            send(&mut one, to_two, psn);
+            send(&mut two, to_one, 100 + psn);
+        }
+        one.flush();
+        two.flush();
+        let mut came = 0;
+        while came < 5 {
+            came += one.receive(9, &mut |_| ());
+        }
+        assert_eq!(one.finish().unwrap().1, Recorded { seen: 10, dropped: 0 });
+        icrcs_are_right(&file.0);
+        let fields = ["eth.src", "eth.dst", "udp.dstport", "infiniband.bth.psn", "ip.checksum.status"];
+        for (at, row) in tshark(&file.0, &fields).iter().enumerate() {
+            let [from, to] = if at < 5 { [0, 1] } else { [1, 0] };
+            let psn = if at < 5 { at } else { 95 + at };
+            assert_eq!(row[..4], [&macs[from], &macs[to], "4791", &psn.to_string()]);
+            assert_eq!(row[4], if name == "xdp-v4" { "1" } else { "" }, "the header's checksum is good");
         }
     }
 }

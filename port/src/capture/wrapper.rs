@@ -94,6 +94,12 @@ impl<P: Port, C: Clock> Capture<P, C> {
         if start == Start::Bth && self.port.seals() {
             reseal(bytes, ip_id);
         }
+        if let Some((source, destination)) = self.port.ethernet_addresses(peer)
+            && start == Start::Ethernet
+        {
+            bytes[..6].copy_from_slice(&destination);
+            bytes[6..12].copy_from_slice(&source);
+        }
         let ends = self.port.peer_endpoint(peer).map(|to| (self.port.endpoint(), to));
         record(&mut self.recorder, time, Way::Out, start, self.port.seals(), ends, ip_id, bytes);
         true
@@ -209,5 +215,9 @@ impl<P: Port, C: Clock> Port for Capture<P, C> {
 
     fn peer_endpoint(&self, peer: Peer) -> Option<Endpoint> {
         self.port.peer_endpoint(peer)
+    }
+
+    fn ethernet_addresses(&self, peer: Peer) -> Option<([u8; 6], [u8; 6])> {
+        self.port.ethernet_addresses(peer)
     }
 }

@@ -267,4 +267,8 @@ impl<P: Port, C: Clock> Port for Fault<P, C> {
     fn peer_endpoint(&self, peer: Peer) -> Option<Endpoint> {
         self.port.peer_endpoint(peer)
     }
+
+    fn ethernet_addresses(&self, peer: Peer) -> Option<([u8; 6], [u8; 6])> {
+        self.port.ethernet_addresses(peer)
+    }
 }

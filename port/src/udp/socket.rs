@@ -189,6 +189,6 @@ fn get(fd: &OwnedFd, level: libc::c_int, name: libc::c_int) -> Result<libc::c_in
 }
 
 /// The errno of the call that just failed.
-pub(super) fn last_errno() -> Errno {
+pub(crate) fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

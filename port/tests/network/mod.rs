@@ -1,10 +1,13 @@
-//! Networks for tests: a namespace of the test's own, `ip` in it, and a TUN device that shows every packet.
+//! Networks for tests: a namespace of the test's own, `ip` in it, a TUN device that shows every packet, and veth pairs
+//! between two namespaces.
+#![allow(dead_code, reason = "each test uses its part")]
 
 use rustix::thread::UnshareFlags;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Moves the calling thread (and what it will start) into a network namespace of its own, with loopback up.
 ///
@@ -24,11 +27,12 @@ pub fn ip(arguments: &str) {
     run("ip", arguments);
 }
 
-/// The same for another program of iproute2.
-pub fn run(program: &str, arguments: &str) {
+/// The same for another program of iproute2; returns what it said.
+pub fn run(program: &str, arguments: &str) -> String {
     let output = Command::new(program).args(arguments.split_whitespace()).output();
     let output = output.unwrap_or_else(|error| panic!("this test needs iproute2 (`{program}`): {error}"));
     assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// A point-to-point network device whose other end is this value: it gets every packet sent there, cut as on a wire.
@@ -73,4 +77,52 @@ impl Tun {
     pub fn inject(&mut self, packet: &[u8]) {
         self.0.write_all(packet).expect("write to tun");
     }
+}
+
+/// One test at a time: a program that another test starts has, for a moment, all of this process's descriptors, and with
+/// them the sockets and programs that a test has just closed.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A network namespace that a thread can move into, gone when the value and everything in it is.
+pub struct Namespace {
+    file: File,
+    /// Of the namespaces of a pair, one.
+    _alone: Option<MutexGuard<'static, ()>>,
+}
+
+impl Namespace {
+    /// Makes one, with loopback up, and moves the calling thread into it.
+    pub fn new() -> Namespace {
+        own_namespace();
+        let file = File::open("/proc/thread-self/ns/net").expect("the thread's own namespace");
+        Namespace { file, _alone: None }
+    }
+
+    /// Moves the calling thread into it.
+    pub fn enter(&self) {
+        let kind = Some(rustix::thread::LinkNameSpaceType::Network);
+        rustix::thread::move_into_link_name_space(self.file.as_fd(), kind).expect("setns");
+    }
+
+    /// A name for it that other programs can open while this value lives.
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+}
+
+/// Two namespaces with a veth pair `near0`-`far0` between them, addresses 10.90.0.1 and .2, fd90::1 and ::2, and this
+/// MTU. The calling thread is in the first. Only one test of a process has such a pair at a time.
+pub fn veth_pair(mtu: usize, options: &str) -> [Namespace; 2] {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let far = Namespace::new();
+    let near = Namespace { _alone: Some(alone), ..Namespace::new() };
+    let far_end = format!("peer name far0 mtu {mtu} {options} netns {}", far.path());
+    ip(&format!("link add near0 mtu {mtu} {options} type veth {far_end}"));
+    for (namespace, name, number) in [(&far, "far0", 2), (&near, "near0", 1)] {
+        namespace.enter();
+        ip(&format!("address add 10.90.0.{number}/24 dev {name}"));
+        ip(&format!("address add fd90::{number}/64 dev {name} nodad"));
+        ip(&format!("link set {name} up"));
+    }
+    [near, far]
 }

@@ -1,0 +1,152 @@
+//! All of an interface that a port uses, put together in the one order in which nothing is ever half done: first the
+//! sockets, then the map that leads to them, last the program, with which frames begin to come. Dropped in the reverse
+//! order, or by the kernel when the process ends.
+
+use super::bpf::{self, Mode};
+use super::interface::Interface;
+use super::netlink::Netlink;
+use super::options::{OpenError, Options};
+use super::program;
+use super::queue::Queue;
+use super::umem;
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use wire::ethernet;
+use wire::frame::Endpoint;
+
+/// Sockets on the queues of an interface and the program that leads our frames to them. Frames are whole, from the
+/// Ethernet header; whoever sends writes all of it.
+#[derive(Debug)]
+pub struct Attachment {
+    /// Holds the program on the interface; dropped first.
+    _link: OwnedFd,
+    mode: Mode,
+    queues: Vec<Queue>,
+    interface: Interface,
+    endpoint: Endpoint,
+    /// Keeps the UDP port from kernel sockets, and the kernel from telling peers that nobody is there.
+    _reservation: UdpSocket,
+}
+
+impl Attachment {
+    /// Attaches to interface `name` of this network namespace, for UDP to `address` (one of its addresses; `None`: its
+    /// first) and the port that the options say.
+    ///
+    /// # Errors
+    /// [`OpenError`] says in one line what is wrong and how to mend it. Nothing is left behind then.
+    pub fn open(name: &str, address: Option<IpAddr>, options: &Options) -> Result<Attachment, OpenError> {
+        options.check()?;
+        let mut netlink = Netlink::open(&[]).map_err(|errno| OpenError::Os("opening netlink", errno))?;
+        let interface = Interface::find(&mut netlink, name)?;
+        let address = interface.choose(address)?;
+        let reservation = reserve(address, options.udp_port, interface.index)?;
+        let queues = open_queues(&interface, options)?;
+        let map = bpf::map_of_sockets(queues.len() as u32).map_err(|errno| match errno {
+            Errno::PERM => OpenError::NoRight("making a BPF map"),
+            Errno::INVAL | Errno::NOSYS => OpenError::NoKernelSupport("BPF map for AF_XDP"),
+            other => OpenError::Os("making a BPF map", other),
+        })?;
+        for queue in &queues {
+            bpf::put_socket(&map, queue.number(), queue.as_fd())
+                .map_err(|errno| OpenError::Os("putting the socket into its map", errno))?;
+        }
+        let code = program::steer(address, options.udp_port, map.as_raw_fd());
+        // The program keeps the map alive.
+        let program = bpf::load(&code).map_err(|errno| match errno {
+            Errno::PERM => OpenError::NoRight("loading an XDP program"),
+            other => OpenError::Os("loading the XDP program", other),
+        })?;
+        let (link, mode) = attach(&program, &interface, options.mode)?;
+        let endpoint = Endpoint { address: address.into(), udp_port: options.udp_port };
+        Ok(Attachment { _link: link, mode, queues, interface, endpoint, _reservation: reservation })
+    }
+
+    /// Where the interface runs the program.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The interface as it was found.
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// The address and UDP port whose frames come here.
+    pub fn endpoint(&self) -> Endpoint {
+        self.endpoint
+    }
+
+    /// The queues, by their numbers. Only the first has room for frames to send.
+    pub fn queues(&mut self) -> &mut [Queue] {
+        &mut self.queues
+    }
+
+    pub(super) fn all(&self) -> &[Queue] {
+        &self.queues
+    }
+
+    /// The first queue, and so the only one that sends.
+    #[inline(always)]
+    pub fn sender(&mut self) -> &mut Queue {
+        // `open` fails without a first queue.
+        &mut self.queues[0]
+    }
+}
+
+fn open_queues(interface: &Interface, options: &Options) -> Result<Vec<Queue>, OpenError> {
+    let chunk = umem::chunk_for(interface.mtu + ethernet::LEN);
+    let place = (interface.index, interface.name.as_str());
+    let mut queues = Vec::new();
+    for number in 0..options.max_queues.max(1) {
+        match Queue::open(place, number, chunk, number == 0, options)? {
+            Some(queue) => queues.push(queue),
+            None => break,
+        }
+    }
+    Ok(queues)
+}
+
+/// Attaches the program where it shall run, or where it can.
+fn attach(
+    program: &OwnedFd,
+    interface: &Interface,
+    wanted: Option<Mode>,
+) -> Result<(OwnedFd, Mode), OpenError> {
+    let mut refused = Errno::OPNOTSUPP;
+    let modes = match wanted {
+        Some(mode) => &[mode][..],
+        None => &[Mode::Native, Mode::Generic],
+    };
+    for mode in modes {
+        match bpf::attach(program, interface.index, *mode) {
+            Ok(link) => return Ok((link, *mode)),
+            Err(Errno::BUSY | Errno::EXIST) => return Err(OpenError::OtherProgram(interface.name.clone())),
+            Err(Errno::PERM) => return Err(OpenError::NoRight("attaching an XDP program")),
+            Err(errno) => refused = errno,
+        }
+    }
+    Err(match wanted {
+        Some(mode) => OpenError::NoMode(mode, refused),
+        // Both ways are refused as something that the kernel does not know.
+        None if refused == Errno::INVAL => OpenError::NoKernelSupport("links for XDP programs"),
+        None => OpenError::Os("attaching the XDP program", refused),
+    })
+}
+
+/// Takes the UDP port of the address from the kernel's own sockets.
+fn reserve(address: IpAddr, port: u16, interface: u32) -> Result<UdpSocket, OpenError> {
+    let address: SocketAddr = match address {
+        IpAddr::V4(address) => SocketAddrV4::new(address, port).into(),
+        IpAddr::V6(address) => SocketAddrV6::new(address, port, 0, interface).into(),
+    };
+    let socket = UdpSocket::bind(address).map_err(|error| match super::netlink::errno(&error) {
+        Errno::ADDRINUSE => OpenError::PortTaken(address.ip(), port),
+        Errno::ACCESS => OpenError::NoRight("using this UDP port"),
+        other => OpenError::Os("reserving the UDP port", other),
+    })?;
+    // What slips past the program is of no use to anybody: let it take as little memory as can be.
+    let _ = sockopt::set_socket_recv_buffer_size(&socket, 1);
+    Ok(socket)
+}

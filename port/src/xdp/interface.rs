@@ -1,0 +1,149 @@
+//! What an interface is: its number, its MAC address, its MTU, its addresses.
+
+use super::netlink::{Ask, Netlink};
+use super::options::OpenError;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
+use rustix::io::Errno;
+use std::net::IpAddr;
+
+/// A network interface as it was when it was looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub index: u32,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// Longest IP packet that it takes, bytes.
+    pub mtu: usize,
+    /// Its usable addresses, in the kernel's order; IPv6 ones that are still being checked are not among them.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl Interface {
+    /// Looks an interface of this network namespace up.
+    ///
+    /// # Errors
+    /// There is none of this name, it is no Ethernet or is down, or the kernel does not answer.
+    pub(super) fn find(netlink: &mut Netlink, name: &str) -> Result<Interface, OpenError> {
+        let mut question = LinkMessage::default();
+        question.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        let mut found = None;
+        let asked = netlink.ask(RouteNetlinkMessage::GetLink(question), Ask::One, |answer| {
+            if let RouteNetlinkMessage::NewLink(link) = answer {
+                found = Some(link);
+            }
+        });
+        let link = match (asked, found) {
+            (Ok(()), Some(link)) => link,
+            // A name that is too long cannot be a name of one either.
+            (Err(Errno::NODEV | Errno::RANGE | Errno::INVAL), _) | (Ok(()), None) => {
+                return Err(OpenError::NoInterface(name.to_owned()));
+            }
+            (Err(errno), _) => return Err(OpenError::Os("looking the interface up", errno)),
+        };
+        let mac = link.attributes.iter().find_map(|attribute| match attribute {
+            LinkAttribute::Address(mac) => <[u8; 6]>::try_from(mac.as_slice()).ok(),
+            _ => None,
+        });
+        let mtu = link.attributes.iter().find_map(|attribute| match attribute {
+            LinkAttribute::Mtu(mtu) => Some(*mtu as usize),
+            _ => None,
+        });
+        let Some((mac, mtu)) = mac.zip(mtu).filter(|_| link.header.link_layer_type == LinkLayerType::Ether)
+        else {
+            return Err(OpenError::NotEthernet(name.to_owned()));
+        };
+        if !link.header.flags.contains(LinkFlags::Up) {
+            return Err(OpenError::Down(name.to_owned()));
+        }
+        let index = link.header.index;
+        Ok(Interface { name: name.to_owned(), index, mac, mtu, addresses: addresses(netlink, index)? })
+    }
+
+    /// The address that a port on this interface bears: the wanted one, or its first, IPv4 before IPv6 and global before
+    /// link-local.
+    ///
+    /// # Errors
+    /// It has none, or not the wanted one.
+    pub fn choose(&self, wanted: Option<IpAddr>) -> Result<IpAddr, OpenError> {
+        let Some(wanted) = wanted else {
+            let rank = |address: &&IpAddr| match address {
+                IpAddr::V4(address) => u8::from(address.is_link_local()) * 2,
+                IpAddr::V6(address) => 1 + u8::from(address.is_unicast_link_local()) * 2,
+            };
+            let best = self.addresses.iter().min_by_key(rank);
+            return best.copied().ok_or_else(|| OpenError::NoAddress(self.name.clone()));
+        };
+        if self.addresses.contains(&wanted) {
+            return Ok(wanted);
+        }
+        Err(OpenError::NotItsAddress { interface: self.name.clone(), address: wanted })
+    }
+}
+
+fn addresses(netlink: &mut Netlink, index: u32) -> Result<Vec<IpAddr>, OpenError> {
+    let mut addresses = Vec::new();
+    let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+    netlink
+        .ask(question, Ask::All, |answer| {
+            if let RouteNetlinkMessage::NewAddress(message) = answer
+                && message.header.index == index
+                && !message
+                    .header
+                    .flags
+                    .intersects(AddressHeaderFlags::Tentative | AddressHeaderFlags::Dadfailed)
+            {
+                addresses.extend(local(&message));
+            }
+        })
+        .map_err(|errno| OpenError::Os("looking its addresses up", errno))?;
+    Ok(addresses)
+}
+
+/// The interface's own address in an answer; on a point-to-point interface the other one is the peer's.
+fn local(message: &AddressMessage) -> Option<IpAddr> {
+    let mut address = None;
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Local(local) => return Some(*local),
+            AddressAttribute::Address(either) => address = Some(*either),
+            _ => {}
+        }
+    }
+    address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(addresses: &[&str]) -> Interface {
+        let addresses = addresses.iter().map(|text| text.parse().unwrap()).collect();
+        Interface { name: "eth9".to_owned(), index: 9, mac: [2; 6], mtu: 1500, addresses }
+    }
+
+    #[test]
+    fn the_address_is_the_wanted_one_or_the_best_there_is() {
+        let all = with(&["fe80::1", "fd00::1", "169.254.1.1", "10.0.0.1", "10.0.0.2"]);
+        assert_eq!(all.choose(None), Ok("10.0.0.1".parse().unwrap()));
+        assert_eq!(with(&["fe80::1", "fd00::1"]).choose(None), Ok("fd00::1".parse().unwrap()));
+        assert_eq!(all.choose(Some("10.0.0.2".parse().unwrap())), Ok("10.0.0.2".parse().unwrap()));
+        assert_eq!(with(&[]).choose(None), Err(OpenError::NoAddress("eth9".to_owned())));
+        let foreign = "10.0.0.3".parse().unwrap();
+        let refused = OpenError::NotItsAddress { interface: "eth9".to_owned(), address: foreign };
+        assert_eq!(all.choose(Some(foreign)), Err(refused));
+    }
+
+    #[test]
+    fn loopback_is_no_ethernet_and_what_is_not_there_is_told() {
+        let mut netlink = Netlink::open(&[]).unwrap();
+        assert_eq!(Interface::find(&mut netlink, "lo"), Err(OpenError::NotEthernet("lo".to_owned())));
+        for name in ["remora-no-such", "a-name-that-is-longer-than-any"] {
+            assert_eq!(Interface::find(&mut netlink, name), Err(OpenError::NoInterface(name.to_owned())));
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Asking the kernel about its network: one question, its answers.
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use rustix::io::Errno;
+
+/// How a question is meant.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// For one thing, which may not be there.
+    One,
+    /// For all of a kind.
+    All,
+    /// That something be there: the answer is only whether it is.
+    Make,
+}
+
+/// A socket of the route family, in the network namespace in which it was opened.
+#[derive(Debug)]
+pub(super) struct Netlink {
+    socket: Socket,
+    number: u32,
+    buffer: Vec<u8>,
+}
+
+/// Longest batch of answers that the kernel sends at once.
+const BATCH: usize = 32 << 10;
+
+pub(super) fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+impl Netlink {
+    /// Opens the socket; it never blocks when it listens to `groups`.
+    ///
+    /// # Errors
+    /// The errno of the call that failed.
+    pub(super) fn open(groups: &[u32]) -> Result<Netlink, Errno> {
+        let open = || {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.bind_auto()?;
+            for group in groups {
+                socket.add_membership(*group)?;
+            }
+            socket.set_non_blocking(!groups.is_empty())?;
+            Ok(Netlink { socket, number: 0, buffer: vec![0; BATCH] })
+        };
+        open().map_err(|error: std::io::Error| errno(&error))
+    }
+
+    /// Asks, and hands each answer to `each`.
+    ///
+    /// # Errors
+    /// The kernel's own answer (`NOENT`: there is no such thing), or the errno of the call that failed.
+    pub(super) fn ask(
+        &mut self,
+        question: RouteNetlinkMessage,
+        ask: Ask,
+        mut each: impl FnMut(RouteNetlinkMessage),
+    ) -> Result<(), Errno> {
+        self.number = self.number.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        header.sequence_number = self.number;
+        header.flags = NLM_F_REQUEST
+            | match ask {
+                Ask::One => 0,
+                Ask::All => NLM_F_DUMP,
+                Ask::Make => NLM_F_ACK | NLM_F_CREATE,
+            };
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(question));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0).map_err(|error| errno(&error))?;
+        loop {
+            let mut room = &mut self.buffer[..];
+            let len = self.socket.recv(&mut room, 0).map_err(|error| errno(&error))?;
+            let mut rest = self.buffer.get(..len).ok_or(Errno::MSGSIZE)?;
+            while let Some((answer, after)) = next(rest)? {
+                rest = after;
+                if answer.header.sequence_number != self.number {
+                    // The late answer to a question that was given up.
+                    continue;
+                }
+                match answer.payload {
+                    NetlinkPayload::InnerMessage(inner) => {
+                        each(inner);
+                        if ask == Ask::One {
+                            return Ok(());
+                        }
+                    }
+                    NetlinkPayload::Error(error) if error.code.is_some() => {
+                        return Err(Errno::from_raw_os_error(error.raw_code().saturating_neg()));
+                    }
+                    NetlinkPayload::Error(_) | NetlinkPayload::Done(_) => return Ok(()),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Hands on what the kernel tells without being asked. `Err(NOBUFS)`: some of it is lost.
+    pub(super) fn listen(&mut self, mut each: impl FnMut(RouteNetlinkMessage)) -> Result<(), Errno> {
+        loop {
+            let mut room = &mut self.buffer[..];
+            let len = match self.socket.recv(&mut room, 0) {
+                Ok(len) => len,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(errno(&error)),
+            };
+            let mut rest = self.buffer.get(..len).ok_or(Errno::NOBUFS)?;
+            while let Some((told, after)) = next(rest)? {
+                rest = after;
+                if let NetlinkPayload::InnerMessage(inner) = told.payload {
+                    each(inner);
+                }
+            }
+        }
+    }
+}
+
+type Message = NetlinkMessage<RouteNetlinkMessage>;
+
+/// The first message of `bytes`, and what follows it.
+fn next(bytes: &[u8]) -> Result<Option<(Message, &[u8])>, Errno> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let message = Message::deserialize(bytes).map_err(|_| Errno::BADMSG)?;
+    // Messages begin at multiples of four bytes.
+    let len = (message.header.length as usize).next_multiple_of(4).max(4);
+    Ok(Some((message, bytes.get(len..).unwrap_or(&[]))))
+}

@@ -1,0 +1,207 @@
+//! What may be chosen about a port, and why opening one failed.
+
+use super::bpf::Mode;
+use rustix::io::Errno;
+use std::fmt;
+use std::net::IpAddr;
+
+/// What may be chosen about a port.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// UDP port of the NIC; RoCE's own is 4791.
+    pub udp_port: u16,
+    /// Where the interface shall run our program; `None`: in the driver, or if that cannot, after it.
+    pub mode: Option<Mode>,
+    /// Let the driver use our memory without copies, where it can.
+    pub zero_copy: bool,
+    /// Frames that can wait to be received on each queue; a power of two, at least 64. What comes when they are all full
+    /// is dropped by the kernel.
+    pub receive_frames: u32,
+    /// Frames that can be on their way out; a power of two, at least 64.
+    pub send_frames: u32,
+    /// Receive queues of the interface that are served at most; frames that come on others go to the kernel.
+    pub max_queues: u32,
+    /// Peers that the port can know at most.
+    pub max_peers: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            udp_port: 4791,
+            mode: None,
+            zero_copy: true,
+            receive_frames: 4096,
+            send_frames: 2048,
+            max_queues: 64,
+            max_peers: 65_536,
+        }
+    }
+}
+
+/// Why a port could not be opened: one line that says what is wrong and how to mend it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// No interface of this network namespace has this name.
+    NoInterface(String),
+    /// The interface has no Ethernet frames.
+    NotEthernet(String),
+    /// The interface is not up.
+    Down(String),
+    /// The interface has no IP address.
+    NoAddress(String),
+    /// The interface does not have the wanted address.
+    NotItsAddress {
+        /// The interface.
+        interface: String,
+        /// The wanted address.
+        address: IpAddr,
+    },
+    /// A number of frames is no power of two, or too small.
+    Frames(u32),
+    /// The process lacks a right; what it was refused.
+    NoRight(&'static str),
+    /// The kernel has no AF_XDP, or no links for XDP programs.
+    NoKernelSupport(&'static str),
+    /// Another program sits on the interface.
+    OtherProgram(String),
+    /// Another socket has this queue of the interface.
+    QueueTaken {
+        /// The interface.
+        interface: String,
+        /// The queue.
+        queue: u32,
+    },
+    /// A kernel socket has the UDP port.
+    PortTaken(IpAddr, u16),
+    /// The kernel gives no memory, or may not lock it.
+    Memory(Errno),
+    /// The interface does not take the program the way that was asked for.
+    NoMode(Mode, Errno),
+    /// Any other failure: what was done and the errno.
+    Os(&'static str, Errno),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::NoInterface(name) => {
+                write!(f, "there is no interface {name} here: choose one that `ip link` lists")
+            }
+            OpenError::NotEthernet(name) => {
+                write!(
+                    f,
+                    "{name} has no Ethernet frames: choose an Ethernet interface (for this host alone, port shm)"
+                )
+            }
+            OpenError::Down(name) => write!(f, "{name} is down: run `ip link set {name} up` as root"),
+            OpenError::NoAddress(name) => write!(
+                f,
+                "{name} has no IP address, and a RoCE NIC is called by one: run `ip address add 10.0.0.1/24 dev {name}` \
+                 (with an address of yours) as root"
+            ),
+            OpenError::NotItsAddress { interface, address } => write!(
+                f,
+                "{address} is not an address of {interface}: choose one that `ip address show {interface}` lists"
+            ),
+            OpenError::Frames(count) => {
+                write!(f, "{count} frames cannot be: choose a power of two from 64 to {MAX_FRAMES}")
+            }
+            OpenError::NoRight(what) => write!(
+                f,
+                "{what} is not allowed: port xdp needs root, or CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_IPC_LOCK \
+                 (run it with sudo, or `setcap cap_net_admin,cap_net_raw,cap_bpf,cap_ipc_lock+ep` the program); port \
+                 udp needs no rights"
+            ),
+            OpenError::NoKernelSupport(what) => write!(
+                f,
+                "this kernel has no {what}: port xdp needs Linux 5.9 or later with CONFIG_XDP_SOCKETS; use port udp"
+            ),
+            OpenError::OtherProgram(name) => write!(
+                f,
+                "another XDP program sits on {name} and stays there: take it off (`ip link show {name}` names it, `ip \
+                 link set {name} xdp off` ends it) or choose another interface"
+            ),
+            OpenError::QueueTaken { interface, queue } => write!(
+                f,
+                "another AF_XDP socket has queue {queue} of {interface}: stop the program that opened it or choose \
+                 another interface"
+            ),
+            OpenError::PortTaken(address, port) => write!(
+                f,
+                "UDP port {port} on {address} is taken: stop the program that has it (`ss -ulpn 'sport = :{port}'` \
+                 names it)"
+            ),
+            OpenError::Memory(errno) => write!(
+                f,
+                "no memory for frames ({errno}): raise the limit of locked memory (`ulimit -l unlimited`, or \
+                 CAP_IPC_LOCK), or choose fewer frames"
+            ),
+            OpenError::NoMode(mode, errno) => write!(
+                f,
+                "the interface does not take an XDP program in {} mode ({errno}): leave the mode open",
+                if *mode == Mode::Native { "native" } else { "generic" }
+            ),
+            OpenError::Os(what, errno) => write!(f, "opening the xdp port failed in {what}: {errno}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// Most frames that a ring may have.
+const MAX_FRAMES: u32 = 1 << 16;
+
+impl Options {
+    /// Are the numbers of frames some that rings can have?
+    pub(super) fn check(&self) -> Result<(), OpenError> {
+        for count in [self.receive_frames, self.send_frames] {
+            if !count.is_power_of_two() || !(64..=MAX_FRAMES).contains(&count) {
+                return Err(OpenError::Frames(count));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_frames_that_no_ring_has_are_refused() {
+        for count in [0, 63, 96, 1 << 17] {
+            let receive = Options { receive_frames: count, ..Options::default() };
+            let send = Options { send_frames: count, ..Options::default() };
+            assert_eq!(receive.check(), Err(OpenError::Frames(count)));
+            assert_eq!(send.check(), Err(OpenError::Frames(count)));
+        }
+        let least = Options { receive_frames: 64, send_frames: 1 << 16, ..Options::default() };
+        assert_eq!((least.check(), Options::default().check()), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn every_error_is_one_line_that_says_what_to_do() {
+        let errors = [
+            OpenError::NoInterface("eth9".to_owned()),
+            OpenError::NotEthernet("lo".to_owned()),
+            OpenError::Down("eth9".to_owned()),
+            OpenError::NoAddress("eth9".to_owned()),
+            OpenError::NotItsAddress { interface: "eth9".to_owned(), address: [10, 0, 0, 1].into() },
+            OpenError::Frames(7),
+            OpenError::NoRight("opening an AF_XDP socket"),
+            OpenError::NoKernelSupport("AF_XDP"),
+            OpenError::OtherProgram("eth9".to_owned()),
+            OpenError::QueueTaken { interface: "eth9".to_owned(), queue: 3 },
+            OpenError::PortTaken([10, 0, 0, 1].into(), 4791),
+            OpenError::Memory(Errno::NOBUFS),
+            OpenError::NoMode(Mode::Native, Errno::OPNOTSUPP),
+        ];
+        for error in errors {
+            let text = error.to_string();
+            assert!(!text.contains('\n') && text.contains(": "), "{text}");
+            let mends = ["run ", "choose ", "use ", "raise ", "take ", "stop ", "leave "];
+            assert!(mends.iter().any(|mend| text.contains(mend)), "{text}");
+        }
+    }
+}

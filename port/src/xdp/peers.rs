@@ -1,0 +1,333 @@
+//! The bounded table of a port's peers, and of the neighbours that their frames go to first.
+
+use super::neighbours::{Known, Mac};
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use wire::frame::{Endpoint, Peer};
+
+/// Why an address cannot be a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerError {
+    /// An IPv4 address on a port of IPv6, or the other way round.
+    OtherFamily(Endpoint),
+    /// No single host has this address, or its port is 0.
+    NotAHost(Endpoint),
+    /// The table is full: so many peers are known.
+    Full(u32),
+    /// Another address of this machine: its frames would never leave.
+    OwnMachine(Endpoint),
+    /// There is no route to it.
+    NoRoute(Endpoint),
+    /// The route leaves by another interface than this port's.
+    OtherWay {
+        /// The peer.
+        peer: Endpoint,
+        /// This port's interface.
+        interface: String,
+    },
+    /// Nobody on the interface's network says that it has the address.
+    Silent {
+        /// The neighbour that was asked for: the peer or the gateway to it.
+        hop: IpAddr,
+        /// This port's interface.
+        interface: String,
+    },
+    /// The kernel does not answer.
+    Os(rustix::io::Errno),
+}
+
+impl fmt::Display for PeerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PeerError::OtherFamily(peer) => {
+                write!(f, "{peer} cannot be reached from here: one end is IPv4, the other IPv6")
+            }
+            PeerError::NotAHost(peer) => write!(f, "{peer} does not name one UDP port of one host"),
+            PeerError::Full(known) => {
+                write!(f, "this port knows {known} peers and can know no more: raise `max_peers`")
+            }
+            PeerError::OwnMachine(peer) => write!(
+                f,
+                "{peer} is an address of this machine, which frames of an interface cannot reach: use port shm or udp"
+            ),
+            PeerError::NoRoute(peer) => write!(
+                f,
+                "there is no route to {peer}: `ip route get {}` says the same; add one",
+                peer.address
+            ),
+            PeerError::OtherWay { peer, interface } => write!(
+                f,
+                "the route to {peer} does not leave by {interface}: open the port on the interface that `ip route get \
+                 {}` names, or add a route by {interface}",
+                peer.address
+            ),
+            PeerError::Silent { hop, interface } => write!(
+                f,
+                "{hop} does not answer on {interface}: see that it is up and that its cable or network is this one \
+                 (`ip neighbour show dev {interface}`)"
+            ),
+            PeerError::Os(errno) => write!(f, "the kernel does not tell the way to the peer: {errno}"),
+        }
+    }
+}
+
+impl std::error::Error for PeerError {}
+
+/// Where a peer's frames go.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum To {
+    /// To the neighbour with this number.
+    Hop(u32),
+    /// Back to this port.
+    Own,
+}
+
+#[derive(Debug)]
+struct Entry {
+    endpoint: Endpoint,
+    to: To,
+}
+
+/// What is known of a neighbour, seen from its frames.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Trust {
+    /// Its address is good.
+    Good,
+    /// The next frame shall have the kernel ask.
+    Doubtful,
+    /// The kernel was told to ask.
+    Asked,
+}
+
+#[derive(Debug)]
+struct Hop {
+    address: IpAddr,
+    mac: Option<Mac>,
+    trust: Trust,
+}
+
+/// What to do with a frame.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Path {
+    /// Send it to this address.
+    Send(Mac),
+    /// Send it there, and have the kernel ask whether that is still right.
+    SendAndAsk(Mac, IpAddr),
+    /// Drop it: nobody knows where the peer is. With an address: have the kernel ask.
+    Drop(Option<IpAddr>),
+    /// Hand it to this port itself.
+    Loop,
+}
+
+/// All peers, by number and by name. Peers are never forgotten: a number stays good as long as the port.
+#[derive(Debug)]
+pub(super) struct Peers {
+    entries: Vec<Entry>,
+    by_endpoint: HashMap<Endpoint, Peer>,
+    hops: Vec<Hop>,
+    by_address: HashMap<IpAddr, u32>,
+    /// Neighbours whose address is not known at all.
+    unknown: usize,
+    max: u32,
+}
+
+impl Peers {
+    pub(super) fn new(max: u32) -> Self {
+        Peers {
+            entries: Vec::new(),
+            by_endpoint: HashMap::new(),
+            hops: Vec::new(),
+            by_address: HashMap::new(),
+            unknown: 0,
+            max,
+        }
+    }
+
+    /// Can this be a peer of a port that is called `own`?
+    pub(super) fn admits(peer: Endpoint, own: Endpoint) -> Result<(), PeerError> {
+        if peer.address.is_ipv4() != own.address.is_ipv4() {
+            return Err(PeerError::OtherFamily(peer));
+        }
+        let ip = IpAddr::from(peer.address);
+        let broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
+        if ip.is_unspecified() || ip.is_multicast() || broadcast || peer.udp_port == 0 {
+            return Err(PeerError::NotAHost(peer));
+        }
+        Ok(())
+    }
+
+    /// The number of this peer, if it has one.
+    pub(super) fn number(&self, peer: Endpoint) -> Option<Peer> {
+        self.by_endpoint.get(&peer).copied()
+    }
+
+    /// A new peer. `hop`: its next neighbour; None: it is this port itself.
+    pub(super) fn add(&mut self, endpoint: Endpoint, hop: Option<IpAddr>) -> Result<Peer, PeerError> {
+        let number = self.entries.len() as u32;
+        if number >= self.max {
+            return Err(PeerError::Full(self.max));
+        }
+        let to = hop.map_or(To::Own, |address| To::Hop(self.hop(address)));
+        self.entries.push(Entry { endpoint, to });
+        self.by_endpoint.insert(endpoint, Peer(number));
+        Ok(Peer(number))
+    }
+
+    /// The number of a neighbour, a new one if it is not known yet.
+    fn hop(&mut self, address: IpAddr) -> u32 {
+        *self.by_address.entry(address).or_insert_with(|| {
+            self.unknown += 1;
+            self.hops.push(Hop { address, mac: None, trust: Trust::Doubtful });
+            self.hops.len() as u32 - 1
+        })
+    }
+
+    /// The kernel says this of a neighbour; of one that no peer needs it is no news.
+    pub(super) fn learn(&mut self, address: IpAddr, known: Known) {
+        let Some(hop) = self.by_address.get(&address).map(|number| &mut self.hops[*number as usize]) else {
+            return;
+        };
+        let (mac, trust) = match known {
+            Known::Fresh(mac) => (Some(mac), Trust::Good),
+            Known::Stale(mac) => (Some(mac), Trust::Doubtful),
+            // What was right once is better than nothing.
+            Known::Asking => (hop.mac, Trust::Asked),
+            Known::No => (hop.mac, Trust::Doubtful),
+        };
+        self.unknown -= usize::from(hop.mac.is_none() && mac.is_some());
+        (hop.mac, hop.trust) = (mac, trust);
+    }
+
+    /// What becomes of a frame to `peer`, which is on its way now.
+    #[inline(always)]
+    pub(super) fn path(&mut self, peer: Peer) -> Path {
+        let Some(entry) = self.entries.get(peer.0 as usize) else { return Path::Drop(None) };
+        let To::Hop(number) = entry.to else { return Path::Loop };
+        let hop = &mut self.hops[number as usize];
+        match (hop.trust, hop.mac) {
+            (Trust::Good | Trust::Asked, Some(mac)) => Path::Send(mac),
+            (Trust::Doubtful, Some(mac)) => {
+                hop.trust = Trust::Asked;
+                Path::SendAndAsk(mac, hop.address)
+            }
+            (Trust::Doubtful, None) => {
+                hop.trust = Trust::Asked;
+                Path::Drop(Some(hop.address))
+            }
+            (_, None) => Path::Drop(None),
+        }
+    }
+
+    /// The MAC address that frames to `peer` bear, if it is known.
+    pub(super) fn mac(&self, peer: Peer) -> Option<Mac> {
+        match self.entries.get(peer.0 as usize)?.to {
+            To::Hop(number) => self.hops[number as usize].mac,
+            To::Own => None,
+        }
+    }
+
+    pub(super) fn is_known(&self, peer: Peer) -> bool {
+        (peer.0 as usize) < self.entries.len()
+    }
+
+    pub(super) fn endpoint(&self, peer: Peer) -> Option<Endpoint> {
+        self.entries.get(peer.0 as usize).map(|entry| entry.endpoint)
+    }
+
+    /// Is there a neighbour whose address is not known at all?
+    #[inline(always)]
+    pub(super) fn has_unknown(&self) -> bool {
+        self.unknown > 0
+    }
+
+    /// All neighbours, to ask about each.
+    pub(super) fn hops(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.hops.iter().map(|hop| hop.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Mac = [2, 0, 0, 0, 0, 0xa];
+    const B: Mac = [2, 0, 0, 0, 0, 0xb];
+
+    fn at(text: &str) -> Endpoint {
+        let address: std::net::SocketAddr = text.parse().unwrap();
+        Endpoint { address: address.ip().into(), udp_port: address.port() }
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_peer_keeps_its_number_and_a_full_table_refuses() {
+        let mut peers = Peers::new(2);
+        let hop = Some(ip("10.0.0.1"));
+        assert_eq!(peers.add(at("10.0.0.1:4791"), hop), Ok(Peer(0)));
+        assert_eq!(peers.add(at("10.0.0.1:4792"), hop), Ok(Peer(1)), "same host, other NIC");
+        assert_eq!(peers.add(at("10.0.0.2:4791"), hop), Err(PeerError::Full(2)));
+        assert_eq!(peers.number(at("10.0.0.1:4791")), Some(Peer(0)));
+        assert_eq!(peers.number(at("10.0.0.2:4791")), None);
+        assert!(peers.is_known(Peer(1)) && !peers.is_known(Peer(2)));
+        assert_eq!(peers.path(Peer(2)), Path::Drop(None));
+    }
+
+    #[test]
+    fn what_names_no_single_host_or_another_family_is_refused() {
+        let own = at("10.0.0.9:4791");
+        for text in ["0.0.0.0:4791", "224.0.0.1:4791", "255.255.255.255:4791", "10.0.0.1:0"] {
+            assert_eq!(Peers::admits(at(text), own), Err(PeerError::NotAHost(at(text))), "{text}");
+        }
+        assert_eq!(
+            Peers::admits(at("[fd00::1]:4791"), own),
+            Err(PeerError::OtherFamily(at("[fd00::1]:4791")))
+        );
+        let multicast = at("[ff02::1]:4791");
+        assert_eq!(Peers::admits(multicast, at("[fd00::2]:4791")), Err(PeerError::NotAHost(multicast)));
+        assert_eq!(Peers::admits(at("10.0.0.1:4791"), own), Ok(()));
+    }
+
+    #[test]
+    fn a_neighbour_nobody_knows_is_asked_for_once_and_its_frames_are_dropped() {
+        let mut peers = Peers::new(9);
+        let gateway = ip("10.0.0.254");
+        peers.add(at("10.9.0.1:4791"), Some(gateway)).unwrap();
+        peers.add(at("10.9.0.2:4791"), Some(gateway)).unwrap();
+        assert!(peers.has_unknown());
+        assert_eq!(peers.path(Peer(0)), Path::Drop(Some(gateway)));
+        assert_eq!(peers.path(Peer(1)), Path::Drop(None), "the kernel is asking already");
+        peers.learn(gateway, Known::Asking);
+        assert_eq!(peers.path(Peer(0)), Path::Drop(None));
+        peers.learn(gateway, Known::Fresh(A));
+        assert!(!peers.has_unknown());
+        assert_eq!((peers.path(Peer(0)), peers.path(Peer(1))), (Path::Send(A), Path::Send(A)));
+    }
+
+    #[test]
+    fn a_neighbour_that_was_not_confirmed_is_asked_for_when_it_is_needed_and_used_meanwhile() {
+        let mut peers = Peers::new(9);
+        let hop = ip("fd00::1");
+        peers.add(at("[fd00::1]:4791"), Some(hop)).unwrap();
+        for doubt in [Known::Stale(A), Known::No] {
+            peers.learn(hop, Known::Fresh(A));
+            peers.learn(hop, doubt);
+            assert_eq!(peers.path(Peer(0)), Path::SendAndAsk(A, hop));
+            assert_eq!(peers.path(Peer(0)), Path::Send(A), "asked once");
+        }
+        peers.learn(hop, Known::Fresh(B));
+        assert_eq!((peers.path(Peer(0)), peers.mac(Peer(0))), (Path::Send(B), Some(B)), "it has moved");
+    }
+
+    #[test]
+    fn what_nobody_asked_about_is_no_news() {
+        let mut peers = Peers::new(9);
+        peers.learn(ip("10.0.0.1"), Known::Fresh(A));
+        peers.add(at("10.0.0.1:4791"), Some(ip("10.0.0.1"))).unwrap();
+        assert_eq!(peers.mac(Peer(0)), None);
+        assert_eq!(peers.hops().collect::<Vec<_>>(), [ip("10.0.0.1")]);
+    }
+}

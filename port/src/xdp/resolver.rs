@@ -1,0 +1,86 @@
+//! Finding the way to a peer, and waiting for it: what the kernel must ask of the network takes time, so it is not done
+//! where frames pass.
+
+use super::interface::Interface;
+use super::neighbours::{self, Known, Way};
+use super::netlink::Netlink;
+use super::peers::{PeerError, Peers};
+use rustix::io::Errno;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use wire::frame::Endpoint;
+
+/// Asks the kernel of the network namespace in which the port was opened. Shared between a port and whoever sets
+/// connections up.
+#[derive(Debug)]
+pub struct Resolver {
+    netlink: Mutex<Netlink>,
+    interface: u32,
+    name: String,
+    own: Endpoint,
+}
+
+/// Time between two looks at the kernel's table.
+const PAUSE: Duration = Duration::from_millis(1);
+
+impl Resolver {
+    pub(super) fn new(interface: &Interface, own: Endpoint) -> Result<Resolver, Errno> {
+        let netlink = Mutex::new(Netlink::open(&[])?);
+        Ok(Resolver { netlink, interface: interface.index, name: interface.name.clone(), own })
+    }
+
+    fn netlink(&self) -> MutexGuard<'_, Netlink> {
+        self.netlink.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The neighbour that frames to `peer` go to first; None: they come back to this port.
+    pub(super) fn hop(&self, peer: Endpoint) -> Result<Option<IpAddr>, PeerError> {
+        Peers::admits(peer, self.own)?;
+        if peer == self.own {
+            return Ok(None);
+        }
+        let way = neighbours::way(
+            &mut self.netlink(),
+            self.own.address.into(),
+            peer.address.into(),
+            self.interface,
+        );
+        match way.map_err(PeerError::Os)? {
+            Way::Out { interface, hop } if interface == self.interface => Ok(Some(hop)),
+            Way::Out { .. } => Err(PeerError::OtherWay { peer, interface: self.name.clone() }),
+            Way::Local => Err(PeerError::OwnMachine(peer)),
+            Way::Nowhere => Err(PeerError::NoRoute(peer)),
+        }
+    }
+
+    /// What the kernel's table says of a neighbour.
+    pub(super) fn known(&self, hop: IpAddr) -> Result<Known, PeerError> {
+        neighbours::known(&mut self.netlink(), self.interface, hop).map_err(PeerError::Os)
+    }
+
+    /// Has the kernel ask for a neighbour, or whether it is still there.
+    pub(super) fn want(&self, hop: IpAddr) -> Result<(), PeerError> {
+        neighbours::want(&mut self.netlink(), self.interface, hop).map_err(PeerError::Os)
+    }
+
+    /// Waits until the way to `peer` is known, at most so long.
+    ///
+    /// # Errors
+    /// [`PeerError`]: it cannot be a peer, there is no way to it, or nobody answered in time.
+    pub fn wait(&self, peer: Endpoint, timeout: Duration) -> Result<(), PeerError> {
+        let Some(hop) = self.hop(peer)? else { return Ok(()) };
+        let started = Instant::now();
+        loop {
+            match self.known(hop)? {
+                Known::Fresh(_) | Known::Stale(_) => return Ok(()),
+                Known::Asking => {}
+                Known::No => self.want(hop)?,
+            }
+            if started.elapsed() >= timeout {
+                return Err(PeerError::Silent { hop, interface: self.name.clone() });
+            }
+            std::thread::sleep(PAUSE.min(timeout));
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! An AF_XDP socket: how it is made, and the two calls that wake the kernel.
+
+use super::last_errno;
+use super::options::OpenError;
+use super::ring::{Consumer, Producer, Words};
+use super::umem::Umem;
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+
+/// A ring's memory, unmapped when dropped.
+#[derive(Debug)]
+struct Map {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        // SAFETY: this value's own mapping; the ring that points into it is dropped with the same socket.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// How many entries a socket's rings have, each a power of two.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sizes {
+    pub receive: u32,
+    /// 0: nothing is sent from here.
+    pub send: u32,
+}
+
+/// The socket and its memory.
+#[derive(Debug)]
+pub(super) struct Socket {
+    fd: OwnedFd,
+    /// Where the rings are; dropped after the socket, so that the kernel is done with them.
+    maps: Vec<Map>,
+}
+
+/// The rings of a socket. They point into memory of the socket that they came with, and must not outlive it.
+#[derive(Debug)]
+pub(super) struct Rings {
+    pub fill: Producer<u64>,
+    pub completion: Consumer<u64>,
+    pub receive: Consumer<libc::xdp_desc>,
+    /// None: nothing is sent from here.
+    pub send: Option<Producer<libc::xdp_desc>>,
+}
+
+// SAFETY: the pointers are to mappings that belong to one socket, of which one thread at a time is the user; the
+// kernel's end follows the rings' protocol whichever thread that is.
+unsafe impl Send for Socket {}
+// SAFETY: as above.
+unsafe impl Send for Rings {}
+
+/// What the kernel counts about a socket (`struct xdp_statistics`).
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelCounters {
+    /// Frames dropped for another reason than a full receive ring.
+    pub dropped: u64,
+    /// Frames dropped because the receive ring was full.
+    pub receive_ring_full: u64,
+    /// Of the first, those for which no chunk was free: nobody had taken the earlier frames.
+    pub fill_ring_empty: u64,
+    /// Descriptors of ours that made no sense.
+    pub invalid: u64,
+}
+
+impl Socket {
+    /// A socket over `umem`, with its rings; bound to nothing yet.
+    pub(super) fn new(umem: &Umem, sizes: Sizes) -> Result<(Socket, Rings), OpenError> {
+        // SAFETY: a plain call without memory.
+        let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(match last_errno() {
+                Errno::PERM | Errno::ACCESS => OpenError::NoRight("opening an AF_XDP socket"),
+                Errno::AFNOSUPPORT => OpenError::NoKernelSupport("AF_XDP"),
+                other => OpenError::Os("socket", other),
+            });
+        }
+        // SAFETY: the kernel has just made this descriptor for us.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let mut socket = Socket { fd, maps: Vec::with_capacity(4) };
+        socket.register(umem)?;
+        let failed = |what| move |errno| OpenError::Os(what, errno);
+        socket.set(libc::XDP_UMEM_FILL_RING, &sizes.receive).map_err(failed("XDP_UMEM_FILL_RING"))?;
+        let completions = sizes.send.max(1);
+        socket
+            .set(libc::XDP_UMEM_COMPLETION_RING, &completions)
+            .map_err(failed("XDP_UMEM_COMPLETION_RING"))?;
+        socket.set(libc::XDP_RX_RING, &sizes.receive).map_err(failed("XDP_RX_RING"))?;
+        if sizes.send > 0 {
+            socket.set(libc::XDP_TX_RING, &sizes.send).map_err(failed("XDP_TX_RING"))?;
+        }
+        let offsets: libc::xdp_mmap_offsets =
+            socket.get(libc::XDP_MMAP_OFFSETS).map_err(failed("XDP_MMAP_OFFSETS"))?;
+        let rings = socket.map(&offsets, sizes, completions).map_err(OpenError::Memory)?;
+        Ok((socket, rings))
+    }
+
+    fn register(&self, umem: &Umem) -> Result<(), OpenError> {
+        let region = libc::xdp_umem_reg {
+            addr: umem.start().as_ptr() as u64,
+            len: umem.len() as u64,
+            chunk_size: umem.chunk() as u32,
+            headroom: 0,
+            flags: 0,
+            tx_metadata_len: 0,
+        };
+        self.set(libc::XDP_UMEM_REG, &region).map_err(|errno| match errno {
+            Errno::NOBUFS | Errno::NOMEM | Errno::PERM => OpenError::Memory(errno),
+            other => OpenError::Os("XDP_UMEM_REG", other),
+        })
+    }
+
+    fn map(
+        &mut self,
+        offsets: &libc::xdp_mmap_offsets,
+        sizes: Sizes,
+        completions: u32,
+    ) -> Result<Rings, Errno> {
+        let fill = self.words(&offsets.fr, sizes.receive, libc::XDP_UMEM_PGOFF_FILL_RING)?;
+        let completion = self.words(&offsets.cr, completions, libc::XDP_UMEM_PGOFF_COMPLETION_RING)?;
+        let receive = self.words(&offsets.rx, sizes.receive, libc::XDP_PGOFF_RX_RING as u64)?;
+        let send = match sizes.send {
+            0 => None,
+            size => Some(self.words(&offsets.tx, size, libc::XDP_PGOFF_TX_RING as u64)?),
+        };
+        // SAFETY: the words are mapped in `maps`, which lives as long as the socket; they are new, so the indices are
+        // equal, and the kernel is the only other user, in the part that each ring's kind gives it.
+        unsafe {
+            Ok(Rings {
+                fill: Producer::new(fill),
+                completion: Consumer::new(completion),
+                receive: Consumer::new(receive),
+                send: send.map(|words| Producer::new(words)),
+            })
+        }
+    }
+
+    /// Maps one ring.
+    fn words<T>(&mut self, offsets: &libc::xdp_ring_offset, size: u32, page: u64) -> Result<Words<T>, Errno> {
+        let len = offsets.desc as usize + size as usize * size_of::<T>();
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: a fresh mapping of the socket's ring disturbs nothing that exists.
+        let start = unsafe { rustix::mm::mmap(ptr::null_mut(), len, access, flags, &self.fd, page) }?;
+        let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
+        self.maps.push(Map { start, len });
+        // SAFETY: the kernel says that its words stand at these offsets, all within `len` and aligned for what they are.
+        unsafe {
+            Ok(Words {
+                producer: start.add(offsets.producer as usize).cast(),
+                consumer: start.add(offsets.consumer as usize).cast(),
+                flags: start.add(offsets.flags as usize).cast(),
+                entries: start.add(offsets.desc as usize).cast(),
+                size,
+            })
+        }
+    }
+
+    /// Binds to one queue of an interface. From now on the kernel looks at the rings.
+    ///
+    /// # Errors
+    /// `INVAL`: there is no such queue. `BUSY`: another socket has it. `NETDOWN`, and others of bind(2).
+    pub(super) fn bind(&self, interface: u32, queue: u32, zero_copy: bool) -> Result<(), Errno> {
+        let address = libc::sockaddr_xdp {
+            sxdp_family: libc::AF_XDP as u16,
+            // Without the copy flag the kernel asks the driver for zero copy first.
+            sxdp_flags: libc::XDP_USE_NEED_WAKEUP | if zero_copy { 0 } else { libc::XDP_COPY },
+            sxdp_ifindex: interface,
+            sxdp_queue_id: queue,
+            sxdp_shared_umem_fd: 0,
+        };
+        let len = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
+        // SAFETY: the kernel reads `len` bytes of `address`, which lives through the call.
+        let status = unsafe { libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), len) };
+        if status == 0 { Ok(()) } else { Err(last_errno()) }
+    }
+
+    /// Does the driver use our memory without copies? Only of a bound socket.
+    pub(super) fn is_zero_copy(&self) -> bool {
+        let options: Result<libc::xdp_options, Errno> = self.get(libc::XDP_OPTIONS);
+        options.is_ok_and(|options| options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
+    }
+
+    /// What the kernel has counted; zeros if it does not say.
+    pub(super) fn counters(&self) -> KernelCounters {
+        let counted: Result<libc::xdp_statistics, Errno> = self.get(libc::XDP_STATISTICS);
+        counted.map_or(KernelCounters::default(), |counted| KernelCounters {
+            dropped: counted.rx_dropped,
+            receive_ring_full: counted.rx_ring_full,
+            fill_ring_empty: counted.rx_fill_ring_empty_descs,
+            invalid: counted.rx_invalid_descs + counted.tx_invalid_descs,
+        })
+    }
+
+    /// The kernel shall send what is published.
+    ///
+    /// # Errors
+    /// `AGAIN`, `BUSY`, `NOBUFS`: not all of it now. Others: the interface is down or gone.
+    #[inline(always)]
+    pub(super) fn kick_send(&self) -> Result<(), Errno> {
+        // SAFETY: no memory is passed.
+        let status =
+            unsafe { libc::sendto(self.fd.as_raw_fd(), ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
+        if status >= 0 { Ok(()) } else { Err(last_errno()) }
+    }
+
+    /// The kernel shall look at the fill ring.
+    #[cold]
+    pub(super) fn kick_receive(&self) {
+        // SAFETY: no memory is passed. What could go wrong shows when nothing comes.
+        let _ = unsafe {
+            let nowhere = ptr::null_mut();
+            libc::recvfrom(
+                self.fd.as_raw_fd(),
+                nowhere,
+                0,
+                libc::MSG_DONTWAIT,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
+    }
+
+    fn set<T>(&self, name: libc::c_int, value: &T) -> Result<(), Errno> {
+        let len = size_of::<T>() as libc::socklen_t;
+        // SAFETY: `value` lives through the call and `len` is its size.
+        let status = unsafe {
+            libc::setsockopt(self.fd.as_raw_fd(), libc::SOL_XDP, name, ptr::from_ref(value).cast(), len)
+        };
+        if status == 0 { Ok(()) } else { Err(last_errno()) }
+    }
+
+    /// Reads an option that is a structure of numbers; what an older kernel leaves out is zero.
+    fn get<T: Numbers>(&self, name: libc::c_int) -> Result<T, Errno> {
+        let mut value = MaybeUninit::<T>::zeroed();
+        let mut len = size_of::<T>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes to `value` and how many to `len`; both live here.
+        let status = unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_XDP,
+                name,
+                value.as_mut_ptr().cast(),
+                &raw mut len,
+            )
+        };
+        // SAFETY: `Numbers` are valid whatever their bytes are, and all of them are initialised.
+        if status == 0 { Ok(unsafe { value.assume_init() }) } else { Err(last_errno()) }
+    }
+}
+
+/// A structure of plain numbers.
+///
+/// # Safety
+/// Any bytes are a value of it.
+unsafe trait Numbers {}
+// SAFETY: unsigned integers only.
+unsafe impl Numbers for libc::xdp_mmap_offsets {}
+// SAFETY: unsigned integers only.
+unsafe impl Numbers for libc::xdp_statistics {}
+// SAFETY: unsigned integers only.
+unsafe impl Numbers for libc::xdp_options {}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

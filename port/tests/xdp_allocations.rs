@@ -1,0 +1,72 @@
+//! After set-up an XDP port allocates nothing, whatever passes.
+#![allow(unsafe_code, reason = "counting allocations means being the allocator")]
+
+mod network;
+
+use port::xdp::{Options, XdpPort};
+use port::{Egress, Port};
+use remora_port as port;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use wire::frame::{Route, Start};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is passed on to the system's allocator as it came; counting touches no memory of its own.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps GlobalAlloc's contract, which is the system's.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above; `pointer` came from `alloc`, so from the system's allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[test]
+fn frames_pass_without_an_allocation() {
+    let [near, far] = network::veth_pair(1500, "");
+    let open =
+        |name| XdpPort::open(name, None, &Options::default()).unwrap_or_else(|error| panic!("{error}"));
+    far.enter();
+    let mut two = open("far0");
+    near.enter();
+    let mut one = open("near0");
+    one.resolver().wait(two.endpoint(), Duration::from_secs(10)).unwrap();
+    let to_two = one.peer(two.endpoint()).unwrap();
+    let to_one = one.peer(one.endpoint()).unwrap();
+    let route = Route::new(one.endpoint(), two.endpoint());
+    // The first look at the kernel's news finds some.
+    for port in [&mut one, &mut two] {
+        port.arm();
+    }
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let mut came = 0;
+    for round in 0..300u16 {
+        for frame in 0..round % 100 + 1 {
+            let transport = 16 + frame * 7;
+            let lease = one.lend(to_two, 42 + usize::from(transport)).expect("room");
+            route.emit(Start::Ethernet, 0, transport, lease.bytes);
+            one.commit();
+            one.lend(to_one, 60).expect("room").bytes.fill(2);
+            one.commit();
+        }
+        one.flush();
+        for port in [&mut one, &mut two] {
+            while port.receive(32, &mut |frame| came += frame.bytes.len()) > 0 {}
+        }
+        one.arm();
+        one.disarm();
+    }
+    let after = ALLOCATIONS.load(Ordering::Relaxed);
+    assert!(came > 1_000_000 && one.counters().frames_sent > 20_000, "{came} {:?}", one.counters());
+    assert_eq!(after - before, 0);
+}
