@@ -10,6 +10,8 @@ mod instant;
 pub mod rc;
 pub mod state;
 mod status;
+#[cfg(test)]
+mod testing;
 pub mod timers;
 mod transitions;
 

@@ -4,9 +4,12 @@ mod floor;
 mod page;
 mod pair;
 pub mod peer;
+mod replay;
 mod row;
 mod stream;
 mod verbs;
+
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
@@ -20,16 +23,31 @@ pub use verbs::bare_read;
 enum Name {
     /// Latency, rate and bandwidth of the verbs.
     Verbs,
+    /// Replay a trace of arrivals through IRN's receiver: lines of `QP op-code PSN` behind their number.
+    IrnReceiver,
+    /// Replay a trace of events through IRN's sender: lines of `QP 0`, `QP 1 cumPSN sackPSN nack` or `QP 2 short`.
+    IrnSender,
 }
 
 /// Arguments of `remora bench`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
+    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  remora bench irn-receiver arrivals.txt --out answers.txt\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
 )]
 pub struct Args {
     /// What to measure.
     name: Name,
+    /// The trace to replay.
+    file: Option<PathBuf>,
+    /// Where the replay goes; standard output if not given.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Packets in flight at most, in a replay of the sender.
+    #[arg(long, default_value_t = 111, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    cap: u32,
+    /// Packets that the flow has, in a replay of the sender; without end if not given.
+    #[arg(long)]
+    packets: Option<u64>,
     /// Only this port.
     #[arg(long)]
     port: Option<PortName>,
@@ -61,6 +79,8 @@ impl Args {
 pub fn run(args: Args) -> Result<()> {
     match args.name {
         Name::Verbs => verbs::run(&args),
+        Name::IrnReceiver => replay::receiver(&args),
+        Name::IrnSender => replay::sender(&args),
     }
 }
 

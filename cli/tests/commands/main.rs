@@ -6,4 +6,5 @@ mod figures;
 mod kv;
 mod limits;
 mod mistakes;
+mod replay;
 mod running;

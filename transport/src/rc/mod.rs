@@ -4,6 +4,7 @@
 //! circular 24-bit [`Psn`](wire::Psn).
 
 mod go_back_n;
+pub mod irn;
 mod message;
 mod replay;
 mod requester;
@@ -23,19 +24,19 @@ const HALF: u32 = 1 << 23;
 
 /// The number near `base` whose low 24 bits are `psn`: ahead of `base` by less than half the circle, or behind it.
 #[inline]
-fn extend(base: Seq, psn: Psn) -> Seq {
+pub fn extend(base: Seq, psn: Psn) -> Seq {
     let ahead = psn.get().wrapping_sub(base as u32) & 0x00ff_ffff;
     if ahead < HALF { base + u64::from(ahead) } else { base.wrapping_sub(u64::from((1 << 24) - ahead)) }
 }
 
 /// The 24 bits of `seq` that travel.
 #[inline]
-fn psn(seq: Seq) -> Psn {
+pub fn psn(seq: Seq) -> Psn {
     Psn::new(seq as u32 & 0x00ff_ffff)
 }
 
 /// Sequence numbers start one circle up, so that "a little behind the first" is a number too.
-fn start(psn: Psn) -> Seq {
+pub fn start(psn: Psn) -> Seq {
     (1 << 24) + u64::from(psn.get())
 }
 

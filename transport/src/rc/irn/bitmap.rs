@@ -1,0 +1,166 @@
+//! A window of flags over sequence numbers: the bitmaps of the IRN paper's §6, one bit a packet.
+//!
+//! The flag of a number stands at that number modulo the size, so nothing is shifted when the window moves. Whoever owns
+//! a bitmap keeps its numbers within one size of each other, and clears them as the window leaves them.
+
+use crate::rc::Seq;
+
+/// Flags of a power of two of consecutive sequence numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Bitmap {
+    words: Box<[u64]>,
+    ones: u32,
+}
+
+impl Bitmap {
+    /// Fewest flags, and most: of the 24-bit circle no more than a small part may be in doubt.
+    pub const BOUNDS: (u32, u32) = (64, 1 << 16);
+
+    /// No flag of `size` numbers is set; the size is rounded up to a power of two within [`Bitmap::BOUNDS`].
+    pub fn new(size: u32) -> Bitmap {
+        let size = size.clamp(Self::BOUNDS.0, Self::BOUNDS.1).next_power_of_two();
+        Bitmap { words: vec![0; size as usize / 64].into_boxed_slice(), ones: 0 }
+    }
+
+    /// Numbers that it holds flags of.
+    #[inline]
+    pub fn size(&self) -> u64 {
+        self.words.len() as u64 * 64
+    }
+
+    /// Flags that are set.
+    #[inline]
+    pub fn ones(&self) -> u32 {
+        self.ones
+    }
+
+    #[inline]
+    fn place(&self, seq: Seq) -> (usize, u64) {
+        ((seq / 64) as usize & (self.words.len() - 1), 1 << (seq % 64))
+    }
+
+    /// Is the flag of `seq` set?
+    #[inline]
+    pub fn get(&self, seq: Seq) -> bool {
+        let (word, bit) = self.place(seq);
+        self.words[word] & bit != 0
+    }
+
+    /// Sets the flag of `seq`; false if it was set.
+    #[inline]
+    pub fn set(&mut self, seq: Seq) -> bool {
+        let (word, bit) = self.place(seq);
+        let new = self.words[word] & bit == 0;
+        self.words[word] |= bit;
+        self.ones += u32::from(new);
+        new
+    }
+
+    /// Clears the flag of `seq`; false if it was clear.
+    #[inline]
+    pub fn clear(&mut self, seq: Seq) -> bool {
+        let (word, bit) = self.place(seq);
+        let was = self.words[word] & bit != 0;
+        self.words[word] &= !bit;
+        self.ones -= u32::from(was);
+        was
+    }
+
+    /// Clears the flags of `from..to`.
+    #[inline]
+    pub fn clear_range(&mut self, from: Seq, to: Seq) {
+        if self.ones == 0 {
+            return;
+        }
+        // More than a window is the whole of it.
+        let to = to.min(from.saturating_add(self.size()));
+        let mut seq = from;
+        while seq < to {
+            let (word, _) = self.place(seq);
+            let end = (seq / 64 * 64 + 64).min(to);
+            let mask = mask(seq % 64, end - seq);
+            self.ones -= (self.words[word] & mask).count_ones();
+            self.words[word] &= !mask;
+            seq = end;
+        }
+    }
+
+    /// First number of `from..to` whose flag is `value`.
+    #[inline]
+    pub fn find(&self, value: bool, from: Seq, to: Seq) -> Option<Seq> {
+        let mut seq = from;
+        while seq < to {
+            let (word, _) = self.place(seq);
+            let bits = if value { self.words[word] } else { !self.words[word] } >> (seq % 64);
+            if bits != 0 {
+                let found = seq + u64::from(bits.trailing_zeros());
+                return (found < to).then_some(found);
+            }
+            seq = seq / 64 * 64 + 64;
+        }
+        None
+    }
+
+    /// Bytes that the flags take.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.words)
+    }
+}
+
+/// `len` ones from bit `at` on; `at + len` is 64 at most.
+fn mask(at: u64, len: u64) -> u64 {
+    if len == 64 { u64::MAX } else { ((1 << len) - 1) << at }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Random;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn random_flags_agree_with_a_set_while_the_window_moves() {
+        for size in [1, 64, 100, 128, 512] {
+            let mut random = Random::new(u64::from(size));
+            let mut map = Bitmap::new(size);
+            let (mut base, mut model) = (1 << 24, BTreeSet::new());
+            for _ in 0..20_000 {
+                let seq = base + random.below(map.size());
+                match random.below(5) {
+                    0 | 1 => assert_eq!(map.set(seq), model.insert(seq)),
+                    2 => assert_eq!(map.clear(seq), model.remove(&seq)),
+                    3 => {
+                        let to = (base + random.below(map.size() / 8 + 1)).max(base);
+                        map.clear_range(base, to);
+                        model = model.split_off(&to);
+                        base = to;
+                    }
+                    _ => {
+                        let to = seq + random.below(base + map.size() - seq + 1);
+                        assert_eq!(map.find(true, seq, to), model.range(seq..to).next().copied());
+                        let clear = (seq..to).find(|seq| !model.contains(seq));
+                        assert_eq!(map.find(false, seq, to), clear);
+                    }
+                }
+                assert_eq!((map.get(seq), map.ones() as usize), (model.contains(&seq), model.len()));
+            }
+        }
+    }
+
+    #[test]
+    fn the_size_is_a_power_of_two_within_its_bounds() {
+        for (asked, got) in [(0, 64), (64, 64), (65, 128), (110, 128), (128, 128), (129, 256)] {
+            assert_eq!(Bitmap::new(asked).size(), got);
+        }
+        assert_eq!(Bitmap::new(u32::MAX).size(), u64::from(Bitmap::BOUNDS.1));
+        assert_eq!(Bitmap::new(128).bytes(), 16);
+    }
+
+    #[test]
+    fn clearing_more_than_a_window_clears_all_of_it() {
+        let mut map = Bitmap::new(64);
+        (0..64).for_each(|seq| assert!(map.set(1000 + seq)));
+        map.clear_range(5, u64::MAX);
+        assert_eq!((map.ones(), map.find(true, 0, 64)), (0, None));
+    }
+}

@@ -1,0 +1,87 @@
+//! IRN, the second loss-recovery machine of a reliable connection ("Revisiting Network Support for RDMA", SIGCOMM 2018).
+//!
+//! Packets that arrive out of order are placed, not dropped; the receiver says of each which it was and what it expects;
+//! the sender sends again what is missing; and a cap bounds what is in flight (BDP-FC). Peers agree on it when they
+//! connect; the bytes it adds to packets are in `wire::irn`.
+//!
+//! Heads up: [`Sender`] and [`Receiver`] are the paper's machines, over sequence numbers only; `remora bench irn-sender`
+//! and `irn-receiver` replay traces through them.
+//!
+//! What it means for programs: the bytes of a message may arrive in any order, so **polling the last byte of a WRITE is
+//! unsafe**; complete by WRITE with immediate data, or a SEND behind the WRITE. For the same reason two WRITEs to one
+//! place may end in either order unless the second is fenced: over IRN a fence waits for everything before it.
+
+mod bitmap;
+mod receiver;
+mod rto;
+mod sender;
+
+pub use bitmap::Bitmap;
+pub use receiver::{Answer, Ends, Place, Receiver, Tracker};
+pub use rto::Rto;
+pub use sender::{Sender, Timeout};
+
+/// How a sender finds what is to be sent again. The others than the first are the ablations of the paper's figure 7.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Recovery {
+    /// By the bitmap of selective acknowledgements.
+    #[default]
+    Selective,
+    /// Only the oldest packet, since no selective acknowledgement is remembered: one lost packet a round trip.
+    HeadOnly,
+    /// Everything from the oldest packet on; the receiver drops what arrives out of order.
+    GoBackN,
+}
+
+/// How IRN works, for all queue pairs of an engine; both ends of a connection should have the same `recovery`.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// BDP-FC: packets in flight at most, the bandwidth-delay product of the longest path over the MTU.
+    pub cap: u32,
+    /// Packets ahead of the order that a receiver remembers, rounded up to a power of two; no peer may have more in flight.
+    pub bitmap: u32,
+    /// False: no BDP-FC, only the peer's bitmap bounds what is in flight (ablation).
+    pub bdp_fc: bool,
+    /// Packets selectively acknowledged do not count as in flight.
+    pub sacked_leave: bool,
+    /// Loss recovery.
+    pub recovery: Recovery,
+    /// RTO_low, nanoseconds: the timer when few packets are in flight.
+    pub rto_low_ns: u64,
+    /// RTO_high, nanoseconds: the timer otherwise.
+    pub rto_high_ns: u64,
+    /// N: as many packets in flight are few.
+    pub few: u32,
+    /// The timers follow the round trips that are measured, and the two above are only their least.
+    pub measured: bool,
+}
+
+impl Default for Settings {
+    /// The paper's 40 Gb/s fabric: 6 hops of 2 µs, 120 KB in 1 KB packets, and a bitmap of 128 packets.
+    fn default() -> Settings {
+        Settings {
+            cap: 110,
+            bitmap: 128,
+            bdp_fc: true,
+            sacked_leave: false,
+            recovery: Recovery::Selective,
+            rto_low_ns: 100_000,
+            rto_high_ns: 320_000,
+            few: 3,
+            measured: false,
+        }
+    }
+}
+
+impl Settings {
+    /// Packets that a receiver of these settings remembers: what a peer is told.
+    pub fn reach(&self) -> u32 {
+        self.bitmap.clamp(Bitmap::BOUNDS.0, Bitmap::BOUNDS.1).next_power_of_two()
+    }
+
+    /// Packets in flight at most towards a peer that remembers `peer`.
+    pub fn in_flight(&self, peer: u32) -> u32 {
+        let own = if self.bdp_fc { self.cap } else { self.reach() };
+        own.min(peer).min(Bitmap::BOUNDS.1).max(1)
+    }
+}

@@ -1,0 +1,247 @@
+//! When a sender has heard nothing for too long: RTO_low while few packets are in flight, RTO_high otherwise (IRN paper,
+//! §3.1), and how long it goes on at all.
+//!
+//! The paper fixes both times by the fabric. Over a port whose round trips nobody knows they follow what is measured
+//! (smoothed round trip and four deviations, as TCP has it), in the paper's ratio, and the settings are their least. Each
+//! timeout without progress doubles the next, up to eight times, so that a dead peer costs little. How long silence may
+//! last is not the paper's business but the verbs': `retry_cnt` + 1 times the local ACK timeout.
+
+use super::Settings;
+use crate::Instant;
+use crate::rc::Seq;
+
+/// Doublings of the timer at most.
+const DOUBLINGS: u8 = 3;
+
+/// RTO_high over RTO_low, in tenths: 320 µs over 100 µs.
+const RATIO_TENTHS: u64 = 32;
+
+/// The timer of one sending half.
+#[derive(Copy, Clone, Debug)]
+pub struct Rto {
+    low_ns: u64,
+    high_ns: u64,
+    few: u64,
+    measured: bool,
+    /// Smoothed round trip and deviation in nanoseconds; 0: none measured yet.
+    smooth: u64,
+    deviation: u64,
+    /// A packet that was sent once, and when.
+    probe: Option<(Seq, Instant)>,
+    doubled: u8,
+    /// The timer that runs is RTO_low.
+    short: bool,
+    started: Instant,
+    deadline: Instant,
+    /// When something was last heard, or begun after silence.
+    progress: Instant,
+}
+
+impl Rto {
+    /// A timer that does not run.
+    pub fn new(settings: &Settings) -> Rto {
+        Rto {
+            low_ns: settings.rto_low_ns.max(1),
+            high_ns: settings.rto_high_ns.max(settings.rto_low_ns).max(1),
+            few: u64::from(settings.few),
+            measured: settings.measured,
+            smooth: 0,
+            deviation: 0,
+            probe: None,
+            doubled: 0,
+            short: false,
+            started: Instant(0),
+            deadline: Instant::NEVER,
+            progress: Instant(0),
+        }
+    }
+
+    /// RTO_low and RTO_high as they are now, without doubling.
+    pub fn times(&self) -> (u64, u64) {
+        if !self.measured {
+            return (self.low_ns, self.high_ns);
+        }
+        // Nothing measured: patient, since what is sent twice on a slow path only delays it further.
+        let round = if self.smooth == 0 { 8 * self.high_ns } else { self.smooth + 4 * self.deviation };
+        let low = self.low_ns.max(round);
+        (low, self.high_ns.max(low * RATIO_TENTHS / 10))
+    }
+
+    fn span(&self, short: bool) -> u64 {
+        let (low, high) = self.times();
+        (if short { low } else { high }) << self.doubled
+    }
+
+    fn arm(&mut self, now: Instant, in_flight: u64) {
+        self.short = in_flight <= self.few;
+        self.started = now;
+        self.deadline = now.after(self.span(self.short));
+    }
+
+    /// When it expires.
+    #[inline]
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Is RTO_low running?
+    pub fn is_short(&self) -> bool {
+        self.short
+    }
+
+    /// A packet has left; `new`: for the first time.
+    #[inline]
+    pub fn sent(&mut self, now: Instant, seq: Seq, new: bool, in_flight: u64) {
+        if self.deadline == Instant::NEVER {
+            self.progress = now;
+            self.arm(now, in_flight);
+        }
+        match self.probe {
+            // Which of the two was answered nobody could tell.
+            Some((probe, _)) if probe == seq && !new => self.probe = None,
+            None if new && self.measured => self.probe = Some((seq, now)),
+            _ => {}
+        }
+    }
+
+    /// Everything before `una` is acknowledged, and that is news.
+    #[inline]
+    pub fn advanced(&mut self, now: Instant, una: Seq, outstanding: bool, in_flight: u64) {
+        if let Some((seq, at)) = self.probe
+            && seq < una
+        {
+            self.probe = None;
+            self.measure(now.since(at));
+        }
+        (self.doubled, self.progress) = (0, now);
+        if outstanding { self.arm(now, in_flight) } else { self.deadline = Instant::NEVER }
+    }
+
+    /// A round trip took so long (RFC 6298's estimator, in nanoseconds).
+    fn measure(&mut self, round: u64) {
+        let round = round.max(1);
+        if self.smooth == 0 {
+            (self.smooth, self.deviation) = (round, round / 2);
+        } else {
+            self.deviation = (3 * self.deviation + self.smooth.abs_diff(round)) / 4;
+            self.smooth = ((7 * self.smooth + round) / 8).max(1);
+        }
+    }
+
+    /// It was RTO_low, but too many packets are in flight: it runs on to RTO_high.
+    pub fn extend(&mut self) {
+        self.short = false;
+        self.deadline = self.started.after(self.span(false)).max(Instant(self.deadline.0.saturating_add(1)));
+    }
+
+    /// It has expired and something is sent again.
+    pub fn expired(&mut self, now: Instant, in_flight: u64) {
+        self.doubled = (self.doubled + 1).min(DOUBLINGS);
+        self.probe = None;
+        self.arm(now, in_flight);
+    }
+
+    /// Nothing is waited for.
+    pub fn stop(&mut self) {
+        self.deadline = Instant::NEVER;
+        self.probe = None;
+    }
+
+    /// Something was heard that shows the peer alive.
+    pub fn heard(&mut self, now: Instant) {
+        self.progress = now;
+    }
+
+    /// When silence has lasted `patience_ns`.
+    pub fn patience(&self, patience_ns: u64) -> Instant {
+        self.progress.after(patience_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: u64 = 1_000;
+
+    fn rto(measured: bool) -> Rto {
+        Rto::new(&Settings { measured, ..Settings::default() })
+    }
+
+    #[test]
+    fn few_packets_in_flight_wait_for_the_short_time_and_more_for_the_long_one() {
+        for (in_flight, expected) in [(1, 100), (3, 100), (4, 320), (110, 320)] {
+            let mut rto = rto(false);
+            rto.sent(Instant(0), 0, true, in_flight);
+            assert_eq!(rto.deadline(), Instant(expected * US), "{in_flight}");
+        }
+    }
+
+    #[test]
+    fn an_extended_timer_ends_when_the_long_one_would_have() {
+        let mut rto = rto(false);
+        rto.sent(Instant(5), 0, true, 1);
+        rto.sent(Instant(50), 1, true, 9);
+        assert!(rto.is_short() && rto.deadline() == Instant(5 + 100 * US));
+        rto.extend();
+        assert!(!rto.is_short() && rto.deadline() == Instant(5 + 320 * US));
+    }
+
+    #[test]
+    fn silence_doubles_the_time_up_to_eight_times_and_progress_ends_that() {
+        let mut rto = rto(false);
+        rto.sent(Instant(0), 0, true, 1);
+        let mut spans = Vec::new();
+        for _ in 0..5 {
+            let now = rto.deadline();
+            rto.expired(now, 1);
+            spans.push(rto.deadline().since(now) / US);
+        }
+        assert_eq!(spans, [200, 400, 800, 800, 800]);
+        rto.advanced(Instant(1_000_000_000), 1, true, 1);
+        assert_eq!(rto.deadline(), Instant(1_000_000_000 + 100 * US));
+        rto.advanced(Instant(1_000_000_001), 2, false, 0);
+        assert_eq!(rto.deadline(), Instant::NEVER);
+    }
+
+    #[test]
+    fn measured_times_follow_the_round_trips_and_never_fall_below_the_settings() {
+        let mut rto = rto(true);
+        assert_eq!(rto.times(), (8 * 320 * US, 8 * 1024 * US));
+        let mut now = Instant(0);
+        for (seq, round) in (0..100).map(|seq| (seq, 2_000 * US)) {
+            rto.sent(now, seq, true, 1);
+            now = now.after(round);
+            rto.advanced(now, seq + 1, false, 0);
+        }
+        let (low, high) = rto.times();
+        assert!((2_000 * US..2_200 * US).contains(&low), "{low}");
+        assert_eq!(high, low * 32 / 10);
+        for seq in 100..200 {
+            rto.sent(now, seq, true, 1);
+            now = now.after(5 * US);
+            rto.advanced(now, seq + 1, false, 0);
+        }
+        assert_eq!(rto.times(), (100 * US, 320 * US));
+    }
+
+    #[test]
+    fn a_packet_that_was_sent_twice_measures_nothing() {
+        let mut rto = rto(true);
+        rto.sent(Instant(0), 7, true, 1);
+        rto.sent(Instant(1000), 7, false, 1);
+        rto.advanced(Instant(1001), 8, false, 0);
+        assert_eq!(rto.times(), (8 * 320 * US, 8 * 1024 * US));
+    }
+
+    #[test]
+    fn patience_counts_from_the_last_sign_of_life() {
+        let mut rto = rto(false);
+        rto.sent(Instant(10), 0, true, 1);
+        rto.expired(Instant(500), 1);
+        assert_eq!(rto.patience(100), Instant(110));
+        rto.heard(Instant(600));
+        assert_eq!(rto.patience(100), Instant(700));
+        assert_eq!(rto.patience(u64::MAX), Instant::NEVER);
+    }
+}

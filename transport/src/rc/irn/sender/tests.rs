@@ -1,0 +1,218 @@
+use super::*;
+use crate::testing::Random;
+use std::collections::BTreeSet;
+
+const MANY: Seq = 1 << 40;
+
+fn sender(cap: u32) -> Sender {
+    Sender::new(0, &Settings::default(), cap)
+}
+
+/// One chance to transmit.
+fn chance(sender: &mut Sender) -> Option<Seq> {
+    let chosen = sender.choose(MANY);
+    sender.transmitted(chosen);
+    chosen
+}
+
+fn chances(sender: &mut Sender, count: usize) -> Vec<Seq> {
+    (0..count).filter_map(|_| chance(sender)).collect()
+}
+
+#[test]
+fn the_cap_holds_new_packets_back_and_an_acknowledgement_lets_them_go() {
+    let mut sender = sender(4);
+    assert_eq!(chances(&mut sender, 10), [0, 1, 2, 3]);
+    assert!(sender.acknowledge(2, None));
+    assert_eq!(chances(&mut sender, 10), [4, 5]);
+}
+
+#[test]
+fn a_nack_begins_a_recovery_that_sends_the_holes_below_the_highest_arrival_once() {
+    let mut sender = sender(16);
+    assert_eq!(chances(&mut sender, 10).len(), 10);
+    // 0, 2 and 5 are lost; 9 is not yet there, so nobody knows of it.
+    for sack in [1, 3, 4, 6, 7, 8] {
+        assert!(!sender.acknowledge(0, Some(sack)));
+    }
+    assert_eq!(sender.flags(), [true, false, false]);
+    assert_eq!(chances(&mut sender, 4), [0, 2, 5, 10]);
+    assert!(sender.in_recovery());
+    assert_eq!(sender.recover(), 9);
+    // Partial: 2 was sent again already.
+    assert!(sender.acknowledge(2, None));
+    assert_eq!(chance(&mut sender), Some(11));
+    // It arrives, 5 too: everything up to 9.
+    assert!(sender.acknowledge(9, None));
+    assert!(sender.in_recovery(), "9 is not passed yet");
+    assert_eq!(chance(&mut sender), Some(9), "the oldest packet counts as lost");
+    assert!(sender.acknowledge(12, None));
+    assert!(!sender.in_recovery());
+}
+
+#[test]
+fn retransmissions_are_not_capped() {
+    let mut sender = sender(4);
+    chances(&mut sender, 4);
+    sender.acknowledge(0, Some(1));
+    sender.acknowledge(0, Some(3));
+    assert_eq!(chances(&mut sender, 10), [0, 2]);
+}
+
+#[test]
+fn a_packet_that_arrives_before_it_is_sent_again_is_not() {
+    let mut sender = sender(16);
+    chances(&mut sender, 8);
+    sender.acknowledge(0, Some(4));
+    assert_eq!(chance(&mut sender), Some(0));
+    assert_eq!((sender.retransmit(), sender.flags()), (1, [true, true, false]));
+    sender.acknowledge(0, Some(1));
+    assert_eq!(sender.flags(), [false, true, true]);
+    // As on the paper's NIC the same chance that looks for the next hole sends a new packet.
+    assert_eq!(chances(&mut sender, 3), [8, 2, 3]);
+}
+
+#[test]
+fn a_timeout_sends_the_oldest_again_and_then_what_is_known_missing() {
+    let mut sender = sender(16);
+    chances(&mut sender, 6);
+    sender.acknowledge(0, Some(2));
+    assert_eq!(chances(&mut sender, 2), [0, 1]);
+    assert_eq!(sender.timeout(false), Timeout::Resend);
+    assert_eq!(chances(&mut sender, 3), [0, 1, 6]);
+}
+
+#[test]
+fn the_short_timer_counts_only_when_few_packets_are_in_flight() {
+    let mut sender = sender(16);
+    assert_eq!(sender.timeout(true), Timeout::Idle);
+    chances(&mut sender, 3);
+    assert_eq!(sender.timeout(true), Timeout::Resend);
+    chances(&mut sender, 2);
+    assert_eq!(sender.timeout(true), Timeout::Extended);
+    assert_eq!(sender.timeout(false), Timeout::Resend);
+}
+
+#[test]
+fn packets_selectively_acknowledged_may_leave_the_cap() {
+    let settings = Settings { sacked_leave: true, ..Settings::default() };
+    for (settings, more) in [(Settings::default(), 0), (settings, 2)] {
+        let mut sender = Sender::new(0, &settings, 4);
+        chances(&mut sender, 4);
+        sender.acknowledge(0, Some(1));
+        sender.acknowledge(0, Some(2));
+        assert_eq!(chance(&mut sender), Some(0));
+        assert_eq!(chances(&mut sender, 8).len(), more);
+    }
+}
+
+#[test]
+fn without_sack_state_only_the_oldest_packet_is_sent_again() {
+    let settings = Settings { recovery: Recovery::HeadOnly, ..Settings::default() };
+    let mut sender = Sender::new(0, &settings, 16);
+    chances(&mut sender, 8);
+    for sack in [1, 3, 5, 7] {
+        sender.acknowledge(0, Some(sack));
+    }
+    assert_eq!(chances(&mut sender, 2), [0, 8]);
+    assert!(sender.acknowledge(2, None));
+    assert_eq!(chances(&mut sender, 2), [2, 9]);
+}
+
+#[test]
+fn with_go_back_n_everything_is_sent_again_once_for_each_gap() {
+    let settings = Settings { recovery: Recovery::GoBackN, ..Settings::default() };
+    let mut sender = Sender::new(0, &settings, 16);
+    chances(&mut sender, 5);
+    sender.acknowledge(1, Some(2));
+    sender.acknowledge(1, Some(3));
+    assert_eq!(chances(&mut sender, 6), [1, 2, 3, 4, 5, 6]);
+    assert!(!sender.acknowledge(1, Some(4)));
+    assert_eq!(chance(&mut sender), Some(7), "the same gap twice");
+    assert_eq!(sender.timeout(false), Timeout::Resend);
+    assert_eq!(chance(&mut sender), Some(1));
+    // An acknowledgement of old ground overtakes the second walk over it.
+    assert!(sender.acknowledge(6, None));
+    assert_eq!(chance(&mut sender), Some(6));
+}
+
+#[test]
+fn after_a_rewind_what_has_arrived_is_passed_over() {
+    let mut sender = sender(16);
+    chances(&mut sender, 8);
+    for sack in [2, 3, 5] {
+        sender.acknowledge(1, Some(sack));
+    }
+    sender.rewind();
+    assert_eq!(chances(&mut sender, 6), [1, 4, 6, 7, 8, 9]);
+}
+
+#[test]
+fn acknowledgements_of_what_was_never_sent_are_not_believed() {
+    let mut sender = sender(16);
+    chances(&mut sender, 3);
+    let before = sender.clone();
+    assert!(!sender.acknowledge(4, None) && !sender.acknowledge(0, Some(3)));
+    assert_eq!(sender, before);
+    assert!(sender.acknowledge(3, None));
+}
+
+#[test]
+fn a_stale_nack_names_packets_before_the_window_and_changes_no_flag() {
+    let mut sender = sender(16);
+    chances(&mut sender, 6);
+    sender.acknowledge(0, Some(5));
+    chance(&mut sender);
+    sender.acknowledge(3, None);
+    let before = sender.clone();
+    assert!(!sender.acknowledge(0, Some(1)));
+    assert_eq!(sender, before);
+}
+
+/// Sender and receiver over a line that loses, duplicates and reorders: everything arrives, and the rules hold throughout.
+#[test]
+fn random_losses_end_and_the_rules_hold() {
+    for (seed, recovery) in (0..300).zip([Recovery::Selective, Recovery::HeadOnly].into_iter().cycle()) {
+        let mut random = Random::new(seed);
+        let cap = 1 + random.below(64) as u32;
+        let settings = Settings { recovery, sacked_leave: random.chance(1, 2), cap, ..Settings::default() };
+        let (mut sender, mut receiver) =
+            (Sender::new(0, &settings, cap), crate::rc::irn::Receiver::new(0, 128));
+        let total = 300;
+        let (mut there, mut back): (Vec<Seq>, Vec<(Seq, Option<Seq>)>) = (Vec::new(), Vec::new());
+        let mut known = BTreeSet::new();
+        let mut rounds = 0;
+        while sender.una() < total {
+            rounds += 1;
+            assert!(rounds < 200_000, "seed {seed}: no progress: {sender:?}");
+            let chosen = sender.choose(total);
+            if let Some(seq) = chosen {
+                assert!(!known.contains(&seq) || seq == sender.una(), "seed {seed}: {seq} had arrived");
+                if seq >= sender.high() {
+                    assert!(sender.in_flight() < u64::from(cap), "seed {seed}: more than the cap");
+                }
+                if !random.chance(1, 10) {
+                    there.push(seq);
+                }
+            }
+            sender.transmitted(chosen);
+            if !there.is_empty() && random.chance(2, 3) {
+                let at = if random.chance(1, 5) { random.below(there.len() as u64) as usize } else { 0 };
+                let seq = if random.chance(1, 20) { there[at] } else { there.remove(at) };
+                let answer = receiver.arrive(seq, crate::rc::irn::Ends::Nothing);
+                if !random.chance(1, 10) {
+                    back.push((answer.expected, answer.nack.then_some(seq)));
+                }
+            }
+            if !back.is_empty() && random.chance(2, 3) {
+                let (cumulative, sack) = back.remove(0);
+                sender.acknowledge(cumulative, sack);
+                known.extend(sack.filter(|_| recovery == Recovery::Selective));
+            }
+            if chosen.is_none() && there.is_empty() && back.is_empty() {
+                sender.timeout(false);
+            }
+        }
+        assert_eq!((receiver.expected(), sender.is_sacked(0)), (total, false));
+    }
+}
