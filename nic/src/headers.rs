@@ -5,7 +5,7 @@ use wire::{ethernet, ipv4, ipv6, udp};
 
 const ROOM: usize = ethernet::LEN + ipv6::LEN + udp::LEN;
 
-/// The bytes before the BTH of every frame on one route, with zero lengths and identification.
+/// The bytes before the BTH of every frame on one route, as they were last written.
 #[derive(Copy, Clone)]
 pub(crate) struct Headers {
     bytes: [u8; ROOM],
@@ -15,6 +15,8 @@ pub(crate) struct Headers {
     is_ipv4: bool,
     /// Sum of the IPv4 header's 16-bit words without length, identification and checksum.
     sum: u32,
+    /// Transport length and identification that `bytes` have; no frame is so long at first.
+    written: u32,
 }
 
 impl Headers {
@@ -35,7 +37,7 @@ impl Headers {
             let words = bytes[at..at + ipv4::LEN].chunks_exact(2);
             sum = words.map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
         }
-        Headers { bytes, len, network, is_ipv4, sum }
+        Headers { bytes, len, network, is_ipv4, sum, written: u32::MAX }
     }
 
     /// Bytes before the BTH.
@@ -46,16 +48,26 @@ impl Headers {
 
     /// Writes the headers of a frame with `transport_len` bytes from BTH to the end of the ICRC.
     #[inline]
-    pub fn emit(&self, ip_id: u16, transport_len: usize, out: &mut [u8]) {
+    pub fn emit(&mut self, ip_id: u16, transport_len: usize, out: &mut [u8]) {
         let Some(network) = self.network else { return };
+        let what = (transport_len as u32) << 16 | u32::from(ip_id);
+        // Frames of a train are alike.
+        if self.written != what {
+            self.written = what;
+            self.put(network, ip_id, transport_len);
+        }
         // Two fixed-size cases instead of one of any size: a few moves instead of a call.
         if self.is_ipv4 && network == 0 {
             out[..ipv4::LEN + udp::LEN].copy_from_slice(&self.bytes[..ipv4::LEN + udp::LEN]);
         } else {
             out[..self.len].copy_from_slice(&self.bytes[..self.len]);
         }
+    }
+
+    /// Puts lengths, identification and checksum in.
+    fn put(&mut self, network: usize, ip_id: u16, transport_len: usize) {
         let udp_len = (transport_len + udp::LEN) as u16;
-        let out = &mut out[network..self.len];
+        let out = &mut self.bytes[network..self.len];
         let udp_at = if self.is_ipv4 { ipv4::LEN } else { ipv6::LEN };
         if self.is_ipv4 {
             let total = udp_len + ipv4::LEN as u16;
@@ -87,7 +99,7 @@ mod tests {
             let mut route = Route::new(endpoint(from, 0xc123), endpoint(to, 4791));
             route.traffic_class = 0x6a;
             for start in [Start::Bth, Start::Ip, Start::Ethernet] {
-                let headers = Headers::new(&route, start);
+                let mut headers = Headers::new(&route, start);
                 for (id, len) in [(0, 16), (1, 20), (0xffff, 4096 + 40), (63, 60_000)] {
                     let (mut ours, mut theirs) = ([0; ROOM], [0; ROOM]);
                     let written = route.emit(start, id, len, &mut theirs);

@@ -57,6 +57,9 @@ impl Default for Config {
     }
 }
 
+/// No queue pair.
+const NONE: u32 = u32::MAX;
+
 /// What a queue pair is made of.
 pub struct QueuePairInit {
     /// Its protection domain.
@@ -174,6 +177,8 @@ pub struct Nic {
     free: VecDeque<u32>,
     index_bits: u32,
     line: VecDeque<u32>,
+    /// The queue pair of the last packets, which has not been attended to since; or `NONE`.
+    touched: u32,
     /// What the queue pair at the head of the line has used of its turn, if the port had no more room.
     interrupted: Used,
     timers: Timers,
@@ -194,6 +199,7 @@ impl Nic {
             free: (FIRST_INDEX..max).collect(),
             index_bits: places.trailing_zeros(),
             line: VecDeque::with_capacity(places as usize),
+            touched: NONE,
             interrupted: Used::default(),
             timers: Timers::new(places as usize),
             shared: Shared::new(&config),
@@ -343,12 +349,26 @@ impl Nic {
         shared.counters.rcvd_pkts += 1;
         shared.counters.rcvd_bytes += arrived.transport.len() as u64;
         qp.take(now, mem, &packet, shared);
-        self.attend(index);
+        // Packets of one queue pair come one after the other: what they lead to is looked at once.
+        if self.touched != index {
+            self.settle();
+            self.touched = index;
+        }
+    }
+
+    /// Attends to the queue pair that the last packets were for.
+    #[inline]
+    fn settle(&mut self) {
+        let index = std::mem::replace(&mut self.touched, NONE);
+        if index != NONE {
+            self.attend(index);
+        }
     }
 
     /// Frames leave, fairly among queue pairs, `budget` of them or a few more. Returns how many.
     #[inline]
     pub fn transmit(&mut self, now: Instant, mem: Mem<'_>, out: &mut impl Egress, budget: usize) -> usize {
+        self.settle();
         let mut packets = 0;
         while packets < budget {
             let Some(index) = self.line.pop_front() else { break };
@@ -378,7 +398,8 @@ impl Nic {
     /// When `expire` wants to be called.
     #[inline]
     pub fn next_deadline(&self) -> Instant {
-        self.timers.first()
+        let touched = self.qps.get(self.touched as usize).and_then(Option::as_ref);
+        touched.map_or(self.timers.first(), |qp| self.timers.first().min(qp.deadline()))
     }
 
     /// Time has come to `now`: at most `budget` queue pairs' timers run.
@@ -412,10 +433,10 @@ impl Nic {
         (qp.number == number).then_some(index)
     }
 
-    /// Has any queue pair something to send?
+    /// May any queue pair have something to send?
     #[inline]
     pub fn has_work(&self) -> bool {
-        !self.line.is_empty()
+        !self.line.is_empty() || self.touched != NONE
     }
 
     /// Next completion queue whose program asked to be woken, and is to be now.

@@ -33,6 +33,10 @@ pub struct Plan {
     number: u64,
     /// Sequence numbers it takes: more than one for a READ.
     count: u32,
+    /// A READ or atomic.
+    fetch: bool,
+    /// The last packet of its message.
+    last: bool,
 }
 
 /// What a response packet asks the NIC to do with its payload.
@@ -167,7 +171,9 @@ impl<D: Copy> Requester<D> {
         }
         self.fetch_messages += u32::from(message.kind.is_fetch());
         self.window.push(Placed { first, end: self.next, message });
-        self.step_over_local();
+        if first == self.next {
+            self.step_over_local();
+        }
     }
 
     /// Takes a message that cannot be executed: it keeps its place and fails there. The caller has seen that there is room.
@@ -245,6 +251,8 @@ impl<D: Copy> Requester<D> {
             len: if fetch { 0 } else { len },
             number: self.at,
             count,
+            fetch,
+            last,
         }
     }
 
@@ -264,19 +272,18 @@ impl<D: Copy> Requester<D> {
     pub fn sent(&mut self, now: Instant, plan: &Plan, counters: &mut Counters) {
         counters.retransmitted_pkts += u64::from(self.go.retransmitting());
         self.go.sent(plan.count);
-        if plan.ext.reth.is_some() || plan.ext.atomic.is_some() {
-            let placed = self.window.get(plan.number).expect("planned from it");
-            if placed.message.kind.is_fetch() {
-                self.fetches.push_back(self.go.cursor);
-            }
+        if plan.fetch {
+            self.fetches.push_back(self.go.cursor);
         }
-        if self.window.get(plan.number).is_some_and(|placed| placed.end == self.go.cursor) {
+        if plan.last {
             self.at += 1;
             self.step_over_local();
         }
         self.unasked = if plan.ack_req { 0 } else { self.unasked + 1 };
-        self.pacer.sent(now, plan.len + 44);
-        self.paced_until = if self.pacer.next() > now { self.pacer.next() } else { Instant(0) };
+        if self.pacer.is_limited() {
+            self.pacer.sent(now, plan.len + 44);
+            self.paced_until = if self.pacer.next() > now { self.pacer.next() } else { Instant(0) };
+        }
         if self.ack_deadline == Instant::NEVER {
             self.ack_deadline = now.after(self.parameters.timeout_ns);
         }
