@@ -6,7 +6,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use store::ycsb::Mix;
 
-use crate::bench::{pin, print_table};
+use crate::bench::cores::{pin, two_cores};
+use crate::bench::print_table;
 use crate::device::PortName;
 use crate::kv::measure::{Figures, Plan, Runner, Server};
 use crate::kv::{Design, DesignName};
@@ -51,15 +52,9 @@ const WINDOW: u32 = 64;
 
 /// `remora demo`.
 pub fn run(args: &Args) -> Result<()> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    pin(0)?;
-    let plan = Plan {
-        records: args.records,
-        value_len: args.value_len,
-        window: WINDOW,
-        server_core: 1.min(cores - 1),
-        seed: 42,
-    };
+    let cores = two_cores(&[])?;
+    pin(cores[0])?;
+    let plan = Plan { records: args.records, value_len: args.value_len, window: WINDOW, cores, seed: 42 };
     let ports: Vec<PortName> =
         PortName::ALL.into_iter().filter(|port| args.port.is_none_or(|only| only == *port)).collect();
     let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} {elapsed}")?;

@@ -1,5 +1,6 @@
 //! `remora bench`: figures as ratios to floors and rivals that ran interleaved in the same run.
 
+pub mod cores;
 mod floor;
 mod page;
 mod pair;
@@ -60,8 +61,8 @@ pub struct Args {
     /// Only cases whose path or metric contains this.
     #[arg(long)]
     only: Option<String>,
-    /// Cores of the two processes.
-    #[arg(long, value_delimiter = ',', num_args = 1, default_value = "0,1")]
+    /// Cores of the two processes [default: the first two].
+    #[arg(long, value_delimiter = ',', num_args = 1)]
     cores: Vec<usize>,
 }
 
@@ -82,14 +83,6 @@ pub fn run(args: Args) -> Result<()> {
         Name::IrnReceiver => replay::receiver(&args),
         Name::IrnSender => replay::sender(&args),
     }
-}
-
-/// Keeps this thread on one core.
-pub fn pin(core: usize) -> Result<()> {
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(core);
-    rustix::thread::sched_setaffinity(None, &set)
-        .with_context(|| format!("core {core} is not to be had: choose others with --cores"))
 }
 
 /// Writes each page of a region, so that no page fault is measured.

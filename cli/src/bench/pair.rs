@@ -13,9 +13,10 @@ use verbs::{
     RemoteMemory, Status, WorkRequest,
 };
 
+use super::PortName;
+use super::cores::pin;
 use super::page::Page;
 use super::peer::{Doors, Role, TARGET};
-use super::{PortName, pin};
 
 /// The peer process and the page shared with it.
 pub struct Peer {
@@ -26,9 +27,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts it on `cores[1]` and pins this process to `cores[0]`.
-    pub fn start(cores: &[usize]) -> Result<Peer> {
-        let [own, other] = cores else { anyhow::bail!("--cores takes two cores, for instance 0,1") };
+    /// Starts it on the core `other` and pins this process to `own`.
+    pub fn start([own, other]: [usize; 2]) -> Result<Peer> {
         let page = Page::create()?;
         let mut child = Command::new(std::env::current_exe()?)
             .args(["__peer", "--page", &page.path(), "--core", &other.to_string()])
@@ -38,7 +38,7 @@ impl Peer {
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("the peer's output")?).read_line(&mut line)?;
         let doors = serde_json::from_str(&line).context("the peer process of the benchmark did not start")?;
-        pin(*own)?;
+        pin(own)?;
         Ok(Peer { child, page, doors })
     }
 

@@ -12,8 +12,9 @@ use verbs::{
     Access, CompletionQueue, EMPTY, Listener, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
 };
 
+use super::cores::pin;
 use super::page::{Page, Ticket};
-use super::{PortName, floor, pin, stream};
+use super::{PortName, floor, stream};
 
 /// What the peer can do.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

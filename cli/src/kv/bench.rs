@@ -12,7 +12,8 @@ use super::measure::{Plan, Runner, Server};
 use super::parts::{Part, Parts};
 use super::rival::{Rival, Running};
 use super::{Design, DesignName};
-use crate::bench::{Report, Row, bare_read, median, pin};
+use crate::bench::cores::{pin, two_cores};
+use crate::bench::{Report, Row, bare_read, median};
 use crate::device::PortName;
 use crate::with_design;
 
@@ -49,8 +50,8 @@ pub struct Args {
     /// Leave memcached and redis out.
     #[arg(long)]
     no_rivals: bool,
-    /// Cores of client and server.
-    #[arg(long, value_delimiter = ',', num_args = 1, default_value = "0,1")]
+    /// Cores of client and server [default: the first two].
+    #[arg(long, value_delimiter = ',', num_args = 1)]
     cores: Vec<usize>,
 }
 
@@ -92,12 +93,10 @@ const PUTS: Mix = Mix { name: 'p', read: 0, update: 100, ..Mix::A };
 
 /// `remora kv bench`.
 pub fn run(args: &Args) -> Result<()> {
-    let &[own, server_core] = args.cores.as_slice() else {
-        bail!("--cores takes two cores, for instance 0,1")
-    };
+    let cores = two_cores(&args.cores)?;
+    let [own, _] = cores;
     pin(own)?;
-    let plan =
-        Plan { records: args.records, value_len: args.value_len, window: args.window, server_core, seed: 1 };
+    let plan = Plan { records: args.records, value_len: args.value_len, window: args.window, cores, seed: 1 };
     let mut report = Report::new(args.json);
     let rivals = if args.no_rivals { Vec::new() } else { rivals(args, &plan, own, &mut report)? };
     for port in PortName::ALL.into_iter().filter(|port| args.port.is_none_or(|only| only == *port)) {
@@ -134,7 +133,7 @@ fn design_rounds<D: Design>(
             p99.push(alone.p99);
             trips.push(alone.round_trips);
             rate.push(together);
-            floor.push(bare_read(port, &args.cores)? * alone.round_trips);
+            floor.push(bare_read(port, plan.cores)? * alone.round_trips);
         }
         let case = format!("{}/{}-{verb}/{}", port.name(), design.name(), plan.value_len);
         let row = |metric, unit, rounds: &[f64]| Row::new("kv", &case, metric, unit, rounds);
@@ -156,7 +155,7 @@ fn rivals(args: &Args, plan: &Plan, own: usize, report: &mut Report) -> Result<V
     let mixes = args.mixes();
     let mut all = Vec::new();
     for rival in Rival::ALL {
-        let mut running = Running::start(rival, plan.server_core)?;
+        let mut running = Running::start(rival, plan.cores[1])?;
         load(&mut running, plan)?;
         let (mut p50, mut rates) = (vec![Vec::new(); mixes.len()], vec![Vec::new(); mixes.len()]);
         // One stream for each mix and all rounds, so that what was inserted is known.
@@ -166,7 +165,7 @@ fn rivals(args: &Args, plan: &Plan, own: usize, report: &mut Report) -> Result<V
             for (at, (mix, _)) in mixes.iter().enumerate() {
                 running.pin(own)?;
                 p50[at].push(alone(&mut running, plan, &mut streams[at], rounds_of(ALONE, *mix))?);
-                running.pin(plan.server_core)?;
+                running.pin(plan.cores[1])?;
                 rates[at].push(together(&mut running, plan, &mut streams[at], rounds_of(TOGETHER, *mix))?);
             }
         }

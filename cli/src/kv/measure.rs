@@ -23,8 +23,8 @@ pub struct Plan {
     pub value_len: u32,
     /// Operations in flight for rates.
     pub window: u32,
-    /// Core of the server.
-    pub server_core: usize,
+    /// Cores of client and server.
+    pub cores: [usize; 2],
     /// Seed of the workload.
     pub seed: u64,
 }
@@ -43,7 +43,7 @@ impl Server {
             .args(["serve", "kv", "--child", "--spin", "--listen", "127.0.0.1:0"])
             .args(["--design", design.name(), "--port", port.name()])
             .args(["--records", &plan.records.to_string(), "--value-len", &plan.value_len.to_string()])
-            .args(["--core", &plan.server_core.to_string()])
+            .args(["--core", &plan.cores[1].to_string()])
             .stdout(Stdio::piped())
             .spawn()
             .context("starting the server process")?;

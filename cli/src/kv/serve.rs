@@ -78,7 +78,7 @@ pub struct ServeArgs {
 /// `remora serve kv`.
 pub fn run(args: &ServeArgs) -> Result<()> {
     if let Some(core) = args.core {
-        crate::bench::pin(core)?;
+        crate::bench::cores::pin(core)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     with_design!(args.design, serve(args, &stop))

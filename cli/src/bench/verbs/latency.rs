@@ -126,7 +126,7 @@ pub fn sleeping(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
 
 /// Mean round trip of a bare 64-byte READ over `port`, between two processes on `cores`: the floor of whatever takes round
 /// trips.
-pub fn bare_read(port: PortName, cores: &[usize]) -> Result<f64> {
+pub fn bare_read(port: PortName, cores: [usize; 2]) -> Result<f64> {
     let peer = Peer::start(cores)?;
     let mut end = End::open(&peer, port)?;
     peer.play(end.serving(), 0, 0)?;

@@ -11,6 +11,7 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use verbs::{Remote, Sge, WorkRequest, work};
 
+use super::cores::two_cores;
 use super::pair::{End, Peer, Raw};
 use super::{Args, PortName, Report};
 
@@ -51,7 +52,7 @@ struct Bench<'a> {
 
 /// `remora bench verbs`.
 pub fn run(args: &Args) -> Result<()> {
-    let peer = Peer::start(&args.cores)?;
+    let peer = Peer::start(two_cores(&args.cores)?)?;
     let raw = Raw::open(&peer)?;
     let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} rounds {elapsed}")?;
     let mut bench =

@@ -1,0 +1,45 @@
+//! Which core a process runs on.
+
+use anyhow::{Context, Result, bail};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Keeps this thread on one core.
+pub fn pin(core: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set)
+        .with_context(|| format!("core {core} is not to be had: choose others with --cores"))
+}
+
+/// The cores of two processes: as asked for, or else the first two that this process may use; where there is only one, both
+/// have that. To be asked before [`pin`].
+pub fn two_cores(asked: &[usize]) -> Result<[usize; 2]> {
+    match *asked {
+        [own, other] => Ok([own, other]),
+        [] => {
+            let allowed = sched_getaffinity(None).context("asking which cores may be used")?;
+            let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
+            let first = cores.next().context("this process may use no core")?;
+            Ok([first, cores.next().unwrap_or(first)])
+        }
+        _ => bail!("--cores takes two cores, for instance 0,1"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_cores_that_may_be_used_are_chosen() {
+        let allowed = sched_getaffinity(None).unwrap();
+        let [own, other] = two_cores(&[]).unwrap();
+        assert!(allowed.is_set(own) && allowed.is_set(other));
+        assert_eq!(own == other, allowed.count() == 1);
+        // Where only one may be used, two processes share it.
+        pin(other).unwrap();
+        assert_eq!(two_cores(&[]).unwrap(), [other, other]);
+        assert_eq!(two_cores(&[5, 3]).unwrap(), [5, 3]);
+        assert!(two_cores(&[1]).unwrap_err().to_string().contains("--cores takes two cores"));
+    }
+}
