@@ -26,6 +26,32 @@ fn the_walk_sees_the_house() {
 }
 
 #[test]
+fn the_repository_holds_what_everybody_looks_for() {
+    use std::os::unix::fs::PermissionsExt;
+    let root = tree::root();
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_else(|_| panic!("no {path}"));
+    for path in [
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "LICENSE-APACHE",
+        "LICENSE-MIT",
+        "docs/WIRE.md",
+        "docs/PERFORMANCE.md",
+        "rust-toolchain.toml",
+    ] {
+        assert!(!read(path).trim().is_empty(), "{path} is empty");
+    }
+    let makefile = read("Makefile");
+    for target in ["setup", "test", "demo", "bench", "soak"] {
+        assert!(makefile.lines().any(|line| line.starts_with(&format!("{target}:"))), "no `make {target}`");
+    }
+    let run = root.join(".ci/run").metadata().expect(".ci/run exists");
+    assert!(run.permissions().mode() & 0o111 == 0o111 && read(".ci/run").contains("make test"));
+    assert!(read("ARCHITECTURE.md").lines().count() <= 120, "ARCHITECTURE.md is longer than two pages");
+}
+
+#[test]
 fn rooms_name_only_rooms_above_them() {
     let crates = rooms::crates(&METADATA);
     assert!(crates.iter().any(|member| member.package == "remora-wire"), "{crates:?}");

@@ -5,6 +5,7 @@
 use remora_verbs::{
     Access, CreateError, Device, EMPTY, MemoryError, QpOptions, QueuePair, ReceiveRequest, Status, work,
 };
+use std::io::Write;
 use std::process::Command;
 use std::time::Duration;
 
@@ -155,7 +156,9 @@ fn nobody_without_capabilities_and_without_lockable_memory_uses_both_ports() {
 fn where_pages_are_locked_the_memlock_limit_refuses_with_enomem_and_says_how_to_mend_it() {
     let said = run("locked");
     if said.contains(TOO_LITTLE) {
-        return println!("{TOO_LITTLE}");
+        // Past the test harness, which keeps what tests print.
+        let _ = writeln!(std::io::stderr(), "where_pages_are_locked: {TOO_LITTLE}");
+        return;
     }
     assert!(said.contains("64 MiB were too much"));
 }

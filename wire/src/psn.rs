@@ -9,6 +9,11 @@ const MASK: u32 = 0x00ff_ffff;
 ///
 /// There is deliberately no `Ord` and no `-`: on a circle `a < b` is not transitive. Ask for the distance from a
 /// number known to be earlier, or which of two is before the other within half the circle.
+///
+/// ```compile_fail,E0369
+/// # use remora_wire::Psn;
+/// assert!(Psn::new(1) < Psn::new(2));
+/// ```
 #[derive(Copy, Clone, PartialEq, Eq, Default)]
 pub struct Psn(u32);
 

@@ -1,8 +1,11 @@
 //! Output for tools: JSON that parses and holds what it should. No figure is judged here: tests run on busy machines.
 
+use std::io::Read;
+use std::process::Stdio;
+
 use serde_json::Value;
 
-use crate::running::remora;
+use crate::running::{command, remora};
 
 #[track_caller]
 fn lines(out: &str) -> Vec<Value> {
@@ -39,6 +42,46 @@ fn the_demo_reads_each_design_over_each_port_and_no_value_is_wrong() {
     }
 }
 
+/// What a terminal shows of the command.
+fn on_a_terminal(words: &[&str]) -> String {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&near).and_then(|()| unlockpt(&near)).expect("a terminal");
+    let name = ptsname(&near, Vec::new()).expect("its name").into_string().expect("ASCII");
+    let far = std::fs::File::options().read(true).write(true).open(name).expect("its other end");
+    let mut child =
+        command(words).env("TERM", "xterm").stdout(Stdio::null()).stderr(far).spawn().expect("it");
+    let (mut near, mut shown, mut buffer) = (std::fs::File::from(near), Vec::new(), [0; 4096]);
+    // Reading fails when the last process that had the other end is gone.
+    while let Ok(count @ 1..) = near.read(&mut buffer) {
+        shown.extend_from_slice(&buffer[..count]);
+    }
+    assert!(child.wait().expect("a child").success());
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
+#[test]
+fn the_demo_shows_its_progress_to_a_person_and_not_to_a_pipe() {
+    let words = ["demo", "--records", "2000", "--gets", "1000", "--port", "shm"];
+    let shown = on_a_terminal(&words);
+    assert!(shown.contains("farm over shm: 2000 records") && shown.contains("2/3"), "{shown}");
+    let piped = remora(&words);
+    assert_eq!(piped.err, "");
+    let table = piped.good();
+    for column in ["round trips", "median", "p99", "GETs/s", "server CPU per GET"] {
+        assert!(table.contains(column), "{table}");
+    }
+    let help = remora(&["demo", "--help"]).good();
+    assert!(help.contains("[default: 1000000]"), "a million records: {help}");
+}
+
+#[test]
+fn logs_are_there_for_who_asks() {
+    let asked = crate::running::finish(command(&["devinfo"]).env("RUST_LOG", "info"));
+    assert!(asked.err.contains("adapter open") && asked.err.contains("adapter closed"), "{}", asked.err);
+    assert_eq!(remora(&["devinfo"]).err, "");
+}
+
 #[test]
 fn figures_of_the_verbs_have_their_rounds_and_their_baseline() {
     let out = remora(&["bench", "verbs", "--rounds", "1", "--only", "latency", "--json"]).good();
@@ -47,7 +90,12 @@ fn figures_of_the_verbs_have_their_rounds_and_their_baseline() {
     for line in &lines {
         assert_eq!(line["bench"], "verbs");
         assert!(line["case"].is_string() && line["metric"].is_string() && line["unit"].is_string(), "{line}");
-        positive(line, "value");
+        // A difference is what it is: on a busy machine the floor may have been the slower one.
+        if line["metric"] == "latency_over_raw_ring" {
+            assert!(line["value"].is_number(), "{line}");
+        } else {
+            positive(line, "value");
+        }
         assert_eq!(line["rounds"].as_array().map(Vec::len), Some(1), "{line}");
     }
     for port in ["shm", "udp"] {

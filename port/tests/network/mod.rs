@@ -9,6 +9,31 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Can this process have networks of its own? If not, says why, also where the test harness keeps what tests print: a test
+/// that cannot see then ends, and nobody takes it for one that saw.
+#[must_use]
+pub fn possible() -> bool {
+    let tried = std::thread::spawn(|| {
+        // SAFETY: as in `own_namespace`, and the thread ends here.
+        let entered = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) };
+        entered
+            .map_err(|errno| format!("a network namespace of its own: {errno}; it takes CAP_SYS_ADMIN"))?;
+        File::open("/dev/net/tun").map_err(|error| format!("/dev/net/tun: {error}"))?;
+        let up = Command::new("ip").args(["link", "set", "lo", "up"]).output();
+        match up {
+            Ok(output) if output.status.success() => Ok(()),
+            Ok(output) => Err(format!("`ip link set lo up`: {}", String::from_utf8_lossy(&output.stderr))),
+            Err(error) => Err(format!("`ip` (iproute2): {error}")),
+        }
+    });
+    let tried = tried.join().expect("no panic");
+    if let Err(reason) = &tried {
+        let name = std::thread::current().name().unwrap_or("a test").to_owned();
+        let _ = writeln!(std::io::stderr(), "{name}: not run, because it needs {}", reason.trim_end());
+    }
+    tried.is_ok()
+}
+
 /// Moves the calling thread (and what it will start) into a network namespace of its own, with loopback up.
 ///
 /// Panics without root, saying so: a test that cannot see must not pass.
