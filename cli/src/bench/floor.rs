@@ -12,18 +12,34 @@ use rustix::net::SocketAddrAny;
 
 use super::page::{Page, Ticket};
 
+/// Trips whose mean is one reading: reading the clock costs, and a reading of many trips is rarely free of disturbance.
+const RUN: u64 = 16;
+
+/// The median of readings of [`RUN`] trips each, nanoseconds a trip. Floors and what stands on them are measured alike.
+pub fn typical(trips: u64, mut trip: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut readings = Vec::with_capacity((trips / RUN) as usize);
+    for _ in 0..trips / RUN {
+        let started = Instant::now();
+        for _ in 0..RUN {
+            trip()?;
+        }
+        readings.push(started.elapsed().as_nanos() as f64 / RUN as f64);
+    }
+    Ok(super::median(&readings))
+}
+
 /// The line floor: one line per direction (a poller keeps a line shared, so every hop is an invalidation and a fetch).
-pub fn line(page: &Page, rounds: u64) -> f64 {
+pub fn line(page: &Page, trips: u64) -> Result<f64> {
     let (there, back) = page.lines();
-    let first = there.load(Ordering::Relaxed) + 1;
-    let started = Instant::now();
-    for value in first..first + rounds {
+    let mut value = there.load(Ordering::Relaxed);
+    typical(trips, || {
+        value += 1;
         there.store(value, Ordering::Release);
         while back.load(Ordering::Acquire) != value {
             spin_loop();
         }
-    }
-    started.elapsed().as_nanos() as f64 / rounds as f64
+        Ok(())
+    })
 }
 
 /// The peer's end of [`line`].
@@ -52,14 +68,13 @@ pub struct Lengths {
 }
 
 /// A raw ping-pong over UDP: both ends spin on unconnected sockets.
-pub fn udp(socket: &Socket, to: &SocketAddrAny, lengths: Lengths, rounds: u64) -> Result<f64> {
+pub fn udp(socket: &Socket, to: &SocketAddrAny, lengths: Lengths, trips: u64) -> Result<f64> {
     let (frame, mut buffer) = ([0x5a; 9000], [0; 9000]);
-    let started = Instant::now();
-    for _ in 0..rounds {
+    typical(trips, || {
         socket.send_to(&frame[..lengths.there], to).context("raw UDP ping-pong")?;
         while socket.recv_from(&mut buffer).context("raw UDP ping-pong")?.is_none() {}
-    }
-    Ok(started.elapsed().as_nanos() as f64 / rounds as f64)
+        Ok(())
+    })
 }
 
 /// The peer's end of [`udp`].
@@ -76,10 +91,9 @@ pub fn udp_peer(socket: &Socket, to: &SocketAddrAny, back: usize, page: &Page, t
 }
 
 /// A raw ping-pong of frames over the rings of a link.
-pub fn ring(rings: (&mut Sender, &mut Receiver), lengths: Lengths, rounds: u64) -> Result<f64> {
+pub fn ring(rings: (&mut Sender, &mut Receiver), lengths: Lengths, trips: u64) -> Result<f64> {
     let (sender, receiver) = rings;
-    let started = Instant::now();
-    for _ in 0..rounds {
+    typical(trips, || {
         send(sender, lengths.there)?;
         while receiver
             .receive(|bytes| {
@@ -90,8 +104,8 @@ pub fn ring(rings: (&mut Sender, &mut Receiver), lengths: Lengths, rounds: u64) 
         {
             spin_loop();
         }
-    }
-    Ok(started.elapsed().as_nanos() as f64 / rounds as f64)
+        Ok(())
+    })
 }
 
 /// The peer's end of [`ring`].

@@ -2,11 +2,13 @@
 
 pub mod cores;
 mod floor;
+mod packets;
 mod page;
 mod pair;
 pub mod peer;
 mod replay;
 mod row;
+mod sockperf;
 mod stream;
 mod verbs;
 

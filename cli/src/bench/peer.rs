@@ -14,7 +14,7 @@ use verbs::{
 
 use super::cores::pin;
 use super::page::{Page, Ticket};
-use super::{PortName, floor, stream};
+use super::{PortName, floor, packets, stream};
 
 /// What the peer can do.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub enum Role {
     Resident = 11,
     /// End.
     Exit = 12,
+    /// Take raw UDP packets of the first argument's length.
+    Packets = 13,
 }
 
 /// Memory of the peer that the bench reads and writes: more than any cache.
@@ -178,7 +180,8 @@ pub fn run(args: Args) -> Result<()> {
 impl Raw {
     /// Opens what the role needs, before the bench is told that it is played.
     fn prepare(&mut self, role: u64, port: u64) -> Result<()> {
-        if (role == Role::Udp as u64 || role == Role::Stream as u64) && self.bench.is_none() {
+        let raw = [Role::Udp, Role::Stream, Role::Packets].map(|role| role as u64);
+        if raw.contains(&role) && self.bench.is_none() {
             let bench = SocketAddr::from(([127, 0, 0, 1], port as u16));
             self.bench = Some(self.socket.destination(bench));
         }
@@ -198,6 +201,9 @@ impl Raw {
             }
             (r, Some(to), _) if r == Role::Stream as u64 => {
                 stream::sink(&mut self.socket, to, &mut self.cold, page, ticket)?;
+            }
+            (r, Some(to), _) if r == Role::Packets as u64 => {
+                packets::sink(&mut self.socket, to, back, page, ticket)?;
             }
             (r, _, Some(link)) if r == Role::Ring as u64 => {
                 floor::ring_peer(link.rings(), back, page, ticket)?

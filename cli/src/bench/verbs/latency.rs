@@ -8,12 +8,44 @@ use super::{Bench, Verb};
 use crate::bench::floor::{self, Lengths};
 use crate::bench::pair::{End, Peer};
 use crate::bench::peer::Role;
+use crate::bench::sockperf::Sockperf;
 use crate::bench::{PortName, Row};
 
 /// Bytes of a request.
 const LEN: usize = 64;
 /// Round trips of a round.
 const TRIPS: u64 = 20_000;
+
+/// The raw ping-pong beside sockperf's, in the frames of a WRITE there and back.
+pub fn floors(bench: &mut Bench<'_>) -> Result<()> {
+    let case = format!("udp/raw/{LEN}");
+    if !bench.args.wants(PortName::Udp) || !bench.args.wants_case(&format!("{case}/latency")) {
+        return Ok(());
+    }
+    let Some(sockperf) = Sockperf::start(bench.cores[1])? else {
+        tracing::warn!(
+            "sockperf is not installed (`make setup-bench`): the raw UDP floor stands without its word"
+        );
+        return Ok(());
+    };
+    let len = lengths(Verb::Write).there;
+    let rounds = bench.rounds(&format!("{case}/latency"), |peer, raw| {
+        // Both spin on the same core, so each waits while the other is measured.
+        sockperf.go_on(false)?;
+        let port = u64::from(raw.socket.local().port());
+        peer.play(Role::Udp, len as u64, port)?;
+        let floor = floor::udp(&raw.socket, &raw.to, Lengths { there: len, back: len }, TRIPS)?;
+        peer.play(Role::Sleep, 0, 0)?;
+        sockperf.go_on(true)?;
+        Ok([floor, sockperf.round_trip(len)?])
+    })?;
+    if let Some([floor, theirs]) = rounds {
+        bench
+            .report
+            .add(Row::new("verbs", &case, "latency_p50", "ns", &floor).against("sockperf-spinning", &theirs));
+    }
+    Ok(())
+}
 
 /// From BTH to ICRC: a READ request, its response; a WRITE, its ACK.
 fn lengths(verb: Verb) -> Lengths {
@@ -42,14 +74,14 @@ fn over_udp(bench: &mut Bench<'_>, end: &mut End, verb: Verb) -> Result<()> {
         peer.play(Role::Udp, lengths.back as u64, port)?;
         let floor = floor::udp(&raw.socket, &raw.to, lengths, TRIPS)?;
         peer.play(end.serving(), 0, 0)?;
-        let (mean, p99) = trips(end, verb, TRIPS)?;
+        let (typical, p99) = trips(end, verb, TRIPS)?;
         peer.play(Role::Sleep, 0, 0)?;
-        Ok([mean, floor, p99])
+        Ok([typical, floor, p99])
     })?;
-    if let Some([mean, floor, p99]) = rounds {
+    if let Some([p50, floor, p99]) = rounds {
         bench
             .report
-            .add(Row::new("verbs", &case, "latency_p50", "ns", &mean).against("raw-udp-pingpong", &floor));
+            .add(Row::new("verbs", &case, "latency_p50", "ns", &p50).against("raw-udp-pingpong", &floor));
         bench.report.add(Row::new("verbs", &case, "latency_p99", "ns", &p99));
     }
     Ok(())
@@ -62,44 +94,44 @@ fn over_shm(bench: &mut Bench<'_>, end: &mut End, verb: Verb) -> Result<()> {
     let lengths = Lengths { there: there + 28, back: back + 28 };
     let rounds = bench.rounds(&format!("{case}/latency"), |peer, raw| {
         peer.play(Role::Line, 0, 0)?;
-        let line = floor::line(peer.page(), 10 * TRIPS);
+        let line = floor::line(peer.page(), 10 * TRIPS)?;
         peer.play(Role::Ring, lengths.back as u64, 0)?;
         let ring = floor::ring(raw.link.rings(), lengths, TRIPS)?;
         peer.play(end.serving(), 0, 0)?;
-        let (mean, p99) = trips(end, verb, TRIPS)?;
+        let (typical, p99) = trips(end, verb, TRIPS)?;
         peer.play(Role::Sleep, 0, 0)?;
-        Ok([mean, line, ring, p99, mean - ring])
+        Ok([typical, line, ring, p99, typical - ring])
     })?;
-    if let Some([mean, line, ring, p99, over]) = rounds {
-        bench.report.add(Row::new("verbs", &case, "latency_p50", "ns", &mean).against("two-lines", &line));
+    if let Some([p50, line, ring, p99, over]) = rounds {
+        bench.report.add(Row::new("verbs", &case, "latency_p50", "ns", &p50).against("two-lines", &line));
         bench
             .report
-            .add(Row::new("verbs", &case, "latency_p50", "ns", &mean).against("raw-ring-pingpong", &ring));
+            .add(Row::new("verbs", &case, "latency_p50", "ns", &p50).against("raw-ring-pingpong", &ring));
         bench.report.add(Row::new("verbs", &case, "latency_over_raw_ring", "ns", &over));
         bench.report.add(Row::new("verbs", &case, "latency_p99", "ns", &p99));
     }
     Ok(())
 }
 
-/// Mean of `count` round trips, and their 99th percentile (of a second pass, since reading the clock costs too).
+/// What `count` round trips take, and their 99th percentile (of a second pass, since reading the clock costs too).
 fn trips(end: &mut End, verb: Verb, count: u64) -> Result<(f64, f64)> {
     let list = [end.local.sge(0, LEN)];
     let remote = end.remote.at(4096);
     for id in 0..1000 {
         end.one(&verb.request(id, &list, remote))?;
     }
-    let started = Instant::now();
-    for id in 0..count {
-        end.one(&verb.request(id, &list, remote))?;
-    }
-    let mean = started.elapsed().as_nanos() as f64 / count as f64;
+    let mut id = 0;
+    let typical = floor::typical(count, || {
+        id += 1;
+        end.one(&verb.request(id, &list, remote))
+    })?;
     let mut histogram = crate::bench::histogram()?;
     for id in 0..count {
         let started = Instant::now();
         end.one(&verb.request(id, &list, remote))?;
         histogram.saturating_record(started.elapsed().as_nanos() as u64);
     }
-    Ok((mean, histogram.value_at_quantile(0.99) as f64))
+    Ok((typical, histogram.value_at_quantile(0.99) as f64))
 }
 
 /// READs of a peer whose program sleeps: its NIC's own thread must wake.
@@ -124,13 +156,13 @@ pub fn sleeping(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     Ok(())
 }
 
-/// Mean round trip of a bare 64-byte READ over `port`, between two processes on `cores`: the floor of whatever takes round
+/// Round trip of a bare 64-byte READ over `port`, between two processes on `cores`: the floor of whatever takes round
 /// trips.
 pub fn bare_read(port: PortName, cores: [usize; 2]) -> Result<f64> {
     let peer = Peer::start(cores)?;
     let mut end = End::open(&peer, port)?;
     peer.play(end.serving(), 0, 0)?;
-    let (mean, _) = trips(&mut end, Verb::Read, TRIPS / 4)?;
+    let (typical, _) = trips(&mut end, Verb::Read, TRIPS / 4)?;
     peer.play(Role::Sleep, 0, 0)?;
-    Ok(mean)
+    Ok(typical)
 }

@@ -48,15 +48,24 @@ struct Bench<'a> {
     bar: ProgressBar,
     peer: Peer,
     raw: Raw,
+    cores: [usize; 2],
 }
 
 /// `remora bench verbs`.
 pub fn run(args: &Args) -> Result<()> {
-    let peer = Peer::start(two_cores(&args.cores)?)?;
+    let cores = two_cores(&args.cores)?;
+    let peer = Peer::start(cores)?;
     let raw = Raw::open(&peer)?;
     let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} rounds {elapsed}")?;
-    let mut bench =
-        Bench { args, report: Report::new(args.json), bar: ProgressBar::new(0).with_style(style), peer, raw };
+    let mut bench = Bench {
+        args,
+        report: Report::new(args.json),
+        bar: ProgressBar::new(0).with_style(style),
+        peer,
+        raw,
+        cores,
+    };
+    latency::floors(&mut bench)?;
     for port in [PortName::Shm, PortName::Udp] {
         if !args.wants(port) {
             continue;

@@ -6,9 +6,9 @@ use anyhow::Result;
 use verbs::{Flags, WorkRequest};
 
 use super::{Bench, Verb};
-use crate::bench::Row;
-use crate::bench::pair::End;
+use crate::bench::pair::{End, Peer, Raw};
 use crate::bench::peer::Role;
+use crate::bench::{PortName, Row, packets};
 
 const LEN: usize = 64;
 /// Requests on the way.
@@ -22,18 +22,30 @@ const REQUESTS: usize = 1_000_000;
 pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
     for verb in Verb::BOTH {
         let case = format!("{}/{}/{LEN}/window-{WINDOW}", end.port.name(), verb.name());
-        let requests = if end.port == crate::bench::PortName::Shm { REQUESTS } else { REQUESTS / 4 };
-        let rounds = bench.rounds(&format!("{case}/rate"), |peer, _| {
+        let requests = if end.port == PortName::Shm { REQUESTS } else { REQUESTS / 4 };
+        let udp = end.port == PortName::Udp;
+        let rounds = bench.rounds(&format!("{case}/rate"), |peer, raw| {
+            let packets = if udp { raw_packets(peer, raw)? } else { 0.0 };
             peer.play(end.serving(), 0, 0)?;
             let rate = batches(end, verb, requests)?;
             peer.play(Role::Sleep, 0, 0)?;
-            Ok([rate])
+            Ok([rate, packets])
         })?;
-        if let Some([rate]) = rounds {
-            bench.report.add(Row::new("verbs", &case, "rate", "1/s", &rate));
+        if let Some([rate, packets]) = rounds {
+            let row = Row::new("verbs", &case, "rate", "1/s", &rate);
+            bench.report.add(if udp { row.against("raw-gso-gro-packets", &packets) } else { row });
         }
     }
     Ok(())
+}
+
+/// Packets per second of the raw port, one way: as long as those that carry 64 bytes there.
+fn raw_packets(peer: &Peer, raw: &mut Raw) -> Result<f64> {
+    const PACKET: usize = 12 + 16 + LEN + 4;
+    peer.play(Role::Packets, PACKET as u64, u64::from(raw.socket.local().port()))?;
+    let rate = packets::send(&mut raw.socket, &raw.to, PACKET, REQUESTS / 2)?;
+    peer.play(Role::Sleep, 0, 0)?;
+    Ok(rate)
 }
 
 /// Requests per second.

@@ -1,0 +1,84 @@
+//! sockperf's spinning ping-pong: somebody else's word on what a raw UDP round trip takes here.
+
+use std::net::UdpSocket;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::cores::pin;
+
+/// A running sockperf server that spins.
+pub struct Sockperf {
+    child: Child,
+    port: u16,
+}
+
+impl Sockperf {
+    /// Starts it on `core`; None if sockperf is not installed.
+    pub fn start(core: usize) -> Result<Option<Sockperf>> {
+        let port = UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();
+        // A child begins where the thread that starts it may run.
+        let starting = std::thread::spawn(move || -> Result<Option<Child>> {
+            pin(core)?;
+            match command(&["sr"], port).spawn() {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                child => Ok(Some(child.context("starting sockperf")?)),
+            }
+        });
+        let child = starting.join().map_err(|_| anyhow::anyhow!("starting sockperf panicked"))??;
+        std::thread::sleep(Duration::from_millis(100));
+        Ok(child.map(|child| Sockperf { child, port }))
+    }
+
+    /// Stops it, or lets it run.
+    pub fn go_on(&self, on: bool) -> Result<()> {
+        let signal = if on { Signal::CONT } else { Signal::STOP };
+        kill_process(Pid::from_child(&self.child), signal).context("stopping sockperf")
+    }
+
+    /// Median round trip of messages of `len` bytes from this thread's core, in nanoseconds, over a second.
+    pub fn round_trip(&self, len: usize) -> Result<f64> {
+        let len = len.to_string();
+        let output = command(&["pp", "-t", "1", "-m", &len], self.port)
+            .stdout(Stdio::piped())
+            .output()
+            .context("running sockperf")?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        half(&text).map(|usec| 2000.0 * usec).with_context(|| format!("sockperf says no median:\n{text}"))
+    }
+}
+
+impl Drop for Sockperf {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command(words: &[&str], port: u16) -> Command {
+    let mut command = Command::new("sockperf");
+    command.args(words).args(["-i", "127.0.0.1", "-p", &port.to_string(), "--nonblocked"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// sockperf gives half of a round trip, in microseconds.
+fn half(text: &str) -> Option<f64> {
+    let line = text.lines().find(|line| line.contains("percentile 50.000"))?;
+    line.rsplit('=').next()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_found_among_the_percentiles() {
+        let text =
+            "sockperf: ---> percentile 75.000 =    3.820\nsockperf: ---> percentile 50.000 =    3.675\n";
+        assert_eq!(half(text), Some(3.675));
+        assert_eq!(half("sockperf: ERROR: Can't bind"), None);
+    }
+}
