@@ -1,6 +1,7 @@
 //! Two NICs in one thread, joined by a buffer: what a verb costs in instructions, without any port.
 //!
-//! `cargo bench -p remora-nic --bench pair [-- write|read]` prints nanoseconds per verb for both sides together.
+//! `cargo bench -p remora-nic --bench pair [-- write|read|account]` prints nanoseconds per verb for both sides together, and
+//! where those of a READ go.
 
 use std::sync::Arc;
 
@@ -148,17 +149,27 @@ impl Side {
     }
 
     fn pass(&mut self, arriving: &mut Pipe, doorbell: bool) {
+        self.receive(arriving);
+        self.transmit(doorbell);
+    }
+
+    fn receive(&mut self, arriving: &mut Pipe) {
         let mut guard = self.engine.enter();
         let (nic, mem) = guard.parts();
-        if doorbell {
-            nic.doorbell(self.qp);
-        }
         let source = Endpoint { address: Address([0; 16]), udp_port: 0 };
         for (at, len) in arriving.lens.iter().enumerate() {
             let bytes = &arriving.bytes[at * SLOT..at * SLOT + len];
             nic.receive(Instant(1), mem, &Ingress { bytes, start: Start::Ip, source });
         }
         arriving.lens.clear();
+    }
+
+    fn transmit(&mut self, doorbell: bool) {
+        let mut guard = self.engine.enter();
+        let (nic, mem) = guard.parts();
+        if doorbell {
+            nic.doorbell(self.qp);
+        }
         nic.transmit(Instant(1), mem, &mut self.out, 256);
     }
 }
@@ -197,6 +208,72 @@ fn run(name: &str, operation: impl Fn(Remote) -> Operation) {
     println!("{name}: median {:.1} ns per verb, both sides; best round {:.1}", rounds[4], rounds[0]);
 }
 
+/// The stages of a 64 B READ, as it goes through them in batches.
+const STAGES: [&str; 6] = [
+    "requester: work request to WQE",
+    "requester: doorbell, fetch, keys, plan, request frame",
+    "responder: parse, PSN, keys, action",
+    "responder: response frame, payload copied in",
+    "requester: parse, payload scattered, message retired, CQE",
+    "requester: CQE polled",
+];
+
+/// What a reading of the clock adds to each stage.
+fn clock_ns() -> f64 {
+    let mut gaps: Vec<f64> = (0..1000)
+        .map(|_| {
+            let before = std::time::Instant::now();
+            (std::time::Instant::now() - before).as_nanos() as f64
+        })
+        .collect();
+    gaps.sort_by(f64::total_cmp);
+    gaps[gaps.len() / 10]
+}
+
+/// Where the nanoseconds of a READ go, in batches of `batch`: the quickest tenth of the readings of each stage.
+fn stages(batch: usize) -> [f64; STAGES.len()] {
+    let (mut a, mut b) = (side(1), side(2));
+    connect(&a, &b, (1, 2));
+    connect(&b, &a, (2, 1));
+    let operation = Operation::Read(b.remote);
+    let (clock, mut times) = (clock_ns(), STAGES.map(|_| Vec::new()));
+    for _ in 0..verbs() / 16 {
+        let mut marks = [std::time::Instant::now(); STAGES.len() + 1];
+        a.post(operation, batch, batch);
+        marks[1] = std::time::Instant::now();
+        a.transmit(true);
+        marks[2] = std::time::Instant::now();
+        b.receive(&mut a.out);
+        marks[3] = std::time::Instant::now();
+        b.transmit(false);
+        marks[4] = std::time::Instant::now();
+        a.receive(&mut b.out);
+        marks[5] = std::time::Instant::now();
+        while let Some(cqe) = a.poller.poll() {
+            assert_eq!(cqe.completion.status, nic::Status::Success);
+        }
+        a.poller.free();
+        marks[6] = std::time::Instant::now();
+        for (stage, times) in times.iter_mut().enumerate() {
+            times.push(((marks[stage + 1] - marks[stage]).as_nanos() as f64 - clock) / batch as f64);
+        }
+    }
+    times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 10]
+    })
+}
+
+/// The account: a READ alone, and one of sixteen.
+fn account() {
+    let (alone, together) = (stages(1), stages(16));
+    println!("{:>8} {:>8}   ns of a 64 B READ: alone, one of 16", "1", "16");
+    for (at, name) in STAGES.iter().enumerate() {
+        println!("{:8.1} {:8.1}   {name}", alone[at], together[at]);
+    }
+    println!("{:8.1} {:8.1}   in all", alone.iter().sum::<f64>(), together.iter().sum::<f64>());
+}
+
 /// Verbs a round; `PAIR_VERBS` sets fewer for instruction counters.
 fn verbs() -> usize {
     std::env::var("PAIR_VERBS").ok().and_then(|verbs| verbs.parse().ok()).unwrap_or(1_000_000)
@@ -210,5 +287,8 @@ fn main() {
     }
     if wanted("read") {
         run("read 64 B", Operation::Read);
+    }
+    if wanted("account") {
+        account();
     }
 }
