@@ -1,5 +1,6 @@
 //! Memory shared by memfd: two mappings stand for two processes.
-#![cfg(target_os = "linux")]
+// Miri knows no memfd.
+#![cfg(all(target_os = "linux", not(miri)))]
 #![allow(unsafe_code, reason = "makes memfds that `Bytes` must refuse")]
 
 use remora_memory::{Access, Biased, Bytes, Config, Error, Range, Table};

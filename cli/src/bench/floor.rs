@@ -42,7 +42,7 @@ pub fn line(page: &Page, trips: u64) -> Result<f64> {
     })
 }
 
-/// The peer's end of [`line`].
+/// The peer's end of [`line()`].
 pub fn line_peer(page: &Page, ticket: Ticket) {
     let (there, back) = page.lines();
     // Not what `there` holds now: the bench may have written already.
