@@ -1,7 +1,7 @@
 //! Reliable connection: the requester and the responder of one queue pair (IBTA vol. 1 §9.7).
 //!
 //! Inside the machines packet sequence numbers are 64-bit and never wrap ([`Seq`]); only at the wire they become the
-//! circular 24-bit [`Psn`](wire::Psn).
+//! circular 24-bit [`Psn`].
 
 mod go_back_n;
 pub mod irn;
