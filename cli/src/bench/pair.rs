@@ -160,6 +160,14 @@ impl End {
         }
     }
 
+    /// The role in which the peer gives up all connections but the first.
+    pub fn forgetting(&self) -> Role {
+        match self.port {
+            PortName::Shm => Role::ForgetShm,
+            PortName::Udp => Role::ForgetUdp,
+        }
+    }
+
     /// Waits until `count` completions have come.
     #[inline]
     pub fn complete(&mut self, mut count: usize) -> Result<()> {

@@ -46,6 +46,10 @@ pub enum Role {
     Exit = 12,
     /// Take raw UDP packets of the first argument's length.
     Packets = 13,
+    /// Give up all connections of the NIC over shared memory but the first.
+    ForgetShm = 14,
+    /// Likewise over UDP.
+    ForgetUdp = 15,
 }
 
 /// Memory of the peer that the bench reads and writes: more than any cache.
@@ -162,6 +166,8 @@ pub fn run(args: Args) -> Result<()> {
             r if r == Role::AcceptUdp as u64 => udp_nic.accept(first, &page, ticket)?,
             r if r == Role::ServeShm as u64 => shm_nic.serve(&page, ticket)?,
             r if r == Role::ServeUdp as u64 => udp_nic.serve(&page, ticket)?,
+            r if r == Role::ForgetShm as u64 => shm_nic.qps.truncate(1),
+            r if r == Role::ForgetUdp as u64 => udp_nic.qps.truncate(1),
             r if r == Role::Cpu as u64 => page.answer(super::cpu_ns()),
             r if r == Role::Resident as u64 => page.answer(super::resident_bytes()?),
             r if r == Role::Exit as u64 => return Ok(()),

@@ -49,6 +49,8 @@ struct Bench<'a> {
     peer: Peer,
     raw: Raw,
     cores: [usize; 2],
+    /// Thousands of queue pairs were made before in these processes.
+    had_many: bool,
 }
 
 /// `remora bench verbs`.
