@@ -66,6 +66,7 @@ pub fn run(args: &Args) -> Result<()> {
         peer,
         raw,
         cores,
+        had_many: false,
     };
     latency::floors(&mut bench)?;
     for port in [PortName::Shm, PortName::Udp] {
