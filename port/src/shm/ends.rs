@@ -11,8 +11,9 @@ use super::outgoing::Outgoing;
 use super::prefetch;
 use super::ring::{Broken, Consumer, Found, Geometry, Producer, slots_of};
 
-/// How many slots beyond the frame just published are fetched for writing.
-const WARM_AHEAD: u32 = 64;
+/// How many slots beyond the frame just committed are fetched for writing. Few: a train further on starts at a slot that the
+/// consumer polls, and fetching that early means fetching it twice.
+const WARM_AHEAD: u32 = 8;
 /// No more slots than this are fetched, or looked for, at a producer's word.
 const FARTHEST: u32 = 64;
 /// No more lines than this are asked for at once: long frames are left to the CPU's own prefetcher.
