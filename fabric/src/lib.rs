@@ -9,11 +9,12 @@ pub mod forge;
 mod link;
 pub mod program;
 mod random;
+mod services;
 mod trace;
 mod world;
 
 pub use link::{LinkConfig, Sent};
-pub use program::{ALL, CompletionQueue, QueuePair, REMOTE, Region, Settings};
+pub use program::{ALL, CompletionQueue, QueuePair, REMOTE, Region, Settings, SharedQueue, changes};
 pub use random::Random;
 pub use trace::Trace;
 pub use world::{Config, World};

@@ -4,7 +4,7 @@
 use memory::{Access, Bytes, Key, Range};
 use nic::wqe::{Bounds, SLOT};
 use nic::{
-    AddressVector, Modify, ModifyFault, NicError, Poller, PostError, QueuePairInit, ReceiveRequest, Ring,
+    AddressVector, Modify, ModifyFault, NicError, Poller, PostError, ReceiveRequest, Ring, Service, Target,
     Word, WorkCompletion, WorkRequest, cqe::Cqe, stride, wqe, write_receive,
 };
 use transport::state::State;
@@ -15,20 +15,48 @@ use crate::world::World;
 /// A program's queues, by number.
 #[derive(Default)]
 pub(crate) struct Program {
-    queue_pairs: Vec<End>,
+    pub queue_pairs: Vec<End>,
+    pub shared_queues: Vec<ReceiveEnd>,
     completion_queues: Vec<(u32, Poller)>,
     /// Address that the next region gets: regions have addresses of their own, the same in every run.
     next_address: u64,
 }
 
 /// One end of a queue pair, as the program sees it.
-struct End {
-    send: Ring,
-    receive: Ring,
-    sent: u64,
-    received: u64,
-    bounds: Bounds,
-    receive_max_sge: u32,
+pub(crate) struct End {
+    pub send: Ring,
+    /// None: it takes from a shared receive queue, or receives nothing.
+    pub receive: Option<ReceiveEnd>,
+    pub sent: u64,
+    pub bounds: Bounds,
+}
+
+/// A queue of receive work requests, as the program sees it.
+pub(crate) struct ReceiveEnd {
+    pub ring: Ring,
+    posted: u64,
+    pub max_sge: u32,
+}
+
+impl ReceiveEnd {
+    pub fn new(max_wr: u32, max_sge: u32) -> ReceiveEnd {
+        ReceiveEnd { ring: ring(u64::from(max_wr) * stride(max_sge)), posted: 0, max_sge }
+    }
+
+    pub fn push(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        let stride = stride(self.max_sge);
+        if request.sges.len() > self.max_sge as usize {
+            return Err(PostError::TooManySges);
+        }
+        if self.posted + stride - self.ring.word(Word::Consumed) > self.ring.slots() {
+            return Err(PostError::QueueFull);
+        }
+        let (ring, posted) = (&self.ring, self.posted);
+        write_receive(request.id, request.sges, |at, slot| ring.store(posted + at as u64, slot));
+        self.posted += stride;
+        self.ring.set_word(Word::Produced, self.posted);
+        Ok(())
+    }
 }
 
 /// A queue pair of a node.
@@ -36,7 +64,19 @@ struct End {
 pub struct QueuePair {
     /// Whose it is.
     pub node: usize,
-    index: usize,
+    pub(crate) index: usize,
+    /// Its number.
+    pub number: Qpn,
+    /// Its transport service.
+    pub service: Service,
+}
+
+/// A shared receive queue of a node.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct SharedQueue {
+    /// Whose it is.
+    pub node: usize,
+    pub(crate) index: usize,
     /// Its number.
     pub number: Qpn,
 }
@@ -123,6 +163,8 @@ pub struct Settings {
     pub max_dest_rd_atomic: u8,
     /// RNR timer code.
     pub min_rnr_timer: u8,
+    /// Q_Key of datagram queue pairs.
+    pub qkey: u32,
 }
 
 impl Default for Settings {
@@ -144,6 +186,7 @@ impl Default for Settings {
             max_rd_atomic: 8,
             max_dest_rd_atomic: 8,
             min_rnr_timer: 1,
+            qkey: 0x1111_1111,
         }
     }
 }
@@ -153,7 +196,44 @@ pub const REMOTE: Access = Access::from_bits(0xe).expect("three rights");
 /// Everything that a region may be allowed.
 pub const ALL: Access = Access::from_bits(0xf).expect("four rights");
 
-fn ring(slots: u64) -> Ring {
+/// The three changes that bring a queue pair of this service from RESET to RTS.
+pub fn changes(
+    service: Service,
+    address: AddressVector,
+    to: Qpn,
+    psn: [u32; 2],
+    settings: &Settings,
+) -> [Modify; 3] {
+    let datagrams = service == Service::Ud;
+    let responds = matches!(service, Service::Rc | Service::XrcTarget);
+    let requests = matches!(service, Service::Rc | Service::XrcInitiator);
+    let nothing = Modify::default();
+    let init = Modify { state: Some(State::Init), pkey_index: Some(0), port: Some(1), ..nothing };
+    let rtr = Modify { state: Some(State::Rtr), ..nothing };
+    let rts = Modify { state: Some(State::Rts), sq_psn: Some(Psn::new(psn[0])), ..nothing };
+    if datagrams {
+        return [Modify { qkey: Some(settings.qkey), ..init }, rtr, rts];
+    }
+    let rtr = Modify {
+        address: Some(address),
+        path_mtu: Some(settings.mtu),
+        dest_qp: Some(to),
+        rq_psn: Some(Psn::new(psn[1])),
+        max_dest_rd_atomic: responds.then_some(settings.max_dest_rd_atomic),
+        min_rnr_timer: responds.then_some(settings.min_rnr_timer),
+        ..rtr
+    };
+    let rts = Modify {
+        timeout: (requests || responds).then_some(settings.timeout),
+        retry_cnt: requests.then_some(settings.retry_cnt),
+        rnr_retry: requests.then_some(settings.rnr_retry),
+        max_rd_atomic: requests.then_some(settings.max_rd_atomic),
+        ..rts
+    };
+    [Modify { access: Some(settings.access), ..init }, rtr, rts]
+}
+
+pub(crate) fn ring(slots: u64) -> Ring {
     let slots = slots.next_power_of_two() as u32;
     Ring::new(Bytes::heap(Ring::size(slots)).expect("memory for a queue")).expect("a ring")
 }
@@ -208,25 +288,7 @@ impl World {
         receive_cq: CompletionQueue,
         settings: &Settings,
     ) -> Result<QueuePair, NicError> {
-        let node = send_cq.node;
-        let send = ring(u64::from(settings.send_slots));
-        let receive = ring(u64::from(settings.receives) * stride(settings.receive_max_sge));
-        let init = QueuePairInit {
-            pd: self.nodes[node].pd,
-            send_ring: send.clone(),
-            receive_ring: receive.clone(),
-            receive_max_sge: settings.receive_max_sge,
-            send_cq: send_cq.number,
-            receive_cq: receive_cq.number,
-            signal_all: settings.signal_all,
-            managed: settings.managed,
-        };
-        let number = self.with_nic(node, |nic, _| nic.create_qp(init))?;
-        let ends = &mut self.nodes[node].program.queue_pairs;
-        let bounds = Bounds { max_sge: settings.max_sge, max_inline: settings.max_inline };
-        let receive_max_sge = settings.receive_max_sge;
-        ends.push(End { send, receive, sent: 0, received: 0, bounds, receive_max_sge });
-        Ok(QueuePair { node, index: ends.len() - 1, number })
+        self.create_qp_of(Service::Rc, send_cq, receive_cq, None, settings)
     }
 
     /// Two connected queue pairs, each with one completion queue for both its work queues.
@@ -277,35 +339,7 @@ impl World {
         settings: &Settings,
     ) -> [Modify; 3] {
         let address = AddressVector { peer: self.peer(to.node), route: self.route(from.node, to.node) };
-        let nothing = Modify::default();
-        [
-            Modify {
-                state: Some(State::Init),
-                access: Some(settings.access),
-                pkey_index: Some(0),
-                port: Some(1),
-                ..nothing
-            },
-            Modify {
-                state: Some(State::Rtr),
-                address: Some(address),
-                path_mtu: Some(settings.mtu),
-                dest_qp: Some(to.number),
-                rq_psn: Some(Psn::new(psn[1])),
-                max_dest_rd_atomic: Some(settings.max_dest_rd_atomic),
-                min_rnr_timer: Some(settings.min_rnr_timer),
-                ..nothing
-            },
-            Modify {
-                state: Some(State::Rts),
-                sq_psn: Some(Psn::new(psn[0])),
-                timeout: Some(settings.timeout),
-                retry_cnt: Some(settings.retry_cnt),
-                rnr_retry: Some(settings.rnr_retry),
-                max_rd_atomic: Some(settings.max_rd_atomic),
-                ..nothing
-            },
-        ]
+        changes(from.service, address, to.number, psn, settings)
     }
 
     /// The state of a queue pair.
@@ -319,7 +353,7 @@ impl World {
             .expect("a state that takes nothing");
     }
 
-    fn end(&mut self, qp: QueuePair) -> &mut End {
+    pub(crate) fn end(&mut self, qp: QueuePair) -> &mut End {
         &mut self.nodes[qp.node].program.queue_pairs[qp.index]
     }
 
@@ -338,11 +372,20 @@ impl World {
     /// # Errors
     /// Those of `ibv_post_send`.
     pub fn post_quietly(&mut self, qp: QueuePair, request: &WorkRequest<'_>) -> Result<(), PostError> {
+        self.put(qp, request, &Target::Peer)
+    }
+
+    pub(crate) fn put(
+        &mut self,
+        qp: QueuePair,
+        request: &WorkRequest<'_>,
+        target: &Target,
+    ) -> Result<(), PostError> {
         let end = self.end(qp);
         let free = end.send.slots() - (end.sent - end.send.word(Word::Consumed));
         let (ring, sent) = (&end.send, end.sent);
         let store = |at: usize, slot: &[u8; SLOT]| ring.store(sent + at as u64, slot);
-        end.sent += wqe::write(request, &end.bounds, free as usize, store)? as u64;
+        end.sent += wqe::write_to(request, target, &end.bounds, free as usize, store)? as u64;
         end.send.set_word(Word::Produced, end.sent);
         Ok(())
     }
@@ -374,20 +417,13 @@ impl World {
     ///
     /// # Errors
     /// Those of `ibv_post_recv`.
+    ///
+    /// # Panics
+    /// If the queue pair has no receive queue of its own.
     pub fn post_receive(&mut self, qp: QueuePair, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
-        let end = self.end(qp);
-        let stride = stride(end.receive_max_sge);
-        if request.sges.len() > end.receive_max_sge as usize {
-            return Err(PostError::TooManySges);
-        }
-        if end.received + stride - end.receive.word(Word::Consumed) > end.receive.slots() {
-            return Err(PostError::QueueFull);
-        }
-        let (ring, received) = (&end.receive, end.received);
-        write_receive(request.id, request.sges, |at, slot| ring.store(received + at as u64, slot));
-        end.received += stride;
-        end.receive.set_word(Word::Produced, end.received);
-        if end.receive.word(Word::Error) != 0 {
+        let end = self.end(qp).receive.as_mut().expect("a receive queue of its own");
+        end.push(request)?;
+        if end.ring.word(Word::Error) != 0 {
             self.ring(qp);
         }
         Ok(())

@@ -91,11 +91,12 @@ impl World {
             } else {
                 std::net::Ipv4Addr::new(10, 0, (index >> 8) as u8, index as u8 + 1).into()
             };
+            let endpoint = Endpoint { address, udp_port: FIRST_PORT + index as u16 };
             Node {
-                engine: Biased::new(&table, Nic::new(config.nic)),
+                engine: Biased::new(&table, Nic::new(nic::Config { endpoint, ..config.nic })),
                 table,
                 pd,
-                endpoint: Endpoint { address, udp_port: FIRST_PORT + index as u16 },
+                endpoint,
                 program: Program::default(),
                 blocked: false,
             }
@@ -243,7 +244,7 @@ impl World {
         let start = self.links.start();
         while let Some((flight, frame)) = self.links.arrived(self.now) {
             let source = self.nodes[flight.from as usize].endpoint;
-            let ingress = Ingress { bytes: &frame, start, source };
+            let ingress = Ingress { bytes: &frame, start, source, group: None };
             let mut guard = self.nodes[flight.to as usize].engine.enter();
             let (nic, mem) = guard.parts();
             nic.receive(self.now, mem, &ingress);

@@ -466,7 +466,9 @@ fn facts(port: &(impl Port + Attach)) -> PortFacts {
 }
 
 fn fitted(config: nic::Config, port: &(impl Port + Attach)) -> nic::Config {
-    nic::Config { checks_icrc: port.seals(), window: port.window().min(config.window), ..config }
+    let (endpoint, mtu) = (port.endpoint(), facts(port).path_mtu);
+    let window = port.window().min(config.window);
+    nic::Config { checks_icrc: port.seals(), window, endpoint, mtu, ..config }
 }
 
 #[cfg(test)]

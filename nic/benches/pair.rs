@@ -8,8 +8,8 @@ use std::sync::Arc;
 use memory::{Access, Biased, Bytes, Config as TableConfig, Range, Table};
 use remora_nic as nic;
 use remora_nic::{
-    AddressVector, Config, Flags, Modify, Nic, Operation, Payload, Poller, QueuePairInit, Remote, Ring, Sge,
-    Word, WorkRequest, wqe,
+    AddressVector, Config, Flags, Modify, Nic, Operation, Payload, Poller, QueuePairInit, Receives, Remote,
+    Ring, Service, Sge, Word, WorkRequest, wqe,
 };
 use transport::Instant;
 use transport::state::State;
@@ -73,10 +73,10 @@ fn side(seed: u64) -> Side {
     let (send, cq_ring) = (ring(256), ring(512));
     let cq = nic.create_cq(cq_ring.clone()).unwrap();
     let init = QueuePairInit {
+        service: Service::Rc,
         pd,
         send_ring: send.clone(),
-        receive_ring: ring(64),
-        receive_max_sge: 1,
+        receives: Receives::Own { ring: ring(64), max_sge: 1 },
         send_cq: cq,
         receive_cq: cq,
         signal_all: false,
@@ -159,7 +159,7 @@ impl Side {
         let source = Endpoint { address: Address([0; 16]), udp_port: 0 };
         for (at, len) in arriving.lens.iter().enumerate() {
             let bytes = &arriving.bytes[at * SLOT..at * SLOT + len];
-            nic.receive(Instant(1), mem, &Ingress { bytes, start: Start::Ip, source });
+            nic.receive(Instant(1), mem, &Ingress { bytes, start: Start::Ip, source, group: None });
         }
         arriving.lens.clear();
     }

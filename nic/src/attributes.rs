@@ -3,13 +3,14 @@
 use memory::Access;
 use transport::rc::{Requester, Responder};
 use transport::state::{Attributes, ModifyError, Service, State, modify};
-use transport::{Pacer, Parameters, timers};
+use transport::{Pacer, Parameters, timers, uc, ud};
 use wire::frame::{Peer, Route};
-use wire::icrc::Flow;
 use wire::{Psn, Qpn};
 
+use crate::datagram::Datagrams;
 use crate::nic::Shared;
 use crate::queue_pair::{Connection, Path, QueuePair, allowed};
+use crate::unreliable::{Connected, Unreliable};
 
 /// Where a queue pair's packets go: its address vector, resolved for the port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -55,17 +56,37 @@ pub struct Modify {
     pub rnr_retry: Option<u8>,
     /// Bits per second at most; 0 is no limit.
     pub rate_limit: Option<u64>,
+    /// The Q_Key that datagrams must carry.
+    pub qkey: Option<u32>,
+    /// The state that the program believes the queue pair to be in; another is an error.
+    pub current: Option<State>,
+    /// SQD: whether an event shall tell that the send queue has drained. It does unless this is false.
+    pub sqd_event: Option<bool>,
+    /// A path to fail over to. RoCE has none: any is an error, as the kernel's verbs say of RoCE NICs.
+    pub alternate: Option<AddressVector>,
+    /// Path migration: kept and shown, and without effect where there is one path only.
+    pub path_migration: Option<PathMigration>,
+}
+
+/// States of path migration, numbered as `ibv_mig_state`.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum PathMigration {
+    /// On the primary path (IBTA's initial state).
+    #[default]
+    Migrated = 0,
+    /// An alternate path is being loaded.
+    Rearm = 1,
+    /// Ready to fail over.
+    Armed = 2,
 }
 
 /// What a queue pair has been told so far.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub parameters: Parameters,
-    pub address: Option<AddressVector>,
-    pub dest_qp: Option<Qpn>,
-    pub rq_psn: Psn,
-    pub sq_psn: Psn,
-    pub rate_limit: u64,
+    /// All attributes as they were given last.
+    pub given: Modify,
 }
 
 impl Modify {
@@ -87,12 +108,26 @@ impl Modify {
             (self.retry_cnt.is_some(), Attributes::RETRY_CNT),
             (self.rnr_retry.is_some(), Attributes::RNR_RETRY),
             (self.rate_limit.is_some(), Attributes::RATE_LIMIT),
+            (self.qkey.is_some(), Attributes::QKEY),
+            (self.current.is_some(), Attributes::CUR_STATE),
+            (self.sqd_event.is_some(), Attributes::EN_SQD_ASYNC_NOTIFY),
+            (self.alternate.is_some(), Attributes::ALT_PATH),
+            (self.path_migration.is_some(), Attributes::PATH_MIG_STATE),
         ];
         bits.into_iter().filter(|(given, _)| *given).fold(Attributes::NONE, |all, (_, bit)| all.and(bit))
     }
 
+    /// This, and what the later change gives anew.
+    fn followed_by(&self, later: &Modify) -> Modify {
+        macro_rules! latest {
+            ($($name:ident)*) => { Modify { $($name: later.$name.or(self.$name),)* } };
+        }
+        latest!(state access pkey_index port address path_mtu dest_qp rq_psn sq_psn max_rd_atomic max_dest_rd_atomic
+            min_rnr_timer timeout retry_cnt rnr_retry rate_limit qkey current sqd_event alternate path_migration)
+    }
+
     /// Values that no transition takes.
-    fn check_values(&self) -> Result<(), ModifyFault> {
+    fn check_values(&self, state: State) -> Result<(), ModifyFault> {
         let over = |value: Option<u8>, most: u8| value.is_some_and(|value| value > most);
         let bad = [
             (
@@ -107,6 +142,8 @@ impl Modify {
             (over(self.rnr_retry, 7), "rnr_retry"),
             (self.pkey_index.is_some_and(|index| index != 0), "pkey_index"),
             (self.port.is_some_and(|port| port != 1), "port"),
+            (self.current.is_some_and(|current| current != state), "current"),
+            (self.alternate.is_some(), "alternate"),
         ];
         match bad.into_iter().find(|(is_bad, _)| *is_bad) {
             Some((_, name)) => Err(ModifyFault::Value(name)),
@@ -141,14 +178,18 @@ impl std::error::Error for ModifyFault {}
 impl QueuePair {
     /// Applies a modification, all of it or nothing.
     pub(crate) fn modify(&mut self, change: &Modify, shared: &mut Shared) -> Result<(), ModifyFault> {
-        change.check_values()?;
         let target = change.state.unwrap_or(self.state);
-        modify(self.state, target, Service::Rc, change.given()).map_err(ModifyFault::Transition)?;
+        modify(self.state, target, self.service, change.given()).map_err(ModifyFault::Transition)?;
+        change.check_values(self.state)?;
         self.remember(change);
         match (self.state, target) {
             (_, State::Reset) => self.reset(),
             (State::Init, State::Rtr) => self.connect(shared),
             (State::Rtr, State::Rts) => self.start(),
+            (State::Sqe, State::Rts) => {
+                self.send.go_on();
+                self.retune(change);
+            }
             (_, State::Err) => self.enter_error(shared),
             _ => self.retune(change),
         }
@@ -164,7 +205,8 @@ impl QueuePair {
     }
 
     fn remember(&mut self, change: &Modify) {
-        let Settings { parameters, address, dest_qp, rq_psn, sq_psn, rate_limit } = &mut self.attributes;
+        let Settings { parameters, given } = &mut self.attributes;
+        *given = given.followed_by(change);
         set(&mut parameters.mtu, change.path_mtu);
         set(&mut parameters.max_rd_atomic, change.max_rd_atomic);
         set(&mut parameters.max_dest_rd_atomic, change.max_dest_rd_atomic);
@@ -172,35 +214,36 @@ impl QueuePair {
         set(&mut parameters.timeout_ns, change.timeout.map(timers::ack_timeout_ns));
         set(&mut parameters.retry_cnt, change.retry_cnt);
         set(&mut parameters.rnr_retry, change.rnr_retry);
-        set(rq_psn, change.rq_psn);
-        set(sq_psn, change.sq_psn);
-        set(rate_limit, change.rate_limit);
-        *address = change.address.or(*address);
-        *dest_qp = change.dest_qp.or(*dest_qp);
         set(&mut self.allowed, change.access.map(allowed));
     }
 
     /// INIT to RTR: the responder starts; the requester waits for RTS.
     fn connect(&mut self, shared: &Shared) {
         let settings = &mut self.attributes;
-        let (Some(address), Some(remote)) = (settings.address, settings.dest_qp) else { return };
         settings.parameters.window = shared.window;
         settings.parameters.read_piece = shared.read_piece;
-        let route = address.route;
-        let capacity = self.send.ring().slots() as u32;
-        let path = Path {
-            peer: address.peer,
-            route,
-            headers: None,
-            remote,
-            sending: Flow::new(route.source, route.destination),
-            receiving: Flow::new(route.destination, route.source),
-            receiving_ports: (route.destination.udp_port, route.source.udp_port),
-        };
+        let given = &settings.given;
+        let rq_psn = given.rq_psn.unwrap_or_default();
+        if self.service == Service::Ud {
+            let sender = ud::Sender::new(Psn::new(0), self.number, given.qkey.unwrap_or(0));
+            self.unreliable = Some(Unreliable::Datagrams(Box::new(Datagrams::new(sender))));
+            return;
+        }
+        let (Some(address), Some(remote)) = (given.address, given.dest_qp) else { return };
+        let (mtu, capacity) = (settings.parameters.mtu, self.send.ring().slots() as u32);
+        if self.service == Service::Uc {
+            self.unreliable = Some(Unreliable::Connected(Box::new(Connected {
+                path: Path::new(&address, remote, wire::Service::Uc),
+                requester: uc::Requester::new(Psn::new(0), mtu),
+                responder: uc::Responder::new(rq_psn, mtu, self.allowed.write),
+            })));
+            return;
+        }
+        let wire = if self.service == Service::Rc { wire::Service::Rc } else { wire::Service::Xrc };
         self.connection = Some(Connection {
-            path,
-            requester: Requester::new(settings.sq_psn, capacity, settings.parameters),
-            responder: Responder::new(settings.rq_psn, &settings.parameters, self.allowed),
+            path: Path::new(&address, remote, wire),
+            requester: Requester::new(given.sq_psn.unwrap_or_default(), capacity, settings.parameters),
+            responder: Responder::new(rq_psn, &settings.parameters, self.allowed),
         });
     }
 
@@ -208,27 +251,47 @@ impl QueuePair {
     fn start(&mut self) {
         let capacity = self.send.ring().slots() as u32;
         let settings = &self.attributes;
+        let (sq_psn, mtu) = (settings.given.sq_psn.unwrap_or_default(), settings.parameters.mtu);
         if let Some(connection) = &mut self.connection {
-            let mut requester = Requester::new(settings.sq_psn, capacity, settings.parameters);
-            requester.pace(Pacer::limited(settings.rate_limit));
+            let mut requester = Requester::new(sq_psn, capacity, settings.parameters);
+            requester.pace(Pacer::limited(settings.given.rate_limit.unwrap_or(0)));
             connection.requester = requester;
             connection.responder.retune(self.allowed, settings.parameters.min_rnr_timer);
+        }
+        match &mut self.unreliable {
+            Some(Unreliable::Connected(connected)) => connected.requester = uc::Requester::new(sq_psn, mtu),
+            Some(Unreliable::Datagrams(datagrams)) => {
+                let qkey = settings.given.qkey.unwrap_or(0);
+                datagrams.sender = ud::Sender::new(sq_psn, self.number, qkey);
+            }
+            None => {}
         }
     }
 
     fn retune(&mut self, change: &Modify) {
         let settings = &self.attributes;
+        match &mut self.unreliable {
+            Some(Unreliable::Connected(connected)) => connected.responder.allow_writes(self.allowed.write),
+            Some(Unreliable::Datagrams(datagrams)) => set(&mut datagrams.sender.qkey, change.qkey),
+            None => {}
+        }
         let Some(connection) = &mut self.connection else { return };
         connection.requester.retune(settings.parameters);
         connection.responder.retune(self.allowed, settings.parameters.min_rnr_timer);
-        if change.rate_limit.is_some() {
-            connection.requester.pace(Pacer::limited(settings.rate_limit));
+        if let Some(rate_limit) = change.rate_limit {
+            connection.requester.pace(Pacer::limited(rate_limit));
         }
+    }
+
+    /// What it was told, and the state it is in: `ibv_query_qp`.
+    pub(crate) fn query(&self) -> Modify {
+        Modify { state: Some(self.state), current: Some(self.state), ..self.attributes.given }
     }
 
     /// To RESET: as created. Work that was posted is forgotten without completions.
     fn reset(&mut self) {
         self.connection = None;
+        self.unreliable = None;
         self.current = None;
         self.established = false;
         self.drained = false;

@@ -8,7 +8,7 @@
 //! | 24 | queue pair | number 24; bit 32: solicited |
 //! | 32 | work queue index | slots of its work queue that were consumed when it was written |
 //! | 40 | cause | vendor error |
-//! | 48 | reserved | 0 |
+//! | 48 | sender | queue pair of a datagram 24; bit 32: a global route header precedes the payload |
 //! | 56 | sequence | 1 for the first completion ever written to the queue, and so on: valid when it is the next expected |
 
 use crate::request::{CompletionKind, Status, WorkCompletion};
@@ -20,6 +20,7 @@ pub const CQE: usize = 64;
 const HAS_IMM: u64 = 1 << 32;
 const HAS_KEY: u64 = 1 << 33;
 const SOLICITED: u64 = 1 << 32;
+const HAS_GRH: u64 = 1 << 32;
 
 /// An entry, without its sequence word.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -49,7 +50,7 @@ impl Cqe {
             u64::from(wc.qp_num) | if self.solicited { SOLICITED } else { 0 },
             self.wqe_index,
             u64::from(wc.vendor_err),
-            0,
+            u64::from(wc.src_qp) | if wc.grh { HAS_GRH } else { 0 },
             sequence,
         ]
     }
@@ -57,7 +58,7 @@ impl Cqe {
     /// The entry of eight words.
     #[inline]
     pub fn parse(words: &[u64; 8]) -> Cqe {
-        let [header, len, imm, qp, wqe_index, cause, _, _] = *words;
+        let [header, len, imm, qp, wqe_index, cause, sender, _] = *words;
         let completion = WorkCompletion {
             id: header >> 16,
             status: Status::from_number((header >> 8) as u8),
@@ -66,6 +67,8 @@ impl Cqe {
             imm: (imm & HAS_IMM != 0).then_some(imm as u32),
             invalidated: (imm & HAS_KEY != 0).then(|| Key::new(imm as u32)),
             qp_num: qp as u32,
+            src_qp: sender as u32,
+            grh: sender & HAS_GRH != 0,
             vendor_err: cause as u32,
         };
         Cqe { completion, solicited: qp & SOLICITED != 0, wqe_index }
@@ -80,6 +83,7 @@ fn kind(number: u8) -> CompletionKind {
         2 => CompletionKind::Read,
         3 => CompletionKind::CompareSwap,
         4 => CompletionKind::FetchAdd,
+        5 => CompletionKind::BindWindow,
         6 => CompletionKind::LocalInv,
         128 => CompletionKind::Receive,
         129 => CompletionKind::ReceiveWriteImm,

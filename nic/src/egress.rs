@@ -5,13 +5,14 @@ use transport::rc::{Plan, Reply, ReplyKind};
 use transport::state::State;
 use transport::{Counters, Instant, Status};
 use wire::frame::Egress;
-use wire::{Extensions, NakCode, Qpn, aeth, atomic_ack, bth, icrc, packet};
+use wire::{Extensions, NakCode, Qpn, Service, aeth, atomic_ack, bth, icrc, packet};
 
 use crate::event::AsyncEvent;
+use crate::extended;
 use crate::gather;
 use crate::headers::Headers;
 use crate::nic::Shared;
-use crate::queue_pair::{Connection, Path, QueuePair};
+use crate::queue_pair::{Connection, QueuePair, Way};
 
 /// Packets, and bytes, that one queue pair sends before the next one's turn.
 const TURN_PACKETS: usize = 16;
@@ -37,7 +38,7 @@ pub(crate) enum Turn {
 
 /// What became of one packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum Sent {
+pub(crate) enum Sent {
     Yes(usize),
     NoRoom,
     /// Its bytes may not be read.
@@ -86,13 +87,23 @@ impl QueuePair {
         let (pd, owner) = (self.pd, self.owner);
         let (ext, len) = response_headers(&reply);
         let bth = response_bth(&reply, connection.path.remote);
-        let sent = emit(&mut connection.path, out, shared, &bth, &ext, len, |bytes| {
+        let fill = |bytes: &mut [u8]| {
             let ReplyKind::Memory { key, va, len } = reply.kind else { return true };
             match mem.check_for(pd, owner, Key::new(key), va, len as usize, Access::REMOTE_READ) {
                 Ok(span) => span.read(bytes) == len as usize,
                 Err(_) => false,
             }
-        });
+        };
+        let (path, counters) = (&mut connection.path, &mut shared.counters);
+        let sent = if path.service == Service::Rc {
+            emit(&mut path.way, out, counters, &bth, &ext, len, fill)
+        } else {
+            let bth = extended::as_xrc(bth);
+            // Its domain is that of the shared receive queue that the request named, and was checked then.
+            emit_other(&mut path.way, out, counters, &bth, &ext, len, &mut |bytes| {
+                extended::fetch(mem, owner, &reply.kind, bytes)
+            })
+        };
         match sent {
             Sent::Yes(_) => {
                 if connection.responder.sent(&reply, &mut shared.counters) {
@@ -119,7 +130,8 @@ impl QueuePair {
         }
         let plan = loop {
             self.submit(mem, shared);
-            if let Some(plan) = self.connection.as_ref()?.requester.plan(now) {
+            let Some(connection) = &self.connection else { return self.request_unreliable(mem, out, shared) };
+            if let Some(plan) = connection.requester.plan(now) {
                 break plan;
             }
             // Local work and failures may have come to the front without any packet, and what had to wait for their end
@@ -132,9 +144,14 @@ impl QueuePair {
         let Connection { path, requester, .. } = self.connection.as_mut()?;
         let note = requester.note(&plan)?;
         let bth = request_bth(&plan, path.remote);
-        let sent = emit(path, out, shared, &bth, &plan.ext, plan.len, |bytes| {
-            gather::gather(mem, pd, send.ring(), note, plan.offset, bytes)
-        });
+        let counters = &mut shared.counters;
+        let mut fill = |bytes: &mut [u8]| gather::gather(mem, pd, send.ring(), note, plan.offset, bytes);
+        let sent = if path.service == Service::Rc {
+            emit(&mut path.way, out, counters, &bth, &plan.ext, plan.len, fill)
+        } else {
+            let ext = Extensions { xrceth: Some(extended::srq(note)), ..plan.ext };
+            emit_other(&mut path.way, out, counters, &extended::as_xrc(bth), &ext, plan.len, &mut fill)
+        };
         match sent {
             Sent::Yes(_) => requester.sent(now, &plan, &mut shared.counters),
             Sent::Denied => {
@@ -191,9 +208,9 @@ fn response_headers(reply: &Reply) -> (Extensions, u32) {
 /// Writes one packet: headers, payload by `fill`, pad, ICRC.
 #[inline]
 fn emit(
-    path: &mut Path,
+    way: &mut Way,
     out: &mut impl Egress,
-    shared: &mut Shared,
+    counters: &mut Counters,
     bth: &bth::Repr,
     ext: &Extensions,
     len: u32,
@@ -202,11 +219,11 @@ fn emit(
     let headers = bth.opcode.header_len();
     let total = packet::transport_len(headers, len as usize);
     let seals = out.seals();
-    let route = &path.route;
+    let route = &way.route;
     // The first frame finds out what the port's frames begin with; a port never changes its mind.
-    let below_bth = path.headers.get_or_insert_with(|| Headers::new(route, out.start()));
+    let below_bth = way.headers.get_or_insert_with(|| Headers::new(route, out.start()));
     let below = below_bth.len();
-    let Some(lease) = out.lend(path.peer, below + total) else { return Sent::NoRoom };
+    let Some(lease) = out.lend(way.peer, below + total) else { return Sent::NoRoom };
     below_bth.emit(lease.ip_id, total, lease.bytes);
     let frame = &mut lease.bytes[below..below + total];
     packet::emit_headers(bth, ext, frame);
@@ -221,11 +238,26 @@ fn emit(
     }
     if seals {
         let (covered, trailer) = frame.split_at_mut(total - icrc::LEN);
-        icrc::write(trailer, path.sending.seal(lease.ip_id, covered));
+        icrc::write(trailer, way.sending.seal(lease.ip_id, covered));
     }
     out.commit();
-    count(&mut shared.counters, total);
+    count(counters, total);
     Sent::Yes(total)
+}
+
+/// As [`emit`], for the services that are not to enlarge the busy path of RC.
+#[cold]
+#[inline(never)]
+pub(crate) fn emit_other(
+    way: &mut Way,
+    out: &mut impl Egress,
+    counters: &mut Counters,
+    bth: &bth::Repr,
+    ext: &Extensions,
+    len: u32,
+    fill: &mut dyn FnMut(&mut [u8]) -> bool,
+) -> Sent {
+    emit(way, out, counters, bth, ext, len, fill)
 }
 
 #[inline]
@@ -237,7 +269,9 @@ fn count(counters: &mut Counters, bytes: usize) {
 /// Is there, or could there be, something to send? Cheap and generous: a turn finds out.
 #[inline]
 pub(crate) fn wants_turn(qp: &QueuePair) -> bool {
-    let Some(connection) = &qp.connection else { return false };
+    let Some(connection) = &qp.connection else {
+        return qp.unreliable.is_some() && (qp.is_sending() || qp.state == State::Rts && qp.send.has_work());
+    };
     connection.responder.has_reply()
         || qp.state == State::Rts && qp.send.has_work()
         || connection.requester.outstanding() > 0 && connection.requester.has_unsent()

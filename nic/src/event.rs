@@ -15,6 +15,12 @@ pub enum AsyncEvent {
     CommunicationEstablished(Qpn),
     /// SQD: all requests under way have ended (IBV_EVENT_SQ_DRAINED).
     SqDrained(Qpn),
+    /// The queue pair is in the error state and takes no further work request of its shared receive queue
+    /// (IBV_EVENT_QP_LAST_WQE_REACHED).
+    LastWqe(Qpn),
+    /// Fewer work requests than the armed limit are left in the shared receive queue of this number
+    /// (IBV_EVENT_SRQ_LIMIT_REACHED).
+    SrqLimit(Qpn),
     /// A completion found its queue full (IBV_EVENT_CQ_ERR).
     CqOverrun(u32),
 }

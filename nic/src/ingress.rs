@@ -2,18 +2,20 @@
 
 use memory::{Access, AccessError, Key, Mem};
 use transport::rc::Reaction;
-use transport::state::State;
+use transport::state::{Service as Kind, State};
 use transport::{Action, Atomic, Instant, Outcome, Status};
 use wire::frame::{Address, Endpoint, Ingress, Network, Start};
 use wire::icrc::{Flow, IdSpans};
 use wire::{NakCode, Service, WireError, ethernet, icrc, packet, udp};
 
 use crate::event::AsyncEvent;
+use crate::extended;
 use crate::gather;
 use crate::nic::Shared;
 use crate::queue_pair::{Path, QueuePair};
 use crate::receive_queue::Receive;
 use crate::request::{CompletionKind, WorkCompletion};
+use crate::unreliable::Unreliable;
 
 /// What a received frame is, below the transport.
 pub(crate) struct Arrived<'a> {
@@ -24,6 +26,18 @@ pub(crate) struct Arrived<'a> {
     pub destination_port: Option<u16>,
     /// IPv4 identification, where the port shows it.
     pub ip_id: Option<u16>,
+    /// The IP header, where the port shows it.
+    pub header: Option<&'a [u8]>,
+    /// The multicast group that it was sent to, where only the port knows.
+    group: Option<Address>,
+}
+
+impl Arrived<'_> {
+    /// The address that it was sent to, where the port shows it or knows it to be a group's.
+    pub fn destination(&self) -> Option<Address> {
+        let Some(header) = self.header else { return self.group };
+        Network::parse(header).ok().map(|(network, _)| network.addresses().1)
+    }
 }
 
 /// Takes off what precedes the BTH.
@@ -31,8 +45,15 @@ pub(crate) struct Arrived<'a> {
 pub(crate) fn strip<'a>(frame: &Ingress<'a>) -> Result<Arrived<'a>, WireError> {
     let from_ip = match frame.start {
         Start::Bth => {
-            let (source, destination_port, ip_id) = (frame.source, None, None);
-            return Ok(Arrived { transport: frame.bytes, source, destination_port, ip_id });
+            let Ingress { bytes: transport, source, group, .. } = *frame;
+            return Ok(Arrived {
+                transport,
+                source,
+                destination_port: None,
+                ip_id: None,
+                header: None,
+                group,
+            });
         }
         Start::Ip => frame.bytes,
         Start::Ethernet => {
@@ -47,26 +68,29 @@ pub(crate) fn strip<'a>(frame: &Ingress<'a>) -> Result<Arrived<'a>, WireError> {
     let (address, _) = network.addresses();
     let ip_id = if let Network::V4(header) = network { Some(header.ident) } else { None };
     let source = Endpoint { address, udp_port: header.source_port() };
-    Ok(Arrived { transport, source, destination_port: Some(header.destination_port()), ip_id })
+    let destination_port = Some(header.destination_port());
+    let header = from_ip.get(..network.header_len());
+    Ok(Arrived { transport, source, destination_port, ip_id, header, group: None })
 }
 
 impl Path {
     /// Is this the peer's address? Its UDP port may be any.
     #[inline]
-    fn is_from(&self, address: &Address) -> bool {
-        self.route.destination.address == *address
+    pub fn is_from(&self, address: &Address) -> bool {
+        self.way.route.destination.address == *address
     }
 
     /// Is the ICRC right?
     #[inline]
-    fn intact(&mut self, arrived: &Arrived<'_>, spans: &mut IdSpans) -> bool {
+    pub fn intact(&mut self, arrived: &Arrived<'_>, spans: &mut IdSpans) -> bool {
         let Some(split) = arrived.transport.len().checked_sub(icrc::LEN) else { return false };
         let (covered, trailer) = arrived.transport.split_at(split);
         let Some(received) = icrc::read(trailer) else { return false };
         // The port that the peer sends to need not be the one that we send from (RoCE: 4791 and any).
-        let ports = (arrived.source.udp_port, arrived.destination_port.unwrap_or(self.route.source.udp_port));
+        let ports =
+            (arrived.source.udp_port, arrived.destination_port.unwrap_or(self.way.route.source.udp_port));
         if self.receiving_ports != ports {
-            let here = Endpoint { udp_port: ports.1, ..self.route.source };
+            let here = Endpoint { udp_port: ports.1, ..self.way.route.source };
             self.receiving = Flow::new(arrived.source, here);
             self.receiving_ports = ports;
         }
@@ -83,12 +107,11 @@ impl QueuePair {
     pub fn admits(&mut self, arrived: &Arrived<'_>, packet: &packet::View<'_>, shared: &mut Shared) -> bool {
         let may_receive = self.may_receive();
         let Some(connection) = &mut self.connection else {
-            shared.counters.unknown_qp += 1;
-            return false;
+            return self.admits_unreliable(arrived, packet, shared);
         };
         let fits = may_receive
             && connection.path.is_from(&arrived.source.address)
-            && packet.bth.opcode.service() == Some(Service::Rc)
+            && packet.bth.opcode.service() == Some(connection.path.service)
             && packet.bth.pkey & 0x7fff == 0x7fff
             && packet.bth.tver == 0;
         if !fits {
@@ -104,7 +127,17 @@ impl QueuePair {
 
     /// A request or response of its peer.
     #[inline]
-    pub fn take(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
+    pub fn take(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        arrived: &Arrived<'_>,
+        packet: &packet::View<'_>,
+        shared: &mut Shared,
+    ) {
+        if packet.bth.opcode.service() != Some(Service::Rc) {
+            return self.take_other(now, mem, arrived, packet, shared);
+        }
         if packet.bth.opcode.is_request() {
             self.serve(mem, packet, shared);
         } else {
@@ -112,12 +145,40 @@ impl QueuePair {
         }
     }
 
+    /// A packet of another service than RC, which its queue pair has admitted.
+    #[cold]
+    #[inline(never)]
+    fn take_other(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        arrived: &Arrived<'_>,
+        packet: &packet::View<'_>,
+        shared: &mut Shared,
+    ) {
+        if self.connection.is_none() {
+            return self.take_unreliable(mem, arrived, packet, shared);
+        }
+        let plain = extended::as_rc(packet);
+        match (self.service, packet.bth.opcode.is_request()) {
+            (Kind::XrcTarget, true) => self.serve_extended(mem, &plain, shared),
+            (Kind::XrcInitiator, false) => self.answer(now, mem, &plain, shared),
+            _ => shared.counters.unknown_qp += 1,
+        }
+    }
+
+    /// The first packet before it is ready to send tells the program that its peer is.
     #[inline]
-    fn serve(&mut self, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
+    pub fn establish(&mut self, shared: &mut Shared) {
         if self.state == State::Rtr && !self.established {
             self.established = true;
             shared.event(AsyncEvent::CommunicationEstablished(self.number));
         }
+    }
+
+    #[inline]
+    fn serve(&mut self, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
+        self.establish(shared);
         let Some(connection) = &mut self.connection else { return };
         let action = connection.responder.receive(packet, &mut shared.counters);
         if action == Action::Nothing {
@@ -131,17 +192,17 @@ impl QueuePair {
 
     /// Does what a request asks for.
     #[inline]
-    fn execute(&mut self, mem: Mem<'_>, action: Action, payload: &[u8], shared: &mut Shared) -> Outcome {
+    pub fn execute(&mut self, mem: Mem<'_>, action: Action, payload: &[u8], shared: &mut Shared) -> Outcome {
         match action {
             Action::Nothing => Outcome::Done,
             Action::Place { key, va, extent } => self.place(mem, key, va, extent, payload),
             Action::PlaceAndNotify { key, va, extent } => {
-                if !self.receive.ready() {
+                if !self.can_receive(shared) {
                     return Outcome::NotReady;
                 }
                 let placed = self.place(mem, key, va, extent, payload);
                 if placed == Outcome::Done
-                    && let Some(receive) = self.receive.take()
+                    && let Some(receive) = self.take_receive(shared)
                 {
                     return self.arrived(mem, &receive, shared);
                 }
@@ -202,11 +263,17 @@ impl QueuePair {
         payload: &[u8],
         shared: &mut Shared,
     ) -> Outcome {
-        if first {
-            self.current = self.receive.take();
+        // One that an unreliable message left waits for the next.
+        if first && (self.current.is_none() || self.unreliable.is_none()) {
+            self.current = self.take_receive(shared);
         }
         let Some(receive) = self.current else { return Outcome::NotReady };
-        if let Err(too_long) = gather::deliver(mem, self.pd, &self.receive, &receive, offset, payload) {
+        if let Err(too_long) =
+            gather::deliver(mem, self.receive_pd(), &self.receive, &receive, offset, payload)
+        {
+            if self.unreliable.is_some() {
+                return self.undelivered_quietly(&receive, too_long, shared);
+            }
             self.current = None;
             return self.undelivered(&receive, too_long, shared);
         }
@@ -234,8 +301,11 @@ impl QueuePair {
     /// A message is complete: tells the program.
     #[inline]
     fn arrived(&mut self, mem: Mem<'_>, receive: &Receive, shared: &mut Shared) -> Outcome {
-        let Some(connection) = &self.connection else { return Outcome::Done };
-        let notice = connection.responder.notice();
+        let notice = match (&self.connection, &self.unreliable) {
+            (Some(connection), _) => connection.responder.notice(),
+            (_, Some(Unreliable::Connected(connected))) => connected.responder.notice(),
+            _ => return Outcome::Done,
+        };
         let invalidated = notice.invalidate.map(Key::new);
         if let Some(key) = invalidated
             && mem.invalidate(self.pd, self.owner, key).is_err()

@@ -4,11 +4,14 @@
 //! Heads up: a work request goes `wqe` → `send_queue` → `queue_pair` (submit) → `egress`; a packet comes
 //! `ingress` → transport → `gather` → `completion_queue`.
 
+mod address_handle;
 mod attributes;
 mod completion_queue;
 pub mod cqe;
+mod datagram;
 mod egress;
 mod event;
+mod extended;
 mod gather;
 mod headers;
 mod ingress;
@@ -18,14 +21,21 @@ mod receive_queue;
 mod request;
 mod ring;
 mod send_queue;
+mod shared_receive_queue;
 mod timers;
+mod unreliable;
 pub mod wqe;
+mod xrc_domain;
 
-pub use attributes::{AddressVector, Modify, ModifyFault};
+pub use attributes::{AddressVector, Modify, ModifyFault, PathMigration};
 pub use completion_queue::{Notify, Poller};
+pub use datagram::GRH;
 pub use event::AsyncEvent;
-pub use nic::{Config, Nic, NicError, QueuePairInit};
+pub use nic::{Config, Nic, NicError, QueuePairInit, Receives};
 pub use receive_queue::{stride, write_receive};
 pub use request::*;
 pub use ring::{MAX_RING_SLOTS, Ring, Word};
-pub use wqe::PostError;
+pub use shared_receive_queue::{SrqFacts, SrqInit, XrcSrq};
+pub use transport::state::Service;
+pub use transport::ud::Destination;
+pub use wqe::{PostError, Target};

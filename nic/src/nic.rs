@@ -6,23 +6,25 @@
 use std::collections::VecDeque;
 
 use memory::{Mem, Owner, Pd};
-use transport::state::State;
+use transport::state::{Service, State};
 use transport::{Counters, Instant};
-use wire::frame::{Egress, Ingress};
+use wire::frame::{Egress, Endpoint, Ingress};
 use wire::icrc::IdSpans;
 use wire::{Qpn, packet};
 
-use crate::attributes::{Modify, ModifyFault, Settings};
+use crate::address_handle::AddressHandles;
+use crate::attributes::{Modify, ModifyFault};
 use crate::completion_queue::{CompletionQueue, Notify, Written};
 use crate::cqe::Cqe;
 use crate::egress::{Turn, Used, wants_turn};
 use crate::event::AsyncEvent;
 use crate::ingress::strip;
-use crate::queue_pair::QueuePair;
+use crate::queue_pair::{QueuePair, Srq};
 use crate::receive_queue::ReceiveQueue;
 use crate::ring::Ring;
-use crate::send_queue::SendQueue;
+use crate::shared_receive_queue::SharedReceiveQueues;
 use crate::timers::Timers;
+use crate::xrc_domain::XrcDomains;
 
 /// Limits of one engine, and what its port is like.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -33,6 +35,16 @@ pub struct Config {
     pub max_qps: u32,
     /// Completion queues.
     pub max_cqs: u32,
+    /// Shared receive queues, up to 65 536.
+    pub max_srqs: u32,
+    /// XRC domains.
+    pub max_xrc_domains: u32,
+    /// Address handles, up to 2^20.
+    pub max_address_handles: u32,
+    /// What the port is called by peers: where datagrams come to.
+    pub endpoint: Endpoint,
+    /// Payload bytes that the port carries in a packet: the longest datagram.
+    pub mtu: u32,
     /// Asynchronous events that wait to be taken; further ones are counted and lost.
     pub max_events: u32,
     /// Arriving frames carry an ICRC that must be checked.
@@ -49,6 +61,11 @@ impl Default for Config {
             engine: 0,
             max_qps: 1 << 14,
             max_cqs: 1 << 10,
+            max_srqs: 1 << 10,
+            max_xrc_domains: 1 << 8,
+            max_address_handles: 1 << 14,
+            endpoint: Endpoint::default(),
+            mtu: 4096,
             max_events: 1 << 10,
             checks_icrc: true,
             window: 256,
@@ -62,14 +79,14 @@ const NONE: u32 = u32::MAX;
 
 /// What a queue pair is made of.
 pub struct QueuePairInit {
+    /// Its transport service.
+    pub service: Service,
     /// Its protection domain.
     pub pd: Pd,
     /// Memory of the send queue.
     pub send_ring: Ring,
-    /// Memory of the receive queue.
-    pub receive_ring: Ring,
-    /// Elements per receive work request.
-    pub receive_max_sge: u32,
+    /// Where its receive work requests come from.
+    pub receives: Receives,
     /// Completion queue of the send queue.
     pub send_cq: u32,
     /// Completion queue of the receive queue.
@@ -78,6 +95,21 @@ pub struct QueuePairInit {
     pub signal_all: bool,
     /// The send queue is fetched only as far as it is enabled.
     pub managed: bool,
+}
+
+/// Where a queue pair's receive work requests come from.
+pub enum Receives {
+    /// A receive queue of its own.
+    Own {
+        /// Its memory.
+        ring: Ring,
+        /// Elements per work request.
+        max_sge: u32,
+    },
+    /// The shared receive queue of this number.
+    Shared(Qpn),
+    /// Nowhere: the initiator of an extended reliable connection receives nothing.
+    None,
 }
 
 /// Why a resource cannot be made or used.
@@ -91,6 +123,8 @@ pub enum NicError {
     Busy,
     /// What it holds does not fit (EINVAL).
     TooSmall,
+    /// Its transport service has no such thing (EINVAL).
+    NotThisService,
 }
 
 impl std::fmt::Display for NicError {
@@ -100,6 +134,7 @@ impl std::fmt::Display for NicError {
             NicError::Unknown => "no such resource",
             NicError::Busy => "the resource is still in use",
             NicError::TooSmall => "what it holds does not fit",
+            NicError::NotThisService => "queue pairs of this transport service have none",
         })
     }
 }
@@ -108,6 +143,11 @@ impl std::error::Error for NicError {}
 
 /// What the queue pairs share: completion queues, events, counters, the facts of the port.
 pub(crate) struct Shared {
+    pub srqs: SharedReceiveQueues,
+    pub xrc_domains: XrcDomains,
+    pub handles: AddressHandles,
+    pub endpoint: Endpoint,
+    pub mtu: u32,
     cqs: Vec<Option<CompletionQueue>>,
     cq_users: Vec<u32>,
     wakes: VecDeque<u32>,
@@ -124,6 +164,11 @@ pub(crate) struct Shared {
 impl Shared {
     fn new(config: &Config) -> Self {
         Shared {
+            srqs: SharedReceiveQueues::new(config.max_srqs),
+            xrc_domains: XrcDomains::new(config.max_xrc_domains),
+            handles: AddressHandles::new(config.max_address_handles),
+            endpoint: config.endpoint,
+            mtu: config.mtu,
             cqs: (0..config.max_cqs).map(|_| None).collect(),
             cq_users: vec![0; config.max_cqs as usize],
             wakes: VecDeque::with_capacity(config.max_cqs as usize),
@@ -135,6 +180,20 @@ impl Shared {
             window: config.window,
             read_piece: config.read_piece.clamp(1, config.window.max(1)),
             engine: config.engine,
+        }
+    }
+
+    /// One more completes into this queue.
+    pub fn use_cq(&mut self, cq: u32) -> Result<(), NicError> {
+        self.cqs.get(cq as usize).and_then(Option::as_ref).ok_or(NicError::Unknown)?;
+        self.cq_users[cq as usize] += 1;
+        Ok(())
+    }
+
+    /// One less.
+    pub fn release_cq(&mut self, cq: u32) {
+        if let Some(users) = self.cq_users.get_mut(cq as usize) {
+            *users = users.saturating_sub(1);
         }
     }
 
@@ -182,8 +241,11 @@ pub struct Nic {
     /// What the queue pair at the head of the line has used of its turn, if the port had no more room.
     interrupted: Used,
     timers: Timers,
-    shared: Shared,
+    pub(crate) shared: Shared,
 }
+
+/// The XRC domain of a queue pair that is no target.
+const NO_DOMAIN: u32 = u32::MAX;
 
 /// Queue pair numbers 0 and 1 are the management queue pairs'.
 const FIRST_INDEX: u32 = 2;
@@ -242,35 +304,50 @@ impl Nic {
 
     /// Makes a queue pair in RESET; its number.
     pub fn create_qp(&mut self, init: QueuePairInit) -> Result<Qpn, NicError> {
-        for cq in [init.send_cq, init.receive_cq] {
-            self.shared.cqs.get(cq as usize).and_then(Option::as_ref).ok_or(NicError::Unknown)?;
+        if self.free.is_empty() {
+            return Err(NicError::Full);
         }
+        self.shared.use_cq(init.send_cq)?;
+        let made = self.shared.use_cq(init.receive_cq).and_then(|()| {
+            self.receive_queue(&init).inspect_err(|_| self.shared.release_cq(init.receive_cq))
+        });
+        let (receive, srq) = made.inspect_err(|_| self.shared.release_cq(init.send_cq))?;
+        self.place_qp(init, receive, srq, NO_DOMAIN)
+    }
+
+    /// Gives a queue pair to be its place and number.
+    pub(crate) fn place_qp(
+        &mut self,
+        init: QueuePairInit,
+        receive: ReceiveQueue,
+        srq: Option<Srq>,
+        xrc_domain: u32,
+    ) -> Result<Qpn, NicError> {
         let index = self.free.pop_front().ok_or(NicError::Full)?;
         let generation = u32::from(self.generations[index as usize]);
         // The generation in the upper bits: a packet for a destroyed queue pair does not reach its successor.
         let number = Qpn::new((generation << self.index_bits | index) & 0x00ff_ffff);
-        for cq in [init.send_cq, init.receive_cq] {
-            self.shared.cq_users[cq as usize] += 1;
-        }
-        self.qps[index as usize] = Some(Box::new(QueuePair {
-            number,
-            state: State::Reset,
-            pd: init.pd,
-            owner: Owner::new(self.shared.engine, number.get()),
-            send: SendQueue::new(init.send_ring, init.managed),
-            receive: ReceiveQueue::new(init.receive_ring, init.receive_max_sge),
-            send_cq: init.send_cq,
-            receive_cq: init.receive_cq,
-            signal_all: init.signal_all,
-            allowed: Default::default(),
-            attributes: Settings::default(),
-            connection: None,
-            current: None,
-            queued: false,
-            established: false,
-            drained: false,
-        }));
+        let owner = Owner::new(self.shared.engine, number.get());
+        self.qps[index as usize] =
+            Some(Box::new(QueuePair::new(number, owner, init, receive, srq, xrc_domain)));
         Ok(number)
+    }
+
+    /// The receive queue of a queue pair to be, and the shared one that it takes from.
+    fn receive_queue(&mut self, init: &QueuePairInit) -> Result<(ReceiveQueue, Option<Srq>), NicError> {
+        match (&init.receives, init.service) {
+            (Receives::Own { ring, max_sge }, Service::Rc | Service::Uc | Service::Ud) => {
+                Ok((ReceiveQueue::new(ring.clone(), *max_sge), None))
+            }
+            (Receives::Shared(number), Service::Rc | Service::Uc | Service::Ud) => {
+                let (place, stride) = self.shared.srqs.join(*number)?;
+                let pd = self.shared.srqs.get(place).map_or(Pd::NONE, |queue| queue.pd);
+                let room = ReceiveQueue::room(stride).inspect_err(|_| self.shared.srqs.leave(place))?;
+                Ok((room, Some(Srq { place, pd })))
+            }
+            (Receives::None, Service::XrcInitiator) => Ok((ReceiveQueue::room(1)?, None)),
+            _ => Err(NicError::NotThisService),
+        }
     }
 
     /// Removes a queue pair; its work is forgotten, packets for it are dropped from now on.
@@ -278,7 +355,12 @@ impl Nic {
         let index = self.index(number).ok_or(NicError::Unknown)?;
         let Some(qp) = self.qps[index as usize].take() else { return Err(NicError::Unknown) };
         for cq in [qp.send_cq, qp.receive_cq] {
-            self.shared.cq_users[cq as usize] -= 1;
+            self.shared.release_cq(cq);
+        }
+        match (qp.service, qp.srq) {
+            (Service::XrcTarget, _) => self.shared.xrc_domains.leave(qp.xrc_domain),
+            (_, Some(srq)) => self.shared.srqs.leave(srq.place),
+            _ => {}
         }
         if qp.queued {
             self.line.retain(|queued| *queued != index);
@@ -298,6 +380,11 @@ impl Nic {
         Ok(())
     }
 
+    /// What a queue pair was told so far, and its state (`ibv_query_qp`).
+    pub fn query_qp(&self, number: Qpn) -> Option<Modify> {
+        self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.query())
+    }
+
     /// The state of a queue pair.
     pub fn qp_state(&self, number: Qpn) -> Option<State> {
         self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.state)
@@ -309,8 +396,10 @@ impl Nic {
         let Some(index) = self.index(number) else { return };
         let Some(qp) = &mut self.qps[index as usize] else { return };
         qp.send.doorbell();
-        if qp.state == State::Err {
-            qp.flush(&mut self.shared);
+        match qp.state {
+            State::Err => qp.flush(&mut self.shared),
+            State::Sqe => qp.flush_send_queue(&mut self.shared),
+            _ => {}
         }
         self.attend(index);
     }
@@ -348,7 +437,7 @@ impl Nic {
         }
         shared.counters.rcvd_pkts += 1;
         shared.counters.rcvd_bytes += arrived.transport.len() as u64;
-        qp.take(now, mem, &packet, shared);
+        qp.take(now, mem, &arrived, &packet, shared);
         // Packets of one queue pair come one after the other: what they lead to is looked at once.
         if self.touched != index {
             self.settle();

@@ -2,20 +2,22 @@
 
 use memory::{Access, Key, Mem, Owner, Pd};
 use transport::rc::{Allowed, Kind, Message, Requester, Responder, Retired};
-use transport::state::State;
+use transport::state::{Service, State};
 use transport::{Atomic, Instant, Status};
 use wire::Qpn;
 use wire::frame::{Peer, Route};
 use wire::icrc::Flow;
 
+use crate::attributes::{AddressVector, Settings};
 use crate::completion_queue::Written;
 use crate::cqe::Cqe;
 use crate::event::AsyncEvent;
 use crate::headers::Headers;
-use crate::nic::Shared;
+use crate::nic::{QueuePairInit, Shared};
 use crate::receive_queue::{Receive, ReceiveQueue};
 use crate::request::{CompletionKind, WorkCompletion};
 use crate::send_queue::{Fetched, SendQueue};
+use crate::unreliable::Unreliable;
 use crate::wqe::{MAX_SGE, Wqe, WqeOpcode, flag};
 
 /// WQEs turned into messages ahead of transmission, at most.
@@ -43,30 +45,62 @@ pub(crate) struct Note {
     /// First slot of the WQE, and one past its last.
     pub index: u64,
     pub end: u64,
+    /// The peer's shared receive queue (XRC).
+    pub srq: u32,
 }
+
+const _: () = assert!(size_of::<Note>() <= 48, "each message on its way has one");
 
 impl Note {
     fn id(&self) -> u64 {
         self.header >> 16
     }
 
-    fn signaled(&self) -> bool {
+    pub fn signaled(&self) -> bool {
         self.header >> 8 & u64::from(flag::SIGNALED) != 0
     }
 }
 
-/// The way to the peer.
-pub(crate) struct Path {
+/// The way to an address.
+pub(crate) struct Way {
     pub peer: Peer,
     pub route: Route,
     /// What precedes the BTH, once a first frame has told how frames begin.
     pub headers: Option<Headers>,
-    pub remote: Qpn,
-    /// ICRC of what we send, and of what we get.
+    /// ICRC of what we send.
     pub sending: Flow,
+}
+
+impl Way {
+    pub fn new(address: &AddressVector) -> Way {
+        let AddressVector { peer, route } = *address;
+        Way { peer, route, headers: None, sending: Flow::new(route.source, route.destination) }
+    }
+}
+
+/// The way to the peer of a connection.
+pub(crate) struct Path {
+    pub way: Way,
+    pub remote: Qpn,
+    /// RC or, if extended, XRC: the upper bits of its op-codes.
+    pub service: wire::Service,
+    /// ICRC of what we get.
     pub receiving: Flow,
     /// The peer's and our own UDP port that `receiving` was made for.
     pub receiving_ports: (u16, u16),
+}
+
+impl Path {
+    pub fn new(address: &AddressVector, remote: Qpn, service: wire::Service) -> Path {
+        let route = &address.route;
+        Path {
+            way: Way::new(address),
+            remote,
+            service,
+            receiving: Flow::new(route.destination, route.source),
+            receiving_ports: (route.destination.udp_port, route.source.udp_port),
+        }
+    }
 }
 
 /// What a queue pair has once it is ready to receive.
@@ -89,7 +123,7 @@ pub(crate) struct QueuePair {
     pub receive_cq: u32,
     pub signal_all: bool,
     pub allowed: Allowed,
-    pub attributes: crate::attributes::Settings,
+    pub attributes: Settings,
     pub connection: Option<Connection>,
     /// Receive work request of the message that is arriving.
     pub current: Option<Receive>,
@@ -99,9 +133,82 @@ pub(crate) struct QueuePair {
     pub established: bool,
     /// The drained event of SQD has been given.
     pub drained: bool,
+    /// The shared receive queue that it takes from; else `receive` is its own. Of an XRC target: the one that the present
+    /// message names.
+    pub srq: Option<Srq>,
+    pub service: Service,
+    /// Of an XRC target: its domain.
+    pub xrc_domain: u32,
+    /// The machines of an unreliable service; then there is no `connection`.
+    pub unreliable: Option<Unreliable>,
+}
+
+/// A shared receive queue, as a queue pair knows it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Srq {
+    pub place: u32,
+    /// The domain of its work requests.
+    pub pd: Pd,
 }
 
 impl QueuePair {
+    /// A queue pair in RESET.
+    pub fn new(
+        number: Qpn,
+        owner: Owner,
+        init: QueuePairInit,
+        receive: ReceiveQueue,
+        srq: Option<Srq>,
+        xrc_domain: u32,
+    ) -> QueuePair {
+        QueuePair {
+            number,
+            state: State::Reset,
+            pd: init.pd,
+            owner,
+            send: SendQueue::new(init.send_ring, init.managed),
+            receive,
+            send_cq: init.send_cq,
+            receive_cq: init.receive_cq,
+            signal_all: init.signal_all,
+            allowed: Default::default(),
+            attributes: Settings::default(),
+            connection: None,
+            current: None,
+            queued: false,
+            established: false,
+            drained: false,
+            srq,
+            service: init.service,
+            xrc_domain,
+            unreliable: None,
+        }
+    }
+
+    /// Is a receive work request posted?
+    #[inline]
+    pub fn can_receive(&mut self, shared: &mut Shared) -> bool {
+        match self.srq {
+            None => self.receive.ready(),
+            Some(srq) => shared.srqs.ready(srq.place),
+        }
+    }
+
+    /// Takes the next receive work request.
+    #[inline]
+    pub fn take_receive(&mut self, shared: &mut Shared) -> Option<Receive> {
+        match self.srq {
+            None => self.receive.take(),
+            Some(srq) => shared.take_shared(srq.place, &self.receive),
+        }
+    }
+
+    /// The domain of its receive work requests' keys.
+    #[inline]
+    pub fn receive_pd(&self) -> Pd {
+        self.srq.map_or(self.pd, |srq| srq.pd)
+    }
+
     /// May requests leave in this state?
     #[inline]
     pub fn may_send(&self) -> bool {
@@ -132,8 +239,7 @@ impl QueuePair {
                     self.submit_failing(&wqe, index, 1, Status::LocalQpOperation);
                 }
                 Fetched::Work { wqe, index, slots } => {
-                    if wqe.opcode() == WqeOpcode::LOCAL_INV && connection.requester.outstanding() > 0 {
-                        // Strictly ordered after everything before it: earlier work may still need the key.
+                    if waits_for_all(&wqe) && connection.requester.outstanding() > 0 {
                         return;
                     }
                     self.send.take(slots);
@@ -152,21 +258,49 @@ impl QueuePair {
         if len > 1 << 31 {
             return self.submit_failing(wqe, index, slots, Status::LocalLength);
         }
-        if wqe.opcode() == WqeOpcode::LOCAL_INV
-            && mem.invalidate(self.pd, self.owner, Key::new(wqe.imm as u32)).is_err()
+        if kind == Kind::Local
+            && let Err(status) = self.execute_locally(mem, wqe)
         {
-            return self.submit_failing(wqe, index, slots, Status::LocalProtection);
+            return self.submit_failing(wqe, index, slots, status);
         }
-        let note = self.note(wqe, list, index, slots);
-        let message = Message {
+        let message = self.message(wqe, kind, len, list, index, slots);
+        if let Some(connection) = &mut self.connection {
+            connection.requester.submit(message);
+        }
+    }
+
+    /// Work that sends nothing. The error is how it ends.
+    pub fn execute_locally(&self, mem: Mem<'_>, wqe: &Wqe) -> Result<(), Status> {
+        match wqe.opcode() {
+            WqeOpcode::LOCAL_INV => {
+                let key = Key::new(wqe.imm as u32);
+                mem.invalidate(self.pd, self.owner, key).map_err(|_| Status::LocalProtection)
+            }
+            WqeOpcode::BIND_MW => {
+                let binding = wqe.binding().ok_or(Status::MwBind)?;
+                mem.bind(self.pd, self.owner, &binding).map_err(|_| Status::MwBind)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The message that a WQE asks for.
+    #[inline]
+    pub fn message(
+        &self,
+        wqe: &Wqe,
+        kind: Kind,
+        len: u64,
+        list: List,
+        index: u64,
+        slots: u64,
+    ) -> Message<Note> {
+        Message {
             kind,
             len: len as u32,
             fence: wqe.flags() & flag::FENCE != 0,
             solicited: wqe.flags() & flag::SOLICITED != 0,
-            note,
-        };
-        if let Some(connection) = &mut self.connection {
-            connection.requester.submit(message);
+            note: self.note(wqe, list, index, slots),
         }
     }
 
@@ -174,12 +308,13 @@ impl QueuePair {
     fn note(&self, wqe: &Wqe, list: List, index: u64, slots: u64) -> Note {
         let header = if self.signal_all { wqe.header | u64::from(flag::SIGNALED) << 8 } else { wqe.header };
         let end = index + slots;
-        Note { header, local: wqe.local, len: wqe.len as u32, lkey: wqe.lkey(), list, index, end }
+        let srq = wqe.srq();
+        Note { header, local: wqe.local, len: wqe.len as u32, lkey: wqe.lkey(), list, index, end, srq }
     }
 
     /// What a WQE asks for: kind, length and list. None: it makes no sense.
     #[inline]
-    fn decode(&self, wqe: &Wqe, index: u64) -> Option<(Kind, u64, List)> {
+    pub fn decode(&self, wqe: &Wqe, index: u64) -> Option<(Kind, u64, List)> {
         let (va, rkey, imm) = (wqe.remote, wqe.rkey(), wqe.imm as u32);
         let kind = match wqe.opcode() {
             WqeOpcode::WRITE => Kind::Write { va, rkey },
@@ -193,7 +328,9 @@ impl QueuePair {
                 Kind::Atomic { va, rkey, atomic }
             }
             WqeOpcode::FETCH_ADD => Kind::Atomic { va, rkey, atomic: Atomic::FetchAdd { add: wqe.swap_add } },
-            WqeOpcode::NOP | WqeOpcode::LOCAL_INV => return Some((Kind::Local, 0, List::One)),
+            WqeOpcode::NOP | WqeOpcode::LOCAL_INV | WqeOpcode::BIND_MW => {
+                return Some((Kind::Local, 0, List::One));
+            }
             _ => return None,
         };
         if kind.is_fetch() && self.attributes.parameters.max_rd_atomic == 0 {
@@ -263,15 +400,17 @@ impl QueuePair {
     /// SQD: says once that nothing is under way any more.
     pub fn drain(&mut self, shared: &mut Shared) {
         let idle = self.connection.as_ref().is_none_or(|connection| connection.requester.outstanding() == 0);
-        if idle && !self.drained {
+        if idle && !self.is_sending() && !self.drained {
             self.drained = true;
-            shared.event(AsyncEvent::SqDrained(self.number));
+            if self.attributes.given.sqd_event != Some(false) {
+                shared.event(AsyncEvent::SqDrained(self.number));
+            }
         }
     }
 
     /// False: the completion queue is full, and the queue pair went to error.
     #[inline]
-    fn complete_send(&mut self, retired: &Retired<Note>, shared: &mut Shared) -> bool {
+    pub fn complete_send(&mut self, retired: &Retired<Note>, shared: &mut Shared) -> bool {
         let completion = WorkCompletion {
             id: retired.note.id(),
             status: retired.status,
@@ -280,6 +419,8 @@ impl QueuePair {
             imm: None,
             invalidated: None,
             qp_num: self.number.get(),
+            src_qp: 0,
+            grh: false,
             vendor_err: 0,
         };
         let cqe = Cqe { completion, solicited: false, wqe_index: retired.note.end };
@@ -327,10 +468,27 @@ impl QueuePair {
         }
         self.state = State::Err;
         self.flush(shared);
+        if self.srq.is_some() && self.service != Service::XrcTarget {
+            shared.event(AsyncEvent::LastWqe(self.number));
+        }
     }
 
     /// Completes all work in both queues as flushed: on entering the error state and when work is posted in it.
     pub fn flush(&mut self, shared: &mut Shared) {
+        self.flush_send_queue(shared);
+        self.receive.mark_error();
+        while let Some(receive) = self.current.take().or_else(|| self.receive.take()) {
+            shared.counters.resp_cqe_flush_error += 1;
+            let completion = self.received(&receive, Status::WrFlushed);
+            self.complete_receive(&receive, completion, false, shared);
+        }
+    }
+
+    /// Completes all work in the send queue as flushed, also that which is posted later, in ERR and SQE.
+    pub fn flush_send_queue(&mut self, shared: &mut Shared) {
+        if let Some(retired) = self.unreliable.as_mut().and_then(|machine| machine.end(Status::WrFlushed)) {
+            self.flush_send(&retired, shared);
+        }
         while let Some(retired) = self.connection.as_mut().and_then(|connection| connection.requester.flush())
         {
             self.flush_send(&retired, shared);
@@ -347,12 +505,6 @@ impl QueuePair {
             let kind = self.decode(&wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
             let note = self.note(&wqe, List::One, index, slots);
             self.flush_send(&Retired { note, len: 0, kind, status: Status::WrFlushed }, shared);
-        }
-        self.receive.mark_error();
-        while let Some(receive) = self.current.take().or_else(|| self.receive.take()) {
-            shared.counters.resp_cqe_flush_error += 1;
-            let completion = self.received(&receive, Status::WrFlushed);
-            self.complete_receive(&receive, completion, false, shared);
         }
     }
 
@@ -372,6 +524,8 @@ impl QueuePair {
             imm: None,
             invalidated: None,
             qp_num: self.number.get(),
+            src_qp: 0,
+            grh: false,
             vendor_err: 0,
         }
     }
@@ -400,8 +554,17 @@ fn kind(retired: &Retired<Note>) -> CompletionKind {
         Kind::Atomic { atomic: Atomic::CompareSwap { .. }, .. } => CompletionKind::CompareSwap,
         Kind::Atomic { atomic: Atomic::FetchAdd { .. }, .. } => CompletionKind::FetchAdd,
         Kind::Local if retired.note.header as u8 == WqeOpcode::LOCAL_INV.0 => CompletionKind::LocalInv,
+        Kind::Local if retired.note.header as u8 == WqeOpcode::BIND_MW.0 => CompletionKind::BindWindow,
         Kind::Local => CompletionKind::Nop,
     }
+}
+
+/// Must everything before this one have ended? Earlier work may still need a key that is taken away; a window that is bound
+/// behind a fence must not be until then.
+#[inline]
+fn waits_for_all(wqe: &Wqe) -> bool {
+    let opcode = wqe.opcode();
+    opcode == WqeOpcode::LOCAL_INV || opcode == WqeOpcode::BIND_MW && wqe.flags() & flag::FENCE != 0
 }
 
 /// Rights that the access flags of a region or queue pair give the peer.

@@ -1,9 +1,10 @@
 //! The receive queue as the NIC sees it: one work request at a time is taken for the message that arrives.
 
+use crate::nic::NicError;
 use crate::request::Sge;
 use crate::ring::{Ring, Word};
 use crate::wqe::{MAX_SGE, SLOT, Wqe, sges};
-use memory::Key;
+use memory::{Bytes, Key};
 
 /// A receive work request taken for a message.
 #[derive(Copy, Clone, Debug)]
@@ -37,6 +38,18 @@ impl ReceiveQueue {
         ReceiveQueue { ring, stride: stride(max_sge.min(MAX_SGE as u32)), produced: 0, taken: 0 }
     }
 
+    /// Room for one work request of a shared receive queue, `stride` slots long.
+    pub fn room(stride: u64) -> Result<Self, NicError> {
+        let bytes = Bytes::heap(Ring::size(stride as u32)).map_err(|_| NicError::Full)?;
+        let ring = Ring::new(bytes).ok_or(NicError::TooSmall)?;
+        Ok(ReceiveQueue { ring, stride, produced: 0, taken: 0 })
+    }
+
+    /// Its memory.
+    pub fn into_ring(self) -> Ring {
+        self.ring
+    }
+
     /// Is a work request posted? Reads the producer index only when none is known.
     #[inline]
     pub fn ready(&mut self) -> bool {
@@ -57,10 +70,12 @@ impl ReceiveQueue {
         self.taken += self.stride;
         let mut slot = [0; SLOT];
         self.ring.load(index, &mut slot);
-        let wqe = Wqe::parse(&slot);
-        // A list longer than the stride would run into the neighbour: cut, so that the length check fails later.
-        let elements = (wqe.compare as usize).min(2 * self.stride as usize - 1);
-        Some(Receive { id: wqe.id(), index, elements, first: wqe.sge() })
+        Some(received_at(index, &slot, self.stride))
+    }
+
+    /// Fills a slot with one of a shared receive queue's: this queue is but room for the message under way.
+    pub fn keep(&self, index: u64, slot: &[u8; SLOT]) {
+        self.ring.store(index, slot);
     }
 
     /// Element `number` (1 or more) of a work request.
@@ -86,6 +101,15 @@ impl ReceiveQueue {
     pub fn mark_error(&self) {
         self.ring.set_word(Word::Error, 1);
     }
+}
+
+/// The work request whose first slot is at `index`.
+#[inline]
+pub(crate) fn received_at(index: u64, slot: &[u8; SLOT], stride: u64) -> Receive {
+    let wqe = Wqe::parse(slot);
+    // A list longer than the stride would run into the neighbour: cut, so that the length check fails later.
+    let elements = (wqe.compare as usize).min(2 * stride as usize - 1);
+    Receive { id: wqe.id(), index, elements, first: wqe.sge() }
 }
 
 /// Element `number` (1 or more) of the list that starts in slot `index` of `ring`.

@@ -3,7 +3,7 @@
 //! These are values for programs and for the pure client machines of `store`. On the queues themselves stand bytes
 //! (`wqe.rs`, `cqe.rs`): only those are ever executed.
 
-use memory::Key;
+use memory::{Binding, Key};
 
 /// One piece of local memory: a scatter/gather element (IBTA vol. 1 §10.8.2; `ibv_sge`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -58,6 +58,8 @@ pub enum Operation {
     },
     /// Invalidates a local key.
     LocalInv(Key),
+    /// Binds a memory window, or takes its binding away.
+    BindWindow(Binding),
     /// Does nothing, in order.
     Nop,
 }
@@ -121,6 +123,8 @@ pub enum CompletionKind {
     CompareSwap = 3,
     /// A fetch and add.
     FetchAdd = 4,
+    /// A BIND_MW.
+    BindWindow = 5,
     /// A LOCAL_INV.
     LocalInv = 6,
     /// A NOP (no number of its own in libibverbs).
@@ -148,6 +152,10 @@ pub struct WorkCompletion {
     pub invalidated: Option<Key>,
     /// Queue pair that it belongs to.
     pub qp_num: u32,
+    /// The queue pair that sent a datagram; else 0.
+    pub src_qp: u32,
+    /// The first 40 bytes received are the datagram's global route header (`IBV_WC_GRH`).
+    pub grh: bool,
     /// A cause beside the status, as NICs give one in `vendor_err` (0: none).
     pub vendor_err: u32,
 }

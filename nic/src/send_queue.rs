@@ -131,6 +131,11 @@ impl SendQueue {
         self.ring.set_word(Word::Error, 1);
     }
 
+    /// Out of SQE: what is posted from now on is executed.
+    pub fn go_on(&mut self) {
+        self.ring.set_word(Word::Error, 0);
+    }
+
     /// Forgets everything posted (RESET): the program's indices go on from here.
     pub fn reset(&mut self) {
         self.produced = self.ring.word(Word::Produced);

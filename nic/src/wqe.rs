@@ -11,13 +11,20 @@
 //! | 32 | remote address | | |
 //! | 40 | compare; elements of the list | | |
 //! | 48 | swap or add | | |
-//! | 56 | immediate data or key to invalidate | 32 bits | 0 |
+//! | 56 | immediate data or key to invalidate | 32 bits | shared receive queue |
+//!
+//! A datagram names its address handle in the remote address, and in swap or add the queue pair (low half) and Q_Key (high
+//! half) that it is for. On an extended reliable connection the upper half of the last word is the shared receive queue.
+//! BIND_MW has the range in local address and length, the region's key and the window's as keys, the rights in compare and
+//! the new key as immediate data.
 //!
 //! A list of more than one element, and inline data, follow in further slots of 64 bytes: two elements a slot, each in the
 //! shape of bytes 8 to 39 (address, length, key, reserved).
 
 use crate::request::{Flags, Operation, Payload, Remote, Sge, WorkRequest};
-use memory::Key;
+use memory::{Access, Binding, Key};
+use transport::ud::Destination;
+use wire::Qpn;
 
 /// Bytes of a slot.
 pub const SLOT: usize = 64;
@@ -46,6 +53,7 @@ impl WqeOpcode {
     pub const COMPARE_SWAP: WqeOpcode = WqeOpcode(7);
     pub const FETCH_ADD: WqeOpcode = WqeOpcode(8);
     pub const LOCAL_INV: WqeOpcode = WqeOpcode(9);
+    pub const BIND_MW: WqeOpcode = WqeOpcode(10);
 
     /// Does it carry or fetch a list of bytes of any length?
     #[inline]
@@ -84,7 +92,7 @@ pub struct Wqe {
     pub compare: u64,
     /// Swap or add operand.
     pub swap_add: u64,
-    /// Immediate data, or the key to invalidate.
+    /// Immediate data, or a key (low half); the peer's shared receive queue (high half).
     pub imm: u64,
 }
 
@@ -157,6 +165,36 @@ impl Wqe {
     #[inline]
     pub fn rkey(&self) -> u32 {
         (self.keys >> 32) as u32
+    }
+
+    /// The peer's shared receive queue.
+    #[inline]
+    pub fn srq(&self) -> u32 {
+        (self.imm >> 32) as u32
+    }
+
+    /// Number of the address handle that a datagram names.
+    #[inline]
+    pub fn handle(&self) -> u64 {
+        self.remote
+    }
+
+    /// Whom a datagram is for.
+    #[inline]
+    pub fn destination(&self) -> Destination {
+        Destination { qp: Qpn::new(self.swap_add as u32 & 0x00ff_ffff), qkey: (self.swap_add >> 32) as u32 }
+    }
+
+    /// What a BIND_MW asks for. None: bits that are no rights.
+    pub fn binding(&self) -> Option<Binding> {
+        Some(Binding {
+            window: Key::new(self.rkey()),
+            key: Key::new(self.imm as u32),
+            region: self.lkey(),
+            va: self.local,
+            len: self.len,
+            access: Access::from_bits(u32::try_from(self.compare).ok()?)?,
+        })
     }
 
     /// The first element.
@@ -261,16 +299,60 @@ pub struct Bounds {
     pub max_inline: u32,
 }
 
-/// Writes a work request as slots, first slot first. `store` puts one slot; it is called at most [`MAX_SLOTS`] times, and
-/// not at all when the request is refused. Returns the slots written.
+/// Whom a work request is for, where its queue pair's connection does not say it.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Target {
+    /// The connected peer.
+    #[default]
+    Peer,
+    /// This shared receive queue of the peer (extended reliable connections).
+    Srq(Qpn),
+    /// Whom a datagram names.
+    Datagram {
+        /// Number of the address handle.
+        handle: u32,
+        /// The queue pair there, and its Q_Key.
+        to: Destination,
+    },
+}
+
+impl Target {
+    #[inline]
+    fn put(&self, wqe: &mut Wqe) {
+        match self {
+            Target::Peer => {}
+            Target::Srq(number) => wqe.imm |= u64::from(number.get()) << 32,
+            Target::Datagram { handle, to } => {
+                wqe.remote = u64::from(*handle);
+                wqe.swap_add = u64::from(to.qp.get()) | u64::from(to.qkey) << 32;
+            }
+        }
+    }
+}
+
+/// As [`write_to`], for the connected peer.
 #[inline]
 pub fn write(
     request: &WorkRequest<'_>,
     bounds: &Bounds,
     free: usize,
+    store: impl FnMut(usize, &[u8; SLOT]),
+) -> Result<usize, PostError> {
+    write_to(request, &Target::Peer, bounds, free, store)
+}
+
+/// Writes a work request as slots, first slot first. `store` puts one slot; it is called at most [`MAX_SLOTS`] times, and
+/// not at all when the request is refused. Returns the slots written.
+#[inline]
+pub fn write_to(
+    request: &WorkRequest<'_>,
+    target: &Target,
+    bounds: &Bounds,
+    free: usize,
     mut store: impl FnMut(usize, &[u8; SLOT]),
 ) -> Result<usize, PostError> {
-    let wqe = encode(request, bounds)?;
+    let mut wqe = encode(request, bounds)?;
+    target.put(&mut wqe);
     let slots = wqe.slots().ok_or(PostError::TooManySges)?;
     if slots > free {
         return Err(PostError::QueueFull);
@@ -362,6 +444,13 @@ fn operation(operation: &Operation) -> Wqe {
         }
         Operation::FetchAdd { remote, add } => Wqe { swap_add: *add, ..at(WqeOpcode::FETCH_ADD, remote) },
         Operation::LocalInv(key) => plain(WqeOpcode::LOCAL_INV, key.get()),
+        Operation::BindWindow(binding) => Wqe {
+            local: binding.va,
+            len: binding.len,
+            keys: u64::from(binding.region.get()) | u64::from(binding.window.get()) << 32,
+            compare: u64::from(binding.access.bits()),
+            ..plain(WqeOpcode::BIND_MW, binding.key.get())
+        },
         Operation::Nop => plain(WqeOpcode::NOP, 0),
     }
 }

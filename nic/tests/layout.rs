@@ -180,6 +180,8 @@ fn a_completion_and_its_fields() {
         imm: Some(0xfeed_beef),
         invalidated: None,
         qp_num: 0x00ab_cdef,
+        src_qp: 0,
+        grh: false,
         vendor_err: 7,
     };
     let entry = Cqe { completion, solicited: true, wqe_index: 0x11 };
@@ -216,6 +218,8 @@ fn every_kind_and_status_comes_back_from_its_number() {
                 imm: None,
                 invalidated: None,
                 qp_num: 0,
+                src_qp: 0,
+                grh: false,
                 vendor_err: 0,
             };
             let words = Cqe { completion, solicited: false, wqe_index: 0 }.words(1);

@@ -74,7 +74,18 @@ struct Seen<'a> {
 
 fn completion(id: u64, kind: CompletionKind, byte_len: u32, imm: Option<u32>) -> WorkCompletion {
     let status = Status::Success;
-    WorkCompletion { id, status, kind, byte_len, imm, invalidated: None, qp_num: 1, vendor_err: 0 }
+    WorkCompletion {
+        id,
+        status,
+        kind,
+        byte_len,
+        imm,
+        invalidated: None,
+        qp_num: 1,
+        src_qp: 0,
+        grh: false,
+        vendor_err: 0,
+    }
 }
 
 impl Post for Seen<'_> {

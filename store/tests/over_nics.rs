@@ -83,10 +83,10 @@ impl Side {
             (ring(needs.send * needs.sges), ring(needs.receive), ring(needs.completions));
         let cq = nic.create_cq(cq_ring.clone()).unwrap();
         let init = QueuePairInit {
+            service: nic::Service::Rc,
             pd,
             send_ring: send.clone(),
-            receive_ring: receive.clone(),
-            receive_max_sge: 1,
+            receives: nic::Receives::Own { ring: receive.clone(), max_sge: 1 },
             send_cq: cq,
             receive_cq: cq,
             signal_all: false,
@@ -153,7 +153,7 @@ impl Side {
         let source = Endpoint { address: Address([0; 16]), udp_port: 0 };
         let moved = arriving.pop_front();
         if let Some(bytes) = &moved {
-            nic.receive(now, mem, &Ingress { bytes, start: Start::Ip, source });
+            nic.receive(now, mem, &Ingress { bytes, start: Start::Ip, source, group: None });
         }
         nic.transmit(now, mem, &mut self.out, 4) > 0 || moved.is_some()
     }

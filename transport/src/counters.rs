@@ -65,6 +65,10 @@ counters! {
     rx_send_requests,
     /// Messages that found no receive work request.
     out_of_buffer,
+    /// Messages of unreliable services dropped: a packet is missing, there is no room, or it is not allowed.
+    rx_dropped_messages,
+    /// Datagrams dropped: the Q_Key is wrong.
+    qkey_viol_cntr,
     /// NAKs sent for a remote access error.
     resp_remote_access_errors,
     /// NAKs sent for an invalid request.

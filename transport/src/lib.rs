@@ -14,6 +14,8 @@ mod status;
 mod testing;
 pub mod timers;
 mod transitions;
+pub mod uc;
+pub mod ud;
 
 pub use action::{Action, Atomic, Notice, Outcome};
 pub use congestion::Pacer;

@@ -18,6 +18,8 @@ pub const EMPTY: WorkCompletion = WorkCompletion {
     imm: None,
     invalidated: None,
     qp_num: 0,
+    src_qp: 0,
+    grh: false,
     vendor_err: 0,
 };
 

@@ -4,7 +4,8 @@ use host::connect::{Agreement, ConnectError, Side};
 use memory::{Access, Bytes};
 use nic::wqe::Bounds;
 use nic::{
-    AddressVector, MAX_RING_SLOTS, Modify, NicError, QueuePairInit, ReceiveRequest, Ring, WorkRequest, wqe,
+    AddressVector, MAX_RING_SLOTS, Modify, NicError, QueuePairInit, ReceiveRequest, Receives, Ring, Service,
+    WorkRequest, wqe,
 };
 use std::marker::PhantomData;
 use std::net::ToSocketAddrs;
@@ -190,10 +191,10 @@ impl QueuePair<Init> {
         let [send_ring, receive_ring] = rings;
         let (send_ring, receive_ring) = (send_ring?, receive_ring?);
         let init = QueuePairInit {
+            service: Service::Rc,
             pd: domain.pd(),
             send_ring: send_ring.clone(),
-            receive_ring: receive_ring.clone(),
-            receive_max_sge: options.max_recv_sge,
+            receives: Receives::Own { ring: receive_ring.clone(), max_sge: options.max_recv_sge },
             send_cq: send_cq.number,
             receive_cq: receive_cq.number,
             signal_all: options.signal_all,

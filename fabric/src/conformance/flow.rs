@@ -62,6 +62,8 @@ pub(super) struct Flow {
     /// The link is cut in this epoch, by whichever pair is first to reach its trouble.
     pub may_be_cut: bool,
     spent_keys: Vec<Buffer>,
+    /// Receives that nothing has taken are not flushed.
+    shared_receives: bool,
 }
 
 impl Flow {
@@ -109,6 +111,7 @@ impl Flow {
             just_in_time: false,
             may_be_cut: false,
             spent_keys: Vec::new(),
+            shared_receives: arm.shares_receives(),
         }
     }
 
@@ -136,7 +139,7 @@ impl Flow {
 
     /// Nothing that was posted is still to end.
     pub fn is_flushed(&self) -> bool {
-        self.done == self.ops.len() && self.received == self.receives_posted
+        self.done == self.ops.len() && (self.shared_receives || self.received == self.receives_posted)
     }
 
     /// The queue pair is in ERR. Unsignaled work at the end that succeeded before has no completion to say so: a request

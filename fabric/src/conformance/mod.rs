@@ -88,6 +88,24 @@ pub trait Arm {
 
     /// Loses everything between the sides from now on, or no longer. False: this arm cannot.
     fn cut(&mut self, cut: bool) -> bool;
+
+    /// Receives are a shared receive queue's: they are not flushed with a queue pair, and a new connection has a new queue.
+    fn shares_receives(&self) -> bool {
+        false
+    }
+
+    /// Brings one end from SQE back to RTS (unreliable services).
+    fn resume(&mut self, _side: usize, _pair: usize) {}
+
+    /// Bytes that stand before a message in its receive.
+    fn prefix(&self) -> usize {
+        0
+    }
+
+    /// The longest message, if there is a limit beside the verbs' own.
+    fn longest(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// How much of what.

@@ -1,7 +1,9 @@
 //! The simulated world as an arm of the body.
 
 use memory::Access;
-use nic::{PostError, ReceiveRequest, WorkCompletion, WorkRequest};
+use nic::{
+    Destination, GRH, PostError, ReceiveRequest, Service, Target, WorkCompletion, WorkRequest, XrcSrq,
+};
 use transport::state::State;
 use wire::frame::Start;
 
@@ -9,21 +11,87 @@ use super::{Arm, Buffer};
 use crate::Random;
 use crate::fault::{Action, Rule, Rules};
 use crate::link::LinkConfig;
-use crate::program::{CompletionQueue, QueuePair, Region, Settings};
+use crate::program::{CompletionQueue, QueuePair, Region, Settings, SharedQueue};
 use crate::world::{Config, World};
 
-/// A world of two nodes, side 0 and side 1.
+/// One end of a pair: what it sends by, what serves its peer (the same, but for XRC), where its receives are.
+#[derive(Copy, Clone)]
+struct End {
+    sender: QueuePair,
+    server: QueuePair,
+    srq: Option<SharedQueue>,
+    cq: CompletionQueue,
+    /// Its address handle for the other side (datagrams).
+    handle: u32,
+}
+
+/// A world of two nodes, side 0 and side 1, whose queue pairs are of one service.
 pub struct WorldArm {
     /// The world.
     pub world: World,
-    pairs: Vec<[(QueuePair, CompletionQueue); 2]>,
+    service: Service,
+    /// Of each side, for XRC.
+    domains: [u32; 2],
+    pairs: Vec<[End; 2]>,
     regions: Vec<Region>,
 }
 
 impl WorldArm {
-    /// Over a world of two nodes.
+    /// Over a world of two nodes, by reliable connections.
     pub fn new(world: World) -> WorldArm {
-        WorldArm { world, pairs: Vec::new(), regions: Vec::new() }
+        WorldArm::of(Service::Rc, world)
+    }
+
+    /// By queue pairs of this service; for XRC it is the initiators'.
+    ///
+    /// # Panics
+    /// If the NICs have no XRC domains left.
+    pub fn of(service: Service, mut world: World) -> WorldArm {
+        let domains = [0, 1].map(|node| {
+            world.with_nic(node, |nic, _| nic.alloc_xrc_domain()).expect("an XRC domain for each side")
+        });
+        WorldArm { world, service, domains, pairs: Vec::new(), regions: Vec::new() }
+    }
+
+    fn is_extended(&self) -> bool {
+        self.service == Service::XrcInitiator
+    }
+
+    fn end(&mut self, side: usize, settings: &Settings) -> End {
+        // Slots are free as soon as the NIC is done with them, so there may be more completions than slots.
+        let cq = self.world.create_cq(side, 2 * (settings.send_slots + settings.receives));
+        let made = self.world.create_qp_of(self.service, cq, cq, None, settings);
+        let sender = made.expect("room for a queue pair");
+        let server = match self.is_extended() {
+            true => self.world.create_xrc_target(side, self.domains[side]).expect("room for a target"),
+            false => sender,
+        };
+        let srq = self.is_extended().then(|| self.shared_queue(side, cq, settings));
+        let handle = match self.service {
+            Service::Ud => self.world.create_address_handle(side, 1 - side).expect("room for a handle"),
+            _ => 0,
+        };
+        End { sender, server, srq, cq, handle }
+    }
+
+    fn shared_queue(&mut self, side: usize, cq: CompletionQueue, settings: &Settings) -> SharedQueue {
+        let xrc = XrcSrq { domain: self.domains[side], cq: cq.number };
+        let made = self.world.create_srq(side, settings.receives, settings.receive_max_sge, Some(xrc));
+        made.expect("room for a shared receive queue")
+    }
+
+    fn join(&mut self, ends: &[End; 2], settings: &Settings) {
+        if self.service == Service::Ud {
+            ends.iter()
+                .zip(settings.psn)
+                .for_each(|(end, psn)| self.world.bring_up(end.sender, psn, settings));
+            return;
+        }
+        self.world.connect(ends[0].sender, ends[1].server, settings);
+        if self.is_extended() {
+            let psn = [settings.psn[1], settings.psn[0]];
+            self.world.connect(ends[1].sender, ends[0].server, &Settings { psn, ..*settings });
+        }
     }
 }
 
@@ -61,22 +129,36 @@ pub fn bad_world(seed: u64) -> Config {
 
 impl Arm for WorldArm {
     fn connect(&mut self, settings: &Settings) -> usize {
-        self.pairs.push(self.world.pair(0, 1, settings));
+        let ends = [self.end(0, settings), self.end(1, settings)];
+        self.join(&ends, settings);
+        self.pairs.push(ends);
         self.pairs.len() - 1
     }
 
     fn reconnect(&mut self, pair: usize, settings: &Settings) {
-        let [(left, _), (right, _)] = self.pairs[pair];
-        for qp in [left, right] {
-            self.world.bring(qp, State::Reset);
+        let mut ends = self.pairs[pair];
+        for end in &ends {
+            self.world.bring(end.sender, State::Reset);
+            self.world.bring(end.server, State::Reset);
         }
         // What is still on its way belongs to the old connection.
         self.world.run_for(20_000_000);
-        self.world.connect(left, right, settings);
+        for (side, end) in ends.iter_mut().enumerate() {
+            if let Some(srq) = end.srq {
+                self.world
+                    .with_nic(side, |nic, _| nic.destroy_srq(srq.number))
+                    .expect("packets name it, no more");
+                end.srq = Some(self.shared_queue(side, end.cq, settings));
+            }
+        }
+        self.join(&ends, settings);
+        self.pairs[pair] = ends;
     }
 
     fn fail(&mut self, side: usize, pair: usize) {
-        self.world.bring(self.pairs[pair][side].0, State::Err);
+        let end = self.pairs[pair][side];
+        self.world.bring(end.sender, State::Err);
+        self.world.bring(end.server, State::Err);
     }
 
     fn register(&mut self, side: usize, len: usize, access: Access) -> Buffer {
@@ -99,7 +181,16 @@ impl Arm for WorldArm {
     }
 
     fn post(&mut self, side: usize, pair: usize, request: &WorkRequest<'_>) -> Result<(), PostError> {
-        self.world.post(self.pairs[pair][side].0, request)
+        let (own, peer) = (self.pairs[pair][side], self.pairs[pair][1 - side]);
+        let target = match (self.service, peer.srq) {
+            (Service::Ud, _) => {
+                let to = Destination { qp: peer.sender.number, qkey: Settings::default().qkey };
+                Target::Datagram { handle: own.handle, to }
+            }
+            (_, Some(srq)) => Target::Srq(srq.number),
+            _ => Target::Peer,
+        };
+        self.world.post_to(own.sender, request, &target)
     }
 
     fn post_receive(
@@ -108,11 +199,31 @@ impl Arm for WorldArm {
         pair: usize,
         request: &ReceiveRequest<'_>,
     ) -> Result<(), PostError> {
-        self.world.post_receive(self.pairs[pair][side].0, request)
+        let end = self.pairs[pair][side];
+        match end.srq {
+            Some(srq) => self.world.post_shared(srq, request),
+            None => self.world.post_receive(end.sender, request),
+        }
     }
 
     fn poll(&mut self, side: usize, pair: usize) -> Option<WorkCompletion> {
-        self.world.poll(self.pairs[pair][side].1)
+        self.world.poll(self.pairs[pair][side].cq)
+    }
+
+    fn shares_receives(&self) -> bool {
+        self.is_extended()
+    }
+
+    fn resume(&mut self, side: usize, pair: usize) {
+        self.world.bring(self.pairs[pair][side].sender, State::Rts);
+    }
+
+    fn prefix(&self) -> usize {
+        if self.service == Service::Ud { GRH } else { 0 }
+    }
+
+    fn longest(&self) -> Option<usize> {
+        (self.service == Service::Ud).then_some(nic::Config::default().mtu as usize)
     }
 
     fn pass(&mut self) {

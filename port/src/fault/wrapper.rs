@@ -6,7 +6,7 @@ use crate::clock::{Clock, Monotonic};
 use crate::staging::{Staging, forward};
 use crate::{Counters, Port};
 use std::os::fd::RawFd;
-use wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
+use wire::frame::{Address, Egress, Endpoint, Ingress, Lease, Peer, Start};
 
 /// Any port, with frames dropped, duplicated, reordered, delayed and corrupted as [`Rules`] say.
 ///
@@ -23,7 +23,7 @@ pub struct Fault<P, C = Monotonic> {
     active: bool,
     staging: Staging,
     outgoing: Held<Peer>,
-    incoming: Held<(Start, Endpoint)>,
+    incoming: Held<(Start, Endpoint, Option<Address>)>,
     scratch: Vec<u8>,
     overflowed: u64,
 }
@@ -100,8 +100,8 @@ impl<P: Port, C: Clock> Fault<P, C> {
         let now = self.clock.now_ns();
         let mut handed = 0;
         while handed < budget {
-            let put = |(start, source), bytes: &[u8]| {
-                take(Ingress { bytes, start, source });
+            let put = |(start, source, group), bytes: &[u8]| {
+                take(Ingress { bytes, start, source, group });
                 true
             };
             if self.incoming.put_back(now, put).is_none() {
@@ -222,7 +222,7 @@ impl<P: Port, C: Clock> Port for Fault<P, C> {
                 None => {}
                 Some(_) if incoming.is_full() => *overflowed += 1,
                 Some(until) => {
-                    incoming.hold(until, now, (frame.start, frame.source), frame.bytes);
+                    incoming.hold(until, now, (frame.start, frame.source, frame.group), frame.bytes);
                     if verdict != Verdict::Duplicate {
                         return;
                     }

@@ -339,7 +339,9 @@ impl Burst {
     ) -> Burst {
         let mut burst = Burst { taken: 0, bytes: 0, end: End::Quota };
         while burst.taken < quota {
-            match link.receive(|bytes| take(Ingress { bytes, start: Start::Ip, source: UNKNOWN })) {
+            match link
+                .receive(|bytes| take(Ingress { bytes, start: Start::Ip, source: UNKNOWN, group: None }))
+            {
                 Ok(Some(len)) => burst.bytes += len,
                 Ok(None) => {
                     burst.end = End::Empty;

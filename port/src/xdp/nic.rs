@@ -245,7 +245,7 @@ impl XdpPort {
             let queue = self.attachment.sender();
             let bytes = queue.kept(frame);
             self.counters.bytes_received += bytes.len() as u64;
-            take(Ingress { bytes, start: Start::Ethernet, source: UNKNOWN });
+            take(Ingress { bytes, start: Start::Ethernet, source: UNKNOWN, group: None });
             queue.put_back(frame);
             handed += 1;
         }
@@ -326,7 +326,7 @@ impl Port for XdpPort {
         let mut handed = if self.own.is_empty() { 0 } else { self.receive_own(budget, take) };
         for queue in self.attachment.queues() {
             let (frames, bytes) = queue.receive(budget - handed, &mut |bytes| {
-                take(Ingress { bytes, start: Start::Ethernet, source: UNKNOWN });
+                take(Ingress { bytes, start: Start::Ethernet, source: UNKNOWN, group: None });
             });
             handed += frames;
             self.counters.frames_received += frames as u64;

@@ -11,6 +11,7 @@ mod requester;
 mod responder;
 
 pub use message::{Kind, Message};
+pub(crate) use requester::headers;
 pub use requester::{Plan, Reaction, Requester, Retired};
 pub use responder::{Allowed, Reply, ReplyKind, Responder};
 

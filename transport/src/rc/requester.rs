@@ -600,7 +600,7 @@ impl<D: Copy> Requester<D> {
 
 /// Op-code and extension headers of the packet at `offset` of a message.
 #[inline]
-fn headers(kind: &Kind, first: bool, last: bool, offset: u32, len: u32) -> (Opcode, Extensions) {
+pub(crate) fn headers(kind: &Kind, first: bool, last: bool, offset: u32, len: u32) -> (Opcode, Extensions) {
     let mut ext = Extensions::default();
     let place = |only, start, end, middle| match (first, last) {
         (true, true) => only,

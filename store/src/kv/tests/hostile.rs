@@ -25,7 +25,18 @@ fn received(buffer: u64, byte_len: u32, imm: Option<u32>) -> WorkCompletion {
     let kind = if imm.is_some() { CompletionKind::ReceiveWriteImm } else { CompletionKind::Receive };
     let id = 3 << 44 | buffer << 28;
     let status = Status::Success;
-    WorkCompletion { id, status, kind, byte_len, imm, invalidated: None, qp_num: 7, vendor_err: 0 }
+    WorkCompletion {
+        id,
+        status,
+        kind,
+        byte_len,
+        imm,
+        invalidated: None,
+        qp_num: 7,
+        src_qp: 0,
+        grh: false,
+        vendor_err: 0,
+    }
 }
 
 #[test]

@@ -319,6 +319,8 @@ fn completion(id: u64, kind: CompletionKind, byte_len: u32, imm: Option<u32>) ->
         imm,
         invalidated: None,
         qp_num: 7,
+        src_qp: 0,
+        grh: false,
         vendor_err: 0,
     }
 }

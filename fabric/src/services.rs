@@ -1,0 +1,136 @@
+//! The program's side of the services beside RC: queue pairs of each, shared receive queues, address handles, XRC domains.
+
+use nic::wqe::Bounds;
+use nic::{
+    AddressVector, NicError, PostError, QueuePairInit, ReceiveRequest, Receives, Service, SrqInit, Target,
+    WorkRequest, XrcSrq,
+};
+
+use crate::program::{CompletionQueue, End, QueuePair, ReceiveEnd, Settings, SharedQueue, ring};
+use crate::world::World;
+
+impl World {
+    /// Makes a queue pair of any service in RESET, whose receives are its own or a shared receive queue's.
+    ///
+    /// # Errors
+    /// Those of the NIC.
+    pub fn create_qp_of(
+        &mut self,
+        service: Service,
+        send_cq: CompletionQueue,
+        receive_cq: CompletionQueue,
+        srq: Option<SharedQueue>,
+        settings: &Settings,
+    ) -> Result<QueuePair, NicError> {
+        let node = send_cq.node;
+        let send = ring(u64::from(settings.send_slots));
+        let own = ReceiveEnd::new(settings.receives, settings.receive_max_sge);
+        let receives = match srq {
+            Some(srq) => Receives::Shared(srq.number),
+            None if service == Service::XrcInitiator => Receives::None,
+            None => Receives::Own { ring: own.ring.clone(), max_sge: own.max_sge },
+        };
+        let receive = matches!(receives, Receives::Own { .. }).then_some(own);
+        let init = QueuePairInit {
+            service,
+            pd: self.nodes[node].pd,
+            send_ring: send.clone(),
+            receives,
+            send_cq: send_cq.number,
+            receive_cq: receive_cq.number,
+            signal_all: settings.signal_all,
+            managed: settings.managed,
+        };
+        let number = self.with_nic(node, |nic, _| nic.create_qp(init))?;
+        let ends = &mut self.nodes[node].program.queue_pairs;
+        let bounds = Bounds { max_sge: settings.max_sge, max_inline: settings.max_inline };
+        ends.push(End { send, receive, sent: 0, bounds });
+        Ok(QueuePair { node, index: ends.len() - 1, number, service })
+    }
+
+    /// Makes a shared receive queue for at least `max_wr` work requests.
+    ///
+    /// # Errors
+    /// Those of the NIC.
+    pub fn create_srq(
+        &mut self,
+        node: usize,
+        max_wr: u32,
+        max_sge: u32,
+        xrc: Option<XrcSrq>,
+    ) -> Result<SharedQueue, NicError> {
+        let end = ReceiveEnd::new(max_wr, max_sge);
+        let init = SrqInit { pd: self.nodes[node].pd, ring: end.ring.clone(), max_sge, xrc };
+        let number = self.with_nic(node, |nic, _| nic.create_srq(init))?;
+        let queues = &mut self.nodes[node].program.shared_queues;
+        queues.push(end);
+        Ok(SharedQueue { node, index: queues.len() - 1, number })
+    }
+
+    /// Posts a receive work request to a shared receive queue.
+    ///
+    /// # Errors
+    /// Those of `ibv_post_srq_recv`.
+    pub fn post_shared(&mut self, srq: SharedQueue, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        self.nodes[srq.node].program.shared_queues[srq.index].push(request)
+    }
+
+    /// Moves a shared receive queue to room for `max_wr` work requests.
+    ///
+    /// # Errors
+    /// [`NicError::TooSmall`] if what waits in it, or its limit, would not fit.
+    pub fn resize_srq(&mut self, srq: SharedQueue, max_wr: u32) -> Result<(), NicError> {
+        let end = &self.nodes[srq.node].program.shared_queues[srq.index];
+        let ring = ReceiveEnd::new(max_wr, end.max_sge).ring;
+        self.with_nic(srq.node, |nic, _| nic.resize_srq(srq.number, ring.clone()))?;
+        self.nodes[srq.node].program.shared_queues[srq.index].ring = ring;
+        Ok(())
+    }
+
+    /// Makes the target of extended reliable connections in RESET.
+    ///
+    /// # Errors
+    /// Those of the NIC.
+    pub fn create_xrc_target(&mut self, node: usize, domain: u32) -> Result<QueuePair, NicError> {
+        let number = self.with_nic(node, |nic, _| nic.create_xrc_target(domain))?;
+        let ends = &mut self.nodes[node].program.queue_pairs;
+        let bounds = Bounds { max_sge: 0, max_inline: 0 };
+        ends.push(End { send: ring(1), receive: None, sent: 0, bounds });
+        Ok(QueuePair { node, index: ends.len() - 1, number, service: Service::XrcTarget })
+    }
+
+    /// Posts a work request to a target beside the connected peer, and rings the doorbell.
+    ///
+    /// # Errors
+    /// Those of `ibv_post_send`.
+    pub fn post_to(
+        &mut self,
+        qp: QueuePair,
+        request: &WorkRequest<'_>,
+        target: &Target,
+    ) -> Result<(), PostError> {
+        self.put(qp, request, target)?;
+        self.ring(qp);
+        Ok(())
+    }
+
+    /// An address handle of node `from` for node `to`.
+    ///
+    /// # Errors
+    /// Those of the NIC.
+    pub fn create_address_handle(&mut self, from: usize, to: usize) -> Result<u32, NicError> {
+        let address = AddressVector { peer: self.peer(to), route: self.route(from, to) };
+        let pd = self.pd(from);
+        self.with_nic(from, |nic, _| nic.create_address_handle(pd, &address))
+    }
+
+    /// Brings a queue pair from RESET to RTS that needs no peer.
+    ///
+    /// # Panics
+    /// If the NIC refuses.
+    pub fn bring_up(&mut self, qp: QueuePair, psn: u32, settings: &Settings) {
+        for change in self.way_to_rts(qp, qp, [psn, 0], settings) {
+            self.modify(qp, &change).expect("a change that the table allows");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Attributes of queue pairs by service, and those of path migration.
+
+use nic::{AddressVector, Modify, ModifyFault, PathMigration, Service};
+use remora_fabric::{Config, QueuePair, Settings, World};
+use transport::state::{Attributes, ModifyError, State};
+
+const SERVICES: [Service; 5] =
+    [Service::Rc, Service::Uc, Service::Ud, Service::XrcInitiator, Service::XrcTarget];
+
+fn make(world: &mut World, service: Service) -> QueuePair {
+    let cq = world.create_cq(0, 16);
+    if service == Service::XrcTarget {
+        let domain = world.with_nic(0, |nic, _| nic.alloc_xrc_domain()).unwrap();
+        return world.create_xrc_target(0, domain).unwrap();
+    }
+    world.create_qp_of(service, cq, cq, None, &Settings::default()).unwrap()
+}
+
+#[test]
+fn each_service_goes_up_with_its_own_attributes_and_no_others() {
+    for service in SERVICES {
+        let mut world = World::new(&Config::default());
+        let qp = make(&mut world, service);
+        let settings = Settings::default();
+        let steps = world.way_to_rts(qp, qp, [1, 2], &settings);
+        // What another service gives is missing something, or too much.
+        for other in SERVICES.iter().filter(|other| **other != service) {
+            let address = AddressVector { peer: world.peer(1), route: world.route(0, 1) };
+            let foreign = remora_fabric::changes(*other, address, qp.number, [1, 2], &settings);
+            let mut world = World::new(&Config::default());
+            let qp = make(&mut world, service);
+            let failed = foreign.iter().any(|change| world.modify(qp, change).is_err());
+            assert!(failed, "{service:?} came up with the attributes of {other:?}");
+        }
+        for (step, state) in steps.iter().zip([State::Init, State::Rtr, State::Rts]) {
+            world.modify(qp, step).unwrap();
+            assert_eq!(world.state(qp), Some(state), "{service:?}");
+        }
+        let told = world.with_nic(0, |nic, _| nic.query_qp(qp.number)).unwrap();
+        assert_eq!((told.state, told.sq_psn), (Some(State::Rts), steps[2].sq_psn));
+        assert_eq!(told.qkey, (service == Service::Ud).then_some(settings.qkey));
+        assert_eq!(told.timeout.is_some(), !matches!(service, Service::Uc | Service::Ud));
+    }
+}
+
+/// A RoCE NIC has no second path: the kernel's verbs refuse an alternate path on Ethernet with EINVAL, but take and show
+/// the state of migration.
+#[test]
+fn path_migration_is_taken_and_shown_and_an_alternate_path_refused() {
+    for service in [Service::Rc, Service::Uc, Service::XrcInitiator] {
+        let mut world = World::new(&Config::default());
+        let qp = make(&mut world, service);
+        let address = AddressVector { peer: world.peer(1), route: world.route(0, 1) };
+        let steps = world.way_to_rts(qp, qp, [1, 2], &Settings::default());
+        world.modify(qp, &steps[0]).unwrap();
+        let alternate = Modify { alternate: Some(address), ..steps[1] };
+        assert_eq!(world.modify(qp, &alternate), Err(ModifyFault::Value("alternate")));
+        assert_eq!(world.state(qp), Some(State::Init), "nothing was changed");
+        let early = Modify { path_migration: Some(PathMigration::Armed), ..steps[1] };
+        let excess = ModifyFault::Transition(ModifyError::Excess(Attributes::PATH_MIG_STATE));
+        assert_eq!(world.modify(qp, &early), Err(excess));
+        world.modify(qp, &steps[1]).unwrap();
+        world.modify(qp, &Modify { path_migration: Some(PathMigration::Rearm), ..steps[2] }).unwrap();
+        for state in [PathMigration::Armed, PathMigration::Migrated] {
+            world.modify(qp, &Modify { path_migration: Some(state), ..Modify::default() }).unwrap();
+            let told = world.with_nic(0, |nic, _| nic.query_qp(qp.number)).unwrap();
+            assert_eq!(told.path_migration, Some(state));
+        }
+    }
+    let mut world = World::new(&Config::default());
+    let qp = make(&mut world, Service::Ud);
+    world.bring_up(qp, 0, &Settings::default());
+    let armed = Modify { path_migration: Some(PathMigration::Armed), ..Modify::default() };
+    assert!(world.modify(qp, &armed).is_err(), "datagrams have no path to migrate");
+}
+
+#[test]
+fn the_state_that_a_program_believes_in_must_be_the_one_there_is() {
+    let mut world = World::new(&Config::default());
+    let qp = make(&mut world, Service::Ud);
+    world.bring_up(qp, 0, &Settings::default());
+    let wrong = Modify { current: Some(State::Sqe), qkey: Some(5), ..Modify::default() };
+    assert_eq!(world.modify(qp, &wrong), Err(ModifyFault::Value("current")));
+    world.modify(qp, &Modify { current: Some(State::Rts), ..wrong }).unwrap();
+    assert_eq!(world.with_nic(0, |nic, _| nic.query_qp(qp.number)).unwrap().qkey, Some(5));
+}
+
+#[test]
+fn the_drained_event_can_be_declined() {
+    let mut world = World::new(&Config::default());
+    let qp = make(&mut world, Service::Ud);
+    world.bring_up(qp, 0, &Settings::default());
+    let to_sqd = Modify { state: Some(State::Sqd), sqd_event: Some(false), ..Modify::default() };
+    world.modify(qp, &to_sqd).unwrap();
+    assert_eq!(super::events(&mut world, 0), []);
+    world.bring(qp, State::Rts);
+    world.modify(qp, &Modify { sqd_event: Some(true), ..to_sqd }).unwrap();
+    assert_eq!(super::events(&mut world, 0), [nic::AsyncEvent::SqDrained(qp.number)]);
+}

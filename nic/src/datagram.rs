@@ -1,0 +1,184 @@
+//! Queue pairs of the unreliable datagram service: each send work request names an address handle, each arriving datagram is
+//! delivered behind 40 bytes that say where it came from.
+
+use memory::{Mem, Pd};
+use transport::rc::{Kind, Message, Retired};
+use transport::{Notice, Status, ud};
+use wire::frame::{Egress, Endpoint, Network, Route};
+use wire::icrc::{self, Flow};
+use wire::{Qpn, bth, ipv6, packet};
+
+use crate::egress::{Sent, emit_other};
+use crate::gather;
+use crate::ingress::Arrived;
+use crate::nic::Shared;
+use crate::queue_pair::{Note, QueuePair};
+use crate::request::{CompletionKind, Status as CompletionStatus, WorkCompletion};
+use crate::send_queue::SendQueue;
+use crate::wqe::Wqe;
+
+/// Bytes before a datagram's payload in a receive work request: a global route header (IBTA vol. 1 §8.3), which RoCE v2 fills
+/// with the IP header. An IPv4 header stands in the last 20 of them (annex A17).
+pub const GRH: usize = 40;
+const _: () = assert!(GRH == ipv6::LEN, "an IPv6 header is a global route header");
+
+/// The machine of a datagram queue pair, and what it knows of those who send to it.
+pub(crate) struct Datagrams {
+    pub sender: ud::Sender<Note>,
+    /// Number of the address handle of the datagram under way.
+    handle: u64,
+    /// Between whom the last datagram went, and how its ICRC is checked.
+    seen: Option<((Endpoint, Endpoint), Flow)>,
+}
+
+impl Datagrams {
+    pub fn new(sender: ud::Sender<Note>) -> Self {
+        Datagrams { sender, handle: 0, seen: None }
+    }
+
+    /// Takes a work request. The error is how it ends at once.
+    pub fn begin(
+        &mut self,
+        pd: Pd,
+        wqe: &Wqe,
+        message: &Message<Note>,
+        shared: &mut Shared,
+    ) -> Result<(), Status> {
+        let imm = match message.kind {
+            Kind::Send => None,
+            Kind::SendImm(imm) => Some(imm),
+            _ => return Err(Status::LocalQpOperation),
+        };
+        if message.len > shared.mtu {
+            return Err(Status::LocalLength);
+        }
+        let handle = shared.handles.get_mut(wqe.handle()).filter(|handle| handle.pd == pd);
+        handle.ok_or(Status::LocalQpOperation)?;
+        self.handle = wqe.handle();
+        let (to, Message { len, solicited, note, .. }) = (wqe.destination(), *message);
+        self.sender.submit(ud::Datagram { to, imm, len, solicited, note });
+        Ok(())
+    }
+
+    /// Sends the datagram under way, and gives it back as ended.
+    pub fn transmit(
+        &mut self,
+        mem: Mem<'_>,
+        pd: Pd,
+        send: &SendQueue,
+        out: &mut impl Egress,
+        shared: &mut Shared,
+    ) -> Option<(Sent, Option<Retired<Note>>)> {
+        let plan = self.sender.plan()?;
+        let note = *self.sender.note()?;
+        let Some(handle) = shared.handles.get_mut(self.handle) else {
+            // It was destroyed while the port had no room.
+            return Some((Sent::Denied, self.sender.end(Status::LocalQpOperation)));
+        };
+        let bth = bth::Repr {
+            solicited: plan.solicited,
+            pad: packet::pad_for(plan.len as usize),
+            ..bth::Repr::new(plan.opcode, plan.to, plan.psn)
+        };
+        let sent =
+            emit_other(&mut handle.way, out, &mut shared.counters, &bth, &plan.ext, plan.len, &mut |bytes| {
+                gather::gather(mem, pd, send.ring(), &note, 0, bytes)
+            });
+        let retired = match sent {
+            Sent::Yes(_) => self.sender.sent(),
+            Sent::Denied => self.sender.end(Status::LocalProtection),
+            Sent::NoRoom => None,
+        };
+        Some((sent, retired))
+    }
+
+    /// Is the ICRC right? Datagrams of one sender come in a row, so its flow is kept.
+    pub fn intact(&mut self, arrived: &Arrived<'_>, shared: &mut Shared) -> bool {
+        let here = Endpoint {
+            address: arrived.destination().unwrap_or(shared.endpoint.address),
+            udp_port: arrived.destination_port.unwrap_or(shared.endpoint.udp_port),
+        };
+        let ends = (arrived.source, here);
+        let flow = match &mut self.seen {
+            Some((seen, flow)) if *seen == ends => flow,
+            seen => &mut seen.insert((ends, Flow::new(ends.0, ends.1))).1,
+        };
+        let Some(split) = arrived.transport.len().checked_sub(icrc::LEN) else { return false };
+        let (covered, trailer) = arrived.transport.split_at(split);
+        let Some(received) = icrc::read(trailer) else { return false };
+        match arrived.ip_id {
+            Some(id) => flow.accepts(id, covered, received),
+            None => flow.accepts_unknown_id(&mut shared.spans, covered, received).is_some(),
+        }
+    }
+}
+
+impl QueuePair {
+    /// Delivers a datagram, or drops it.
+    pub fn take_datagram(
+        &mut self,
+        mem: Mem<'_>,
+        arrived: &Arrived<'_>,
+        packet: &packet::View<'_>,
+        qkey: u32,
+        shared: &mut Shared,
+    ) {
+        let Some((notice, from)) = ud::receive(packet, qkey) else {
+            shared.counters.qkey_viol_cntr += 1;
+            return;
+        };
+        if self.current.is_none() {
+            self.current = self.take_receive(shared);
+        }
+        let Some(receive) = self.current else {
+            shared.counters.out_of_buffer += 1;
+            shared.counters.rx_dropped_messages += 1;
+            return;
+        };
+        let grh = grh(arrived, shared.endpoint);
+        let put =
+            |at, data: &[u8]| gather::deliver(mem, self.receive_pd(), &self.receive, &receive, at, data);
+        // The payload first: if it does not fit, nothing is touched.
+        if let Err(too_long) = put(GRH as u32, packet.payload).and_then(|()| put(0, &grh)) {
+            shared.counters.rx_dropped_messages += 1;
+            self.undelivered_quietly(&receive, too_long, shared);
+            return;
+        }
+        self.current = None;
+        shared.counters.rx_send_requests += 1;
+        self.delivered(&receive, &notice, from, shared);
+    }
+
+    fn delivered(
+        &mut self,
+        receive: &crate::receive_queue::Receive,
+        notice: &Notice,
+        from: Qpn,
+        shared: &mut Shared,
+    ) {
+        let completion = WorkCompletion {
+            kind: CompletionKind::Receive,
+            byte_len: notice.len + GRH as u32,
+            imm: notice.imm,
+            src_qp: from.get(),
+            grh: true,
+            ..self.received(receive, CompletionStatus::Success)
+        };
+        self.complete_receive(receive, completion, notice.solicited, shared);
+    }
+}
+
+/// The header that came with the datagram, as far as the port shows it; otherwise as it must have been.
+fn grh(arrived: &Arrived<'_>, own: Endpoint) -> [u8; GRH] {
+    let mut grh = [0; GRH];
+    if let Some(header) = arrived.header {
+        let at = GRH.saturating_sub(header.len());
+        grh[at..].copy_from_slice(&header[..GRH - at]);
+        return grh;
+    }
+    let here = Endpoint { address: arrived.destination().unwrap_or(own.address), ..own };
+    let (_, network, _) = Route::new(arrived.source, here).headers(0, arrived.transport.len() as u16);
+    let at = if matches!(network, Network::V4(_)) { GRH - wire::ipv4::LEN } else { 0 };
+    network.emit(&mut grh[at..]);
+    grh
+}

@@ -1,0 +1,59 @@
+//! XRC domains: which shared receive queues the targets of extended reliable connections reach (IBTA vol. 1 annex A14).
+
+use crate::nic::{Nic, NicError};
+
+/// The domains of an engine, each with how many queue pairs and shared receive queues it has.
+pub(crate) struct XrcDomains {
+    users: Vec<Option<u32>>,
+}
+
+impl XrcDomains {
+    pub fn new(max: u32) -> Self {
+        XrcDomains { users: vec![None; max as usize] }
+    }
+
+    pub fn alloc(&mut self) -> Result<u32, NicError> {
+        let place = self.users.iter().position(Option::is_none).ok_or(NicError::Full)?;
+        self.users[place] = Some(0);
+        Ok(place as u32)
+    }
+
+    pub fn free(&mut self, domain: u32) -> Result<(), NicError> {
+        match self.users.get_mut(domain as usize) {
+            Some(Some(0)) => self.users[domain as usize] = None,
+            Some(Some(_)) => return Err(NicError::Busy),
+            _ => return Err(NicError::Unknown),
+        }
+        Ok(())
+    }
+
+    pub fn join(&mut self, domain: u32) -> Result<(), NicError> {
+        let users = self.users.get_mut(domain as usize).and_then(Option::as_mut).ok_or(NicError::Unknown)?;
+        *users += 1;
+        Ok(())
+    }
+
+    pub fn leave(&mut self, domain: u32) {
+        if let Some(Some(users)) = self.users.get_mut(domain as usize) {
+            *users = users.saturating_sub(1);
+        }
+    }
+}
+
+impl Nic {
+    /// A new XRC domain.
+    ///
+    /// # Errors
+    /// `Full`.
+    pub fn alloc_xrc_domain(&mut self) -> Result<u32, NicError> {
+        self.shared.xrc_domains.alloc()
+    }
+
+    /// Ends an XRC domain.
+    ///
+    /// # Errors
+    /// `Unknown`; `Busy` while a queue pair or shared receive queue is in it.
+    pub fn free_xrc_domain(&mut self, domain: u32) -> Result<(), NicError> {
+        self.shared.xrc_domains.free(domain)
+    }
+}

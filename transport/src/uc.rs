@@ -1,0 +1,407 @@
+//! Unreliable connection: the requester and the responder of one queue pair (IBTA vol. 1 §9.8.2).
+//!
+//! Nothing is acknowledged and nothing sent again: a message has ended for its sender when its last packet has left. The
+//! receiver takes packets in order; when one is missing, the message that it belonged to is dropped without a word, and
+//! the next first packet begins anew. So a SEND arrives whole or not at all. (Of a WRITE, the packets before the missing
+//! one have been placed by then; only its immediate data say that it is complete.)
+
+use crate::rc::{Kind, Message, Retired, headers};
+use crate::{Action, Counters, Notice, Outcome, Status};
+use wire::{Extensions, Opcode, Operation, Psn, Service, packet};
+
+/// The service's bits of an op-code, above the operation that it shares with RC.
+const SERVICE: u8 = 0x20;
+
+/// The next packet: everything but the bytes.
+#[derive(Copy, Clone, Debug)]
+pub struct Plan {
+    /// Op-code.
+    pub opcode: Opcode,
+    /// Packet sequence number.
+    pub psn: Psn,
+    /// Solicited event.
+    pub solicited: bool,
+    /// Extension headers.
+    pub ext: Extensions,
+    /// Where its payload starts in the message.
+    pub offset: u32,
+    /// Payload bytes.
+    pub len: u32,
+    /// It ends the message.
+    last: bool,
+}
+
+/// The requester: one message at a time is on its way out.
+#[derive(Clone, Debug)]
+pub struct Requester<D> {
+    psn: Psn,
+    mtu: u32,
+    /// The message under way, and how much of it has left.
+    current: Option<(Message<D>, u32)>,
+}
+
+impl<D: Copy> Requester<D> {
+    /// A requester whose first packet carries `first`; `mtu` is the path's.
+    pub fn new(first: Psn, mtu: u32) -> Self {
+        Requester { psn: first, mtu, current: None }
+    }
+
+    /// Is a message under way?
+    pub fn is_busy(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// Takes a message: SENDs and WRITEs, with or without immediate data. The caller has seen that none is under way.
+    pub fn submit(&mut self, message: Message<D>) {
+        debug_assert!(self.current.is_none() && carries(&message.kind), "the service has these four only");
+        self.current = Some((message, 0));
+    }
+
+    /// The packet that would leave now.
+    pub fn plan(&self) -> Option<Plan> {
+        let (message, offset) = self.current.as_ref()?;
+        let offset = *offset;
+        let left = message.len - offset;
+        let (len, last) = (left.min(self.mtu), left <= self.mtu);
+        let (opcode, ext) = headers(&message.kind, offset == 0, last, offset, message.len);
+        Some(Plan {
+            opcode: Opcode(opcode.0 | SERVICE),
+            psn: self.psn,
+            solicited: last && message.solicited,
+            ext,
+            offset,
+            len,
+            last,
+        })
+    }
+
+    /// Note of the message under way.
+    pub fn note(&self) -> Option<&D> {
+        self.current.as_ref().map(|(message, _)| &message.note)
+    }
+
+    /// The planned packet has left. The message, if that was its end.
+    pub fn sent(&mut self, plan: &Plan) -> Option<Retired<D>> {
+        self.psn = self.psn.next();
+        if plan.last {
+            return self.end(Status::Success);
+        }
+        if let Some((_, offset)) = &mut self.current {
+            *offset += plan.len;
+        }
+        None
+    }
+
+    /// Ends the message under way with this status.
+    pub fn end(&mut self, status: Status) -> Option<Retired<D>> {
+        let (message, _) = self.current.take()?;
+        Some(Retired { note: message.note, len: message.len, kind: message.kind, status })
+    }
+}
+
+/// Does the service have this kind of message?
+pub fn carries(kind: &Kind) -> bool {
+    matches!(kind, Kind::Send | Kind::SendImm(_) | Kind::Write { .. } | Kind::WriteImm { .. })
+}
+
+/// The message under way at the responder.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Under {
+    /// None: a first packet is awaited. What else comes belongs to a message that was dropped.
+    Nothing,
+    Send {
+        offset: u32,
+    },
+    Write {
+        key: u32,
+        va: u64,
+        left: u32,
+        total: u32,
+    },
+}
+
+/// The responder.
+#[derive(Clone, Debug)]
+pub struct Responder {
+    expected: Psn,
+    under: Under,
+    /// What `under` will be if the action of the last packet is done, and whether the message ends then.
+    next: (Under, bool),
+    mtu: u32,
+    writes: bool,
+    notice: Notice,
+}
+
+impl Responder {
+    /// A responder that expects `first`; `writes`: the peer may RDMA WRITE.
+    pub fn new(first: Psn, mtu: u32, writes: bool) -> Self {
+        let notice = Notice { len: 0, imm: None, invalidate: None, solicited: false, write: false };
+        Responder {
+            expected: first,
+            under: Under::Nothing,
+            next: (Under::Nothing, false),
+            mtu,
+            writes,
+            notice,
+        }
+    }
+
+    /// Changes what the peer may do.
+    pub fn allow_writes(&mut self, writes: bool) {
+        self.writes = writes;
+    }
+
+    /// What the action that ends a message tells the receive queue.
+    pub fn notice(&self) -> Notice {
+        self.notice
+    }
+
+    /// Judges a packet (IBTA vol. 1 §9.8.2.2): a first one begins a message wherever the sequence stands, any other must be
+    /// the next of the message under way.
+    pub fn receive(&mut self, packet: &packet::View<'_>, counters: &mut Counters) -> Action {
+        let opcode = packet.bth.opcode;
+        let in_order = packet.bth.psn == self.expected;
+        let begins = opcode.is_first() || opcode.is_only();
+        if !in_order {
+            counters.out_of_sequence += 1;
+        }
+        if (!in_order || begins) && self.under != Under::Nothing {
+            counters.rx_dropped_messages += 1;
+            self.under = Under::Nothing;
+        }
+        if !begins && self.under == Under::Nothing {
+            return Action::Nothing;
+        }
+        self.expected = packet.bth.psn.next();
+        let action = if self.fits(packet) { self.judge(packet) } else { None };
+        action.unwrap_or_else(|| {
+            self.drop_message(counters);
+            Action::Nothing
+        })
+    }
+
+    /// Packets of a message but its last are full, and none is longer.
+    fn fits(&self, packet: &packet::View<'_>) -> bool {
+        let (opcode, len) = (packet.bth.opcode, packet.payload.len() as u32);
+        match (opcode.is_first() || opcode.is_middle(), opcode.is_last()) {
+            (true, _) => len == self.mtu,
+            (_, true) => (1..=self.mtu).contains(&len),
+            _ => len <= self.mtu,
+        }
+    }
+
+    /// What the packet asks for. None: it does not fit the message, or is not allowed.
+    fn judge(&mut self, packet: &packet::View<'_>) -> Option<Action> {
+        let (opcode, len) = (packet.bth.opcode, packet.payload.len() as u32);
+        debug_assert_eq!(opcode.service(), Some(Service::Uc));
+        let (begins, ends) = (opcode.is_first() || opcode.is_only(), opcode.is_last() || opcode.is_only());
+        match opcode.operation()? {
+            Operation::Send => {
+                let offset = match self.under {
+                    Under::Nothing => 0,
+                    Under::Send { offset } => offset,
+                    Under::Write { .. } => return None,
+                };
+                let total = offset.checked_add(len).filter(|total| *total <= 1 << 31)?;
+                self.follow(packet, Under::Send { offset: total }, ends, total, false);
+                Some(Action::Receive { offset, first: begins, last: ends })
+            }
+            Operation::Write => {
+                let (key, va, left, total) = match (self.under, packet.reth()) {
+                    (Under::Nothing, Some(reth)) => (reth.rkey, reth.va, reth.dma_len, reth.dma_len),
+                    (Under::Write { key, va, left, total }, None) => (key, va, left, total),
+                    _ => return None,
+                };
+                let exact = if ends { len == left } else { len < left };
+                if !exact || !self.writes || total > 1 << 31 {
+                    return None;
+                }
+                // The first packet answers for the whole message; each later one for itself.
+                let extent = if packet.reth().is_some() { total } else { len };
+                let under =
+                    Under::Write { key, va: va.wrapping_add(u64::from(len)), left: left - len, total };
+                self.follow(packet, under, ends, total, true);
+                Some(match packet.imm() {
+                    Some(_) => Action::PlaceAndNotify { key, va, extent },
+                    None => Action::Place { key, va, extent },
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn follow(&mut self, packet: &packet::View<'_>, under: Under, ends: bool, total: u32, write: bool) {
+        self.next = (if ends { Under::Nothing } else { under }, ends);
+        if ends {
+            self.notice = Notice {
+                len: total,
+                imm: packet.imm().map(|imm| imm.value),
+                invalidate: None,
+                solicited: packet.bth.solicited,
+                write,
+            };
+        }
+    }
+
+    /// The NIC has executed the action of the last `receive`. Whatever refused it, the peer is not told.
+    pub fn conclude(&mut self, outcome: Outcome, counters: &mut Counters) {
+        match outcome {
+            Outcome::Done | Outcome::Value(_) => {
+                let (under, ended) = self.next;
+                self.under = under;
+                if ended {
+                    let write = self.notice.write;
+                    counters.rx_write_requests += u64::from(write);
+                    counters.rx_send_requests += u64::from(!write);
+                }
+            }
+            Outcome::NotReady => {
+                counters.out_of_buffer += 1;
+                self.drop_message(counters);
+            }
+            Outcome::Nak(_) => self.drop_message(counters),
+        }
+    }
+
+    fn drop_message(&mut self, counters: &mut Counters) {
+        counters.rx_dropped_messages += 1;
+        self.under = Under::Nothing;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{Packet, Qpn, bth, reth};
+
+    /// What the responder makes of a packet.
+    fn arrive(
+        responder: &mut Responder,
+        counters: &mut Counters,
+        opcode: Opcode,
+        psn: u32,
+        payload: &[u8],
+    ) -> Action {
+        let reth = opcode.has_reth().then_some(reth::Repr { va: 64, rkey: 7, dma_len: 600 });
+        let bth = bth::Repr::new(opcode, Qpn::new(3), Psn::new(psn));
+        let packet = Packet::new(bth, Extensions { reth, ..Extensions::NONE }, payload);
+        let mut bytes = vec![0; packet.buffer_len()];
+        packet.emit(&mut bytes);
+        responder.receive(&packet::View::new(&bytes).unwrap(), counters)
+    }
+
+    const FULL: [u8; 256] = [1; 256];
+
+    /// Feeds `F`irst, `M`iddle, `L`ast or `O`nly SENDs with a PSN each; gives back what was asked for: b(egin), m(iddle),
+    /// e(nd), w(hole) or - for nothing.
+    fn sends(responder: &mut Responder, counters: &mut Counters, arrivals: &str) -> String {
+        let mut seen = String::new();
+        for arrival in arrivals.split(' ') {
+            let (kind, psn) = arrival.split_at(1);
+            let (opcode, payload) = match kind {
+                "F" => (Opcode::UC_SEND_FIRST, &FULL[..]),
+                "M" => (Opcode::UC_SEND_MIDDLE, &FULL[..]),
+                "L" => (Opcode::UC_SEND_LAST, &FULL[..9]),
+                _ => (Opcode::UC_SEND_ONLY, &FULL[..9]),
+            };
+            let action = arrive(responder, counters, opcode, psn.parse().unwrap(), payload);
+            seen += match action {
+                Action::Nothing => "-",
+                Action::Receive { first: true, last: true, .. } => "w",
+                Action::Receive { first: true, .. } => "b",
+                Action::Receive { last: true, .. } => "e",
+                _ => "m",
+            };
+            if action != Action::Nothing {
+                responder.conclude(Outcome::Done, counters);
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn what_misses_a_packet_is_dropped_and_the_next_first_packet_begins_anew() {
+        for (arrivals, expected, dropped) in [
+            ("F0 M1 L2 O3 F4 L5", "bmewbe", 0),
+            // A middle packet, a last one, a first one, a whole message is missing.
+            ("F0 L2 O3", "b-w", 1),
+            ("F0 M1 F3 L4", "bmbe", 1),
+            ("M1 L2 O3", "--w", 0),
+            ("O0 O2 F5 L6", "wwbe", 0),
+            // One comes twice, or late, or in another's place.
+            ("F0 M1 M1 L2 O3", "bm--w", 1),
+            ("F0 L2 M1 O3", "b--w", 1),
+            ("O1 O0", "ww", 0),
+            ("F0 O1 L2", "bw-", 1),
+            ("M0 L1 O2", "--w", 0),
+        ] {
+            let (mut responder, mut counters) =
+                (Responder::new(Psn::new(0), 256, false), Counters::default());
+            assert_eq!(sends(&mut responder, &mut counters, arrivals), expected, "{arrivals}");
+            assert_eq!(counters.rx_dropped_messages, dropped, "{arrivals}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_drops_the_rest_of_its_message() {
+        for outcome in [Outcome::NotReady, Outcome::Nak(wire::NakCode::REMOTE_ACCESS_ERROR)] {
+            let (mut responder, mut counters) =
+                (Responder::new(Psn::new(0), 256, false), Counters::default());
+            let first = arrive(&mut responder, &mut counters, Opcode::UC_SEND_FIRST, 0, &FULL);
+            assert_eq!(first, Action::Receive { offset: 0, first: true, last: false });
+            responder.conclude(outcome, &mut counters);
+            assert_eq!(sends(&mut responder, &mut counters, "M1 L2 F3 L4"), "--be");
+            assert_eq!(counters.rx_dropped_messages, 1);
+            assert_eq!(counters.out_of_buffer, u64::from(outcome == Outcome::NotReady));
+        }
+    }
+
+    #[test]
+    fn lengths_that_do_not_add_up_and_writes_not_allowed_are_dropped() {
+        use Opcode as O;
+        let receive = |writes, opcode, payload: &[u8]| {
+            let (mut responder, mut counters) =
+                (Responder::new(Psn::new(0), 256, writes), Counters::default());
+            let action = arrive(&mut responder, &mut counters, opcode, 0, payload);
+            (action, counters.rx_dropped_messages)
+        };
+        for (opcode, len) in [
+            (O::UC_SEND_FIRST, 255),
+            (O::UC_SEND_ONLY, 257),
+            (O::UC_RDMA_WRITE_FIRST, 255),
+            (O::UC_RDMA_WRITE_ONLY, 9),
+        ] {
+            let payload = vec![0; len];
+            assert_eq!(receive(true, opcode, &payload), (Action::Nothing, 1), "{opcode} of {len}");
+        }
+        let placed = Action::Place { key: 7, va: 64, extent: 600 };
+        assert_eq!(receive(true, O::UC_RDMA_WRITE_FIRST, &FULL), (placed, 0));
+        assert_eq!(receive(false, O::UC_RDMA_WRITE_FIRST, &FULL), (Action::Nothing, 1));
+    }
+
+    #[test]
+    fn a_message_leaves_in_packets_of_the_path_and_ends_with_its_last() {
+        let mut requester = Requester::new(Psn::new(0xff_ffff), 256);
+        let kind = Kind::WriteImm { va: 1000, rkey: 5, imm: 9 };
+        requester.submit(Message { kind, len: 600, fence: false, solicited: true, note: 'a' });
+        let mut seen = Vec::new();
+        let retired = loop {
+            let plan = requester.plan().unwrap();
+            let reth = plan.ext.reth.map(|reth| (reth.va, reth.dma_len));
+            seen.push((plan.opcode, plan.psn.get(), plan.offset, plan.len, reth, plan.solicited));
+            if let Some(retired) = requester.sent(&plan) {
+                break retired;
+            }
+        };
+        assert_eq!(
+            seen,
+            [
+                (Opcode::UC_RDMA_WRITE_FIRST, 0xff_ffff, 0, 256, Some((1000, 600)), false),
+                (Opcode::UC_RDMA_WRITE_MIDDLE, 0, 256, 256, None, false),
+                (Opcode::UC_RDMA_WRITE_LAST_IMM, 1, 512, 88, None, true),
+            ]
+        );
+        assert_eq!((retired.note, retired.status, requester.is_busy()), ('a', Status::Success, false));
+        assert!(requester.plan().is_none());
+    }
+}
