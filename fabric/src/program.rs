@@ -165,6 +165,8 @@ pub struct Settings {
     pub min_rnr_timer: u8,
     /// Q_Key of datagram queue pairs.
     pub qkey: u32,
+    /// IRN is agreed on, with peers that remember so many packets ahead of the order; else the queue pairs go back N.
+    pub irn: Option<u32>,
 }
 
 impl Default for Settings {
@@ -187,6 +189,7 @@ impl Default for Settings {
             max_dest_rd_atomic: 8,
             min_rnr_timer: 1,
             qkey: 0x1111_1111,
+            irn: None,
         }
     }
 }
@@ -221,6 +224,7 @@ pub fn changes(
         rq_psn: Some(Psn::new(psn[1])),
         max_dest_rd_atomic: responds.then_some(settings.max_dest_rd_atomic),
         min_rnr_timer: responds.then_some(settings.min_rnr_timer),
+        irn: settings.irn,
         ..rtr
     };
     let rts = Modify {

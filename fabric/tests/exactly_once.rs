@@ -19,9 +19,9 @@ struct Outcome {
     trace: u64,
 }
 
-fn one(seed: u64, verbs: u64) -> Outcome {
+fn one(seed: u64, verbs: u64, irn: bool) -> Outcome {
     let mut arm = WorldArm::new(World::new(&bad_world(seed)));
-    let options = Options { verbs, ..Options::default() };
+    let options = Options { verbs, irn, ..Options::default() };
     let report = catch_unwind(AssertUnwindSafe(|| run(&mut arm, seed, &options))).unwrap_or_else(|panic| {
         println!("left {:?}\nright {:?}", arm.world.counters(0), arm.world.counters(1));
         println!("{:?} at {:?}", arm.world.faults(), arm.world.now());
@@ -33,7 +33,7 @@ fn one(seed: u64, verbs: u64) -> Outcome {
 }
 
 /// All seeds, on two threads.
-fn many(seeds: std::ops::Range<u64>, verbs: u64) -> Outcome {
+fn many(seeds: std::ops::Range<u64>, verbs: u64, irn: bool) -> Outcome {
     let next = AtomicU64::new(seeds.start);
     let sum = Mutex::new(Outcome::default());
     let work = || {
@@ -42,10 +42,11 @@ fn many(seeds: std::ops::Range<u64>, verbs: u64) -> Outcome {
             if seed >= seeds.end {
                 return;
             }
-            let outcome = catch_unwind(AssertUnwindSafe(|| one(seed, verbs))).unwrap_or_else(|_| {
+            let outcome = catch_unwind(AssertUnwindSafe(|| one(seed, verbs, irn))).unwrap_or_else(|_| {
                 panic!(
-                    "seed {seed} failed (above); again, alone: REMORA_SEED={seed} REMORA_VERBS={verbs} cargo test -p \
-                     remora-fabric --test exactly_once replay -- --nocapture"
+                    "seed {seed} failed (above); again, alone: REMORA_SEED={seed} REMORA_VERBS={verbs} REMORA_IRN={} cargo test -p \
+                     remora-fabric --test exactly_once replay -- --nocapture",
+                    u8::from(irn)
                 )
             });
             let mut sum = sum.lock().expect("no thread panics with it");
@@ -67,6 +68,26 @@ fn many(seeds: std::ops::Range<u64>, verbs: u64) -> Outcome {
 
 /// Everything that should have happened, did.
 fn assert_complete(outcome: &Outcome) {
+    let counters = &outcome.counters;
+    // Go-back-N's own: an answer that shows that an earlier one was lost.
+    assert_counted(outcome, &[("implied NAK", counters.implied_nak_seq_err)]);
+}
+
+/// The same over IRN, with its own troubles.
+fn assert_complete_with_irn(outcome: &Outcome) {
+    let counters = &outcome.counters;
+    let own = [
+        ("taken ahead of a gap", counters.irn_ahead_pkts),
+        ("recovery", counters.irn_recoveries),
+        ("RTO_low", counters.irn_short_timeouts),
+        ("timeout of responses", counters.irn_response_timeouts),
+        ("response sent again", counters.irn_responses_repeated),
+    ];
+    assert_counted(outcome, &own);
+    assert_eq!(counters.irn_beyond_pkts, 0, "no peer has more in flight than is remembered");
+}
+
+fn assert_counted(outcome: &Outcome, own: &[(&str, u64)]) {
     let Outcome { report, counters, faults, .. } = outcome;
     println!("{report:?}\n{counters:?}\n{faults:?}");
     assert_eq!(report.missing(), Vec::<String>::new());
@@ -74,7 +95,6 @@ fn assert_complete(outcome: &Outcome) {
     let counted = [
         ("timeout", counters.local_ack_timeout_err),
         ("sequence NAK", counters.packet_seq_err),
-        ("implied NAK", counters.implied_nak_seq_err),
         ("RNR", counters.rnr_nak_retry_err),
         ("RNR sent", counters.send_rnr_err),
         ("retries exhausted", counters.retry_exceeded_err),
@@ -95,7 +115,8 @@ fn assert_complete(outcome: &Outcome) {
         ("delayed", faults.delayed),
         ("corrupted", faults.corrupted),
     ];
-    let never: Vec<&str> = counted.iter().filter(|(_, count)| *count == 0).map(|(name, _)| *name).collect();
+    let counted = counted.iter().chain(own);
+    let never: Vec<&str> = counted.filter(|(_, count)| *count == 0).map(|(name, _)| *name).collect();
     assert_eq!(never, Vec::<&str>::new());
     // Seven retries against links this bad do not always suffice, but nearly.
     assert!(report.bad_luck * 100_000 < report.verbs(), "{} of {}", report.bad_luck, report.verbs());
@@ -103,31 +124,47 @@ fn assert_complete(outcome: &Outcome) {
 
 #[test]
 fn two_million_random_verbs_over_a_hundred_bad_links() {
-    let outcome = many(0..104, 19_500);
+    let outcome = many(0..104, 19_500, false);
     assert!(outcome.report.verbs() >= 2_000_000);
     assert_complete(&outcome);
 }
 
 #[test]
+fn two_million_random_verbs_over_a_hundred_bad_links_with_irn() {
+    let outcome = many(1000..1104, 19_500, true);
+    assert!(outcome.report.verbs() >= 2_000_000);
+    assert_complete_with_irn(&outcome);
+}
+
+#[test]
 fn one_seed_run_twice_gives_the_same_trace() {
-    for seed in [3, 1001] {
-        let (first, second) = (one(seed, 3_000), one(seed, 3_000));
+    for (seed, irn) in [(3, false), (1001, false), (4, true), (1002, true)] {
+        let (first, second) = (one(seed, 3_000, irn), one(seed, 3_000, irn));
         assert_eq!(first.trace, second.trace, "seed {seed}");
         assert_eq!((first.report, first.counters), (second.report, second.counters), "seed {seed}");
     }
-    assert_ne!(one(1, 500).trace, one(2, 500).trace);
+    assert_ne!(one(1, 500, false).trace, one(2, 500, false).trace);
+}
+
+#[test]
+#[ignore = "soak: hours"]
+fn soak_ten_thousand_seeds_with_irn() {
+    assert_complete_with_irn(&many(0..10_000, 20_000, true));
 }
 
 #[test]
 #[ignore = "soak: hours"]
 fn soak_ten_thousand_seeds() {
-    assert_complete(&many(0..10_000, 20_000));
+    assert_complete(&many(0..10_000, 20_000, false));
 }
 
 #[test]
 fn replay() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     if let Some(seed) = number("REMORA_SEED") {
-        println!("{:?}", one(seed, number("REMORA_VERBS").unwrap_or(20_000)));
+        println!(
+            "{:?}",
+            one(seed, number("REMORA_VERBS").unwrap_or(20_000), number("REMORA_IRN") == Some(1))
+        );
     }
 }

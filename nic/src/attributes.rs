@@ -66,6 +66,9 @@ pub struct Modify {
     pub alternate: Option<AddressVector>,
     /// Path migration: kept and shown, and without effect where there is one path only.
     pub path_migration: Option<PathMigration>,
+    /// On the way to RTR: IRN is agreed with the peer, which remembers so many packets ahead of the order. Without it the
+    /// queue pair is plain RC, which goes back N. Not one of `ibv_qp_attr`'s: set-up agrees on it.
+    pub irn: Option<u32>,
 }
 
 /// States of path migration, numbered as `ibv_mig_state`.
@@ -123,7 +126,7 @@ impl Modify {
             ($($name:ident)*) => { Modify { $($name: later.$name.or(self.$name),)* } };
         }
         latest!(state access pkey_index port address path_mtu dest_qp rq_psn sq_psn max_rd_atomic max_dest_rd_atomic
-            min_rnr_timer timeout retry_cnt rnr_retry rate_limit qkey current sqd_event alternate path_migration)
+            min_rnr_timer timeout retry_cnt rnr_retry rate_limit qkey current sqd_event alternate path_migration irn)
     }
 
     /// Values that no transition takes.
@@ -185,7 +188,7 @@ impl QueuePair {
         match (self.state, target) {
             (_, State::Reset) => self.reset(),
             (State::Init, State::Rtr) => self.connect(shared),
-            (State::Rtr, State::Rts) => self.start(),
+            (State::Rtr, State::Rts) => self.start(shared),
             (State::Sqe, State::Rts) => {
                 self.send.go_on();
                 self.retune(change);
@@ -239,6 +242,10 @@ impl QueuePair {
             })));
             return;
         }
+        if let Some(peer) = given.irn.filter(|_| self.service == Service::Rc) {
+            let path = Path::new(&address, remote, wire::Service::Rc);
+            return self.connect_irn(path, peer, shared);
+        }
         let wire = if self.service == Service::Rc { wire::Service::Rc } else { wire::Service::Xrc };
         self.connection = Some(Connection {
             path: Path::new(&address, remote, wire),
@@ -248,7 +255,8 @@ impl QueuePair {
     }
 
     /// RTR to RTS: the requester starts, with the PSN and the patience that only now are known.
-    fn start(&mut self) {
+    fn start(&mut self, shared: &Shared) {
+        self.start_irn(shared);
         let capacity = self.send.ring().slots() as u32;
         let settings = &self.attributes;
         let (sq_psn, mtu) = (settings.given.sq_psn.unwrap_or_default(), settings.parameters.mtu);
@@ -269,6 +277,7 @@ impl QueuePair {
     }
 
     fn retune(&mut self, change: &Modify) {
+        self.retune_irn(change.rate_limit.is_some());
         let settings = &self.attributes;
         match &mut self.unreliable {
             Some(Unreliable::Connected(connected)) => connected.responder.allow_writes(self.allowed.write),
@@ -292,6 +301,7 @@ impl QueuePair {
     fn reset(&mut self) {
         self.connection = None;
         self.unreliable = None;
+        self.irn = None;
         self.current = None;
         self.established = false;
         self.drained = false;

@@ -57,7 +57,7 @@ impl QueuePair {
         used: &mut Used,
     ) -> Turn {
         while used.packets < TURN_PACKETS && used.bytes < TURN_BYTES {
-            let sent = match self.respond(mem, out, shared) {
+            let sent = match self.respond(now, mem, out, shared) {
                 Some(sent) => sent,
                 None => match self.request(now, mem, out, shared) {
                     Some(sent) => sent,
@@ -78,11 +78,17 @@ impl QueuePair {
     }
 
     #[inline]
-    fn respond(&mut self, mem: Mem<'_>, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
+    fn respond(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut impl Egress,
+        shared: &mut Shared,
+    ) -> Option<Sent> {
         if !self.may_receive() {
             return None;
         }
-        let connection = self.connection.as_mut()?;
+        let Some(connection) = &mut self.connection else { return self.respond_irn(now, mem, out, shared) };
         let reply = connection.responder.plan()?;
         let (pd, owner) = (self.pd, self.owner);
         let (ext, len) = response_headers(&reply);
@@ -107,7 +113,9 @@ impl QueuePair {
         match sent {
             Sent::Yes(_) => {
                 if connection.responder.sent(&reply, &mut shared.counters) {
-                    self.fail(fatal_event(self.number, &reply), shared);
+                    let access = wire::Syndrome::nak(NakCode::REMOTE_ACCESS_ERROR);
+                    let access = reply.aeth.is_some_and(|(syndrome, _)| syndrome == access);
+                    self.fail(fatal_event(self.number, access), shared);
                 }
             }
             // The region went away under a READ that was allowed when it came.
@@ -130,7 +138,7 @@ impl QueuePair {
         }
         let plan = loop {
             self.submit(mem, shared);
-            let Some(connection) = &self.connection else { return self.request_unreliable(mem, out, shared) };
+            let Some(connection) = &self.connection else { return self.request_other(now, mem, out, shared) };
             if let Some(plan) = connection.requester.plan(now) {
                 break plan;
             }
@@ -165,12 +173,8 @@ impl QueuePair {
 }
 
 /// The event that goes with a fatal NAK of ours.
-fn fatal_event(number: Qpn, reply: &Reply) -> AsyncEvent {
-    let access = wire::Syndrome::nak(NakCode::REMOTE_ACCESS_ERROR);
-    match reply.aeth {
-        Some((syndrome, _)) if syndrome == access => AsyncEvent::QpAccess(number),
-        _ => AsyncEvent::QpRequest(number),
-    }
+pub(crate) fn fatal_event(number: Qpn, access: bool) -> AsyncEvent {
+    if access { AsyncEvent::QpAccess(number) } else { AsyncEvent::QpRequest(number) }
 }
 
 #[inline]
@@ -207,7 +211,7 @@ fn response_headers(reply: &Reply) -> (Extensions, u32) {
 
 /// Writes one packet: headers, payload by `fill`, pad, ICRC.
 #[inline]
-fn emit(
+pub(crate) fn emit(
     way: &mut Way,
     out: &mut impl Egress,
     counters: &mut Counters,
@@ -269,9 +273,7 @@ fn count(counters: &mut Counters, bytes: usize) {
 /// Is there, or could there be, something to send? Cheap and generous: a turn finds out.
 #[inline]
 pub(crate) fn wants_turn(qp: &QueuePair) -> bool {
-    let Some(connection) = &qp.connection else {
-        return qp.unreliable.is_some() && (qp.is_sending() || qp.state == State::Rts && qp.send.has_work());
-    };
+    let Some(connection) = &qp.connection else { return qp.wants_turn_other() };
     connection.responder.has_reply()
         || qp.state == State::Rts && qp.send.has_work()
         || connection.requester.outstanding() > 0 && connection.requester.has_unsent()

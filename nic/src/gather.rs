@@ -9,7 +9,8 @@ use crate::ring::Ring;
 use crate::wqe::SLOT;
 
 /// Fills `out` with the message's bytes from `offset` on. False: a local key or range is wrong.
-#[inline]
+/// Inlined always: plain RC must not pay for its second caller.
+#[inline(always)]
 pub(crate) fn gather(mem: Mem<'_>, pd: Pd, ring: &Ring, note: &Note, offset: u32, out: &mut [u8]) -> bool {
     match note.list {
         List::One => {

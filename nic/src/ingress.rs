@@ -1,9 +1,9 @@
 //! Ingress: a frame becomes a packet, the packet an action, the action is executed at once.
 
-use memory::{Access, AccessError, Key, Mem};
+use memory::{Access, AccessError, Key, Mem, Pd};
 use transport::rc::Reaction;
 use transport::state::{Service as Kind, State};
-use transport::{Action, Atomic, Instant, Outcome, Status};
+use transport::{Action, Atomic, Instant, Notice, Outcome, Status};
 use wire::frame::{Address, Endpoint, Ingress, Network, Start};
 use wire::icrc::{Flow, IdSpans};
 use wire::{NakCode, Service, WireError, ethernet, icrc, packet, udp};
@@ -12,9 +12,10 @@ use crate::event::AsyncEvent;
 use crate::extended;
 use crate::gather;
 use crate::nic::Shared;
-use crate::queue_pair::{Path, QueuePair};
+use crate::queue_pair::{Note, Path, QueuePair};
 use crate::receive_queue::Receive;
 use crate::request::{CompletionKind, WorkCompletion};
+use crate::ring::Ring;
 use crate::unreliable::Unreliable;
 
 /// What a received frame is, below the transport.
@@ -106,19 +107,21 @@ impl QueuePair {
     #[inline]
     pub fn admits(&mut self, arrived: &Arrived<'_>, packet: &packet::View<'_>, shared: &mut Shared) -> bool {
         let may_receive = self.may_receive();
-        let Some(connection) = &mut self.connection else {
-            return self.admits_unreliable(arrived, packet, shared);
+        let path = match (&mut self.connection, &mut self.irn) {
+            (Some(connection), _) => &mut connection.path,
+            (None, Some(irn)) => &mut irn.path,
+            (None, None) => return self.admits_unreliable(arrived, packet, shared),
         };
         let fits = may_receive
-            && connection.path.is_from(&arrived.source.address)
-            && packet.bth.opcode.service() == Some(connection.path.service)
+            && path.is_from(&arrived.source.address)
+            && packet.bth.opcode.service() == Some(path.service)
             && packet.bth.pkey & 0x7fff == 0x7fff
             && packet.bth.tver == 0;
         if !fits {
             shared.counters.unknown_qp += 1;
             return false;
         }
-        if shared.checks_icrc && !connection.path.intact(arrived, &mut shared.spans) {
+        if shared.checks_icrc && !path.intact(arrived, &mut shared.spans) {
             shared.counters.rx_icrc_encapsulated += 1;
             return false;
         }
@@ -138,7 +141,9 @@ impl QueuePair {
         if packet.bth.opcode.service() != Some(Service::Rc) {
             return self.take_other(now, mem, arrived, packet, shared);
         }
-        if packet.bth.opcode.is_request() {
+        if self.connection.is_none() {
+            self.take_irn(now, mem, packet, shared);
+        } else if packet.bth.opcode.is_request() {
             self.serve(mem, packet, shared);
         } else {
             self.answer(now, mem, packet, shared);
@@ -224,7 +229,7 @@ impl QueuePair {
     }
 
     #[inline]
-    fn place(&self, mem: Mem<'_>, key: u32, va: u64, extent: u32, payload: &[u8]) -> Outcome {
+    pub fn place(&self, mem: Mem<'_>, key: u32, va: u64, extent: u32, payload: &[u8]) -> Outcome {
         let extent = (extent as usize).max(payload.len());
         match mem.check_for(self.pd, self.owner, Key::new(key), va, extent, Access::REMOTE_WRITE) {
             Ok(span) => {
@@ -285,7 +290,7 @@ impl QueuePair {
     }
 
     /// The message does not fit its receive work request, or that is not writable: an error on both sides.
-    fn undelivered(&mut self, receive: &Receive, too_long: bool, shared: &mut Shared) -> Outcome {
+    pub fn undelivered(&mut self, receive: &Receive, too_long: bool, shared: &mut Shared) -> Outcome {
         shared.counters.resp_cqe_error += 1;
         let (status, code) = if too_long {
             shared.counters.resp_local_length_error += 1;
@@ -306,6 +311,18 @@ impl QueuePair {
             (_, Some(Unreliable::Connected(connected))) => connected.responder.notice(),
             _ => return Outcome::Done,
         };
+        self.finish(mem, receive, &notice, shared)
+    }
+
+    /// The same, for what the message brings.
+    #[inline]
+    pub fn finish(
+        &mut self,
+        mem: Mem<'_>,
+        receive: &Receive,
+        notice: &Notice,
+        shared: &mut Shared,
+    ) -> Outcome {
         let invalidated = notice.invalidate.map(Key::new);
         if let Some(key) = invalidated
             && mem.invalidate(self.pd, self.owner, key).is_err()
@@ -332,22 +349,34 @@ impl QueuePair {
     fn answer(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         let (pd, ring) = (self.pd, self.send.ring());
         let Some(connection) = &mut self.connection else { return };
-        match connection.requester.receive(now, packet, &mut shared.counters) {
-            Reaction::Nothing => {}
-            Reaction::Scatter { note, number, offset } => {
-                if !gather::scatter(mem, pd, ring, &note, offset, packet.payload) {
-                    connection.requester.fail(number, Status::LocalProtection);
-                }
-            }
-            Reaction::Value { note, number, value } => {
-                // The old value lands in the program's byte order, as on every NIC.
-                if !gather::scatter(mem, pd, ring, &note, 0, &value.to_ne_bytes()) {
-                    connection.requester.fail(number, Status::LocalProtection);
-                }
-            }
+        let reaction = connection.requester.receive(now, packet, &mut shared.counters);
+        if let Err((number, status)) = react(mem, pd, ring, &reaction, packet.payload) {
+            connection.requester.fail(number, status);
         }
         self.retire(shared);
     }
+}
+
+/// Brings what a response carries to the local memory of its message. The error: which message fails, and how.
+#[inline]
+pub(crate) fn react(
+    mem: Mem<'_>,
+    pd: Pd,
+    ring: &Ring,
+    reaction: &Reaction<Note>,
+    payload: &[u8],
+) -> Result<(), (u64, Status)> {
+    let (number, fine) = match reaction {
+        Reaction::Nothing => return Ok(()),
+        Reaction::Scatter { note, number, offset } => {
+            (*number, gather::scatter(mem, pd, ring, note, *offset, payload))
+        }
+        // The old value lands in the program's byte order, as on every NIC.
+        Reaction::Value { note, number, value } => {
+            (*number, gather::scatter(mem, pd, ring, note, 0, &value.to_ne_bytes()))
+        }
+    };
+    if fine { Ok(()) } else { Err((number, Status::LocalProtection)) }
 }
 
 fn access(result: Result<(), AccessError>) -> Outcome {

@@ -15,6 +15,7 @@ mod extended;
 mod gather;
 mod headers;
 mod ingress;
+mod irn;
 mod nic;
 mod queue_pair;
 mod receive_queue;

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use memory::{Mem, Owner, Pd};
+use transport::rc::irn;
 use transport::state::{Service, State};
 use transport::{Counters, Instant};
 use wire::frame::{Egress, Endpoint, Ingress};
@@ -53,6 +54,8 @@ pub struct Config {
     pub window: u32,
     /// Packets that one READ request asks for at most.
     pub read_piece: u32,
+    /// How IRN works on queue pairs that agree on it.
+    pub irn: irn::Settings,
 }
 
 impl Default for Config {
@@ -70,6 +73,7 @@ impl Default for Config {
             checks_icrc: true,
             window: 256,
             read_piece: 64,
+            irn: irn::Settings::default(),
         }
     }
 }
@@ -159,6 +163,7 @@ pub(crate) struct Shared {
     pub window: u32,
     pub read_piece: u32,
     pub engine: u16,
+    pub irn: irn::Settings,
 }
 
 impl Shared {
@@ -180,6 +185,7 @@ impl Shared {
             window: config.window,
             read_piece: config.read_piece.clamp(1, config.window.max(1)),
             engine: config.engine,
+            irn: config.irn,
         }
     }
 

@@ -13,6 +13,7 @@ use crate::completion_queue::Written;
 use crate::cqe::Cqe;
 use crate::event::AsyncEvent;
 use crate::headers::Headers;
+use crate::irn::Irn;
 use crate::nic::{QueuePairInit, Shared};
 use crate::receive_queue::{Receive, ReceiveQueue};
 use crate::request::{CompletionKind, WorkCompletion};
@@ -125,6 +126,8 @@ pub(crate) struct QueuePair {
     pub allowed: Allowed,
     pub attributes: Settings,
     pub connection: Option<Connection>,
+    /// The machines of a queue pair that agreed on IRN; then there is no `connection`.
+    pub irn: Option<Box<Irn>>,
     /// Receive work request of the message that is arriving.
     pub current: Option<Receive>,
     /// In the scheduler's line.
@@ -174,6 +177,7 @@ impl QueuePair {
             allowed: Default::default(),
             attributes: Settings::default(),
             connection: None,
+            irn: None,
             current: None,
             queued: false,
             established: false,
@@ -228,10 +232,7 @@ impl QueuePair {
             return;
         }
         loop {
-            let Some(connection) = &self.connection else { return };
-            if !connection.requester.has_room() || connection.requester.backlog() >= AHEAD {
-                return;
-            }
+            let Some(outstanding) = self.may_submit() else { return };
             match self.send.next() {
                 Fetched::Empty => return,
                 Fetched::Malformed { wqe, index } => {
@@ -239,7 +240,7 @@ impl QueuePair {
                     self.submit_failing(&wqe, index, 1, Status::LocalQpOperation);
                 }
                 Fetched::Work { wqe, index, slots } => {
-                    if waits_for_all(&wqe) && connection.requester.outstanding() > 0 {
+                    if waits_for_all(&wqe) && outstanding > 0 {
                         return;
                     }
                     self.send.take(slots);
@@ -248,6 +249,13 @@ impl QueuePair {
                 }
             }
         }
+    }
+
+    /// Messages under way, if another one may be submitted.
+    #[inline]
+    fn may_submit(&self) -> Option<usize> {
+        let Some(Connection { requester, .. }) = &self.connection else { return self.may_submit_irn(AHEAD) };
+        (requester.has_room() && requester.backlog() < AHEAD).then(|| requester.outstanding())
     }
 
     #[inline]
@@ -266,6 +274,8 @@ impl QueuePair {
         let message = self.message(wqe, kind, len, list, index, slots);
         if let Some(connection) = &mut self.connection {
             connection.requester.submit(message);
+        } else {
+            self.submit_irn(message);
         }
     }
 
@@ -359,17 +369,19 @@ impl QueuePair {
     /// A WQE that cannot be executed takes its place in the order, and fails there.
     fn submit_failing(&mut self, wqe: &Wqe, index: u64, slots: u64, status: Status) {
         let note = self.note(wqe, List::One, index, slots);
-        let Some(connection) = &mut self.connection else { return };
         let message = Message { kind: Kind::Local, len: 0, fence: false, solicited: false, note };
-        connection.requester.submit_failing(message, status);
+        if let Some(connection) = &mut self.connection {
+            connection.requester.submit_failing(message, status);
+        } else if let Some(irn) = &mut self.irn {
+            irn.requester.submit_failing(message, status);
+        }
     }
 
     /// Completes what has ended. Enters the error state behind a request in error. True if anything ended.
     #[inline]
     pub fn retire(&mut self, shared: &mut Shared) -> bool {
         let (mut any, mut freed) = (false, None);
-        while let Some(connection) = &mut self.connection {
-            let Some(retired) = connection.requester.retire() else { break };
+        while let Some(retired) = self.next_retired() {
             any = true;
             let fine = retired.status == Status::Success;
             if fine && !retired.note.signaled() {
@@ -397,9 +409,26 @@ impl QueuePair {
         any
     }
 
+    #[inline(always)]
+    fn next_retired(&mut self) -> Option<Retired<Note>> {
+        match &mut self.connection {
+            Some(connection) => connection.requester.retire(),
+            None => self.retire_irn(),
+        }
+    }
+
+    /// The oldest message under way, taken out unfinished.
+    fn next_flushed(&mut self) -> Option<Retired<Note>> {
+        if let Some(connection) = &mut self.connection {
+            return connection.requester.flush();
+        }
+        self.irn.as_mut()?.requester.flush()
+    }
+
     /// SQD: says once that nothing is under way any more.
     pub fn drain(&mut self, shared: &mut Shared) {
-        let idle = self.connection.as_ref().is_none_or(|connection| connection.requester.outstanding() == 0);
+        let idle = self.connection.as_ref().is_none_or(|connection| connection.requester.outstanding() == 0)
+            && self.irn.as_ref().is_none_or(|irn| irn.requester.outstanding() == 0);
         if idle && !self.is_sending() && !self.drained {
             self.drained = true;
             if self.attributes.given.sqd_event != Some(false) {
@@ -477,7 +506,7 @@ impl QueuePair {
     pub fn flush(&mut self, shared: &mut Shared) {
         self.flush_send_queue(shared);
         self.receive.mark_error();
-        while let Some(receive) = self.current.take().or_else(|| self.receive.take()) {
+        while let Some(receive) = self.next_receive() {
             shared.counters.resp_cqe_flush_error += 1;
             let completion = self.received(&receive, Status::WrFlushed);
             self.complete_receive(&receive, completion, false, shared);
@@ -489,8 +518,7 @@ impl QueuePair {
         if let Some(retired) = self.unreliable.as_mut().and_then(|machine| machine.end(Status::WrFlushed)) {
             self.flush_send(&retired, shared);
         }
-        while let Some(retired) = self.connection.as_mut().and_then(|connection| connection.requester.flush())
-        {
+        while let Some(retired) = self.next_flushed() {
             self.flush_send(&retired, shared);
         }
         self.send.release_all();
@@ -506,6 +534,12 @@ impl QueuePair {
             let note = self.note(&wqe, List::One, index, slots);
             self.flush_send(&Retired { note, len: 0, kind, status: Status::WrFlushed }, shared);
         }
+    }
+
+    /// The oldest receive work request that is not completed.
+    fn next_receive(&mut self) -> Option<Receive> {
+        let bound = self.irn.as_mut().and_then(|irn| irn.bound.pop());
+        bound.or_else(|| self.current.take()).or_else(|| self.receive.take())
     }
 
     fn flush_send(&mut self, retired: &Retired<Note>, shared: &mut Shared) {
@@ -533,7 +567,8 @@ impl QueuePair {
     /// When its timers want to be called.
     #[inline]
     pub fn deadline(&self) -> Instant {
-        self.connection.as_ref().map_or(Instant::NEVER, |connection| connection.requester.deadline())
+        let Some(connection) = &self.connection else { return self.deadline_irn() };
+        connection.requester.deadline()
     }
 
     /// Its timers have come.
@@ -541,6 +576,7 @@ impl QueuePair {
         if let Some(connection) = &mut self.connection {
             connection.requester.expire(now, &mut shared.counters);
         }
+        self.expire_irn(now, shared);
         self.retire(shared);
     }
 }

@@ -50,6 +50,21 @@ impl ReceiveQueue {
         self.ring
     }
 
+    /// The same for `count` of them.
+    pub fn rooms(stride: u64, count: u64) -> Result<Self, NicError> {
+        Ok(ReceiveQueue { stride, ..ReceiveQueue::room(stride * count)? })
+    }
+
+    /// Slots of each work request.
+    pub fn stride(&self) -> u64 {
+        self.stride
+    }
+
+    /// Work requests that it holds at most.
+    pub fn capacity(&self) -> u64 {
+        self.ring.slots() / self.stride
+    }
+
     /// Is a work request posted? Reads the producer index only when none is known.
     #[inline]
     pub fn ready(&mut self) -> bool {

@@ -85,8 +85,8 @@ impl SharedReceiveQueue {
         (self.ring.slots() / self.stride) as u32
     }
 
-    /// Moves the next work request into `place`.
-    fn take(&mut self, place: &ReceiveQueue) -> Option<Receive> {
+    /// Moves the next work request into `place`: to slot `to`, or where it stands here.
+    fn take(&mut self, place: &ReceiveQueue, to: Option<u64>) -> Option<Receive> {
         if !self.ready() {
             return None;
         }
@@ -95,10 +95,10 @@ impl SharedReceiveQueue {
         let mut slot = [0; SLOT];
         for at in (0..self.stride).rev() {
             self.ring.load(index + at, &mut slot);
-            place.keep(index + at, &slot);
+            place.keep(to.unwrap_or(index) + at, &slot);
         }
         self.ring.set_word(Word::Consumed, self.taken);
-        Some(received_at(index, &slot, self.stride))
+        Some(received_at(to.unwrap_or(index), &slot, self.stride))
     }
 
     /// Is the armed limit reached? Then it is disarmed.
@@ -235,8 +235,13 @@ impl Shared {
     /// Takes a work request of a shared receive queue for a message; `keep` is its queue pair's room for it.
     #[inline]
     pub fn take_shared(&mut self, place: u32, keep: &ReceiveQueue) -> Option<Receive> {
+        self.take_shared_to(place, keep, None)
+    }
+
+    /// The same, into slot `to` of that room: for who has several messages under way.
+    pub fn take_shared_to(&mut self, place: u32, keep: &ReceiveQueue, to: Option<u64>) -> Option<Receive> {
         let queue = self.srqs.places.get_mut(place as usize)?.as_mut()?;
-        let taken = queue.take(keep)?;
+        let taken = queue.take(keep, to)?;
         if queue.limit_reached() {
             let number = queue.number;
             self.event(AsyncEvent::SrqLimit(number));

@@ -93,6 +93,18 @@ counters! {
     resp_cqe_flush_error,
     /// Completions that found their queue full.
     cq_overrun,
+    /// Packets taken ahead of a gap (IRN).
+    irn_ahead_pkts,
+    /// Packets dropped because they were further ahead than the bitmap reaches (IRN).
+    irn_beyond_pkts,
+    /// Recoveries begun by the senders of requests (IRN).
+    irn_recoveries,
+    /// Timeouts after RTO_low, part of the local ACK timeouts (IRN).
+    irn_short_timeouts,
+    /// Timeouts of the senders of READ and atomic responses (IRN).
+    irn_response_timeouts,
+    /// READ and atomic responses transmitted again (IRN).
+    irn_responses_repeated,
     /// Work requests executed: WQEs taken from send queues.
     wqes_executed,
 }

@@ -18,7 +18,7 @@ pub mod message;
 pub mod sack;
 
 use crate::aeth::Kind;
-use crate::{NakCode, Opcode, Packet, Service, Syndrome, WireError, reth};
+use crate::{NakCode, Opcode, Service, Syndrome, WireError, packet, reth};
 
 /// Bytes of additions at most: a RETH and a message header.
 pub const MAX_LEN: usize = reth::LEN + message::LEN;
@@ -63,8 +63,8 @@ impl Additions {
     ///
     /// Errors: [`WireError::Truncated`] if the packet ends before its additions do.
     #[inline]
-    pub fn split<'a>(packet: &Packet<'a>) -> Result<(Additions, &'a [u8]), WireError> {
-        let shape = shape(packet.bth.opcode, packet.ext.aeth.map(|aeth| aeth.syndrome));
+    pub fn split<'a>(packet: &packet::View<'a>) -> Result<(Additions, &'a [u8]), WireError> {
+        let shape = shape(packet.bth.opcode, packet.aeth().map(|aeth| aeth.syndrome));
         let (mut found, mut rest) = (Additions::default(), packet.payload);
         macro_rules! take {
             ($bit:ident, $field:ident, $header:ident) => {

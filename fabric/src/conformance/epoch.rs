@@ -9,6 +9,7 @@ use super::trouble::Trouble;
 use super::{Arm, Options};
 use crate::Random;
 use crate::program::Settings;
+use transport::rc::irn;
 
 /// Turns without a completion after which a queue pair in ERR is asked whether it has flushed all there is.
 const QUIET: u32 = 10;
@@ -37,6 +38,7 @@ impl Pair {
             receive_max_sge: random.pick(&[1, 2, 5, 16]),
             max_inline: random.pick(&[0, 64, 300, 960]),
             timeout: options.timeout,
+            irn: options.irn.then(|| irn::Settings::default().reach()),
             retry_cnt: 7,
             ..Settings::default()
         };

@@ -121,13 +121,23 @@ pub struct Options {
     pub trouble: f64,
     /// Longest WRITE and READ, bytes.
     pub longest: usize,
+    /// Over IRN: then what overlaps is fenced, since WRITEs are placed in any order.
+    pub irn: bool,
     /// Turns without any progress after which the body gives up: the arm hangs.
     pub patience: u64,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { verbs: 20_000, pairs: 3, timeout: 9, trouble: 0.3, longest: 1 << 20, patience: 2_000_000 }
+        Options {
+            verbs: 20_000,
+            pairs: 3,
+            timeout: 9,
+            trouble: 0.3,
+            longest: 1 << 20,
+            irn: false,
+            patience: 2_000_000,
+        }
     }
 }
 

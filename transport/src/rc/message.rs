@@ -141,6 +141,16 @@ impl<D: Copy> Window<D> {
         self.ring[slot]
     }
 
+    /// Messages that it holds at most.
+    pub fn capacity(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// Bytes that it takes besides itself.
+    pub fn heap_bytes(&self) -> usize {
+        size_of_val(&*self.ring)
+    }
+
     /// Number of the message that holds `seq`, looking from `hint` backwards or forwards.
     pub fn find(&self, seq: Seq, hint: u64) -> Option<u64> {
         let mut number = hint.clamp(self.head, self.tail.saturating_sub(1).max(self.head));

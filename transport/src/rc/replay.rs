@@ -53,6 +53,11 @@ impl Replay {
         }
     }
 
+    /// Bytes that it takes besides itself.
+    pub fn heap_bytes(&self) -> usize {
+        size_of_val(&*self.ring)
+    }
+
     fn oldest(&self) -> u64 {
         self.tail.saturating_sub(self.capacity)
     }

@@ -139,6 +139,11 @@ impl<D: Copy> Requester<D> {
         self.rnr_retries = parameters.rnr_retry;
     }
 
+    /// Bytes that it takes, those it has allocated too.
+    pub fn state_bytes(&self) -> usize {
+        size_of::<Self>() + self.window.heap_bytes() + self.fetches.capacity() * size_of::<Seq>()
+    }
+
     /// Is there room for another message?
     #[inline]
     pub fn has_room(&self) -> bool {

@@ -129,6 +129,11 @@ impl Responder {
         self.rnr_timer = rnr_timer;
     }
 
+    /// Bytes that it takes, those it has allocated too.
+    pub fn state_bytes(&self) -> usize {
+        size_of::<Self>() + self.replay.heap_bytes()
+    }
+
     /// What the action that ends a message tells the receive queue.
     pub fn notice(&self) -> Notice {
         self.notice
@@ -433,7 +438,7 @@ impl Responder {
     }
 }
 
-fn atomic(opcode: Opcode, swap_add: u64, compare: u64) -> Atomic {
+pub(super) fn atomic(opcode: Opcode, swap_add: u64, compare: u64) -> Atomic {
     if opcode == Opcode::RC_COMPARE_SWAP {
         Atomic::CompareSwap { compare, swap: swap_add }
     } else {
@@ -441,7 +446,7 @@ fn atomic(opcode: Opcode, swap_add: u64, compare: u64) -> Atomic {
     }
 }
 
-fn notice(packet: &packet::View<'_>, len: u32, write: bool) -> Notice {
+pub(super) fn notice(packet: &packet::View<'_>, len: u32, write: bool) -> Notice {
     Notice {
         len,
         imm: packet.imm().map(|imm| imm.value),
@@ -451,7 +456,7 @@ fn notice(packet: &packet::View<'_>, len: u32, write: bool) -> Notice {
     }
 }
 
-fn count(opcode: Opcode, counters: &mut Counters) {
+pub(super) fn count(opcode: Opcode, counters: &mut Counters) {
     match opcode.operation() {
         Some(Operation::Send) => counters.rx_send_requests += 1,
         Some(Operation::Write) => counters.rx_write_requests += 1,

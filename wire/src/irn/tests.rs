@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Extensions, Psn, Qpn, aeth, atomic_eth, bth, icrc, ieth, immdt};
+use crate::{Extensions, Packet, Psn, Qpn, aeth, atomic_eth, bth, icrc, ieth, immdt};
 
 const RETH_OF: reth::Repr = reth::Repr { va: 0x1122_3344_5566_7788, rkey: 0xaabb_ccdd, dma_len: 0x0102 };
 const MESSAGE_OF: message::Repr = message::Repr { number: 7, offset: 0x0400 };
@@ -42,14 +42,14 @@ fn cases() -> Vec<(u8, Syndrome, Additions)> {
 }
 
 /// The bytes of a packet with these additions, as a NIC makes them: first the additions, then the payload.
-fn packet(opcode: Opcode, syndrome: Syndrome, additions: &Additions, payload: &[u8]) -> Vec<u8> {
+fn frame(opcode: Opcode, syndrome: Syndrome, additions: &Additions, payload: &[u8]) -> Vec<u8> {
     let mut behind = vec![0; additions.len()];
     assert_eq!(additions.emit(&mut behind), behind.len());
     behind.extend_from_slice(payload);
     let bth = bth::Repr::new(opcode, Qpn::new(1), Psn::new(2));
-    let packet = Packet::new(bth, extensions(opcode, syndrome), &behind);
-    let mut bytes = vec![0; packet.buffer_len()];
-    packet.emit(&mut bytes);
+    let whole = Packet::new(bth, extensions(opcode, syndrome), &behind);
+    let mut bytes = vec![0; whole.buffer_len()];
+    whole.emit(&mut bytes);
     bytes
 }
 
@@ -58,10 +58,10 @@ fn every_packet_has_the_additions_of_its_op_code_and_they_come_back() {
     for (opcode, syndrome, additions) in cases() {
         let opcode = Opcode(opcode);
         let payload: &[u8] = if opcode.has_payload() { b"abcde" } else { b"" };
-        let bytes = packet(opcode, syndrome, &additions, payload);
-        let parsed = Packet::parse(&bytes).unwrap();
+        let bytes = frame(opcode, syndrome, &additions, payload);
+        let parsed = packet::View::new(&bytes).unwrap();
         assert_eq!(Additions::split(&parsed), Ok((additions, payload)), "{opcode}");
-        assert!(additions.fit(opcode, parsed.ext.aeth.map(|aeth| aeth.syndrome)), "{opcode}");
+        assert!(additions.fit(opcode, parsed.aeth().map(|aeth| aeth.syndrome)), "{opcode}");
         assert!(additions.len() <= MAX_LEN);
     }
 }
@@ -69,8 +69,8 @@ fn every_packet_has_the_additions_of_its_op_code_and_they_come_back() {
 #[test]
 fn additions_that_the_packet_has_no_room_for_are_an_error() {
     for (opcode, syndrome, additions) in cases() {
-        let bytes = packet(Opcode(opcode), syndrome, &Additions::default(), b"");
-        let parsed = Packet::parse(&bytes).unwrap();
+        let bytes = frame(Opcode(opcode), syndrome, &Additions::default(), b"");
+        let parsed = packet::View::new(&bytes).unwrap();
         let expected =
             if additions.is_empty() { Ok((additions, &b""[..])) } else { Err(WireError::Truncated) };
         assert_eq!(Additions::split(&parsed), expected, "{:#x}", opcode);
@@ -80,7 +80,7 @@ fn additions_that_the_packet_has_no_room_for_are_an_error() {
 #[test]
 fn literal_bytes_of_a_write_last_with_immediate_and_of_a_nack() {
     let additions = Additions { reth: Some(RETH_OF), message: Some(MESSAGE_OF), ..Additions::default() };
-    let bytes = packet(Opcode::RC_RDMA_WRITE_LAST_IMM, Syndrome::ack(0), &additions, b"xy");
+    let bytes = frame(Opcode::RC_RDMA_WRITE_LAST_IMM, Syndrome::ack(0), &additions, b"xy");
     let expected: &[&[u8]] = &[
         &[0x09, 0x60, 0xff, 0xff, 0, 0, 0, 1, 0, 0, 0, 2],
         &[0, 0, 0, 6],
@@ -93,7 +93,7 @@ fn literal_bytes_of_a_write_last_with_immediate_and_of_a_nack() {
 
     let additions = Additions { sack: Some(SACK_OF), ..Additions::default() };
     let missing = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
-    let bytes = packet(Opcode::IRN_READ_ACKNOWLEDGE, missing, &additions, b"");
+    let bytes = frame(Opcode::IRN_READ_ACKNOWLEDGE, missing, &additions, b"");
     let expected: &[&[u8]] = &[
         &[0x1f, 0x40, 0xff, 0xff, 0, 0, 0, 1, 0, 0, 0, 2],
         &[0x60, 0, 0, 5],

@@ -12,12 +12,20 @@
 //! place may end in either order unless the second is fenced: over IRN a fence waits for everything before it.
 
 mod bitmap;
+mod judge;
+mod owed;
+mod reads;
 mod receiver;
+mod requester;
+mod responder;
 mod rto;
 mod sender;
 
 pub use bitmap::Bitmap;
+pub use owed::Owes;
 pub use receiver::{Answer, Ends, Place, Receiver, Tracker};
+pub use requester::{Numbers, Plan, Requester};
+pub use responder::{Reply, Responder, Step};
 pub use rto::Rto;
 pub use sender::{Sender, Timeout};
 

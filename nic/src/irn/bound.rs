@@ -1,0 +1,179 @@
+//! Receive work requests that messages have taken: bound at first sight, in the order of their numbers, and held with
+//! their completions until everything before them has arrived (IRN paper, §5).
+
+use transport::Notice;
+
+use crate::receive_queue::Receive;
+
+/// One of them.
+#[derive(Copy, Clone, Debug)]
+struct Held {
+    receive: Receive,
+    /// What its message brings, once its last packet is there.
+    notice: Option<Notice>,
+    /// Packets of the message that are there.
+    packets: u32,
+}
+
+/// Why a message gets no receive work request.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unbound {
+    /// None is posted, or as many as can be held are held.
+    NotReady,
+    /// The message's number is one that was completed long ago, or too far ahead.
+    Invalid,
+}
+
+/// Those that are taken and not completed.
+pub(crate) struct Bound {
+    ring: Box<[Option<Held>]>,
+    head: u64,
+    tail: u64,
+}
+
+impl Bound {
+    /// For `capacity` of them.
+    pub fn new(capacity: u32) -> Bound {
+        let capacity = capacity.max(1).next_power_of_two() as usize;
+        Bound { ring: vec![None; capacity].into_boxed_slice(), head: 0, tail: 0 }
+    }
+
+    /// Bytes that it takes besides itself.
+    #[cfg(test)]
+    pub fn heap_bytes(&self) -> usize {
+        size_of_val(&*self.ring)
+    }
+
+    fn slot(&self, number: u64) -> usize {
+        number as usize & (self.ring.len() - 1)
+    }
+
+    /// Binds number `number` and all before it, by taking work requests from the queue; each is told its number.
+    pub fn bind(
+        &mut self,
+        number: u64,
+        mut take: impl FnMut(u64) -> Option<Receive>,
+    ) -> Result<Receive, Unbound> {
+        let reach = self.ring.len() as u64;
+        if number < self.head || number - self.head >= MOST_AHEAD {
+            return Err(Unbound::Invalid);
+        }
+        if number - self.head >= reach {
+            return Err(Unbound::NotReady);
+        }
+        while self.tail <= number {
+            let receive = take(self.tail).ok_or(Unbound::NotReady)?;
+            let slot = self.slot(self.tail);
+            self.ring[slot] = Some(Held { receive, notice: None, packets: 0 });
+            self.tail += 1;
+        }
+        self.ring[self.slot(number)].map(|held| held.receive).ok_or(Unbound::Invalid)
+    }
+
+    /// A packet of message `number` is in its place; with a notice, its last.
+    pub fn arrived(&mut self, number: u64, notice: Option<Notice>) {
+        let slot = self.slot(number);
+        if let Some(held) = &mut self.ring[slot] {
+            held.packets = held.packets.saturating_add(1);
+            held.notice = notice.or(held.notice);
+        }
+    }
+
+    /// Is this the oldest one?
+    pub fn is_oldest(&self, number: u64) -> bool {
+        self.head == number && self.head < self.tail
+    }
+
+    /// Takes the oldest one out, with its message if that is complete: `packets(len)` packets of a SEND, one of a WRITE.
+    pub fn finish(&mut self, packets: impl FnOnce(u32) -> u32) -> Option<(Receive, Notice)> {
+        let held = self.ring[self.slot(self.head)].filter(|_| self.head < self.tail)?;
+        let notice = held.notice?;
+        let expected = if notice.write { 1 } else { packets(notice.len) };
+        if held.packets != expected {
+            return None;
+        }
+        self.head += 1;
+        Some((held.receive, notice))
+    }
+
+    /// Takes the oldest one out, whatever has arrived for it.
+    pub fn pop(&mut self) -> Option<Receive> {
+        let held = self.ring[self.slot(self.head)].filter(|_| self.head < self.tail)?;
+        self.head += 1;
+        Some(held.receive)
+    }
+}
+
+/// Further ahead no bitmap reaches: a peer that names such a work request is wrong, not early.
+const MOST_AHEAD: u64 = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Sge;
+    use memory::Key;
+
+    fn receive(id: u64) -> Receive {
+        Receive { id, index: id, elements: 1, first: Sge { addr: 0, len: 0, lkey: Key::new(1) } }
+    }
+
+    fn notice(len: u32, write: bool) -> Option<Notice> {
+        Some(Notice { len, imm: None, invalidate: None, solicited: false, write })
+    }
+
+    fn take(posted: &mut std::ops::Range<u64>) -> impl FnMut(u64) -> Option<Receive> {
+        |_| posted.next().map(receive)
+    }
+
+    #[test]
+    fn a_message_that_comes_early_reserves_what_the_earlier_ones_will_need() {
+        let mut posted = 0..3;
+        let mut bound = Bound::new(8);
+        assert_eq!(bound.bind(2, take(&mut posted)).map(|receive| receive.id), Ok(2));
+        assert_eq!(bound.bind(0, take(&mut posted)).map(|receive| receive.id), Ok(0));
+        assert_eq!(bound.bind(3, take(&mut posted)).map(|receive| receive.id), Err(Unbound::NotReady));
+        bound.arrived(2, notice(10, false));
+        assert!(bound.finish(|_| 1).is_none(), "the first message is not complete");
+        bound.arrived(0, notice(10, true));
+        assert_eq!(bound.finish(|_| 9).map(|(receive, _)| receive.id), Some(0));
+        assert!(bound.is_oldest(1) && !bound.is_oldest(2));
+        assert_eq!(bound.pop().map(|receive| receive.id), Some(1));
+        assert_eq!(bound.finish(|len| len / 10).map(|(receive, _)| receive.id), Some(2));
+        assert!(bound.pop().is_none() && bound.finish(|_| 1).is_none());
+    }
+
+    #[test]
+    fn what_was_bound_before_the_queue_ran_dry_stays_bound() {
+        let mut posted = 0..2;
+        let mut bound = Bound::new(8);
+        assert_eq!(bound.bind(4, take(&mut posted)).map(|receive| receive.id), Err(Unbound::NotReady));
+        let mut posted = 2..9;
+        assert_eq!(bound.bind(1, take(&mut posted)).map(|receive| receive.id), Ok(1));
+        assert_eq!(bound.bind(4, take(&mut posted)).map(|receive| receive.id), Ok(4));
+        assert_eq!(posted, 5..9);
+    }
+
+    #[test]
+    fn at_most_as_many_are_held_as_there_is_room_for() {
+        let mut posted = 0..100;
+        let mut bound = Bound::new(4);
+        assert_eq!(bound.bind(4, take(&mut posted)).map(|receive| receive.id), Err(Unbound::NotReady));
+        assert_eq!(posted, 0..100);
+        assert_eq!(bound.bind(3, take(&mut posted)).map(|receive| receive.id), Ok(3));
+        bound.pop();
+        assert_eq!(bound.bind(4, take(&mut posted)).map(|receive| receive.id), Ok(4));
+        assert_eq!(bound.bind(0, take(&mut posted)).map(|receive| receive.id), Err(Unbound::Invalid));
+        let far = bound.bind(1 + MOST_AHEAD, take(&mut posted));
+        assert_eq!(far.map(|receive| receive.id), Err(Unbound::Invalid));
+    }
+
+    #[test]
+    fn a_message_that_skipped_packets_does_not_end() {
+        let mut posted = 0..1;
+        let mut bound = Bound::new(4);
+        bound.bind(0, take(&mut posted)).unwrap();
+        bound.arrived(0, None);
+        bound.arrived(0, notice(1024, false));
+        assert!(bound.finish(|len| len / 256).is_none());
+    }
+}

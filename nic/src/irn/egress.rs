@@ -1,0 +1,186 @@
+//! Egress over IRN: acknowledgements of responses, then what the responder has, then requests.
+
+use memory::{Access, Key, Mem};
+use transport::rc::ReplyKind;
+use transport::rc::irn::{Plan, Reply};
+use transport::state::State;
+use transport::{Instant, Status};
+use wire::frame::Egress;
+use wire::irn::{Additions, sack};
+use wire::{Extensions, NakCode, Opcode, Qpn, Syndrome, aeth, atomic_ack, bth, packet};
+
+use super::Irn;
+use crate::egress::{Sent, emit, fatal_event};
+use crate::gather;
+use crate::nic::Shared;
+use crate::queue_pair::QueuePair;
+
+impl QueuePair {
+    /// Could a queue pair that is not plain RC have something to send?
+    #[inline(never)]
+    pub fn wants_turn_other(&self) -> bool {
+        let Some(irn) = &self.irn else {
+            let begins = self.state == State::Rts && self.send.has_work();
+            return self.unreliable.is_some() && (self.is_sending() || begins);
+        };
+        irn.responder.has_reply()
+            || self.state == State::Rts && self.send.has_work()
+            || irn.requester.has_unsent()
+    }
+
+    /// The next response packet, or (N)ACK of one, over IRN.
+    #[inline(never)]
+    pub fn respond_irn(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut impl Egress,
+        shared: &mut Shared,
+    ) -> Option<Sent> {
+        let (pd, owner) = (self.pd, self.owner);
+        let irn = self.irn.as_mut()?;
+        if let Some(sent) = acknowledge(irn, out, shared) {
+            return Some(sent);
+        }
+        let mut reply = irn.responder.plan()?;
+        let fetch = |kind: &ReplyKind, bytes: &mut [u8]| {
+            let ReplyKind::Memory { key, va, len } = *kind else { return true };
+            mem.check_for(pd, owner, Key::new(key), va, len as usize, Access::REMOTE_READ)
+                .is_ok_and(|span| span.read(bytes) == len as usize)
+        };
+        let mut sent = answer(irn, out, shared, &reply, fetch);
+        if sent == Sent::Denied {
+            // The region went away under a READ that was allowed when it came.
+            let Some(instead) = irn.responder.deny(&reply, &mut shared.counters) else { return Some(sent) };
+            reply = instead;
+            sent = answer(irn, out, shared, &reply, fetch);
+        }
+        if matches!(sent, Sent::Yes(_)) && irn.responder.sent(now, &reply, &mut shared.counters) {
+            let access =
+                reply.aeth.map(|(syndrome, _)| syndrome) == Some(Syndrome::nak(NakCode::REMOTE_ACCESS_ERROR));
+            self.fail(fatal_event(self.number, access), shared);
+        }
+        Some(sent)
+    }
+
+    /// The next request packet of a queue pair that is not plain RC.
+    #[inline(never)]
+    pub fn request_other(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut impl Egress,
+        shared: &mut Shared,
+    ) -> Option<Sent> {
+        match self.irn {
+            Some(_) => self.request_irn(now, mem, out, shared),
+            None => self.request_unreliable(mem, out, shared),
+        }
+    }
+
+    /// The next request packet over IRN; the caller has submitted what there is.
+    #[inline(never)]
+    fn request_irn(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut impl Egress,
+        shared: &mut Shared,
+    ) -> Option<Sent> {
+        let Some(plan) = self.irn.as_mut()?.requester.plan(now) else {
+            // Local work and failures may have come to the front without any packet; then there may be more to submit.
+            return (self.retire(shared) && self.send.has_work()).then_some(Sent::Denied);
+        };
+        let (pd, send) = (self.pd, &self.send);
+        let Irn { path, requester, .. } = &mut **self.irn.as_mut()?;
+        let note = requester.note(&plan)?;
+        let bth = request_bth(&plan, path.remote);
+        let added = plan.additions.len();
+        let sent = emit(
+            &mut path.way,
+            out,
+            &mut shared.counters,
+            &bth,
+            &plan.ext,
+            plan.len + added as u32,
+            |bytes| {
+                let (head, payload) = bytes.split_at_mut(added);
+                plan.additions.emit(head);
+                payload.is_empty() || gather::gather(mem, pd, send.ring(), note, plan.offset, payload)
+            },
+        );
+        match sent {
+            Sent::Yes(_) => requester.sent(now, &plan, &mut shared.counters),
+            Sent::Denied => {
+                requester.refuse(&plan, Status::LocalProtection);
+                self.retire(shared);
+            }
+            Sent::NoRoom => {}
+        }
+        Some(sent)
+    }
+}
+
+/// The (N)ACK of responses that the requester owes.
+fn acknowledge(irn: &mut Irn, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
+    let (owes, psn) = irn.requester.owes()?;
+    let syndrome = match owes.sack {
+        None => Syndrome::ack(aeth::NO_CREDITS),
+        Some(_) => Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR),
+    };
+    let additions = Additions { sack: psn.sack.map(|psn| sack::Repr { psn }), ..Additions::default() };
+    let ext = Extensions { aeth: Some(aeth::Repr { syndrome, msn: 0 }), ..Extensions::default() };
+    let bth = bth::Repr::new(Opcode::IRN_READ_ACKNOWLEDGE, irn.path.remote, psn.cumulative);
+    let sent =
+        emit(&mut irn.path.way, out, &mut shared.counters, &bth, &ext, additions.len() as u32, |bytes| {
+            additions.emit(bytes);
+            true
+        });
+    if matches!(sent, Sent::Yes(_)) {
+        irn.requester.owed_sent(&owes);
+    }
+    Some(sent)
+}
+
+/// A packet of the responder's.
+fn answer(
+    irn: &mut Irn,
+    out: &mut impl Egress,
+    shared: &mut Shared,
+    reply: &Reply,
+    fetch: impl FnOnce(&ReplyKind, &mut [u8]) -> bool,
+) -> Sent {
+    let mut ext = Extensions {
+        aeth: reply.aeth.map(|(syndrome, msn)| aeth::Repr { syndrome, msn }),
+        ..Extensions::default()
+    };
+    let added = reply.additions.len();
+    let len = match reply.kind {
+        ReplyKind::Memory { len, .. } => len,
+        ReplyKind::Value(original) => {
+            ext.atomic_ack = Some(atomic_ack::Repr { original });
+            0
+        }
+        ReplyKind::Acknowledge { .. } => added as u32,
+    };
+    let bth = bth::Repr {
+        pad: packet::pad_for(len as usize),
+        ..bth::Repr::new(reply.opcode, irn.path.remote, reply.psn)
+    };
+    emit(&mut irn.path.way, out, &mut shared.counters, &bth, &ext, len, |bytes| {
+        if added > 0 {
+            reply.additions.emit(bytes);
+            return true;
+        }
+        fetch(&reply.kind, bytes)
+    })
+}
+
+fn request_bth(plan: &Plan, remote: Qpn) -> bth::Repr {
+    bth::Repr {
+        solicited: plan.solicited,
+        ack_req: plan.ack_req,
+        pad: packet::pad_for(plan.len as usize),
+        ..bth::Repr::new(plan.opcode, remote, plan.psn)
+    }
+}

@@ -1,0 +1,230 @@
+//! What a request packet asks for, judged by itself: over IRN it may arrive before its message's other packets, so nothing
+//! is known but what it says (IRN paper, §5; lengths and rights as IBTA C9-70 and following have them).
+
+use super::reads::Wanted;
+use crate::rc::responder::{Allowed, atomic, notice};
+use crate::{Atomic, Notice};
+use wire::irn::Additions;
+use wire::{NakCode, Operation, packet, reth};
+
+/// Messages end at 2^31 bytes (IBTA vol. 1 §9.7.7).
+const LONGEST: u32 = 1 << 31;
+
+/// A well-formed request packet.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    /// WRITE: payload to `va`; `extent` bytes, to the end of the message, must be writable.
+    Place { key: u32, va: u64, extent: u32 },
+    /// The same, and the message takes receive work request `number`.
+    PlaceAndNotify { key: u32, va: u64, extent: u32, number: u32, notice: Notice },
+    /// SEND: payload to receive work request `number`; with a notice, the last packet.
+    Deliver { number: u32, offset: u32, notice: Option<Notice> },
+    /// READ or atomic `number`.
+    Fetch { number: u32, wanted: Wanted },
+}
+
+/// Judges a packet, split into its parts.
+pub(super) fn judge(
+    packet: &packet::View<'_>,
+    additions: &Additions,
+    payload: &[u8],
+    mtu: u32,
+    allowed: Allowed,
+) -> Result<Request, NakCode> {
+    let opcode = packet.bth.opcode;
+    let len = payload.len() as u32;
+    let fits = match (opcode.is_first() || opcode.is_middle(), opcode.is_last()) {
+        (true, _) => len == mtu,
+        (_, true) => (1..=mtu).contains(&len),
+        _ => len <= mtu,
+    };
+    if !fits {
+        return Err(NakCode::INVALID_REQUEST);
+    }
+    let request = match opcode.operation() {
+        Some(Operation::Send) => send(packet, additions, len, mtu),
+        Some(Operation::Write) if allowed.write => write(packet, additions, len, mtu),
+        Some(Operation::ReadRequest) if allowed.read && len == 0 => read(packet, additions),
+        Some(Operation::CompareSwap | Operation::FetchAdd) if allowed.atomic && len == 0 => {
+            atomic_of(packet, additions)
+        }
+        _ => None,
+    };
+    request.ok_or(NakCode::INVALID_REQUEST)
+}
+
+/// Is `offset` where a packet of this position can stand?
+fn stands(packet: &packet::View<'_>, offset: u32, mtu: u32) -> bool {
+    let opcode = packet.bth.opcode;
+    let starts = opcode.is_first() || opcode.is_only();
+    if starts { offset == 0 } else { offset > 0 && offset.is_multiple_of(mtu) }
+}
+
+fn total(offset: u32, len: u32) -> Option<u32> {
+    offset.checked_add(len).filter(|total| *total <= LONGEST)
+}
+
+fn send(packet: &packet::View<'_>, additions: &Additions, len: u32, mtu: u32) -> Option<Request> {
+    let message = additions.message.filter(|message| stands(packet, message.offset, mtu))?;
+    let total = total(message.offset, len)?;
+    let ends = packet.bth.opcode.is_last() || packet.bth.opcode.is_only();
+    let notice = ends.then(|| notice(packet, total, false));
+    Some(Request::Deliver { number: message.number, offset: message.offset, notice })
+}
+
+fn write(packet: &packet::View<'_>, additions: &Additions, len: u32, mtu: u32) -> Option<Request> {
+    let reth::Repr { va, rkey: key, dma_len: extent } = packet.reth().or(additions.reth)?;
+    let ends = packet.bth.opcode.is_last() || packet.bth.opcode.is_only();
+    if extent > LONGEST || if ends { len != extent } else { len >= extent } {
+        return None;
+    }
+    if packet.imm().is_none() {
+        return Some(Request::Place { key, va, extent });
+    }
+    let message = additions.message.filter(|message| stands(packet, message.offset, mtu))?;
+    let notice = notice(packet, total(message.offset, len)?, true);
+    Some(Request::PlaceAndNotify { key, va, extent, number: message.number, notice })
+}
+
+fn read(packet: &packet::View<'_>, additions: &Additions) -> Option<Request> {
+    let reth::Repr { va, rkey: key, dma_len: len } = packet.reth().filter(|reth| reth.dma_len <= LONGEST)?;
+    Some(Request::Fetch { number: additions.fetch?.number, wanted: Wanted::Memory { key, va, len } })
+}
+
+fn atomic_of(packet: &packet::View<'_>, additions: &Additions) -> Option<Request> {
+    let eth = packet.atomic()?;
+    let atomic: Atomic = atomic(packet.bth.opcode, eth.swap_add, eth.compare);
+    let wanted = Wanted::Atomic { key: eth.rkey, va: eth.va, atomic };
+    Some(Request::Fetch { number: additions.fetch?.number, wanted })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::irn::{fetch, message};
+    use wire::{Extensions, Opcode, Packet, Psn, Qpn, atomic_eth, bth, ieth, immdt};
+
+    const ALL: Allowed = Allowed { write: true, read: true, atomic: true };
+    const MTU: u32 = 256;
+
+    /// Judges a packet with all the headers that its op-code and IRN give it.
+    fn verdict(
+        opcode: Opcode,
+        len: u32,
+        offset: u32,
+        left: u32,
+        allowed: Allowed,
+    ) -> Result<Request, NakCode> {
+        let reth = reth::Repr { va: 0x1000, rkey: 5, dma_len: left };
+        let eth = atomic_eth::Repr { va: 0x1000, rkey: 5, swap_add: 1, compare: 2 };
+        let ext = Extensions {
+            reth: opcode.has_reth().then_some(reth),
+            atomic: opcode.has_atomic_eth().then_some(eth),
+            imm: opcode.has_imm().then_some(immdt::Repr { value: 9 }),
+            ieth: opcode.has_ieth().then_some(ieth::Repr { rkey: 8 }),
+            ..Extensions::NONE
+        };
+        let additions = Additions {
+            reth: Some(reth).filter(|_| ext.reth.is_none()),
+            message: Some(message::Repr { number: 7, offset }),
+            fetch: Some(fetch::Repr { number: 3 }),
+            sack: None,
+        };
+        let payload = vec![0; len as usize];
+        let packet = Packet::new(bth::Repr::new(opcode, Qpn::new(1), Psn::new(1)), ext, &payload);
+        let mut bytes = vec![0; packet.buffer_len()];
+        packet.emit(&mut bytes);
+        let view = packet::View::new(&bytes).expect("a packet");
+        judge(&view, &additions, &payload, MTU, allowed)
+    }
+
+    #[test]
+    fn lengths_are_those_of_the_position() {
+        let invalid = Err(NakCode::INVALID_REQUEST);
+        for (opcode, good, bad) in [
+            (Opcode::RC_SEND_FIRST, vec![256], vec![0, 1, 255]),
+            (Opcode::RC_SEND_ONLY, vec![0, 1, 256], vec![257]),
+            (Opcode::RC_RDMA_WRITE_FIRST, vec![256], vec![255]),
+        ] {
+            for len in good {
+                let left = if opcode.is_first() { len + 1 } else { len };
+                assert!(verdict(opcode, len, 0, left, ALL).is_ok(), "{opcode} {len}");
+            }
+            for len in bad {
+                assert_eq!(verdict(opcode, len, 0, len, ALL), invalid, "{opcode} {len}");
+            }
+        }
+        assert_eq!(verdict(Opcode::RC_SEND_LAST, 0, 256, 0, ALL), invalid);
+        assert!(verdict(Opcode::RC_SEND_MIDDLE, 256, 512, 0, ALL).is_ok());
+    }
+
+    #[test]
+    fn offsets_are_those_of_the_position() {
+        for (opcode, good, bad) in [
+            (Opcode::RC_SEND_FIRST, 0, 256),
+            (Opcode::RC_SEND_MIDDLE, 256, 0),
+            (Opcode::RC_SEND_MIDDLE, 512, 300),
+            (Opcode::RC_SEND_LAST_INV, 256, 1),
+            (Opcode::RC_RDMA_WRITE_LAST_IMM, 256, 0),
+            (Opcode::RC_RDMA_WRITE_ONLY_IMM, 0, 256),
+        ] {
+            assert!(verdict(opcode, 256, good, 256, ALL).is_ok(), "{opcode} {good}");
+            assert!(verdict(opcode, 256, bad, 256, ALL).is_err(), "{opcode} {bad}");
+        }
+        let beyond = (1 << 31) - 256 + 256;
+        assert!(verdict(Opcode::RC_SEND_LAST, 256, beyond - 256, 0, ALL).is_ok());
+        assert!(verdict(Opcode::RC_SEND_LAST, 256, beyond, 0, ALL).is_err());
+    }
+
+    #[test]
+    fn a_write_packet_tells_how_much_is_left_of_its_message() {
+        for (opcode, left, good) in [
+            (Opcode::RC_RDMA_WRITE_MIDDLE, 257, true),
+            (Opcode::RC_RDMA_WRITE_MIDDLE, 256, false),
+            (Opcode::RC_RDMA_WRITE_LAST, 256, true),
+            (Opcode::RC_RDMA_WRITE_LAST, 257, false),
+            (Opcode::RC_RDMA_WRITE_LAST, 255, false),
+            (Opcode::RC_RDMA_WRITE_FIRST, 1 << 31, true),
+            (Opcode::RC_RDMA_WRITE_FIRST, (1 << 31) + 1, false),
+        ] {
+            assert_eq!(verdict(opcode, 256, 256, left, ALL).is_ok(), good, "{opcode} {left}");
+        }
+        let expected = Request::Place { key: 5, va: 0x1000, extent: 300 };
+        assert_eq!(verdict(Opcode::RC_RDMA_WRITE_MIDDLE, 256, 0, 300, ALL), Ok(expected));
+    }
+
+    #[test]
+    fn the_last_packet_of_a_message_brings_its_notice() {
+        let Ok(Request::Deliver { number: 7, offset: 512, notice: Some(notice) }) =
+            verdict(Opcode::RC_SEND_LAST_IMM, 100, 512, 0, ALL)
+        else {
+            panic!("a SEND ends here")
+        };
+        assert_eq!((notice.len, notice.imm, notice.write), (612, Some(9), false));
+        let Ok(Request::PlaceAndNotify { number: 7, notice, .. }) =
+            verdict(Opcode::RC_RDMA_WRITE_LAST_IMM, 100, 512, 100, ALL)
+        else {
+            panic!("a WRITE with immediate data ends here")
+        };
+        assert_eq!((notice.len, notice.imm, notice.write), (612, Some(9), true));
+    }
+
+    #[test]
+    fn each_right_is_needed_for_what_it_allows() {
+        let none = Allowed::default();
+        for (opcode, allowed) in [
+            (Opcode::RC_RDMA_WRITE_ONLY, Allowed { write: true, ..none }),
+            (Opcode::RC_RDMA_READ_REQUEST, Allowed { read: true, ..none }),
+            (Opcode::RC_COMPARE_SWAP, Allowed { atomic: true, ..none }),
+            (Opcode::RC_FETCH_ADD, Allowed { atomic: true, ..none }),
+        ] {
+            assert!(verdict(opcode, 0, 0, 0, allowed).is_ok(), "{opcode}");
+            assert_eq!(verdict(opcode, 0, 0, 0, none), Err(NakCode::INVALID_REQUEST), "{opcode}");
+        }
+        assert!(verdict(Opcode::RC_SEND_ONLY, 0, 0, 0, none).is_ok());
+        assert!(
+            verdict(Opcode::RC_RDMA_READ_REQUEST, 4, 0, 4, ALL).is_err(),
+            "a READ request has no payload"
+        );
+    }
+}

@@ -1,0 +1,644 @@
+//! The requester over IRN: numbers requests and expected responses in two sequences, sends again what is missing, takes
+//! responses in any order, and retires messages in the order in which they were submitted.
+//!
+//! Heads up: read `sender.rs` first. A READ or atomic takes one number among the requests; its responses have their own.
+
+use super::owed::{Note as Owed, Owes};
+use super::receiver::{Place, Tracker};
+use super::{Recovery, Rto, Sender, Settings, Timeout};
+use crate::congestion::Pacer;
+use crate::rc::message::{Kind, Message, Placed, Window};
+use crate::rc::requester::headers;
+use crate::rc::{Parameters, Reaction, Retired, Seq, extend, packets, psn, start};
+use crate::{Counters, Instant, Status, timers};
+use std::collections::VecDeque;
+use wire::aeth::Kind as Syndrome;
+use wire::irn::{Additions, fetch, message};
+use wire::{Extensions, NakCode, Opcode, Psn, packet, reth};
+
+/// The next request packet: everything but the bytes.
+#[derive(Copy, Clone, Debug)]
+pub struct Plan {
+    /// Op-code.
+    pub opcode: Opcode,
+    /// Packet sequence number.
+    pub psn: Psn,
+    /// The peer shall acknowledge at once.
+    pub ack_req: bool,
+    /// Solicited event.
+    pub solicited: bool,
+    /// Extension headers.
+    pub ext: Extensions,
+    /// IRN's additions.
+    pub additions: Additions,
+    /// Where its payload starts in the message.
+    pub offset: u32,
+    /// Payload bytes.
+    pub len: u32,
+    number: u64,
+    seq: Seq,
+}
+
+/// The numbers of a (N)ACK of responses.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// For the BTH: the last one before the first that is missing, or in a NACK that one itself.
+    pub cumulative: Psn,
+    /// The packet ahead that a NACK names.
+    pub sack: Option<Psn>,
+}
+
+/// The NIC's note, with the message's places in IRN's other sequences.
+#[derive(Copy, Clone, Debug)]
+struct Numbered<D> {
+    note: D,
+    /// First response of a READ or atomic.
+    responses: Seq,
+    /// Receive work request that it takes, or its place among READs and atomics.
+    number: u32,
+}
+
+/// A READ or atomic on the way.
+#[derive(Copy, Clone, Debug)]
+struct Fetch {
+    first: Seq,
+    end: Seq,
+    message: u64,
+}
+
+/// The requester of one queue pair.
+pub struct Requester<D> {
+    parameters: Parameters,
+    window: Window<Numbered<D>>,
+    sender: Sender,
+    rto: Rto,
+    /// Number of the next request packet that is submitted.
+    next: Seq,
+    /// Message of the sender's next new packet.
+    at: u64,
+    tracker: Tracker,
+    owed: Owed,
+    /// Number of the first response of the next READ or atomic that is submitted.
+    next_response: Seq,
+    next_receive: u32,
+    next_fetch: u32,
+    /// READs and atomics on the way, oldest first.
+    fetches: VecDeque<Fetch>,
+    fetch_messages: u32,
+    rnr_retries: u8,
+    rnr_until: Instant,
+    pacer: Pacer,
+    paced_until: Instant,
+    failing: Option<(u64, Status)>,
+    /// What arrives out of order is kept.
+    keeps: bool,
+}
+
+const NUMBER: u32 = 0x00ff_ffff;
+
+impl<D: Copy> Requester<D> {
+    /// A requester whose first packet carries `first`; `capacity` messages may be on the way, and `peer` packets ahead is
+    /// what the peer remembers.
+    pub fn new(first: Psn, capacity: u32, parameters: Parameters, settings: &Settings, peer: u32) -> Self {
+        let first = start(first);
+        Requester {
+            window: Window::new(capacity),
+            sender: Sender::new(first, settings, settings.in_flight(peer)),
+            rto: Rto::new(settings),
+            next: first,
+            at: 0,
+            tracker: Tracker::new(first, settings.bitmap),
+            owed: Owed::new(settings.bitmap),
+            next_response: first,
+            next_receive: 0,
+            next_fetch: 0,
+            fetches: VecDeque::with_capacity(usize::from(parameters.max_rd_atomic)),
+            fetch_messages: 0,
+            rnr_retries: parameters.rnr_retry,
+            rnr_until: Instant(0),
+            pacer: Pacer::unlimited(),
+            paced_until: Instant(0),
+            failing: None,
+            keeps: settings.recovery != Recovery::GoBackN,
+            parameters,
+        }
+    }
+
+    /// Limits the rate of requests.
+    pub fn pace(&mut self, pacer: Pacer) {
+        self.pacer = pacer;
+    }
+
+    /// Changes patience (`timeout`, `retry_cnt`, `rnr_retry`) in a running queue pair.
+    pub fn retune(&mut self, parameters: Parameters) {
+        self.parameters = parameters;
+        self.rnr_retries = parameters.rnr_retry;
+    }
+
+    /// Is there room for another message?
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        !self.window.is_full() && self.failing.is_none()
+    }
+
+    /// Messages submitted and not retired.
+    pub fn outstanding(&self) -> usize {
+        self.window.len()
+    }
+
+    /// Submitted packets that have not been transmitted even once.
+    #[inline]
+    pub fn backlog(&self) -> u64 {
+        self.next - self.sender.high()
+    }
+
+    /// The sending half, for those who look on.
+    pub fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    /// The timer, for those who look on.
+    pub fn rto(&self) -> &Rto {
+        &self.rto
+    }
+
+    /// Takes a message. The caller has seen that there is room.
+    pub fn submit(&mut self, message: Message<D>) {
+        debug_assert!(self.has_room(), "submitted without looking");
+        let first = self.next;
+        let (mut responses, mut number) = (self.next_response, 0);
+        match message.kind {
+            Kind::Local => {}
+            kind if kind.is_fetch() => {
+                self.next += 1;
+                self.next_response += self.responses_of(&message);
+                (number, self.next_fetch) = (self.next_fetch, (self.next_fetch + 1) & NUMBER);
+                self.fetch_messages += 1;
+            }
+            kind => {
+                self.next += u64::from(packets(message.len, self.parameters.mtu));
+                if takes_receive(&kind) {
+                    (number, self.next_receive) = (self.next_receive, (self.next_receive + 1) & NUMBER);
+                }
+            }
+        }
+        if !message.kind.is_fetch() {
+            // Earlier ones must have all their responses before a fenced message: it remembers where they end.
+            responses = self.next_response;
+        }
+        let Message { kind, len, fence, solicited, note } = message;
+        let message = Message { kind, len, fence, solicited, note: Numbered { note, responses, number } };
+        self.window.push(Placed { first, end: self.next, message });
+        self.seek();
+    }
+
+    fn responses_of<N>(&self, message: &Message<N>) -> u64 {
+        u64::from(packets(message.len, self.parameters.mtu))
+    }
+
+    /// Takes a message that cannot be executed: it keeps its place and fails there. The caller has seen that there is room.
+    pub fn submit_failing(&mut self, message: Message<D>, status: Status) {
+        let number = self.window.bounds().1;
+        self.submit(message);
+        self.fail(number, status);
+    }
+
+    /// Is there a packet that waits only for time, room or answers, or an answer to responses?
+    #[inline]
+    pub fn has_unsent(&self) -> bool {
+        self.sender.next() < self.next
+            || self.sender.flags()[0]
+            || self.sender.must_look()
+            || self.owed.is_owed()
+            || self.failing.is_some()
+            || self.window.front().is_some_and(|front| self.is_complete(front))
+    }
+
+    /// The request packet that would leave now.
+    pub fn plan(&mut self, now: Instant) -> Option<Plan> {
+        if now < self.rnr_until || now < self.pacer.next() {
+            return None;
+        }
+        let limit = self.limit();
+        let mut chosen = self.sender.choose(limit);
+        if chosen.is_none() && self.sender.must_look() {
+            self.sender.transmitted(None);
+            chosen = self.sender.choose(limit);
+        }
+        let seq = chosen?;
+        let number = if seq == self.sender.upcoming() { self.at } else { self.window.find(seq, self.at)? };
+        if self.failing.is_some_and(|(failing, _)| number >= failing) {
+            return None;
+        }
+        let placed = self.window.get(number).filter(|placed| placed.first <= seq && seq < placed.end)?;
+        Some(self.describe(placed, number, seq))
+    }
+
+    /// Packets below this may be sent: after a rewind, old ground; else the next new packet if its message may go on.
+    #[inline]
+    fn limit(&self) -> Seq {
+        let upcoming = self.sender.upcoming();
+        if upcoming < self.sender.high() {
+            return self.sender.high();
+        }
+        if self.may_begin(upcoming) { self.next } else { upcoming }
+    }
+
+    #[inline]
+    fn may_begin(&self, upcoming: Seq) -> bool {
+        let Some(placed) = self.window.get(self.at) else { return false };
+        let message = &placed.message;
+        if self.failing.is_some_and(|(number, _)| self.at >= number) {
+            return false;
+        }
+        if message.kind.is_fetch() && self.fetches.len() >= usize::from(self.parameters.max_rd_atomic) {
+            return false;
+        }
+        // Placement is out of order: a fence waits for everything, not only for READs and atomics.
+        let fenced = message.fence && upcoming == placed.first;
+        !fenced || self.sender.una() == placed.first && self.tracker.expected() >= message.note.responses
+    }
+
+    #[inline]
+    fn describe(&self, placed: &Placed<Numbered<D>>, number: u64, seq: Seq) -> Plan {
+        let (message, mtu) = (&placed.message, self.parameters.mtu);
+        let fetch = message.kind.is_fetch();
+        let index = (seq - placed.first) as u32;
+        let offset = index * mtu;
+        let last = seq + 1 == placed.end;
+        let len = if last { message.len - offset } else { mtu };
+        let (opcode, ext) = headers(&message.kind, index == 0, last, offset, message.len);
+        Plan {
+            opcode,
+            psn: psn(seq),
+            ack_req: true,
+            solicited: last && message.solicited,
+            ext,
+            additions: additions(message, offset, last),
+            offset,
+            len: if fetch { 0 } else { len },
+            number,
+            seq,
+        }
+    }
+
+    /// Note of the message that a planned packet belongs to.
+    pub fn note(&self, plan: &Plan) -> Option<&D> {
+        self.window.get(plan.number).map(|placed| &placed.message.note.note)
+    }
+
+    /// The planned packet has left.
+    pub fn sent(&mut self, now: Instant, plan: &Plan, counters: &mut Counters) {
+        let new = plan.seq >= self.sender.high();
+        counters.retransmitted_pkts += u64::from(!new);
+        let recovering = self.sender.in_recovery();
+        self.sender.transmitted(Some(plan.seq));
+        counters.irn_recoveries += u64::from(!recovering && self.sender.in_recovery());
+        if new && let Some(placed) = self.window.get(plan.number) {
+            let message = &placed.message;
+            if message.kind.is_fetch() {
+                let first = message.note.responses;
+                let end = first + self.responses_of(message);
+                self.fetches.push_back(Fetch { first, end, message: plan.number });
+            }
+        }
+        self.seek();
+        self.rto.sent(now, plan.seq, new, self.sender.in_flight());
+        self.pacer.sent(now, plan.len + 44);
+        self.paced_until = if self.pacer.next() > now { self.pacer.next() } else { Instant(0) };
+    }
+
+    /// `at` is the message of the packet that leaves next when none is sent out of turn.
+    #[inline]
+    fn seek(&mut self) {
+        let upcoming = self.sender.upcoming();
+        let head = self.window.bounds().0;
+        while self.at > head && self.window.get(self.at - 1).is_some_and(|placed| placed.end > upcoming) {
+            self.at -= 1;
+        }
+        // Local work takes no packets: the cursor never rests on it.
+        while self.window.get(self.at).is_some_and(|placed| placed.end <= upcoming) {
+            self.at += 1;
+        }
+    }
+
+    /// The local memory of message `number` cannot be used, or an earlier packet's outcome condemns it: it ends with
+    /// `status` once everything before it has ended.
+    pub fn fail(&mut self, number: u64, status: Status) {
+        if self.failing.is_none_or(|(earlier, _)| number < earlier) {
+            self.failing = Some((number, status));
+        }
+    }
+
+    /// The planned packet could not be built from local memory.
+    pub fn refuse(&mut self, plan: &Plan, status: Status) {
+        self.fail(plan.number, status);
+    }
+
+    fn is_complete(&self, placed: &Placed<Numbered<D>>) -> bool {
+        let message = &placed.message;
+        placed.end <= self.sender.una()
+            && (!message.kind.is_fetch()
+                || message.note.responses + self.responses_of(message) <= self.tracker.expected())
+    }
+
+    /// Next message that ended, in order. After one in error the queue pair is in error too: flush the rest.
+    pub fn retire(&mut self) -> Option<Retired<D>> {
+        let (head, _) = self.window.bounds();
+        let front = self.window.front()?;
+        let status = match self.failing {
+            Some((number, status)) if number == head => status,
+            _ if self.is_complete(front) => Status::Success,
+            _ => return None,
+        };
+        let Placed { message, .. } = self.window.pop()?;
+        self.fetch_messages -= u32::from(message.kind.is_fetch());
+        self.at = self.at.max(head + 1);
+        Some(Retired { note: message.note.note, len: message.len, kind: message.kind, status })
+    }
+
+    /// Takes the oldest message out unfinished (flush).
+    pub fn flush(&mut self) -> Option<Retired<D>> {
+        let Placed { message, .. } = self.window.pop()?;
+        self.rto.stop();
+        self.rnr_until = Instant(0);
+        self.fetches.clear();
+        Some(Retired {
+            note: message.note.note,
+            len: message.len,
+            kind: message.kind,
+            status: Status::WrFlushed,
+        })
+    }
+
+    /// How long silence may last.
+    fn patience_ns(&self) -> u64 {
+        self.parameters.timeout_ns.saturating_mul(u64::from(self.parameters.retry_cnt) + 1)
+    }
+
+    /// When nothing but responses is waited for, the responder's timers bring them; this is when we stop believing in it.
+    fn silence_ends(&self) -> Instant {
+        let waits = self.rto.deadline() == Instant::NEVER && !self.fetches.is_empty();
+        if waits { self.rto.patience(self.patience_ns()) } else { Instant::NEVER }
+    }
+
+    /// When `expire` wants to be called.
+    pub fn deadline(&self) -> Instant {
+        let mut deadline = self.rto.deadline().min(self.silence_ends());
+        if self.rnr_until > Instant(0) {
+            deadline = deadline.min(self.rnr_until);
+        }
+        if self.paced_until > Instant(0) && self.window.get(self.at).is_some() {
+            deadline = deadline.min(self.paced_until);
+        }
+        deadline
+    }
+
+    /// Time has come to `now`.
+    pub fn expire(&mut self, now: Instant, counters: &mut Counters) {
+        if self.rnr_until > Instant(0) && now >= self.rnr_until {
+            self.rnr_until = Instant(0);
+        }
+        if now >= self.paced_until {
+            self.paced_until = Instant(0);
+        }
+        if now >= self.silence_ends() {
+            return self.give_up(counters);
+        }
+        if now < self.rto.deadline() {
+            return;
+        }
+        let short = self.rto.is_short();
+        match self.sender.timeout(short) {
+            Timeout::Idle => self.rto.stop(),
+            Timeout::Extended => self.rto.extend(),
+            Timeout::Resend => {
+                counters.local_ack_timeout_err += 1;
+                counters.irn_short_timeouts += u64::from(short);
+                if now >= self.rto.patience(self.patience_ns()) {
+                    return self.give_up(counters);
+                }
+                self.seek();
+                self.rto.expired(now, self.sender.in_flight());
+            }
+        }
+    }
+
+    fn give_up(&mut self, counters: &mut Counters) {
+        counters.retry_exceeded_err += 1;
+        self.rto.stop();
+        self.fetches.clear();
+        self.fail(self.window.bounds().0, Status::RetryExceeded);
+    }
+
+    /// An acknowledgement or a response has arrived.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        packet: &packet::View<'_>,
+        counters: &mut Counters,
+    ) -> Reaction<D> {
+        match packet.bth.opcode {
+            Opcode::RC_ACKNOWLEDGE => self.acknowledged(now, packet, counters),
+            opcode if opcode.is_response() => return self.answered(now, packet, counters),
+            _ => {}
+        }
+        Reaction::Nothing
+    }
+
+    fn acknowledged(&mut self, now: Instant, packet: &packet::View<'_>, counters: &mut Counters) {
+        let (Some(aeth), Ok((additions, _))) = (packet.aeth(), Additions::split(packet)) else { return };
+        let seq = extend(self.sender.una(), packet.bth.psn);
+        match (aeth.syndrome.kind(), additions.sack) {
+            (Syndrome::Ack { .. }, _) => self.arrived(now, seq + 1, None),
+            (Syndrome::Nak(NakCode::PSN_SEQUENCE_ERROR), Some(sack)) => {
+                counters.packet_seq_err += 1;
+                self.arrived(now, seq, Some(extend(self.sender.una(), sack.psn)));
+            }
+            (Syndrome::Rnr { timer }, _) => self.not_ready(now, seq, timer, counters),
+            (Syndrome::Nak(code), _) => self.refused(now, seq, code, counters),
+            (Syndrome::Reserved, _) => {}
+        }
+    }
+
+    /// Everything before `upto` was executed, and `sack` has arrived.
+    fn arrived(&mut self, now: Instant, upto: Seq, sack: Option<Seq>) {
+        if self.sender.acknowledge(upto, sack) {
+            let outstanding = self.sender.una() < self.sender.high();
+            self.rto.advanced(now, self.sender.una(), outstanding, self.sender.in_flight());
+            self.rnr_retries = self.parameters.rnr_retry;
+        }
+        self.seek();
+    }
+
+    fn not_ready(&mut self, now: Instant, seq: Seq, timer: u8, counters: &mut Counters) {
+        let stale = seq < self.sender.una() || seq >= self.sender.high();
+        if stale || (seq == self.sender.una() && now < self.rnr_until) {
+            return;
+        }
+        counters.rnr_nak_retry_err += 1;
+        self.arrived(now, seq, None);
+        if self.parameters.rnr_retry != 7 {
+            if self.rnr_retries == 0 {
+                counters.retry_rnr_exceeded_err += 1;
+                self.fail(self.number_of(seq), Status::RnrRetryExceeded);
+                return;
+            }
+            self.rnr_retries -= 1;
+        }
+        // Messages behind it found no receive work request either, and were dropped without a word.
+        self.sender.rewind();
+        self.seek();
+        self.rto.heard(now);
+        self.rto.stop();
+        self.rnr_until = now.after(timers::rnr_timer_ns(timer));
+    }
+
+    fn refused(&mut self, now: Instant, seq: Seq, code: NakCode, counters: &mut Counters) {
+        let front = self.window.front().map_or(self.next, |front| front.first);
+        if seq < front || seq >= self.sender.high() {
+            // A READ whose responses are all here: the responder has not heard so, and finds its memory gone.
+            self.owed.acknowledge();
+            return;
+        }
+        let status = match code {
+            NakCode::INVALID_REQUEST => {
+                counters.req_remote_invalid_request += 1;
+                Status::RemoteInvalidRequest
+            }
+            NakCode::REMOTE_ACCESS_ERROR => {
+                counters.req_remote_access_errors += 1;
+                Status::RemoteAccess
+            }
+            NakCode::REMOTE_OPERATIONAL_ERROR => {
+                counters.req_remote_op_errors += 1;
+                Status::RemoteOperation
+            }
+            // Invalid RD request, the reserved codes, and a sequence error without its addition have no place here.
+            _ => Status::BadResponse,
+        };
+        let number = self.number_of(seq);
+        if self.window.get(number).is_some_and(|placed| self.is_complete(placed)) {
+            self.owed.acknowledge();
+            return;
+        }
+        self.arrived(now, seq, None);
+        self.fail(number, status);
+    }
+
+    fn number_of(&self, seq: Seq) -> u64 {
+        self.window.find(seq, self.window.bounds().0).unwrap_or(self.window.bounds().0)
+    }
+
+    /// A READ or atomic response: taken wherever it stands in the order.
+    fn answered(&mut self, now: Instant, packet: &packet::View<'_>, counters: &mut Counters) -> Reaction<D> {
+        let seq = extend(self.tracker.expected(), packet.bth.psn);
+        let place = self.tracker.place(seq);
+        match place {
+            Place::Next => {}
+            Place::Ahead if self.keeps => {}
+            Place::Behind => {
+                self.owed.acknowledge();
+                return Reaction::Nothing;
+            }
+            Place::Ahead | Place::Again => {
+                self.owed.report(seq);
+                return Reaction::Nothing;
+            }
+            Place::Beyond => {
+                counters.irn_beyond_pkts += 1;
+                return Reaction::Nothing;
+            }
+        }
+        let found = self.fetches.iter().find(|fetch| seq < fetch.end).copied();
+        let Some(fetch) = found.filter(|fetch| fetch.first <= seq) else { return Reaction::Nothing };
+        let Some(placed) = self.window.get(fetch.message).copied() else { return Reaction::Nothing };
+        let message = placed.message;
+        let offset = (seq - fetch.first) as u32 * self.parameters.mtu;
+        let (note, number) = (message.note.note, fetch.message);
+        let reaction = match (message.kind, packet.atomic_ack()) {
+            (Kind::Atomic { .. }, Some(ack)) => Reaction::Value { note, number, value: ack.original },
+            (Kind::Read { .. }, None) if self.fits(message.len, offset, packet.payload.len()) => {
+                Reaction::Scatter { note, number, offset }
+            }
+            _ => {
+                self.fail(number, Status::BadResponse);
+                return Reaction::Nothing;
+            }
+        };
+        self.tracker.take(seq);
+        if place == Place::Ahead {
+            counters.irn_ahead_pkts += 1;
+            self.owed.report(seq);
+        } else {
+            self.owed.acknowledge();
+            self.owed.passed(seq, self.tracker.expected());
+        }
+        while self.fetches.front().is_some_and(|fetch| fetch.end <= self.tracker.expected()) {
+            self.fetches.pop_front();
+        }
+        self.rto.heard(now);
+        // It was executed in its turn, so everything before it was too.
+        self.arrived(now, placed.end, None);
+        reaction
+    }
+
+    fn fits(&self, len: u32, offset: u32, payload: usize) -> bool {
+        payload as u32 == (len - offset).min(self.parameters.mtu)
+    }
+
+    /// The (N)ACK of responses that would leave now, and its numbers as they travel.
+    pub fn owes(&self) -> Option<(Owes, Numbers)> {
+        let owes = self.owed.next(self.tracker.expected())?;
+        let cumulative = if owes.sack.is_some() { owes.expected } else { owes.expected - 1 };
+        Some((owes, Numbers { cumulative: psn(cumulative), sack: owes.sack.map(psn) }))
+    }
+
+    /// That (N)ACK has left.
+    pub fn owed_sent(&mut self, owes: &Owes) {
+        self.owed.sent(owes);
+    }
+
+    /// Bytes of bitmaps: the sender's, the tracker's and that of what is owed.
+    pub fn bitmap_bytes(&self) -> [usize; 3] {
+        [self.sender.bitmap_bytes(), self.tracker.bitmap_bytes(), self.owed.bitmap_bytes()]
+    }
+
+    /// Bytes that the numbers of IRN's sequences take in the window of messages.
+    pub fn numbering_bytes(&self) -> usize {
+        let plain = size_of::<Option<Placed<D>>>();
+        self.window.capacity() * (size_of::<Option<Placed<Numbered<D>>>>() - plain)
+    }
+
+    /// Bytes that it takes, those it has allocated too.
+    pub fn state_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.window.heap_bytes()
+            + self.fetches.capacity() * size_of::<Fetch>()
+            + self.bitmap_bytes().iter().sum::<usize>()
+    }
+}
+
+fn takes_receive(kind: &Kind) -> bool {
+    matches!(kind, Kind::Send | Kind::SendImm(_) | Kind::SendInv(_) | Kind::WriteImm { .. })
+}
+
+/// What IRN adds to the packet at `offset` of a message.
+fn additions<D>(message: &Message<Numbered<D>>, offset: u32, last: bool) -> Additions {
+    let number = message.note.number;
+    let in_message = Some(message::Repr { number, offset });
+    let rest = |va: u64, rkey| {
+        let dma_len = message.len - offset;
+        (offset > 0).then(|| reth::Repr { va: va.wrapping_add(u64::from(offset)), rkey, dma_len })
+    };
+    let none = Additions::default();
+    match message.kind {
+        Kind::Send | Kind::SendImm(_) | Kind::SendInv(_) => Additions { message: in_message, ..none },
+        Kind::Write { va, rkey } => Additions { reth: rest(va, rkey), ..none },
+        Kind::WriteImm { va, rkey, .. } => {
+            Additions { reth: rest(va, rkey), message: in_message.filter(|_| last), ..none }
+        }
+        Kind::Read { .. } | Kind::Atomic { .. } => Additions { fetch: Some(fetch::Repr { number }), ..none },
+        Kind::Local => none,
+    }
+}

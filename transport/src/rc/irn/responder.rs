@@ -1,0 +1,535 @@
+//! The responder over IRN: takes request packets in any order and lets the NIC place them at once; ends messages, executes
+//! READs and atomics and reports errors only in order; sends responses with a sender of its own.
+//!
+//! `receive` gives a [`Step`]; the NIC does it and says by `conclude` what came of it; then `due` gives further ones that
+//! are due now, until there is nothing left.
+
+use super::judge::{Request, judge};
+use super::owed::Note as Owed;
+use super::reads::{Read, Reads, Wanted};
+use super::receiver::{Ends, Place, Receiver};
+use super::{Recovery, Rto, Sender, Settings, Timeout};
+use crate::rc::responder::{Allowed, ReplyKind, count};
+use crate::rc::{Parameters, Seq, extend, packets, psn, start};
+use crate::{Action, Counters, Instant, Notice, Outcome};
+use wire::aeth::Kind as Syndromes;
+use wire::irn::{Additions, sack};
+use wire::{NakCode, Opcode, Psn, Syndrome, WireError, aeth, packet};
+
+/// What the NIC is to do with a packet that has arrived, or for one whose turn has come.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing (more).
+    Nothing,
+    /// Something that does not concern the receive queue.
+    Execute(Action),
+    /// SEND: payload into receive work request `wqe`, counted from the connection's first, at `offset`. With a notice it is
+    /// the message's last packet; the notice is kept until the work request's turn comes.
+    Deliver {
+        /// Which receive work request; those before it are bound too.
+        wqe: u64,
+        /// Position in the message.
+        offset: u32,
+        /// It is not ahead of a gap: what is wrong is wrong now.
+        in_order: bool,
+        /// What the message brings, if it ends here.
+        notice: Option<Notice>,
+    },
+    /// Last packet of a WRITE with immediate data: bind the receive work request, place the payload, keep the notice.
+    PlaceAndNotify {
+        /// Which receive work request; those before it are bound too.
+        wqe: u64,
+        /// Remote key.
+        key: u32,
+        /// First byte.
+        va: u64,
+        /// Bytes to check.
+        extent: u32,
+        /// It is not ahead of a gap.
+        in_order: bool,
+        /// What the message brings.
+        notice: Notice,
+    },
+    /// The oldest receive work request that is bound has its message: write its completion.
+    Complete,
+}
+
+/// A packet of the responder's that would leave now.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Op-code.
+    pub opcode: Opcode,
+    /// Packet sequence number.
+    pub psn: Psn,
+    /// AETH: syndrome and message sequence number; absent on the middle packets of a READ.
+    pub aeth: Option<(Syndrome, u32)>,
+    /// IRN's additions.
+    pub additions: Additions,
+    /// What it carries.
+    pub kind: ReplyKind,
+    what: What,
+}
+
+/// Which of its debts a reply pays.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum What {
+    NotReady,
+    Owed(super::owed::Owes),
+    /// A response, sent again or not.
+    Response {
+        seq: Seq,
+        again: bool,
+    },
+    Fatal,
+}
+
+/// What the NIC is doing for us.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Pending {
+    Arrival { seq: Seq, ends: Ends, opcode: Opcode },
+    Fetch { request: Seq },
+    Completion,
+}
+
+/// The responder of one queue pair.
+pub struct Responder {
+    receiver: Receiver,
+    owed: Owed,
+    reads: Reads,
+    /// Sends the responses.
+    sender: Sender,
+    rto: Rto,
+    /// One past the last response that there is.
+    responses: Seq,
+    pending: Option<Pending>,
+    /// Low end of the receive work requests: those that messages took and ended.
+    completed: u64,
+    not_ready: bool,
+    fatal: Option<(Seq, NakCode)>,
+    /// Nothing more is executed.
+    ended: bool,
+    mtu: u32,
+    rnr_timer: u8,
+    allowed: Allowed,
+    patience_ns: u64,
+    /// Patience is at an end: responses wait until the requester is heard of.
+    quiet: bool,
+    keeps: bool,
+}
+
+impl Responder {
+    /// A responder that expects `first`; `peer` packets ahead is what the peer remembers.
+    pub fn new(
+        first: Psn,
+        parameters: &Parameters,
+        allowed: Allowed,
+        settings: &Settings,
+        peer: u32,
+    ) -> Responder {
+        let first = start(first);
+        Responder {
+            receiver: Receiver::new(first, settings.bitmap),
+            owed: Owed::new(settings.bitmap),
+            reads: Reads::new(parameters.max_dest_rd_atomic),
+            sender: Sender::new(first, settings, settings.in_flight(peer)),
+            rto: Rto::new(settings),
+            responses: first,
+            pending: None,
+            completed: 0,
+            not_ready: false,
+            fatal: None,
+            ended: false,
+            mtu: parameters.mtu,
+            rnr_timer: parameters.min_rnr_timer,
+            allowed,
+            patience_ns: patience_ns(parameters),
+            quiet: false,
+            keeps: settings.recovery != Recovery::GoBackN,
+        }
+    }
+
+    /// Changes what a running queue pair allows, its RNR timer and its patience.
+    pub fn retune(&mut self, allowed: Allowed, parameters: &Parameters) {
+        self.allowed = allowed;
+        self.rnr_timer = parameters.min_rnr_timer;
+        self.patience_ns = patience_ns(parameters);
+    }
+
+    /// The receiving half, for those who look on.
+    pub fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+
+    /// The sending half, for those who look on.
+    pub fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    /// Judges a request packet: what to do, and with which bytes.
+    pub fn receive<'a>(
+        &mut self,
+        now: Instant,
+        packet: &packet::View<'a>,
+        counters: &mut Counters,
+    ) -> (Step, &'a [u8]) {
+        if self.ended {
+            return (Step::Nothing, &[]);
+        }
+        let seq = extend(self.receiver.expected(), packet.bth.psn);
+        let place = self.receiver.place(seq);
+        match place {
+            Place::Next => {}
+            Place::Ahead if self.keeps => counters.out_of_sequence += 1,
+            Place::Ahead | Place::Again => {
+                counters.out_of_sequence += 1;
+                self.owed.report(seq);
+                return (Step::Nothing, &[]);
+            }
+            Place::Behind => {
+                counters.duplicate_request += 1;
+                self.owed.acknowledge();
+                self.resume();
+                return (Step::Nothing, &[]);
+            }
+            Place::Beyond => {
+                counters.irn_beyond_pkts += 1;
+                return (Step::Nothing, &[]);
+            }
+        }
+        let in_order = place == Place::Next;
+        match self.step(now, packet, seq, in_order) {
+            Ok((step, payload)) => {
+                let (opcode, ends) = (packet.bth.opcode, Ends::of(packet.bth.opcode));
+                self.pending = Some(Pending::Arrival { seq, ends, opcode });
+                (step, payload)
+            }
+            Err(code) => {
+                // An error ahead of the order is none yet: the packet counts as lost, comes again, and is judged then.
+                if in_order {
+                    self.refuse(seq, code, counters);
+                }
+                (Step::Nothing, &[])
+            }
+        }
+    }
+
+    fn step<'a>(
+        &mut self,
+        now: Instant,
+        packet: &packet::View<'a>,
+        seq: Seq,
+        in_order: bool,
+    ) -> Result<(Step, &'a [u8]), NakCode> {
+        let split = Additions::split(packet);
+        let (additions, payload) = split.map_err(|_: WireError| NakCode::INVALID_REQUEST)?;
+        let wqe = |number: u32| extend(self.completed + BASE, Psn::new(number)).checked_sub(BASE);
+        Ok(match judge(packet, &additions, payload, self.mtu, self.allowed)? {
+            Request::Place { key, va, extent } => (Step::Execute(Action::Place { key, va, extent }), payload),
+            Request::PlaceAndNotify { key, va, extent, number, notice } => {
+                let wqe = wqe(number).ok_or(NakCode::INVALID_REQUEST)?;
+                (Step::PlaceAndNotify { wqe, key, va, extent, in_order, notice }, payload)
+            }
+            Request::Deliver { number, offset, notice } => {
+                let wqe = wqe(number).ok_or(NakCode::INVALID_REQUEST)?;
+                (Step::Deliver { wqe, offset, in_order, notice }, payload)
+            }
+            Request::Fetch { number, wanted } => {
+                let kept = self.reads.keep(seq, number, wanted, self.sender.high());
+                if let Some(upto) = kept.map_err(|_| NakCode::INVALID_REQUEST)? {
+                    self.answered(now, upto, None);
+                }
+                // Executed in its turn.
+                (Step::Execute(Action::Nothing), &[])
+            }
+        })
+    }
+
+    /// The NIC has done the last step.
+    pub fn conclude(&mut self, outcome: Outcome, counters: &mut Counters) {
+        let Some(pending) = self.pending.take() else { return };
+        match (pending, outcome) {
+            (Pending::Arrival { seq, ends, opcode }, Outcome::Done) => {
+                if ends != Ends::Nothing {
+                    count(opcode, counters);
+                }
+                self.receiver.mark(seq, ends);
+                if seq > self.receiver.expected() {
+                    counters.irn_ahead_pkts += 1;
+                    self.owed.report(seq);
+                }
+            }
+            (Pending::Fetch { request }, Outcome::Done | Outcome::Value(_)) => {
+                let value = if let Outcome::Value(old) = outcome { Some(old) } else { None };
+                self.executed(request, value);
+            }
+            (Pending::Completion, Outcome::Done) => {
+                self.completed += 1;
+                self.take_step();
+            }
+            (Pending::Arrival { seq, .. }, Outcome::Nak(_) | Outcome::NotReady)
+                if seq > self.receiver.expected() => {}
+            (_, Outcome::Nak(code)) => self.refuse(self.receiver.expected(), code, counters),
+            (_, Outcome::NotReady) => {
+                counters.out_of_buffer += 1;
+                self.not_ready = true;
+            }
+            // An old value where none was asked for: no NIC answers so.
+            (Pending::Arrival { .. } | Pending::Completion, Outcome::Value(_)) => {}
+        }
+    }
+
+    fn executed(&mut self, request: Seq, value: Option<u64>) {
+        let Some(read) = self.reads.due(request) else { return };
+        let count = if let Wanted::Memory { len, .. } = read.wanted { packets(len, self.mtu) } else { 1 };
+        let first = self.responses;
+        self.responses += u64::from(count);
+        self.take_step();
+        self.reads.executed(value, first, self.responses, self.receiver.msn());
+    }
+
+    /// The packet expected next has been dealt with.
+    fn take_step(&mut self) {
+        let at = self.receiver.expected();
+        self.receiver.step();
+        // What it asked to be sent again is here.
+        self.not_ready = false;
+        self.owed.passed(at, at + 1);
+        self.owed.acknowledge();
+    }
+
+    /// What is due now that something was concluded.
+    pub fn due(&mut self) -> Step {
+        if self.ended {
+            return Step::Nothing;
+        }
+        loop {
+            match self.receiver.front() {
+                None => return Step::Nothing,
+                Some(Ends::Completion) => {
+                    self.pending = Some(Pending::Completion);
+                    return Step::Complete;
+                }
+                Some(Ends::Message) => {
+                    let request = self.receiver.expected();
+                    if let Some(read) = self.reads.due(request) {
+                        let action = match read.wanted {
+                            Wanted::Memory { key, va, len } => Action::Fetch { key, va, len },
+                            Wanted::Atomic { key, va, atomic } => Action::Atomic { key, va, atomic },
+                            Wanted::Value(_) => Action::Nothing,
+                        };
+                        self.pending = Some(Pending::Fetch { request });
+                        return Step::Execute(action);
+                    }
+                    self.take_step();
+                }
+                Some(Ends::Nothing) => self.take_step(),
+            }
+        }
+    }
+
+    fn refuse(&mut self, seq: Seq, code: NakCode, counters: &mut Counters) {
+        match code {
+            NakCode::REMOTE_ACCESS_ERROR => counters.resp_remote_access_errors += 1,
+            NakCode::REMOTE_OPERATIONAL_ERROR => counters.resp_remote_op_errors += 1,
+            _ => counters.resp_remote_invalid_request += 1,
+        }
+        self.fatal = Some((seq, code));
+        self.ended = true;
+    }
+
+    /// A READ Acknowledge has arrived: about our responses.
+    pub fn acknowledged(&mut self, now: Instant, packet: &packet::View<'_>) {
+        let (Some(aeth), Ok((additions, _))) = (packet.aeth(), Additions::split(packet)) else { return };
+        let una = self.sender.una();
+        let seq = extend(una, packet.bth.psn);
+        let (upto, sack) = match (aeth.syndrome.kind(), additions.sack) {
+            (Syndromes::Ack { .. }, _) => (seq + 1, None),
+            (Syndromes::Nak(NakCode::PSN_SEQUENCE_ERROR), Some(sack)) => (seq, Some(extend(una, sack.psn))),
+            _ => return,
+        };
+        self.answered(now, upto, sack);
+    }
+
+    /// Responses before `upto` have arrived, and `sack`.
+    fn answered(&mut self, now: Instant, upto: Seq, sack: Option<Seq>) {
+        self.resume();
+        if self.sender.acknowledge(upto, sack) {
+            self.reads.acknowledged(self.sender.una());
+            let outstanding = self.sender.una() < self.sender.high();
+            self.rto.advanced(now, self.sender.una(), outstanding, self.sender.in_flight());
+        }
+    }
+
+    /// Is there anything to send?
+    pub fn has_reply(&self) -> bool {
+        self.not_ready
+            || self.owed.is_owed()
+            || self.fatal.is_some()
+            || !self.quiet
+                && (self.sender.upcoming() < self.responses
+                    || self.sender.flags()[0]
+                    || self.sender.must_look())
+    }
+
+    /// The packet that would leave now: acknowledgements, then responses; a NAK that ends the queue pair only when every
+    /// response has been acknowledged, since nothing leaves after it.
+    pub fn plan(&mut self) -> Option<Reply> {
+        let expected = self.receiver.expected();
+        if self.not_ready {
+            return Some(self.answer(expected, Syndrome::rnr(self.rnr_timer), What::NotReady));
+        }
+        if let Some(owes) = self.owed.next(expected) {
+            let syndrome = match owes.sack {
+                None => return Some(self.answer(expected - 1, ACK, What::Owed(owes))),
+                Some(_) => Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR),
+            };
+            return Some(self.answer(expected, syndrome, What::Owed(owes)));
+        }
+        if let Some(reply) = self.response() {
+            return Some(reply);
+        }
+        let (seq, code) = self.fatal.filter(|_| self.quiet || self.sender.una() >= self.responses)?;
+        Some(self.answer(seq, Syndrome::nak(code), What::Fatal))
+    }
+
+    fn answer(&self, seq: Seq, syndrome: Syndrome, what: What) -> Reply {
+        let sack = if let What::Owed(owes) = what { owes.sack } else { None };
+        let sack = sack.map(|seq| sack::Repr { psn: psn(seq) });
+        Reply {
+            opcode: Opcode::RC_ACKNOWLEDGE,
+            psn: psn(seq),
+            aeth: Some((syndrome, self.receiver.msn())),
+            additions: Additions { sack, ..Additions::default() },
+            kind: ReplyKind::Acknowledge { fatal: what == What::Fatal },
+            what,
+        }
+    }
+
+    fn response(&mut self) -> Option<Reply> {
+        if self.quiet {
+            return None;
+        }
+        let mut chosen = self.sender.choose(self.responses);
+        if chosen.is_none() && self.sender.must_look() {
+            self.sender.transmitted(None);
+            chosen = self.sender.choose(self.responses);
+        }
+        let seq = chosen?;
+        let what = What::Response { seq, again: seq < self.sender.high() };
+        Some(self.data(self.reads.of(seq)?, seq, what))
+    }
+
+    fn data(&self, read: &Read, seq: Seq, what: What) -> Reply {
+        let aeth = Some((ACK, read.msn));
+        let blank = Reply {
+            opcode: Opcode::RC_ATOMIC_ACKNOWLEDGE,
+            psn: psn(seq),
+            aeth,
+            additions: Additions::default(),
+            kind: ReplyKind::Value(0),
+            what,
+        };
+        let (key, va, len) = match read.wanted {
+            Wanted::Value(old) => return Reply { kind: ReplyKind::Value(old), ..blank },
+            // Never executed without an old value.
+            Wanted::Atomic { .. } => return blank,
+            Wanted::Memory { key, va, len } => (key, va, len),
+        };
+        let offset = (seq - read.first) as u32 * self.mtu;
+        let (first, last) = (seq == read.first, seq + 1 == read.end);
+        let opcode = match (first, last) {
+            (true, true) => Opcode::RC_RDMA_READ_RESPONSE_ONLY,
+            (true, false) => Opcode::RC_RDMA_READ_RESPONSE_FIRST,
+            (false, true) => Opcode::RC_RDMA_READ_RESPONSE_LAST,
+            (false, false) => Opcode::RC_RDMA_READ_RESPONSE_MIDDLE,
+        };
+        let va = va.wrapping_add(u64::from(offset));
+        let kind = ReplyKind::Memory { key, va, len: (len - offset).min(self.mtu) };
+        Reply { opcode, aeth: aeth.filter(|_| first || last), kind, ..blank }
+    }
+
+    /// The planned packet has left. True: it was a fatal NAK, and the queue pair is to enter the error state.
+    pub fn sent(&mut self, now: Instant, reply: &Reply, counters: &mut Counters) -> bool {
+        match reply.what {
+            What::NotReady => {
+                counters.send_rnr_err += 1;
+                self.not_ready = false;
+            }
+            What::Owed(owes) => self.owed.sent(&owes),
+            What::Response { seq, again } => {
+                counters.irn_responses_repeated += u64::from(again);
+                self.sender.transmitted(Some(seq));
+                self.rto.sent(now, seq, !again, self.sender.in_flight());
+            }
+            What::Fatal => {
+                self.fatal = None;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The memory of the planned response may not be read any more. The first time that ends the queue pair, as it does
+    /// without IRN. When it is sent again, the peer may have all of it and have said so in vain: it is told, and only if
+    /// it still needs the bytes its queue pair ends. What is to leave in place of the response.
+    pub fn deny(&mut self, reply: &Reply, counters: &mut Counters) -> Option<Reply> {
+        let What::Response { seq, again } = reply.what else { return None };
+        let request = self.reads.of(seq)?.request;
+        if again {
+            let nak = self.answer(request, Syndrome::nak(NakCode::REMOTE_ACCESS_ERROR), reply.what);
+            return Some(nak);
+        }
+        // What was promised before it goes its way; nothing of it or after it.
+        self.responses = seq;
+        self.refuse(request, NakCode::REMOTE_ACCESS_ERROR, counters);
+        None
+    }
+
+    /// When `expire` wants to be called.
+    pub fn deadline(&self) -> Instant {
+        self.rto.deadline()
+    }
+
+    /// Time has come to `now`.
+    pub fn expire(&mut self, now: Instant, counters: &mut Counters) {
+        if now < self.rto.deadline() {
+            return;
+        }
+        match self.sender.timeout(self.rto.is_short()) {
+            Timeout::Idle => self.rto.stop(),
+            Timeout::Extended => self.rto.extend(),
+            Timeout::Resend => {
+                counters.irn_response_timeouts += 1;
+                self.rto.expired(now, self.sender.in_flight());
+                if now >= self.rto.patience(self.patience_ns) {
+                    self.rto.stop();
+                    self.quiet = true;
+                }
+            }
+        }
+    }
+
+    /// The requester is alive after all.
+    fn resume(&mut self) {
+        self.quiet = false;
+    }
+
+    /// Bytes of bitmaps: the receiver's two, the sender's, and that of what is owed.
+    pub fn bitmap_bytes(&self) -> [usize; 3] {
+        [self.receiver.bitmap_bytes(), self.sender.bitmap_bytes(), self.owed.bitmap_bytes()]
+    }
+
+    /// Bytes that it takes, those it has allocated too.
+    pub fn state_bytes(&self) -> usize {
+        size_of::<Self>() + self.reads.heap_bytes() + self.bitmap_bytes().iter().sum::<usize>()
+    }
+}
+
+/// Receive work requests are counted from 0; extension needs room below.
+const BASE: u64 = 1 << 24;
+
+const ACK: Syndrome = Syndrome::ack(aeth::NO_CREDITS);
+
+fn patience_ns(parameters: &Parameters) -> u64 {
+    parameters.timeout_ns.saturating_mul(u64::from(parameters.retry_cnt) + 1)
+}
