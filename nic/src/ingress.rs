@@ -202,12 +202,12 @@ impl QueuePair {
             Action::Nothing => Outcome::Done,
             Action::Place { key, va, extent } => self.place(mem, key, va, extent, payload),
             Action::PlaceAndNotify { key, va, extent } => {
-                if !self.can_receive(shared) {
+                if self.current.is_none() && !self.can_receive(shared) {
                     return Outcome::NotReady;
                 }
                 let placed = self.place(mem, key, va, extent, payload);
                 if placed == Outcome::Done
-                    && let Some(receive) = self.take_receive(shared)
+                    && let Some(receive) = self.current.take().or_else(|| self.take_receive(shared))
                 {
                     return self.arrived(mem, &receive, shared);
                 }

@@ -12,11 +12,13 @@ mod flow;
 mod operation;
 mod report;
 mod trouble;
+mod unreliable;
 mod world;
 
 pub use operation::Verb;
 pub use report::Report;
 pub use trouble::Trouble;
+pub use unreliable::{Mishap, UnreliableReport, run_unreliable};
 pub use world::{WorldArm, bad_world};
 
 use memory::{Access, Key};

@@ -128,6 +128,18 @@ fn without_a_receive_or_with_too_short_a_one_a_message_is_dropped_in_silence() {
 }
 
 #[test]
+fn a_write_with_immediate_data_takes_the_receive_that_a_dropped_message_left() {
+    let mut bench = bench(&Settings { mtu: 256, ..Settings::default() });
+    bench.receive(0, 10);
+    bench.receive(1, 8192);
+    bench.post(1, Operation::Send, 11);
+    bench.post(2, Operation::WriteImm(bench.there.remote(60_000), 3), 300);
+    bench.post(3, Operation::Send, 600);
+    let sent = vec![(1, GOOD), (2, GOOD), (3, GOOD)];
+    assert_eq!(bench.settle(), [sent, vec![(0, GOOD), (1, GOOD)]], "in the order of their posting");
+}
+
+#[test]
 fn what_the_peer_may_not_do_is_dropped_in_silence() {
     let refused = |access, operation: fn(&Bench) -> Operation| {
         let mut bench = bench(&Settings { access, ..Settings::default() });
