@@ -8,6 +8,7 @@ use wire::frame::{Peer, Route};
 use wire::{Psn, Qpn};
 
 use crate::datagram::Datagrams;
+use crate::extended;
 use crate::nic::Shared;
 use crate::queue_pair::{Connection, Path, QueuePair, allowed};
 use crate::unreliable::{Connected, Unreliable};
@@ -236,19 +237,19 @@ impl QueuePair {
         let (mtu, capacity) = (settings.parameters.mtu, self.send.ring().slots() as u32);
         if self.service == Service::Uc {
             self.unreliable = Some(Unreliable::Connected(Box::new(Connected {
-                path: Path::new(&address, remote, wire::Service::Uc),
+                path: Path::new(&address, remote, extended::UC),
                 requester: uc::Requester::new(Psn::new(0), mtu),
                 responder: uc::Responder::new(rq_psn, mtu, self.allowed.write),
             })));
             return;
         }
+        let bits = if self.service == Service::Rc { 0 } else { extended::XRC };
         if let Some(peer) = given.irn.filter(|_| self.service == Service::Rc) {
-            let path = Path::new(&address, remote, wire::Service::Rc);
+            let path = Path::new(&address, remote, bits);
             return self.connect_irn(path, peer, shared);
         }
-        let wire = if self.service == Service::Rc { wire::Service::Rc } else { wire::Service::Xrc };
         self.connection = Some(Connection {
-            path: Path::new(&address, remote, wire),
+            path: Path::new(&address, remote, bits),
             requester: Requester::new(given.sq_psn.unwrap_or_default(), capacity, settings.parameters),
             responder: Responder::new(rq_psn, &settings.parameters, self.allowed),
         });

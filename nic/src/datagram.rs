@@ -82,7 +82,7 @@ impl Datagrams {
         };
         let sent =
             emit_other(&mut handle.way, out, &mut shared.counters, &bth, &plan.ext, plan.len, &mut |bytes| {
-                gather::gather(mem, pd, send.ring(), &note, 0, bytes)
+                gather::gather_other(mem, pd, send.ring(), &note, 0, bytes)
             });
         let retired = match sent {
             Sent::Yes(_) => self.sender.sent(),
@@ -136,8 +136,9 @@ impl QueuePair {
             return;
         };
         let grh = grh(arrived, shared.endpoint);
-        let put =
-            |at, data: &[u8]| gather::deliver(mem, self.receive_pd(), &self.receive, &receive, at, data);
+        let put = |at, data: &[u8]| {
+            gather::deliver_other(mem, self.receive_pd(), &self.receive, &receive, at, data)
+        };
         // The payload first: if it does not fit, nothing is touched.
         if let Err(too_long) = put(GRH as u32, packet.payload).and_then(|()| put(0, &grh)) {
             shared.counters.rx_dropped_messages += 1;
@@ -171,7 +172,7 @@ impl QueuePair {
 /// The header that came with the datagram, as far as the port shows it; otherwise as it must have been.
 fn grh(arrived: &Arrived<'_>, own: Endpoint) -> [u8; GRH] {
     let mut grh = [0; GRH];
-    if let Some(header) = arrived.header {
+    if let Some(header) = arrived.header() {
         let at = GRH.saturating_sub(header.len());
         grh[at..].copy_from_slice(&header[..GRH - at]);
         return grh;

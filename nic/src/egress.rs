@@ -5,7 +5,7 @@ use transport::rc::{Plan, Reply, ReplyKind};
 use transport::state::State;
 use transport::{Counters, Instant, Status};
 use wire::frame::Egress;
-use wire::{Extensions, NakCode, Qpn, Service, aeth, atomic_ack, bth, icrc, packet};
+use wire::{Extensions, NakCode, Qpn, aeth, atomic_ack, bth, icrc, packet};
 
 use crate::event::AsyncEvent;
 use crate::extended;
@@ -91,24 +91,19 @@ impl QueuePair {
         let Some(connection) = &mut self.connection else { return self.respond_irn(now, mem, out, shared) };
         let reply = connection.responder.plan()?;
         let (pd, owner) = (self.pd, self.owner);
-        let (ext, len) = response_headers(&reply);
-        let bth = response_bth(&reply, connection.path.remote);
-        let fill = |bytes: &mut [u8]| {
-            let ReplyKind::Memory { key, va, len } = reply.kind else { return true };
-            match mem.check_for(pd, owner, Key::new(key), va, len as usize, Access::REMOTE_READ) {
-                Ok(span) => span.read(bytes) == len as usize,
-                Err(_) => false,
-            }
-        };
         let (path, counters) = (&mut connection.path, &mut shared.counters);
-        let sent = if path.service == Service::Rc {
-            emit(&mut path.way, out, counters, &bth, &ext, len, fill)
-        } else {
-            let bth = extended::as_xrc(bth);
-            // Its domain is that of the shared receive queue that the request named, and was checked then.
-            emit_other(&mut path.way, out, counters, &bth, &ext, len, &mut |bytes| {
-                extended::fetch(mem, owner, &reply.kind, bytes)
+        let sent = if path.service == 0 {
+            let (ext, len) = response_headers(&reply);
+            let bth = response_bth(&reply, path.remote);
+            emit(&mut path.way, out, counters, &bth, &ext, len, |bytes| {
+                let ReplyKind::Memory { key, va, len } = reply.kind else { return true };
+                match mem.check_for(pd, owner, Key::new(key), va, len as usize, Access::REMOTE_READ) {
+                    Ok(span) => span.read(bytes) == len as usize,
+                    Err(_) => false,
+                }
             })
+        } else {
+            extended::emit_reply(path, out, counters, &reply, (mem, owner))
         };
         match sent {
             Sent::Yes(_) => {
@@ -151,14 +146,14 @@ impl QueuePair {
         let (pd, send) = (self.pd, &self.send);
         let Connection { path, requester, .. } = self.connection.as_mut()?;
         let note = requester.note(&plan)?;
-        let bth = request_bth(&plan, path.remote);
         let counters = &mut shared.counters;
-        let mut fill = |bytes: &mut [u8]| gather::gather(mem, pd, send.ring(), note, plan.offset, bytes);
-        let sent = if path.service == Service::Rc {
-            emit(&mut path.way, out, counters, &bth, &plan.ext, plan.len, fill)
+        let sent = if path.service == 0 {
+            let bth = request_bth(&plan, path.remote);
+            emit(&mut path.way, out, counters, &bth, &plan.ext, plan.len, |bytes| {
+                gather::gather(mem, pd, send.ring(), note, plan.offset, bytes)
+            })
         } else {
-            let ext = Extensions { xrceth: Some(extended::srq(note)), ..plan.ext };
-            emit_other(&mut path.way, out, counters, &extended::as_xrc(bth), &ext, plan.len, &mut fill)
+            extended::emit_request(path, out, counters, (&plan, note), (mem, pd, send.ring()))
         };
         match sent {
             Sent::Yes(_) => requester.sent(now, &plan, &mut shared.counters),
@@ -178,7 +173,7 @@ pub(crate) fn fatal_event(number: Qpn, access: bool) -> AsyncEvent {
 }
 
 #[inline]
-fn request_bth(plan: &Plan, remote: Qpn) -> bth::Repr {
+pub(crate) fn request_bth(plan: &Plan, remote: Qpn) -> bth::Repr {
     bth::Repr {
         solicited: plan.solicited,
         ack_req: plan.ack_req,
@@ -188,13 +183,13 @@ fn request_bth(plan: &Plan, remote: Qpn) -> bth::Repr {
 }
 
 #[inline]
-fn response_bth(reply: &Reply, remote: Qpn) -> bth::Repr {
+pub(crate) fn response_bth(reply: &Reply, remote: Qpn) -> bth::Repr {
     let len = if let ReplyKind::Memory { len, .. } = reply.kind { len } else { 0 };
     bth::Repr { pad: packet::pad_for(len as usize), ..bth::Repr::new(reply.opcode, remote, reply.psn) }
 }
 
 #[inline]
-fn response_headers(reply: &Reply) -> (Extensions, u32) {
+pub(crate) fn response_headers(reply: &Reply) -> (Extensions, u32) {
     let mut ext = Extensions {
         aeth: reply.aeth.map(|(syndrome, msn)| aeth::Repr { syndrome, msn }),
         ..Extensions::default()

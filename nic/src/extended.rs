@@ -3,19 +3,27 @@
 //! memory is accessed (IBTA vol. 1 annex A14).
 
 use memory::{Access, Key, Mem, Owner, Pd};
-use transport::rc::ReplyKind;
+use transport::rc::{Plan, Reply, ReplyKind};
 use transport::state::Service;
-use transport::{Action, Outcome};
-use wire::{NakCode, Opcode, Qpn, bth, packet, xrceth};
+use transport::{Action, Counters, Outcome};
+use wire::frame::Egress;
+use wire::{Extensions, NakCode, Opcode, Qpn, bth, packet, xrceth};
 
+use crate::egress::{Sent, emit_other, request_bth, response_bth, response_headers};
+use crate::gather;
 use crate::nic::{Nic, NicError, QueuePairInit, Receives, Shared};
-use crate::queue_pair::{Note, QueuePair, Srq};
+use crate::queue_pair::{Note, Path, QueuePair, Srq};
 use crate::receive_queue::ReceiveQueue;
+use crate::ring::Ring;
 use crate::wqe::MAX_SLOTS;
 
-/// Upper bits of XRC's op-codes; the lower ones are RC's.
-const XRC: u8 = 0xa0;
-const OPERATION: u8 = 0x1f;
+/// The bits of an op-code that are its service; the others are the operation, the same in all services.
+pub(crate) const SERVICE: u8 = 0xe0;
+const OPERATION: u8 = !SERVICE;
+/// XRC's.
+pub(crate) const XRC: u8 = 0xa0;
+/// UC's.
+pub(crate) const UC: u8 = 0x20;
 
 /// The packet as the machines of RC know it.
 pub(crate) fn as_rc<'a>(packet: &packet::View<'a>) -> packet::View<'a> {
@@ -25,18 +33,51 @@ pub(crate) fn as_rc<'a>(packet: &packet::View<'a>) -> packet::View<'a> {
 }
 
 /// A header of theirs as it travels.
-pub(crate) fn as_xrc(bth: bth::Repr) -> bth::Repr {
+fn as_xrc(bth: bth::Repr) -> bth::Repr {
     bth::Repr { opcode: Opcode(bth.opcode.0 | XRC), ..bth }
 }
 
 /// The header that names the shared receive queue.
-pub(crate) fn srq(note: &Note) -> xrceth::Repr {
+fn srq(note: &Note) -> xrceth::Repr {
     xrceth::Repr { srq: Qpn::new(note.srq & 0x00ff_ffff) }
 }
 
-/// Fills a READ response. A key belongs to one domain for as long as it lives, so what was right for the request is right
+/// As [`emit`](crate::egress), for a response.
+#[cold]
+#[inline(never)]
+pub(crate) fn emit_reply(
+    path: &mut Path,
+    out: &mut impl Egress,
+    counters: &mut Counters,
+    reply: &Reply,
+    (mem, owner): (Mem<'_>, Owner),
+) -> Sent {
+    let ((ext, len), bth) = (response_headers(reply), response_bth(reply, path.remote));
+    let kind = &reply.kind;
+    emit_other(&mut path.way, out, counters, &as_xrc(bth), &ext, len, &mut |bytes| {
+        fetch(mem, owner, kind, bytes)
+    })
+}
+
+/// As [`emit`](crate::egress), for a request.
+#[cold]
+#[inline(never)]
+pub(crate) fn emit_request(
+    path: &mut Path,
+    out: &mut impl Egress,
+    counters: &mut Counters,
+    (plan, note): (&Plan, &Note),
+    (mem, pd, ring): (Mem<'_>, Pd, &Ring),
+) -> Sent {
+    let bth = request_bth(plan, path.remote);
+    let ext = Extensions { xrceth: Some(srq(note)), ..plan.ext };
+    let fill = &mut |bytes: &mut [u8]| gather::gather_other(mem, pd, ring, note, plan.offset, bytes);
+    emit_other(&mut path.way, out, counters, &as_xrc(bth), &ext, plan.len, fill)
+}
+
+/// Fills a READ response. Its domain is that of the shared receive queue that the request named. A key belongs to one domain for as long as it lives, so what was right for the request is right
 /// still.
-pub(crate) fn fetch(mem: Mem<'_>, owner: Owner, kind: &ReplyKind, out: &mut [u8]) -> bool {
+fn fetch(mem: Mem<'_>, owner: Owner, kind: &ReplyKind, out: &mut [u8]) -> bool {
     let ReplyKind::Memory { key, va, len } = *kind else { return true };
     let (key, len) = (Key::new(key), len as usize);
     let Some(pd) = mem.domain(key) else { return len == 0 };
@@ -54,7 +95,7 @@ impl QueuePair {
         }
         let named = packet.xrceth().map(|header| header.srq);
         let outcome = match self.turn_to(named, shared) {
-            true => self.execute(mem, action, packet.payload, shared),
+            true => self.execute_other(mem, action, packet.payload, shared),
             false => Outcome::Nak(NakCode::INVALID_REQUEST),
         };
         if let Some(connection) = &mut self.connection {

@@ -8,8 +8,34 @@ use crate::request::Sge;
 use crate::ring::Ring;
 use crate::wqe::SLOT;
 
+/// As [`gather`], for the services that are not to enlarge the busy path of RC.
+#[inline(never)]
+pub(crate) fn gather_other(
+    mem: Mem<'_>,
+    pd: Pd,
+    ring: &Ring,
+    note: &Note,
+    offset: u32,
+    out: &mut [u8],
+) -> bool {
+    gather(mem, pd, ring, note, offset, out)
+}
+
+/// As [`deliver`], likewise.
+#[inline(never)]
+pub(crate) fn deliver_other(
+    mem: Mem<'_>,
+    pd: Pd,
+    queue: &ReceiveQueue,
+    receive: &Receive,
+    offset: u32,
+    data: &[u8],
+) -> Result<(), bool> {
+    deliver(mem, pd, queue, receive, offset, data)
+}
+
 /// Fills `out` with the message's bytes from `offset` on. False: a local key or range is wrong.
-/// Inlined always: plain RC must not pay for its second caller.
+/// Inlined always: plain RC must not pay for its other callers.
 #[inline(always)]
 pub(crate) fn gather(mem: Mem<'_>, pd: Pd, ring: &Ring, note: &Note, offset: u32, out: &mut [u8]) -> bool {
     match note.list {
@@ -64,7 +90,7 @@ pub(crate) fn scatter(mem: Mem<'_>, pd: Pd, ring: &Ring, note: &Note, offset: u3
 
 /// Writes `data` to a receive work request's list from `offset` on. `Err(true)`: it does not fit; `Err(false)`: a local
 /// key, range or right is wrong.
-#[inline]
+#[inline(always)]
 pub(crate) fn deliver(
     mem: Mem<'_>,
     pd: Pd,

@@ -6,7 +6,7 @@ use transport::state::{Service as Kind, State};
 use transport::{Action, Atomic, Instant, Notice, Outcome, Status};
 use wire::frame::{Address, Endpoint, Ingress, Network, Start};
 use wire::icrc::{Flow, IdSpans};
-use wire::{NakCode, Service, WireError, ethernet, icrc, packet, udp};
+use wire::{NakCode, WireError, ethernet, icrc, packet, udp};
 
 use crate::event::AsyncEvent;
 use crate::extended;
@@ -27,34 +27,40 @@ pub(crate) struct Arrived<'a> {
     pub destination_port: Option<u16>,
     /// IPv4 identification, where the port shows it.
     pub ip_id: Option<u16>,
-    /// The IP header, where the port shows it.
-    pub header: Option<&'a [u8]>,
-    /// The multicast group that it was sent to, where only the port knows.
-    group: Option<Address>,
+    frame: &'a Ingress<'a>,
 }
 
-impl Arrived<'_> {
+impl<'a> Arrived<'a> {
+    /// The IP header and what follows it, where the port shows them.
+    fn from_ip(frame: &Ingress<'a>) -> Option<&'a [u8]> {
+        match frame.start {
+            Start::Bth => None,
+            Start::Ip => Some(frame.bytes),
+            Start::Ethernet => frame.bytes.get(ethernet::LEN..),
+        }
+    }
+
+    /// The IP header, where the port shows it.
+    pub fn header(&self) -> Option<&'a [u8]> {
+        let from_ip = Arrived::from_ip(self.frame)?;
+        let (network, _) = Network::parse(from_ip).ok()?;
+        from_ip.get(..network.header_len())
+    }
+
     /// The address that it was sent to, where the port shows it or knows it to be a group's.
     pub fn destination(&self) -> Option<Address> {
-        let Some(header) = self.header else { return self.group };
-        Network::parse(header).ok().map(|(network, _)| network.addresses().1)
+        let Some(from_ip) = Arrived::from_ip(self.frame) else { return self.frame.group };
+        Network::parse(from_ip).ok().map(|(network, _)| network.addresses().1)
     }
 }
 
 /// Takes off what precedes the BTH.
 #[inline]
-pub(crate) fn strip<'a>(frame: &Ingress<'a>) -> Result<Arrived<'a>, WireError> {
+pub(crate) fn strip<'a>(frame: &'a Ingress<'a>) -> Result<Arrived<'a>, WireError> {
     let from_ip = match frame.start {
         Start::Bth => {
-            let Ingress { bytes: transport, source, group, .. } = *frame;
-            return Ok(Arrived {
-                transport,
-                source,
-                destination_port: None,
-                ip_id: None,
-                header: None,
-                group,
-            });
+            let (source, destination_port, ip_id) = (frame.source, None, None);
+            return Ok(Arrived { transport: frame.bytes, source, destination_port, ip_id, frame });
         }
         Start::Ip => frame.bytes,
         Start::Ethernet => {
@@ -69,9 +75,7 @@ pub(crate) fn strip<'a>(frame: &Ingress<'a>) -> Result<Arrived<'a>, WireError> {
     let (address, _) = network.addresses();
     let ip_id = if let Network::V4(header) = network { Some(header.ident) } else { None };
     let source = Endpoint { address, udp_port: header.source_port() };
-    let destination_port = Some(header.destination_port());
-    let header = from_ip.get(..network.header_len());
-    Ok(Arrived { transport, source, destination_port, ip_id, header, group: None })
+    Ok(Arrived { transport, source, destination_port: Some(header.destination_port()), ip_id, frame })
 }
 
 impl Path {
@@ -114,7 +118,7 @@ impl QueuePair {
         };
         let fits = may_receive
             && path.is_from(&arrived.source.address)
-            && packet.bth.opcode.service() == Some(path.service)
+            && path.speaks(packet.bth.opcode)
             && packet.bth.pkey & 0x7fff == 0x7fff
             && packet.bth.tver == 0;
         if !fits {
@@ -138,7 +142,7 @@ impl QueuePair {
         packet: &packet::View<'_>,
         shared: &mut Shared,
     ) {
-        if packet.bth.opcode.service() != Some(Service::Rc) {
+        if packet.bth.opcode.0 & extended::SERVICE != 0 {
             return self.take_other(now, mem, arrived, packet, shared);
         }
         if self.connection.is_none() {
@@ -195,9 +199,21 @@ impl QueuePair {
         }
     }
 
+    /// As [`execute`](QueuePair::execute), for the services that are not to enlarge the busy path of RC.
+    #[inline(never)]
+    pub fn execute_other(
+        &mut self,
+        mem: Mem<'_>,
+        action: Action,
+        payload: &[u8],
+        shared: &mut Shared,
+    ) -> Outcome {
+        self.execute(mem, action, payload, shared)
+    }
+
     /// Does what a request asks for.
-    #[inline]
-    pub fn execute(&mut self, mem: Mem<'_>, action: Action, payload: &[u8], shared: &mut Shared) -> Outcome {
+    #[inline(always)]
+    fn execute(&mut self, mem: Mem<'_>, action: Action, payload: &[u8], shared: &mut Shared) -> Outcome {
         match action {
             Action::Nothing => Outcome::Done,
             Action::Place { key, va, extent } => self.place(mem, key, va, extent, payload),

@@ -4,14 +4,15 @@ use memory::{Access, Key, Mem, Owner, Pd};
 use transport::rc::{Allowed, Kind, Message, Requester, Responder, Retired};
 use transport::state::{Service, State};
 use transport::{Atomic, Instant, Status};
-use wire::Qpn;
 use wire::frame::{Peer, Route};
 use wire::icrc::Flow;
+use wire::{Opcode, Qpn};
 
 use crate::attributes::{AddressVector, Settings};
 use crate::completion_queue::Written;
 use crate::cqe::Cqe;
 use crate::event::AsyncEvent;
+use crate::extended;
 use crate::headers::Headers;
 use crate::irn::Irn;
 use crate::nic::{QueuePairInit, Shared};
@@ -83,8 +84,8 @@ impl Way {
 pub(crate) struct Path {
     pub way: Way,
     pub remote: Qpn,
-    /// RC or, if extended, XRC: the upper bits of its op-codes.
-    pub service: wire::Service,
+    /// The upper three bits of its op-codes: those of RC, 0, or of XRC; UC's do not ask.
+    pub service: u8,
     /// ICRC of what we get.
     pub receiving: Flow,
     /// The peer's and our own UDP port that `receiving` was made for.
@@ -92,7 +93,7 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    pub fn new(address: &AddressVector, remote: Qpn, service: wire::Service) -> Path {
+    pub fn new(address: &AddressVector, remote: Qpn, service: u8) -> Path {
         let route = &address.route;
         Path {
             way: Way::new(address),
@@ -101,6 +102,12 @@ impl Path {
             receiving: Flow::new(route.destination, route.source),
             receiving_ports: (route.destination.udp_port, route.source.udp_port),
         }
+    }
+
+    /// Is this known op-code one of its service?
+    #[inline]
+    pub fn speaks(&self, opcode: Opcode) -> bool {
+        opcode.0 & extended::SERVICE == self.service
     }
 }
 
@@ -266,7 +273,7 @@ impl QueuePair {
         if len > 1 << 31 {
             return self.submit_failing(wqe, index, slots, Status::LocalLength);
         }
-        if kind == Kind::Local
+        if matches!(kind, Kind::Local)
             && let Err(status) = self.execute_locally(mem, wqe)
         {
             return self.submit_failing(wqe, index, slots, status);
@@ -322,9 +329,15 @@ impl QueuePair {
         Note { header, local: wqe.local, len: wqe.len as u32, lkey: wqe.lkey(), list, index, end, srq }
     }
 
+    /// As [`decode`](QueuePair::decode), for what is not busy.
+    #[inline(never)]
+    pub fn decode_other(&self, wqe: &Wqe, index: u64) -> Option<(Kind, u64, List)> {
+        self.decode(wqe, index)
+    }
+
     /// What a WQE asks for: kind, length and list. None: it makes no sense.
-    #[inline]
-    pub fn decode(&self, wqe: &Wqe, index: u64) -> Option<(Kind, u64, List)> {
+    #[inline(always)]
+    fn decode(&self, wqe: &Wqe, index: u64) -> Option<(Kind, u64, List)> {
         let (va, rkey, imm) = (wqe.remote, wqe.rkey(), wqe.imm as u32);
         let kind = match wqe.opcode() {
             WqeOpcode::WRITE => Kind::Write { va, rkey },
@@ -437,9 +450,15 @@ impl QueuePair {
         }
     }
 
+    /// As [`complete_send`](QueuePair::complete_send), for what is not busy.
+    #[inline(never)]
+    pub fn complete_other(&mut self, retired: &Retired<Note>, shared: &mut Shared) -> bool {
+        self.complete_send(retired, shared)
+    }
+
     /// False: the completion queue is full, and the queue pair went to error.
-    #[inline]
-    pub fn complete_send(&mut self, retired: &Retired<Note>, shared: &mut Shared) -> bool {
+    #[inline(always)]
+    fn complete_send(&mut self, retired: &Retired<Note>, shared: &mut Shared) -> bool {
         let completion = WorkCompletion {
             id: retired.note.id(),
             status: retired.status,
@@ -530,7 +549,7 @@ impl QueuePair {
                 Fetched::Malformed { wqe, index } => (wqe, index, 1),
             };
             self.send.take(slots);
-            let kind = self.decode(&wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
+            let kind = self.decode_other(&wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
             let note = self.note(&wqe, List::One, index, slots);
             self.flush_send(&Retired { note, len: 0, kind, status: Status::WrFlushed }, shared);
         }
@@ -544,7 +563,7 @@ impl QueuePair {
 
     fn flush_send(&mut self, retired: &Retired<Note>, shared: &mut Shared) {
         shared.counters.req_cqe_flush_error += 1;
-        self.complete_send(retired, shared);
+        self.complete_other(retired, shared);
         self.send.free(retired.note.end);
     }
 

@@ -109,7 +109,7 @@ impl QueuePair {
         slots: u64,
         shared: &mut Shared,
     ) -> Result<(), Status> {
-        let (kind, len, list) = self.decode(wqe, index).ok_or(Status::LocalQpOperation)?;
+        let (kind, len, list) = self.decode_other(wqe, index).ok_or(Status::LocalQpOperation)?;
         let message = self.message(wqe, kind, len, list, index, slots);
         if kind == Kind::Local {
             self.execute_locally(mem, wqe)?;
@@ -132,7 +132,7 @@ impl QueuePair {
 
     /// A work request that cannot be executed.
     fn refuse(&mut self, wqe: &Wqe, index: u64, slots: u64, status: Status, shared: &mut Shared) {
-        let kind = self.decode(wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
+        let kind = self.decode_other(wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
         let message = self.message(wqe, kind, 0, crate::queue_pair::List::One, index, slots);
         self.end_send(&Retired { note: message.note, len: 0, kind, status }, shared);
     }
@@ -141,7 +141,7 @@ impl QueuePair {
     fn end_send(&mut self, retired: &Retired<Note>, shared: &mut Shared) {
         self.send.free(retired.note.end);
         let fine = retired.status == Status::Success;
-        if (!fine || retired.note.signaled()) && !self.complete_send(retired, shared) {
+        if (!fine || retired.note.signaled()) && !self.complete_other(retired, shared) {
             // The completion queue is full: the queue pair is in ERR already.
             return;
         }
@@ -206,7 +206,7 @@ impl QueuePair {
                 if action == transport::Action::Nothing {
                     return;
                 }
-                let outcome = self.execute(mem, action, packet.payload, shared);
+                let outcome = self.execute_other(mem, action, packet.payload, shared);
                 if let Some(Unreliable::Connected(connected)) = &mut self.unreliable {
                     connected.responder.conclude(outcome, &mut shared.counters);
                 }
@@ -264,7 +264,7 @@ impl Connected {
             &bth,
             &plan.ext,
             plan.len,
-            &mut |bytes| gather::gather(mem, pd, send.ring(), &note, plan.offset, bytes),
+            &mut |bytes| gather::gather_other(mem, pd, send.ring(), &note, plan.offset, bytes),
         );
         let retired = match sent {
             Sent::Yes(_) => self.requester.sent(&plan),

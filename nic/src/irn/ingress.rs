@@ -49,7 +49,7 @@ impl QueuePair {
     fn perform(&mut self, mem: Mem<'_>, step: Step, payload: &[u8], shared: &mut Shared) -> Outcome {
         match step {
             Step::Nothing => Outcome::Done,
-            Step::Execute(action) => self.execute(mem, action, payload, shared),
+            Step::Execute(action) => self.execute_other(mem, action, payload, shared),
             Step::Deliver { wqe, offset, in_order, notice } => match self.bind(wqe, shared) {
                 Ok(receive) => {
                     self.deliver_irn(mem, wqe, &receive, offset, in_order, notice, payload, shared)
