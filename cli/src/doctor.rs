@@ -195,7 +195,10 @@ fn receive_buffer() -> Finding {
 fn lockable() -> Finding {
     let limit = getrlimit(Resource::Memlock).current;
     let limit = limit.map_or("no limit".to_owned(), |bytes| format!("{} KiB", bytes >> 10));
-    Finding::good("lockable memory", format!("{limit}; it does not matter, Remora locks none"))
+    Finding::good(
+        "lockable memory",
+        format!("{limit}; it does not matter to ports shm and udp, which lock none"),
+    )
 }
 
 /// Enough for a server of this many clients over shm, each of which takes some.

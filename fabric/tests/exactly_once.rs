@@ -32,6 +32,9 @@ fn one(seed: u64, verbs: u64, irn: bool) -> Outcome {
     Outcome { report, counters, faults: arm.world.faults(), trace: arm.world.trace() }
 }
 
+/// A long run shows where it is after so many seeds.
+const SHOWN: u64 = 500;
+
 /// All seeds, on two threads.
 fn many(seeds: std::ops::Range<u64>, verbs: u64, irn: bool) -> Outcome {
     let next = AtomicU64::new(seeds.start);
@@ -53,6 +56,9 @@ fn many(seeds: std::ops::Range<u64>, verbs: u64, irn: bool) -> Outcome {
             sum.report.add(&outcome.report);
             sum.counters.add(&outcome.counters);
             sum.faults.sum(&outcome.faults);
+            if (seed + 1).is_multiple_of(SHOWN) {
+                println!("{} of {} seeds begun", seed + 1 - seeds.start, seeds.end - seeds.start);
+            }
         }
     };
     std::thread::scope(|scope| {

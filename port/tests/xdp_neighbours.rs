@@ -49,6 +49,9 @@ fn until_sent_to(port: &mut XdpPort, peer: Peer, expected: [u8; 6]) {
 
 #[test]
 fn a_neighbour_nobody_has_asked_for_is_asked_for_by_the_first_frame() {
+    if !network::possible() {
+        return;
+    }
     let spaces = veth_pair(1500, "");
     for [own, far] in [["10.90.0.1", "10.90.0.2"], ["fd90::1", "fd90::2"]] {
         let (mut port, far_mac) = near(&spaces, own);
@@ -65,6 +68,9 @@ fn a_neighbour_nobody_has_asked_for_is_asked_for_by_the_first_frame() {
 
 #[test]
 fn whoever_waits_for_the_way_loses_nothing() {
+    if !network::possible() {
+        return;
+    }
     let spaces = veth_pair(1500, "");
     let (mut port, far_mac) = near(&spaces, "10.90.0.1");
     port.resolver().wait(at("10.90.0.2"), PATIENCE).unwrap_or_else(|error| panic!("{error}"));
@@ -77,6 +83,9 @@ fn whoever_waits_for_the_way_loses_nothing() {
 
 #[test]
 fn a_neighbour_that_moves_is_followed() {
+    if !network::possible() {
+        return;
+    }
     let spaces = veth_pair(1500, "");
     let (mut port, far_mac) = near(&spaces, "10.90.0.1");
     let peer = port.peer(at("10.90.0.2")).unwrap();
@@ -93,6 +102,9 @@ fn a_neighbour_that_moves_is_followed() {
 
 #[test]
 fn a_stale_neighbour_is_used_and_the_kernel_asks_whether_it_is_there() {
+    if !network::possible() {
+        return;
+    }
     let spaces = veth_pair(1500, "");
     // So that the kernel asks at once and not after five seconds.
     std::fs::write("/proc/sys/net/ipv4/neigh/near0/delay_first_probe_time", "0").unwrap();
@@ -107,6 +119,9 @@ fn a_stale_neighbour_is_used_and_the_kernel_asks_whether_it_is_there() {
 
 #[test]
 fn frames_to_other_networks_go_to_the_gateway() {
+    if !network::possible() {
+        return;
+    }
     let spaces = veth_pair(1500, "");
     let (mut port, far_mac) = near(&spaces, "10.90.0.1");
     assert_eq!(port.peer(at("10.91.7.7")), Err(PeerError::NoRoute(at("10.91.7.7"))));
@@ -125,6 +140,9 @@ fn frames_to_other_networks_go_to_the_gateway() {
 
 #[test]
 fn what_cannot_be_reached_by_this_interface_is_told() {
+    if !network::possible() {
+        return;
+    }
     let spaces = veth_pair(1500, "");
     ip("link add side0 type veth peer name side1");
     ip("address add 10.95.0.1/24 dev side0");
@@ -151,6 +169,9 @@ fn what_cannot_be_reached_by_this_interface_is_told() {
 
 #[test]
 fn a_full_table_of_peers_refuses_only_new_ones() {
+    if !network::possible() {
+        return;
+    }
     let spaces = veth_pair(1500, "");
     spaces[0].enter();
     let mut port = XdpPort::open("near0", None, &Options { max_peers: 2, ..Options::default() }).unwrap();
@@ -163,6 +184,9 @@ fn a_full_table_of_peers_refuses_only_new_ones() {
 
 #[test]
 fn link_local_addresses_are_reached_on_the_ports_own_interface() {
+    if !network::possible() {
+        return;
+    }
     let spaces = veth_pair(1500, "");
     for (space, name, number) in [(&spaces[1], "far0", 2), (&spaces[0], "near0", 1)] {
         space.enter();

@@ -31,6 +31,9 @@ fn has_program() -> bool {
 
 #[test]
 fn a_process_that_is_killed_leaves_the_interface_as_it_was() {
+    if !network::possible() {
+        return;
+    }
     let spaces = veth_pair(1500, "");
     let before = run("ip", "-json -details address show near0");
     let mut child = Command::new(std::env::current_exe().unwrap());
@@ -67,6 +70,9 @@ fn carries_tcp(spaces: &[Namespace; 2]) {
 
 #[test]
 fn an_interface_that_is_deleted_takes_its_port_with_it_and_nothing_else() {
+    if !network::possible() {
+        return;
+    }
     use port::{Egress, Port};
     let _spaces = veth_pair(1500, "");
     let mut port = XdpPort::open("near0", None, &Options { send_frames: 64, ..Options::default() }).unwrap();
@@ -85,6 +91,9 @@ fn an_interface_that_is_deleted_takes_its_port_with_it_and_nothing_else() {
 
 #[test]
 fn without_the_rights_it_says_which_are_missing() {
+    if !network::possible() {
+        return;
+    }
     let _spaces = veth_pair(1500, "");
     // Only this thread's rights: others may need theirs.
     let none = rustix::thread::CapabilitySets {
@@ -115,6 +124,9 @@ fn without_the_rights_it_says_which_are_missing() {
 
 #[test]
 fn memory_that_may_not_be_locked_is_told() {
+    if !network::possible() {
+        return;
+    }
     let _spaces = veth_pair(1500, "");
     let all = rustix::thread::capabilities(None).unwrap();
     let effective = all.effective - rustix::thread::CapabilitySet::IPC_LOCK;
@@ -132,6 +144,9 @@ fn memory_that_may_not_be_locked_is_told() {
 
 #[test]
 fn what_is_wrong_with_an_interface_is_told() {
+    if !network::possible() {
+        return;
+    }
     let _spaces = veth_pair(1500, "");
     let refused = |name: &str, address: Option<&str>, options: &Options| {
         XdpPort::open(name, address.map(|text| text.parse().unwrap()), options).unwrap_err()

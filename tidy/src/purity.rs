@@ -60,7 +60,10 @@ pub fn build(root: &Path, target: &Utf8Path, room: &str) -> Result<PathBuf, Stri
         "--lib",
     ]);
     cargo.args(["--crate-type", "cdylib", "--target", "wasm32-unknown-unknown", "--target-dir"]).arg(target);
-    cargo.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_DEBUG", "false");
+    // What is imported does not depend on how well it is optimised.
+    for (setting, value) in [("LTO", "off"), ("DEBUG", "false"), ("OPT_LEVEL", "1"), ("CODEGEN_UNITS", "16")] {
+        cargo.env(format!("CARGO_PROFILE_RELEASE_{setting}"), value);
+    }
     // Only this crate is linked whole: the rooms it names have their own turn.
     cargo.arg("--").args(LINK_WHOLE);
     let output = cargo.output().map_err(|error| error.to_string())?;

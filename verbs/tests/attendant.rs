@@ -4,9 +4,10 @@ use remora_verbs::{
     Access, CompletionQueue, Context, CqOptions, Device, DriverCounters, EMPTY, MemoryRegion, Mode, Notify,
     PollError, QpOptions, QueuePair, ReceiveRequest, Status, work,
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-const SECOND: Duration = Duration::from_secs(20);
+/// No test waits so long unless it hangs.
+const LONG: Duration = Duration::from_secs(60);
 
 struct End {
     context: Context,
@@ -56,7 +57,7 @@ fn read_from_a_sleeper(devices: [Device; 2]) {
         std::thread::sleep(Duration::from_millis(pause));
         a.pair.post_send(&work::read(1, &[a.memory.sge(0, 5)], b.memory.remote(0))).unwrap();
         let mut done = [EMPTY; 1];
-        assert_eq!(a.cq.wait(&mut done, SECOND), Ok(1));
+        assert_eq!(a.cq.wait(&mut done, LONG), Ok(1));
         assert_eq!(done[0].status, Status::Success);
         assert_eq!(a.memory.get::<[u8; 5]>(0), Ok(*b"awake"));
     }
@@ -118,9 +119,9 @@ fn the_attendant_serves_again_when_the_caller_stops() {
         a.pair.post_send(&work::read(1, &[a.memory.sge(0, 64)], b.memory.remote(0))).unwrap();
         while !a.polled() {}
         // It counts a pass when it has ended, which may be after the answer has left.
-        let patience = std::time::Instant::now();
+        let patience = Instant::now();
         while b.drivers().passes == before {
-            assert!(patience.elapsed() < Duration::from_secs(10), "whoever answered was not the attendant");
+            assert!(patience.elapsed() < LONG, "whoever answered was not the attendant");
             std::thread::yield_now();
         }
     }
@@ -153,23 +154,23 @@ fn channel_wakes(device: &Device) {
         assert_eq!(cq.poll(&mut done), Ok(0));
         assert_eq!(channel.wait(Some(Duration::ZERO)), Err(PollError::Timeout));
         far.post_send(&work::send_inline(round, b"knock")).unwrap();
-        assert_eq!(channel.wait(Some(SECOND)), Ok(cq.tag()));
+        assert_eq!(channel.wait(Some(LONG)), Ok(cq.tag()));
         assert_eq!(cq.poll(&mut done), Ok(1));
         assert_eq!((done[0].id, done[0].byte_len), (round, 5));
-        assert_eq!(sent.wait(&mut done, SECOND), Ok(1));
+        assert_eq!(sent.wait(&mut done, LONG), Ok(1));
     }
     // Not armed: no wake. Armed for solicited ones only: not by this.
     far.post_send(&work::send_inline(9, b"")).unwrap();
-    assert_eq!(sent.wait(&mut done, SECOND), Ok(1));
-    assert_eq!(cq.wait(&mut done, SECOND), Ok(1));
+    assert_eq!(sent.wait(&mut done, LONG), Ok(1));
+    assert_eq!(cq.wait(&mut done, LONG), Ok(1));
     cq.arm(Notify::Solicited).unwrap();
     far.post_send(&work::send_inline(10, b"")).unwrap();
-    assert_eq!(sent.wait(&mut done, SECOND), Ok(1));
-    assert_eq!(cq.wait(&mut done, SECOND), Ok(1));
+    assert_eq!(sent.wait(&mut done, LONG), Ok(1));
+    assert_eq!(cq.wait(&mut done, LONG), Ok(1));
     assert_eq!(channel.poll(), None);
     let solicited = remora_verbs::Flags { signaled: true, solicited: true, fence: false };
     far.post_send(&remora_verbs::WorkRequest { flags: solicited, ..work::send_inline(11, b"") }).unwrap();
-    assert_eq!(channel.wait(Some(SECOND)), Ok(cq.tag()));
+    assert_eq!(channel.wait(Some(LONG)), Ok(cq.tag()));
 }
 
 #[test]
@@ -185,15 +186,16 @@ fn sleeps(devices: [Device; 2]) {
     let (mut a, mut b) = ends(devices);
     traffic(&mut a, &mut b, 1000);
     std::thread::sleep(Duration::from_millis(200));
-    let before = [a.drivers(), b.drivers()];
+    let (before, began) = ([a.drivers(), b.drivers()], Instant::now());
     std::thread::sleep(Duration::from_millis(1000));
     for (before, after) in before.into_iter().zip([a.drivers(), b.drivers()]) {
         let wakes = after.timer_wakes + after.packet_wakes + after.calls
             - before.timer_wakes
             - before.packet_wakes
             - before.calls;
-        // Twenty a second once the timer has backed off: some microseconds each.
-        assert!(wakes < 60, "{wakes} wakes in an idle second");
+        // Twenty a second once the timer has backed off: some microseconds each. A busy machine makes a second longer.
+        let seconds = began.elapsed().as_secs() + 1;
+        assert!(wakes < 60 * seconds, "{wakes} wakes in {seconds} idle seconds");
     }
 }
 
@@ -219,7 +221,7 @@ fn queue_pairs_of_several_engines_work_side_by_side() {
             let place = table.remote(number as u64 * 64);
             one.post_send(&work::write(number as u64, &[memory.sge(number * 64, 64)], place)).unwrap();
             let mut done = [EMPTY; 1];
-            assert_eq!(cq.wait(&mut done, SECOND), Ok(1));
+            assert_eq!(cq.wait(&mut done, LONG), Ok(1));
             assert_eq!(done[0].status, Status::Success);
         }
         for number in 0..6 {

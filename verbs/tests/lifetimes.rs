@@ -8,7 +8,8 @@ use remora_verbs::{
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-const SECOND: Duration = Duration::from_secs(20);
+/// No test waits so long unless it hangs.
+const LONG: Duration = Duration::from_secs(60);
 
 fn shared() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ
@@ -57,11 +58,14 @@ fn a_context_closes_under_traffic() {
             one.post_send(&work::write(id, &[memory.sge(0, 1 << 20)], table.remote(0))).unwrap();
         }
         // The far side goes away while a great part of it is under way.
+        let place = table.remote(0);
         drop((two, far_cq, table, far_domain, far));
+        // And should this thread have been kept waiting so long that all of it was done: not this.
+        one.post_send(&work::write(32, &[memory.sge(0, 1 << 20)], place)).unwrap();
         let (mut failed, mut done) = (0, [EMPTY; 64]);
         let mut seen = 0;
-        while seen < 32 {
-            let count = cq.wait(&mut done, SECOND).unwrap();
+        while seen < 33 {
+            let count = cq.wait(&mut done, LONG).unwrap();
             failed += done[..count].iter().filter(|done| done.status != Status::Success).count();
             seen += count;
         }
@@ -109,7 +113,7 @@ fn deregistration_under_load_ends_the_traffic_with_an_error() {
                 let status = loop {
                     id += 1;
                     one.post_send(&work::write(id, &[memory.sge(0, 1 << 16)], remote)).unwrap();
-                    assert_eq!(cq.wait(&mut done, SECOND), Ok(1));
+                    assert_eq!(cq.wait(&mut done, LONG), Ok(1));
                     if done[0].status != Status::Success {
                         break done[0].status;
                     }
@@ -191,14 +195,14 @@ fn a_forked_child_finds_everything_inert_and_the_parent_goes_on() {
         for id in 0..100 {
             one.post_send(&work::write(id, &[memory.sge(0, 64)], table.remote(0))).unwrap();
             let mut done = [EMPTY; 1];
-            assert_eq!(cq.wait(&mut done, SECOND), Ok(1));
+            assert_eq!(cq.wait(&mut done, LONG), Ok(1));
             assert_eq!(done[0].status, Status::Success);
         }
         // The links were not cut by the child's end.
         std::thread::sleep(Duration::from_millis(120));
         one.post_send(&work::read(1, &[memory.sge(0, 64)], table.remote(0))).unwrap();
         let mut done = [EMPTY; 1];
-        assert_eq!(cq.wait(&mut done, SECOND), Ok(1));
+        assert_eq!(cq.wait(&mut done, LONG), Ok(1));
         assert_eq!(done[0].status, Status::Success);
     }
 }
@@ -227,7 +231,7 @@ fn threads_may_share_an_engine() {
                         one.post_send(&work::read(2, &[memory.sge(8, 8)], place)).unwrap();
                         let (mut done, mut seen) = ([EMPTY; 2], 0);
                         while seen < 2 {
-                            seen += cq.wait(&mut done, SECOND).unwrap();
+                            seen += cq.wait(&mut done, LONG).unwrap();
                         }
                         assert_eq!(memory.get::<u64>(8), Ok(round));
                     }

@@ -10,6 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 const ROLE: &str = "REMORA_TEST_LIMITS_ROLE";
+/// No test waits so long unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const NOBODY: u32 = 65_534;
 const TOO_LITTLE: &str = "not run: this machine lets nobody lock 4 MiB (`ulimit -Hl`)";

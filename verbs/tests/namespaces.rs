@@ -7,7 +7,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 const ROLE: &str = "REMORA_TEST_NAMESPACE_ROLE";
-const SECOND: Duration = Duration::from_secs(30);
+/// No test waits so long unless it hangs.
+const LONG: Duration = Duration::from_secs(60);
 const LEN: usize = 300_000;
 
 /// Namespaces that go away with their test.
@@ -86,9 +87,9 @@ fn serve(own: &str, address: &str) {
         QpOptions { private_data: table.remote_memory().to_bytes().to_vec(), ..QpOptions::default() };
     let mut pair = domain.create_qp(&cq, &cq, &options).unwrap();
     pair.post_recv(&remora_verbs::ReceiveRequest { id: 1, sges: &[] }).unwrap();
-    let _pair = listener.accept(Some(SECOND)).unwrap().unwrap().accept(pair).unwrap();
+    let _pair = listener.accept(Some(LONG)).unwrap().unwrap().accept(pair).unwrap();
     // The client's last word.
-    assert_eq!(cq.wait(&mut [EMPTY; 1], SECOND), Ok(1));
+    assert_eq!(cq.wait(&mut [EMPTY; 1], LONG), Ok(1));
     let counters = context.counters();
     assert_eq!((counters.malformed_pkts, counters.rx_icrc_encapsulated), (0, 0));
 }
@@ -106,7 +107,7 @@ fn visit(own: &str, server: &str) {
     let mut done = [EMPTY; 1];
     let mut run = |request| {
         pair.post_send(&request).unwrap();
-        assert_eq!(cq.wait(&mut done, SECOND), Ok(1));
+        assert_eq!(cq.wait(&mut done, LONG), Ok(1));
         assert_eq!(done[0].status, Status::Success);
     };
     let local = [memory.sge(0, LEN)];

@@ -27,7 +27,7 @@ impl Loop {
     fn run(&mut self, request: &WorkRequest<'_>) -> Status {
         self.pair.post_send(request).unwrap();
         let mut done = [EMPTY; 1];
-        assert_eq!(self.cq.wait(&mut done, Duration::from_secs(5)), Ok(1));
+        assert_eq!(self.cq.wait(&mut done, Duration::from_secs(60)), Ok(1));
         done[0].status
     }
 }
