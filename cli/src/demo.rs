@@ -10,6 +10,7 @@ use crate::bench::cores::{pin, two_cores};
 use crate::bench::print_table;
 use crate::device::PortName;
 use crate::kv::measure::{Figures, Plan, Runner, Server};
+use crate::kv::parts::Parts;
 use crate::kv::{Design, DesignName};
 use crate::with_design;
 
@@ -54,7 +55,14 @@ const WINDOW: u32 = 64;
 pub fn run(args: &Args) -> Result<()> {
     let cores = two_cores(&[])?;
     pin(cores[0])?;
-    let plan = Plan { records: args.records, value_len: args.value_len, window: WINDOW, cores, seed: 42 };
+    let plan = Plan {
+        records: args.records,
+        value_len: args.value_len,
+        window: WINDOW,
+        cores,
+        seed: 42,
+        inserts: 0,
+    };
     let ports: Vec<PortName> =
         PortName::ALL.into_iter().filter(|port| args.port.is_none_or(|only| only == *port)).collect();
     let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} {elapsed}")?;
@@ -88,11 +96,12 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn measure<D: Design>(args: &Args, plan: &Plan, design: DesignName, port: PortName) -> Result<Line> {
     let server = Server::start(design, port, plan)?;
-    let mut runner = Runner::<D>::connect(&server, port, plan, Mix::C)?;
-    runner.alone(args.gets / 10)?;
-    let alone: Figures = runner.alone(args.gets)?;
+    let mut runner = Runner::<D>::connect(&server, port, plan)?;
+    let mut gets = Parts::new(Mix::C, plan.records, plan.seed);
+    runner.alone(&mut gets, args.gets / 10)?;
+    let alone: Figures = runner.alone(&mut gets, args.gets)?;
     let before = server.cpu_ns()?;
-    let rate = runner.together(args.gets * 4, WINDOW as usize)?;
+    let rate = runner.together(&mut gets, args.gets * 4)?;
     let cpu = (server.cpu_ns()? - before) as f64 / (args.gets * 4) as f64;
     Ok(Line {
         bench: "demo",

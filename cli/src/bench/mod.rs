@@ -1,6 +1,8 @@
 //! `remora bench`: figures as ratios to floors and rivals that ran interleaved in the same run.
 
+mod bare;
 pub mod cores;
+mod echo;
 mod floor;
 mod packets;
 mod page;
@@ -10,6 +12,7 @@ mod replay;
 mod row;
 mod sockperf;
 mod stream;
+pub mod turns;
 mod verbs;
 
 use std::path::PathBuf;
@@ -18,8 +21,9 @@ use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 
 pub use crate::device::PortName;
+pub use bare::Bare;
+pub use floor::typical;
 pub use row::{Report, Row, median, print_table};
-pub use verbs::bare_read;
 
 /// What to measure.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]

@@ -42,6 +42,11 @@ impl Peer {
         Ok(Peer { child, page, doors })
     }
 
+    /// Its process.
+    pub fn child(&self) -> &Child {
+        &self.child
+    }
+
     /// It plays `role` from now on.
     pub fn play(&self, role: Role, first: u64, second: u64) -> Result<()> {
         self.page.play(role as u64, first, second)
@@ -116,7 +121,7 @@ impl End {
     pub fn open(peer: &Peer, port: PortName) -> Result<End> {
         let context = port.device()?.open()?;
         let domain = context.alloc_pd()?;
-        let local = domain.allocate(TARGET, Access::LOCAL_WRITE)?;
+        let local = domain.allocate(TARGET, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         super::touch(&local)?;
         let cq = context.create_cq(1 << 15)?;
         let mut end = End {
@@ -143,6 +148,7 @@ impl End {
                 max_send_wr: depth,
                 max_recv_wr: 16,
                 max_rd_atomic: reads,
+                private_data: self.local.remote_memory().to_bytes().to_vec(),
                 ..QpOptions::default()
             };
             let qp = self.domain.create_qp(&self.cq, &self.cq, &options)?.connect(door)?;
@@ -165,6 +171,14 @@ impl End {
         match self.port {
             PortName::Shm => Role::ForgetShm,
             PortName::Udp => Role::ForgetUdp,
+        }
+    }
+
+    /// The role in which the peer answers messages on this port.
+    pub fn answering(&self) -> Role {
+        match self.port {
+            PortName::Shm => Role::EchoShm,
+            PortName::Udp => Role::EchoUdp,
         }
     }
 

@@ -10,9 +10,11 @@ use port::udp::{self, Socket};
 use serde::{Deserialize, Serialize};
 use verbs::{
     Access, CompletionQueue, EMPTY, Listener, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
+    RemoteMemory,
 };
 
 use super::cores::pin;
+use super::echo::Echo;
 use super::page::{Page, Ticket};
 use super::{PortName, floor, packets, stream};
 
@@ -50,6 +52,10 @@ pub enum Role {
     ForgetShm = 14,
     /// Likewise over UDP.
     ForgetUdp = 15,
+    /// Answer messages of the first connection over shared memory, with messages of the first argument's length.
+    EchoShm = 16,
+    /// Over UDP, likewise.
+    EchoUdp = 17,
 }
 
 /// Memory of the peer that the bench reads and writes: more than any cache.
@@ -86,6 +92,7 @@ struct Served {
     target: MemoryRegion,
     cq: CompletionQueue,
     qps: Vec<QueuePair<Ready>>,
+    echo: Option<Echo>,
 }
 
 impl Served {
@@ -96,12 +103,20 @@ impl Served {
         let target = domain.allocate(TARGET, rights)?;
         super::touch(&target)?;
         let cq = context.create_cq(256)?;
-        Ok(Served { listener: Listener::bind("127.0.0.1:0")?, domain, target, cq, qps: Vec::new() })
+        Ok(Served {
+            listener: Listener::bind("127.0.0.1:0")?,
+            domain,
+            target,
+            cq,
+            qps: Vec::new(),
+            echo: None,
+        })
     }
 
     fn accept(&mut self, reads: u64, page: &Page, ticket: Ticket) -> Result<()> {
         while page.is_wanted(ticket) {
             let Some(request) = self.listener.accept(Some(Duration::from_millis(20)))? else { continue };
+            let theirs = RemoteMemory::from_bytes(request.private_data());
             let options = QpOptions {
                 max_send_wr: 16,
                 max_recv_wr: 16,
@@ -111,6 +126,37 @@ impl Served {
             };
             let qp = self.domain.create_qp(&self.cq, &self.cq, &options)?;
             self.qps.push(request.accept(qp)?);
+            if self.qps.len() == 1 {
+                self.echo = theirs.map(|theirs| Echo::new(&self.target, theirs));
+            }
+        }
+        Ok(())
+    }
+
+    /// Before the role is played whose messages are answered: there must be room for the first of them.
+    fn prepare(&mut self, echo: bool) -> Result<()> {
+        if let (true, Some(echo), Some(qp)) = (echo, &mut self.echo, self.qps.first_mut()) {
+            echo.start(qp)?;
+        }
+        Ok(())
+    }
+
+    /// Answers messages of the first connection.
+    fn answer(&mut self, back: usize, page: &Page, ticket: Ticket) -> Result<()> {
+        let (Some(echo), Some(qp)) = (&mut self.echo, self.qps.first_mut()) else {
+            bail!("nobody is connected whose messages could be answered")
+        };
+        let mut done = [EMPTY; 16];
+        while page.is_wanted(ticket) {
+            for _ in 0..64 {
+                let got = self.cq.poll(&mut done)?;
+                for completion in &done[..got] {
+                    if Echo::is_message(completion)? {
+                        echo.post_receive(qp)?;
+                        echo.send(qp, back)?;
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -138,6 +184,7 @@ struct Raw {
 /// Runs until the bench says `Exit` or is gone.
 pub fn run(args: Args) -> Result<()> {
     pin(args.core)?;
+    super::turns::end_with_parent()?;
     let page = Page::open(&args.page)?;
     let geometry = shm::Geometry::new(4096, 4352).context("the ring's shape")?;
     let mut shm_nic = Served::open(PortName::Shm)?;
@@ -160,6 +207,8 @@ pub fn run(args: Args) -> Result<()> {
     loop {
         let (ticket, role, first, second) = page.role();
         raw.prepare(role, second)?;
+        shm_nic.prepare(role == Role::EchoShm as u64)?;
+        udp_nic.prepare(role == Role::EchoUdp as u64)?;
         page.playing(ticket);
         match role {
             r if r == Role::AcceptShm as u64 => shm_nic.accept(first, &page, ticket)?,
@@ -168,6 +217,8 @@ pub fn run(args: Args) -> Result<()> {
             r if r == Role::ServeUdp as u64 => udp_nic.serve(&page, ticket)?,
             r if r == Role::ForgetShm as u64 => shm_nic.qps.truncate(1),
             r if r == Role::ForgetUdp as u64 => udp_nic.qps.truncate(1),
+            r if r == Role::EchoShm as u64 => shm_nic.answer(first as usize, &page, ticket)?,
+            r if r == Role::EchoUdp as u64 => udp_nic.answer(first as usize, &page, ticket)?,
             r if r == Role::Cpu as u64 => page.answer(super::cpu_ns()),
             r if r == Role::Resident as u64 => page.answer(super::resident_bytes()?),
             r if r == Role::Exit as u64 => return Ok(()),

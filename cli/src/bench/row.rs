@@ -24,6 +24,12 @@ pub struct Row {
     /// `value / baseline_value`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
+    /// What the ratio may be at most, where it is judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<f64>,
+    /// Is it?
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holds: Option<bool>,
     /// Every round.
     pub rounds: Vec<f64>,
 }
@@ -46,6 +52,8 @@ impl Row {
             baseline: None,
             baseline_value: None,
             ratio: None,
+            limit: None,
+            holds: None,
             rounds: rounds.to_vec(),
         }
     }
@@ -57,6 +65,22 @@ impl Row {
         self.baseline_value = Some(value);
         self.ratio = Some(self.value / value);
         self
+    }
+
+    /// Judges the ratio to the baseline: at most `limit`.
+    pub fn within(mut self, limit: f64) -> Row {
+        self.limit = Some(limit);
+        self.holds = self.ratio.map(|ratio| ratio <= limit);
+        self
+    }
+
+    fn verdict(&self) -> String {
+        let ratio = self.ratio.map_or(String::new(), |ratio| format!("{ratio:.2}x"));
+        match (self.limit, self.holds) {
+            (Some(limit), Some(true)) => format!("{ratio}, holds: <= {limit}x"),
+            (Some(limit), _) => format!("{ratio}, MISSED: <= {limit}x"),
+            _ => ratio,
+        }
     }
 
     fn cells(&self) -> [String; 6] {
@@ -71,7 +95,7 @@ impl Row {
                 .as_ref()
                 .zip(self.baseline_value)
                 .map_or(String::new(), |(name, value)| format!("{} {name}", short(value))),
-            self.ratio.map_or(String::new(), |ratio| format!("{ratio:.2}x")),
+            self.verdict(),
         ]
     }
 }
@@ -157,6 +181,20 @@ mod tests {
         let json: serde_json::Value = serde_json::to_value(&row).unwrap();
         assert_eq!(json["rounds"], serde_json::json!([30.0, 10.0, 20.0]));
         assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn a_judged_ratio_says_whether_it_holds() {
+        let row =
+            |value, limit| Row::new("kv", "c", "m", "ns", &[value]).against("b", &[100.0]).within(limit);
+        let (good, bad) = (row(115.0, 1.15), row(116.0, 1.15));
+        assert_eq!((good.holds, good.verdict().as_str()), (Some(true), "1.15x, holds: <= 1.15x"));
+        assert_eq!((bad.holds, bad.verdict().as_str()), (Some(false), "1.16x, MISSED: <= 1.15x"));
+        let json: serde_json::Value = serde_json::to_value(&bad).unwrap();
+        assert_eq!((&json["limit"], &json["holds"]), (&serde_json::json!(1.15), &serde_json::json!(false)));
+        let plain = Row::new("kv", "c", "m", "ns", &[1.0]).against("b", &[2.0]);
+        assert_eq!(plain.verdict(), "0.50x");
+        assert!(serde_json::to_value(&plain).unwrap().get("holds").is_none());
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use store::kv::{Client, ClientConfig, Finished, Grant, Outcome, Refused};
-use verbs::{Access, CompletionQueue, ConnectError, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready};
+use store::kv::{Client, ClientConfig, Finished, Grant, Lookup, Outcome, Refused};
+use verbs::{
+    Access, CompletionQueue, ConnectError, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready, WorkCompletion,
+};
 
 use super::Design;
 use super::READS;
@@ -14,11 +16,50 @@ use crate::device::PortArgs;
 /// How long an operation may take before a person is told.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Who has a session do something.
+pub trait Driver {
+    /// Is there an operation to start now, with so many in flight?
+    fn wants(&mut self, in_flight: usize) -> bool;
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// The client's.
+    fn start<L: Lookup>(&mut self, client: &mut Client<L>, nic: &mut Batched<'_, '_>) -> Result<(), Refused>;
+
+    /// An operation has ended.
+    fn ended(&mut self, finished: &Finished<'_>);
+}
+
+/// Waits for what one operation brings.
+struct Waiting<F, R> {
+    look: F,
+    result: Option<R>,
+}
+
+impl<F: FnMut(&Finished<'_>) -> R, R> Driver for Waiting<F, R> {
+    fn wants(&mut self, _: usize) -> bool {
+        false
+    }
+
+    fn start<L: Lookup>(&mut self, _: &mut Client<L>, _: &mut Batched<'_, '_>) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn ended(&mut self, finished: &Finished<'_>) {
+        self.result = Some((self.look)(finished));
+    }
+}
+
+/// Completions taken at a time.
+const TAKEN: usize = 64;
+
 /// A connected client.
 pub struct Session<D: Design> {
     client: Client<D::Lookup>,
     pair: QueuePair<Ready>,
     cq: CompletionQueue,
+    done: [WorkCompletion; TAKEN],
     _arena: MemoryRegion,
 }
 
@@ -53,45 +94,32 @@ impl<D: Design> Session<D> {
             .context("whoever answers there is no key-value server")?;
         let mut client = Client::new(config, &grant, block)?;
         client.start(&mut Direct(&mut pair)).map_err(|broken| anyhow::anyhow!("{broken}"))?;
-        Ok(Session { client, pair, cq, _arena: arena })
+        Ok(Session { client, pair, cq, done: [EMPTY; TAKEN], _arena: arena })
     }
 
-    /// Starts as many operations as `start` wants, with one doorbell. It is called until it says false or the window is full.
+    /// One turn: takes what has ended, and starts what the driver has to start. All that this posts (second READs, receive
+    /// requests, new operations) leaves with one doorbell.
     #[inline]
-    pub fn start(
-        &mut self,
-        mut start: impl FnMut(&mut Client<D::Lookup>, &mut Batched<'_, '_>) -> Result<bool, Refused>,
-    ) -> Result<()> {
-        let mut batch = self.pair.batch()?;
-        loop {
-            match start(&mut self.client, &mut Batched(&mut batch)) {
-                Ok(true) => {}
-                Ok(false) | Err(Refused::WindowFull) => break,
-                Err(refused) => bail!("the operation cannot be started: {refused}"),
-            }
+    pub fn turn(&mut self, driver: &mut impl Driver) -> Result<()> {
+        let got = self.cq.poll(&mut self.done)?;
+        if got == 0 && !driver.wants(self.client.in_flight()) {
+            return Ok(());
         }
-        batch.ring();
-        Ok(())
-    }
-
-    /// Takes what has ended.
-    #[inline]
-    pub fn poll(&mut self, mut ended: impl FnMut(Finished<'_>)) -> Result<usize> {
-        let mut done = [EMPTY; 32];
-        let got = self.cq.poll(&mut done)?;
-        if got == 0 {
-            return Ok(0);
-        }
-        // What the completions lead to (second READs, receive requests) leaves together.
         let mut batch = self.pair.batch()?;
-        for completion in &done[..got] {
-            match self.client.complete(completion, &mut Batched(&mut batch)) {
-                Ok(Some(finished)) => ended(finished),
+        let nic = &mut Batched(&mut batch);
+        for completion in &self.done[..got] {
+            match self.client.complete(completion, nic) {
+                Ok(Some(finished)) => driver.ended(&finished),
                 Ok(None) => {}
                 Err(broken) => bail!("the connection failed: {broken}"),
             }
         }
-        Ok(got)
+        while driver.wants(self.client.in_flight()) {
+            if let Err(refused) = driver.start(&mut self.client, nic) {
+                bail!("the operation cannot be started: {refused}");
+            }
+        }
+        Ok(())
     }
 
     /// Operations in flight.
@@ -107,14 +135,15 @@ impl<D: Design> Session<D> {
     ) -> Result<R> {
         start(&mut self.client, &mut Direct(&mut self.pair))
             .map_err(|refused| anyhow::anyhow!("the operation cannot be started: {refused}"))?;
-        let (started, mut result) = (Instant::now(), None);
-        while result.is_none() {
-            self.poll(|finished| result = Some(look(&finished)))?;
-            if result.is_none() && started.elapsed() > PATIENCE {
+        let started = Instant::now();
+        let mut waiting = Waiting { look: &mut look, result: None };
+        while waiting.result.is_none() {
+            self.turn(&mut waiting)?;
+            if waiting.result.is_none() && started.elapsed() > PATIENCE {
                 bail!("the server does not answer");
             }
         }
-        result.context("an outcome")
+        waiting.result.context("an outcome")
     }
 
     /// Reads a value.

@@ -5,13 +5,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
-use store::kv::{ClientConfig, Outcome};
-use store::ycsb::Mix;
-use store::ycsb::record::{self, Values};
+use store::kv::{Client, ClientConfig, Finished, Lookup, Outcome, Refused};
+use store::ycsb::record::Values;
 
-use super::client::Session;
+use super::client::{Driver, Session};
 use super::parts::{Part, Parts};
+use super::post::Batched;
+use super::serve::memory_for;
 use super::{Design, DesignName};
+use crate::bench::{turns, typical};
 use crate::device::{PortArgs, PortName};
 
 /// What is served and asked.
@@ -27,6 +29,20 @@ pub struct Plan {
     pub cores: [usize; 2],
     /// Seed of the workload.
     pub seed: u64,
+    /// Records that will be inserted at most.
+    pub inserts: u64,
+}
+
+impl Plan {
+    /// What its clients are like.
+    pub fn client(&self) -> ClientConfig {
+        ClientConfig {
+            window: self.window,
+            max_key: 64,
+            max_value: self.value_len,
+            ..ClientConfig::default()
+        }
+    }
 }
 
 /// A running `remora serve kv`.
@@ -39,11 +55,14 @@ pub struct Server {
 impl Server {
     /// Starts one with its records loaded; it shows its own progress.
     pub fn start(design: DesignName, port: PortName, plan: &Plan) -> Result<Server> {
+        let most = plan.records + plan.inserts;
         let mut child = Command::new(std::env::current_exe()?)
             .args(["serve", "kv", "--child", "--spin", "--listen", "127.0.0.1:0"])
             .args(["--design", design.name(), "--port", port.name()])
             .args(["--records", &plan.records.to_string(), "--value-len", &plan.value_len.to_string()])
             .args(["--core", &plan.cores[1].to_string()])
+            .args(["--capacity", &(most * 2).to_string()])
+            .args(["--memory", &memory_for(most, plan.value_len).to_string()])
             .stdout(Stdio::piped())
             .spawn()
             .context("starting the server process")?;
@@ -54,6 +73,16 @@ impl Server {
             bail!("the {} server over {} did not start ({status})", design.name(), port.name());
         }
         Ok(Server { child, address: address.trim().to_owned() })
+    }
+
+    /// Stops it: another has the core.
+    pub fn stop(&self) -> Result<()> {
+        turns::stop(&self.child)
+    }
+
+    /// Lets it run.
+    pub fn go_on(&self) -> Result<()> {
+        turns::go_on(&self.child)
     }
 
     /// CPU time that all its threads have used, in nanoseconds.
@@ -79,132 +108,174 @@ impl Drop for Server {
 pub struct Figures {
     /// Mean round trips of an operation.
     pub round_trips: f64,
-    /// Median latency of one operation alone, nanoseconds.
+    /// Latency of one operation alone, measured as floors are (see [`typical`]), nanoseconds.
     pub p50: f64,
     /// Its 99th percentile.
     pub p99: f64,
 }
 
-/// A client that runs a workload and checks every value.
+/// A client that runs workloads and checks every value.
 pub struct Runner<D: Design> {
     session: Session<D>,
-    parts: Parts,
-    window: usize,
-    values: Values,
-    value: Vec<u8>,
-    version: u64,
-    wrong: u64,
-    /// What the operation in each slot is, for checking.
-    asked: Vec<Part>,
+    book: Book,
 }
 
 impl<D: Design> Runner<D> {
     /// Connects.
-    pub fn connect(server: &Server, port: PortName, plan: &Plan, mix: Mix) -> Result<Runner<D>> {
-        let port = PortArgs::plain(port);
-        let config = ClientConfig {
-            window: plan.window,
-            max_key: 64,
-            max_value: plan.value_len,
-            ..ClientConfig::default()
-        };
-        Ok(Runner {
-            session: Session::connect(&port, &server.address, config)?,
-            parts: Parts::new(mix, plan.records, plan.seed),
-            window: plan.window as usize,
+    pub fn connect(server: &Server, port: PortName, plan: &Plan) -> Result<Runner<D>> {
+        let session = Session::connect(&PortArgs::plain(port), &server.address, plan.client())?;
+        let window = plan.window as usize;
+        let book = Book {
+            window,
             values: Values::fixed(plan.value_len),
             value: vec![0; plan.value_len as usize],
             version: 0,
+            asked: vec![Part::NONE; window],
             wrong: 0,
-            asked: vec![Part::NONE; plan.window as usize],
-        })
+            first_wrong: None,
+        };
+        Ok(Runner { session, book })
     }
 
-    /// `count` operations one after the other; only the GETs of a scan are asked together.
-    pub fn alone(&mut self, count: u64) -> Result<Figures> {
-        let (mut histogram, mut trips) = (crate::bench::histogram()?, 0u64);
-        for _ in 0..count {
-            let started = Instant::now();
-            self.fill(1, false)?;
-            while self.session.in_flight() > 0 || self.parts.has_waiting() {
-                if self.parts.has_waiting() {
-                    self.fill(self.window, true)?;
-                }
-                trips += self.drain()?.1;
-            }
-            histogram.saturating_record(started.elapsed().as_nanos() as u64);
+    /// `count` operations one after the other; only the GETs of a scan are asked together. The percentile is of a second
+    /// pass of half as many, since it takes a look at the clock after each.
+    pub fn alone(&mut self, parts: &mut Parts, count: u64) -> Result<Figures> {
+        parts.draw(count);
+        let (session, mut drive) = self.drive(parts, true);
+        let p50 = typical(count, || drive.one(session))?;
+        drive.finish(session)?;
+        let round_trips = drive.round_trips as f64 / drive.ended as f64;
+        let mut histogram = crate::bench::histogram()?;
+        drive.parts.draw(count / 2);
+        let mut before = Instant::now();
+        for _ in 0..count / 2 {
+            drive.one(session)?;
+            let now = Instant::now();
+            histogram.saturating_record((now - before).as_nanos() as u64);
+            before = now;
         }
-        self.judge()?;
-        Ok(Figures {
-            round_trips: trips as f64 / count as f64,
-            p50: histogram.value_at_quantile(0.5) as f64,
-            p99: histogram.value_at_quantile(0.99) as f64,
-        })
+        drive.finish(session)?;
+        Ok(Figures { round_trips, p50, p99: histogram.value_at_quantile(0.99) as f64 })
     }
 
-    /// Operations per second with `window` of them in flight.
-    pub fn together(&mut self, count: u64, window: usize) -> Result<f64> {
-        let (started, mut done) = (Instant::now(), 0);
-        while done < count {
-            // Refilled in batches: a doorbell for each single operation would be the figure.
-            if self.session.in_flight() * 2 <= window {
-                self.fill(window, false)?;
-            }
-            done += self.drain()?.0;
+    /// Operations per second with the window full.
+    pub fn together(&mut self, parts: &mut Parts, count: u64) -> Result<f64> {
+        parts.draw(count);
+        let (session, mut drive) = self.drive(parts, false);
+        let started = Instant::now();
+        drive.finish(session)?;
+        Ok(count as f64 / started.elapsed().as_secs_f64())
+    }
+
+    fn drive<'a>(&'a mut self, parts: &'a mut Parts, alone: bool) -> (&'a mut Session<D>, Drive<'a>) {
+        let Runner { session, book } = self;
+        (session, Drive { parts, book, alone, filling: false, ended: 0, round_trips: 0 })
+    }
+}
+
+/// What a client knows of its operations.
+struct Book {
+    window: usize,
+    values: Values,
+    value: Vec<u8>,
+    version: u64,
+    /// What the operation in each slot is.
+    asked: Vec<Part>,
+    wrong: u64,
+    first_wrong: Option<String>,
+}
+
+impl Book {
+    #[cold]
+    fn note_wrong(&mut self, part: Part, finished: &Finished<'_>) {
+        self.wrong += 1;
+        if self.first_wrong.is_none() {
+            let mut what = format!("{:?}", finished.outcome);
+            what.truncate(100);
+            self.first_wrong = Some(format!("{:?} of record {}: {what}", part.verb, part.record));
         }
-        let rate = done as f64 / started.elapsed().as_secs_f64();
-        while self.session.in_flight() > 0 || self.parts.has_waiting() {
-            self.fill(window, true)?;
-            self.drain()?;
-        }
-        self.judge()?;
-        Ok(rate)
     }
+}
 
-    /// Starts parts of operations until `window` are in flight; only of those that have begun if `begun`.
-    fn fill(&mut self, window: usize, begun: bool) -> Result<()> {
-        let Runner { session, parts, values, value, version, asked, .. } = self;
-        session.start(|client, nic| {
-            if client.in_flight() >= window || (begun && !parts.has_waiting()) {
-                return Ok(false);
-            }
-            let part = parts.next_part();
-            let key = record::key(part.record);
-            let slot = if part.reads() {
-                client.get(&key, nic)?
-            } else {
-                *version += 1;
-                let len = values.fill(part.record, *version, value);
-                client.put(&key, &value[..len], nic)?
-            };
-            asked[slot.index()] = part;
-            Ok(true)
-        })
-    }
+/// Starts the parts of a workload and checks what they bring.
+struct Drive<'a> {
+    parts: &'a mut Parts,
+    book: &'a mut Book,
+    /// One operation at a time.
+    alone: bool,
+    /// The window is being refilled.
+    filling: bool,
+    ended: u64,
+    round_trips: u64,
+}
 
-    /// Operations that ended, and the round trips of their parts.
-    fn drain(&mut self) -> Result<(u64, u64)> {
-        let (mut ended, mut trips) = (0, 0);
-        let Runner { session, parts, values, asked, wrong, .. } = self;
-        session.poll(|finished| {
-            let part = asked[finished.slot.index()];
-            ended += u64::from(part.last);
-            trips += u64::from(finished.round_trips);
-            let right = match finished.outcome {
-                Outcome::Value(value) => values.check(part.record, value).is_some(),
-                Outcome::Done => !part.reads(),
-                _ => false,
-            };
-            *wrong += u64::from(!right);
-            parts.ended(part);
-        })?;
-        Ok((ended, trips))
-    }
-
-    fn judge(&self) -> Result<()> {
-        if self.wrong > 0 {
-            bail!("{} operations gave a wrong answer", self.wrong);
+impl Drive<'_> {
+    /// Until one operation more has ended.
+    #[inline]
+    fn one<D: Design>(&mut self, session: &mut Session<D>) -> Result<()> {
+        let before = self.ended;
+        while self.ended == before {
+            session.turn(self)?;
         }
         Ok(())
+    }
+
+    /// Until all that was drawn has ended.
+    fn finish<D: Design>(&mut self, session: &mut Session<D>) -> Result<()> {
+        while !self.parts.is_done() || session.in_flight() > 0 {
+            session.turn(self)?;
+        }
+        if let Some(first) = &self.book.first_wrong {
+            bail!("{} operations gave a wrong answer, the first was {first}", self.book.wrong);
+        }
+        Ok(())
+    }
+}
+
+impl Driver for Drive<'_> {
+    #[inline]
+    fn wants(&mut self, in_flight: usize) -> bool {
+        if in_flight >= self.book.window || self.parts.is_done() {
+            self.filling = false;
+            return false;
+        }
+        if self.alone {
+            return in_flight == 0 || self.parts.has_begun();
+        }
+        // Refilled in batches: a doorbell for each single operation would be the figure.
+        self.filling |= in_flight * 2 <= self.book.window;
+        self.filling
+    }
+
+    #[inline]
+    fn start<L: Lookup>(&mut self, client: &mut Client<L>, nic: &mut Batched<'_, '_>) -> Result<(), Refused> {
+        let Some(part) = self.parts.next_part() else { return Ok(()) };
+        let (key, book) = (self.parts.key(part), &mut *self.book);
+        let slot = if part.reads() {
+            client.get(key, nic)?
+        } else {
+            book.version += 1;
+            let len = book.values.fill(part.record, book.version, &mut book.value);
+            client.put(key, &book.value[..len], nic)?
+        };
+        book.asked[slot.index()] = part;
+        Ok(())
+    }
+
+    #[inline]
+    fn ended(&mut self, finished: &Finished<'_>) {
+        let book = &mut *self.book;
+        let part = book.asked[finished.slot.index()];
+        self.ended += u64::from(part.last);
+        self.round_trips += u64::from(finished.round_trips);
+        let right = match finished.outcome {
+            Outcome::Value(value) => book.values.check(part.record, value).is_some(),
+            Outcome::Done => !part.reads(),
+            _ => false,
+        };
+        if !right {
+            book.note_wrong(part, finished);
+        }
+        self.parts.ended(part);
     }
 }

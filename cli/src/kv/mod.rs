@@ -3,11 +3,14 @@
 pub mod bench;
 pub mod client;
 pub mod command;
+mod contest;
+mod flight;
 pub mod measure;
 pub mod parts;
 mod post;
 pub mod rival;
 pub mod serve;
+mod work;
 
 use clap::ValueEnum;
 use store::kv::farm::{self, Farm, FarmTable};

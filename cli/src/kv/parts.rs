@@ -1,10 +1,11 @@
-//! A workload's operations as the GETs and PUTs that a key-value store knows.
+//! A workload's operations as the GETs and PUTs that a key-value store knows, drawn before the clock starts.
 //!
 //! An insert is a PUT; a scan is a GET of each of its records, since a hash table has no order; a read-modify-write is a
 //! GET, and a PUT once that has ended.
 
 use std::collections::VecDeque;
 
+use store::ycsb::record::{self, KEY_LEN};
 use store::ycsb::{Mix, Operation, Record, Stripe, Workload};
 
 /// What is asked of the store.
@@ -29,17 +30,16 @@ pub struct Part {
     pub verb: Verb,
     /// Its operation ends with it.
     pub last: bool,
+    /// Which of those drawn.
+    at: u32,
 }
 
 impl Part {
     /// A GET that nobody asked for: fills places that are not in use.
-    pub const NONE: Part = Part { record: 0, verb: Verb::Get, last: true };
-
-    fn whole(record: Record, verb: Verb) -> Part {
-        Part { record, verb, last: true }
-    }
+    pub const NONE: Part = Part { record: 0, verb: Verb::Get, last: true, at: 0 };
 
     /// Is it a GET?
+    #[inline]
     pub fn reads(self) -> bool {
         matches!(self.verb, Verb::Get | Verb::GetToChange)
     }
@@ -48,10 +48,17 @@ impl Part {
 /// The stream of parts of a workload.
 pub struct Parts {
     workload: Workload,
-    /// Parts of operations that have begun.
-    waiting: VecDeque<Part>,
+    drawn: Vec<Part>,
+    /// Their keys.
+    keys: Vec<[u8; KEY_LEN]>,
+    /// The one of them that comes next.
+    next: usize,
+    /// Parts that others have led to.
+    following: VecDeque<Part>,
     /// Inserts in flight: as YCSB does, nobody reads a record before its insert was acknowledged.
     inserting: Vec<Record>,
+    /// The oldest of them.
+    missing: Record,
 }
 
 impl Parts {
@@ -59,51 +66,86 @@ impl Parts {
     pub fn new(mix: Mix, records: u64, seed: u64) -> Parts {
         Parts {
             workload: Workload::new(mix, records, Stripe::ALONE, seed),
-            waiting: VecDeque::with_capacity(128),
+            drawn: Vec::new(),
+            keys: Vec::new(),
+            next: 0,
+            following: VecDeque::with_capacity(128),
             inserting: Vec::with_capacity(64),
+            missing: Record::MAX,
         }
     }
 
-    /// Are there parts of operations that have begun?
-    pub fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
-    /// The next part: of an operation that has begun, else of a new one.
-    #[inline]
-    pub fn next_part(&mut self) -> Part {
-        if let Some(part) = self.waiting.pop_front() {
-            return part;
-        }
-        match self.workload.next_operation() {
-            Operation::Read(record) => Part::whole(self.known(record), Verb::Get),
-            Operation::Update(record) => Part::whole(self.known(record), Verb::Put),
-            Operation::Insert(record) => {
-                self.inserting.push(record);
-                Part::whole(record, Verb::Insert)
+    /// Draws the next `operations`, so that no random number and no key is made while the clock runs. Whatever was drawn
+    /// before must have been asked.
+    pub fn draw(&mut self, operations: u64) {
+        debug_assert!(self.is_done(), "what was drawn before is asked first");
+        self.next = 0;
+        self.drawn.clear();
+        self.keys.clear();
+        for _ in 0..operations {
+            match self.workload.next_operation() {
+                Operation::Read(record) => self.push(record, Verb::Get, true),
+                Operation::Update(record) => self.push(record, Verb::Put, true),
+                Operation::Insert(record) => self.push(record, Verb::Insert, true),
+                Operation::ReadModifyWrite(record) => self.push(record, Verb::GetToChange, false),
+                Operation::Scan { first, len } => {
+                    let end = (first + u64::from(len)).min(self.workload.records());
+                    (first..end).for_each(|record| self.push(record, Verb::Get, record + 1 == end));
+                }
             }
-            Operation::ReadModifyWrite(record) => {
-                Part { record: self.known(record), verb: Verb::GetToChange, last: false }
-            }
-            Operation::Scan { first, len } => self.scan(first, len),
         }
     }
 
-    fn scan(&mut self, first: Record, len: u32) -> Part {
-        let first = self.known(first);
-        let end = self.known(first + u64::from(len) - 1);
-        for record in first + 1..=end {
-            self.waiting.push_back(Part { record, verb: Verb::Get, last: record == end });
-        }
-        Part { record: first, verb: Verb::Get, last: first == end }
+    fn push(&mut self, record: Record, verb: Verb, last: bool) {
+        self.drawn.push(Part { record, verb, last, at: self.drawn.len() as u32 });
+        self.keys.push(record::key(record));
     }
 
-    /// The record, or the last one before it that is surely there.
+    /// Has everything been asked that was drawn, and what it led to so far?
     #[inline]
-    fn known(&self, record: Record) -> Record {
-        let last = self.workload.records() - 1;
-        let acknowledged = self.inserting.iter().min().map_or(last, |oldest| oldest - 1);
-        record.min(acknowledged)
+    pub fn is_done(&self) -> bool {
+        self.next == self.drawn.len() && self.following.is_empty()
+    }
+
+    /// Do parts of operations wait that have begun?
+    #[inline]
+    pub fn has_begun(&self) -> bool {
+        let amid_scan = || {
+            let before = self.next.checked_sub(1).and_then(|at| self.drawn.get(at));
+            self.next < self.drawn.len() && before.is_some_and(|part| part.verb == Verb::Get && !part.last)
+        };
+        !self.following.is_empty() || amid_scan()
+    }
+
+    /// The next part: of an operation that has begun, else of a new one. None: all are asked.
+    #[inline]
+    pub fn next_part(&mut self) -> Option<Part> {
+        if let Some(part) = self.following.pop_front() {
+            return Some(part);
+        }
+        let mut part = *self.drawn.get(self.next)?;
+        self.next += 1;
+        if part.verb == Verb::Insert {
+            self.inserting.push(part.record);
+            self.missing = self.missing.min(part.record);
+        } else if part.record >= self.missing {
+            part = self.known(part);
+        }
+        Some(part)
+    }
+
+    /// The part, of the last record instead that is surely there.
+    #[cold]
+    fn known(&mut self, part: Part) -> Part {
+        let record = self.missing - 1;
+        self.keys[part.at as usize] = record::key(record);
+        Part { record, ..part }
+    }
+
+    /// The key of a part.
+    #[inline]
+    pub fn key(&self, part: Part) -> &[u8; KEY_LEN] {
+        &self.keys[part.at as usize]
     }
 
     /// A part has ended. What it leads to comes next.
@@ -111,8 +153,11 @@ impl Parts {
     pub fn ended(&mut self, part: Part) {
         match part.verb {
             Verb::Get | Verb::Put => {}
-            Verb::GetToChange => self.waiting.push_front(Part::whole(part.record, Verb::Put)),
-            Verb::Insert => self.inserting.retain(|record| *record != part.record),
+            Verb::GetToChange => self.following.push_front(Part { verb: Verb::Put, last: true, ..part }),
+            Verb::Insert => {
+                self.inserting.retain(|record| *record != part.record);
+                self.missing = self.inserting.iter().copied().min().unwrap_or(Record::MAX);
+            }
         }
     }
 }
@@ -125,45 +170,55 @@ mod tests {
     fn a_read_modify_write_is_a_get_and_then_a_put_of_the_same_record() {
         let only = Mix { name: 'f', read: 0, read_modify_write: 100, ..Mix::F };
         let mut parts = Parts::new(only, 1000, 1);
-        let get = parts.next_part();
+        parts.draw(1);
+        let get = parts.next_part().unwrap();
         assert_eq!((get.verb, get.last), (Verb::GetToChange, false));
-        assert!(!parts.has_waiting(), "the PUT waits for the GET");
+        assert_eq!(parts.next_part(), None, "the PUT waits for the GET");
         parts.ended(get);
-        assert_eq!(parts.next_part(), Part { record: get.record, verb: Verb::Put, last: true });
+        assert!(parts.has_begun() && !parts.is_done());
+        let put = parts.next_part().unwrap();
+        assert_eq!((put.record, put.verb, put.last), (get.record, Verb::Put, true));
+        assert_eq!(parts.key(put), &record::key(get.record));
+        assert!(parts.is_done());
     }
 
     #[test]
     fn a_scan_is_a_get_of_each_of_its_records_and_ends_with_the_table() {
         let only = Mix { name: 'e', insert: 0, scan: 100, ..Mix::E };
         let mut parts = Parts::new(only, 50, 1);
-        let mut longest = 0;
-        for _ in 0..100 {
-            let mut part = parts.next_part();
+        parts.draw(100);
+        let (mut longest, mut scans) = (0, 0);
+        while let Some(mut part) = parts.next_part() {
             let mut len = 1;
             while !part.last {
-                let next = parts.next_part();
+                assert!(parts.has_begun());
+                let next = parts.next_part().unwrap();
                 assert_eq!((next.record, next.verb), (part.record + 1, Verb::Get));
                 (part, len) = (next, len + 1);
             }
-            assert!(part.record < 50 && !parts.has_waiting());
-            longest = longest.max(len);
+            assert!(part.record < 50 && !parts.has_begun());
+            (longest, scans) = (longest.max(len), scans + 1);
         }
         assert!(longest > 10, "scans of some length: {longest}");
+        assert_eq!(scans, 100);
     }
 
     #[test]
     fn nobody_reads_a_record_whose_insert_is_in_flight() {
         let mut parts = Parts::new(Mix::D, 1000, 3);
         let mut open = Vec::new();
-        for _ in 0..10_000 {
-            let part = parts.next_part();
-            let oldest = open.iter().map(|insert: &Part| insert.record).min().unwrap_or(u64::MAX);
-            assert!(part.verb == Verb::Insert || part.record < oldest);
-            if part.verb == Verb::Insert {
-                open.push(part);
-            }
-            if open.len() == 8 {
-                parts.ended(open.remove(0));
+        for _ in 0..10 {
+            parts.draw(1000);
+            while let Some(part) = parts.next_part() {
+                let oldest = open.iter().map(|insert: &Part| insert.record).min().unwrap_or(u64::MAX);
+                assert!(part.verb == Verb::Insert || part.record < oldest);
+                assert_eq!(parts.key(part), &record::key(part.record));
+                if part.verb == Verb::Insert {
+                    open.push(part);
+                }
+                if open.len() == 8 {
+                    parts.ended(open.remove(0));
+                }
             }
         }
         assert!(parts.workload.records() > 1400, "inserts came");

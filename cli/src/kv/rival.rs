@@ -31,8 +31,8 @@ impl Rival {
         }
     }
 
-    fn command(self, port: u16) -> Command {
-        let port = port.to_string();
+    fn command(self, port: u16, megabytes: u64) -> Command {
+        let (port, megabytes) = (port.to_string(), megabytes.to_string());
         let words: Vec<&str> = match self {
             Rival::Memcached => vec![
                 "memcached",
@@ -47,7 +47,7 @@ impl Rival {
                 "-t",
                 "1",
                 "-m",
-                "4096",
+                &megabytes,
                 "-R",
                 "1000",
             ],
@@ -142,10 +142,10 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it on `core` and connects.
-    pub fn start(rival: Rival, core: usize) -> Result<Running> {
+    /// Starts it on `core`, with room for so many megabytes, and connects.
+    pub fn start(rival: Rival, core: usize, megabytes: u64) -> Result<Running> {
         let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let mut command = rival.command(free);
+        let mut command = rival.command(free, megabytes);
         let child = command
             .spawn()
             .with_context(|| format!("{} is not installed: `make setup-bench` installs it", rival.name()))?;

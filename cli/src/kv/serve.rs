@@ -80,6 +80,9 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     if let Some(core) = args.core {
         crate::bench::cores::pin(core)?;
     }
+    if args.child {
+        crate::bench::turns::end_with_parent()?;
+    }
     let stop = Arc::new(AtomicBool::new(false));
     with_design!(args.design, serve(args, &stop))
 }
@@ -157,6 +160,12 @@ fn serve<D: Design>(args: &ServeArgs, stop: &AtomicBool) -> Result<()> {
     service.work(args, &listener, stop)
 }
 
+/// Bytes that YCSB records take at most in any of the designs, with room to overwrite.
+pub fn memory_for(records: u64, value_len: u32) -> usize {
+    let each = (value_len as usize + record::KEY_LEN + 64).next_multiple_of(64) * 5 / 4;
+    records as usize * each + (4 << 20)
+}
+
 /// Opens the NIC and registers the table's memory.
 fn open<D: Design>(args: &ServeArgs, capacity: u32) -> Result<Service<D::Table>> {
     let context = args.port.open()?;
@@ -164,9 +173,8 @@ fn open<D: Design>(args: &ServeArgs, capacity: u32) -> Result<Service<D::Table>>
     let config =
         ServerConfig { connections: args.clients, max_value: args.max_value, ..ServerConfig::default() };
     let seed = fresh_seed();
-    let per_record = (args.value_len as usize + record::KEY_LEN + 64).next_multiple_of(64) * 5 / 4;
     let more = (u64::from(capacity) - args.records.min(u64::from(capacity))) as usize * 256;
-    let bytes = args.memory.unwrap_or(args.records as usize * per_record + more + (4 << 20));
+    let bytes = args.memory.unwrap_or(memory_for(args.records, args.value_len) + more);
     let mut regions = Vec::new();
     let mut region = |what: &str, len: usize, access| -> Result<store::kv::Registered> {
         let region = domain.allocate(len, access).with_context(|| {

@@ -1,7 +1,7 @@
 //! Output for tools: JSON that parses and holds what it should. No figure is judged here: tests run on busy machines.
 
 use std::io::Read;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -125,6 +125,60 @@ fn every_ycsb_workload_runs_and_no_answer_is_wrong() {
             // Half of them are a GET and a PUT.
             "f" => assert!(trips > 2.2 && trips < 3.5, "{trips}"),
             _ => assert!((1.0..=2.5).contains(&trips), "{workload}: {trips}"),
+        }
+    }
+}
+
+#[test]
+fn every_ycsb_workload_ends_against_the_rivals_too() {
+    for rival in ["memcached", "redis-server"] {
+        if Command::new(rival).arg("--version").stdout(Stdio::null()).status().is_err() {
+            return eprintln!("left out: {rival} is not installed (`make setup-bench`)");
+        }
+    }
+    for workload in ["A", "B", "C", "D", "E", "F"] {
+        let words = ["kv", "bench", "--workload", workload, "--design", "pilaf", "--port", "shm"];
+        let more = ["--records", "500", "--rounds", "1", "--json"];
+        let lines = lines(&remora(&[words.as_slice(), more.as_slice()].concat()).good());
+        for rival in ["memcached", "redis"] {
+            let case = format!("tcp/{rival}-ycsb-{}/64/window-1024", workload.to_lowercase());
+            let line = lines.iter().find(|line| line["case"] == case.as_str());
+            positive(line.unwrap_or_else(|| panic!("{case}")), "value");
+            let beside = lines.iter().find(|line| line["metric"] == "rate" && line["baseline"] == rival);
+            positive(beside.unwrap_or_else(|| panic!("{workload} beside {rival}")), "ratio");
+        }
+    }
+}
+
+#[test]
+fn each_design_is_judged_by_its_bare_verbs_and_its_own_work() {
+    let words =
+        ["kv", "bench", "--port", "shm", "--records", "2000", "--rounds", "1", "--no-rivals", "--json"];
+    let lines = lines(&remora(&words).good());
+    for design in ["pilaf", "farm", "two-sided"] {
+        for verb in ["get", "put"] {
+            let case = format!("shm/{design}-{verb}/64");
+            let of = |metric: &str| {
+                lines
+                    .iter()
+                    .filter(|line| line["case"] == case.as_str() && line["metric"] == metric)
+                    .collect()
+            };
+            let work: Vec<&Value> = of("cpu_work");
+            assert_eq!(work.len(), 1, "{case}");
+            positive(work[0], "value");
+            let latency: Vec<&Value> = of("latency_p50");
+            let judged: Vec<&&Value> = latency.iter().filter(|line| line["holds"].is_boolean()).collect();
+            assert_eq!((latency.len(), judged.len()), (2, 1), "{case}");
+            let number = |line: &Value, field: &str| line[field].as_f64().expect("a number");
+            let ratio = number(judged[0], "value") / number(judged[0], "baseline_value");
+            assert!((number(judged[0], "ratio") - ratio).abs() < 1e-9, "{}", judged[0]);
+            assert_eq!(judged[0]["holds"], (ratio <= 1.15), "{}", judged[0]);
+            // What is judged is more than the verbs alone.
+            let verbs = latency.iter().find(|line| line["baseline"] == "round trips x bare verb");
+            let verbs = number(verbs.expect("the verbs alone"), "baseline_value");
+            let whole = verbs + number(work[0], "value");
+            assert!((number(judged[0], "baseline_value") - whole).abs() < 1e-6, "{}", judged[0]);
         }
     }
 }

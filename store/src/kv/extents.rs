@@ -29,10 +29,18 @@ pub(crate) struct Extents {
     allocator: Allocator,
 }
 
+/// Lines that a run of so many really takes. The allocator keeps free runs by size, eight classes between a power of two and
+/// the next, and looks for a request among those that surely suffice: so a run whose length is no class would, freed, be too
+/// short for its like.
+fn class(lines: usize) -> usize {
+    let step = 1 << lines.max(8).ilog2().saturating_sub(3);
+    lines.next_multiple_of(step)
+}
+
 /// Bytes of extents for `keys` objects of so many lines, with an eighth more for PUTs, which store the new object
 /// before they free the old, and for gaps between objects of different lengths.
 pub(crate) fn room_for(keys: u32, lines: usize) -> usize {
-    let objects = keys as usize * lines;
+    let objects = keys as usize * class(lines);
     (objects + objects / 8 + 4 * lines + 64) * LINE
 }
 
@@ -69,7 +77,7 @@ impl Extents {
     /// # Errors
     /// `NoSpace`: no run is long enough.
     pub fn allocate(&mut self, bytes: usize) -> Result<Extent, Refusal> {
-        let lines = u32::try_from(Extents::lines_for(bytes)).map_err(|_| Refusal::NoSpace)?;
+        let lines = u32::try_from(class(Extents::lines_for(bytes))).map_err(|_| Refusal::NoSpace)?;
         self.allocator.allocate(lines).map(Extent).ok_or(Refusal::NoSpace)
     }
 
@@ -81,5 +89,42 @@ impl Extents {
     /// Free lines in all.
     pub fn free_lines(&self) -> u32 {
         self.allocator.storage_report().total_free_space
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ycsb::Random;
+    use memory::{Bytes, Key};
+
+    #[test]
+    fn classes_are_at_most_an_eighth_longer() {
+        let cases =
+            [(1, 1), (8, 8), (15, 15), (16, 16), (17, 18), (65, 72), (72, 72), (127, 128), (16385, 18432)];
+        for (lines, expected) in cases {
+            assert_eq!(class(lines), expected);
+        }
+        assert!(
+            (1..100_000).all(|lines| class(lines) * 8 <= lines * 9 && class(class(lines)) == class(lines))
+        );
+    }
+
+    /// Of 65 lines each, freed runs were once of no use to their like, and 4096-byte values filled any memory.
+    #[test]
+    fn runs_of_one_length_are_replaced_without_end() {
+        for bytes in [64, 65 * 64, 100 * 64, 16385 * 64] {
+            let lines = Extents::lines_for(bytes);
+            let keys = 20;
+            let block =
+                Registered { bytes: Bytes::heap(room_for(keys, lines)).unwrap(), addr: 64, key: Key::new(1) };
+            let mut extents = Extents::new(block, keys + 1);
+            let mut held: Vec<Extent> = (0..keys).map(|_| extents.allocate(bytes).unwrap()).collect();
+            let mut random = Random::new(1);
+            for _ in 0..20_000 {
+                let new = extents.allocate(bytes).expect("as much room as before");
+                extents.free(std::mem::replace(&mut held[random.below(keys.into()) as usize], new));
+            }
+        }
     }
 }

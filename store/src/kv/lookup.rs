@@ -84,6 +84,9 @@ pub trait Lookup {
     /// Bytes that can land in one round trip when keys and values have these lengths at most.
     fn landing_len(max_key: usize, max_value: usize) -> usize;
 
+    /// Bytes of the READs of a GET that finds its key: of each but the last, and of the last. None: it is a call.
+    fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)>;
+
     /// The first step for a key of this hash.
     fn begin(&self, progress: &mut Self::Progress, hash: u64) -> Step;
 

@@ -38,7 +38,7 @@ pub use client_config::ClientConfig;
 pub use hash::hash_key;
 pub use lookup::{Lookup, Read, Reads, Step};
 pub use region::Registered;
-pub use rpc::Refusal;
+pub use rpc::{HEADER as MESSAGE_HEADER, Refusal};
 pub use send_queue::QueueNeeds;
 pub use server::{Connection, Server, ServerConfig, ServerCounters};
 pub use session::{Design, Grant, Hello, SessionError};

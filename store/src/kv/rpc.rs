@@ -58,7 +58,7 @@ impl core::fmt::Display for Refusal {
 impl core::error::Error for Refusal {}
 
 /// Bytes before the key of a request, or before the value of a response.
-pub(crate) const HEADER: usize = 16;
+pub const HEADER: usize = 16;
 
 /// The fixed part of a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

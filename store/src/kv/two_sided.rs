@@ -40,6 +40,10 @@ impl Lookup for TwoSided {
         0
     }
 
+    fn read_lens(_: usize, _: usize) -> Option<(usize, usize)> {
+        None
+    }
+
     fn begin(&self, (): &mut (), _: u64) -> Step {
         Step::Call
     }

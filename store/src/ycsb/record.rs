@@ -43,6 +43,9 @@ impl Values {
     /// Length of a record's values.
     pub fn len(&self, record: Record) -> usize {
         let span = u64::from(self.longest.saturating_sub(self.shortest)) + 1;
+        if span == 1 {
+            return self.shortest as usize;
+        }
         self.shortest as usize + (xxh3_64_with_seed(&record.to_le_bytes(), 1) % span) as usize
     }
 
@@ -85,16 +88,22 @@ fn word(record: Record, version: u64, n: usize) -> u64 {
 }
 
 fn fill(record: Record, version: u64, out: &mut [u8]) {
-    for (n, piece) in out.chunks_mut(8).enumerate() {
-        piece.copy_from_slice(&word(record, version, n).to_le_bytes()[..piece.len()]);
+    let (words, rest) = out.as_chunks_mut::<8>();
+    let end = words.len();
+    for (n, piece) in words.iter_mut().enumerate() {
+        *piece = word(record, version, n).to_le_bytes();
     }
+    rest.copy_from_slice(&word(record, version, end).to_le_bytes()[..rest.len()]);
 }
 
 fn is_filled(record: Record, version: u64, value: &[u8]) -> bool {
-    value
-        .chunks(8)
+    let (words, rest) = value.as_chunks::<8>();
+    // All words, whatever the first ones are: values are right, and without an early end the words are compared together.
+    let wrong = words
+        .iter()
         .enumerate()
-        .all(|(n, piece)| *piece == word(record, version, n).to_le_bytes()[..piece.len()])
+        .fold(0, |wrong, (n, piece)| wrong | (u64::from_le_bytes(*piece) ^ word(record, version, n)));
+    wrong == 0 && rest == &word(record, version, words.len()).to_le_bytes()[..rest.len()]
 }
 
 #[cfg(test)]

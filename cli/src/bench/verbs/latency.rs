@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::{Bench, Verb};
 use crate::bench::floor::{self, Lengths};
-use crate::bench::pair::{End, Peer};
+use crate::bench::pair::End;
 use crate::bench::peer::Role;
 use crate::bench::sockperf::Sockperf;
 use crate::bench::{PortName, Row};
@@ -154,15 +154,4 @@ pub fn sleeping(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
         bench.report.add(Row::new("verbs", &case, "latency_p50", "ns", &mean));
     }
     Ok(())
-}
-
-/// Round trip of a bare 64-byte READ over `port`, between two processes on `cores`: the floor of whatever takes round
-/// trips.
-pub fn bare_read(port: PortName, cores: [usize; 2]) -> Result<f64> {
-    let peer = Peer::start(cores)?;
-    let mut end = End::open(&peer, port)?;
-    peer.play(end.serving(), 0, 0)?;
-    let (typical, _) = trips(&mut end, Verb::Read, TRIPS / 4)?;
-    peer.play(Role::Sleep, 0, 0)?;
-    Ok(typical)
 }

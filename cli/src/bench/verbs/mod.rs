@@ -5,8 +5,6 @@ mod latency;
 mod many;
 mod rate;
 
-pub use latency::bare_read;
-
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use verbs::{Remote, Sge, WorkRequest, work};

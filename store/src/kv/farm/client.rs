@@ -62,6 +62,10 @@ impl Lookup for Farm {
         lines_for(max_key, max_value).max(2) * LINE
     }
 
+    fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)> {
+        Some((2 * LINE, lines_for(key_len, value_len) * LINE))
+    }
+
     #[inline]
     fn begin(&self, progress: &mut Progress, hash: u64) -> Step {
         progress.hash = hash;

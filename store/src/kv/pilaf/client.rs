@@ -55,6 +55,10 @@ impl Lookup for Pilaf {
         (max_key + max_value).max(WAYS * ENTRY)
     }
 
+    fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)> {
+        Some((ENTRY, (key_len + value_len).max(1)))
+    }
+
     #[inline]
     fn begin(&self, progress: &mut Progress, hash: u64) -> Step {
         progress.hash = hash;

@@ -1,0 +1,187 @@
+//! Who is measured: the designs over a port and the rivals, turn by turn, so that whatever disturbs a round disturbs all.
+
+use anyhow::Result;
+use store::kv::{Lookup, MESSAGE_HEADER};
+use store::ycsb::Mix;
+use store::ycsb::record::KEY_LEN;
+
+use super::flight::{Flight, load};
+use super::measure::{Plan, Runner, Server};
+use super::parts::Parts;
+use super::rival::{Rival, Running};
+use super::work::{Kind, Work};
+use super::{Design, DesignName};
+use crate::bench::{Bare, median};
+use crate::device::PortName;
+
+/// Operations of a round alone, and with the window full.
+#[derive(Copy, Clone, Debug)]
+pub struct Counts {
+    /// One at a time.
+    pub alone: u64,
+    /// Together.
+    pub together: u64,
+}
+
+impl Counts {
+    /// For a workload: fewer if each operation is a scan of 50 records in the mean.
+    pub fn of(mix: Mix) -> Counts {
+        let few = if mix.scan > 0 { 20 } else { 1 };
+        Counts { alone: 10_000 / few, together: 200_000 / few }
+    }
+
+    /// Records that a workload inserts in so many rounds at most, with room for chance.
+    pub fn inserts(self, mix: Mix, rounds: u32) -> u64 {
+        let operations = (self.alone * 3 / 2 + self.together) * u64::from(rounds);
+        let expected = operations * u64::from(mix.insert) / 100;
+        expected + expected / 10 + u64::from(mix.insert > 0) * 1000
+    }
+}
+
+/// What a design took in one round of a workload.
+#[derive(Copy, Clone, Debug)]
+pub struct Round {
+    /// Mean round trips of an operation.
+    pub round_trips: f64,
+    /// Latency of one alone, nanoseconds.
+    pub p50: f64,
+    /// Its 99th percentile.
+    pub p99: f64,
+    /// Operations per second with the window full.
+    pub rate: f64,
+    /// CPU time of the server for each of those, nanoseconds.
+    pub cpu: f64,
+    /// For workloads of one operation: what an operation should take.
+    pub should: Option<Should>,
+}
+
+/// Of what the latency of an operation should be made, nanoseconds.
+#[derive(Copy, Clone, Debug)]
+pub struct Should {
+    /// The bare verb, as often as there are round trips.
+    pub verbs: f64,
+    /// Client and server code.
+    pub work: f64,
+}
+
+/// A design over a port.
+pub trait Contestant {
+    /// Which.
+    fn design(&self) -> DesignName;
+
+    /// One round of the workload numbered `at`. The server runs only meanwhile.
+    ///
+    /// # Errors
+    /// A wrong answer, or a process that is gone.
+    fn round(&mut self, at: usize, bare: &mut Bare) -> Result<Round>;
+}
+
+/// Starts a design's server, with its records, and stops it until its turn comes.
+pub fn seat<D: Design + 'static>(
+    design: DesignName,
+    port: PortName,
+    plan: &Plan,
+    mixes: &[Mix],
+) -> Result<Box<dyn Contestant>> {
+    let server = Server::start(design, port, plan)?;
+    let runner = Runner::connect(&server, port, plan)?;
+    server.stop()?;
+    let streams = mixes.iter().map(|mix| (*mix, Parts::new(*mix, plan.records, plan.seed))).collect();
+    let value_len = plan.value_len as usize;
+    Ok(Box::new(Seat::<D> { design, runner, server, work: Work::new(plan)?, streams, value_len }))
+}
+
+struct Seat<D: Design> {
+    design: DesignName,
+    runner: Runner<D>,
+    server: Server,
+    work: Work<D>,
+    streams: Vec<(Mix, Parts)>,
+    value_len: usize,
+}
+
+/// Bare verbs that a design's operation is made of, nanoseconds each: all but the last, and the last.
+struct Verbs {
+    first: f64,
+    last: f64,
+}
+
+impl<D: Design> Seat<D> {
+    /// The bare verbs of an operation, of the sizes that it has.
+    fn verbs(&self, kind: Kind, bare: &mut Bare) -> Result<Verbs> {
+        if let (Kind::Get, Some((first, last))) = (kind, D::Lookup::read_lens(KEY_LEN, self.value_len)) {
+            return Ok(Verbs { first: bare.read(first)?, last: bare.read(last)? });
+        }
+        let asking = MESSAGE_HEADER + KEY_LEN;
+        let echo = match kind {
+            Kind::Get => bare.echo(asking, MESSAGE_HEADER + self.value_len)?,
+            Kind::Put => bare.echo(asking + self.value_len, MESSAGE_HEADER)?,
+        };
+        Ok(Verbs { first: echo, last: echo })
+    }
+}
+
+impl<D: Design> Contestant for Seat<D> {
+    fn design(&self) -> DesignName {
+        self.design
+    }
+
+    fn round(&mut self, at: usize, bare: &mut Bare) -> Result<Round> {
+        let mix = self.streams[at].0;
+        let kind = Kind::of(mix);
+        let verbs = kind.map(|kind| self.verbs(kind, bare)).transpose()?;
+        let (counts, parts) = (Counts::of(mix), &mut self.streams[at].1);
+        self.server.go_on()?;
+        let alone = self.runner.alone(parts, counts.alone)?;
+        let before = self.server.cpu_ns()?;
+        let rate = self.runner.together(parts, counts.together)?;
+        let cpu = (self.server.cpu_ns()? - before) as f64 / counts.together as f64;
+        self.server.stop()?;
+        let should = match (kind, verbs) {
+            (Some(kind), Some(verbs)) => Some(Should {
+                verbs: (alone.round_trips - 1.0) * verbs.first + verbs.last,
+                work: self.work.measure(kind)?,
+            }),
+            _ => None,
+        };
+        Ok(Round { round_trips: alone.round_trips, p50: alone.p50, p99: alone.p99, rate, cpu, should })
+    }
+}
+
+/// A rival and its rounds, for each workload.
+pub struct RivalSeat {
+    /// Which.
+    pub rival: Rival,
+    running: Running,
+    streams: Vec<(Mix, Parts)>,
+    /// Latencies of one alone, nanoseconds, for each workload.
+    pub p50: Vec<Vec<f64>>,
+    /// Operations per second, for each workload.
+    pub rates: Vec<Vec<f64>>,
+}
+
+impl RivalSeat {
+    /// Starts a rival, with its records. It sleeps while nobody asks it, so it need not be stopped.
+    pub fn start(rival: Rival, plan: &Plan, mixes: &[Mix]) -> Result<RivalSeat> {
+        // An item takes some 60 bytes beside key and value; a rival has its own ideas of sizes, and evicts what it has no room for.
+        let item = u64::from(plan.value_len) + KEY_LEN as u64 + 100;
+        let megabytes = (((plan.records + 2 * plan.inserts) * item * 2) >> 20) + 1024;
+        let mut running = Running::start(rival, plan.cores[1], megabytes)?;
+        load(&mut running, plan)?;
+        // One stream for each mix and all rounds, so that what was inserted is known.
+        let streams = mixes.iter().map(|mix| (*mix, Parts::new(*mix, plan.records, plan.seed))).collect();
+        let none = vec![Vec::new(); mixes.len()];
+        Ok(RivalSeat { rival, running, streams, p50: none.clone(), rates: none })
+    }
+
+    /// One round of the workload numbered `at`.
+    pub fn round(&mut self, at: usize, plan: &Plan) -> Result<()> {
+        let (mix, parts) = &mut self.streams[at];
+        let counts = Counts::of(*mix);
+        let mut flight = Flight::new(&mut self.running, plan, parts);
+        self.p50[at].push(flight.alone(counts.alone, plan.cores[0])?);
+        self.rates[at].push(flight.together(counts.together, plan.cores[1])?);
+        tracing::info!(rival = self.rival.name(), rate = median(&self.rates[at]), "measured");
+        Ok(())
+    }
+}
