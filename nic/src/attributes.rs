@@ -1,6 +1,7 @@
 //! `modify`: the attributes of a queue pair, and what each state transition does with them.
 
 use memory::Access;
+use transport::congestion::Algorithm;
 use transport::rc::{Requester, Responder};
 use transport::state::{Attributes, ModifyError, Service, State, modify};
 use transport::{Pacer, Parameters, timers, uc, ud};
@@ -70,6 +71,8 @@ pub struct Modify {
     /// On the way to RTR: IRN is agreed with the peer, which remembers so many packets ahead of the order. Without it the
     /// queue pair is plain RC, which goes back N. Not one of `ibv_qp_attr`'s: set-up agrees on it.
     pub irn: Option<u32>,
+    /// Congestion control, instead of the one that the NIC was configured for. Not one of `ibv_qp_attr`'s either.
+    pub congestion: Option<Algorithm>,
 }
 
 /// States of path migration, numbered as `ibv_mig_state`.
@@ -127,7 +130,7 @@ impl Modify {
             ($($name:ident)*) => { Modify { $($name: later.$name.or(self.$name),)* } };
         }
         latest!(state access pkey_index port address path_mtu dest_qp rq_psn sq_psn max_rd_atomic max_dest_rd_atomic
-            min_rnr_timer timeout retry_cnt rnr_retry rate_limit qkey current sqd_event alternate path_migration irn)
+            min_rnr_timer timeout retry_cnt rnr_retry rate_limit qkey current sqd_event alternate path_migration irn congestion)
     }
 
     /// Values that no transition takes.
@@ -196,6 +199,9 @@ impl QueuePair {
             }
             (_, State::Err) => self.enter_error(shared),
             _ => self.retune(change),
+        }
+        if change.congestion.is_some() || (self.state, target) == (State::Init, State::Rtr) {
+            self.control_congestion(&shared.congestion);
         }
         if target == State::Sqd && self.state != State::Sqd {
             self.drained = false;
@@ -303,6 +309,8 @@ impl QueuePair {
         self.connection = None;
         self.unreliable = None;
         self.irn = None;
+        self.congestion = None;
+        self.cnp_due = false;
         self.current = None;
         self.established = false;
         self.drained = false;

@@ -68,6 +68,9 @@ impl QueuePair {
                 Sent::Yes(len) => {
                     used.packets += 1;
                     used.bytes += len;
+                    if let Some(congestion) = &mut self.congestion {
+                        congestion.left(now, len);
+                    }
                 }
                 Sent::NoRoom => return Turn::Blocked,
                 // The machine knows why and says so in its next packet, or ends.
@@ -88,8 +91,14 @@ impl QueuePair {
         if !self.may_receive() {
             return None;
         }
-        let Some(connection) = &mut self.connection else { return self.respond_irn(now, mem, out, shared) };
-        let reply = connection.responder.plan()?;
+        if self.cnp_due {
+            return self.notify_peer(out, shared);
+        }
+        let held = self.is_held(now);
+        let Some(connection) = &mut self.connection else {
+            return self.respond_irn(now, mem, out, held, shared);
+        };
+        let reply = connection.responder.plan().filter(|reply| !held || !reply.kind.has_data())?;
         let (pd, owner) = (self.pd, self.owner);
         let (path, counters) = (&mut connection.path, &mut shared.counters);
         let sent = if path.service == 0 {
@@ -128,7 +137,7 @@ impl QueuePair {
         out: &mut impl Egress,
         shared: &mut Shared,
     ) -> Option<Sent> {
-        if !self.may_send() {
+        if !self.may_send() || self.is_held(now) {
             return None;
         }
         let plan = loop {
@@ -156,7 +165,14 @@ impl QueuePair {
             extended::emit_request(path, out, counters, (&plan, note), (mem, pd, send.ring()))
         };
         match sent {
-            Sent::Yes(_) => requester.sent(now, &plan, &mut shared.counters),
+            Sent::Yes(_) => {
+                requester.sent(now, &plan, &mut shared.counters);
+                if let Some(congestion) = &mut self.congestion
+                    && plan.ack_req
+                {
+                    congestion.asked(now, requester.progress());
+                }
+            }
             Sent::Denied => {
                 requester.refuse(&plan, Status::LocalProtection);
                 self.retire(shared);
@@ -268,8 +284,9 @@ fn count(counters: &mut Counters, bytes: usize) {
 /// Is there, or could there be, something to send? Cheap and generous: a turn finds out.
 #[inline]
 pub(crate) fn wants_turn(qp: &QueuePair) -> bool {
-    let Some(connection) = &qp.connection else { return qp.wants_turn_other() };
-    connection.responder.has_reply()
+    let Some(connection) = &qp.connection else { return qp.cnp_due || qp.wants_turn_other() };
+    qp.cnp_due
+        || connection.responder.has_reply()
         || qp.state == State::Rts && qp.send.has_work()
         || connection.requester.outstanding() > 0 && connection.requester.has_unsent()
 }

@@ -6,8 +6,9 @@ use transport::state::{Service as Kind, State};
 use transport::{Action, Atomic, Instant, Notice, Outcome, Status};
 use wire::frame::{Address, Endpoint, Ingress, Network, Start};
 use wire::icrc::{Flow, IdSpans};
-use wire::{NakCode, WireError, ethernet, icrc, packet, udp};
+use wire::{NakCode, Opcode, WireError, ethernet, icrc, packet, udp};
 
+use crate::congestion::MARKED;
 use crate::event::AsyncEvent;
 use crate::extended;
 use crate::gather;
@@ -27,6 +28,8 @@ pub(crate) struct Arrived<'a> {
     pub destination_port: Option<u16>,
     /// IPv4 identification, where the port shows it.
     pub ip_id: Option<u16>,
+    /// The ECN field of the IP header; 0 where the port does not show it.
+    pub ecn: u8,
     frame: &'a Ingress<'a>,
 }
 
@@ -60,7 +63,7 @@ pub(crate) fn strip<'a>(frame: &'a Ingress<'a>) -> Result<Arrived<'a>, WireError
     let from_ip = match frame.start {
         Start::Bth => {
             let (source, destination_port, ip_id) = (frame.source, None, None);
-            return Ok(Arrived { transport: frame.bytes, source, destination_port, ip_id, frame });
+            return Ok(Arrived { transport: frame.bytes, source, destination_port, ip_id, ecn: 0, frame });
         }
         Start::Ip => frame.bytes,
         Start::Ethernet => {
@@ -73,9 +76,12 @@ pub(crate) fn strip<'a>(frame: &'a Ingress<'a>) -> Result<Arrived<'a>, WireError
     let len = usize::from(header.payload_len());
     let transport = rest.get(udp::LEN..udp::LEN + len).ok_or(WireError::Truncated)?;
     let (address, _) = network.addresses();
-    let ip_id = if let Network::V4(header) = network { Some(header.ident) } else { None };
+    let (ip_id, ecn) = match network {
+        Network::V4(header) => (Some(header.ident), header.ecn),
+        Network::V6(header) => (None, header.traffic_class & 3),
+    };
     let source = Endpoint { address, udp_port: header.source_port() };
-    Ok(Arrived { transport, source, destination_port: Some(header.destination_port()), ip_id, frame })
+    Ok(Arrived { transport, source, destination_port: Some(header.destination_port()), ip_id, ecn, frame })
 }
 
 impl Path {
@@ -142,6 +148,9 @@ impl QueuePair {
         packet: &packet::View<'_>,
         shared: &mut Shared,
     ) {
+        if arrived.ecn == MARKED {
+            self.marked(now, shared);
+        }
         if packet.bth.opcode.0 & extended::SERVICE != 0 {
             return self.take_other(now, mem, arrived, packet, shared);
         }
@@ -165,6 +174,9 @@ impl QueuePair {
         packet: &packet::View<'_>,
         shared: &mut Shared,
     ) {
+        if packet.bth.opcode == Opcode::CNP {
+            return self.notified(now, shared);
+        }
         if self.connection.is_none() {
             return self.take_unreliable(mem, arrived, packet, shared);
         }
@@ -366,6 +378,9 @@ impl QueuePair {
         let (pd, ring) = (self.pd, self.send.ring());
         let Some(connection) = &mut self.connection else { return };
         let reaction = connection.requester.receive(now, packet, &mut shared.counters);
+        if let Some(congestion) = &mut self.congestion {
+            congestion.answered(now, connection.requester.progress());
+        }
         if let Err((number, status)) = react(mem, pd, ring, &reaction, packet.payload) {
             connection.requester.fail(number, status);
         }

@@ -7,6 +7,7 @@
 mod address_handle;
 mod attributes;
 mod completion_queue;
+mod congestion;
 pub mod cqe;
 mod datagram;
 mod egress;

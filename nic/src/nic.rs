@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use memory::{Mem, Owner, Pd};
+use transport::congestion;
 use transport::rc::irn;
 use transport::state::{Service, State};
 use transport::{Counters, Instant};
@@ -56,6 +57,8 @@ pub struct Config {
     pub read_piece: u32,
     /// How IRN works on queue pairs that agree on it.
     pub irn: irn::Settings,
+    /// How queue pairs control their rate.
+    pub congestion: congestion::Settings,
 }
 
 impl Default for Config {
@@ -74,6 +77,7 @@ impl Default for Config {
             window: 256,
             read_piece: 64,
             irn: irn::Settings::default(),
+            congestion: congestion::Settings::default(),
         }
     }
 }
@@ -164,6 +168,7 @@ pub(crate) struct Shared {
     pub read_piece: u32,
     pub engine: u16,
     pub irn: irn::Settings,
+    pub congestion: congestion::Settings,
 }
 
 impl Shared {
@@ -186,6 +191,7 @@ impl Shared {
             read_piece: config.read_piece.clamp(1, config.window.max(1)),
             engine: config.engine,
             irn: config.irn,
+            congestion: config.congestion,
         }
     }
 

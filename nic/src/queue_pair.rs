@@ -1,6 +1,7 @@
 //! A queue pair: the two work queues, the two transport machines, and how they finish work.
 
 use memory::{Access, Key, Mem, Owner, Pd};
+use transport::congestion::dcqcn::NotificationPoint;
 use transport::rc::{Allowed, Kind, Message, Requester, Responder, Retired};
 use transport::state::{Service, State};
 use transport::{Atomic, Instant, Status};
@@ -10,6 +11,7 @@ use wire::{Opcode, Qpn};
 
 use crate::attributes::{AddressVector, Settings};
 use crate::completion_queue::Written;
+use crate::congestion::Congestion;
 use crate::cqe::Cqe;
 use crate::event::AsyncEvent;
 use crate::extended;
@@ -104,10 +106,10 @@ impl Path {
         }
     }
 
-    /// Is this known op-code one of its service?
+    /// Is this known op-code one of its service, or a CNP?
     #[inline]
     pub fn speaks(&self, opcode: Opcode) -> bool {
-        opcode.0 & extended::SERVICE == self.service
+        opcode.0 & extended::SERVICE == self.service || opcode == Opcode::CNP
     }
 }
 
@@ -151,6 +153,11 @@ pub(crate) struct QueuePair {
     pub xrc_domain: u32,
     /// The machines of an unreliable service; then there is no `connection`.
     pub unreliable: Option<Unreliable>,
+    /// What holds back its data, if anything does.
+    pub congestion: Option<Box<Congestion>>,
+    /// Marked packets of the peer, and whether the peer is to be told.
+    pub marks: NotificationPoint,
+    pub cnp_due: bool,
 }
 
 /// A shared receive queue, as a queue pair knows it.
@@ -193,6 +200,9 @@ impl QueuePair {
             service: init.service,
             xrc_domain,
             unreliable: None,
+            congestion: None,
+            marks: NotificationPoint::default(),
+            cnp_due: false,
         }
     }
 
@@ -586,8 +596,11 @@ impl QueuePair {
     /// When its timers want to be called.
     #[inline]
     pub fn deadline(&self) -> Instant {
-        let Some(connection) = &self.connection else { return self.deadline_irn() };
-        connection.requester.deadline()
+        let machines = match &self.connection {
+            Some(connection) => connection.requester.deadline(),
+            None => self.deadline_irn(),
+        };
+        machines.min(self.congestion_deadline())
     }
 
     /// Its timers have come.
@@ -596,6 +609,7 @@ impl QueuePair {
             connection.requester.expire(now, &mut shared.counters);
         }
         self.expire_irn(now, shared);
+        self.expire_congestion(now);
         self.retire(shared);
     }
 }

@@ -173,7 +173,8 @@ impl QueuePair {
             && packet.bth.tver == 0
             && match unreliable {
                 Unreliable::Connected(connected) => {
-                    service == Some(wire::Service::Uc) && connected.path.is_from(&arrived.source.address)
+                    matches!(service, Some(wire::Service::Uc | wire::Service::Cnp))
+                        && connected.path.is_from(&arrived.source.address)
                 }
                 Unreliable::Datagrams(_) => service == Some(wire::Service::Ud),
             };

@@ -1,75 +1,122 @@
-//! Pacing of one queue pair, and the seam of congestion control: whatever decides a rate sets it here.
+//! Congestion control: how fast one queue pair may send.
 //!
-//! The only control at present is "none": a constant rate, by default without limit.
+//! A [`Control`] is told what happens (bytes left, a congestion notification came, a round trip took so long, time passed)
+//! and says a rate; whoever owns it paces by that rate. Two algorithms stand behind the seam, each in a file of its own:
+//! DCQCN, which listens to marks of the switches, and TIMELY, which listens to round trips.
+
+pub mod dcqcn;
+mod pacer;
+pub mod timely;
 
 use crate::Instant;
+pub use pacer::Pacer;
 
-/// Lets packets of one queue pair leave at a rate.
-#[derive(Copy, Clone, Debug)]
-pub struct Pacer {
-    /// Nanoseconds a byte takes, times 2^16; 0: no limit.
-    cost: u64,
-    next: Instant,
+/// Which control a queue pair has.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Algorithm {
+    /// None: it sends as fast as it can.
+    #[default]
+    None,
+    /// DCQCN (Zhu et al., SIGCOMM 2015). Its packets say that they may be marked (ECT), and it slows when the peer answers
+    /// marks with CNPs. Needs a port that shows IP headers.
+    Dcqcn,
+    /// TIMELY (Mittal et al., SIGCOMM 2015). It slows when round trips grow.
+    Timely,
 }
 
-/// Credit that a silent queue pair may have saved, in nanoseconds: it bounds the burst after a pause.
-const SAVED_NS: u64 = 10_000;
+/// The parameters of both algorithms, and what they have in common.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// What queue pairs get that were not told.
+    pub algorithm: Algorithm,
+    /// Bits per second at which a queue pair begins, and more than which it never sends.
+    pub line_rate: u64,
+    /// Bits per second less than which it never sends.
+    pub min_rate: u64,
+    /// Those of DCQCN.
+    pub dcqcn: dcqcn::Settings,
+    /// Those of TIMELY.
+    pub timely: timely::Settings,
+}
 
-impl Pacer {
+impl Default for Settings {
+    /// No control; for those who ask, a 40 Gb/s fabric as in the papers.
+    fn default() -> Settings {
+        Settings {
+            algorithm: Algorithm::None,
+            line_rate: 40_000_000_000,
+            min_rate: 10_000_000,
+            dcqcn: dcqcn::Settings::default(),
+            timely: timely::Settings::default(),
+        }
+    }
+}
+
+/// The control of one queue pair.
+#[derive(Clone, Debug)]
+pub enum Control {
     /// No limit.
-    pub const fn unlimited() -> Self {
-        Pacer { cost: 0, next: Instant(0) }
-    }
-
-    /// At most `bits_per_second` of frame bytes from BTH to ICRC; 0 is no limit.
-    pub fn limited(bits_per_second: u64) -> Self {
-        let cost = (8_000_000_000u128 << 16).checked_div(u128::from(bits_per_second)).unwrap_or(0);
-        Pacer { cost: cost.min(u128::from(u64::MAX)) as u64, next: Instant(0) }
-    }
-
-    /// Is there a limit?
-    #[inline]
-    pub fn is_limited(&self) -> bool {
-        self.cost != 0
-    }
-
-    /// When the next packet may leave.
-    #[inline]
-    pub fn next(&self) -> Instant {
-        self.next
-    }
-
-    /// `bytes` have left at `now`.
-    #[inline]
-    pub fn sent(&mut self, now: Instant, bytes: u32) {
-        if self.cost != 0 {
-            let from = self.next.0.max(now.0.saturating_sub(SAVED_NS));
-            self.next = Instant(from).after(((u128::from(self.cost) * u128::from(bytes)) >> 16) as u64);
-        }
-    }
+    None,
+    /// DCQCN's reaction point.
+    Dcqcn(dcqcn::ReactionPoint),
+    /// TIMELY's rate.
+    Timely(timely::Timely),
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_paced_second_carries_the_rate() {
-        let mut pacer = Pacer::limited(8_000_000);
-        let (mut now, mut bytes) = (Instant(1_000_000_000), 0u64);
-        while now < Instant(2_000_000_000) {
-            pacer.sent(now, 1000);
-            bytes += 1000;
-            now = Instant(now.0.max(pacer.next().0));
+impl Control {
+    /// A control that has heard nothing yet: it sends at line rate.
+    pub fn new(algorithm: Algorithm, settings: &Settings) -> Control {
+        match algorithm {
+            Algorithm::None => Control::None,
+            Algorithm::Dcqcn => Control::Dcqcn(dcqcn::ReactionPoint::new(settings)),
+            Algorithm::Timely => Control::Timely(timely::Timely::new(settings)),
         }
-        assert!((990_000..=1_020_000).contains(&bytes), "{bytes} bytes in a second of 1 MB/s");
     }
 
-    #[test]
-    fn no_limit_never_waits() {
-        let mut pacer = Pacer::unlimited();
-        pacer.sent(Instant(5), u32::MAX);
-        assert_eq!(pacer.next(), Instant(0));
-        assert_eq!(Pacer::limited(0).cost, 0);
+    /// Bits per second; 0: no limit.
+    pub fn rate(&self) -> u64 {
+        match self {
+            Control::None => 0,
+            Control::Dcqcn(point) => point.rate(),
+            Control::Timely(timely) => timely.rate(),
+        }
+    }
+
+    /// Packets of so many bytes have left.
+    pub fn sent(&mut self, bytes: u32) {
+        if let Control::Dcqcn(point) = self {
+            point.sent(bytes);
+        }
+    }
+
+    /// A CNP has come. False: this control does not listen to them.
+    pub fn notified(&mut self, now: Instant) -> bool {
+        let Control::Dcqcn(point) = self else { return false };
+        point.notified(now);
+        true
+    }
+
+    /// A packet was acknowledged `ns` nanoseconds after it left.
+    pub fn round_trip(&mut self, ns: u64) {
+        if let Control::Timely(timely) = self {
+            timely.round_trip(ns);
+        }
+    }
+
+    /// Are round trips of any use?
+    pub fn wants_round_trips(&self) -> bool {
+        matches!(self, Control::Timely(_))
+    }
+
+    /// When `expire` wants to be called.
+    pub fn deadline(&self) -> Instant {
+        if let Control::Dcqcn(point) = self { point.deadline() } else { Instant::NEVER }
+    }
+
+    /// Time has come to `now`.
+    pub fn expire(&mut self, now: Instant) {
+        if let Control::Dcqcn(point) = self {
+            point.expire(now);
+        }
     }
 }

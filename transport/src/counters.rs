@@ -105,6 +105,14 @@ counters! {
     irn_response_timeouts,
     /// READ and atomic responses transmitted again (IRN).
     irn_responses_repeated,
+    /// Packets received that a switch has marked (ECN: congestion experienced).
+    np_ecn_marked_roce_packets,
+    /// CNPs sent.
+    np_cnp_sent,
+    /// CNPs received that slowed a queue pair.
+    rp_cnp_handled,
+    /// CNPs received for queue pairs without DCQCN.
+    rp_cnp_ignored,
     /// Work requests executed: WQEs taken from send queues.
     wqes_executed,
 }

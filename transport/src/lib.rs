@@ -4,7 +4,7 @@
 //! `deadline` and `expire` are the timers; `retire` gives what ended.
 
 mod action;
-mod congestion;
+pub mod congestion;
 mod counters;
 mod instant;
 pub mod rc;

@@ -1,6 +1,7 @@
 //! Reliable connections between two simulated NICs, one behaviour at a time.
 
 mod bench;
+mod congestion;
 mod fairness;
 mod hostile;
 mod queues;

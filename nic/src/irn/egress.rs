@@ -35,6 +35,7 @@ impl QueuePair {
         now: Instant,
         mem: Mem<'_>,
         out: &mut impl Egress,
+        held: bool,
         shared: &mut Shared,
     ) -> Option<Sent> {
         let (pd, owner) = (self.pd, self.owner);
@@ -42,7 +43,7 @@ impl QueuePair {
         if let Some(sent) = acknowledge(irn, out, shared) {
             return Some(sent);
         }
-        let mut reply = irn.responder.plan()?;
+        let mut reply = irn.responder.plan().filter(|reply| !held || !reply.kind.has_data())?;
         let fetch = |kind: &ReplyKind, bytes: &mut [u8]| {
             let ReplyKind::Memory { key, va, len } = *kind else { return true };
             mem.check_for(pd, owner, Key::new(key), va, len as usize, Access::REMOTE_READ)
@@ -110,7 +111,12 @@ impl QueuePair {
             },
         );
         match sent {
-            Sent::Yes(_) => requester.sent(now, &plan, &mut shared.counters),
+            Sent::Yes(_) => {
+                requester.sent(now, &plan, &mut shared.counters);
+                if let Some(congestion) = &mut self.congestion {
+                    congestion.asked(now, requester.progress());
+                }
+            }
             Sent::Denied => {
                 requester.refuse(&plan, Status::LocalProtection);
                 self.retire(shared);

@@ -27,6 +27,9 @@ impl QueuePair {
             return irn.responder.acknowledged(now, packet);
         }
         let reaction = irn.requester.receive(now, packet, &mut shared.counters);
+        if let Some(congestion) = &mut self.congestion {
+            congestion.answered(now, irn.requester.progress());
+        }
         if let Err((number, status)) = react(mem, self.pd, self.send.ring(), &reaction, packet.payload) {
             irn.requester.fail(number, status);
         }

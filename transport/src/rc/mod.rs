@@ -20,6 +20,17 @@ use wire::Psn;
 /// A packet sequence number that does not wrap.
 pub type Seq = u64;
 
+/// How far a requester is: what a round trip is measured by.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Every packet before this is acknowledged.
+    pub acknowledged: Seq,
+    /// Every packet before this has left.
+    pub sent: Seq,
+    /// Nothing is being sent again.
+    pub clean: bool,
+}
+
 /// Half of the 24-bit circle: a PSN further ahead than this lies behind.
 const HALF: u32 = 1 << 23;
 

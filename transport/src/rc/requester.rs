@@ -4,7 +4,7 @@
 
 use super::go_back_n::Sender;
 use super::message::{Kind, Message, Placed, Window};
-use super::{Parameters, Seq, extend, packets, psn, start};
+use super::{Parameters, Progress, Seq, extend, packets, psn, start};
 use crate::congestion::Pacer;
 use crate::{Atomic, Counters, Instant, Status, timers};
 use std::collections::VecDeque;
@@ -158,6 +158,13 @@ impl<D: Copy> Requester<D> {
     /// Are READs or atomics submitted and not retired?
     pub fn fetching(&self) -> bool {
         self.fetch_messages > 0
+    }
+
+    /// How far it is.
+    #[inline]
+    pub fn progress(&self) -> Progress {
+        let Sender { una, high, .. } = self.go;
+        Progress { acknowledged: una, sent: high, clean: !self.go.retransmitting() }
     }
 
     /// Submitted packets that have not been transmitted even once.

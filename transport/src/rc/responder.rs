@@ -54,6 +54,14 @@ pub enum ReplyKind {
     },
 }
 
+impl ReplyKind {
+    /// Does it carry what a READ asked for?
+    #[inline]
+    pub fn has_data(&self) -> bool {
+        matches!(self, ReplyKind::Memory { .. })
+    }
+}
+
 /// The message under way.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Under {

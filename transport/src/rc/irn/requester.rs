@@ -9,7 +9,7 @@ use super::{Recovery, Rto, Sender, Settings, Timeout};
 use crate::congestion::Pacer;
 use crate::rc::message::{Kind, Message, Placed, Window};
 use crate::rc::requester::headers;
-use crate::rc::{Parameters, Reaction, Retired, Seq, extend, packets, psn, start};
+use crate::rc::{Parameters, Progress, Reaction, Retired, Seq, extend, packets, psn, start};
 use crate::{Counters, Instant, Status, timers};
 use std::collections::VecDeque;
 use wire::aeth::Kind as Syndrome;
@@ -144,6 +144,12 @@ impl<D: Copy> Requester<D> {
     /// Messages submitted and not retired.
     pub fn outstanding(&self) -> usize {
         self.window.len()
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        let sender = &self.sender;
+        Progress { acknowledged: sender.una(), sent: sender.high(), clean: !sender.in_recovery() }
     }
 
     /// Submitted packets that have not been transmitted even once.

@@ -1,0 +1,172 @@
+//! What a queue pair does about marks, notifications and round trips, packet by packet. That two flows share a bottleneck is
+//! shown in `tests/congestion.rs`.
+
+use crate::bench::Bench;
+use nic::{Modify, Operation};
+use remora_fabric::forge::{Forge, transport};
+use remora_fabric::{Config, LinkConfig, Sent, Settings, World};
+use transport::congestion::Algorithm;
+use wire::ipv4;
+use wire::{Extensions, Opcode, Packet, bth, reth};
+
+/// The ECN field of a frame that begins with its IP header.
+fn ecn(sent: &Sent) -> u8 {
+    ipv4::View::new(&sent.bytes).unwrap().ecn()
+}
+
+fn opcode(world: &World, sent: &Sent) -> Opcode {
+    transport(world.start(), &sent.bytes).unwrap().bth.opcode
+}
+
+fn controlled(algorithm: Algorithm, irn: Option<u32>) -> Bench {
+    let link = LinkConfig { rate: 40_000_000_000, ..LinkConfig::default() };
+    let mut bench =
+        Bench::over(&Config { link, ..Config::default() }, &Settings { irn, ..Settings::default() });
+    for qp in [bench.left, bench.right] {
+        let change = Modify { congestion: Some(algorithm), ..Modify::default() };
+        bench.world.modify(qp, &change).unwrap();
+    }
+    bench
+}
+
+/// A one-packet WRITE from the left as it comes out of a switch that has marked it.
+fn marked_write(bench: &Bench, psn: u32) -> Vec<u8> {
+    let forge = Forge::new(&bench.world, 0, bench.right);
+    let reth = reth::Repr { va: bench.there.address, rkey: bench.there.key.get(), dma_len: 4 };
+    let ext = Extensions { reth: Some(reth), ..Extensions::NONE };
+    let bth = bth::Repr { ack_req: true, ..forge.bth(Opcode::RC_RDMA_WRITE_ONLY, psn) };
+    let mut frame = forge.frame(bth, ext, &[1, 2, 3, 4]);
+    let header = ipv4::Repr { ecn: 3, ..ipv4::Repr::parse(&ipv4::View::new(&frame).unwrap()) };
+    header.emit(&mut frame);
+    frame
+}
+
+/// A CNP for the left, as the right would send it.
+fn cnp(bench: &Bench) -> Vec<u8> {
+    let forge = Forge::new(&bench.world, 1, bench.left);
+    forge.frame(bth::Repr { becn: true, ..forge.bth(Opcode::CNP, 0) }, Extensions::NONE, &[0; 16])
+}
+
+/// How long the left takes over a WRITE of a mebibyte, in nanoseconds.
+fn duration(bench: &mut Bench) -> u64 {
+    let before = bench.world.now();
+    bench.write(9, 1 << 20);
+    while bench.world.drain(bench.left_cq).is_empty() {
+        assert!(bench.world.step());
+    }
+    bench.world.now().since(before)
+}
+
+#[test]
+fn marked_packets_are_answered_by_a_cnp_at_once_and_then_one_in_50_us() {
+    for irn in [None, Some(128)] {
+        let mut bench = controlled(Algorithm::None, irn);
+        for psn in 0..100 {
+            let frame = marked_write(&bench, psn);
+            bench.world.inject(0, 1, &frame);
+            bench.world.run_for(1_000);
+        }
+        let sent = bench.world.sent();
+        let cnps: Vec<_> = sent.iter().filter(|sent| opcode(&bench.world, sent) == Opcode::CNP).collect();
+        assert_eq!(cnps.len(), 2, "100 marks in 100 us");
+        let packet: Packet<'_> = transport(bench.world.start(), &cnps[0].bytes).unwrap();
+        assert!(packet.bth.becn && packet.bth.dest_qp == bench.left.number);
+        assert_eq!((packet.payload, ecn(cnps[0])), (&[0; 16][..], 0));
+        let counters = bench.world.counters(1);
+        assert_eq!((counters.np_ecn_marked_roce_packets, counters.np_cnp_sent), (100, 2));
+        // The sender has no control: it counts and goes on.
+        assert_eq!(bench.world.counters(0).rp_cnp_ignored, 2);
+        assert_eq!(bench.there.load(0, 4), [1, 2, 3, 4], "a mark spoils nothing: {irn:?}");
+    }
+}
+
+#[test]
+fn only_what_a_sender_with_dcqcn_sends_may_be_marked() {
+    for (algorithm, expected) in [(Algorithm::Dcqcn, 2), (Algorithm::Timely, 0), (Algorithm::None, 0)] {
+        for irn in [None, Some(128)] {
+            let mut bench = controlled(algorithm, irn);
+            bench.write(1, 100);
+            bench.world.run_for(100_000);
+            let sent = bench.world.sent();
+            assert!(
+                !sent.is_empty() && sent.iter().all(|sent| ecn(sent) == expected),
+                "{algorithm:?} {irn:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_cnp_halves_the_rate_of_requests_and_of_read_responses() {
+    for irn in [None, Some(128)] {
+        let mut bench = controlled(Algorithm::Dcqcn, irn);
+        let free = duration(&mut bench);
+        let frame = cnp(&bench);
+        bench.world.inject(1, 0, &frame);
+        bench.world.run_for(10);
+        let held = duration(&mut bench);
+        assert_eq!(bench.world.counters(0).rp_cnp_handled, 1);
+        // Half the rate at first, three quarters after 55 us, and so on.
+        assert!(held * 20 > free * 23 && held < free * 2, "{held} after {free} ns, {irn:?}");
+
+        let mut bench = controlled(Algorithm::Dcqcn, irn);
+        let read = |bench: &mut Bench| {
+            let before = bench.world.now();
+            let (remote, list) = (bench.there.remote(0), [bench.here.sge(0, 1 << 20)]);
+            bench.post(1, Operation::Read(remote), &list);
+            while bench.world.drain(bench.left_cq).is_empty() {
+                assert!(bench.world.step());
+            }
+            bench.world.now().since(before)
+        };
+        let free = read(&mut bench);
+        let forge = Forge::new(&bench.world, 0, bench.right);
+        let frame =
+            forge.frame(bth::Repr { becn: true, ..forge.bth(Opcode::CNP, 0) }, Extensions::NONE, &[0; 16]);
+        bench.world.inject(0, 1, &frame);
+        bench.world.run_for(10);
+        let held = read(&mut bench);
+        assert!(held * 20 > free * 23 && held < free * 2, "responses: {held} after {free} ns, {irn:?}");
+    }
+}
+
+#[test]
+fn notifications_without_end_leave_the_least_rate_and_acknowledgements_pass_freely() {
+    let mut bench = controlled(Algorithm::Dcqcn, None);
+    for _ in 0..200 {
+        let frame = cnp(&bench);
+        bench.world.inject(1, 0, &frame);
+        bench.world.run_for(10);
+    }
+    // 10 Mb/s: a packet of 1 KiB takes 850 us.
+    bench.write(1, 2048);
+    bench.world.run_for(100_000);
+    assert!(bench.world.drain(bench.left_cq).is_empty());
+    // Meanwhile the left serves the right, at its ease but not at its leisure.
+    let (remote, list) = (bench.here.remote(0), [bench.there.sge(0, 64)]);
+    let request = nic::WorkRequest {
+        id: 2,
+        operation: Operation::Write(remote),
+        payload: nic::Payload::Sges(&list),
+        flags: crate::bench::SIGNALED,
+    };
+    bench.world.post(bench.right, &request).unwrap();
+    bench.world.run_for(20_000);
+    assert_eq!(bench.world.drain(bench.right_cq).len(), 1, "the acknowledgement did not wait");
+    bench.world.run_for(10_000_000);
+    assert_eq!(bench.world.drain(bench.left_cq).len(), 1);
+}
+
+#[test]
+fn a_control_that_is_taken_away_lets_packets_go() {
+    let mut bench = controlled(Algorithm::Dcqcn, None);
+    let free = duration(&mut bench);
+    for _ in 0..50 {
+        let frame = cnp(&bench);
+        bench.world.inject(1, 0, &frame);
+        bench.world.run_for(10);
+    }
+    let change = Modify { congestion: Some(Algorithm::None), ..Modify::default() };
+    bench.world.modify(bench.left, &change).unwrap();
+    assert!(duration(&mut bench) < free * 11 / 10);
+}
