@@ -16,6 +16,7 @@ mod error;
 mod listener;
 mod message;
 
+use nic::Service;
 use port::Peer;
 use port::shm::{Admit, Link};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -35,6 +36,10 @@ use message::{Stage, read, write};
 pub struct Side<'a> {
     /// The engine that it belongs to.
     pub engine: &'a Arc<Engine>,
+    /// Its service.
+    pub service: Service,
+    /// Its Q_Key (datagrams).
+    pub qkey: u32,
     /// Its number.
     pub qp: Qpn,
     /// First PSN that it sends.
@@ -59,6 +64,8 @@ impl Side<'_> {
             kind: facts.kind,
             link,
             path_mtu: self.path_mtu.min(facts.path_mtu),
+            service: self.service,
+            qkey: self.qkey,
             qp: self.qp,
             psn: self.psn,
             initiator_depth: self.initiator_depth,
@@ -185,6 +192,31 @@ fn attempt(
     }
 }
 
+/// Can these two be connected?
+fn meet(local: &Hello, remote: &Hello) -> Result<(), ConnectError> {
+    if remote.kind != local.kind {
+        return Err(ConnectError::OtherKind { ours: local.kind, theirs: remote.kind });
+    }
+    let wanted = match local.service {
+        Service::XrcInitiator => Service::XrcTarget,
+        Service::XrcTarget => Service::XrcInitiator,
+        same => same,
+    };
+    if remote.service == wanted {
+        return Ok(());
+    }
+    Err(ConnectError::OtherService { ours: local.service, theirs: remote.service })
+}
+
+/// Makes whoever is called this reachable by an engine's port, without asking it: where addresses are names, and not over
+/// shared memory.
+///
+/// # Errors
+/// `Attach`.
+pub fn reach(engine: &Arc<Engine>, endpoint: port::Endpoint) -> Result<Peer, ConnectError> {
+    engine.control(|control| control.port.add_endpoint(endpoint)).map_err(ConnectError::Attach)
+}
+
 /// The client's half of making the ports peers.
 fn take_peer(
     engine: &Arc<Engine>,
@@ -192,9 +224,7 @@ fn take_peer(
     remote: Hello,
     deadline: Deadline,
 ) -> Result<Agreement, ConnectError> {
-    if remote.kind != local.kind {
-        return Err(ConnectError::OtherKind { ours: local.kind, theirs: remote.kind });
-    }
+    meet(local, &remote)?;
     let peer = match (&remote.link, local.kind) {
         (LinkOffer::None, PortKind::Udp) => add_endpoint(engine, &remote)?,
         (LinkOffer::Existing, PortKind::Shm) => {
@@ -246,7 +276,7 @@ fn add_loopback(engine: &Arc<Engine>, hello: &Hello) -> Result<Peer, ConnectErro
 }
 
 /// A set-up has failed: the queue pair does not use the peer after all.
-pub(crate) fn release(engine: &Arc<Engine>, peer: Peer) {
+pub fn release(engine: &Arc<Engine>, peer: Peer) {
     engine.control(|control| control.release_peer(peer));
 }
 
@@ -262,9 +292,7 @@ pub fn connect_pair(
 ) -> Result<(Agreement, Agreement), ConnectError> {
     let deadline = Deadline::after(timeout);
     let hellos = (first.hello(LinkOffer::None)?, second.hello(LinkOffer::None)?);
-    if hellos.0.kind != hellos.1.kind {
-        return Err(ConnectError::OtherKind { ours: hellos.0.kind, theirs: hellos.1.kind });
-    }
+    meet(&hellos.0, &hellos.1)?;
     let peers = match hellos.0.kind {
         PortKind::Udp => (add_endpoint(first.engine, &hellos.1)?, add_endpoint(second.engine, &hellos.0)?),
         PortKind::Shm => link_pair(first, second, &hellos, deadline)?,

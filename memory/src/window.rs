@@ -162,6 +162,11 @@ impl Table {
         Ok(())
     }
 
+    /// The key that a window has now, by any key that it ever had.
+    pub fn window_key(&self, key: Key) -> Option<Key> {
+        self.control().windows.get(&key.index()).map(|window| window.key)
+    }
+
     /// Windows at this moment.
     pub fn windows(&self) -> usize {
         self.control().windows.len()

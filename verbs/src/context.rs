@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use transport::Counters;
 
 use crate::fork::ForkMark;
-use crate::{CompletionChannel, CompletionQueue, CqOptions, CreateError, ProtectionDomain};
+use crate::{CompletionChannel, CompletionQueue, CqOptions, CreateError, ProtectionDomain, XrcDomain};
 
 /// An open device. Cloning shares it; it closes when the last thing that was made in it is gone.
 #[derive(Clone, Debug)]
@@ -35,6 +35,14 @@ impl Context {
     /// `Forked`, or `Memory(Full)`.
     pub fn alloc_pd(&self) -> Result<ProtectionDomain, CreateError> {
         ProtectionDomain::new(self)
+    }
+
+    /// A new XRC domain on engine `engine`: what its targets and shared receive queues are on.
+    ///
+    /// # Errors
+    /// `Forked`, `TooMany`: the engine's number; `Nic(Full)`.
+    pub fn open_xrc_domain(&self, engine: usize) -> Result<XrcDomain, CreateError> {
+        XrcDomain::new(self, engine)
     }
 
     /// A completion queue for at least `depth` completions, on the engine whose turn it is.

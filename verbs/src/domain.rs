@@ -1,10 +1,16 @@
 //! Protection domains: what belongs together. A key of one domain opens nothing in another.
 
-use memory::{Access, Bytes, Pd, Range};
+use memory::{Access, Bytes, Pd, Range, WindowType};
+use nic::Service;
 use std::sync::Arc;
 
 use crate::queue_pair::{Init, QpOptions};
-use crate::{CompletionQueue, Context, CreateError, MemoryRegion, QueuePair};
+use wire::frame::Endpoint;
+
+use crate::{
+    AddressHandle, CompletionQueue, Context, CreateError, DatagramQueuePair, MemoryRegion, MemoryWindow,
+    NullRegion, QueuePair, Srq, SrqOptions, XrcDomain,
+};
 
 /// A protection domain. Cloning shares it; regions and queue pairs keep it alive.
 #[derive(Clone, Debug)]
@@ -108,7 +114,126 @@ impl ProtectionDomain {
         receive_cq: &CompletionQueue,
         options: &QpOptions,
     ) -> Result<QueuePair<Init>, CreateError> {
+        QueuePair::new(self, send_cq, receive_cq, Service::Rc, None, options)
+    }
+
+    /// As [`create_qp`](ProtectionDomain::create_qp), with the receives of a shared receive queue.
+    ///
+    /// # Errors
+    /// As [`create_qp`](ProtectionDomain::create_qp).
+    pub fn create_qp_on(
+        &self,
+        srq: &Srq,
+        send_cq: &CompletionQueue,
+        receive_cq: &CompletionQueue,
+        options: &QpOptions,
+    ) -> Result<QueuePair<Init>, CreateError> {
+        QueuePair::new(self, send_cq, receive_cq, Service::Rc, Some(srq), options)
+    }
+
+    /// A queue pair of the unreliable connection service: a message arrives whole or not at all, and its sender is not told.
+    /// READs, atomics and retries do not exist there; the options for them mean nothing.
+    ///
+    /// # Errors
+    /// As [`create_qp`](ProtectionDomain::create_qp).
+    pub fn create_unreliable_qp(
+        &self,
+        send_cq: &CompletionQueue,
+        receive_cq: &CompletionQueue,
+        options: &QpOptions,
+    ) -> Result<QueuePair<Init>, CreateError> {
+        QueuePair::new(self, send_cq, receive_cq, Service::Uc, None, options)
+    }
+
+    /// The initiator of an extended reliable connection: it sends, to shared receive queues that each request names.
+    ///
+    /// # Errors
+    /// As [`create_qp`](ProtectionDomain::create_qp).
+    pub fn create_xrc_initiator(
+        &self,
+        cq: &CompletionQueue,
+        options: &QpOptions,
+    ) -> Result<QueuePair<Init>, CreateError> {
+        QueuePair::new(self, cq, cq, Service::XrcInitiator, None, options)
+    }
+
+    /// A queue pair for datagrams, ready to send and receive.
+    ///
+    /// # Errors
+    /// As [`create_qp`](ProtectionDomain::create_qp).
+    pub fn create_datagram_qp(
+        &self,
+        send_cq: &CompletionQueue,
+        receive_cq: &CompletionQueue,
+        options: &QpOptions,
+    ) -> Result<DatagramQueuePair, CreateError> {
+        DatagramQueuePair::new(self, send_cq, receive_cq, None, options)
+    }
+
+    /// As [`create_datagram_qp`](ProtectionDomain::create_datagram_qp), with the receives of a shared receive queue.
+    ///
+    /// # Errors
+    /// As [`create_qp`](ProtectionDomain::create_qp).
+    pub fn create_datagram_qp_on(
+        &self,
+        srq: &Srq,
+        send_cq: &CompletionQueue,
+        receive_cq: &CompletionQueue,
+        options: &QpOptions,
+    ) -> Result<DatagramQueuePair, CreateError> {
+        DatagramQueuePair::new(self, send_cq, receive_cq, Some(srq), options)
+    }
+
+    /// An address handle of engine `engine` for whoever is called `endpoint` (address, that is GID, and UDP port; RoCE's is
+    /// 4791). Over shared memory, where addresses do not lead anywhere by themselves, use
+    /// [`DatagramQueuePair::resolve`].
+    ///
+    /// # Errors
+    /// `Forked`; `Unreachable`; `TooMany`: the engine's number; `Nic(Full)`.
+    pub fn create_address_handle(
+        &self,
+        engine: usize,
+        endpoint: Endpoint,
+    ) -> Result<AddressHandle, CreateError> {
         self.context().refuse_child()?;
-        QueuePair::new(self, send_cq, receive_cq, options)
+        AddressHandle::to_endpoint(self, engine, endpoint)
+    }
+
+    /// A shared receive queue.
+    ///
+    /// # Errors
+    /// `Forked`; `TooMany` names a value that is out of bounds; `Nic(Full)`.
+    pub fn create_srq(&self, options: &SrqOptions) -> Result<Srq, CreateError> {
+        Srq::new(self, options)
+    }
+
+    /// A shared receive queue of an XRC domain. What arrives in it completes on `cq`; peers access memory of this protection
+    /// domain through it.
+    ///
+    /// # Errors
+    /// As [`create_srq`](ProtectionDomain::create_srq); `DifferentEngines` if `cq` is not on the domain's.
+    pub fn create_xrc_srq(
+        &self,
+        xrc: &XrcDomain,
+        cq: &CompletionQueue,
+        options: &SrqOptions,
+    ) -> Result<Srq, CreateError> {
+        Srq::of_xrc(self, xrc, cq, options)
+    }
+
+    /// A memory window, bound to nothing yet.
+    ///
+    /// # Errors
+    /// `Forked`; `Memory(Full)`.
+    pub fn allocate_window(&self, kind: WindowType) -> Result<MemoryWindow, CreateError> {
+        MemoryWindow::new(self, kind)
+    }
+
+    /// The null region, for gaps in lists of local memory.
+    ///
+    /// # Errors
+    /// `Forked`; `Memory(Full)`.
+    pub fn null_region(&self) -> Result<NullRegion, CreateError> {
+        NullRegion::new(self)
     }
 }

@@ -17,6 +17,8 @@ pub enum CreateError {
     DifferentEngines,
     /// The completion queue belongs to another context.
     OtherContext,
+    /// The port cannot reach that address; its own words.
+    Unreachable(String),
     /// A value is out of bounds: its name, what was asked for, and what there may be at most.
     TooMany(&'static str, u64, u64),
     /// The system gave no descriptor; its errno.
@@ -33,6 +35,7 @@ impl fmt::Display for CreateError {
             CreateError::DifferentEngines => f.write_str(
                 "the completion queues are on different engines: create both on one (CqOptions::engine)",
             ),
+            CreateError::Unreachable(words) => f.write_str(words),
             CreateError::OtherContext => f.write_str("the completion queue belongs to another context"),
             CreateError::TooMany(what, asked, most) => {
                 write!(f, "{what} of {asked}; 1 to {most} are possible")
@@ -71,6 +74,10 @@ pub enum PostError {
     Forked,
     /// A thread of the NIC has failed.
     Failed,
+    /// Its receives are a shared receive queue's, or it has none.
+    NoReceiveQueue,
+    /// The address handle is of another engine or context than the queue pair.
+    OtherEngine,
 }
 
 impl fmt::Display for PostError {
@@ -79,6 +86,12 @@ impl fmt::Display for PostError {
             PostError::Queue(error) => error.fmt(f),
             PostError::Forked => f.write_str(FORKED),
             PostError::Failed => f.write_str(FAILED),
+            PostError::NoReceiveQueue => f.write_str(
+                "the queue pair has no receive queue of its own: post to its shared receive queue",
+            ),
+            PostError::OtherEngine => {
+                f.write_str("the address handle was made on another engine: make it on the queue pair's")
+            }
         }
     }
 }

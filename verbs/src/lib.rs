@@ -37,35 +37,45 @@
 mod channel;
 mod completion_queue;
 mod context;
+mod datagram;
 mod device;
 mod domain;
+mod end;
 mod error;
 mod fork;
 mod listener;
 mod queue_pair;
 mod region;
+mod srq;
+mod window;
 pub mod work;
+mod xrc;
 
 pub use channel::CompletionChannel;
 pub use completion_queue::{CompletionQueue, CqOptions, EMPTY};
 pub use context::Context;
+pub use datagram::{AddressHandle, DatagramQueuePair, RemoteQueue};
 pub use device::Device;
 pub use domain::ProtectionDomain;
 pub use error::{CreateError, PollError, PostError};
 pub use listener::{ConnectRequest, Listener};
 pub use queue_pair::{Batch, Init, QpOptions, QueuePair, Ready};
 pub use region::{MemoryRegion, RemoteMemory};
+pub use srq::{Srq, SrqOptions};
+pub use window::{MemoryWindow, NullRegion};
+pub use xrc::{XrcDomain, XrcTarget};
 
 pub use host::connect::ConnectError;
 pub use host::{DriverCounters, EngineEvent, Mode, OpenError, PortFacts, PortKind, Rules, RulesError};
-pub use memory::{Access, AccessError, Bytes, Error as MemoryError, Key, Range};
+pub use memory::{Access, AccessError, Binding, Bytes, Error as MemoryError, Key, Range, WindowType};
 pub use nic::PostError as QueueError;
 pub use nic::{
-    AddressVector, AsyncEvent, CompletionKind, Flags, Modify, Notify, Operation, Payload, ReceiveRequest,
-    Remote, Sge, Status, WorkCompletion, WorkRequest,
+    AddressVector, AsyncEvent, CompletionKind, Flags, GRH, Modify, Notify, Operation, PathMigration, Payload,
+    ReceiveRequest, Remote, Service, Sge, SrqFacts, Status, WorkCompletion, WorkRequest,
 };
 pub use port::Counters as PortCounters;
 pub use port::fault::Tally;
 pub use transport::Counters;
 pub use transport::state::State;
 pub use wire::Psn;
+pub use wire::frame::{Address, Endpoint};

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use crate::{Init, QueuePair, Ready};
+use crate::{DatagramQueuePair, Init, QueuePair, Ready, RemoteQueue, XrcTarget};
 
 /// Waits for queue pairs on a TCP port. It belongs to no context: each request is answered with a queue pair of any.
 ///
@@ -101,6 +101,22 @@ impl ConnectRequest {
     /// # Errors
     /// [`ConnectError`]; the other side is told, and `pair` is gone.
     pub fn accept(self, pair: QueuePair<Init>) -> Result<QueuePair<Ready>, ConnectError> {
+        pair.answer(self.inner)
+    }
+
+    /// Connects an XRC initiator to `target`.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; the other side is told, and `target` is gone.
+    pub fn accept_xrc(self, target: XrcTarget<Init>) -> Result<XrcTarget<Ready>, ConnectError> {
+        target.answer(self.inner)
+    }
+
+    /// Tells one who resolves to send to `pair`; the answer is how to send back.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; the other side is told.
+    pub fn accept_datagrams(self, pair: &DatagramQueuePair) -> Result<RemoteQueue, ConnectError> {
         pair.answer(self.inner)
     }
 

@@ -1,25 +1,25 @@
 //! Queue pairs. Their state is part of their type: what is not connected cannot send.
 
-use host::connect::{Agreement, ConnectError, Side};
+use host::connect::{Agreement, ConnectError};
 use memory::{Access, Bytes};
 use nic::wqe::Bounds;
 use nic::{
     AddressVector, MAX_RING_SLOTS, Modify, NicError, QueuePairInit, ReceiveRequest, Receives, Ring, Service,
-    WorkRequest, wqe,
+    Target, WorkRequest, wqe,
 };
 use std::marker::PhantomData;
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::time::Duration;
 use transport::state::State;
-use wire::frame::Route;
-use wire::{Psn, Qpn};
+use wire::Qpn;
 
 use crate::completion_queue::Shared as Cq;
-use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain};
+use crate::end::End;
+use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, Srq};
 
 mod queues;
-use queues::{ReceiveSide, SendSide};
+pub(crate) use queues::{Incoming, ReceiveSide, SendSide};
 
 /// The state of a queue pair that is not connected yet: receives may be posted.
 #[derive(Debug)]
@@ -65,6 +65,8 @@ pub struct QpOptions {
     pub private_data: Vec<u8>,
     /// Time that connecting may take.
     pub connect_timeout: Duration,
+    /// The Q_Key that datagrams must carry (datagram queue pairs only).
+    pub qkey: u32,
 }
 
 impl Default for QpOptions {
@@ -86,12 +88,13 @@ impl Default for QpOptions {
             min_rnr_timer: 12,
             private_data: Vec::new(),
             connect_timeout: Duration::from_secs(5),
+            qkey: 0x1111_1111,
         }
     }
 }
 
 impl QpOptions {
-    fn check(&self) -> Result<(), CreateError> {
+    pub(crate) fn check(&self) -> Result<(), CreateError> {
         let (sges, ring) = (wqe::MAX_SGE as u32, MAX_RING_SLOTS);
         let bounds = [
             ("max_send_wr", self.max_send_wr, 1, ring),
@@ -108,7 +111,8 @@ impl QpOptions {
     }
 }
 
-/// A queue pair of the reliable connected service.
+/// A queue pair of a connected service: reliable, unreliable ([`ProtectionDomain::create_unreliable_qp`]), or the initiator of
+/// an extended reliable connection.
 ///
 /// It cannot send before it is connected, because only connecting gives a queue pair that can:
 ///
@@ -140,33 +144,56 @@ pub struct QueuePair<S = Ready> {
 
 #[derive(Debug)]
 struct Body {
-    number: Qpn,
-    bell: u32,
+    end: End,
     send: SendSide,
-    receive: ReceiveSide,
-    send_cq: Arc<Cq>,
-    receive_cq: Arc<Cq>,
-    psn: Psn,
-    options: QpOptions,
-    agreement: Option<Agreement>,
-    domain: ProtectionDomain,
+    receive: Incoming,
+    _receive_cq: Arc<Cq>,
+    _send_cq: Arc<Cq>,
+    _domain: ProtectionDomain,
 }
 
-impl Drop for Body {
-    fn drop(&mut self) {
-        if self.send_cq.context.fork().is_child() {
-            return;
-        }
-        let ended = self.send_cq.engine.control(|control| {
-            control.take_bell(self.bell);
-            let ended = control.nic.destroy_qp(self.number);
-            if let Some(agreement) = &self.agreement {
-                control.release_peer(agreement.peer);
-            }
-            ended
-        });
-        debug_assert!(ended.is_ok(), "nobody else destroys it");
+/// What a queue pair of a service with a send queue is made of: the NIC's part, and the program's ends.
+pub(crate) fn parts(
+    domain: &ProtectionDomain,
+    send_cq: &CompletionQueue,
+    receive_cq: &CompletionQueue,
+    service: Service,
+    srq: Option<&Srq>,
+    options: &QpOptions,
+) -> Result<(QueuePairInit, Ring, Incoming), CreateError> {
+    options.check()?;
+    domain.context().refuse_child()?;
+    let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
+    if !send_cq.context.is(domain.context()) || !receive_cq.context.is(domain.context()) {
+        return Err(CreateError::OtherContext);
     }
+    let elsewhere = srq.is_some_and(|srq| !Arc::ptr_eq(&srq.shared().engine, &send_cq.engine));
+    if elsewhere || !Arc::ptr_eq(&send_cq.engine, &receive_cq.engine) {
+        return Err(CreateError::DifferentEngines);
+    }
+    // The longest work request always fits.
+    let send_ring = ring(options.max_send_wr.max(wqe::MAX_SLOTS as u32))?;
+    let (receives, receive) = match (srq, service) {
+        (Some(srq), _) => (Receives::Shared(srq.shared().number), Incoming::Shared(Arc::clone(srq.shared()))),
+        (None, Service::XrcInitiator) => (Receives::None, Incoming::None),
+        (None, _) => {
+            let (stride, max_sge) = (nic::stride(options.max_recv_sge), options.max_recv_sge);
+            let ring = ring(options.max_recv_wr * stride as u32)?;
+            let own = ReceiveSide::new(ring.clone(), stride, max_sge);
+            (Receives::Own { ring, max_sge }, Incoming::Own(own))
+        }
+    };
+    let init = QueuePairInit {
+        service,
+        pd: domain.pd(),
+        send_ring: send_ring.clone(),
+        receives,
+        send_cq: send_cq.number,
+        receive_cq: receive_cq.number,
+        signal_all: options.signal_all,
+        managed: false,
+    };
+    Ok((init, send_ring, receive))
 }
 
 impl QueuePair<Init> {
@@ -174,62 +201,21 @@ impl QueuePair<Init> {
         domain: &ProtectionDomain,
         send_cq: &CompletionQueue,
         receive_cq: &CompletionQueue,
+        service: Service,
+        srq: Option<&Srq>,
         options: &QpOptions,
     ) -> Result<QueuePair<Init>, CreateError> {
-        options.check()?;
+        let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, service, srq, options)?;
         let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
-        if !send_cq.context.is(domain.context()) || !receive_cq.context.is(domain.context()) {
-            return Err(CreateError::OtherContext);
-        }
-        if !Arc::ptr_eq(&send_cq.engine, &receive_cq.engine) {
-            return Err(CreateError::DifferentEngines);
-        }
-        let stride = nic::stride(options.max_recv_sge);
-        // The longest work request always fits.
-        let slots = options.max_send_wr.max(wqe::MAX_SLOTS as u32);
-        let rings = [slots, options.max_recv_wr * stride as u32].map(ring);
-        let [send_ring, receive_ring] = rings;
-        let (send_ring, receive_ring) = (send_ring?, receive_ring?);
-        let init = QueuePairInit {
-            service: Service::Rc,
-            pd: domain.pd(),
-            send_ring: send_ring.clone(),
-            receives: Receives::Own { ring: receive_ring.clone(), max_sge: options.max_recv_sge },
-            send_cq: send_cq.number,
-            receive_cq: receive_cq.number,
-            signal_all: options.signal_all,
-            managed: false,
-        };
-        let to_init = Modify {
-            state: Some(State::Init),
-            access: Some(options.access),
-            pkey_index: Some(0),
-            port: Some(1),
-            ..Modify::default()
-        };
-        let (number, bell) = send_cq.engine.control(|control| {
-            let number = control.nic.create_qp(init)?;
-            if let Err(fault) = control.nic.modify_qp(number, &to_init) {
-                control.nic.destroy_qp(number)?;
-                return Err(CreateError::Modify(fault));
-            }
-            Ok((number, control.hang_bell(number)))
-        })?;
-        let psn = Psn::new(host::random().map_or(0, |random| random as u32 & 0x00ff_ffff));
+        let end = End::new(domain.context(), &send_cq.engine, service, options, |nic| nic.create_qp(init))?;
+        let bounds = Bounds { max_sge: options.max_send_sge, max_inline: options.max_inline };
         let body = Body {
-            number,
-            bell,
-            send: SendSide::new(
-                send_ring,
-                Bounds { max_sge: options.max_send_sge, max_inline: options.max_inline },
-            ),
-            receive: ReceiveSide::new(receive_ring, stride, options.max_recv_sge),
-            send_cq: Arc::clone(send_cq),
-            receive_cq: Arc::clone(receive_cq),
-            psn,
-            options: options.clone(),
-            agreement: None,
-            domain: domain.clone(),
+            end,
+            send: SendSide::new(send_ring, bounds),
+            receive,
+            _receive_cq: Arc::clone(receive_cq),
+            _send_cq: Arc::clone(send_cq),
+            _domain: domain.clone(),
         };
         Ok(QueuePair { body, state: PhantomData })
     }
@@ -239,13 +225,7 @@ impl QueuePair<Init> {
     /// # Errors
     /// [`ConnectError`] says what to do; the queue pair is gone then.
     pub fn connect(mut self, address: impl ToSocketAddrs) -> Result<QueuePair<Ready>, ConnectError> {
-        let (side, timeout, mut up) = (self.body.side(), self.body.options.connect_timeout, None);
-        let agreed = host::connect::connect(address, &side, timeout, |agreement| {
-            self.body.bring_up(agreement, &mut up)
-        });
-        // Whatever came after it: a queue pair that is up uses its peer until it is dropped.
-        self.body.agreement = up;
-        agreed?;
+        self.body.end.connect(address)?;
         Ok(self.ready())
     }
 
@@ -254,10 +234,7 @@ impl QueuePair<Init> {
         mut self,
         request: host::connect::Request,
     ) -> Result<QueuePair<Ready>, ConnectError> {
-        let (side, timeout, mut up) = (self.body.side(), self.body.options.connect_timeout, None);
-        let agreed = request.accept(&side, timeout, |agreement| self.body.bring_up(agreement, &mut up));
-        self.body.agreement = up;
-        agreed?;
+        self.body.end.answer(request)?;
         Ok(self.ready())
     }
 
@@ -269,17 +246,15 @@ impl QueuePair<Init> {
         mut first: QueuePair<Init>,
         mut second: QueuePair<Init>,
     ) -> Result<(QueuePair<Ready>, QueuePair<Ready>), ConnectError> {
-        let timeout = first.body.options.connect_timeout;
-        let (sides, mut ups) = ((first.body.side(), second.body.side()), (None, None));
-        host::connect::connect_pair(&sides.0, &sides.1, timeout, |which, agreement| match which {
-            0 => first.body.bring_up(agreement, &mut ups.0),
-            _ => second.body.bring_up(agreement, &mut ups.1),
-        })?;
-        (first.body.agreement, second.body.agreement) = ups;
+        End::connect_pair(&mut first.body.end, &mut second.body.end)?;
         Ok((first.ready(), second.ready()))
     }
 
-    fn ready(self) -> QueuePair<Ready> {
+    pub(crate) fn end_mut(&mut self) -> &mut End {
+        &mut self.body.end
+    }
+
+    pub(crate) fn ready(self) -> QueuePair<Ready> {
         QueuePair { body: self.body, state: PhantomData }
     }
 }
@@ -288,66 +263,15 @@ impl Body {
     #[inline]
     fn post_recv(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         self.refuse_child()?;
-        self.receive.push(request)?;
-        self.receive.publish();
-        if self.receive.must_ring() {
+        if self.receive.post(request)? {
             self.ring();
         }
         Ok(())
     }
 
-    fn side(&self) -> Side<'_> {
-        Side {
-            engine: &self.send_cq.engine,
-            qp: self.number,
-            psn: self.psn,
-            path_mtu: 1 << self.options.path_mtu.ilog2(),
-            initiator_depth: self.options.max_rd_atomic,
-            responder_resources: self.options.max_dest_rd_atomic,
-            private_data: &self.options.private_data,
-        }
-    }
-
-    fn address_vector(&self, agreement: &Agreement) -> AddressVector {
-        let (ours, theirs) = (self.send_cq.engine.facts().endpoint, agreement.remote.endpoint);
-        AddressVector { peer: agreement.peer, route: Route::new(ours, theirs) }
-    }
-
-    /// INIT to RTR to RTS; then `up` holds the agreement.
-    fn bring_up(&self, agreement: &Agreement, up: &mut Option<Agreement>) -> Result<(), ConnectError> {
-        let (options, engine) = (&self.options, &self.send_cq.engine);
-        let to_rtr = Modify {
-            state: Some(State::Rtr),
-            address: Some(self.address_vector(agreement)),
-            path_mtu: Some(agreement.path_mtu),
-            dest_qp: Some(agreement.remote.qp),
-            rq_psn: Some(agreement.remote.psn),
-            max_dest_rd_atomic: Some(options.max_dest_rd_atomic),
-            min_rnr_timer: Some(options.min_rnr_timer),
-            ..Modify::default()
-        };
-        let to_rts = Modify {
-            state: Some(State::Rts),
-            sq_psn: Some(self.psn),
-            max_rd_atomic: Some(agreement.max_rd_atomic),
-            timeout: Some(options.timeout),
-            retry_cnt: Some(options.retry_cnt),
-            rnr_retry: Some(options.rnr_retry),
-            ..Modify::default()
-        };
-        engine
-            .control(|control| {
-                control.nic.modify_qp(self.number, &to_rtr)?;
-                control.nic.modify_qp(self.number, &to_rts)
-            })
-            .map_err(ConnectError::Modify)?;
-        *up = Some(agreement.clone());
-        Ok(())
-    }
-
     #[inline]
     fn refuse_child(&self) -> Result<(), PostError> {
-        if self.send_cq.context.fork().is_child() { Err(PostError::Forked) } else { Ok(()) }
+        if self.end.context.fork().is_child() { Err(PostError::Forked) } else { Ok(()) }
     }
 
     #[inline]
@@ -358,13 +282,13 @@ impl Body {
     /// A queue may be full because nobody empties it any more.
     #[cold]
     fn why(&self, error: nic::PostError) -> PostError {
-        let failed = error == nic::PostError::QueueFull && self.send_cq.context.adapter().has_failed();
+        let failed = error == nic::PostError::QueueFull && self.end.context.adapter().has_failed();
         if failed { PostError::Failed } else { PostError::Queue(error) }
     }
 
     #[inline]
     fn ring(&self) {
-        self.send_cq.engine.ring(self.number, self.bell);
+        self.end.ring();
     }
 }
 
@@ -378,6 +302,20 @@ impl QueuePair<Ready> {
     pub fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.body.refuse_child()?;
         self.body.push(request)?;
+        self.body.send.publish();
+        self.body.ring();
+        Ok(())
+    }
+
+    /// Posts a send work request of an XRC initiator, for the peer's shared receive queue of this number.
+    ///
+    /// # Errors
+    /// As [`post_send`](QueuePair::post_send).
+    #[inline]
+    pub fn post_send_to_srq(&mut self, request: &WorkRequest<'_>, srq: u32) -> Result<(), PostError> {
+        self.body.refuse_child()?;
+        let target = Target::Srq(Qpn::new(srq & 0x00ff_ffff));
+        self.body.send.push_to(request, &target).map_err(|error| self.body.why(error))?;
         self.body.send.publish();
         self.body.ring();
         Ok(())
@@ -425,27 +363,22 @@ impl QueuePair<Ready> {
 
     /// What the other side's program gave for this one when they connected.
     pub fn peer_private_data(&self) -> &[u8] {
-        self.body.agreement.as_ref().map_or(&[], |agreement| &agreement.remote.private_data)
+        self.body.end.agreement.as_ref().map_or(&[], |agreement| &agreement.remote.private_data)
     }
 
     /// What the two sides agreed on.
     pub fn agreement(&self) -> Option<&Agreement> {
-        self.body.agreement.as_ref()
+        self.body.end.agreement.as_ref()
     }
 
     /// Where its packets go, for bringing it up again by [`modify`](QueuePair::modify).
     pub fn address_vector(&self) -> Option<AddressVector> {
-        self.body.agreement.as_ref().map(|agreement| self.body.address_vector(agreement))
+        self.body.end.agreement.as_ref().map(|agreement| self.body.end.address_vector(agreement))
     }
 
     /// Takes it to the error state: all work that is posted, and whatever is posted later, completes as flushed.
     pub fn fail(&mut self) {
-        let to_err = Modify { state: Some(State::Err), ..Modify::default() };
-        if self.body.refuse_child().is_ok() {
-            let failed =
-                self.body.send_cq.engine.control(|control| control.nic.modify_qp(self.body.number, &to_err));
-            debug_assert!(failed.is_ok(), "every state goes to ERR");
-        }
+        self.body.end.fail();
     }
 
     /// Changes attributes, or the state (SQD and back), as `ibv_modify_qp` does.
@@ -453,25 +386,29 @@ impl QueuePair<Ready> {
     /// # Errors
     /// The transition, or a value, is not allowed.
     pub fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
-        self.body.domain.context().refuse_child()?;
-        let engine = &self.body.send_cq.engine;
-        engine.control(|control| control.nic.modify_qp(self.body.number, change)).map_err(CreateError::Modify)
+        self.body.end.modify(change)
+    }
+
+    /// What it was told so far, and its state (`ibv_query_qp`).
+    pub fn query(&self) -> Modify {
+        self.body.end.query()
     }
 }
 
 impl<S> QueuePair<S> {
     /// Its number.
     pub fn number(&self) -> u32 {
-        self.body.number.get()
+        self.body.end.number.get()
     }
 
     /// The state that the NIC has it in.
     pub fn state(&self) -> State {
-        if self.body.refuse_child().is_err() {
-            return State::Reset;
-        }
-        let number = self.body.number;
-        self.body.send_cq.engine.control(|control| control.nic.qp_state(number)).unwrap_or(State::Reset)
+        self.body.end.state()
+    }
+
+    /// Its service.
+    pub fn service(&self) -> Service {
+        self.body.end.service
     }
 
     /// Posts a receive work request. It may be posted before connecting, so that the first message finds it.
@@ -485,7 +422,7 @@ impl<S> QueuePair<S> {
 
     /// The completion queue of its receives is on this engine.
     pub fn engine(&self) -> usize {
-        self.body.receive_cq.engine.number()
+        self.body.end.engine.number()
     }
 }
 
@@ -528,6 +465,6 @@ impl Drop for Batch<'_> {
     }
 }
 
-fn ring(slots: u32) -> Result<Ring, CreateError> {
+pub(crate) fn ring(slots: u32) -> Result<Ring, CreateError> {
     Ring::new(Bytes::heap(Ring::size(slots))?).ok_or(CreateError::Nic(NicError::TooSmall))
 }

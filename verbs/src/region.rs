@@ -20,6 +20,8 @@ pub struct MemoryRegion {
     offset: usize,
     len: usize,
     iova: u64,
+    /// Its key is dead.
+    ended: bool,
 }
 
 /// A peer's region, as it is told to others: 20 bytes that fit into the private data of a connection.
@@ -81,6 +83,7 @@ impl MemoryRegion {
             offset: first.map_or(0, |range| range.offset),
             len: first.map_or(0, |range| range.len),
             iova: first.map_or(0, |range| range.iova - base),
+            ended: false,
         })
     }
 
@@ -97,7 +100,22 @@ impl MemoryRegion {
         let key = unsafe {
             domain.context().adapter().table().register_raw(domain.pd(), start, len, iova, access)?
         };
-        Ok(MemoryRegion { domain: domain.clone(), key, bytes: None, offset: 0, len, iova })
+        Ok(MemoryRegion { domain: domain.clone(), key, bytes: None, offset: 0, len, iova, ended: false })
+    }
+
+    /// Deregisters it, unless windows are bound to it.
+    ///
+    /// # Errors
+    /// The region back, which goes on as it was: `Busy` (EBUSY).
+    pub fn deregister(mut self) -> Result<(), (MemoryRegion, memory::Error)> {
+        let context = self.domain.context();
+        if !context.fork().is_child()
+            && let Err(error) = context.adapter().table().deregister(self.key)
+        {
+            return Err((self, error));
+        }
+        self.ended = true;
+        Ok(())
     }
 
     /// Its local key.
@@ -208,8 +226,9 @@ impl MemoryRegion {
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
         let context = self.domain.context();
-        if !context.fork().is_child() {
-            let ended = context.adapter().table().deregister(self.key);
+        if !self.ended && !context.fork().is_child() {
+            // Windows that are bound to it are taken off: a program that wants to know asks `deregister`.
+            let ended = context.adapter().table().revoke(self.key);
             debug_assert!(
                 ended.is_ok(),
                 "only this region deregisters its key, and never from inside a pass"

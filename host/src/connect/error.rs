@@ -38,6 +38,13 @@ pub enum ConnectError {
         /// The other side's port.
         theirs: PortKind,
     },
+    /// The queue pairs are of services that do not go together.
+    OtherService {
+        /// Our service.
+        ours: nic::Service,
+        /// The other side's service.
+        theirs: nic::Service,
+    },
     /// So many bytes of private data are too many.
     PrivateTooLong(usize),
     /// The other side names a link that is gone; connecting again makes a new one.
@@ -94,6 +101,11 @@ impl fmt::Display for ConnectError {
             ConnectError::BadMessage => write!(f, "the other side sent a set-up message that makes no sense"),
             ConnectError::Closed(stage) => write!(f, "the other side hung up while {stage}"),
             ConnectError::Rejected(words) => write!(f, "the other side refused: {words}"),
+            ConnectError::OtherService { ours, theirs } => write!(
+                f,
+                "the other side's queue pair is of service {theirs:?}, this one of {ours:?}: RC, UC and UD meet their like, \
+                 an XRC initiator an XRC target"
+            ),
             ConnectError::OtherKind { ours, theirs } => {
                 write!(
                     f,

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::message::{Hello, LinkOffer, Message, Stage, read, write};
-use super::{Agreement, ConnectError, Deadline, Side, add_endpoint, add_link, add_loopback, release};
+use super::{Agreement, ConnectError, Deadline, Side, add_endpoint, add_link, add_loopback, meet, release};
 use crate::attach::PortKind;
 use crate::signal::{Signal, wait_readable};
 
@@ -249,9 +249,7 @@ impl Request {
         bring_up: &mut dyn FnMut(&Agreement) -> Result<(), ConnectError>,
     ) -> Result<Agreement, ConnectError> {
         let ours = side.engine.facts().kind;
-        if self.hello.kind != ours {
-            return Err(ConnectError::OtherKind { ours, theirs: self.hello.kind });
-        }
+        meet(&side.hello(LinkOffer::None)?, &self.hello)?;
         let (peer, local) = match ours {
             PortKind::Udp => {
                 let local = side.hello(LinkOffer::None)?;

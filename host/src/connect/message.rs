@@ -7,9 +7,10 @@
 //! The body of REQUEST and ACCEPT:
 //!
 //! ```text
-//!  0  port kind 8 (1 shm, 2 udp)   1  link 8 (0 none, 1 existing, 2 new, 3 wanted)   2  path MTU 16   4  queue pair 32
+//!  0  port kind 4 (1 shm, 2 udp), service 4 (0 RC, 1 UC, 2 UD, 3 XRC initiator, 4 XRC target)
+//!  1  link 8 (0 none, 1 existing, 2 new, 3 wanted)   2  path MTU 16   4  queue pair 32
 //!  8  PSN 32   12  initiator depth 8   13  responder resources 8   14  UDP port 16   16  address 128   32  engine 128
-//! 48  extensions 64   56  length of the link's name 16   58  length of the private data 16   60  reserved 32
+//! 48  extensions 64   56  length of the link's name 16   58  length of the private data 16   60  Q_Key 32
 //! 64  name, private data
 //! ```
 //!
@@ -19,6 +20,7 @@ use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
+use nic::Service;
 use wire::frame::{Address, Endpoint};
 use wire::{Psn, Qpn};
 
@@ -92,6 +94,10 @@ pub struct Hello {
     pub link: LinkOffer,
     /// Path MTU, bytes: 256, 512, 1024, 2048 or 4096.
     pub path_mtu: u32,
+    /// Its queue pair's service.
+    pub service: Service,
+    /// The Q_Key that datagrams for it must carry; 0 for other services.
+    pub qkey: u32,
     /// Its queue pair.
     pub qp: Qpn,
     /// First PSN that it sends.
@@ -188,7 +194,7 @@ impl Hello {
             PortKind::Shm => 1,
             PortKind::Udp => 2,
         };
-        let mut bytes = vec![kind, link];
+        let mut bytes = vec![kind | (self.service as u8) << 4, link];
         bytes.extend((self.path_mtu as u16).to_le_bytes());
         bytes.extend(self.qp.get().to_le_bytes());
         bytes.extend(self.psn.get().to_le_bytes());
@@ -199,7 +205,7 @@ impl Hello {
         bytes.extend(self.extensions.to_le_bytes());
         bytes.extend((name.len() as u16).to_le_bytes());
         bytes.extend((private.len() as u16).to_le_bytes());
-        bytes.extend([0; 4]);
+        bytes.extend(self.qkey.to_le_bytes());
         bytes.extend(name.as_bytes());
         bytes.extend(private);
         bytes
@@ -227,7 +233,9 @@ impl Hello {
             return None;
         }
         Some(Hello {
-            kind: match fixed[0] {
+            service: Service::ALL.into_iter().find(|service| *service as u8 == fixed[0] >> 4)?,
+            qkey: word(60),
+            kind: match fixed[0] & 0xf {
                 1 => PortKind::Shm,
                 2 => PortKind::Udp,
                 _ => return None,

@@ -8,6 +8,8 @@ fn hello() -> Hello {
         kind: PortKind::Shm,
         link: LinkOffer::New("remora-1f".to_owned()),
         path_mtu: 4096,
+        service: Service::Rc,
+        qkey: 0,
         qp: Qpn::new(0x01_0203),
         psn: Psn::new(0x0a_0b0c),
         initiator_depth: 16,
@@ -50,6 +52,7 @@ fn every_message_comes_back() {
     let messages = [
         Message::Accept(udp),
         Message::Accept(Hello { link: LinkOffer::Existing, ..hello() }),
+        Message::Request(Hello { service: Service::XrcTarget, qkey: 0x8765_4321, ..hello() }),
         Message::Request(Hello { link: LinkOffer::Wanted, private_data: Vec::new(), ..hello() }),
         Message::Ready,
         Message::Go,

@@ -1,7 +1,10 @@
 //! The program's ends of the two work queues.
 
 use nic::wqe::{self, Bounds};
-use nic::{PostError, ReceiveRequest, Ring, WorkRequest, write_receive};
+use nic::{PostError, ReceiveRequest, Ring, Target, WorkRequest, write_receive};
+use std::sync::Arc;
+
+use crate::srq::Shared;
 
 /// The send queue: slots are filled, then published together by the producer index.
 #[derive(Debug)]
@@ -22,20 +25,26 @@ impl SendSide {
     /// Fills the slots of one request, unpublished.
     #[inline]
     pub fn push(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
-        match self.try_push(request) {
+        self.push_to(request, &Target::Peer)
+    }
+
+    /// Likewise, for a target beside the connected peer.
+    #[inline]
+    pub fn push_to(&mut self, request: &WorkRequest<'_>, target: &Target) -> Result<(), PostError> {
+        match self.try_push(request, target) {
             Err(PostError::QueueFull) => {
                 self.consumed = self.ring.word(nic::Word::Consumed);
-                self.try_push(request)
+                self.try_push(request, target)
             }
             done => done,
         }
     }
 
     #[inline]
-    fn try_push(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
+    fn try_push(&mut self, request: &WorkRequest<'_>, target: &Target) -> Result<(), PostError> {
         let free = self.ring.slots() - (self.produced - self.consumed);
         let (ring, first) = (&self.ring, self.produced);
-        let slots = wqe::write(request, &self.bounds, free as usize, |slot, bytes| {
+        let slots = wqe::write_to(request, target, &self.bounds, free as usize, |slot, bytes| {
             ring.store(first + slot as u64, bytes)
         })?;
         self.produced += slots as u64;
@@ -51,6 +60,28 @@ impl SendSide {
         self.published = self.produced;
         self.ring.set_word(nic::Word::Produced, self.produced);
         true
+    }
+}
+
+/// Where a queue pair's receives come from.
+#[derive(Debug)]
+pub(crate) enum Incoming {
+    /// A receive queue of its own.
+    Own(ReceiveSide),
+    /// A shared receive queue, kept alive.
+    Shared(#[allow(dead_code, reason = "kept alive by being here")] Arc<Shared>),
+    /// Nowhere.
+    None,
+}
+
+impl Incoming {
+    /// Posts a receive work request. True: the NIC must be told.
+    #[inline]
+    pub fn post(&mut self, request: &ReceiveRequest<'_>) -> Result<bool, crate::PostError> {
+        let Incoming::Own(own) = self else { return Err(crate::PostError::NoReceiveQueue) };
+        own.push(request)?;
+        own.publish();
+        Ok(own.must_ring())
     }
 }
 
@@ -88,6 +119,11 @@ impl ReceiveSide {
         write_receive(request.id, request.sges, |slot, bytes| ring.store(first + slot as u64, bytes));
         self.produced += self.stride;
         Ok(())
+    }
+
+    /// Goes on in the ring that the queue was resized to.
+    pub fn moved(&mut self, ring: Ring) {
+        self.ring = ring;
     }
 
     /// Tells the NIC by the index.

@@ -1,0 +1,314 @@
+//! Datagrams: queue pairs without a peer, and the address handles that say where each message goes.
+
+use host::Engine;
+use host::connect::{Agreement, ConnectError, Request};
+use nic::wqe::Bounds;
+use nic::{AddressVector, Destination, Modify, ReceiveRequest, Service, Target, WorkRequest};
+use std::net::ToSocketAddrs;
+use std::sync::Arc;
+use transport::state::State;
+use wire::Qpn;
+use wire::frame::{Endpoint, Peer, Route};
+
+use crate::completion_queue::Shared as Cq;
+use crate::end::End;
+use crate::queue_pair::{Incoming, SendSide, parts};
+use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, QpOptions, Srq};
+
+/// Where datagrams can go. Cloning shares it; it ends with the last clone.
+#[derive(Clone, Debug)]
+pub struct AddressHandle {
+    inner: Arc<HandleInner>,
+}
+
+#[derive(Debug)]
+struct HandleInner {
+    domain: ProtectionDomain,
+    engine: Arc<Engine>,
+    number: u32,
+    endpoint: Endpoint,
+    /// Counts as a user of this peer.
+    used: Option<Peer>,
+}
+
+impl Drop for HandleInner {
+    fn drop(&mut self) {
+        if self.domain.context().fork().is_child() {
+            return;
+        }
+        let ended = self.engine.control(|control| {
+            let ended = control.nic.destroy_address_handle(self.number);
+            if let Some(peer) = self.used {
+                control.release_peer(peer);
+            }
+            ended
+        });
+        debug_assert!(ended.is_ok(), "nobody else destroys it");
+    }
+}
+
+impl AddressHandle {
+    /// For whoever is called `endpoint`: where addresses are names (`udp`), not over shared memory.
+    pub(crate) fn to_endpoint(
+        domain: &ProtectionDomain,
+        engine: usize,
+        endpoint: Endpoint,
+    ) -> Result<AddressHandle, CreateError> {
+        let engines = domain.context().adapter().engines();
+        let (asked, most) = (engine as u64 + 1, engines.len() as u64);
+        let engine = engines.get(engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
+        let peer = host::connect::reach(engine, endpoint)
+            .map_err(|error| CreateError::Unreachable(error.to_string()))?;
+        AddressHandle::new(domain, engine, peer, endpoint, false)
+    }
+
+    fn new(
+        domain: &ProtectionDomain,
+        engine: &Arc<Engine>,
+        peer: Peer,
+        endpoint: Endpoint,
+        uses: bool,
+    ) -> Result<AddressHandle, CreateError> {
+        domain.context().refuse_child()?;
+        let route = Route::new(engine.facts().endpoint, endpoint);
+        let address = AddressVector { peer, route };
+        let number = engine.control(|control| control.nic.create_address_handle(domain.pd(), &address))?;
+        let (domain, engine, used) = (domain.clone(), Arc::clone(engine), uses.then_some(peer));
+        Ok(AddressHandle { inner: Arc::new(HandleInner { domain, engine, number, endpoint, used }) })
+    }
+
+    /// Whom it leads to.
+    pub fn endpoint(&self) -> Endpoint {
+        self.inner.endpoint
+    }
+
+    /// A queue pair there that takes datagrams with this Q_Key.
+    pub fn queue(&self, qp: u32, qkey: u32) -> RemoteQueue {
+        RemoteQueue { handle: self.clone(), qp, qkey, private_data: Vec::new() }
+    }
+}
+
+/// A queue pair that datagrams can be sent to.
+#[derive(Clone, Debug)]
+pub struct RemoteQueue {
+    handle: AddressHandle,
+    qp: u32,
+    qkey: u32,
+    private_data: Vec<u8>,
+}
+
+impl RemoteQueue {
+    /// The way there.
+    pub fn handle(&self) -> &AddressHandle {
+        &self.handle
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.qp
+    }
+
+    /// Its Q_Key.
+    pub fn qkey(&self) -> u32 {
+        self.qkey
+    }
+
+    /// What its program gave when it was resolved.
+    pub fn private_data(&self) -> &[u8] {
+        &self.private_data
+    }
+
+    #[inline]
+    fn target(&self) -> Target {
+        let to = Destination { qp: Qpn::new(self.qp & 0x00ff_ffff), qkey: self.qkey };
+        Target::Datagram { handle: self.handle.inner.number, to }
+    }
+}
+
+/// A queue pair of the unreliable datagram service. It needs no peer and can send as soon as it is made; a message fits into
+/// one packet, and may be lost. What arrives stands behind [`GRH`](crate::GRH) bytes that tell where it came from.
+///
+/// ```
+/// use remora_verbs::{Access, DatagramQueuePair, Device, EMPTY, GRH, QpOptions, ReceiveRequest, work};
+///
+/// let context = Device::udp("127.0.0.1:0")?.open()?;
+/// let domain = context.alloc_pd()?;
+/// let mut cq = context.create_cq(16)?;
+/// let mut one = domain.create_datagram_qp(&cq, &cq, &QpOptions::default())?;
+/// let mut two = domain.create_datagram_qp(&cq, &cq, &QpOptions::default())?;
+/// let memory = domain.allocate(4096, Access::LOCAL_WRITE)?;
+/// two.post_recv(&ReceiveRequest { id: 1, sges: &[memory.sge(0, 100)] })?;
+///
+/// let handle = domain.create_address_handle(0, context.port().endpoint)?;
+/// one.post_send_to(&work::send_inline(2, b"hello"), &handle.queue(two.number(), two.qkey()))?;
+/// let mut done = [EMPTY; 2];
+/// let mut came = 0;
+/// while came < 2 {
+///     came += cq.wait(&mut done[came..], std::time::Duration::from_secs(1))?;
+/// }
+/// let received = done.iter().find(|wc| wc.id == 1).unwrap();
+/// assert_eq!((received.byte_len as usize, received.src_qp), (GRH + 5, one.number()));
+/// assert_eq!(memory.get::<[u8; 5]>(GRH)?, *b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct DatagramQueuePair {
+    end: End,
+    send: SendSide,
+    receive: Incoming,
+    domain: ProtectionDomain,
+    _cqs: [Arc<Cq>; 2],
+}
+
+impl DatagramQueuePair {
+    pub(crate) fn new(
+        domain: &ProtectionDomain,
+        send_cq: &CompletionQueue,
+        receive_cq: &CompletionQueue,
+        srq: Option<&Srq>,
+        options: &QpOptions,
+    ) -> Result<DatagramQueuePair, CreateError> {
+        let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, Service::Ud, srq, options)?;
+        let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
+        let end =
+            End::new(domain.context(), &send_cq.engine, Service::Ud, options, |nic| nic.create_qp(init))?;
+        end.bring_up_alone()?;
+        let bounds = Bounds { max_sge: options.max_send_sge, max_inline: options.max_inline };
+        Ok(DatagramQueuePair {
+            end,
+            send: SendSide::new(send_ring, bounds),
+            receive,
+            domain: domain.clone(),
+            _cqs: [Arc::clone(send_cq), Arc::clone(receive_cq)],
+        })
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.end.number.get()
+    }
+
+    /// The Q_Key that datagrams for it must carry.
+    pub fn qkey(&self) -> u32 {
+        self.end.query().qkey.unwrap_or(self.end.options.qkey)
+    }
+
+    /// The engine that it is on; its address handles must be of the same.
+    pub fn engine(&self) -> usize {
+        self.end.engine.number()
+    }
+
+    /// The longest message, bytes: what its port carries in a packet.
+    pub fn longest(&self) -> u32 {
+        self.end.engine.facts().path_mtu
+    }
+
+    /// Posts a message to `to`: a SEND, with or without immediate data.
+    ///
+    /// # Errors
+    /// `OtherEngine` if the address handle is of another engine or context; `Queue` says what the queue does not take.
+    #[inline]
+    pub fn post_send_to(&mut self, request: &WorkRequest<'_>, to: &RemoteQueue) -> Result<(), PostError> {
+        self.refuse_child()?;
+        if !Arc::ptr_eq(&to.handle.inner.engine, &self.end.engine) {
+            return Err(PostError::OtherEngine);
+        }
+        self.send.push_to(request, &to.target())?;
+        self.send.publish();
+        self.end.ring();
+        Ok(())
+    }
+
+    /// Posts work that sends nothing: NOP, LOCAL_INV, BIND_MW.
+    ///
+    /// # Errors
+    /// As [`post_send_to`](DatagramQueuePair::post_send_to).
+    pub fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
+        self.refuse_child()?;
+        self.send.push(request)?;
+        self.send.publish();
+        self.end.ring();
+        Ok(())
+    }
+
+    /// Posts a receive work request; its first [`GRH`](crate::GRH) bytes will not be the message's.
+    ///
+    /// # Errors
+    /// `Queue` says what the queue does not take; `Shared` if its receives are a shared receive queue's.
+    #[inline]
+    pub fn post_recv(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        self.refuse_child()?;
+        if self.receive.post(request)? {
+            self.end.ring();
+        }
+        Ok(())
+    }
+
+    /// The state that the NIC has it in.
+    pub fn state(&self) -> State {
+        self.end.state()
+    }
+
+    /// Changes attributes (the Q_Key), or the state (back from SQE), as `ibv_modify_qp` does.
+    ///
+    /// # Errors
+    /// The transition, or a value, is not allowed.
+    pub fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
+        self.end.modify(change)
+    }
+
+    /// Takes it to the error state: all work that is posted, and whatever is posted later, completes as flushed.
+    pub fn fail(&mut self) {
+        self.end.fail();
+    }
+
+    /// Asks whoever listens at `address` for a queue pair to send to, over any kind of port, and tells it of this one.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn resolve(&self, address: impl ToSocketAddrs) -> Result<RemoteQueue, ConnectError> {
+        let (side, timeout) = (self.end.side(), self.end.options.connect_timeout);
+        let agreed = host::connect::connect(address, &side, timeout, |_| Ok(()))?;
+        self.remote(agreed)
+    }
+
+    /// Answers one who resolves; see [`ConnectRequest::accept_datagrams`](crate::ConnectRequest::accept_datagrams).
+    pub(crate) fn answer(&self, request: Request) -> Result<RemoteQueue, ConnectError> {
+        let (side, timeout) = (self.end.side(), self.end.options.connect_timeout);
+        let agreed = request.accept(&side, timeout, |_| Ok(()))?;
+        self.remote(agreed)
+    }
+
+    /// Lets two of this process send to each other: how each names the other.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn resolve_pair(
+        first: &DatagramQueuePair,
+        second: &DatagramQueuePair,
+    ) -> Result<(RemoteQueue, RemoteQueue), ConnectError> {
+        let sides = (first.end.side(), second.end.side());
+        let timeout = first.end.options.connect_timeout;
+        let agreed = host::connect::connect_pair(&sides.0, &sides.1, timeout, |_, _| Ok(()))?;
+        Ok((first.remote(agreed.0)?, second.remote(agreed.1)?))
+    }
+
+    fn remote(&self, agreed: Agreement) -> Result<RemoteQueue, ConnectError> {
+        let Agreement { peer, remote, .. } = agreed;
+        let engine = &self.end.engine;
+        let handle =
+            AddressHandle::new(&self.domain, engine, peer, remote.endpoint, true).map_err(|error| {
+                host::connect::release(engine, peer);
+                match error {
+                    CreateError::Nic(error) => ConnectError::Nic(error),
+                    _ => ConnectError::BadMessage,
+                }
+            })?;
+        Ok(RemoteQueue { handle, qp: remote.qp.get(), qkey: remote.qkey, private_data: remote.private_data })
+    }
+
+    #[inline]
+    fn refuse_child(&self) -> Result<(), PostError> {
+        if self.end.context.fork().is_child() { Err(PostError::Forked) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,209 @@
+//! What every queue pair has, whatever its service: a number on an engine, a state, and the way to its peer.
+
+use host::Engine;
+use host::connect::{Agreement, ConnectError, Request, Side};
+use memory::Owner;
+use nic::{AddressVector, Modify, Service};
+use std::net::ToSocketAddrs;
+use std::sync::Arc;
+use transport::state::State;
+use wire::frame::Route;
+use wire::{Psn, Qpn};
+
+use crate::{Context, CreateError, QpOptions};
+
+/// A queue pair in the NIC. Dropping it destroys it.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub number: Qpn,
+    pub service: Service,
+    pub engine: Arc<Engine>,
+    pub context: Context,
+    pub options: QpOptions,
+    pub agreement: Option<Agreement>,
+    bell: u32,
+    psn: Psn,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if self.context.fork().is_child() {
+            return;
+        }
+        let ended = self.engine.control(|control| {
+            control.take_bell(self.bell);
+            let ended = control.nic.destroy_qp(self.number);
+            if let Some(agreement) = &self.agreement {
+                control.release_peer(agreement.peer);
+            }
+            ended
+        });
+        debug_assert!(ended.is_ok(), "nobody else destroys it");
+        // Windows of type 2 that were bound by it are nobody's now.
+        let owner = Owner::new(self.engine.number() as u16, self.number.get());
+        self.context.adapter().table().unbind_owner(owner);
+    }
+}
+
+impl End {
+    /// Makes a queue pair by `make` and brings it to INIT.
+    pub fn new(
+        context: &Context,
+        engine: &Arc<Engine>,
+        service: Service,
+        options: &QpOptions,
+        make: impl FnOnce(&mut nic::Nic) -> Result<Qpn, nic::NicError>,
+    ) -> Result<End, CreateError> {
+        let datagrams = service == Service::Ud;
+        let to_init = Modify {
+            state: Some(State::Init),
+            access: (!datagrams).then_some(options.access),
+            qkey: datagrams.then_some(options.qkey),
+            pkey_index: Some(0),
+            port: Some(1),
+            ..Modify::default()
+        };
+        let (number, bell) = engine.control(|control| {
+            let number = make(control.nic)?;
+            if let Err(fault) = control.nic.modify_qp(number, &to_init) {
+                control.nic.destroy_qp(number)?;
+                return Err(CreateError::Modify(fault));
+            }
+            Ok((number, control.hang_bell(number)))
+        })?;
+        Ok(End {
+            number,
+            service,
+            engine: Arc::clone(engine),
+            context: context.clone(),
+            options: options.clone(),
+            agreement: None,
+            bell,
+            psn: Psn::new(host::random().map_or(0, |random| random as u32 & 0x00ff_ffff)),
+        })
+    }
+
+    /// Work was posted.
+    #[inline]
+    pub fn ring(&self) {
+        self.engine.ring(self.number, self.bell);
+    }
+
+    pub fn side(&self) -> Side<'_> {
+        Side {
+            engine: &self.engine,
+            service: self.service,
+            qkey: if self.service == Service::Ud { self.options.qkey } else { 0 },
+            qp: self.number,
+            psn: self.psn,
+            path_mtu: 1 << self.options.path_mtu.ilog2(),
+            initiator_depth: self.options.max_rd_atomic,
+            responder_resources: self.options.max_dest_rd_atomic,
+            private_data: &self.options.private_data,
+        }
+    }
+
+    pub fn address_vector(&self, agreement: &Agreement) -> AddressVector {
+        let (ours, theirs) = (self.engine.facts().endpoint, agreement.remote.endpoint);
+        AddressVector { peer: agreement.peer, route: Route::new(ours, theirs) }
+    }
+
+    /// INIT to RTR to RTS; then `up` holds the agreement.
+    fn bring_up(&self, agreement: &Agreement, up: &mut Option<Agreement>) -> Result<(), ConnectError> {
+        let options = &self.options;
+        let responds = matches!(self.service, Service::Rc | Service::XrcTarget);
+        let requests = matches!(self.service, Service::Rc | Service::XrcInitiator);
+        let to_rtr = Modify {
+            state: Some(State::Rtr),
+            address: Some(self.address_vector(agreement)),
+            path_mtu: Some(agreement.path_mtu),
+            dest_qp: Some(agreement.remote.qp),
+            rq_psn: Some(agreement.remote.psn),
+            max_dest_rd_atomic: responds.then_some(options.max_dest_rd_atomic),
+            min_rnr_timer: responds.then_some(options.min_rnr_timer),
+            ..Modify::default()
+        };
+        let to_rts = Modify {
+            state: Some(State::Rts),
+            sq_psn: Some(self.psn),
+            max_rd_atomic: requests.then_some(agreement.max_rd_atomic),
+            timeout: (requests || responds).then_some(options.timeout),
+            retry_cnt: requests.then_some(options.retry_cnt),
+            rnr_retry: requests.then_some(options.rnr_retry),
+            ..Modify::default()
+        };
+        self.all(&[to_rtr, to_rts]).map_err(ConnectError::Modify)?;
+        *up = Some(agreement.clone());
+        Ok(())
+    }
+
+    /// Makes several changes.
+    pub fn all(&self, changes: &[Modify]) -> Result<(), nic::ModifyFault> {
+        self.engine.control(|control| {
+            changes.iter().try_for_each(|change| control.nic.modify_qp(self.number, change))
+        })
+    }
+
+    /// From INIT to RTS, for datagrams, which have no peer.
+    pub fn bring_up_alone(&self) -> Result<(), CreateError> {
+        let to_rtr = Modify { state: Some(State::Rtr), ..Modify::default() };
+        let to_rts = Modify { state: Some(State::Rts), sq_psn: Some(self.psn), ..Modify::default() };
+        self.all(&[to_rtr, to_rts]).map_err(CreateError::Modify)
+    }
+
+    pub fn connect(&mut self, address: impl ToSocketAddrs) -> Result<(), ConnectError> {
+        let mut up = None;
+        let (side, timeout) = (self.side(), self.options.connect_timeout);
+        let bring_up = |agreement: &Agreement| self.bring_up(agreement, &mut up);
+        let agreed = host::connect::connect(address, &side, timeout, bring_up);
+        // Whatever came after it: a queue pair that is up uses its peer until it is dropped.
+        self.agreement = up;
+        agreed.map(|_| ())
+    }
+
+    pub fn answer(&mut self, request: Request) -> Result<(), ConnectError> {
+        let mut up = None;
+        let (side, timeout) = (self.side(), self.options.connect_timeout);
+        let agreed = request.accept(&side, timeout, |agreement| self.bring_up(agreement, &mut up));
+        self.agreement = up;
+        agreed.map(|_| ())
+    }
+
+    pub fn connect_pair(first: &mut End, second: &mut End) -> Result<(), ConnectError> {
+        let (sides, mut ups) = ((first.side(), second.side()), (None, None));
+        let timeout = first.options.connect_timeout;
+        host::connect::connect_pair(&sides.0, &sides.1, timeout, |which, agreement| match which {
+            0 => first.bring_up(agreement, &mut ups.0),
+            _ => second.bring_up(agreement, &mut ups.1),
+        })?;
+        (first.agreement, second.agreement) = ups;
+        Ok(())
+    }
+
+    pub fn state(&self) -> State {
+        if self.context.fork().is_child() {
+            return State::Reset;
+        }
+        self.engine.control(|control| control.nic.qp_state(self.number)).unwrap_or(State::Reset)
+    }
+
+    pub fn modify(&self, change: &Modify) -> Result<(), CreateError> {
+        self.context.refuse_child()?;
+        self.all(std::slice::from_ref(change)).map_err(CreateError::Modify)
+    }
+
+    /// What it was told so far, and its state.
+    pub fn query(&self) -> Modify {
+        if self.context.fork().is_child() {
+            return Modify::default();
+        }
+        self.engine.control(|control| control.nic.query_qp(self.number)).unwrap_or_default()
+    }
+
+    pub fn fail(&self) {
+        if !self.context.fork().is_child() {
+            let failed = self.all(&[Modify { state: Some(State::Err), ..Modify::default() }]);
+            debug_assert!(failed.is_ok(), "every state goes to ERR");
+        }
+    }
+}

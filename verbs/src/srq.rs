@@ -1,0 +1,171 @@
+//! Shared receive queues: receives that any of several queue pairs takes.
+
+use host::Engine;
+use nic::{NicError, ReceiveRequest, Ring, SrqFacts, SrqInit, XrcSrq, wqe};
+use std::sync::Arc;
+use wire::Qpn;
+
+use crate::queue_pair::{ReceiveSide, ring};
+use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, XrcDomain};
+
+/// What a shared receive queue shall be like.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct SrqOptions {
+    /// Receive work requests that wait in it, at least.
+    pub max_wr: u32,
+    /// Elements of a list, 1 to 30.
+    pub max_sge: u32,
+    /// The engine that it shall be on; its queue pairs must be on the same. For XRC the domain's.
+    pub engine: usize,
+}
+
+impl Default for SrqOptions {
+    fn default() -> Self {
+        SrqOptions { max_wr: 128, max_sge: 1, engine: 0 }
+    }
+}
+
+/// A shared receive queue. Its queue pairs keep it alive.
+#[derive(Debug)]
+pub struct Srq {
+    shared: Arc<Shared>,
+    receive: ReceiveSide,
+    max_sge: u32,
+}
+
+/// The part that queue pairs keep alive.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub number: Qpn,
+    pub engine: Arc<Engine>,
+    pub domain: ProtectionDomain,
+    /// For XRC.
+    _beside: Option<(XrcDomain, Arc<crate::completion_queue::Shared>)>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !self.domain.context().fork().is_child() {
+            let ended = self.engine.control(|control| control.nic.destroy_srq(self.number));
+            debug_assert!(ended.is_ok(), "queue pairs hold their shared receive queue");
+        }
+    }
+}
+
+fn slots(max_wr: u32, max_sge: u32) -> Result<u32, CreateError> {
+    let stride = nic::stride(max_sge) as u32;
+    let most = nic::MAX_RING_SLOTS / stride;
+    if !(1..=wqe::MAX_SGE as u32).contains(&max_sge) {
+        return Err(CreateError::TooMany("max_sge", max_sge.into(), wqe::MAX_SGE as u64));
+    }
+    if !(1..=most).contains(&max_wr) {
+        return Err(CreateError::TooMany("max_wr", max_wr.into(), most.into()));
+    }
+    Ok(max_wr * stride)
+}
+
+impl Srq {
+    pub(crate) fn new(domain: &ProtectionDomain, options: &SrqOptions) -> Result<Srq, CreateError> {
+        let engines = domain.context().adapter().engines();
+        let (asked, most) = (options.engine as u64 + 1, engines.len() as u64);
+        let engine = engines.get(options.engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
+        Srq::make(domain, engine, options, None)
+    }
+
+    pub(crate) fn of_xrc(
+        domain: &ProtectionDomain,
+        xrc: &XrcDomain,
+        cq: &CompletionQueue,
+        options: &SrqOptions,
+    ) -> Result<Srq, CreateError> {
+        let cq = cq.shared();
+        if !cq.context.is(domain.context()) {
+            return Err(CreateError::OtherContext);
+        }
+        if !Arc::ptr_eq(&cq.engine, xrc.engine()) {
+            return Err(CreateError::DifferentEngines);
+        }
+        Srq::make(domain, xrc.engine(), options, Some((xrc.clone(), Arc::clone(cq))))
+    }
+
+    fn make(
+        domain: &ProtectionDomain,
+        engine: &Arc<Engine>,
+        options: &SrqOptions,
+        beside: Option<(XrcDomain, Arc<crate::completion_queue::Shared>)>,
+    ) -> Result<Srq, CreateError> {
+        domain.context().refuse_child()?;
+        let max_sge = options.max_sge;
+        let ring = ring(slots(options.max_wr, max_sge)?)?;
+        let xrc = beside.as_ref().map(|(xrc, cq)| XrcSrq { domain: xrc.number(), cq: cq.number });
+        let init = SrqInit { pd: domain.pd(), ring: ring.clone(), max_sge, xrc };
+        let number = engine.control(|control| control.nic.create_srq(init))?;
+        let shared = Shared { number, engine: Arc::clone(engine), domain: domain.clone(), _beside: beside };
+        let receive = ReceiveSide::new(ring, nic::stride(max_sge), max_sge);
+        Ok(Srq { shared: Arc::new(shared), receive, max_sge })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Its number: what the initiators of extended reliable connections name.
+    pub fn number(&self) -> u32 {
+        self.shared.number.get()
+    }
+
+    /// The engine that it is on.
+    pub fn engine(&self) -> usize {
+        self.shared.engine.number()
+    }
+
+    /// Posts a receive work request for whichever queue pair comes first.
+    ///
+    /// # Errors
+    /// `Queue(QueueFull)` (ENOMEM), `Queue(TooManySges)`, `Queue(IdTooWide)`; `Forked`.
+    #[inline]
+    pub fn post_recv(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        if self.shared.domain.context().fork().is_child() {
+            return Err(PostError::Forked);
+        }
+        self.receive.push(request)?;
+        self.receive.publish();
+        Ok(())
+    }
+
+    /// Asks for one event ([`AsyncEvent::SrqLimit`](crate::AsyncEvent)) when fewer than `limit` work requests are left, at
+    /// once if they are already; 0 asks for none.
+    ///
+    /// # Errors
+    /// `Forked`; `Nic(TooSmall)`: it never holds so many (EINVAL).
+    pub fn arm(&self, limit: u32) -> Result<(), CreateError> {
+        self.control(|nic, number| nic.arm_srq(number, limit))
+    }
+
+    /// What it holds, and its limit.
+    ///
+    /// # Errors
+    /// `Forked`.
+    pub fn facts(&self) -> Result<SrqFacts, CreateError> {
+        self.control(|nic, number| nic.query_srq(number))
+    }
+
+    /// Makes it hold at least `max_wr` work requests; those that wait stay.
+    ///
+    /// # Errors
+    /// `Forked`, `TooMany`; `Nic(TooSmall)` if what waits, or the limit, does not fit.
+    pub fn resize(&mut self, max_wr: u32) -> Result<(), CreateError> {
+        let ring: Ring = ring(slots(max_wr, self.max_sge)?)?;
+        self.control(|nic, number| nic.resize_srq(number, ring.clone()))?;
+        self.receive.moved(ring);
+        Ok(())
+    }
+
+    fn control<R>(
+        &self,
+        change: impl FnOnce(&mut nic::Nic, Qpn) -> Result<R, NicError>,
+    ) -> Result<R, CreateError> {
+        self.shared.domain.context().refuse_child()?;
+        Ok(self.shared.engine.control(|control| change(control.nic, self.shared.number))?)
+    }
+}

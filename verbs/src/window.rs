@@ -1,0 +1,138 @@
+//! Memory windows, and the null region.
+
+use memory::{Access, Binding, Key, WindowType};
+use nic::{Operation, Sge, WorkRequest};
+
+use crate::{CreateError, MemoryRegion, ProtectionDomain, work};
+
+/// A memory window: a part of a region under a key of its own, opened and closed by work requests. Dropping it ends it.
+///
+/// ```
+/// use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, Status, WindowType, work};
+///
+/// let context = Device::shm().open()?;
+/// let domain = context.alloc_pd()?;
+/// let mut cq = context.create_cq(64)?;
+/// let pair = || domain.create_qp(&cq, &cq, &QpOptions::default());
+/// let (mut user, mut owner) = QueuePair::connect_pair(pair()?, pair()?)?;
+/// let region = domain.allocate(4096, Access::LOCAL_WRITE | Access::MW_BIND)?;
+/// let mut window = domain.allocate_window(WindowType::Type2B)?;
+///
+/// let mut run = |pair: &mut QueuePair, request| -> Result<Status, Box<dyn std::error::Error>> {
+///     pair.post_send(&request)?;
+///     let mut done = [EMPTY; 1];
+///     cq.wait(&mut done, std::time::Duration::from_secs(1))?;
+///     Ok(done[0].status)
+/// };
+/// assert_eq!(run(&mut owner, window.bind(1, &region, 64, 16, Access::REMOTE_WRITE))?, Status::Success);
+/// let there = window.remote(0);
+/// assert_eq!(run(&mut user, work::write_inline(2, b"through it", there))?, Status::Success);
+/// assert_eq!(region.get::<[u8; 10]>(64)?, *b"through it");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct MemoryWindow {
+    domain: ProtectionDomain,
+    kind: WindowType,
+    key: Key,
+    /// Address of its first byte for peers, as it was last bound.
+    first: u64,
+}
+
+impl MemoryWindow {
+    pub(crate) fn new(domain: &ProtectionDomain, kind: WindowType) -> Result<MemoryWindow, CreateError> {
+        domain.context().refuse_child()?;
+        let key = domain.context().adapter().table().alloc_window(domain.pd(), kind)?;
+        Ok(MemoryWindow { domain: domain.clone(), kind, key, first: 0 })
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> WindowType {
+        self.kind
+    }
+
+    /// Its key: what peers are told. Each [`bind`](MemoryWindow::bind) gives it another one.
+    pub fn rkey(&self) -> Key {
+        self.key
+    }
+
+    /// The place `offset` bytes into it, as a peer names it.
+    pub fn remote(&self, offset: u64) -> nic::Remote {
+        nic::Remote { addr: self.first.wrapping_add(offset), rkey: self.key }
+    }
+
+    /// The work request that shows peers `len` bytes of `region` from `offset` on, with these rights. From now on
+    /// [`rkey`](MemoryWindow::rkey) is the key that it gives; it opens once the request has succeeded. If the request fails or
+    /// is never posted, [`look`](MemoryWindow::look) before the next one.
+    ///
+    /// With [`Access::ZERO_BASED`] (type 2 only) its addresses count from 0. No bytes unbind a window of type 1.
+    pub fn bind(
+        &mut self,
+        id: u64,
+        region: &MemoryRegion,
+        offset: usize,
+        len: usize,
+        access: Access,
+    ) -> WorkRequest<'static> {
+        let (window, key) = (self.key, self.key.next());
+        let va = region.address().wrapping_add(offset as u64);
+        self.key = key;
+        self.first = if access.contains(Access::ZERO_BASED) { 0 } else { va };
+        let binding = Binding { window, key, region: region.lkey(), va, len: len as u64, access };
+        work::request(id, Operation::BindWindow(binding), &[])
+    }
+
+    /// Takes the key that the NIC has it under, after a binding that was not executed.
+    pub fn look(&mut self) {
+        let table = self.domain.context().adapter().table();
+        self.key = table.window_key(self.key).unwrap_or(self.key);
+    }
+}
+
+impl Drop for MemoryWindow {
+    fn drop(&mut self) {
+        let context = self.domain.context();
+        if !context.fork().is_child() {
+            let ended = context.adapter().table().free_window(self.key);
+            debug_assert!(ended.is_ok(), "only this window ends it, and never from inside a pass");
+        }
+    }
+}
+
+/// The null region (`ibv_alloc_null_mr`): what is received into it is gone, what is sent from it is zeros.
+#[derive(Debug)]
+pub struct NullRegion {
+    domain: ProtectionDomain,
+    key: Key,
+}
+
+impl NullRegion {
+    pub(crate) fn new(domain: &ProtectionDomain) -> Result<NullRegion, CreateError> {
+        domain.context().refuse_child()?;
+        let key = domain.context().adapter().table().register_null(domain.pd())?;
+        Ok(NullRegion { domain: domain.clone(), key })
+    }
+
+    /// Its local key; there is no remote one.
+    pub fn lkey(&self) -> Key {
+        self.key
+    }
+
+    /// An element of a list that stands for `len` bytes of nothing.
+    pub fn sge(&self, len: u32) -> Sge {
+        Sge { addr: 0, len, lkey: self.key }
+    }
+}
+
+impl Drop for NullRegion {
+    fn drop(&mut self) {
+        let context = self.domain.context();
+        if !context.fork().is_child() {
+            let ended = context.adapter().table().deregister(self.key);
+            debug_assert!(
+                ended.is_ok(),
+                "only this region deregisters its key, and never from inside a pass"
+            );
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Extended reliable connections: initiators that send to shared receive queues of their target's domain.
+//!
+//! An initiator is a [`QueuePair`](crate::QueuePair) that receives nothing; each of its work requests names a shared receive
+//! queue by number ([`post_send_to_srq`](crate::QueuePair::post_send_to_srq)). A target serves it and has no queues at all.
+
+use host::Engine;
+use host::connect::ConnectError;
+use nic::Service;
+use std::net::ToSocketAddrs;
+use std::sync::Arc;
+use transport::state::State;
+
+use crate::end::End;
+use crate::{Context, CreateError, Init, Modify, QpOptions, QueuePair, Ready};
+
+/// An XRC domain: which shared receive queues a target's peer may name. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct XrcDomain {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    context: Context,
+    engine: Arc<Engine>,
+    number: u32,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if !self.context.fork().is_child() {
+            let ended = self.engine.control(|control| control.nic.free_xrc_domain(self.number));
+            debug_assert!(ended.is_ok(), "targets and queues hold their domain");
+        }
+    }
+}
+
+impl XrcDomain {
+    pub(crate) fn new(context: &Context, engine: usize) -> Result<XrcDomain, CreateError> {
+        context.refuse_child()?;
+        let engines = context.adapter().engines();
+        let (asked, most) = (engine as u64 + 1, engines.len() as u64);
+        let engine = engines.get(engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
+        let number = engine.control(|control| control.nic.alloc_xrc_domain())?;
+        let inner = Inner { context: context.clone(), engine: Arc::clone(engine), number };
+        Ok(XrcDomain { inner: Arc::new(inner) })
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.inner.number
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.inner.engine
+    }
+
+    /// A target, ready to be connected with an initiator. Of the options, those of its queues mean nothing.
+    ///
+    /// # Errors
+    /// `Forked`, `TooMany`; `Nic(Full)`.
+    pub fn create_target(&self, options: &QpOptions) -> Result<XrcTarget<Init>, CreateError> {
+        options.check()?;
+        let Inner { context, engine, number } = &*self.inner;
+        context.refuse_child()?;
+        let end =
+            End::new(context, engine, Service::XrcTarget, options, |nic| nic.create_xrc_target(*number))?;
+        Ok(XrcTarget { end, _domain: self.clone(), state: std::marker::PhantomData })
+    }
+}
+
+/// The target of an extended reliable connection. What arrives completes on the completion queues of the shared receive
+/// queues that it names; memory is accessed in their protection domains.
+#[derive(Debug)]
+pub struct XrcTarget<S = Ready> {
+    end: End,
+    _domain: XrcDomain,
+    state: std::marker::PhantomData<fn() -> S>,
+}
+
+impl XrcTarget<Init> {
+    fn ready(self) -> XrcTarget<Ready> {
+        XrcTarget { end: self.end, _domain: self._domain, state: std::marker::PhantomData }
+    }
+
+    /// Connects it to an initiator that a [`Listener`](crate::Listener) at `address` answers with.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; the target is gone then.
+    pub fn connect(mut self, address: impl ToSocketAddrs) -> Result<XrcTarget<Ready>, ConnectError> {
+        self.end.connect(address)?;
+        Ok(self.ready())
+    }
+
+    pub(crate) fn answer(
+        mut self,
+        request: host::connect::Request,
+    ) -> Result<XrcTarget<Ready>, ConnectError> {
+        self.end.answer(request)?;
+        Ok(self.ready())
+    }
+
+    /// Connects an initiator and a target of this process.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; both are gone then.
+    pub fn connect_pair(
+        mut initiator: QueuePair<Init>,
+        mut target: XrcTarget<Init>,
+    ) -> Result<(QueuePair<Ready>, XrcTarget<Ready>), ConnectError> {
+        End::connect_pair(initiator.end_mut(), &mut target.end)?;
+        Ok((initiator.ready(), target.ready()))
+    }
+}
+
+impl XrcTarget<Ready> {
+    /// Takes it to the error state.
+    pub fn fail(&mut self) {
+        self.end.fail();
+    }
+
+    /// Changes attributes, or the state, as `ibv_modify_qp` does.
+    ///
+    /// # Errors
+    /// The transition, or a value, is not allowed.
+    pub fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
+        self.end.modify(change)
+    }
+
+    /// Where its packets go, for bringing it up again by [`modify`](XrcTarget::modify).
+    pub fn address_vector(&self) -> Option<crate::AddressVector> {
+        self.end.agreement.as_ref().map(|agreement| self.end.address_vector(agreement))
+    }
+}
+
+impl<S> XrcTarget<S> {
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.end.number.get()
+    }
+
+    /// The state that the NIC has it in.
+    pub fn state(&self) -> State {
+        self.end.state()
+    }
+}
