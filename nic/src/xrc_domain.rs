@@ -57,3 +57,22 @@ impl Nic {
         self.shared.xrc_domains.free(domain)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn domains_are_bounded_and_come_back() {
+        let mut domains = XrcDomains::new(2);
+        let both = [domains.alloc().unwrap(), domains.alloc().unwrap()];
+        assert_eq!(domains.alloc(), Err(NicError::Full));
+        domains.join(both[0]).unwrap();
+        assert_eq!(domains.free(both[0]), Err(NicError::Busy));
+        domains.leave(both[0]);
+        domains.free(both[0]).unwrap();
+        assert_eq!([domains.free(both[0]), domains.join(both[0])], [Err(NicError::Unknown); 2]);
+        assert_eq!(domains.alloc(), Ok(both[0]));
+        assert_eq!((domains.free(2), domains.alloc()), (Err(NicError::Unknown), Err(NicError::Full)));
+    }
+}

@@ -9,7 +9,7 @@ use wire::frame::Endpoint;
 
 use crate::{
     AddressHandle, CompletionQueue, Context, CreateError, DatagramQueuePair, MemoryRegion, MemoryWindow,
-    NullRegion, QueuePair, Srq, SrqOptions, XrcDomain,
+    NullRegion, QueuePair, Srq, SrqOptions, XrcDomain, XrcInitiator,
 };
 
 /// A protection domain. Cloning shares it; regions and queue pairs keep it alive.
@@ -134,6 +134,20 @@ impl ProtectionDomain {
     /// A queue pair of the unreliable connection service: a message arrives whole or not at all, and its sender is not told.
     /// READs, atomics and retries do not exist there; the options for them mean nothing.
     ///
+    /// ```
+    /// # use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, work};
+    /// # let context = Device::shm().open()?;
+    /// # let domain = context.alloc_pd()?;
+    /// # let mut cq = context.create_cq(64)?;
+    /// let pair = || domain.create_unreliable_qp(&cq, &cq, &QpOptions::default());
+    /// let (mut one, _two) = QueuePair::connect_pair(pair()?, pair()?)?;
+    /// let there = domain.allocate(64, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+    /// one.post_send(&work::write_inline(1, b"it left", there.remote(0)))?;
+    /// // That it has completed does not say that it has arrived.
+    /// cq.wait(&mut [EMPTY; 1], std::time::Duration::from_secs(1))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`create_qp`](ProtectionDomain::create_qp).
     pub fn create_unreliable_qp(
@@ -153,8 +167,8 @@ impl ProtectionDomain {
         &self,
         cq: &CompletionQueue,
         options: &QpOptions,
-    ) -> Result<QueuePair<Init>, CreateError> {
-        QueuePair::new(self, cq, cq, Service::XrcInitiator, None, options)
+    ) -> Result<XrcInitiator<Init>, CreateError> {
+        QueuePair::new(self, cq, cq, Service::XrcInitiator, None, options).map(XrcInitiator::new)
     }
 
     /// A queue pair for datagrams, ready to send and receive.

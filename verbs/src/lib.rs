@@ -63,7 +63,7 @@ pub use queue_pair::{Batch, Init, QpOptions, QueuePair, Ready};
 pub use region::{MemoryRegion, RemoteMemory};
 pub use srq::{Srq, SrqOptions};
 pub use window::{MemoryWindow, NullRegion};
-pub use xrc::{XrcDomain, XrcTarget};
+pub use xrc::{XrcDomain, XrcInitiator, XrcTarget};
 
 pub use host::connect::ConnectError;
 pub use host::{DriverCounters, EngineEvent, Mode, OpenError, PortFacts, PortKind, Rules, RulesError};

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use crate::{DatagramQueuePair, Init, QueuePair, Ready, RemoteQueue, XrcTarget};
+use crate::{DatagramQueuePair, Init, QueuePair, Ready, RemoteQueue, XrcInitiator, XrcTarget};
 
 /// Waits for queue pairs on a TCP port. It belongs to no context: each request is answered with a queue pair of any.
 ///
@@ -110,6 +110,17 @@ impl ConnectRequest {
     /// [`ConnectError`]; the other side is told, and `target` is gone.
     pub fn accept_xrc(self, target: XrcTarget<Init>) -> Result<XrcTarget<Ready>, ConnectError> {
         target.answer(self.inner)
+    }
+
+    /// Connects an XRC target to `initiator`.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; the other side is told, and `initiator` is gone.
+    pub fn accept_xrc_initiator(
+        self,
+        initiator: XrcInitiator<Init>,
+    ) -> Result<XrcInitiator<Ready>, ConnectError> {
+        initiator.answer(self.inner)
     }
 
     /// Tells one who resolves to send to `pair`; the answer is how to send back.

@@ -111,8 +111,7 @@ impl QpOptions {
     }
 }
 
-/// A queue pair of a connected service: reliable, unreliable ([`ProtectionDomain::create_unreliable_qp`]), or the initiator of
-/// an extended reliable connection.
+/// A queue pair of a connected service: reliable, or unreliable ([`ProtectionDomain::create_unreliable_qp`]).
 ///
 /// It cannot send before it is connected, because only connecting gives a queue pair that can:
 ///
@@ -308,11 +307,8 @@ impl QueuePair<Ready> {
     }
 
     /// Posts a send work request of an XRC initiator, for the peer's shared receive queue of this number.
-    ///
-    /// # Errors
-    /// As [`post_send`](QueuePair::post_send).
     #[inline]
-    pub fn post_send_to_srq(&mut self, request: &WorkRequest<'_>, srq: u32) -> Result<(), PostError> {
+    pub(crate) fn post_send_to_srq(&mut self, request: &WorkRequest<'_>, srq: u32) -> Result<(), PostError> {
         self.body.refuse_child()?;
         let target = Target::Srq(Qpn::new(srq & 0x00ff_ffff));
         self.body.send.push_to(request, &target).map_err(|error| self.body.why(error))?;

@@ -26,6 +26,33 @@ impl Default for SrqOptions {
 }
 
 /// A shared receive queue. Its queue pairs keep it alive.
+///
+/// ```
+/// use remora_verbs::{Access, AsyncEvent, Device, EMPTY, QpOptions, QueuePair, ReceiveRequest, SrqOptions, work};
+///
+/// let context = Device::shm().open()?;
+/// let domain = context.alloc_pd()?;
+/// let mut cq = context.create_cq(64)?;
+/// let memory = domain.allocate(4096, Access::LOCAL_WRITE)?;
+/// let mut srq = domain.create_srq(&SrqOptions { max_wr: 16, ..SrqOptions::default() })?;
+/// for id in 0..4 {
+///     srq.post_recv(&ReceiveRequest { id, sges: &[memory.sge(id as usize * 64, 64)] })?;
+/// }
+/// srq.arm(4)?; // an event, when fewer than 4 are left
+///
+/// let one = domain.create_qp_on(&srq, &cq, &cq, &QpOptions::default())?;
+/// let two = domain.create_qp(&cq, &cq, &QpOptions::default())?;
+/// let (_one, mut two) = QueuePair::connect_pair(one, two)?;
+/// two.post_send(&work::send_inline(9, b"for any of them"))?;
+/// let (mut done, mut came) = ([EMPTY; 2], 0);
+/// while came < 2 {
+///     came += cq.wait(&mut done[came..], std::time::Duration::from_secs(1))?;
+/// }
+/// assert_eq!(memory.get::<[u8; 15]>(0)?, *b"for any of them");
+/// let events: Vec<_> = std::iter::from_fn(|| context.poll_event()).map(|event| event.event).collect();
+/// assert!(events.iter().any(|event| matches!(event, AsyncEvent::SrqLimit(number) if number.get() == srq.number())));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Srq {
     shared: Arc<Shared>,

@@ -100,6 +100,25 @@ impl Drop for MemoryWindow {
 }
 
 /// The null region (`ibv_alloc_null_mr`): what is received into it is gone, what is sent from it is zeros.
+///
+/// ```
+/// use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, work};
+///
+/// let context = Device::shm().open()?;
+/// let domain = context.alloc_pd()?;
+/// let mut cq = context.create_cq(64)?;
+/// let pair = || domain.create_qp(&cq, &cq, &QpOptions::default());
+/// let (mut pair, _peer) = QueuePair::connect_pair(pair()?, pair()?)?;
+/// let (here, there) = (domain.allocate(64, Access::LOCAL_WRITE)?, domain.allocate(64, Access::REMOTE_READ)?);
+/// there.write(0, b"header:payload")?;
+///
+/// // Only what follows the first seven bytes is wanted.
+/// let nothing = domain.null_region()?;
+/// pair.post_send(&work::read(1, &[nothing.sge(7), here.sge(0, 7)], there.remote(0)))?;
+/// cq.wait(&mut [EMPTY; 1], std::time::Duration::from_secs(1))?;
+/// assert_eq!(here.get::<[u8; 7]>(0)?, *b"payload");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct NullRegion {
     domain: ProtectionDomain,

@@ -1,17 +1,41 @@
 //! Extended reliable connections: initiators that send to shared receive queues of their target's domain.
 //!
-//! An initiator is a [`QueuePair`](crate::QueuePair) that receives nothing; each of its work requests names a shared receive
-//! queue by number ([`post_send_to_srq`](crate::QueuePair::post_send_to_srq)). A target serves it and has no queues at all.
+//! An initiator receives nothing; each of its work requests names a shared receive queue of its target's domain by number. A
+//! target serves it and has no queues at all.
+//!
+//! ```
+//! use remora_verbs::{Access, Device, EMPTY, QpOptions, ReceiveRequest, SrqOptions, XrcInitiator, work};
+//!
+//! let context = Device::shm().open()?;
+//! let domain = context.alloc_pd()?;
+//! let mut cq = context.create_cq(64)?;
+//! let memory = domain.allocate(4096, Access::LOCAL_WRITE)?;
+//!
+//! let shared = context.open_xrc_domain(0)?;
+//! let mut srq = domain.create_xrc_srq(&shared, &cq, &SrqOptions::default())?;
+//! srq.post_recv(&ReceiveRequest { id: 1, sges: &[memory.sge(0, 100)] })?;
+//! let target = shared.create_target(&QpOptions::default())?;
+//! let initiator = domain.create_xrc_initiator(&cq, &QpOptions::default())?;
+//! let (mut initiator, _target) = XrcInitiator::connect_pair(initiator, target)?;
+//!
+//! initiator.post_send(&work::send_inline(2, b"for this queue"), srq.number())?;
+//! let (mut done, mut came) = ([EMPTY; 2], 0);
+//! while came < 2 {
+//!     came += cq.wait(&mut done[came..], std::time::Duration::from_secs(1))?;
+//! }
+//! assert_eq!(memory.get::<[u8; 14]>(0)?, *b"for this queue");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use host::Engine;
 use host::connect::ConnectError;
-use nic::Service;
+use nic::{AddressVector, Service, WorkRequest};
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use transport::state::State;
 
 use crate::end::End;
-use crate::{Context, CreateError, Init, Modify, QpOptions, QueuePair, Ready};
+use crate::{Context, CreateError, Init, Modify, PostError, QpOptions, QueuePair, Ready};
 
 /// An XRC domain: which shared receive queues a target's peer may name. Cloning shares it.
 #[derive(Clone, Debug)]
@@ -98,18 +122,6 @@ impl XrcTarget<Init> {
         self.end.answer(request)?;
         Ok(self.ready())
     }
-
-    /// Connects an initiator and a target of this process.
-    ///
-    /// # Errors
-    /// [`ConnectError`]; both are gone then.
-    pub fn connect_pair(
-        mut initiator: QueuePair<Init>,
-        mut target: XrcTarget<Init>,
-    ) -> Result<(QueuePair<Ready>, XrcTarget<Ready>), ConnectError> {
-        End::connect_pair(initiator.end_mut(), &mut target.end)?;
-        Ok((initiator.ready(), target.ready()))
-    }
 }
 
 impl XrcTarget<Ready> {
@@ -127,7 +139,7 @@ impl XrcTarget<Ready> {
     }
 
     /// Where its packets go, for bringing it up again by [`modify`](XrcTarget::modify).
-    pub fn address_vector(&self) -> Option<crate::AddressVector> {
+    pub fn address_vector(&self) -> Option<AddressVector> {
         self.end.agreement.as_ref().map(|agreement| self.end.address_vector(agreement))
     }
 }
@@ -141,5 +153,87 @@ impl<S> XrcTarget<S> {
     /// The state that the NIC has it in.
     pub fn state(&self) -> State {
         self.end.state()
+    }
+}
+
+/// The initiator of an extended reliable connection: what it posts goes to shared receive queues of its target's domain.
+#[derive(Debug)]
+pub struct XrcInitiator<S = Ready> {
+    pair: QueuePair<S>,
+}
+
+impl XrcInitiator<Init> {
+    pub(crate) fn new(pair: QueuePair<Init>) -> XrcInitiator<Init> {
+        XrcInitiator { pair }
+    }
+
+    /// Connects it to a target that a [`Listener`](crate::Listener) at `address` answers with.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; the initiator is gone then.
+    pub fn connect(self, address: impl ToSocketAddrs) -> Result<XrcInitiator<Ready>, ConnectError> {
+        Ok(XrcInitiator { pair: self.pair.connect(address)? })
+    }
+
+    pub(crate) fn answer(self, request: host::connect::Request) -> Result<XrcInitiator<Ready>, ConnectError> {
+        Ok(XrcInitiator { pair: self.pair.answer(request)? })
+    }
+
+    /// Connects an initiator and a target of this process.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; both are gone then.
+    pub fn connect_pair(
+        mut initiator: XrcInitiator<Init>,
+        mut target: XrcTarget<Init>,
+    ) -> Result<(XrcInitiator<Ready>, XrcTarget<Ready>), ConnectError> {
+        End::connect_pair(initiator.pair.end_mut(), &mut target.end)?;
+        Ok((XrcInitiator { pair: initiator.pair.ready() }, target.ready()))
+    }
+}
+
+impl XrcInitiator<Ready> {
+    /// Posts a send work request, for the shared receive queue of this number at the target.
+    ///
+    /// # Errors
+    /// As [`QueuePair::post_send`].
+    #[inline]
+    pub fn post_send(&mut self, request: &WorkRequest<'_>, srq: u32) -> Result<(), PostError> {
+        self.pair.post_send_to_srq(request, srq)
+    }
+
+    /// Takes it to the error state.
+    pub fn fail(&mut self) {
+        self.pair.fail();
+    }
+
+    /// Changes attributes, or the state, as `ibv_modify_qp` does.
+    ///
+    /// # Errors
+    /// The transition, or a value, is not allowed.
+    pub fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
+        self.pair.modify(change)
+    }
+
+    /// Where its packets go, for bringing it up again by [`modify`](XrcInitiator::modify).
+    pub fn address_vector(&self) -> Option<AddressVector> {
+        self.pair.address_vector()
+    }
+
+    /// What the target's program gave when they connected: the number of a shared receive queue, perhaps.
+    pub fn peer_private_data(&self) -> &[u8] {
+        self.pair.peer_private_data()
+    }
+}
+
+impl<S> XrcInitiator<S> {
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.pair.number()
+    }
+
+    /// The state that the NIC has it in.
+    pub fn state(&self) -> State {
+        self.pair.state()
     }
 }
