@@ -169,10 +169,11 @@ impl Responder {
             counters.rx_dropped_messages += 1;
             self.under = Under::Nothing;
         }
+        // Also by what is dropped: the rest of a message without a receive is no gap.
+        self.expected = packet.bth.psn.next();
         if !begins && self.under == Under::Nothing {
             return Action::Nothing;
         }
-        self.expected = packet.bth.psn.next();
         let action = if self.fits(packet) { self.judge(packet) } else { None };
         action.unwrap_or_else(|| {
             self.drop_message(counters);
@@ -340,6 +341,16 @@ mod tests {
             assert_eq!(sends(&mut responder, &mut counters, arrivals), expected, "{arrivals}");
             assert_eq!(counters.rx_dropped_messages, dropped, "{arrivals}");
         }
+    }
+
+    /// Dropped packets moved the expectation only when they began a message.
+    #[test]
+    fn the_rest_of_a_message_that_met_no_receive_is_no_gap() {
+        let (mut responder, mut counters) = (Responder::new(Psn::new(0), 256, false), Counters::default());
+        arrive(&mut responder, &mut counters, Opcode::UC_SEND_FIRST, 0, &FULL);
+        responder.conclude(Outcome::NotReady, &mut counters);
+        assert_eq!(sends(&mut responder, &mut counters, "M1 M2 L3 F4 L5 M9 L10 O11"), "---be--w");
+        assert_eq!(counters.out_of_sequence, 1, "before the ninth");
     }
 
     #[test]

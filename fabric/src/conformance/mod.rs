@@ -91,6 +91,9 @@ pub trait Arm {
     /// Loses everything between the sides from now on, or no longer. False: this arm cannot.
     fn cut(&mut self, cut: bool) -> bool;
 
+    /// Lets so much time pass that nothing is on its way between the sides any more, where passing by turns does not.
+    fn settle(&mut self) {}
+
     /// Receives are a shared receive queue's: they are not flushed with a queue pair, and a new connection has a new queue.
     fn shares_receives(&self) -> bool {
         false

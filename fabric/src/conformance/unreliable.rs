@@ -578,14 +578,20 @@ pub fn run_unreliable(arm: &mut impl Arm, seed: u64, options: &Options) -> Unrel
     let mut pairs: Vec<Pair> = (0..options.pairs).map(|_| Pair::new(arm, &mut random, options)).collect();
     while report.messages() < options.verbs {
         pairs.iter_mut().for_each(|pair| pair.begin(arm, options));
-        let (mut quiet, mut waited) = (0, 0);
-        while quiet < QUIET {
+        let (mut quiet, mut waited, mut settled) = (0, 0, false);
+        while quiet < QUIET || !settled {
+            if quiet == QUIET {
+                // What comes of that is seen in one turn.
+                arm.settle();
+                (quiet, settled) = (QUIET - 1, true);
+            }
             let mut progress = false;
             for pair in &mut pairs {
                 progress |= pair.turn(arm, &mut report);
             }
             arm.pass();
             quiet = if progress || !pairs.iter().all(Pair::is_over) { 0 } else { quiet + 1 };
+            settled &= quiet > 0;
             waited = if progress { 0 } else { waited + 1 };
             assert!(waited < options.patience, "no progress for {waited} turns");
         }

@@ -1,0 +1,472 @@
+//! The conformance bodies of XRC, UC and UD over the real ports, good ones and bad ones: XRC as RC, exactly once; of UC and UD a
+//! message arrives whole or not at all.
+
+use fabric::Settings;
+use fabric::conformance::{
+    Arm, Buffer, Mishap, Options, Report, UnreliableReport, bad_world, run, run_unreliable,
+};
+use remora_verbs::{
+    Access, CompletionQueue, Context, Counters, CreateError, DatagramQueuePair, Device, EMPTY, Endpoint, GRH,
+    MemoryRegion, Mode, Modify, PostError, ProtectionDomain, QpOptions, QueueError, QueuePair,
+    ReceiveRequest, RemoteQueue, Rules, Service, Srq, SrqOptions, State, Status, Tally, WorkCompletion,
+    WorkRequest, XrcDomain, XrcInitiator, XrcTarget,
+};
+use std::time::{Duration, Instant};
+use wire::Qpn;
+use wire::frame::{Peer, Route};
+
+/// One end of a pair.
+#[allow(clippy::large_enum_variant, reason = "there are six of them")]
+enum Ends {
+    Connected(QueuePair),
+    Datagrams(DatagramQueuePair, RemoteQueue),
+    Extended(XrcInitiator, XrcTarget, Srq),
+}
+
+/// Two contexts in one process, whose queue pairs are of one service.
+struct Services {
+    service: Service,
+    sides: [(Context, ProtectionDomain, XrcDomain); 2],
+    pairs: Vec<[(Ends, CompletionQueue); 2]>,
+    regions: Vec<Option<MemoryRegion>>,
+    /// No frame is on its way for longer, once the NICs are driven.
+    longest_way: Duration,
+}
+
+/// Longer than the rules of `bad_world` hold any frame; and than the thread of an engine that has frames waits for a core.
+const LONGEST_WAY: Duration = Duration::from_millis(20);
+
+impl Services {
+    fn new(service: Service, devices: [&Device; 2]) -> Services {
+        let sides = devices.map(|device| {
+            let context = device.open().unwrap();
+            let (domain, xrc) = (context.alloc_pd().unwrap(), context.open_xrc_domain(0).unwrap());
+            (context, domain, xrc)
+        });
+        Services { service, sides, pairs: Vec::new(), regions: Vec::new(), longest_way: Duration::ZERO }
+    }
+
+    /// Over links that hold frames, or with NICs that polling does not drive.
+    fn slow(service: Service, devices: [&Device; 2]) -> Services {
+        Services { longest_way: LONGEST_WAY, ..Services::new(service, devices) }
+    }
+
+    fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        self.sides.iter().for_each(|(context, _, _)| sum.add(&context.counters()));
+        sum
+    }
+
+    fn extended(&self, cqs: &[CompletionQueue; 2], settings: &Settings) -> [Ends; 2] {
+        let options = options(settings);
+        let make = |side: usize| {
+            let (_, domain, xrc) = &self.sides[side];
+            let initiator = domain.create_xrc_initiator(&cqs[side], &options).unwrap();
+            (initiator, xrc.create_target(&options).unwrap(), self.queue(side, &cqs[side], settings))
+        };
+        let ((first, first_target, first_srq), (second, second_target, second_srq)) = (make(0), make(1));
+        let (first, second_target) = XrcInitiator::connect_pair(first, second_target).unwrap();
+        let (second, first_target) = XrcInitiator::connect_pair(second, first_target).unwrap();
+        [Ends::Extended(first, first_target, first_srq), Ends::Extended(second, second_target, second_srq)]
+    }
+
+    fn queue(&self, side: usize, cq: &CompletionQueue, settings: &Settings) -> Srq {
+        let (_, domain, xrc) = &self.sides[side];
+        let options = SrqOptions { max_wr: settings.receives, max_sge: settings.receive_max_sge, engine: 0 };
+        domain.create_xrc_srq(xrc, cq, &options).unwrap()
+    }
+}
+
+fn options(settings: &Settings) -> QpOptions {
+    QpOptions {
+        max_send_wr: settings.send_slots,
+        max_recv_wr: settings.receives,
+        max_send_sge: settings.max_sge,
+        max_recv_sge: settings.receive_max_sge,
+        max_inline: settings.max_inline,
+        signal_all: settings.signal_all,
+        access: settings.access,
+        path_mtu: settings.mtu,
+        max_rd_atomic: settings.max_rd_atomic,
+        max_dest_rd_atomic: settings.max_dest_rd_atomic,
+        timeout: settings.timeout,
+        retry_cnt: settings.retry_cnt,
+        rnr_retry: settings.rnr_retry,
+        min_rnr_timer: settings.min_rnr_timer,
+        qkey: settings.qkey,
+        ..QpOptions::default()
+    }
+}
+
+fn queue_error(error: PostError) -> QueueError {
+    match error {
+        PostError::Queue(error) => error,
+        other => panic!("{other}"),
+    }
+}
+
+fn to(state: State) -> Modify {
+    Modify { state: Some(state), ..Modify::default() }
+}
+
+impl Ends {
+    /// Each queue pair that it has.
+    fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
+        match self {
+            Ends::Connected(pair) => pair.modify(change),
+            Ends::Datagrams(pair, _) => pair.modify(change),
+            Ends::Extended(initiator, target, _) => {
+                initiator.modify(change).and_then(|()| target.modify(change))
+            }
+        }
+    }
+
+    /// The numbers of what sends and of what serves.
+    fn numbers(&self) -> [u32; 2] {
+        match self {
+            Ends::Connected(pair) => [pair.number(); 2],
+            Ends::Datagrams(pair, _) => [pair.number(); 2],
+            Ends::Extended(initiator, target, _) => [initiator.number(), target.number()],
+        }
+    }
+
+    /// RESET to RTS by `ibv_modify_qp`'s own steps, with the peer that it had.
+    fn bring_up(&mut self, peer: [u32; 2], psn: [u32; 2], settings: &Settings) {
+        let [sender, server] = peer.map(Qpn::new);
+        let nowhere = Route::new(Endpoint::default(), Endpoint::default());
+        let nowhere = remora_verbs::AddressVector { peer: Peer(0), route: nowhere };
+        let up = |service, address: Option<_>, to, modify: &mut dyn FnMut(&Modify)| {
+            fabric::changes(service, address.unwrap(), to, psn, settings).iter().for_each(modify);
+        };
+        match self {
+            Ends::Connected(pair) => up(Service::Uc, pair.address_vector(), server, &mut |change| {
+                pair.modify(change).unwrap();
+            }),
+            Ends::Datagrams(pair, _) => up(Service::Ud, Some(nowhere), server, &mut |change| {
+                pair.modify(change).unwrap();
+            }),
+            Ends::Extended(initiator, target, _) => {
+                up(Service::XrcInitiator, initiator.address_vector(), server, &mut |change| {
+                    initiator.modify(change).unwrap();
+                });
+                up(Service::XrcTarget, target.address_vector(), sender, &mut |change| {
+                    target.modify(change).unwrap();
+                });
+            }
+        }
+    }
+}
+
+impl Arm for Services {
+    fn connect(&mut self, settings: &Settings) -> usize {
+        let depth = 2 * (settings.send_slots + settings.receives);
+        let cqs = self.sides.each_ref().map(|(context, _, _)| context.create_cq(depth).unwrap());
+        let options = options(settings);
+        let ends = match self.service {
+            Service::Ud => {
+                let make = |side: usize| {
+                    self.sides[side].1.create_datagram_qp(&cqs[side], &cqs[side], &options).unwrap()
+                };
+                let (one, two) = (make(0), make(1));
+                let (to_two, to_one) = DatagramQueuePair::resolve_pair(&one, &two).unwrap();
+                [Ends::Datagrams(one, to_two), Ends::Datagrams(two, to_one)]
+            }
+            Service::Uc => {
+                let make = |side: usize| {
+                    self.sides[side].1.create_unreliable_qp(&cqs[side], &cqs[side], &options).unwrap()
+                };
+                let (one, two) = QueuePair::connect_pair(make(0), make(1)).unwrap();
+                [Ends::Connected(one), Ends::Connected(two)]
+            }
+            _ => self.extended(&cqs, settings),
+        };
+        let ([one, two], [one_cq, two_cq]) = (ends, cqs);
+        self.pairs.push([(one, one_cq), (two, two_cq)]);
+        self.pairs.len() - 1
+    }
+
+    fn reconnect(&mut self, pair: usize, settings: &Settings) {
+        for (ends, _) in &mut self.pairs[pair] {
+            ends.modify(&to(State::Reset)).unwrap();
+        }
+        // What is still on its way belongs to the old connection.
+        self.settle();
+        let numbers = self.pairs[pair].each_ref().map(|(ends, _)| ends.numbers());
+        for side in 0..2 {
+            let fresh = self.queue_again(side, pair, settings);
+            let (ends, _) = &mut self.pairs[pair][side];
+            if let (Ends::Extended(_, _, srq), Some(fresh)) = (&mut *ends, fresh) {
+                *srq = fresh;
+            }
+            ends.bring_up(numbers[1 - side], [settings.psn[side], settings.psn[1 - side]], settings);
+        }
+    }
+
+    fn fail(&mut self, side: usize, pair: usize) {
+        self.pairs[pair][side].0.modify(&to(State::Err)).unwrap();
+    }
+
+    fn register(&mut self, side: usize, len: usize, access: Access) -> Buffer {
+        let region = self.sides[side].1.allocate(len, access).unwrap();
+        let (key, address) = (region.rkey(), region.address());
+        self.regions.push(Some(region));
+        Buffer { handle: self.regions.len() - 1, side, key, address, len }
+    }
+
+    fn deregister(&mut self, buffer: &Buffer) {
+        self.regions[buffer.handle] = None;
+    }
+
+    fn store(&mut self, buffer: &Buffer, offset: usize, bytes: &[u8]) {
+        self.regions[buffer.handle].as_ref().unwrap().write(offset, bytes).unwrap();
+    }
+
+    fn load(&mut self, buffer: &Buffer, offset: usize, out: &mut [u8]) {
+        self.regions[buffer.handle].as_ref().unwrap().read(offset, out).unwrap();
+    }
+
+    fn post(&mut self, side: usize, pair: usize, request: &WorkRequest<'_>) -> Result<(), QueueError> {
+        let theirs = match &self.pairs[pair][1 - side].0 {
+            Ends::Extended(_, _, srq) => srq.number(),
+            _ => 0,
+        };
+        let posted = match &mut self.pairs[pair][side].0 {
+            Ends::Connected(pair) => pair.post_send(request),
+            Ends::Datagrams(pair, peer) => pair.post_send_to(request, peer),
+            Ends::Extended(initiator, _, _) => initiator.post_send(request, theirs),
+        };
+        posted.map_err(queue_error)
+    }
+
+    fn post_receive(
+        &mut self,
+        side: usize,
+        pair: usize,
+        request: &ReceiveRequest<'_>,
+    ) -> Result<(), QueueError> {
+        let posted = match &mut self.pairs[pair][side].0 {
+            Ends::Connected(pair) => pair.post_recv(request),
+            Ends::Datagrams(pair, _) => pair.post_recv(request),
+            Ends::Extended(_, _, srq) => srq.post_recv(request),
+        };
+        posted.map_err(queue_error)
+    }
+
+    fn poll(&mut self, side: usize, pair: usize) -> Option<WorkCompletion> {
+        let mut done = [EMPTY; 1];
+        (self.pairs[pair][side].1.poll(&mut done).unwrap() == 1).then_some(done[0])
+    }
+
+    fn pass(&mut self) {
+        // Polling for nothing drives the NICs.
+        for (_, cq) in self.pairs.iter_mut().flatten() {
+            cq.poll(&mut []).unwrap();
+        }
+    }
+
+    fn cut(&mut self, _: bool) -> bool {
+        false
+    }
+
+    fn shares_receives(&self) -> bool {
+        self.service == Service::XrcInitiator
+    }
+
+    fn resume(&mut self, side: usize, pair: usize) {
+        self.pairs[pair][side].0.modify(&to(State::Rts)).unwrap();
+    }
+
+    fn prefix(&self) -> usize {
+        if self.service == Service::Ud { GRH } else { 0 }
+    }
+
+    fn longest(&self) -> Option<usize> {
+        (self.service == Service::Ud).then(|| self.sides[0].0.port().path_mtu as usize)
+    }
+
+    fn settle(&mut self) {
+        let frames = |sides: &[(Context, ProtectionDomain, XrcDomain); 2]| {
+            sides.each_ref().map(|(context, _, _)| context.port_counters().frames_received)
+        };
+        let (mut seen, mut over) = (frames(&self.sides), Instant::now() + self.longest_way);
+        loop {
+            for _ in 0..1000 {
+                self.pass();
+            }
+            if seen != frames(&self.sides) {
+                (seen, over) = (frames(&self.sides), Instant::now() + self.longest_way);
+            } else if Instant::now() >= over {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Services {
+    /// The shared receive queue of a new connection: nothing flushes those of the old one.
+    fn queue_again(&self, side: usize, pair: usize, settings: &Settings) -> Option<Srq> {
+        let (ends, cq) = &self.pairs[pair][side];
+        matches!(ends, Ends::Extended(..)).then(|| self.queue(side, cq, settings))
+    }
+}
+
+/// Turns without progress: a minute and more.
+const PATIENCE: u64 = 50_000_000;
+
+/// What the seeds of one service came to.
+#[derive(Debug, Default)]
+struct Outcome {
+    reliable: Report,
+    unreliable: UnreliableReport,
+    counters: Counters,
+    faults: Tally,
+}
+
+/// The service's body, seed by seed. With `bad` links one side's port loses, doubles, reorders, delays and breaks frames, both
+/// ways, with each seed in a way of its own.
+fn body(service: Service, device: &Device, bad: bool, seeds: std::ops::Range<u64>, verbs: u64) -> Outcome {
+    // Much trouble, so that each kind of it comes up although there are few verbs.
+    let options = Options { verbs, trouble: 0.6, patience: PATIENCE, ..Options::default() };
+    let mut sum = Outcome::default();
+    for seed in seeds {
+        let faulty = device.clone().fault(Rules { seed, ..bad_world(seed).rules });
+        let mut arm = match (bad, seed % 2) {
+            (false, _) => Services::new(service, [device, device]),
+            (true, 0) => Services::slow(service, [&faulty, device]),
+            (true, _) => Services::slow(service, [device, &faulty]),
+        };
+        if service == Service::XrcInitiator {
+            sum.reliable.add(&run(&mut arm, seed, &options));
+        } else {
+            sum.unreliable.add(&run_unreliable(&mut arm, seed, &options));
+        }
+        sum.counters.add(&arm.counters());
+        for (context, _, _) in &arm.sides {
+            sum.faults.sum(&context.port_counters().faults);
+        }
+    }
+    sum
+}
+
+fn never(counted: &[(&'static str, u64)]) -> Vec<&'static str> {
+    counted.iter().filter(|(_, count)| *count == 0).map(|(name, _)| *name).collect()
+}
+
+const NOTHING: Vec<&str> = Vec::new();
+
+/// Each kind of fault was made.
+fn all_faults(faults: &Tally) {
+    let counted = [
+        ("dropped", faults.dropped),
+        ("duplicated", faults.duplicated),
+        ("reordered", faults.reordered),
+        ("delayed", faults.delayed),
+        ("corrupted", faults.corrupted),
+    ];
+    assert_eq!(never(&counted), NOTHING);
+}
+
+/// Everything that XRC does has happened, but what takes a link that can be cut, or a target that ends in the middle of a
+/// message: only then a receive of a shared queue is flushed.
+fn all_of_xrc(outcome: &Outcome, bad: bool) {
+    println!("{outcome:?}");
+    let missing: Vec<String> = outcome.reliable.missing();
+    let expected = ["Cut", "send RetryExceeded", "receive WrFlushed"];
+    assert!(missing.iter().all(|what| expected.contains(&what.as_str())), "{missing:?}");
+    let counters = &outcome.counters;
+    if bad {
+        all_faults(&outcome.faults);
+        let counted = [
+            ("timeout", counters.local_ack_timeout_err),
+            ("sequence NAK", counters.packet_seq_err),
+            ("RNR", counters.rnr_nak_retry_err),
+            ("duplicate", counters.duplicate_request),
+            ("gap", counters.out_of_sequence),
+        ];
+        assert_eq!(never(&counted), NOTHING);
+    }
+}
+
+/// Each verb was sent and has arrived, and each mishap was met.
+fn all_of(outcome: &Outcome, verbs: &[&str], mishaps: &[Mishap], bad: bool) {
+    println!("{outcome:?}");
+    let report = &outcome.unreliable;
+    assert!(verbs.iter().all(|verb| report.sent.contains_key(verb)), "{:?}", report.sent);
+    assert!(verbs.iter().all(|verb| *verb == "Write" || report.arrived.contains_key(verb)));
+    let unmet: Vec<&Mishap> = mishaps.iter().filter(|mishap| !report.mishaps.contains_key(mishap)).collect();
+    assert_eq!(unmet, Vec::<&Mishap>::new());
+    for status in [Status::Success, Status::LocalProtection, Status::LocalQpOperation, Status::WrFlushed] {
+        assert!(report.statuses.contains_key(&status), "no {status:?}");
+    }
+    assert!(report.arrivals() > report.messages() / 10);
+    if bad {
+        all_faults(&outcome.faults);
+        assert!(outcome.counters.rx_dropped_messages > 0 && report.arrivals() < report.messages());
+    }
+}
+
+const OF_UC: [&str; 4] = ["Send", "SendImm", "Write", "WriteImm"];
+const OF_UD: [&str; 2] = ["Send", "SendImm"];
+
+fn udp() -> Device {
+    Device::udp("127.0.0.1:0").unwrap()
+}
+
+#[test]
+fn xrc_over_shm() {
+    all_of_xrc(&body(Service::XrcInitiator, &Device::shm(), false, 0..10, 1_500), false);
+    all_of_xrc(&body(Service::XrcInitiator, &Device::shm(), true, 10..20, 1_500), true);
+}
+
+#[test]
+fn xrc_over_udp() {
+    all_of_xrc(&body(Service::XrcInitiator, &udp(), false, 100..110, 1_500), false);
+    all_of_xrc(&body(Service::XrcInitiator, &udp(), true, 110..120, 1_500), true);
+}
+
+#[test]
+fn uc_over_shm() {
+    all_of(&body(Service::Uc, &Device::shm(), false, 200..210, 1_000), &OF_UC, &Mishap::ALL, false);
+    all_of(&body(Service::Uc, &Device::shm(), true, 210..220, 1_000), &OF_UC, &Mishap::ALL, true);
+}
+
+#[test]
+fn uc_over_udp() {
+    all_of(&body(Service::Uc, &udp(), false, 300..310, 1_000), &OF_UC, &Mishap::ALL, false);
+    let bad = body(Service::Uc, &udp(), true, 310..320, 1_000);
+    all_of(&bad, &OF_UC, &Mishap::ALL, true);
+    assert!(bad.counters.rx_icrc_encapsulated > 0 && bad.counters.out_of_sequence > 0);
+}
+
+#[test]
+fn ud_over_shm() {
+    let mishaps = &Mishap::OF_DATAGRAMS;
+    all_of(&body(Service::Ud, &Device::shm(), false, 400..410, 1_000), &OF_UD, mishaps, false);
+    all_of(&body(Service::Ud, &Device::shm(), true, 410..420, 1_000), &OF_UD, mishaps, true);
+}
+
+#[test]
+fn ud_over_udp() {
+    let mishaps = &Mishap::OF_DATAGRAMS;
+    all_of(&body(Service::Ud, &udp(), false, 500..510, 1_000), &OF_UD, mishaps, false);
+    let bad = body(Service::Ud, &udp(), true, 510..520, 1_000);
+    all_of(&bad, &OF_UD, mishaps, true);
+    assert!(bad.counters.rx_icrc_encapsulated > 0);
+}
+
+#[test]
+fn some_seeds_with_dedicated_engines() {
+    for (seed, service) in [(600, Service::XrcInitiator), (601, Service::Uc), (602, Service::Ud)] {
+        for device in [Device::shm(), udp()] {
+            let options = Options { verbs: 400, patience: PATIENCE, ..Options::default() };
+            let device = device.mode(Mode::Dedicated);
+            let mut arm = Services::slow(service, [&device, &device]);
+            if service == Service::XrcInitiator {
+                assert!(run(&mut arm, seed, &options).verbs() >= 400);
+            } else {
+                assert!(run_unreliable(&mut arm, seed, &options).messages() >= 400);
+            }
+        }
+    }
+}
