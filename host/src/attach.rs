@@ -32,6 +32,8 @@ pub enum AttachError {
     WrongKind(PortKind),
     /// The port's own words.
     Port(String),
+    /// This kind of port has no multicast groups.
+    NoGroups(PortKind),
 }
 
 impl fmt::Display for AttachError {
@@ -41,6 +43,9 @@ impl fmt::Display for AttachError {
                 write!(f, "this NIC's port is {kind}: the peer needs one of the same kind")
             }
             AttachError::Port(words) => f.write_str(words),
+            AttachError::NoGroups(kind) => {
+                write!(f, "port {kind} has no multicast groups: open the device over udp")
+            }
         }
     }
 }
@@ -70,6 +75,25 @@ pub trait Attach {
     fn add_endpoint(&mut self, _peer: Endpoint) -> Result<Peer, AttachError> {
         Err(AttachError::WrongKind(self.kind()))
     }
+
+    /// Makes a multicast group usable as a peer: what is sent to it goes to all members.
+    ///
+    /// # Errors
+    /// The port has none, cannot reach it, or takes no more peers.
+    fn add_group(&mut self, _group: Endpoint) -> Result<Peer, AttachError> {
+        Err(AttachError::NoGroups(self.kind()))
+    }
+
+    /// Becomes a member of a multicast group, once more if it is one.
+    ///
+    /// # Errors
+    /// The port has none, or can join no more.
+    fn join(&mut self, _group: Endpoint) -> Result<(), AttachError> {
+        Err(AttachError::NoGroups(self.kind()))
+    }
+
+    /// Is a member once less.
+    fn leave(&mut self, _group: Endpoint) {}
 
     /// No queue pair names `peer` any more, and none will.
     fn remove(&mut self, _peer: Peer) {}
@@ -136,6 +160,19 @@ impl Attach for UdpPort {
         self.peer(peer).map_err(|error| AttachError::Port(error.to_string()))
     }
 
+    fn add_group(&mut self, group: Endpoint) -> Result<Peer, AttachError> {
+        UdpPort::group(self, group).map_err(|error| AttachError::Port(error.to_string()))
+    }
+
+    fn join(&mut self, group: Endpoint) -> Result<(), AttachError> {
+        UdpPort::join(self, group).map_err(|error| AttachError::Port(error.to_string()))
+    }
+
+    fn leave(&mut self, group: Endpoint) {
+        let left = UdpPort::leave(self, group);
+        debug_assert!(left.is_ok(), "whoever leaves has joined");
+    }
+
     fn max_peers(&self) -> usize {
         port::udp::Options::default().max_peers as usize
     }
@@ -165,6 +202,18 @@ macro_rules! attach_inside {
 
             fn add_endpoint(&mut self, peer: Endpoint) -> Result<Peer, AttachError> {
                 self.port_mut().add_endpoint(peer)
+            }
+
+            fn add_group(&mut self, group: Endpoint) -> Result<Peer, AttachError> {
+                self.port_mut().add_group(group)
+            }
+
+            fn join(&mut self, group: Endpoint) -> Result<(), AttachError> {
+                Attach::join(self.port_mut(), group)
+            }
+
+            fn leave(&mut self, group: Endpoint) {
+                Attach::leave(self.port_mut(), group);
             }
 
             fn remove(&mut self, peer: Peer) {

@@ -208,13 +208,17 @@ fn meet(local: &Hello, remote: &Hello) -> Result<(), ConnectError> {
     Err(ConnectError::OtherService { ours: local.service, theirs: remote.service })
 }
 
-/// Makes whoever is called this reachable by an engine's port, without asking it: where addresses are names, and not over
+/// Makes whoever is called this, or everybody of this multicast group, reachable by an engine's port, without asking it: where addresses are names, and not over
 /// shared memory.
 ///
 /// # Errors
 /// `Attach`.
 pub fn reach(engine: &Arc<Engine>, endpoint: port::Endpoint) -> Result<Peer, ConnectError> {
-    engine.control(|control| control.port.add_endpoint(endpoint)).map_err(ConnectError::Attach)
+    let reached = engine.control(|control| match endpoint.address.is_multicast() {
+        true => control.port.add_group(endpoint),
+        false => control.port.add_endpoint(endpoint),
+    });
+    reached.map_err(ConnectError::Attach)
 }
 
 /// The client's half of making the ports peers.

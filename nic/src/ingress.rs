@@ -52,7 +52,9 @@ impl<'a> Arrived<'a> {
 
     /// The address that it was sent to, where the port shows it or knows it to be a group's.
     pub fn destination(&self) -> Option<Address> {
-        let Some(from_ip) = Arrived::from_ip(self.frame) else { return self.frame.group };
+        let Some(from_ip) = Arrived::from_ip(self.frame) else {
+            return self.frame.group.map(|group| group.address);
+        };
         Network::parse(from_ip).ok().map(|(network, _)| network.addresses().1)
     }
 }
@@ -62,7 +64,8 @@ impl<'a> Arrived<'a> {
 pub(crate) fn strip<'a>(frame: &'a Ingress<'a>) -> Result<Arrived<'a>, WireError> {
     let from_ip = match frame.start {
         Start::Bth => {
-            let (source, destination_port, ip_id) = (frame.source, None, None);
+            let (source, ip_id) = (frame.source, None);
+            let destination_port = frame.group.map(|group| group.udp_port);
             return Ok(Arrived { transport: frame.bytes, source, destination_port, ip_id, ecn: 0, frame });
         }
         Start::Ip => frame.bytes,

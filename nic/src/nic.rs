@@ -21,6 +21,7 @@ use crate::cqe::Cqe;
 use crate::egress::{Turn, Used, wants_turn};
 use crate::event::AsyncEvent;
 use crate::ingress::strip;
+use crate::multicast::{Groups, MULTICAST_QPN};
 use crate::queue_pair::{QueuePair, Srq};
 use crate::receive_queue::ReceiveQueue;
 use crate::ring::Ring;
@@ -43,6 +44,10 @@ pub struct Config {
     pub max_xrc_domains: u32,
     /// Address handles, up to 2^20.
     pub max_address_handles: u32,
+    /// Multicast groups.
+    pub max_groups: u32,
+    /// Queue pairs attached to one group.
+    pub max_group_members: u32,
     /// What the port is called by peers: where datagrams come to.
     pub endpoint: Endpoint,
     /// Payload bytes that the port carries in a packet: the longest datagram.
@@ -70,6 +75,8 @@ impl Default for Config {
             max_srqs: 1 << 10,
             max_xrc_domains: 1 << 8,
             max_address_handles: 1 << 14,
+            max_groups: 1 << 8,
+            max_group_members: 1 << 6,
             endpoint: Endpoint::default(),
             mtu: 4096,
             max_events: 1 << 10,
@@ -133,6 +140,8 @@ pub enum NicError {
     TooSmall,
     /// Its transport service has no such thing (EINVAL).
     NotThisService,
+    /// The address is no multicast group's (EINVAL).
+    NotAGroup,
 }
 
 impl std::fmt::Display for NicError {
@@ -142,6 +151,7 @@ impl std::fmt::Display for NicError {
             NicError::Unknown => "no such resource",
             NicError::Busy => "the resource is still in use",
             NicError::TooSmall => "what it holds does not fit",
+            NicError::NotAGroup => "the address is no multicast group's",
             NicError::NotThisService => "queue pairs of this transport service have none",
         })
     }
@@ -154,6 +164,7 @@ pub(crate) struct Shared {
     pub srqs: SharedReceiveQueues,
     pub xrc_domains: XrcDomains,
     pub handles: AddressHandles,
+    pub groups: Groups,
     pub endpoint: Endpoint,
     pub mtu: u32,
     cqs: Vec<Option<CompletionQueue>>,
@@ -177,6 +188,7 @@ impl Shared {
             srqs: SharedReceiveQueues::new(config.max_srqs),
             xrc_domains: XrcDomains::new(config.max_xrc_domains),
             handles: AddressHandles::new(config.max_address_handles),
+            groups: Groups::new(config.max_groups, config.max_group_members),
             endpoint: config.endpoint,
             mtu: config.mtu,
             cqs: (0..config.max_cqs).map(|_| None).collect(),
@@ -243,7 +255,7 @@ impl Shared {
 
 /// One engine of a NIC.
 pub struct Nic {
-    qps: Vec<Option<Box<QueuePair>>>,
+    pub(crate) qps: Vec<Option<Box<QueuePair>>>,
     generations: Vec<u8>,
     free: VecDeque<u32>,
     index_bits: u32,
@@ -336,13 +348,22 @@ impl Nic {
         xrc_domain: u32,
     ) -> Result<Qpn, NicError> {
         let index = self.free.pop_front().ok_or(NicError::Full)?;
-        let generation = u32::from(self.generations[index as usize]);
-        // The generation in the upper bits: a packet for a destroyed queue pair does not reach its successor.
-        let number = Qpn::new((generation << self.index_bits | index) & 0x00ff_ffff);
+        let mut number = self.number(index);
+        if number.get() == MULTICAST_QPN {
+            self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
+            number = self.number(index);
+        }
         let owner = Owner::new(self.shared.engine, number.get());
         self.qps[index as usize] =
             Some(Box::new(QueuePair::new(number, owner, init, receive, srq, xrc_domain)));
         Ok(number)
+    }
+
+    /// The number of the next queue pair at this place.
+    fn number(&self, index: u32) -> Qpn {
+        let generation = u32::from(self.generations[index as usize]);
+        // The generation in the upper bits: a packet for a destroyed queue pair does not reach its successor.
+        Qpn::new((generation << self.index_bits | index) & 0x00ff_ffff)
     }
 
     /// The receive queue of a queue pair to be, and the shared one that it takes from.
@@ -362,9 +383,13 @@ impl Nic {
         }
     }
 
-    /// Removes a queue pair; its work is forgotten, packets for it are dropped from now on.
+    /// Removes a queue pair; its work is forgotten, packets for it are dropped from now on. `Busy` while it is attached to a
+    /// multicast group.
     pub fn destroy_qp(&mut self, number: Qpn) -> Result<(), NicError> {
         let index = self.index(number).ok_or(NicError::Unknown)?;
+        if self.shared.groups.has(number) {
+            return Err(NicError::Busy);
+        }
         let Some(qp) = self.qps[index as usize].take() else { return Err(NicError::Unknown) };
         for cq in [qp.send_cq, qp.receive_cq] {
             self.shared.release_cq(cq);
@@ -441,8 +466,7 @@ impl Nic {
         };
         let index = packet.bth.dest_qp.get() & ((1 << self.index_bits) - 1);
         let Some(qp) = self.qps[index as usize].as_mut().filter(|qp| qp.number == packet.bth.dest_qp) else {
-            shared.counters.unknown_qp += 1;
-            return;
+            return self.receive_for_many(mem, &arrived, &packet);
         };
         if !qp.admits(&arrived, &packet, shared) {
             return;
@@ -518,7 +542,7 @@ impl Nic {
 
     /// Puts a queue pair in line if it may have something to send, and its timer in place.
     #[inline]
-    fn attend(&mut self, index: u32) {
+    pub(crate) fn attend(&mut self, index: u32) {
         let Some(qp) = &mut self.qps[index as usize] else { return };
         if !qp.queued && wants_turn(qp) {
             qp.queued = true;
@@ -528,7 +552,7 @@ impl Nic {
     }
 
     #[inline]
-    fn index(&self, number: Qpn) -> Option<u32> {
+    pub(crate) fn index(&self, number: Qpn) -> Option<u32> {
         let index = number.get() & ((1 << self.index_bits) - 1);
         let qp = self.qps[index as usize].as_ref()?;
         (qp.number == number).then_some(index)
@@ -563,5 +587,34 @@ impl Nic {
     /// What this engine has counted.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use memory::Bytes;
+
+    /// The number of all ones stands for a multicast group's queue pairs.
+    #[test]
+    fn no_queue_pair_has_the_number_of_all_ones() {
+        let mut nic = Nic::new(Config { max_qps: 1 << 16, ..Config::default() });
+        let ring = || Ring::new(Bytes::heap(Ring::size(4)).unwrap()).unwrap();
+        let last = (1 << nic.index_bits) - 1;
+        nic.free = VecDeque::from([last]);
+        nic.generations[last as usize] = u8::MAX;
+        let cq = nic.create_cq(ring()).unwrap();
+        let number = nic.create_qp(QueuePairInit {
+            service: Service::Ud,
+            pd: Pd::NONE,
+            send_ring: ring(),
+            receives: Receives::Own { ring: ring(), max_sge: 1 },
+            send_cq: cq,
+            receive_cq: cq,
+            signal_all: false,
+            managed: false,
+        });
+        assert_eq!(number, Ok(Qpn::new(last)), "of the next generation");
+        assert_eq!(nic.qp_state(Qpn::new(last)), Some(State::Reset));
     }
 }

@@ -10,6 +10,7 @@
 //! | `inbox.rs` | the frames that came together and are handed on one by one |
 //! | `reading.rs` | which receiving call to use, from what came lately (no calls) |
 //! | `peers.rs` | the bounded table of peers |
+//! | `groups.rs` | multicast groups: a socket for each that the port is a member of |
 //! | `mtu.rs` | how long a frame may be on an interface |
 //! | `nic.rs` | [`UdpPort`], the port itself |
 //!
@@ -34,6 +35,7 @@
 
 mod address;
 mod datagram;
+mod groups;
 mod inbox;
 mod mtu;
 mod nic;
@@ -45,6 +47,7 @@ mod train;
 
 pub use address::{endpoint, socket_address};
 pub use datagram::Arrival;
+pub use groups::GroupError;
 pub use nic::{Errnos, UdpCounters, UdpPort};
 pub use options::{OpenError, Options};
 pub use peers::PeerError;

@@ -3,7 +3,7 @@
 use host::Engine;
 use host::connect::{Agreement, ConnectError, Request};
 use nic::wqe::Bounds;
-use nic::{AddressVector, Destination, Modify, ReceiveRequest, Service, Target, WorkRequest};
+use nic::{AddressVector, Destination, MULTICAST_QPN, Modify, ReceiveRequest, Service, Target, WorkRequest};
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use transport::state::State;
@@ -86,6 +86,11 @@ impl AddressHandle {
     pub fn queue(&self, qp: u32, qkey: u32) -> RemoteQueue {
         RemoteQueue { handle: self.clone(), qp, qkey, private_data: Vec::new() }
     }
+
+    /// Every queue pair that is attached to the multicast group that this handle leads to, and has this Q_Key.
+    pub fn group(&self, qkey: u32) -> RemoteQueue {
+        self.queue(MULTICAST_QPN, qkey)
+    }
 }
 
 /// A queue pair that datagrams can be sent to.
@@ -157,7 +162,25 @@ pub struct DatagramQueuePair {
     send: SendSide,
     receive: Incoming,
     domain: ProtectionDomain,
+    /// What it is attached to.
+    groups: Vec<Endpoint>,
     _cqs: [Arc<Cq>; 2],
+}
+
+impl Drop for DatagramQueuePair {
+    fn drop(&mut self) {
+        if !self.end.context.fork().is_child() {
+            self.groups.drain(..).for_each(|group| leave(&self.end, group));
+        }
+    }
+}
+
+fn leave(end: &End, group: Endpoint) {
+    end.engine.control(|control| {
+        let left = control.nic.detach_multicast(end.number, group.address);
+        debug_assert!(left.is_ok(), "it was attached");
+        control.port.leave(group);
+    });
 }
 
 impl DatagramQueuePair {
@@ -179,6 +202,7 @@ impl DatagramQueuePair {
             send: SendSide::new(send_ring, bounds),
             receive,
             domain: domain.clone(),
+            groups: Vec::new(),
             _cqs: [Arc::clone(send_cq), Arc::clone(receive_cq)],
         })
     }
@@ -216,6 +240,63 @@ impl DatagramQueuePair {
         self.send.push_to(request, &to.target())?;
         self.send.publish();
         self.end.ring();
+        Ok(())
+    }
+
+    /// Attaches it to a multicast group: it gets what is sent to that address and UDP port (RoCE's is 4791) with its Q_Key, by
+    /// members of any host that the group reaches, this one and itself included. Over `udp`; a group reaches as far as the
+    /// system lets it, which is this link unless told otherwise.
+    ///
+    /// ```
+    /// use remora_verbs::{Access, Device, EMPTY, Endpoint, GRH, QpOptions, ReceiveRequest, work};
+    ///
+    /// let context = Device::udp("127.0.0.1:0")?.open()?;
+    /// let domain = context.alloc_pd()?;
+    /// let mut cq = context.create_cq(16)?;
+    /// let mut qp = domain.create_datagram_qp(&cq, &cq, &QpOptions::default())?;
+    /// let memory = domain.allocate(4096, Access::LOCAL_WRITE)?;
+    /// qp.post_recv(&ReceiveRequest { id: 1, sges: &[memory.sge(0, 100)] })?;
+    ///
+    /// let group = std::net::Ipv4Addr::new(239, 255, 71, 1);
+    /// let group = Endpoint { address: group.into(), udp_port: context.port().endpoint.udp_port };
+    /// qp.attach(group)?;
+    /// let all = domain.create_address_handle(0, group)?.group(qp.qkey());
+    /// qp.post_send_to(&work::send_inline(2, b"to whom it may concern"), &all)?;
+    /// let (mut done, mut came) = ([EMPTY; 2], 0);
+    /// while came < 2 {
+    ///     came += cq.wait(&mut done[came..], std::time::Duration::from_secs(1))?;
+    /// }
+    /// assert_eq!(memory.get::<[u8; 22]>(GRH)?, *b"to whom it may concern");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Nic(NotAGroup)`, `Nic(Busy)` if it is attached already, `Nic(Full)`; `Group`: the port's words. `Forked`.
+    pub fn attach(&mut self, group: Endpoint) -> Result<(), CreateError> {
+        self.end.context.refuse_child()?;
+        let number = self.end.number;
+        self.end.engine.control(|control| {
+            control.nic.attach_multicast(number, group.address)?;
+            control.port.join(group).map_err(|error| {
+                let undone = control.nic.detach_multicast(number, group.address);
+                debug_assert!(undone.is_ok(), "it has just been attached");
+                CreateError::Group(error.to_string())
+            })
+        })?;
+        self.groups.push(group);
+        Ok(())
+    }
+
+    /// Takes it out of a multicast group.
+    ///
+    /// # Errors
+    /// `Nic(Unknown)`: it is not attached to this one. `Forked`.
+    pub fn detach(&mut self, group: Endpoint) -> Result<(), CreateError> {
+        self.end.context.refuse_child()?;
+        let place = self.groups.iter().position(|known| *known == group);
+        let place = place.ok_or(CreateError::Nic(nic::NicError::Unknown))?;
+        self.groups.swap_remove(place);
+        leave(&self.end, group);
         Ok(())
     }
 

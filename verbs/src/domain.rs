@@ -199,7 +199,7 @@ impl ProtectionDomain {
     }
 
     /// An address handle of engine `engine` for whoever is called `endpoint` (address, that is GID, and UDP port; RoCE's is
-    /// 4791). Over shared memory, where addresses do not lead anywhere by themselves, use
+    /// 4791), or for a multicast group. Over shared memory, where addresses do not lead anywhere by themselves, use
     /// [`DatagramQueuePair::resolve`].
     ///
     /// # Errors

@@ -19,6 +19,8 @@ pub enum CreateError {
     OtherContext,
     /// The port cannot reach that address; its own words.
     Unreachable(String),
+    /// The port cannot be a member of that multicast group; its own words.
+    Group(String),
     /// A value is out of bounds: its name, what was asked for, and what there may be at most.
     TooMany(&'static str, u64, u64),
     /// The system gave no descriptor; its errno.
@@ -35,7 +37,7 @@ impl fmt::Display for CreateError {
             CreateError::DifferentEngines => f.write_str(
                 "the completion queues are on different engines: create both on one (CqOptions::engine)",
             ),
-            CreateError::Unreachable(words) => f.write_str(words),
+            CreateError::Unreachable(words) | CreateError::Group(words) => f.write_str(words),
             CreateError::OtherContext => f.write_str("the completion queue belongs to another context"),
             CreateError::TooMany(what, asked, most) => {
                 write!(f, "{what} of {asked}; 1 to {most} are possible")

@@ -70,8 +70,9 @@ pub use host::{DriverCounters, EngineEvent, Mode, OpenError, PortFacts, PortKind
 pub use memory::{Access, AccessError, Binding, Bytes, Error as MemoryError, Key, Range, WindowType};
 pub use nic::PostError as QueueError;
 pub use nic::{
-    AddressVector, AsyncEvent, CompletionKind, Flags, GRH, Modify, Notify, Operation, PathMigration, Payload,
-    ReceiveRequest, Remote, Service, Sge, SrqFacts, Status, WorkCompletion, WorkRequest,
+    AddressVector, AsyncEvent, CompletionKind, Flags, GRH, MULTICAST_QPN, Modify, Notify, Operation,
+    PathMigration, Payload, ReceiveRequest, Remote, Service, Sge, SrqFacts, Status, WorkCompletion,
+    WorkRequest,
 };
 pub use port::Counters as PortCounters;
 pub use port::fault::Tally;

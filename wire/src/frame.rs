@@ -60,8 +60,8 @@ pub struct Ingress<'a> {
     pub start: Start,
     /// Who sent it; only meaningful when `start` is [`Start::Bth`], otherwise the headers say it.
     pub source: Endpoint,
-    /// The multicast group that it was sent to, if any; likewise.
-    pub group: Option<Address>,
+    /// The multicast group and UDP port that it was sent to, if any; likewise.
+    pub group: Option<Endpoint>,
 }
 
 /// What the NIC's egress needs of a port. Dispatch is static.

@@ -3,6 +3,7 @@
 mod attributes;
 mod datagrams;
 mod extended;
+mod multicast;
 mod shared_queue;
 mod unreliable;
 mod windows;

@@ -174,6 +174,7 @@ impl<P: Port, C: Clock> Port for Capture<P, C> {
         let seals = port.seals();
         let found = port.receive(budget, &mut |frame| {
             let (start, from) = (frame.start, frame.source);
+            let here = frame.group.unwrap_or(here);
             let reads_id = start == Start::Bth && here.address.is_ipv4();
             let ip_id = if reads_id { sealed_id(from, here, frame.bytes, spans) } else { 0 };
             let time = clock.now_ns();

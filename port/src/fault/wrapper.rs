@@ -6,7 +6,7 @@ use crate::clock::{Clock, Monotonic};
 use crate::staging::{Staging, forward};
 use crate::{Counters, Port};
 use std::os::fd::RawFd;
-use wire::frame::{Address, Egress, Endpoint, Ingress, Lease, Peer, Start};
+use wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
 
 /// Any port, with frames dropped, duplicated, reordered, delayed and corrupted as [`Rules`] say.
 ///
@@ -23,7 +23,7 @@ pub struct Fault<P, C = Monotonic> {
     active: bool,
     staging: Staging,
     outgoing: Held<Peer>,
-    incoming: Held<(Start, Endpoint, Option<Address>)>,
+    incoming: Held<(Start, Endpoint, Option<Endpoint>)>,
     scratch: Vec<u8>,
     overflowed: u64,
 }

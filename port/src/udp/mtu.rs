@@ -1,38 +1,49 @@
-//! The MTU of the interface that has an address.
+//! The interface that has an address: its MTU and its number.
 
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
+/// The number of the interface that has `address`.
+pub(super) fn interface_of(address: IpAddr) -> Option<u32> {
+    // SAFETY: the name is a string that ends in zero and lives through the call.
+    of_interface_with(address, |name| match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => None,
+        index => Some(index),
+    })
+}
+
 /// The MTU in bytes of the interface that has `address`, asked through `socket`; all of 127.0.0.0/8 is the loopback
 /// interface's. `None`: no interface has it, or the kernel does not say.
 pub(super) fn of_address(socket: BorrowedFd<'_>, address: SocketAddr) -> Option<usize> {
+    let loopback = address.ip().is_loopback() && address.is_ipv4();
+    let wanted = if loopback { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { address.ip() };
+    of_interface_with(wanted, |name| of_interface(socket, name))
+}
+
+/// What `look` finds out about the interface, by its name, that has this address.
+fn of_interface_with<R>(wanted: IpAddr, look: impl Fn(&CStr) -> Option<R>) -> Option<R> {
     let mut first: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: on success the kernel's list is allocated and `first` points to it; it is freed once, below.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
         return None;
     }
-    let wanted = if address.ip().is_loopback() && address.is_ipv4() {
-        IpAddr::V4(Ipv4Addr::LOCALHOST)
-    } else {
-        address.ip()
-    };
-    let mut mtu = None;
+    let mut found = None;
     let mut next = first;
-    while !next.is_null() && mtu.is_none() {
+    while !next.is_null() && found.is_none() {
         // SAFETY: `next` is an entry of the list that getifaddrs made and that is not freed yet.
         let entry = unsafe { &*next };
         // SAFETY: an entry's address is null or a whole socket address of the family that it starts with.
         if unsafe { ip(entry.ifa_addr) } == Some(wanted) {
             // SAFETY: an entry's name is a string that ends in zero and lives as long as the list.
-            mtu = of_interface(socket, unsafe { CStr::from_ptr(entry.ifa_name) });
+            found = look(unsafe { CStr::from_ptr(entry.ifa_name) });
         }
         next = entry.ifa_next;
     }
     // SAFETY: `first` came from getifaddrs and nothing borrowed from the list is used after this.
     unsafe { libc::freeifaddrs(first) };
-    mtu
+    found
 }
 
 /// The IP address at `address`, if it is one.

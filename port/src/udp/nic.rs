@@ -1,5 +1,6 @@
 //! [`UdpPort`]: the port itself, put together from the socket, the train, the inbox and the peers.
 
+use super::groups::{self, GroupError, Groups};
 use super::inbox::Inbox;
 use super::options::{OpenError, Options};
 use super::peers::{PeerError, Peers};
@@ -22,6 +23,7 @@ const FRUITLESS_PER_RECEIVE: u32 = 8;
 pub struct UdpPort {
     socket: Socket,
     peers: Peers,
+    groups: Groups,
     train: Train,
     inbox: Inbox,
     /// Where a frame is written that can never leave (unknown peer, impossible length). Empty until the first one.
@@ -97,6 +99,7 @@ impl UdpPort {
         let limit = if socket.sends_trains() { MAX_SEGMENTS } else { 1 };
         Ok(UdpPort {
             peers: Peers::new(options.max_peers),
+            groups: Groups::new(options.max_groups),
             train: Train::new(limit),
             inbox: Inbox::new(),
             waste: Vec::new(),
@@ -117,6 +120,35 @@ impl UdpPort {
     pub fn peer(&mut self, peer: Endpoint) -> Result<Peer, PeerError> {
         let local = self.socket.local();
         self.peers.add(address::socket_address(peer, address::scope(local)), local)
+    }
+
+    /// Joins a multicast group: what is sent there arrives from now on, until [`leave`](UdpPort::leave) was called as often.
+    ///
+    /// # Errors
+    /// [`GroupError`].
+    pub fn join(&mut self, group: Endpoint) -> Result<(), GroupError> {
+        let group = address::socket_address(group, address::scope(self.socket.local()));
+        self.groups.join(group, &self.socket)
+    }
+
+    /// Leaves a multicast group.
+    ///
+    /// # Errors
+    /// It is not a member.
+    pub fn leave(&mut self, group: Endpoint) -> Result<(), GroupError> {
+        self.groups.leave(address::socket_address(group, address::scope(self.socket.local())))
+    }
+
+    /// The number of the peer that stands for a multicast group. One need not be a member to send to it.
+    ///
+    /// # Errors
+    /// [`GroupError`].
+    pub fn group(&mut self, group: Endpoint) -> Result<Peer, GroupError> {
+        let local = self.socket.local();
+        let group = address::socket_address(group, address::scope(local));
+        groups::check(group, local)?;
+        groups::send_by_own_interface(&self.socket)?;
+        self.peers.put(group).map_err(|_| GroupError::Full(self.peers.max()))
     }
 
     /// The largest number of bytes from BTH to ICRC, both included, that the route to `peer` takes; `None`: unknown
@@ -252,6 +284,61 @@ impl UdpPort {
         let late = !on && !self.socket.is_empty() && self.socket.join(true).is_ok();
         self.reading.set_joined(on || late);
     }
+
+    /// What came to the port's own address.
+    #[inline(always)]
+    fn receive_own(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
+        let (mut handed, mut fruitless) = (0, 0);
+        while handed < budget && fruitless < FRUITLESS_PER_RECEIVE {
+            if self.inbox.is_empty() {
+                if handed > 0 && !self.reading.reads_on() {
+                    break;
+                }
+                match self.fetch() {
+                    Ok(true) => fruitless += u32::from(self.inbox.is_empty()),
+                    Ok(false) => return handed,
+                    Err(errno) => {
+                        self.udp.errnos.add(errno);
+                        self.counters.os_errors += 1;
+                        fruitless += 1;
+                    }
+                }
+            }
+            let (frames, bytes) = self.inbox.hand_on(budget - handed, take);
+            handed += frames;
+            self.counters.frames_received += frames as u64;
+            self.counters.bytes_received += bytes as u64;
+        }
+        self.reading.call_found_some();
+        handed
+    }
+
+    /// What came to a group, then the rest: each has its turn, however much there is of the other.
+    #[inline(never)]
+    fn receive_of_groups(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
+        let (mut handed, mut fruitless) = (0, 0);
+        while handed < budget.div_ceil(2) && fruitless < FRUITLESS_PER_RECEIVE {
+            let Some((arrived, group, bytes)) = self.groups.receive() else { break };
+            match arrived {
+                Ok(arrival) if arrival.len > 0 && !arrival.truncated => {
+                    handed += 1;
+                    self.counters.frames_received += 1;
+                    self.counters.bytes_received += bytes.len() as u64;
+                    take(Ingress { bytes, start: Start::Bth, source: arrival.source, group: Some(group) });
+                }
+                Ok(_) => {
+                    fruitless += 1;
+                    self.counters.malformed += 1;
+                }
+                Err(errno) => {
+                    fruitless += 1;
+                    self.udp.errnos.add(errno);
+                    self.counters.os_errors += 1;
+                }
+            }
+        }
+        handed + if handed < budget { self.receive_own(budget - handed, take) } else { 0 }
+    }
 }
 
 impl Egress for UdpPort {
@@ -295,29 +382,10 @@ impl Egress for UdpPort {
 impl Port for UdpPort {
     #[inline(always)]
     fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
-        let (mut handed, mut fruitless) = (0, 0);
-        while handed < budget && fruitless < FRUITLESS_PER_RECEIVE {
-            if self.inbox.is_empty() {
-                if handed > 0 && !self.reading.reads_on() {
-                    break;
-                }
-                match self.fetch() {
-                    Ok(true) => fruitless += u32::from(self.inbox.is_empty()),
-                    Ok(false) => return handed,
-                    Err(errno) => {
-                        self.udp.errnos.add(errno);
-                        self.counters.os_errors += 1;
-                        fruitless += 1;
-                    }
-                }
-            }
-            let (frames, bytes) = self.inbox.hand_on(budget - handed, take);
-            handed += frames;
-            self.counters.frames_received += frames as u64;
-            self.counters.bytes_received += bytes as u64;
+        if self.groups.is_empty() {
+            return self.receive_own(budget, take);
         }
-        self.reading.call_found_some();
-        handed
+        self.receive_of_groups(budget, take)
     }
 
     fn endpoint(&self) -> Endpoint {
@@ -339,6 +407,7 @@ impl Port for UdpPort {
 
     fn poll_fds(&self, out: &mut Vec<RawFd>) {
         out.push(self.socket.as_fd().as_raw_fd());
+        self.groups.poll_fds(out);
     }
 
     fn counters(&self) -> Counters {

@@ -20,6 +20,8 @@ pub struct Options {
     pub trains: bool,
     /// Peers that the port can know at most.
     pub max_peers: u32,
+    /// Multicast groups that it can be a member of at most, each with a descriptor.
+    pub max_groups: u32,
 }
 
 impl Default for Options {
@@ -31,6 +33,7 @@ impl Default for Options {
             send_buffer: 8 << 20,
             trains: true,
             max_peers: 65_536,
+            max_groups: 64,
         }
     }
 }

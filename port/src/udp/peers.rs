@@ -64,6 +64,11 @@ impl Peers {
         if ip.is_unspecified() || ip.is_multicast() || broadcast || peer.port() == 0 {
             return Err(PeerError::NotAHost(peer));
         }
+        self.put(peer)
+    }
+
+    /// The number of a multicast group, a new one if it is not known yet. The caller has seen that it is one.
+    pub(super) fn put(&mut self, peer: SocketAddr) -> Result<Peer, PeerError> {
         let endpoint = address::endpoint(peer);
         if let Some(known) = self.by_endpoint.get(&endpoint) {
             return Ok(*known);
@@ -75,6 +80,11 @@ impl Peers {
         self.entries.push(Entry { endpoint, address: SocketAddrAny::from(peer) });
         self.by_endpoint.insert(endpoint, Peer(number));
         Ok(Peer(number))
+    }
+
+    /// As many as there may be.
+    pub(super) fn max(&self) -> u32 {
+        self.max
     }
 
     /// The address as the kernel reads it; `None`: no such peer.

@@ -53,6 +53,11 @@ impl Socket {
         Ok(Socket { fd, local, sends_trains, can_join, joins: false })
     }
 
+    /// A socket that hears a multicast group.
+    pub(super) fn of_group(fd: OwnedFd, group: SocketAddr) -> Socket {
+        Socket { fd, local: group, sends_trains: false, can_join: false, joins: false }
+    }
+
     /// The address and port the socket has.
     pub fn local(&self) -> SocketAddr {
         self.local
@@ -171,7 +176,12 @@ fn configure(fd: &OwnedFd, v6: bool, options: &Options) -> Result<(), OpenError>
 }
 
 /// Sets an option whose value is one `int`.
-fn set(fd: &OwnedFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> Result<(), Errno> {
+pub(super) fn set(
+    fd: &OwnedFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> Result<(), Errno> {
     let len = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: `value` lives through the call and `len` is its size.
     let status = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), len) };

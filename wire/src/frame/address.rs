@@ -20,6 +20,15 @@ impl Address {
         self.as_ipv4().is_some()
     }
 
+    /// Is it a multicast group's?
+    #[inline]
+    pub fn is_multicast(&self) -> bool {
+        match self.as_ipv4() {
+            Some(address) => address.is_multicast(),
+            None => self.as_ipv6().is_multicast(),
+        }
+    }
+
     /// The address as IPv6, IPv4 in its mapped form.
     #[inline]
     pub fn as_ipv6(&self) -> Ipv6Addr {

@@ -1,0 +1,280 @@
+//! Multicast groups: a port hears a group through a socket of its own, since a socket that is bound to one address of a host
+//! gets nothing else.
+//!
+//! Several NICs of one host may be members of one group: each of their sockets gets a copy (`SO_REUSEADDR`). What a port
+//! sends to a group goes out on the interface that has the port's address, with the system's usual reach (a TTL of 1: this
+//! link), and comes back to the members on this host.
+
+use super::options::Options;
+use super::socket::{Socket, set};
+use super::{Arrival, address, mtu};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use wire::frame::Endpoint;
+
+/// Why a group cannot be joined, or sent to.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum GroupError {
+    /// This address is no multicast group's, or of the other family than the port's; or its UDP port is 0.
+    NotAGroup(SocketAddr),
+    /// The port is a member of as many groups as it can be.
+    Full(u32),
+    /// It is not a member of this group.
+    NotAMember(SocketAddr),
+    /// Any other failure: the call and its errno.
+    Os(&'static str, Errno),
+}
+
+impl fmt::Display for GroupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GroupError::NotAGroup(group) => {
+                write!(f, "{group} names no multicast group that this port can reach")
+            }
+            GroupError::Full(most) => {
+                write!(f, "this port is a member of {most} groups and can join no more: raise `max_groups`")
+            }
+            GroupError::NotAMember(group) => write!(f, "this port is not a member of {group}"),
+            GroupError::Os(call, errno) => write!(f, "joining the group failed in {call}: {errno}"),
+        }
+    }
+}
+
+impl std::error::Error for GroupError {}
+
+/// A group that the port is a member of.
+#[derive(Debug)]
+struct Membership {
+    group: Endpoint,
+    socket: Socket,
+    users: u32,
+}
+
+/// The groups that a port is a member of.
+#[derive(Debug)]
+pub(super) struct Groups {
+    members: Vec<Membership>,
+    max: u32,
+    /// Whose turn it is.
+    turn: usize,
+    /// Room for a datagram, once there is a group.
+    buffer: Vec<u8>,
+}
+
+/// Is this a group that a port at `local` may join and send to?
+pub(super) fn check(group: SocketAddr, local: SocketAddr) -> Result<(), GroupError> {
+    if group.is_ipv4() == local.is_ipv4() && group.ip().is_multicast() && group.port() != 0 {
+        return Ok(());
+    }
+    Err(GroupError::NotAGroup(group))
+}
+
+/// Number of the interface that has a port's IPv6 address; 0 (the system's choice) for IPv4, which goes by address.
+fn interface(socket: &Socket) -> u32 {
+    let local = socket.local();
+    if local.is_ipv4() { 0 } else { mtu::interface_of(local.ip()).unwrap_or_else(|| address::scope(local)) }
+}
+
+/// Lets what this socket sends to groups leave by the interface that has its address.
+pub(super) fn send_by_own_interface(socket: &Socket) -> Result<(), GroupError> {
+    match socket.local().ip() {
+        IpAddr::V4(ip) => sockopt::set_ip_multicast_if(socket.as_fd(), &ip)
+            .map_err(|errno| GroupError::Os("IP_MULTICAST_IF", errno)),
+        IpAddr::V6(_) => sockopt::set_ipv6_multicast_if(socket.as_fd(), interface(socket))
+            .map_err(|errno| GroupError::Os("IPV6_MULTICAST_IF", errno)),
+    }
+}
+
+impl Groups {
+    pub(super) fn new(max: u32) -> Groups {
+        Groups { members: Vec::new(), max, turn: 0, buffer: Vec::new() }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Joins a group with the port whose own socket this is, or counts one user more.
+    pub(super) fn join(&mut self, group: SocketAddr, own: &Socket) -> Result<(), GroupError> {
+        check(group, own.local())?;
+        let name = address::endpoint(group);
+        if let Some(known) = self.members.iter_mut().find(|known| known.group == name) {
+            known.users += 1;
+            return Ok(());
+        }
+        if self.members.len() >= self.max as usize {
+            return Err(GroupError::Full(self.max));
+        }
+        let socket = hear(group, own)?;
+        self.buffer.resize(usize::from(u16::MAX), 0);
+        self.members.push(Membership { group: name, socket, users: 1 });
+        Ok(())
+    }
+
+    /// One user of a group less; the last one leaves it.
+    pub(super) fn leave(&mut self, group: SocketAddr) -> Result<(), GroupError> {
+        let name = address::endpoint(group);
+        let place = self.members.iter().position(|known| known.group == name);
+        let place = place.ok_or(GroupError::NotAMember(group))?;
+        self.members[place].users -= 1;
+        if self.members[place].users == 0 {
+            self.members.swap_remove(place);
+        }
+        Ok(())
+    }
+
+    /// Asks each group once for a datagram, beginning with another one each time; `take` gets the first that came, and which
+    /// group it was sent to. `None`: there is none.
+    pub(super) fn receive(&mut self) -> Option<(Result<Arrival, Errno>, Endpoint, &[u8])> {
+        for _ in 0..self.members.len() {
+            self.turn = (self.turn + 1) % self.members.len();
+            let Membership { group, socket, .. } = &self.members[self.turn];
+            match socket.recv_from(&mut self.buffer) {
+                Ok(None) => {}
+                Ok(Some(arrival)) => return Some((Ok(arrival), *group, &self.buffer[..arrival.len])),
+                Err(errno) => return Some((Err(errno), *group, &[])),
+            }
+        }
+        None
+    }
+
+    pub(super) fn poll_fds(&self, out: &mut Vec<RawFd>) {
+        out.extend(self.members.iter().map(|member| member.socket.as_fd().as_raw_fd()));
+    }
+}
+
+/// A socket that hears a group on the interface of `own`.
+fn hear(group: SocketAddr, own: &Socket) -> Result<Socket, GroupError> {
+    let os = |call| move |errno| GroupError::Os(call, errno);
+    let family = if group.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let fd = rustix::net::socket_with(family, SocketType::DGRAM, flags, None).map_err(os("socket"))?;
+    sockopt::set_socket_reuseaddr(&fd, true).map_err(os("SO_REUSEADDR"))?;
+    sockopt::set_socket_recv_buffer_size(&fd, Options::default().receive_buffer).map_err(os("SO_RCVBUF"))?;
+    let index = interface(own);
+    let at = match (group.ip(), own.local().ip()) {
+        (IpAddr::V4(ip), IpAddr::V4(local)) => {
+            // Only this group's: not those that other programs of this host have joined.
+            set(&fd, libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, 0).map_err(os("IP_MULTICAST_ALL"))?;
+            sockopt::set_ip_add_membership(&fd, &ip, &local).map_err(os("IP_ADD_MEMBERSHIP"))?;
+            group
+        }
+        (IpAddr::V6(ip), _) => {
+            set(&fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1).map_err(os("UDP_NO_CHECK6_RX"))?;
+            sockopt::set_ipv6_v6only(&fd, true).map_err(os("IPV6_V6ONLY"))?;
+            set(&fd, libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_ALL, 0).map_err(os("IPV6_MULTICAST_ALL"))?;
+            sockopt::set_ipv6_add_membership(&fd, &ip, index).map_err(os("IPV6_ADD_MEMBERSHIP"))?;
+            std::net::SocketAddrV6::new(ip, group.port(), 0, index).into()
+        }
+        _ => return Err(GroupError::NotAGroup(group)),
+    };
+    rustix::net::bind(&fd, &at).map_err(os("bind"))?;
+    Ok(Socket::of_group(fd, at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::UdpPort;
+    use super::*;
+    use crate::{Egress, Port, Start};
+    use std::time::{Duration, Instant};
+
+    fn open(max_groups: u32) -> UdpPort {
+        let options = Options { max_groups, ..Options::default() };
+        UdpPort::open("127.0.0.1:0".parse().unwrap(), &options).unwrap()
+    }
+
+    fn group(text: &str) -> Endpoint {
+        address::endpoint(text.parse().unwrap())
+    }
+
+    fn send(port: &mut UdpPort, peer: wire::frame::Peer, bytes: &[u8]) {
+        port.lend(peer, bytes.len()).unwrap().bytes.copy_from_slice(bytes);
+        port.commit();
+        port.flush();
+    }
+
+    /// Frames until `count` have come: their bytes, and which group they were for.
+    fn receive(port: &mut UdpPort, budget: usize, count: usize) -> Vec<(Vec<u8>, Option<Endpoint>)> {
+        let (mut came, limit) = (Vec::new(), Instant::now() + Duration::from_secs(60));
+        while came.len() < count {
+            assert!(Instant::now() < limit, "{count} frames were sent, {} came", came.len());
+            port.receive(budget, &mut |frame| {
+                assert_eq!(frame.start, Start::Bth);
+                came.push((frame.bytes.to_vec(), frame.group));
+            });
+        }
+        came
+    }
+
+    #[test]
+    fn memberships_are_bounded_counted_and_end() {
+        let mut port = open(2);
+        let [a, b, c] = ["239.255.70.1:4791", "239.255.70.2:4791", "239.255.70.3:4791"].map(group);
+        port.join(a).unwrap();
+        port.join(a).unwrap();
+        port.join(b).unwrap();
+        assert_eq!(port.join(c), Err(GroupError::Full(2)));
+        port.leave(a).unwrap();
+        assert_eq!(port.join(c), Err(GroupError::Full(2)), "one user is left");
+        port.leave(a).unwrap();
+        assert_eq!(port.leave(a), Err(GroupError::NotAMember("239.255.70.1:4791".parse().unwrap())));
+        port.join(c).unwrap();
+        for wrong in ["10.0.0.1:4791", "239.255.70.1:0", "[ff12::1]:4791", "255.255.255.255:4791"] {
+            let refused = Err(GroupError::NotAGroup(wrong.parse().unwrap()));
+            assert_eq!(port.join(group(wrong)), refused);
+            assert_eq!(port.group(group(wrong)).map(|_| ()), refused);
+        }
+        let words = GroupError::Full(2).to_string();
+        assert!(words.contains("max_groups"), "{words}");
+    }
+
+    #[test]
+    fn every_member_on_this_host_hears_the_group_and_nobody_else() {
+        let (mut from, mut one, mut two, mut stranger) = (open(4), open(4), open(4), open(4));
+        let (here, other) = (group("239.255.70.4:47911"), group("239.255.70.5:47911"));
+        one.join(here).unwrap();
+        two.join(here).unwrap();
+        stranger.join(other).unwrap();
+        let all = from.group(here).unwrap();
+        assert_eq!(from.group(here), Ok(all), "the same number again");
+        send(&mut from, all, b"to both");
+        for port in [&mut one, &mut two] {
+            assert_eq!(receive(port, 8, 1), [(b"to both".to_vec(), Some(here))]);
+        }
+        let others = from.group(other).unwrap();
+        send(&mut from, others, b"to the third");
+        assert_eq!(receive(&mut stranger, 8, 1), [(b"to the third".to_vec(), Some(other))]);
+        assert_eq!(one.receive(8, &mut |_| panic!("nothing for it")), 0);
+        // Whoever left hears nothing; the sender may be a member itself.
+        one.leave(here).unwrap();
+        from.join(here).unwrap();
+        send(&mut from, all, b"again");
+        assert_eq!(receive(&mut from, 8, 1), [(b"again".to_vec(), Some(here))]);
+        assert_eq!(receive(&mut two, 8, 1), [(b"again".to_vec(), Some(here))]);
+        assert_eq!(one.receive(8, &mut |_| panic!("it has left")), 0);
+    }
+
+    #[test]
+    fn neither_a_busy_group_nor_a_busy_peer_starves_the_other() {
+        let (mut from, mut port) = (open(4), open(4));
+        let name = group("239.255.70.6:47911");
+        port.join(name).unwrap();
+        let (all, alone) = (from.group(name).unwrap(), from.peer(port.endpoint()).unwrap());
+        for number in 0..40 {
+            send(&mut from, all, &[number; 5]);
+            send(&mut from, alone, &[number; 6]);
+        }
+        for budget in [1, 2, 8] {
+            let came = receive(&mut port, budget, 20);
+            let of_group = came.iter().filter(|(_, group)| group.is_some()).count();
+            if budget > 1 {
+                assert!(of_group >= 5 && of_group <= came.len() - 5, "{of_group} of {}", came.len());
+            }
+        }
+    }
+}

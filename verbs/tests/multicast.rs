@@ -1,0 +1,252 @@
+//! Multicast over `udp`: groups on one host, and across a veth pair between two network namespaces. The latter needs root;
+//! without it the test says so and ends.
+
+use remora_verbs::{
+    Access, CompletionQueue, Context, CreateError, DatagramQueuePair, Device, EMPTY, Endpoint, GRH,
+    MemoryRegion, ProtectionDomain, QpOptions, QueueError, ReceiveRequest, Status, WorkCompletion, work,
+};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// No test waits so long unless it hangs.
+const LONG: Duration = Duration::from_secs(60);
+const ROLE: &str = "REMORA_TEST_MULTICAST_ROLE";
+
+/// A program with a datagram queue pair.
+struct Party {
+    context: Context,
+    domain: ProtectionDomain,
+    cq: CompletionQueue,
+    memory: MemoryRegion,
+    qp: DatagramQueuePair,
+}
+
+fn party(device: &Device) -> Party {
+    let context = device.open().unwrap();
+    let domain = context.alloc_pd().unwrap();
+    let cq = context.create_cq(64).unwrap();
+    let memory = domain.allocate(1 << 16, Access::LOCAL_WRITE).unwrap();
+    let qp = domain.create_datagram_qp(&cq, &cq, &QpOptions::default()).unwrap();
+    Party { context, domain, cq, memory, qp }
+}
+
+impl Party {
+    fn receive(&mut self, id: u64) {
+        let list = [self.memory.sge(id as usize * 4096, 4096)];
+        self.qp.post_recv(&ReceiveRequest { id, sges: &list }).unwrap();
+    }
+
+    fn wait(&mut self) -> WorkCompletion {
+        let mut done = [EMPTY; 1];
+        assert_eq!(self.cq.wait(&mut done, LONG), Ok(1));
+        assert_eq!(done[0].status, Status::Success);
+        done[0]
+    }
+
+    fn idle(&mut self) -> bool {
+        (0..1000).all(|_| self.cq.poll(&mut [EMPTY; 1]) == Ok(0))
+    }
+
+    fn send(&mut self, group: Endpoint, words: &[u8]) {
+        let all = self.domain.create_address_handle(0, group).unwrap().group(self.qp.qkey());
+        self.qp.post_send_to(&work::send_inline(99, words), &all).unwrap();
+    }
+
+    /// What the receive `id` got, and the last bytes of its header: the address that it was sent to.
+    fn got(&self, wc: &WorkCompletion) -> (Vec<u8>, Vec<u8>) {
+        let mut bytes = vec![0; wc.byte_len as usize];
+        self.memory.read(wc.id as usize * 4096, &mut bytes).unwrap();
+        (bytes[GRH..].to_vec(), bytes[GRH - 4..GRH].to_vec())
+    }
+}
+
+fn group(text: &str) -> Endpoint {
+    let address: std::net::SocketAddr = text.parse().unwrap();
+    Endpoint { address: address.ip().into(), udp_port: address.port() }
+}
+
+fn udp() -> Device {
+    Device::udp("127.0.0.1:0").unwrap()
+}
+
+#[test]
+fn every_program_of_the_host_that_is_attached_gets_it() {
+    let (mut from, mut one, mut two, mut other) =
+        (party(&udp()), party(&udp()), party(&udp()), party(&udp()));
+    let (here, there) = (group("239.255.71.2:47912"), group("239.255.71.3:47912"));
+    one.qp.attach(here).unwrap();
+    two.qp.attach(here).unwrap();
+    other.qp.attach(there).unwrap();
+    for party in [&mut one, &mut two, &mut other] {
+        party.receive(1);
+        party.receive(2);
+    }
+    from.send(here, b"to two of three");
+    assert_eq!(from.wait().id, 99);
+    for party in [&mut one, &mut two] {
+        let wc = party.wait();
+        assert_eq!((wc.id, wc.src_qp, wc.grh), (1, from.qp.number(), true));
+        assert_eq!(party.got(&wc), (b"to two of three".to_vec(), vec![239, 255, 71, 2]));
+    }
+    assert!(other.idle() && from.idle());
+    // A member may be the sender; one that has left gets nothing.
+    one.qp.detach(here).unwrap();
+    assert!(matches!(one.qp.detach(here), Err(CreateError::Nic(_))));
+    two.send(here, b"to itself");
+    let mut done = [two.wait(), two.wait()];
+    done.sort_unstable_by_key(|wc| wc.id);
+    assert_eq!((done[0].id, done[1].id, two.got(&done[0]).0), (2, 99, b"to itself".to_vec()));
+    assert!(one.idle());
+    assert_eq!(two.context.counters().rx_icrc_encapsulated, 0);
+}
+
+#[test]
+fn two_queue_pairs_of_one_program_share_a_group_and_leave_it_one_by_one() {
+    let mut both = party(&udp());
+    let here = group("239.255.71.4:47912");
+    let mut second = both.domain.create_datagram_qp(&both.cq, &both.cq, &QpOptions::default()).unwrap();
+    both.qp.attach(here).unwrap();
+    second.attach(here).unwrap();
+    assert!(matches!(second.attach(here), Err(CreateError::Nic(_))), "once");
+    let mut from = party(&udp());
+    for turn in 0..2 {
+        both.receive(turn);
+        if turn == 0 {
+            let list = [both.memory.sge(5 * 4096, 4096)];
+            second.post_recv(&ReceiveRequest { id: 5, sges: &list }).unwrap();
+        }
+        from.send(here, b"to all");
+        from.wait();
+        let mut ids: Vec<u64> = (0..2 - turn).map(|_| both.wait().id).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, [vec![0, 5], vec![1]][turn as usize]);
+        if turn == 0 {
+            // Dropped while attached.
+            let spare = both.domain.create_datagram_qp(&both.cq, &both.cq, &QpOptions::default()).unwrap();
+            drop(std::mem::replace(&mut second, spare));
+        }
+    }
+    assert!(both.idle());
+}
+
+#[test]
+fn what_is_no_group_or_has_none_is_refused_in_words() {
+    let mut over_udp = party(&udp());
+    let words = |error: CreateError| error.to_string();
+    assert!(matches!(over_udp.qp.attach(group("10.0.0.1:4791")), Err(CreateError::Nic(_))));
+    let v6 = words(over_udp.qp.attach(group("[ff12::1]:4791")).unwrap_err());
+    assert!(v6.contains("ff12::1"), "{v6}");
+    // What was refused by the port was not done by half.
+    assert!(matches!(over_udp.qp.attach(group("[ff12::1]:4791")), Err(CreateError::Group(_))));
+    let mut over_shm = party(&Device::shm());
+    let none = words(over_shm.qp.attach(group("239.255.71.5:4791")).unwrap_err());
+    assert!(none.contains("udp"), "{none}");
+    let none = words(over_shm.domain.create_address_handle(0, group("239.255.71.5:4791")).unwrap_err());
+    assert!(none.contains("udp"), "{none}");
+    let too_many = (0..=64).find_map(|number| {
+        over_udp.qp.attach(group(&format!("239.255.72.{number}:4791"))).err().map(|error| (number, error))
+    });
+    let (number, error) = too_many.unwrap();
+    assert!(number == 64 && words(error).contains("max_groups"));
+    let full = over_udp.qp.post_recv(&ReceiveRequest { id: 1 << 48, sges: &[] });
+    assert_eq!(full, Err(remora_verbs::PostError::Queue(QueueError::IdTooWide)));
+}
+
+/// Namespaces that go away with their test.
+struct Namespaces([String; 2]);
+
+fn works(arguments: &str) -> bool {
+    Command::new("ip").args(arguments.split(' ')).output().is_ok_and(|output| output.status.success())
+}
+
+impl Namespaces {
+    fn new() -> Option<Namespaces> {
+        let id = std::process::id();
+        let made = Namespaces(["a", "b"].map(|end| format!("remora-mc-{id}-{end}")));
+        let [a, b] = &made.0;
+        let steps = [
+            format!("netns add {a}"),
+            format!("netns add {b}"),
+            format!("link add rm{id}a netns {a} type veth peer name rm{id}b netns {b}"),
+            format!("-n {a} address add 10.213.9.1/24 dev rm{id}a"),
+            format!("-n {b} address add 10.213.9.2/24 dev rm{id}b"),
+            format!("-n {a} address add fd00:9::1/64 dev rm{id}a nodad"),
+            format!("-n {b} address add fd00:9::2/64 dev rm{id}b nodad"),
+            format!("-n {a} link set rm{id}a up"),
+            format!("-n {b} link set rm{id}b up"),
+        ];
+        steps.iter().all(|step| works(step)).then_some(made)
+    }
+
+    /// This binary, in namespace `which`.
+    fn run(&self, which: usize, role: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.0[which]]).arg(std::env::current_exe().unwrap());
+        command.args(["--exact", "acts_its_role", "--nocapture"]).env(ROLE, role);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+    }
+}
+
+impl Drop for Namespaces {
+    fn drop(&mut self) {
+        for name in &self.0 {
+            works(&format!("netns delete {name}"));
+        }
+    }
+}
+
+/// Not a test by itself: one of the two processes. A member hears two messages, the sender sends until it is told to end:
+/// a group that has just been joined is not everywhere at once.
+#[test]
+fn acts_its_role() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let [act, own, name] = role.split(' ').collect::<Vec<_>>()[..] else { panic!("{role}") };
+    let mut party = party(&Device::udp(own).unwrap());
+    if act == "hear" {
+        party.qp.attach(group(name)).unwrap();
+        (0..2).for_each(|id| party.receive(id));
+        println!("attached");
+        for _ in 0..2 {
+            let wc = party.wait();
+            let (words, address) = party.got(&wc);
+            assert_eq!((&words[..], &address[..]), (&b"across"[..], &group(name).address.0[12..]));
+        }
+        let counters = party.context.counters();
+        assert_eq!((counters.malformed_pkts, counters.rx_icrc_encapsulated), (0, 0));
+        println!("heard");
+        return;
+    }
+    let told = std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()));
+    while !told.is_finished() {
+        party.send(group(name), b"across");
+        party.wait();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_group_reaches_across_a_veth_pair() {
+    let Some(namespaces) = Namespaces::new() else {
+        // Past the test harness, which keeps what tests print.
+        let _ = writeln!(
+            std::io::stderr(),
+            "a_group_reaches_across_a_veth_pair: not run, because making network namespaces needs CAP_SYS_ADMIN and iproute2"
+        );
+        return;
+    };
+    for (member, sender, name) in [
+        ("10.213.9.1:4791", "10.213.9.2:0", "239.255.71.6:4791"),
+        ("[fd00:9::1]:4791", "[fd00:9::2]:0", "[ff12::4791]:4791"),
+    ] {
+        let mut hearing = namespaces.run(0, &format!("hear {member} {name}")).spawn().unwrap();
+        let mut said = BufReader::new(hearing.stdout.take().unwrap()).lines();
+        assert!(said.any(|line| line.unwrap().contains("attached")), "the member has ended");
+        let mut sending = namespaces.run(1, &format!("send {sender} {name}")).spawn().unwrap();
+        assert!(said.any(|line| line.unwrap().contains("heard")), "nothing came across");
+        assert!(hearing.wait().unwrap().success());
+        sending.stdin.take().unwrap().write_all(b"enough\n").unwrap();
+        assert!(sending.wait().unwrap().success());
+    }
+}
