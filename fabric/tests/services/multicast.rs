@@ -69,7 +69,7 @@ impl Bench {
         came
     }
 
-    fn to_all(&mut self, len: usize) -> Vec<(u64, Status)> {
+    fn cast(&mut self, len: usize) -> Vec<(u64, Status)> {
         self.send(self.group, MULTICAST_QPN, settings().qkey, len)
     }
 }
@@ -78,12 +78,12 @@ impl Bench {
 fn a_group_is_whoever_is_attached_behind_the_header_that_names_it() {
     for (ipv6, start) in [(false, Start::Ip), (true, Start::Ip), (false, Start::Ethernet)] {
         let mut bench = over(&Config { ipv6, start, ..Config::default() });
-        assert_eq!(bench.to_all(10), [], "nobody is attached");
+        assert_eq!(bench.cast(10), [], "nobody is attached");
         assert_eq!(bench.world.counters(1).unknown_qp, 1);
         bench.attach(0).unwrap();
         bench.attach(2).unwrap();
         assert_eq!(bench.attach(2), Err(NicError::Busy), "once");
-        assert_eq!(bench.to_all(1000), [(0, GOOD), (2, GOOD)]);
+        assert_eq!(bench.cast(1000), [(0, GOOD), (2, GOOD)]);
         for place in [0, 2] {
             assert_eq!(bench.memory[1].load(place * 4096 + GRH, 1000), bench.memory[0].load(0, 1000));
             let grh = bench.memory[1].load(place * 4096, GRH);
@@ -96,7 +96,7 @@ fn a_group_is_whoever_is_attached_behind_the_header_that_names_it() {
         let again = bench.world.with_nic(1, |nic, _| nic.detach_multicast(number, group));
         assert_eq!(again, Err(NicError::Unknown));
         (0..3).for_each(|place| bench.receive(place));
-        assert_eq!(bench.to_all(20), [(0, GOOD)]);
+        assert_eq!(bench.cast(20), [(0, GOOD)]);
     }
 }
 
@@ -106,19 +106,19 @@ fn each_member_has_its_own_key_receives_and_state() {
     (0..3).for_each(|place| bench.attach(place).unwrap());
     let other = nic::Modify { qkey: Some(5), ..nic::Modify::default() };
     bench.world.modify(bench.to[0], &other).unwrap();
-    assert_eq!(bench.to_all(100), [(1, GOOD), (2, GOOD)]);
+    assert_eq!(bench.cast(100), [(1, GOOD), (2, GOOD)]);
     assert_eq!(bench.world.counters(1).qkey_viol_cntr, 1);
     // One without a receive misses it, one in ERR is no longer there: the third gets it all the same.
     bench.receive(2);
     bench.world.bring(bench.to[0], State::Err);
     bench.world.drain(bench.cqs[1]);
-    assert_eq!(bench.to_all(100), [(2, GOOD)]);
+    assert_eq!(bench.cast(100), [(2, GOOD)]);
     assert_eq!(bench.world.counters(1).out_of_buffer, 1);
     // A receive that may not be written ends its own queue pair only.
     let closed = bench.world.register(1, 4096, Access::NONE);
     receive(&mut bench.world, bench.to[1], 4, &[closed.sge(0, 4096)]);
     bench.receive(2);
-    assert_eq!(bench.to_all(100), [(2, GOOD), (4, Status::LocalProtection)]);
+    assert_eq!(bench.cast(100), [(2, GOOD), (4, Status::LocalProtection)]);
     assert_eq!(bench.world.state(bench.to[1]), Some(State::Err));
     assert_eq!(bench.world.state(bench.to[2]), Some(State::Rts));
 }
