@@ -292,4 +292,6 @@ fn permitted(window: &Window, pd: Pd, binding: &Binding) -> Result<(), BindError
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;

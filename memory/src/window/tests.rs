@@ -1,4 +1,4 @@
-//! Windows: each rule of binding, and random operations against a plain model.
+//! Windows: each rule of binding.
 use crate::table::tests::{ALL, Bench};
 use crate::*;
 
