@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use transport::rc::irn::{self, Timers};
 
 use crate::attach::Attach;
 use crate::attendant::{Attendant, WAKER};
@@ -29,8 +30,9 @@ use crate::watch::Watch;
 
 /// RoCE's UDP port, which the first engine's frames bear over shared memory.
 const ROCE_PORT: u16 = 4791;
-/// Headers and trailer around the payload of the longest packet that has one: BTH, RETH, immediate data, pad, ICRC.
-const AROUND_PAYLOAD: usize = 12 + 16 + 4 + 3 + 4;
+/// Headers and trailer around the payload of the longest packet that has one: BTH, immediate data, IRN's RETH and message
+/// header, pad, ICRC.
+const AROUND_PAYLOAD: usize = 12 + 4 + wire::irn::MAX_LEN + 3 + 4;
 /// Engines of one adapter at most.
 pub const MAX_ENGINES: usize = 64;
 /// Asynchronous events that wait to be taken.
@@ -468,7 +470,13 @@ fn facts(port: &(impl Port + Attach)) -> PortFacts {
 fn fitted(config: nic::Config, port: &(impl Port + Attach)) -> nic::Config {
     let (endpoint, mtu) = (port.endpoint(), facts(port).path_mtu);
     let window = port.window().min(config.window);
-    nic::Config { checks_icrc: port.seals(), window, endpoint, mtu, ..config }
+    // Nobody knows a real port's round trips beforehand.
+    let timers = match config.irn.timers {
+        Timers::ByPort => Timers::Measured,
+        chosen => chosen,
+    };
+    let irn = irn::Settings { timers, ..config.irn };
+    nic::Config { checks_icrc: port.seals(), window, endpoint, mtu, irn, ..config }
 }
 
 #[cfg(test)]
@@ -510,6 +518,22 @@ mod tests {
         assert!(words.contains("is taken: stop the program that has it"), "{words}");
         let last = Config { engines: 2, ..Config::new(PortConfig::udp("127.0.0.1:65535".parse().unwrap())) };
         assert!(Adapter::open(&last).is_err(), "no port for the second engine");
+    }
+
+    #[test]
+    fn a_real_ports_timers_follow_its_round_trips_unless_they_are_fixed() {
+        let cases = [
+            (Timers::ByPort, Timers::Measured),
+            (Timers::Measured, Timers::Measured),
+            (Timers::Fixed, Timers::Fixed),
+        ];
+        for (asked, got) in cases {
+            let mut config = Config::new(PortConfig::shm());
+            config.nic.irn = irn::Settings { timers: asked, few: 5, ..irn::Settings::default() };
+            let adapter = Adapter::open(&config).unwrap();
+            let settings = adapter.engines()[0].control(|control| *control.nic.irn());
+            assert_eq!(settings, irn::Settings { timers: got, ..config.nic.irn });
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::attach::PortKind;
 use crate::engine::{Control, Engine};
 pub use error::ConnectError;
 pub use listener::{Listener, PENDING, Request};
-pub use message::{Hello, LinkOffer, MAX_PRIVATE, Message, VERSION};
+pub use message::{Hello, IRN, LinkOffer, MAX_PRIVATE, Message, VERSION};
 use message::{Stage, read, write};
 
 /// One side's queue pair, and what it can do.
@@ -50,6 +50,8 @@ pub struct Side<'a> {
     pub initiator_depth: u8,
     /// READs and atomics that it can hold for the peer.
     pub responder_resources: u8,
+    /// It wants IRN, if the peer does too; else the two go back N.
+    pub irn: bool,
     /// Up to [`MAX_PRIVATE`] bytes for the program at the other side.
     pub private_data: &'a [u8],
 }
@@ -72,8 +74,8 @@ impl Side<'_> {
             responder_resources: self.responder_resources,
             endpoint: facts.endpoint,
             engine: self.engine.id(),
-            // None is built yet.
-            extensions: 0,
+            extensions: if self.irn { IRN } else { 0 },
+            irn_reach: if self.irn { self.engine.control(|control| control.nic.irn().reach()) } else { 0 },
             private_data: self.private_data.to_vec(),
         })
     }
@@ -92,15 +94,19 @@ pub struct Agreement {
     pub max_rd_atomic: u8,
     /// Extensions that both sides have.
     pub extensions: u64,
+    /// IRN is agreed on, and the other side remembers so many packets ahead of the order.
+    pub irn: Option<u32>,
 }
 
 impl Agreement {
     fn new(peer: Peer, local: &Hello, remote: Hello) -> Agreement {
+        let extensions = local.extensions & remote.extensions;
         Agreement {
             peer,
             path_mtu: local.path_mtu.min(remote.path_mtu),
             max_rd_atomic: local.initiator_depth.min(remote.responder_resources),
-            extensions: local.extensions & remote.extensions,
+            extensions,
+            irn: (extensions & IRN != 0).then_some(remote.irn_reach),
             remote,
         }
     }

@@ -584,6 +584,11 @@ impl Nic {
         self.shared.lost_events
     }
 
+    /// How IRN works on this engine's queue pairs that agree on it.
+    pub fn irn(&self) -> &irn::Settings {
+        &self.shared.irn
+    }
+
     /// What this engine has counted.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters

@@ -99,6 +99,7 @@ impl End {
             path_mtu: 1 << self.options.path_mtu.ilog2(),
             initiator_depth: self.options.max_rd_atomic,
             responder_resources: self.options.max_dest_rd_atomic,
+            irn: self.options.irn && self.service == Service::Rc,
             private_data: &self.options.private_data,
         }
     }
@@ -121,6 +122,7 @@ impl End {
             rq_psn: Some(agreement.remote.psn),
             max_dest_rd_atomic: responds.then_some(options.max_dest_rd_atomic),
             min_rnr_timer: responds.then_some(options.min_rnr_timer),
+            irn: agreement.irn,
             ..Modify::default()
         };
         let to_rts = Modify {

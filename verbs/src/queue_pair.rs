@@ -61,6 +61,10 @@ pub struct QpOptions {
     pub rnr_retry: u8,
     /// Code of the time that the peer is asked to wait when no receive is posted, 0 to 31.
     pub min_rnr_timer: u8,
+    /// IRN, if the peer wants it too: packets lost are sent again by themselves, and those that arrive out of order are
+    /// kept. Then the bytes of a message arrive in any order: **do not poll the last byte of a WRITE**, complete by WRITE
+    /// with immediate data; and fence a WRITE that overlaps one before it.
+    pub irn: bool,
     /// Up to 256 bytes that the program at the other side gets when the queue pair connects.
     pub private_data: Vec<u8>,
     /// Time that connecting may take.
@@ -86,6 +90,7 @@ impl Default for QpOptions {
             retry_cnt: 7,
             rnr_retry: 7,
             min_rnr_timer: 12,
+            irn: false,
             private_data: Vec::new(),
             connect_timeout: Duration::from_secs(5),
             qkey: 0x1111_1111,

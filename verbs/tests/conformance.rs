@@ -73,6 +73,7 @@ fn options(settings: &Settings) -> QpOptions {
         retry_cnt: settings.retry_cnt,
         rnr_retry: settings.rnr_retry,
         min_rnr_timer: settings.min_rnr_timer,
+        irn: settings.irn.is_some(),
         ..QpOptions::default()
     }
 }
@@ -105,6 +106,7 @@ fn bring_up(pair: &mut QueuePair, settings: &Settings, psns: [u32; 2]) {
             rq_psn: Some(psn(psns[1])),
             max_dest_rd_atomic: Some(settings.max_dest_rd_atomic),
             min_rnr_timer: Some(settings.min_rnr_timer),
+            irn: agreement.irn,
             ..Modify::default()
         },
         Modify {
@@ -199,7 +201,11 @@ impl Arm for Api {
 }
 
 fn body(seeds: std::ops::Range<u64>, arm: impl Fn() -> Api) -> Report {
-    let options = Options { verbs: 3_000, patience: PATIENCE, ..Options::default() };
+    body_with(false, seeds, arm)
+}
+
+fn body_with(irn: bool, seeds: std::ops::Range<u64>, arm: impl Fn() -> Api) -> Report {
+    let options = Options { verbs: 3_000, irn, patience: PATIENCE, ..Options::default() };
     let mut sum = Report::default();
     for seed in seeds {
         sum.add(&run(&mut arm(), seed, &options));
@@ -257,8 +263,12 @@ struct Bad {
 /// The body over links that lose, double, reorder, delay and break frames, each in a way of its own. One side's port does
 /// that, to what it sends and to what it receives.
 fn bad_body(device: &Device, seeds: std::ops::Range<u64>) -> Bad {
+    bad_body_with(false, device, seeds)
+}
+
+fn bad_body_with(irn: bool, device: &Device, seeds: std::ops::Range<u64>) -> Bad {
     // Much trouble, so that each kind of it comes up although there are fewer verbs.
-    let options = Options { verbs: 2_000, trouble: 0.6, patience: PATIENCE, ..Options::default() };
+    let options = Options { verbs: 2_000, trouble: 0.6, irn, patience: PATIENCE, ..Options::default() };
     let mut sum = Bad::default();
     for seed in seeds {
         let bad = device.clone().fault(Rules { seed, ..bad_world(seed).rules });
@@ -274,6 +284,24 @@ fn bad_body(device: &Device, seeds: std::ops::Range<u64>) -> Bad {
 
 /// Each kind of fault was made, and each way to mend it was taken.
 fn all_bad(bad: &Bad) {
+    let counters = &bad.counters;
+    all_bad_with(bad, &[("implied NAK", counters.implied_nak_seq_err)]);
+}
+
+/// The same over IRN, which has ways of its own.
+fn all_bad_with_irn(bad: &Bad) {
+    let counters = &bad.counters;
+    let own = [
+        ("taken ahead of a gap", counters.irn_ahead_pkts),
+        ("recovery", counters.irn_recoveries),
+        ("timeout of responses", counters.irn_response_timeouts),
+        ("response sent again", counters.irn_responses_repeated),
+    ];
+    all_bad_with(bad, &own);
+    assert_eq!(counters.irn_beyond_pkts, 0, "no peer has more in flight than is remembered");
+}
+
+fn all_bad_with(bad: &Bad, own: &[(&str, u64)]) {
     println!("{bad:?}");
     let Bad { report, counters, faults } = bad;
     complete(report);
@@ -285,12 +313,12 @@ fn all_bad(bad: &Bad) {
         ("corrupted", faults.corrupted),
         ("timeout", counters.local_ack_timeout_err),
         ("sequence NAK", counters.packet_seq_err),
-        ("implied NAK", counters.implied_nak_seq_err),
         ("RNR", counters.rnr_nak_retry_err),
         ("duplicate", counters.duplicate_request),
         ("gap", counters.out_of_sequence),
     ];
-    let never: Vec<&str> = counted.iter().filter(|(_, count)| *count == 0).map(|(name, _)| *name).collect();
+    let counted = counted.iter().chain(own);
+    let never: Vec<&str> = counted.filter(|(_, count)| *count == 0).map(|(name, _)| *name).collect();
     assert_eq!(never, Vec::<&str>::new());
 }
 
@@ -315,4 +343,24 @@ fn bad_links_with_dedicated_engines() {
         let bad = bad_body(&device.mode(Mode::Dedicated), seed..seed + 1);
         assert!(bad.faults.faults() > 0 && bad.counters.local_ack_timeout_err > 0, "{bad:?}");
     }
+}
+
+#[test]
+fn ten_seeds_over_shm_with_irn() {
+    complete(&body_with(true, 700..724, || Api::new([&Device::shm(); 2])));
+}
+
+#[test]
+fn ten_seeds_over_udp_with_irn() {
+    complete(&body_with(true, 800..824, || Api::new([&udp("127.0.0.1:0"); 2])));
+}
+
+#[test]
+fn bad_links_over_shm_with_irn() {
+    all_bad_with_irn(&bad_body_with(true, &Device::shm(), 900..916));
+}
+
+#[test]
+fn bad_links_over_udp_with_irn() {
+    all_bad_with_irn(&bad_body_with(true, &udp("127.0.0.1:0"), 1000..1016));
 }

@@ -11,8 +11,12 @@
 //!  1  link 8 (0 none, 1 existing, 2 new, 3 wanted)   2  path MTU 16   4  queue pair 32
 //!  8  PSN 32   12  initiator depth 8   13  responder resources 8   14  UDP port 16   16  address 128   32  engine 128
 //! 48  extensions 64   56  length of the link's name 16   58  length of the private data 16   60  Q_Key 32
-//! 64  name, private data
+//! 64  IRN reach 32   68  name, private data
 //! ```
+//!
+//! Extensions: bit 0, IRN; then the IRN reach is the number of packets ahead of the order that this side remembers, a
+//! power of two from 64 to 65536, else 0. Other bits are 0, and ignored: what one side has and the other does not is not
+//! used.
 //!
 //! READY and GO are empty; the body of REJECT is UTF-8 for people. Whatever comes from the wire is checked here.
 
@@ -21,6 +25,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use nic::Service;
+use transport::rc::irn::Bitmap;
 use wire::frame::{Address, Endpoint};
 use wire::{Psn, Qpn};
 
@@ -30,6 +35,8 @@ use crate::peers::EngineId;
 
 /// Version of these bytes.
 pub const VERSION: u16 = 1;
+/// The extension bit of IRN.
+pub const IRN: u64 = 1;
 /// Bytes of private data at most.
 pub const MAX_PRIVATE: usize = 256;
 /// Bytes of a link's name at most: an abstract socket address has 108.
@@ -38,7 +45,7 @@ const MAX_NAME: usize = 107;
 const MAX_WORDS: usize = 400;
 const MAGIC: [u8; 8] = *b"RemoraCM";
 const HEAD: usize = 16;
-const HELLO: usize = 64;
+const HELLO: usize = 68;
 /// Bytes of any body at most.
 const MAX_BODY: usize = HELLO + MAX_NAME + MAX_PRIVATE;
 
@@ -110,8 +117,10 @@ pub struct Hello {
     pub endpoint: Endpoint,
     /// Its engine.
     pub engine: EngineId,
-    /// Extensions that it has, one bit each; none is defined yet.
+    /// Extensions that it has, one bit each: [`IRN`].
     pub extensions: u64,
+    /// Packets ahead of the order that it remembers over IRN; 0 without it.
+    pub irn_reach: u32,
     /// For the program.
     pub private_data: Vec<u8>,
 }
@@ -206,6 +215,7 @@ impl Hello {
         bytes.extend((name.len() as u16).to_le_bytes());
         bytes.extend((private.len() as u16).to_le_bytes());
         bytes.extend(self.qkey.to_le_bytes());
+        bytes.extend(self.irn_reach.to_le_bytes());
         bytes.extend(name.as_bytes());
         bytes.extend(private);
         bytes
@@ -223,12 +233,14 @@ impl Hello {
         let (name, private) = rest.split_at(name_len);
         let (path_mtu, qp, psn) = (u32::from(half(2)), word(4), word(8));
         let [initiator_depth, responder_resources] = [fixed[12], fixed[13]];
+        let extensions = u64::from(word(48)) | u64::from(word(52)) << 32;
         let sane = path_mtu.is_power_of_two()
             && (256..=4096).contains(&path_mtu)
             && qp >> 24 == 0
             && psn >> 24 == 0
             && initiator_depth <= 128
-            && responder_resources <= 128;
+            && responder_resources <= 128
+            && reach_fits(extensions, word(64));
         if !sane {
             return None;
         }
@@ -254,10 +266,17 @@ impl Hello {
             responder_resources,
             endpoint: Endpoint { address: Address(wide(16)), udp_port: half(14) },
             engine: EngineId(u128::from_le_bytes(wide(32))),
-            extensions: u64::from(word(48)) | u64::from(word(52)) << 32,
+            extensions,
+            irn_reach: if extensions & IRN != 0 { word(64) } else { 0 },
             private_data: private.to_vec(),
         })
     }
+}
+
+/// Is `reach` one that goes with these extensions?
+fn reach_fits(extensions: u64, reach: u32) -> bool {
+    let (least, most) = Bitmap::BOUNDS;
+    extensions & IRN == 0 || reach.is_power_of_two() && (least..=most).contains(&reach)
 }
 
 /// Sends one message.

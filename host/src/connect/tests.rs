@@ -16,7 +16,8 @@ fn hello() -> Hello {
         responder_resources: 128,
         endpoint: Endpoint { address: Ipv4Addr::new(127, 1, 2, 3).into(), udp_port: 4791 },
         engine: EngineId(0x1122),
-        extensions: 1 << 40,
+        extensions: 1 << 40 | IRN,
+        irn_reach: 128,
         private_data: vec![9, 8, 7],
     }
 }
@@ -32,11 +33,12 @@ fn parsed(bytes: &[u8]) -> Result<Message, ConnectError> {
 fn literal_bytes() {
     let expected = [
         &b"RemoraCM"[..],
-        &[1, 0, 1, 0, 76, 0, 0, 0],
+        &[1, 0, 1, 0, 80, 0, 0, 0],
         &[1, 2, 0, 16, 3, 2, 1, 0, 0x0c, 0x0b, 0x0a, 0, 16, 128, 0xb7, 0x12],
         &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 1, 2, 3],
         &[0x22, 0x11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
-        &[0, 0, 0, 0, 0, 1, 0, 0, 9, 0, 3, 0, 0, 0, 0, 0],
+        &[1, 0, 0, 0, 0, 1, 0, 0, 9, 0, 3, 0, 0, 0, 0, 0],
+        &[128, 0, 0, 0],
         b"remora-1f",
         &[9, 8, 7],
     ]
@@ -80,6 +82,9 @@ fn values_out_of_bounds_are_refused() {
         (29, 200),
         (72, 8),
         (74, 4),
+        (80, 0),
+        (80, 129),
+        (80, 32),
     ];
     for (at, byte) in bad {
         let mut bytes = good.clone();
@@ -87,8 +92,29 @@ fn values_out_of_bounds_are_refused() {
         assert!(matches!(parsed(&bytes), Err(ConnectError::BadMessage)), "byte {at} = {byte}");
     }
     let mut no_text = good.clone();
-    no_text[80] = 0xff;
+    no_text[84] = 0xff;
     assert!(matches!(parsed(&no_text), Err(ConnectError::BadMessage)), "a name that is not UTF-8");
+}
+
+#[test]
+fn an_unknown_extension_is_ignored_and_a_reach_without_irn_too() {
+    let mut bytes = Message::Request(Hello { extensions: 0, irn_reach: 0, ..hello() }).emit();
+    (bytes[69], bytes[80]) = (0xff, 77);
+    let Message::Request(got) = parsed(&bytes).unwrap() else { panic!() };
+    assert_eq!((got.extensions, got.irn_reach), (0xff << 40, 0));
+}
+
+#[test]
+fn irn_is_agreed_on_only_if_both_sides_have_it() {
+    let with = hello();
+    let without = Hello { extensions: 0, irn_reach: 0, ..hello() };
+    let far = Hello { irn_reach: 512, ..hello() };
+    for (ours, theirs, agreed) in
+        [(&with, &far, Some(512)), (&far, &with, Some(128)), (&with, &without, None), (&without, &with, None)]
+    {
+        let agreement = crate::connect::Agreement::new(port::Peer(1), ours, theirs.clone());
+        assert_eq!(agreement.irn, agreed);
+    }
 }
 
 #[test]

@@ -41,6 +41,18 @@ pub enum Recovery {
     GoBackN,
 }
 
+/// Where the times of a sender's timers come from.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Timers {
+    /// The settings, in a simulated fabric, whose times are known; round trips, over a real port.
+    #[default]
+    ByPort,
+    /// The settings.
+    Fixed,
+    /// The round trips that are measured; the settings are their least.
+    Measured,
+}
+
 /// How IRN works, for all queue pairs of an engine; both ends of a connection should have the same `recovery`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -60,8 +72,8 @@ pub struct Settings {
     pub rto_high_ns: u64,
     /// N: as many packets in flight are few.
     pub few: u32,
-    /// The timers follow the round trips that are measured, and the two above are only their least.
-    pub measured: bool,
+    /// Whether these two times are what counts.
+    pub timers: Timers,
 }
 
 impl Default for Settings {
@@ -76,7 +88,7 @@ impl Default for Settings {
             rto_low_ns: 100_000,
             rto_high_ns: 320_000,
             few: 3,
-            measured: false,
+            timers: Timers::ByPort,
         }
     }
 }

@@ -103,7 +103,7 @@ impl<D: Copy> Requester<D> {
         let first = start(first);
         Requester {
             window: Window::new(capacity),
-            sender: Sender::new(first, settings, settings.in_flight(peer)),
+            sender: Sender::new(first, settings, settings.in_flight(peer).min(parameters.window)),
             rto: Rto::new(settings),
             next: first,
             at: 0,

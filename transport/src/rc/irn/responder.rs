@@ -131,7 +131,7 @@ impl Responder {
             receiver: Receiver::new(first, settings.bitmap),
             owed: Owed::new(settings.bitmap),
             reads: Reads::new(parameters.max_dest_rd_atomic),
-            sender: Sender::new(first, settings, settings.in_flight(peer)),
+            sender: Sender::new(first, settings, settings.in_flight(peer).min(parameters.window)),
             rto: Rto::new(settings),
             responses: first,
             pending: None,

@@ -6,7 +6,7 @@
 //! timeout without progress doubles the next, up to eight times, so that a dead peer costs little. How long silence may
 //! last is not the paper's business but the verbs': `retry_cnt` + 1 times the local ACK timeout.
 
-use super::Settings;
+use super::{Settings, Timers};
 use crate::Instant;
 use crate::rc::Seq;
 
@@ -44,7 +44,7 @@ impl Rto {
             low_ns: settings.rto_low_ns.max(1),
             high_ns: settings.rto_high_ns.max(settings.rto_low_ns).max(1),
             few: u64::from(settings.few),
-            measured: settings.measured,
+            measured: settings.timers == Timers::Measured,
             smooth: 0,
             deviation: 0,
             probe: None,
@@ -165,7 +165,8 @@ mod tests {
     const US: u64 = 1_000;
 
     fn rto(measured: bool) -> Rto {
-        Rto::new(&Settings { measured, ..Settings::default() })
+        let timers = if measured { Timers::Measured } else { Timers::ByPort };
+        Rto::new(&Settings { timers, ..Settings::default() })
     }
 
     #[test]
