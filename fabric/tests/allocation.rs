@@ -16,8 +16,14 @@ struct Steady {
 
 impl Steady {
     fn new(rules: Rules) -> Steady {
+        Steady::over(rules, None)
+    }
+
+    fn over(rules: Rules, irn: Option<u32>) -> Steady {
         let mut world = World::new(&Config { rules, ..Config::default() });
-        let ends = world.pair(0, 1, &Settings { mtu: 1024, ..Settings::default() });
+        // Over IRN it says only when to give up.
+        let timeout = if irn.is_some() { 14 } else { Settings::default().timeout };
+        let ends = world.pair(0, 1, &Settings { mtu: 1024, irn, timeout, ..Settings::default() });
         let (here, there) = (world.register(0, 1 << 16, ALL), world.register(1, 1 << 16, ALL));
         Steady { world, ends, here, there }
     }
@@ -75,11 +81,13 @@ impl Steady {
 
 #[test]
 fn a_steady_state_verb_allocates_nothing() {
-    let mut steady = Steady::new(Rules::default());
-    for (name, operation, list, inline) in steady.work() {
-        (0..20).for_each(|_| steady.batch(operation, &list, inline));
-        let counted = measure(|| (0..100).for_each(|_| steady.batch(operation, &list, inline)));
-        assert_eq!(counted.count_total, 0, "{name}: {counted:?}");
+    for irn in [None, Some(128)] {
+        let mut steady = Steady::over(Rules::default(), irn);
+        for (name, operation, list, inline) in steady.work() {
+            (0..20).for_each(|_| steady.batch(operation, &list, inline));
+            let counted = measure(|| (0..100).for_each(|_| steady.batch(operation, &list, inline)));
+            assert_eq!(counted.count_total, 0, "{name}, IRN {irn:?}: {counted:?}");
+        }
     }
 }
 
@@ -115,17 +123,19 @@ fn taking_keys_away_allocates_nothing() {
 #[test]
 fn recovery_from_loss_allocates_nothing_either() {
     let rules = vec![Rule::chance(Action::Drop, 0.05), Rule::chance(Action::Duplicate, 0.05)];
-    let mut steady = Steady::new(Rules::of(rules));
-    let work = steady.work();
-    let all = |steady: &mut Steady, rounds| {
-        for (_, operation, list, inline) in &work {
-            (0..rounds).for_each(|_| steady.batch(*operation, list, *inline));
-        }
-    };
-    all(&mut steady, 40);
-    let counted = measure(|| all(&mut steady, 20));
-    assert_eq!(counted.count_total, 0, "{counted:?}");
-    assert!(steady.world.counters(0).retransmitted_pkts > 100);
+    for irn in [None, Some(128)] {
+        let mut steady = Steady::over(Rules::of(rules.clone()), irn);
+        let work = steady.work();
+        let all = |steady: &mut Steady, rounds| {
+            for (_, operation, list, inline) in &work {
+                (0..rounds).for_each(|_| steady.batch(*operation, list, *inline));
+            }
+        };
+        all(&mut steady, 40);
+        let counted = measure(|| all(&mut steady, 20));
+        assert_eq!(counted.count_total, 0, "IRN {irn:?}: {counted:?}");
+        assert!(steady.world.counters(0).retransmitted_pkts > 100);
+    }
 }
 
 #[test]

@@ -1,0 +1,97 @@
+//! Exhaustive small worlds: everything that can happen to the first few frames, one after the other, to a mix of verbs.
+
+use crate::settings;
+use nic::{Flags, Operation, Payload, ReceiveRequest, Status, WorkRequest};
+use remora_fabric::fault::{Action, Directions, Rule, Rules};
+use remora_fabric::{ALL, Config, World};
+
+/// What happens to a frame.
+const FATES: [Option<Action>; 4] = [
+    None,
+    Some(Action::Drop),
+    Some(Action::Duplicate),
+    // Behind everything that the others send, and behind a timeout.
+    Some(Action::Delay { min_ns: 150_000, max_ns: 150_000 }),
+];
+
+/// The fates of the first `count` frames of one direction, in pattern `number`.
+fn fates(number: usize, count: u32, directions: Directions) -> Vec<Rule> {
+    let mut rules: Vec<Rule> = Vec::new();
+    for frame in 0..count {
+        let fate = FATES[number / FATES.len().pow(frame) % FATES.len()];
+        if let Some(action) = fate {
+            // A rule does not see the frames that earlier rules took.
+            let after = u64::from(frame) - rules.len() as u64;
+            rules.push(Rule { after, at_most: Some(1), ..Rule::new(action).towards(directions) });
+        }
+    }
+    rules
+}
+
+/// WRITE of three packets, SEND of two, atomic, READ of three responses, WRITE with immediate data, SEND, atomic.
+fn run(rules: Vec<Rule>, what: &str) {
+    let mut world = World::new(&Config { rules: Rules::of(rules), ..Config::default() });
+    let [(left, left_cq), (right, right_cq)] = world.pair(0, 1, &settings());
+    let (here, there) = (world.register(0, 8192, ALL), world.register(1, 8192, ALL));
+    let pattern: Vec<u8> = (0..1000u32).map(|at| (at * 7 + 1) as u8).collect();
+    here.store(0, &pattern);
+    for id in 0..3 {
+        let list = [there.sge(4096 + id as usize * 512, 512)];
+        world.post_receive(right, &ReceiveRequest { id, sges: &list }).unwrap();
+    }
+    let add = |at: usize| Operation::FetchAdd { remote: there.remote(at), add: 3 };
+    let work = [
+        (Operation::Write(there.remote(0)), here.sge(0, 600)),
+        (Operation::Send, here.sge(0, 300)),
+        (add(1024), here.sge(6000, 8)),
+        (Operation::Read(there.remote(0)), here.sge(2048, 600)),
+        (Operation::WriteImm(there.remote(2048), 9), here.sge(0, 10)),
+        (Operation::Send, here.sge(0, 5)),
+        (add(1024), here.sge(6008, 8)),
+    ];
+    for (id, (operation, sge)) in work.iter().enumerate() {
+        let request = WorkRequest {
+            id: id as u64,
+            operation: *operation,
+            payload: Payload::Sges(std::slice::from_ref(sge)),
+            flags: Flags { signaled: true, ..Flags::default() },
+        };
+        world.post_quietly(left, &request).unwrap();
+    }
+    world.ring(left);
+    assert!(world.settle(100_000), "{what}: it never comes to rest");
+    let done: Vec<_> = world.drain(left_cq).iter().map(|wc| (wc.id, wc.status)).collect();
+    assert_eq!(done, (0..7).map(|id| (id, Status::Success)).collect::<Vec<_>>(), "{what}");
+    let received: Vec<_> = world.drain(right_cq).iter().map(|wc| (wc.id, wc.byte_len, wc.imm)).collect();
+    assert_eq!(received, [(0, 300, None), (1, 10, Some(9)), (2, 5, None)], "{what}");
+    assert_eq!(there.load(0, 600), pattern[..600], "{what}");
+    assert_eq!(there.load(4096, 300), pattern[..300], "{what}");
+    assert_eq!(there.load(2048, 10), pattern[..10], "{what}");
+    assert_eq!(there.load(4096 + 1024, 5), pattern[..5], "{what}");
+    assert_eq!(here.load(2048, 600), pattern[..600], "{what}");
+    assert_eq!(there.load(1024, 8), 6u64.to_ne_bytes(), "{what}");
+    assert_eq!((here.load(6000, 8), here.load(6008, 8)), (vec![0; 8], 3u64.to_ne_bytes().to_vec()), "{what}");
+}
+
+#[test]
+fn every_fate_of_the_first_six_frames_of_the_requester() {
+    (0..4usize.pow(6))
+        .for_each(|number| run(fates(number, 6, Directions::Send), &format!("pattern {number}")));
+}
+
+#[test]
+fn every_fate_of_the_first_six_frames_of_the_responder() {
+    (0..4usize.pow(6))
+        .for_each(|number| run(fates(number, 6, Directions::Receive), &format!("pattern {number}")));
+}
+
+#[test]
+fn every_fate_of_the_first_three_frames_of_both() {
+    for there in 0..4usize.pow(3) {
+        for back in 0..4usize.pow(3) {
+            let mut rules = fates(there, 3, Directions::Send);
+            rules.extend(fates(back, 3, Directions::Receive));
+            run(rules, &format!("patterns {there} and {back}"));
+        }
+    }
+}
