@@ -66,6 +66,39 @@ fn what_is_not_in_the_table_is_no_transition() {
     }
 }
 
+/// Every walk over the table, however long: a state and what was given since RESET, each pair visited once.
+#[test]
+fn every_walk_gives_what_a_queue_needs_before_it_works_and_can_always_begin_again() {
+    for service in Service::ALL {
+        let required = |from, to| rule(from, to, service).expect("a step on the way up").required;
+        let receives = required(State::Reset, State::Init).and(required(State::Init, State::Rtr));
+        let sends = receives.and(required(State::Rtr, State::Rts));
+        // Nobody asks for SQE: a queue pair that works falls into it.
+        let (mut seen, mut open) = (Vec::new(), vec![(State::Reset, Attributes(0)), (State::Sqe, sends)]);
+        while let Some((state, given)) = open.pop() {
+            if seen.contains(&(state, given)) {
+                continue;
+            }
+            seen.push((state, given));
+            if state.receive_queue() == Queue::Works {
+                assert!(given.contains(receives), "{service:?} {state}: {given}");
+            }
+            if state.send_queue() == Queue::Works {
+                assert!(given.contains(sends), "{service:?} {state}: {given}");
+            }
+            assert_eq!(modify(state, State::Reset, service, Attributes(0)), Ok(()), "{service:?} {state}");
+            for to in State::ALL {
+                if let Some(rule) = rule(state, to, service) {
+                    let before = if to == State::Reset { Attributes(0) } else { given };
+                    open.push((to, before.and(rule.required)));
+                }
+            }
+        }
+        let unseen = State::ALL.iter().find(|state| seen.iter().all(|(seen, _)| seen != *state));
+        assert_eq!(unseen, None, "{service:?}");
+    }
+}
+
 /// The masks that `ibv_rc_pingpong` and `ibv_ud_pingpong` pass, as numbers: programs are compiled with them.
 #[test]
 fn the_masks_of_programs_in_the_field_are_accepted() {

@@ -1,0 +1,200 @@
+//! IRN's sender and receiver, explored: every order in which few packets and their answers can be lost, doubled, overtaken
+//! and timed out. A finite flow over a link that holds a set of packets and a few answers has finitely many states; each is
+//! visited once.
+//!
+//! Shown in each state: what the sender believes has arrived; completions come once each and in order; the cap holds. And
+//! from each state a run without further loss ends: so whatever was lost, progress follows once the link delivers.
+
+use remora_transport::rc::Seq;
+use remora_transport::rc::irn::{Ends, Place, Receiver, Recovery, Sender, Settings, Timeout};
+use std::collections::{BTreeSet, HashSet};
+
+/// What each packet of the flow ends: a message of two packets, a WRITE, a SEND, and a SEND's first packet with its last.
+const FLOW: [Ends; 5] = [Ends::Nothing, Ends::Completion, Ends::Message, Ends::Completion, Ends::Completion];
+
+/// Answers under way at most: one more is lost.
+const ANSWERS: usize = 3;
+
+/// Cumulative acknowledgement, and the arrival that a NACK names.
+type Answer = (Seq, Option<Seq>);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Pair {
+    sender: Sender,
+    receiver: Receiver,
+    /// Completions so far.
+    completed: u32,
+    packets: BTreeSet<Seq>,
+    answers: BTreeSet<Answer>,
+}
+
+struct Flow {
+    packets: u64,
+    cap: u64,
+    keeps: bool,
+    sacked_leave: bool,
+}
+
+impl Flow {
+    fn transmit(&self, pair: &mut Pair) -> bool {
+        let chosen = pair.sender.choose(self.packets);
+        if chosen.is_none() && !pair.sender.must_look() {
+            return false;
+        }
+        let (high, una) = (pair.sender.high(), pair.sender.una());
+        let counted = (una..high).filter(|seq| !(self.sacked_leave && pair.sender.is_sacked(*seq))).count();
+        pair.sender.transmitted(chosen);
+        if let Some(seq) = chosen {
+            assert!(seq < self.packets && seq >= una && seq <= high);
+            assert!(seq < high || (counted as u64) < self.cap, "the cap holds new packets back");
+            pair.packets.insert(seq);
+        }
+        true
+    }
+
+    fn arrive(&self, pair: &mut Pair, seq: Seq) {
+        let before = pair.receiver.expected();
+        let answer = if pair.receiver.place(seq) == Place::Ahead && !self.keeps {
+            (before, Some(seq))
+        } else {
+            let answer = pair.receiver.arrive(seq, FLOW[seq as usize]);
+            pair.completed += answer.completions;
+            (answer.expected, answer.nack.then_some(seq))
+        };
+        assert!(answer.0 >= before, "the order never goes back");
+        if pair.answers.len() < ANSWERS {
+            pair.answers.insert(answer);
+        }
+    }
+
+    /// Everything that may happen next.
+    fn next(&self, pair: &Pair) -> Vec<Pair> {
+        let mut all = Vec::new();
+        let mut and = |change: &dyn Fn(&mut Pair) -> bool| {
+            let mut after = pair.clone();
+            if change(&mut after) {
+                all.push(after);
+            }
+        };
+        and(&|pair| self.transmit(pair));
+        for short in [false, true] {
+            and(&|pair| pair.sender.timeout(short) == Timeout::Resend);
+        }
+        for &seq in &pair.packets {
+            and(&|pair| pair.packets.remove(&seq));
+            for kept in [false, true] {
+                and(&|pair| {
+                    self.arrive(pair, seq);
+                    kept || pair.packets.remove(&seq)
+                });
+            }
+        }
+        for &(cumulative, sack) in &pair.answers {
+            and(&|pair| pair.answers.remove(&(cumulative, sack)));
+            for kept in [false, true] {
+                and(&|pair| {
+                    pair.sender.acknowledge(cumulative, sack);
+                    kept || pair.answers.remove(&(cumulative, sack))
+                });
+            }
+        }
+        all
+    }
+
+    fn check(&self, pair: &Pair) {
+        let (sender, receiver) = (&pair.sender, &pair.receiver);
+        assert!(sender.una() <= receiver.expected(), "nothing is believed that has not arrived");
+        assert!(sender.una() <= sender.next() && sender.next() <= sender.high());
+        assert!((sender.una()..sender.high()).all(|seq| {
+            !sender.is_sacked(seq) || seq < receiver.expected() || receiver.place(seq) == Place::Again
+        }));
+        let in_order = &FLOW[..receiver.expected() as usize];
+        let ended = |what: &[Ends]| in_order.iter().filter(|ends| what.contains(ends)).count() as u32;
+        assert_eq!(pair.completed, ended(&[Ends::Completion]), "each once, and in its turn");
+        assert_eq!(receiver.msn(), ended(&[Ends::Completion, Ends::Message]));
+    }
+
+    fn is_done(&self, pair: &Pair) -> bool {
+        pair.sender.una() == self.packets
+    }
+
+    /// From here on nothing is lost, and the timer expires only when nothing else is left to happen.
+    fn finishes(&self, mut pair: Pair) -> bool {
+        for _ in 0..8 * self.packets {
+            if self.is_done(&pair) {
+                return pair.receiver.expected() == self.packets;
+            }
+            let mut moved = false;
+            while self.transmit(&mut pair) {
+                moved = true;
+            }
+            while let Some(seq) = pair.packets.pop_first() {
+                moved = true;
+                self.arrive(&mut pair, seq);
+                while let Some((cumulative, sack)) = pair.answers.pop_first() {
+                    pair.sender.acknowledge(cumulative, sack);
+                }
+            }
+            while let Some((cumulative, sack)) = pair.answers.pop_first() {
+                moved = true;
+                pair.sender.acknowledge(cumulative, sack);
+            }
+            if !moved && pair.sender.timeout(false) != Timeout::Resend {
+                return false;
+            }
+        }
+        false
+    }
+}
+
+/// Visits every state; gives their number.
+fn explore(settings: &Settings, packets: u64, cap: u32) -> usize {
+    let flow = Flow {
+        packets,
+        cap: u64::from(cap),
+        keeps: settings.recovery != Recovery::GoBackN,
+        sacked_leave: settings.sacked_leave,
+    };
+    let start = Pair {
+        sender: Sender::new(0, settings, cap),
+        receiver: Receiver::new(0, settings.bitmap),
+        completed: 0,
+        packets: BTreeSet::new(),
+        answers: BTreeSet::new(),
+    };
+    let (mut seen, mut open) = (HashSet::from([start.clone()]), vec![start]);
+    let mut done = 0;
+    while let Some(pair) = open.pop() {
+        flow.check(&pair);
+        done += usize::from(flow.is_done(&pair));
+        assert!(flow.finishes(pair.clone()), "a run without loss does not end");
+        for after in flow.next(&pair) {
+            if !seen.contains(&after) {
+                seen.insert(after.clone());
+                open.push(after);
+            }
+        }
+    }
+    assert!(done > 0);
+    println!(
+        "{:?}, {packets} packets, cap {cap}: {} states, {done} of them at the end",
+        settings.recovery,
+        seen.len()
+    );
+    seen.len()
+}
+
+#[test]
+fn every_history_of_a_sender_and_a_receiver_ends_with_everything_once_and_in_order() {
+    for recovery in [Recovery::Selective, Recovery::HeadOnly, Recovery::GoBackN] {
+        for (packets, cap) in [(3, 3), (4, 2)] {
+            let states = explore(&Settings { recovery, ..Settings::default() }, packets, cap);
+            assert!(states > 1_000, "{states}: the link does not lose, double or overtake");
+        }
+    }
+}
+
+#[test]
+fn the_same_when_packets_that_arrived_leave_the_cap() {
+    explore(&Settings { sacked_leave: true, ..Settings::default() }, 4, 2);
+}
