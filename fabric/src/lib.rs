@@ -1,20 +1,23 @@
 //! The fabric: a simulated world of NICs and links. One seed, virtual time, no threads: a world run twice does the same.
 //!
 //! [`World`] holds the NICs and moves time; [`program`] is how a test posts and polls; [`fault`] is what links do to
-//! frames; [`forge`] makes frames that no NIC would send; [`conformance`] is the body of random verbs that every way of joining two NICs must pass.
+//! frames; [`forge`] makes frames that no NIC would send; [`loss`] measures what loss costs; [`conformance`] is the body of random verbs that every way of joining two NICs must pass.
 
 pub mod conformance;
 pub mod fault;
 pub mod forge;
 mod link;
+pub mod loss;
 pub mod program;
 mod random;
 mod services;
+mod switch;
 mod trace;
 mod world;
 
 pub use link::{LinkConfig, Sent};
 pub use program::{ALL, CompletionQueue, QueuePair, REMOTE, Region, Settings, SharedQueue, changes};
 pub use random::Random;
+pub use switch::SwitchConfig;
 pub use trace::Trace;
 pub use world::{Config, World};

@@ -10,6 +10,7 @@ use transport::Instant;
 use wire::frame::{Egress, Lease, Peer, Start};
 
 use crate::fault::{Direction, Facts, Policy, Rules, Tally, Verdict};
+use crate::switch::{Port, SwitchConfig};
 use crate::trace::Trace;
 
 /// What a link is like.
@@ -78,12 +79,16 @@ pub(crate) struct Flight {
     pub slot: u32,
     pub from: u32,
     pub to: u32,
+    /// It arrives at the switch, not yet at its node.
+    switched: bool,
 }
 
 /// All links of a world, each pair of nodes joined, and the frames on them.
 pub(crate) struct Links {
     nodes: usize,
     links: Vec<Link>,
+    /// The switch's ports, one for each node, if there is a switch.
+    pub ports: Vec<Port>,
     start: Start,
     frames: Vec<Vec<u8>>,
     free: Vec<u32>,
@@ -110,6 +115,7 @@ impl Links {
         Links {
             nodes,
             links: (0..nodes * nodes).map(link).collect(),
+            ports: Vec::new(),
             start,
             frames: Vec::new(),
             free: Vec::new(),
@@ -118,6 +124,11 @@ impl Links {
             trace: Trace::new(),
             tap: None,
         }
+    }
+
+    /// Puts a switch between the links and the nodes.
+    pub fn with_switch(self, config: SwitchConfig) -> Links {
+        Links { ports: (0..self.nodes).map(|_| Port::new(config)).collect(), ..self }
     }
 
     pub fn start(&self) -> Start {
@@ -159,11 +170,20 @@ impl Links {
         first.copied().unwrap_or(now)
     }
 
-    /// Takes out a frame that has arrived.
+    /// Takes out a frame that has arrived at its node.
     pub fn arrived(&mut self, now: Instant) -> Option<(Flight, Vec<u8>)> {
-        let flight = self.flights.peek().map(|flight| flight.0).filter(|flight| flight.at <= now)?;
-        self.flights.pop();
-        Some((flight, std::mem::take(&mut self.frames[flight.slot as usize])))
+        loop {
+            let flight = self.flights.peek().map(|flight| flight.0).filter(|flight| flight.at <= now)?;
+            self.flights.pop();
+            if !flight.switched {
+                return Some((flight, std::mem::take(&mut self.frames[flight.slot as usize])));
+            }
+            let len = self.frames[flight.slot as usize].len();
+            match self.ports[flight.to as usize].take(flight.at, len) {
+                Some(at) => self.flights.push(Reverse(Flight { at, switched: false, ..flight })),
+                None => self.free.push(flight.slot),
+            }
+        }
     }
 
     /// Gives a frame's memory back.
@@ -181,10 +201,11 @@ impl Links {
         slot
     }
 
-    /// Puts a frame under way.
+    /// Puts a frame under way: at `at` it has crossed its link.
     fn fly(&mut self, at: Instant, slot: u32, from: usize, to: usize) {
         self.number += 1;
-        let flight = Flight { at, number: self.number, slot, from: from as u32, to: to as u32 };
+        let switched = !self.ports.is_empty();
+        let flight = Flight { at, number: self.number, slot, from: from as u32, to: to as u32, switched };
         self.flights.push(Reverse(flight));
     }
 

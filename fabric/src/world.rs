@@ -10,6 +10,7 @@ use wire::frame::{Address, Endpoint, Ingress, Peer, Route, Start};
 use crate::fault::{Rules, Tally};
 use crate::link::{LinkConfig, Links, Outlet, Sent};
 use crate::program::Program;
+use crate::switch::SwitchConfig;
 
 /// What a world is made of.
 #[derive(Clone, Debug)]
@@ -20,6 +21,8 @@ pub struct Config {
     pub nodes: usize,
     /// Every link, in both directions.
     pub link: LinkConfig,
+    /// A switch between the links and the nodes.
+    pub switch: Option<SwitchConfig>,
     /// What happens to frames.
     pub rules: Rules,
     /// Where frames begin.
@@ -38,6 +41,7 @@ impl Default for Config {
             seed: 0,
             nodes: 2,
             link: LinkConfig::default(),
+            switch: None,
             rules: Rules::default(),
             start: Start::Ip,
             ipv6: false,
@@ -101,9 +105,13 @@ impl World {
                 blocked: false,
             }
         };
+        let links = Links::new(config.nodes, config.start, config.link, &config.rules, config.seed);
         World {
             nodes: (0..config.nodes).map(node).collect(),
-            links: Links::new(config.nodes, config.start, config.link, &config.rules, config.seed),
+            links: match config.switch {
+                Some(switch) => links.with_switch(switch),
+                None => links,
+            },
             now: Instant(0),
             at_once: 0,
         }
@@ -122,6 +130,11 @@ impl World {
     /// What the fault rules did so far, all links together.
     pub fn faults(&self) -> Tally {
         self.links.tally()
+    }
+
+    /// Frames that found no room in the switch on their way to `node`, and the most bytes that ever waited there.
+    pub fn overflow(&self, node: usize) -> (u64, usize) {
+        self.links.ports.get(node).map_or((0, 0), |port| (port.dropped, port.most))
     }
 
     /// Other fault rules from now on.
