@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::Context;
+use crate::{Context, irn};
 
 /// A NIC that can be opened.
 ///
@@ -80,6 +80,23 @@ impl Device {
     #[must_use]
     pub fn nic_limits(mut self, limits: nic::Config) -> Device {
         self.config.nic = limits;
+        self
+    }
+
+    /// With other settings of IRN for the queue pairs that ask for it ([`QpOptions::irn`](crate::QpOptions::irn)) and whose
+    /// peer agrees: the cap on packets in flight, the timers, and what the paper leaves out to see what it is good for.
+    /// Unless [`irn::Timers::Fixed`] is chosen, the timers follow the round trips measured, and the settings are their
+    /// least.
+    ///
+    /// ```
+    /// # use remora_verbs::{Device, irn};
+    /// let without_sack = irn::Settings { recovery: irn::Recovery::HeadOnly, ..irn::Settings::default() };
+    /// let ablation = Device::shm().irn(without_sack).open()?;
+    /// # Ok::<(), remora_verbs::OpenError>(())
+    /// ```
+    #[must_use]
+    pub fn irn(mut self, settings: irn::Settings) -> Device {
+        self.config.nic.irn = settings;
         self
     }
 

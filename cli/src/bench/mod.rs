@@ -4,6 +4,7 @@ mod bare;
 pub mod cores;
 mod echo;
 mod floor;
+mod loss;
 mod packets;
 mod page;
 mod pair;
@@ -30,6 +31,8 @@ pub use row::{Report, Row, median, print_table};
 enum Name {
     /// Latency, rate and bandwidth of the verbs.
     Verbs,
+    /// Goodput over links that lose frames: go-back-N, IRN, and IRN without each of its parts; simulated, and over udp.
+    Loss,
     /// Replay a trace of arrivals through IRN's receiver: lines of `QP op-code PSN` behind their number.
     IrnReceiver,
     /// Replay a trace of events through IRN's sender: lines of `QP 0`, `QP 1 cumPSN sackPSN nack` or `QP 2 short`.
@@ -39,7 +42,7 @@ enum Name {
 /// Arguments of `remora bench`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  remora bench irn-receiver arrivals.txt --out answers.txt\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
+    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
 )]
 pub struct Args {
     /// What to measure.
@@ -52,10 +55,13 @@ pub struct Args {
     /// Packets in flight at most, in a replay of the sender.
     #[arg(long, default_value_t = 111, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     cap: u32,
-    /// Packets that the flow has, in a replay of the sender; without end if not given.
+    /// Packets that the flow has: in a replay of the sender, without end if not given; in `loss`, each side's.
     #[arg(long)]
     packets: Option<u64>,
-    /// Only this port.
+    /// Where `loss` writes its plots.
+    #[arg(long, default_value = "report", value_name = "FOLDER")]
+    report: PathBuf,
+    /// Only this port; in `loss`, shm is what IRN costs without loss.
     #[arg(long)]
     port: Option<PortName>,
     /// One JSON object a line.
@@ -86,6 +92,7 @@ impl Args {
 pub fn run(args: Args) -> Result<()> {
     match args.name {
         Name::Verbs => verbs::run(&args),
+        Name::Loss => loss::run(&args),
         Name::IrnReceiver => replay::receiver(&args),
         Name::IrnSender => replay::sender(&args),
     }

@@ -27,6 +27,9 @@ pub struct Row {
     /// What the ratio may be at most, where it is judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<f64>,
+    /// What the ratio must be at least, where it is judged from below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub least: Option<f64>,
     /// Is it?
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holds: Option<bool>,
@@ -53,6 +56,7 @@ impl Row {
             baseline_value: None,
             ratio: None,
             limit: None,
+            least: None,
             holds: None,
             rounds: rounds.to_vec(),
         }
@@ -74,11 +78,19 @@ impl Row {
         self
     }
 
+    /// Judges the ratio to the baseline: at least `least`.
+    pub fn at_least(mut self, least: f64) -> Row {
+        self.least = Some(least);
+        self.holds = self.ratio.map(|ratio| ratio >= least);
+        self
+    }
+
     fn verdict(&self) -> String {
         let ratio = self.ratio.map_or(String::new(), |ratio| format!("{ratio:.2}x"));
-        match (self.limit, self.holds) {
-            (Some(limit), Some(true)) => format!("{ratio}, holds: <= {limit}x"),
-            (Some(limit), _) => format!("{ratio}, MISSED: <= {limit}x"),
+        let word = if self.holds == Some(true) { "holds" } else { "MISSED" };
+        match (self.limit, self.least) {
+            (Some(limit), _) => format!("{ratio}, {word}: <= {limit}x"),
+            (_, Some(least)) => format!("{ratio}, {word}: >= {least}x"),
             _ => ratio,
         }
     }
@@ -192,6 +204,10 @@ mod tests {
         assert_eq!((bad.holds, bad.verdict().as_str()), (Some(false), "1.16x, MISSED: <= 1.15x"));
         let json: serde_json::Value = serde_json::to_value(&bad).unwrap();
         assert_eq!((&json["limit"], &json["holds"]), (&serde_json::json!(1.15), &serde_json::json!(false)));
+        let from_below =
+            |value| Row::new("loss", "c", "m", "b/s", &[value]).against("b", &[100.0]).at_least(1.25);
+        assert_eq!(from_below(125.0).verdict(), "1.25x, holds: >= 1.25x");
+        assert_eq!(from_below(124.0).verdict(), "1.24x, MISSED: >= 1.25x");
         let plain = Row::new("kv", "c", "m", "ns", &[1.0]).against("b", &[2.0]);
         assert_eq!(plain.verdict(), "0.50x");
         assert!(serde_json::to_value(&plain).unwrap().get("holds").is_none());

@@ -5,6 +5,7 @@ mod counters;
 mod figures;
 mod kv;
 mod limits;
+mod loss;
 mod mistakes;
 mod replay;
 mod running;
