@@ -10,7 +10,7 @@ use transport::Instant;
 use wire::frame::{Egress, Lease, Peer, Start};
 
 use crate::fault::{Direction, Facts, Policy, Rules, Tally, Verdict};
-use crate::switch::{Port, SwitchConfig};
+use crate::switch::{self, Passed, Port, SwitchConfig};
 use crate::trace::Trace;
 
 /// What a link is like.
@@ -127,8 +127,9 @@ impl Links {
     }
 
     /// Puts a switch between the links and the nodes.
-    pub fn with_switch(self, config: SwitchConfig) -> Links {
-        Links { ports: (0..self.nodes).map(|_| Port::new(config)).collect(), ..self }
+    pub fn with_switch(self, config: SwitchConfig, seed: u64) -> Links {
+        let port = |node| Port::new(config, seed ^ (node as u64) << 32);
+        Links { ports: (0..self.nodes).map(port).collect(), ..self }
     }
 
     pub fn start(&self) -> Start {
@@ -178,11 +179,14 @@ impl Links {
             if !flight.switched {
                 return Some((flight, std::mem::take(&mut self.frames[flight.slot as usize])));
             }
-            let len = self.frames[flight.slot as usize].len();
-            match self.ports[flight.to as usize].take(flight.at, len) {
-                Some(at) => self.flights.push(Reverse(Flight { at, switched: false, ..flight })),
-                None => self.free.push(flight.slot),
-            }
+            let frame = &mut self.frames[flight.slot as usize];
+            let port = &mut self.ports[flight.to as usize];
+            let Some(Passed { at, mark }) = port.take(flight.at, frame.len()) else {
+                self.free.push(flight.slot);
+                continue;
+            };
+            port.marked += u64::from(mark && switch::mark(self.start, frame));
+            self.flights.push(Reverse(Flight { at, switched: false, ..flight }));
         }
     }
 

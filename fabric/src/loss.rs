@@ -190,7 +190,7 @@ pub fn incast(machine: &Machine, senders: usize, packets: u32, seed: u64) -> Out
         seed,
         nodes: senders + 1,
         link: LinkConfig { latency_ns: path / 4, rate: RATE, queue: 2 },
-        switch: Some(SwitchConfig { latency_ns: path / 4, rate: RATE, buffer }),
+        switch: Some(SwitchConfig { latency_ns: path / 4, rate: RATE, buffer, marks: None }),
         // The window that the ablation without BDP-FC has left: what the bitmap remembers.
         nic: machine.nic(irn::Bitmap::BOUNDS.1),
         ..Config::default()

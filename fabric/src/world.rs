@@ -109,7 +109,7 @@ impl World {
         World {
             nodes: (0..config.nodes).map(node).collect(),
             links: match config.switch {
-                Some(switch) => links.with_switch(switch),
+                Some(switch) => links.with_switch(switch, config.seed),
                 None => links,
             },
             now: Instant(0),
@@ -135,6 +135,12 @@ impl World {
     /// Frames that found no room in the switch on their way to `node`, and the most bytes that ever waited there.
     pub fn overflow(&self, node: usize) -> (u64, usize) {
         self.links.ports.get(node).map_or((0, 0), |port| (port.dropped, port.most))
+    }
+
+    /// Bytes that wait in the switch on their way to `node`, and how many frames it has marked there.
+    pub fn queue(&mut self, node: usize) -> (usize, u64) {
+        let now = self.now;
+        self.links.ports.get_mut(node).map_or((0, 0), |port| (port.held(now), port.marked))
     }
 
     /// Other fault rules from now on.

@@ -1,6 +1,7 @@
 //! `remora bench`: figures as ratios to floors and rivals that ran interleaved in the same run.
 
 mod bare;
+mod congestion;
 pub mod cores;
 mod echo;
 mod floor;
@@ -9,6 +10,7 @@ mod packets;
 mod page;
 mod pair;
 pub mod peer;
+mod plot;
 mod replay;
 mod row;
 mod sockperf;
@@ -33,6 +35,8 @@ enum Name {
     Verbs,
     /// Goodput over links that lose frames: go-back-N, IRN, and IRN without each of its parts; simulated, and over udp.
     Loss,
+    /// Two flows over one bottleneck: no control, DCQCN and TIMELY; simulated.
+    Congestion,
     /// Replay a trace of arrivals through IRN's receiver: lines of `QP op-code PSN` behind their number.
     IrnReceiver,
     /// Replay a trace of events through IRN's sender: lines of `QP 0`, `QP 1 cumPSN sackPSN nack` or `QP 2 short`.
@@ -42,7 +46,7 @@ enum Name {
 /// Arguments of `remora bench`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
+    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
 )]
 pub struct Args {
     /// What to measure.
@@ -58,7 +62,7 @@ pub struct Args {
     /// Packets that the flow has: in a replay of the sender, without end if not given; in `loss`, each side's.
     #[arg(long)]
     packets: Option<u64>,
-    /// Where `loss` writes its plots.
+    /// Where `loss` and `congestion` write their plots.
     #[arg(long, default_value = "report", value_name = "FOLDER")]
     report: PathBuf,
     /// Only this port; in `loss`, shm is what IRN costs without loss.
@@ -93,6 +97,7 @@ pub fn run(args: Args) -> Result<()> {
     match args.name {
         Name::Verbs => verbs::run(&args),
         Name::Loss => loss::run(&args),
+        Name::Congestion => congestion::run(&args),
         Name::IrnReceiver => replay::receiver(&args),
         Name::IrnSender => replay::sender(&args),
     }

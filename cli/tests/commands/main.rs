@@ -1,6 +1,7 @@
 //! The `remora` command as a person or a script meets it: the real binary, real processes, small tables, free ports.
 
 mod capture;
+mod congestion;
 mod counters;
 mod figures;
 mod kv;

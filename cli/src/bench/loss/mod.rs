@@ -5,9 +5,7 @@
 //! | `world.rs` | the simulated path and the overflowing buffer, in virtual time |
 //! | `udp.rs` | the same over real UDP, with links that are made bad on purpose |
 //! | `speed.rs` | packets per second on one core when nothing is lost |
-//! | `plot.rs` | the plots |
 
-mod plot;
 mod speed;
 mod udp;
 mod world;
@@ -17,7 +15,7 @@ use fabric::loss::Machine;
 use indicatif::{ProgressBar, ProgressStyle};
 use verbs::irn::{Recovery, Settings};
 
-use super::{Args, PortName, Report, Row, median};
+use super::{Args, PortName, Report, Row, median, plot};
 
 /// Random loss of each frame, in percent.
 const LOSSES: [f64; 5] = [0.0, 0.01, 0.1, 1.0, 5.0];

@@ -4,8 +4,8 @@ use anyhow::Result;
 use fabric::loss::{self, Machine};
 use verbs::irn::Settings;
 
-use super::{Bench, plot};
-use crate::bench::{Row, median};
+use super::Bench;
+use crate::bench::{Row, median, plot};
 
 /// Packets that each side writes.
 const PACKETS: u64 = 20_000;

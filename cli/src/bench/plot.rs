@@ -21,7 +21,7 @@ pub struct Plot<'a> {
     pub x: &'a str,
     /// Beside it, from 0 on.
     pub y: &'a str,
-    /// Names of the places, left to right.
+    /// Names of the places, left to right; an empty one stands for itself.
     pub labels: Vec<String>,
     /// The lines.
     pub lines: Vec<Line>,
@@ -64,11 +64,13 @@ impl Plot<'_> {
             .x_desc(self.x)
             .y_desc(self.y)
             .draw()?;
+        // Among many values the line is enough.
+        let dot = if self.labels.len() > 20 { 0 } else { 3 };
         for (number, line) in self.lines.iter().enumerate() {
             let style = Palette99::pick(number).stroke_width(2);
             let points = line.values.iter().enumerate().map(|(place, value)| (place as f64, *value));
             chart
-                .draw_series(LineSeries::new(points, style).point_size(3))?
+                .draw_series(LineSeries::new(points, style).point_size(dot))?
                 .label(line.name.as_str())
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
         }
