@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::{Context, irn};
+use crate::{Context, congestion, irn};
 
 /// A NIC that can be opened.
 ///
@@ -97,6 +97,26 @@ impl Device {
     #[must_use]
     pub fn irn(mut self, settings: irn::Settings) -> Device {
         self.config.nic.irn = settings;
+        self
+    }
+
+    /// With congestion control for every connected queue pair: DCQCN, which needs a port that shows IP headers
+    /// (`xdp`) and a switch that marks, or TIMELY, which needs nothing. They begin at the settings' line rate and never
+    /// exceed it.
+    ///
+    /// ```
+    /// # use remora_verbs::{Device, congestion};
+    /// let timely = congestion::Settings {
+    ///     algorithm: congestion::Algorithm::Timely,
+    ///     line_rate: 10_000_000_000,
+    ///     ..congestion::Settings::default()
+    /// };
+    /// let polite = Device::shm().congestion(timely).open()?;
+    /// # Ok::<(), remora_verbs::OpenError>(())
+    /// ```
+    #[must_use]
+    pub fn congestion(mut self, settings: congestion::Settings) -> Device {
+        self.config.nic.congestion = settings;
         self
     }
 

@@ -76,8 +76,8 @@ pub use nic::{
 };
 pub use port::Counters as PortCounters;
 pub use port::fault::Tally;
-pub use transport::Counters;
 pub use transport::rc::irn;
 pub use transport::state::State;
+pub use transport::{Counters, congestion};
 pub use wire::Psn;
 pub use wire::frame::{Address, Endpoint};
