@@ -1,11 +1,11 @@
 //! The bare verbs of a port, one at a time: the floor of whatever takes round trips.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use verbs::{EMPTY, work};
 
 use super::echo::Echo;
 use super::pair::{End, Peer};
-use super::peer::Role;
+use super::peer::{Role, TARGET};
 use super::{PortName, turns, typical};
 
 /// Round trips of a measurement, and before it.
@@ -30,12 +30,19 @@ impl Bare {
         Ok(Bare { end, echo, peer })
     }
 
-    /// Round trip of a READ of `len` bytes: nanoseconds.
-    pub fn read(&mut self, len: usize) -> Result<f64> {
+    /// Round trip of a READ of `len` bytes at the `places` of the peer's memory, one after the other: nanoseconds.
+    pub fn read(&mut self, len: usize, places: &[usize]) -> Result<f64> {
+        let mut places = places.iter().cycle();
         self.turn(self.end.serving(), 0, |end, _| {
             let list = [end.local.sge(0, len)];
-            end.one(&work::read(0, &list, end.remote.at(4096)))
+            let place = places.next().context("a place to read")?;
+            end.one(&work::read(0, &list, end.remote.at(*place as u64)))
         })
+    }
+
+    /// Bytes of the peer's memory that READs may name.
+    pub fn room(&self) -> usize {
+        TARGET
     }
 
     /// Round trip of a message of `there` bytes to a program that polls and answers it with one of `back` bytes:

@@ -3,13 +3,15 @@
 use anyhow::Result;
 use store::kv::{Lookup, MESSAGE_HEADER};
 use store::ycsb::Mix;
-use store::ycsb::record::KEY_LEN;
+use store::ycsb::fnv;
+use store::ycsb::record::{KEY_LEN, Record};
 
 use super::flight::{Flight, load};
 use super::measure::{Plan, Runner, Server};
 use super::parts::Parts;
 use super::rival::{Rival, Running};
-use super::work::{Kind, Work};
+use super::serve::memory_for;
+use super::work::{Kind, Work, drawn};
 use super::{Design, DesignName};
 use crate::bench::{Bare, median};
 use crate::device::PortName;
@@ -88,7 +90,11 @@ pub fn seat<D: Design + 'static>(
     server.stop()?;
     let streams = mixes.iter().map(|mix| (*mix, Parts::new(*mix, plan.records, plan.seed))).collect();
     let value_len = plan.value_len as usize;
-    Ok(Box::new(Seat::<D> { design, runner, server, work: Work::new(plan)?, streams, value_len }))
+    let most = plan.records + plan.inserts;
+    let spans = (D::index_len(2 * most as u32, plan.seed), memory_for(most, plan.value_len));
+    let records = drawn(plan, PLACES).collect();
+    let work = Work::new(plan)?;
+    Ok(Box::new(Seat::<D> { design, runner, server, work, streams, value_len, records, spans }))
 }
 
 struct Seat<D: Design> {
@@ -98,7 +104,15 @@ struct Seat<D: Design> {
     work: Work<D>,
     streams: Vec<(Mix, Parts)>,
     value_len: usize,
+    /// Records as they are asked for, and the bytes of the index and of the values.
+    records: Vec<Record>,
+    spans: (usize, usize),
 }
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+/// Records whose places bare READs go to: more than a measurement has trips.
+const PLACES: usize = 8192;
 
 /// Bare verbs that a design's operation is made of, nanoseconds each: all but the last, and the last.
 struct Verbs {
@@ -110,7 +124,13 @@ impl<D: Design> Seat<D> {
     /// The bare verbs of an operation, of the sizes that it has.
     fn verbs(&self, kind: Kind, bare: &mut Bare) -> Result<Verbs> {
         if let (Kind::Get, Some((first, last))) = (kind, D::Lookup::read_lens(KEY_LEN, self.value_len)) {
-            return Ok(Verbs { first: bare.read(first)?, last: bare.read(last)? });
+            // As spread as what is read: a table's lines are not all in a cache either.
+            let places = |span: usize| {
+                let lines = (span.min(bare.room()) / LINE).saturating_sub(first.max(last) / LINE).max(1);
+                self.records.iter().map(|record| fnv(*record) as usize % lines * LINE).collect::<Vec<_>>()
+            };
+            let (index, values) = (places(self.spans.0), places(self.spans.1));
+            return Ok(Verbs { first: bare.read(first, &index)?, last: bare.read(last, &values)? });
         }
         let asking = MESSAGE_HEADER + KEY_LEN;
         let echo = match kind {

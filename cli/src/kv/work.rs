@@ -13,9 +13,9 @@ use nic::{
     CompletionKind, Flags, Operation, Payload, PostError, ReceiveRequest, Remote, Sge, WorkCompletion,
     WorkRequest,
 };
-use store::kv::{Client, Connection, Outcome, Post, Registered, Server, ServerConfig, Table};
-use store::ycsb::record::{self, KEY_LEN, Values};
-use store::ycsb::{Mix, Random};
+use store::kv::{Client, Connection, Lookup, Outcome, Post, Registered, Server, ServerConfig, Table};
+use store::ycsb::record::{self, KEY_LEN, Record, Values};
+use store::ycsb::{Mix, Operation as YcsbOperation, Stripe, Workload};
 use transport::Status;
 
 use super::Design;
@@ -23,8 +23,6 @@ use super::measure::Plan;
 use super::serve::memory_for;
 use crate::bench::median;
 
-/// Few records: what is stated is the work, not the misses of the server's cache, which are part of a READ.
-const RECORDS: u64 = 2000;
 /// Operations of a run: shorter than a time slice.
 const OPERATIONS: usize = 400;
 /// Runs of a round; their median counts.
@@ -194,12 +192,22 @@ impl Kind {
     }
 }
 
+/// Records as the workloads draw them.
+pub fn drawn(plan: &Plan, count: usize) -> impl Iterator<Item = Record> {
+    let mut workload = Workload::new(Mix::C, plan.records, Stripe::ALONE, plan.seed);
+    (0..count).map(move |_| match workload.next_operation() {
+        YcsbOperation::Read(record) => record,
+        other => unreachable!("a workload of reads has drawn {other:?}"),
+    })
+}
+
 /// A design's client and server, and the records they work on.
 pub struct Work<D: Design> {
     wire: Wire,
     client: Client<D::Lookup>,
     server: Server<D::Table>,
     connection: Connection,
+    /// Of all runs, as the workload draws them.
     keys: Vec<(u64, [u8; KEY_LEN])>,
     values: Values,
     value: Vec<u8>,
@@ -211,10 +219,10 @@ impl<D: Design> Work<D> {
     pub fn new(plan: &Plan) -> Result<Work<D>> {
         let through = vec![0; plan.value_len as usize + (1 << 12)];
         let mut wire = Wire { blocks: Vec::new(), ends: Default::default(), through, log: None };
-        let keys = RECORDS as u32;
+        let keys = plan.records as u32;
         let index_len = D::index_len(keys, plan.seed);
         let index = (index_len > 0).then(|| wire.register(index_len)).transpose()?;
-        let extents = wire.register(memory_for(RECORDS, plan.value_len))?;
+        let extents = wire.register(memory_for(plan.records, plan.value_len))?;
         let table = D::table(keys, plan.seed, index, extents);
         let config = ServerConfig { connections: 1, max_value: plan.value_len, ..ServerConfig::default() };
         let (local, staging) = (wire.register(config.local_len())?, wire.register(config.staging_len())?);
@@ -226,25 +234,27 @@ impl<D: Design> Work<D> {
         let mut client = Client::new(config, &grant, arena)?;
         client.start(&mut Seen { wire: &mut wire, end: 0 })?;
         let (values, mut value) = (Values::fixed(plan.value_len), vec![0; plan.value_len as usize]);
-        for number in 0..RECORDS {
+        for number in 0..plan.records {
             values.fill(number, 0, &mut value);
             server.table_mut().put(&record::key(number), &value)?;
         }
-        let mut random = Random::new(plan.seed);
-        let records = (0..OPERATIONS).map(|_| random.below(RECORDS));
+        let records = drawn(plan, OPERATIONS * (RUNS + 1));
         let keys = records.map(|number| (number, record::key(number))).collect();
         Ok(Work { wire, client, server, connection, keys, values, value, version: 0 })
     }
 
-    /// Nanoseconds of an operation that are the design's own.
+    /// Nanoseconds of an operation that are the design's own. A server that is called looks for records that its cache may
+    /// not have, others in each run; where a READ looks, the misses are part of the READ, and the records are the same ones.
     pub fn measure(&mut self, kind: Kind) -> Result<f64> {
+        let calls = kind == Kind::Put || D::Lookup::read_lens(KEY_LEN, 0).is_none();
         self.wire.log = Some(Vec::new());
-        self.run(kind)?;
+        self.run(kind, 0)?;
         let log = self.wire.log.take().context("the log of what was posted")?;
         let mut own = Vec::with_capacity(RUNS);
-        for _ in 0..RUNS {
+        for run in 1..=RUNS {
+            let from = if calls { run * OPERATIONS } else { 0 };
             let started = Instant::now();
-            self.run(kind)?;
+            self.run(kind, from)?;
             let all = started.elapsed();
             let started = Instant::now();
             self.replay(&log)?;
@@ -253,9 +263,9 @@ impl<D: Design> Work<D> {
         Ok(median(&own).max(0.0))
     }
 
-    /// All operations, one after the other.
-    fn run(&mut self, kind: Kind) -> Result<()> {
-        for at in 0..OPERATIONS {
+    /// The operations of a run, one after the other.
+    fn run(&mut self, kind: Kind, from: usize) -> Result<()> {
+        for at in from..from + OPERATIONS {
             let (number, key) = self.keys[at];
             let nic = &mut Seen { wire: &mut self.wire, end: 0 };
             match kind {
@@ -339,7 +349,7 @@ mod tests {
     /// Messages and values of every way that they travel: inline, by SEND, by WRITE with immediate data.
     fn works<D: Design>() {
         for value_len in [16, 64, 900, 5000] {
-            let plan = Plan { records: 1, value_len, window: 4, cores: [0, 0], seed: 3, inserts: 0 };
+            let plan = Plan { records: 500, value_len, window: 4, cores: [0, 0], seed: 3, inserts: 0 };
             let mut work = Work::<D>::new(&plan).unwrap();
             for kind in [Kind::Get, Kind::Put, Kind::Get] {
                 assert!(work.measure(kind).unwrap() >= 0.0, "{kind:?} of {value_len} bytes");

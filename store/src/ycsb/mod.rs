@@ -12,4 +12,4 @@ mod zipfian;
 pub use random::Random;
 pub use record::{Record, Values};
 pub use workload::{Distribution, Mix, Operation, Stripe, Workload};
-pub use zipfian::{Latest, ScrambledZipfian, Zipfian, zeta};
+pub use zipfian::{Latest, ScrambledZipfian, Zipfian, fnv, zeta};
