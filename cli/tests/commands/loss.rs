@@ -9,7 +9,7 @@ fn short(only: &[&str], plot: &str) -> (Vec<Value>, String) {
     let folder = std::env::temp_dir().join(format!("remora-loss-{}-{plot}", std::process::id()));
     let words = ["bench", "loss", "--json", "--rounds", "1", "--packets", "128", "--report"];
     let path = folder.to_str().expect("a path of letters");
-    let out = remora(&[&words, &[path], only].concat()).good();
+    let out = remora(&[&words[..], &[path], only].concat()).good();
     let svg = std::fs::read_to_string(folder.join(plot)).unwrap_or_default();
     std::fs::remove_dir_all(&folder).expect("the folder that it made");
     let line = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));

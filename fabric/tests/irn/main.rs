@@ -1,6 +1,7 @@
 //! Queue pairs over IRN, end to end over the simulated world: what is placed when, what is held back, what is said.
 
 #[path = "../rc/bench.rs"]
+#[allow(dead_code, reason = "the tests of plain RC use the rest")]
 mod bench;
 mod hostile;
 mod messages;

@@ -129,11 +129,11 @@ fn rows(place: &str, contestants: &[Contestant], all: &Goodputs) -> Vec<Row> {
     let against =
         |which: usize, at: usize| (format!("{}/{}%", contestants[which].name, LOSSES[at]), &all[which][at]);
     for which in 0..contestants.len() {
-        for at in 0..LOSSES.len() {
+        for (at, loss) in LOSSES.into_iter().enumerate() {
             let (name, lossless) = against(which, 0);
             let row = row(which, at);
             let row = if at > 0 { row.against(&name, lossless) } else { row };
-            rows.push(if which == IRN && LOSSES[at] == 1.0 { row.at_least(0.6) } else { row });
+            rows.push(if which == IRN && loss == 1.0 { row.at_least(0.6) } else { row });
         }
     }
     for (loss, least) in [(1.0, 1.25), (5.0, 2.0)] {
