@@ -28,6 +28,8 @@ pub struct Plot<'a> {
 }
 
 const SIZE: (u32, u32) = (760, 440);
+/// Width of the legend, to the right of the chart.
+const LEGEND: u32 = 170;
 const FONT: &str = "sans-serif";
 
 impl Plot<'_> {
@@ -42,13 +44,13 @@ impl Plot<'_> {
     fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error + '_>> {
         let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
         root.fill(&WHITE)?;
+        let (chart, legend) = root.split_horizontally(SIZE.0 - LEGEND);
         let most =
             self.lines.iter().flat_map(|line| &line.values).fold(0.0, |most: f64, value| most.max(*value));
         let last = self.labels.len().saturating_sub(1) as f64;
-        let mut chart = ChartBuilder::on(&root)
+        let mut chart = ChartBuilder::on(&chart)
             .caption(self.title, (FONT, 17))
             .margin(10)
-            .margin_right(210)
             .x_label_area_size(44)
             .y_label_area_size(60)
             .build_cartesian_2d(0.0..last.max(1.0), 0.0..most.max(f64::MIN_POSITIVE) * 1.05)?;
@@ -59,6 +61,7 @@ impl Plot<'_> {
         chart
             .configure_mesh()
             .disable_x_mesh()
+            .max_light_lines(1)
             .x_labels(self.labels.len())
             .x_label_formatter(&label)
             .x_desc(self.x)
@@ -69,17 +72,11 @@ impl Plot<'_> {
         for (number, line) in self.lines.iter().enumerate() {
             let style = Palette99::pick(number).stroke_width(2);
             let points = line.values.iter().enumerate().map(|(place, value)| (place as f64, *value));
-            chart
-                .draw_series(LineSeries::new(points, style).point_size(dot))?
-                .label(line.name.as_str())
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+            chart.draw_series(LineSeries::new(points, style).point_size(dot))?;
+            let y = 50 + 20 * number as i32;
+            legend.draw(&PathElement::new([(4, y), (22, y)], style))?;
+            legend.draw(&Text::new(line.name.as_str(), (28, y - 7), (FONT, 13)))?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::Coordinate(SIZE.0 as i32 - 270, 20))
-            .label_font((FONT, 13))
-            .background_style(WHITE)
-            .draw()?;
         root.present()?;
         Ok(())
     }
