@@ -90,8 +90,9 @@ impl Model {
 
     fn bind(&mut self) {
         let ((window, place), owner) = (self.pick(), self.owner());
-        let region = self.below(self.regions.len());
-        let (at, len) = (self.below(300) as u64, self.below(80) as u64);
+        // Mostly one that can be bound to, within its bounds.
+        let region = [0, 0, 0, 1, 2][self.below(5)];
+        let (at, len) = (self.below(230) as u64, self.below(80) as u64);
         let rights = [Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_READ | Access::REMOTE_ATOMIC];
         let mut access = rights[self.below(3)];
         if self.below(4) == 0 {
@@ -124,9 +125,9 @@ impl Model {
     fn look(&mut self) {
         let ((key, place), owner) = (self.pick(), OWNERS[self.below(3)]);
         let want = [Access::REMOTE_READ, Access::REMOTE_WRITE, Access::REMOTE_ATOMIC][self.below(3)];
-        let (bound, len) = (place.and_then(|place| self.windows[place].bound), 1 + self.below(90));
+        let (bound, len) = (place.and_then(|place| self.windows[place].bound), 1 + self.below(30));
         let from = bound.map_or(0x1000, |bound| bound.2);
-        let va = (from + self.below(90) as u64).saturating_sub(self.below(20) as u64);
+        let va = (from + self.below(50) as u64).saturating_sub(self.below(10) as u64);
         let open = bound.is_some_and(|(_, of, first, bytes, access)| {
             let inside = va >= first && va + len as u64 <= first + bytes;
             of.is_none_or(|of| of == owner) && access.contains(want) && inside
