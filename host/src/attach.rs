@@ -95,6 +95,11 @@ pub trait Attach {
     /// Is a member once less.
     fn leave(&mut self, _group: Endpoint) {}
 
+    /// Does it hear what it sends to groups itself? If not, it must be its own peer for that.
+    fn hears_itself(&self) -> bool {
+        true
+    }
+
     /// No queue pair names `peer` any more, and none will.
     fn remove(&mut self, _peer: Peer) {}
 
@@ -124,6 +129,19 @@ impl Attach for ShmPort {
 
     fn add_link(&mut self, link: Link) -> Result<Peer, AttachError> {
         ShmPort::add_link(self, link).map_err(|error| AttachError::Port(error.to_string()))
+    }
+
+    /// A group is everybody that the port is linked with, as far as they are attached to it.
+    fn add_group(&mut self, _group: Endpoint) -> Result<Peer, AttachError> {
+        Ok(port::shm::EVERYONE)
+    }
+
+    fn join(&mut self, _group: Endpoint) -> Result<(), AttachError> {
+        Ok(())
+    }
+
+    fn hears_itself(&self) -> bool {
+        false
     }
 
     fn remove(&mut self, peer: Peer) {
@@ -214,6 +232,10 @@ macro_rules! attach_inside {
 
             fn leave(&mut self, group: Endpoint) {
                 Attach::leave(self.port_mut(), group);
+            }
+
+            fn hears_itself(&self) -> bool {
+                self.port().hears_itself()
             }
 
             fn remove(&mut self, peer: Peer) {

@@ -26,6 +26,7 @@ use wire::{Psn, Qpn};
 
 use crate::attach::PortKind;
 use crate::engine::{Control, Engine};
+use crate::peers::EngineId;
 pub use error::ConnectError;
 pub use listener::{Listener, PENDING, Request};
 pub use message::{Hello, IRN, LinkOffer, MAX_PRIVATE, Message, VERSION};
@@ -243,7 +244,7 @@ fn take_peer(
         (LinkOffer::New(name), PortKind::Shm) => {
             let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Link))?;
             let link = port::shm::connect(name, Admit::SameUser, left).map_err(ConnectError::Link)?;
-            add_link(engine, &remote, link)?
+            add_link(engine, remote.engine, link)?
         }
         _ => return Err(ConnectError::BadMessage),
     };
@@ -260,7 +261,7 @@ fn add_endpoint(engine: &Arc<Engine>, remote: &Hello) -> Result<Peer, ConnectErr
         .map_err(ConnectError::Attach)
 }
 
-fn add_link(engine: &Arc<Engine>, remote: &Hello, link: Link) -> Result<Peer, ConnectError> {
+fn add_link(engine: &Arc<Engine>, remote: EngineId, link: Link) -> Result<Peer, ConnectError> {
     engine
         .control(|control: &mut Control<'_>| {
             if control.peers.count() >= control.port.max_peers()
@@ -269,20 +270,32 @@ fn add_link(engine: &Arc<Engine>, remote: &Hello, link: Link) -> Result<Peer, Co
                 control.port.remove(unused);
             }
             let peer = control.port.add_link(link)?;
-            control.peers.add(remote.engine, peer);
+            control.peers.add(remote, peer);
             Ok(peer)
         })
         .map_err(ConnectError::Attach)
 }
 
 /// A link from an engine to itself, for queue pairs that are connected within it.
-fn add_loopback(engine: &Arc<Engine>, hello: &Hello) -> Result<Peer, ConnectError> {
-    if let Some(peer) = engine.control(|control| control.peers.reuse(hello.engine)) {
+fn add_loopback(engine: &Arc<Engine>) -> Result<Peer, ConnectError> {
+    if let Some(peer) = engine.control(|control| control.peers.reuse(engine.id())) {
         return Ok(peer);
     }
     let link =
         Link::loopback(port::shm::DEFAULT_GEOMETRY).map_err(|errno| ConnectError::Link(errno.into()))?;
-    add_link(engine, hello, link)
+    add_link(engine, engine.id(), link)
+}
+
+/// A queue pair of this engine will be a member of a multicast group: it shall hear what the engine itself sends there.
+///
+/// # Errors
+/// `Link`, `Attach`.
+pub fn hear_oneself(engine: &Arc<Engine>) -> Result<(), ConnectError> {
+    if engine.control(|control| control.port.hears_itself() || control.peers.knows(engine.id())) {
+        return Ok(());
+    }
+    // The link stays for as long as the engine.
+    add_loopback(engine).map(|_| ())
 }
 
 /// A set-up has failed: the queue pair does not use the peer after all.
@@ -326,7 +339,7 @@ fn link_pair(
     deadline: Deadline,
 ) -> Result<(Peer, Peer), ConnectError> {
     if hellos.0.engine == hellos.1.engine {
-        return Ok((add_loopback(first.engine, &hellos.0)?, add_loopback(second.engine, &hellos.1)?));
+        return Ok((add_loopback(first.engine)?, add_loopback(second.engine)?));
     }
     let known = first.engine.control(|control| control.peers.reuse(hellos.1.engine));
     if let Some(known) = known {
@@ -347,8 +360,8 @@ fn link_pair(
             .and_then(|link| link.map_err(ConnectError::Link));
         (given, taken)
     });
-    let to_second = add_link(first.engine, &hellos.1, given?)?;
-    match taken.and_then(|link| add_link(second.engine, &hellos.0, link)) {
+    let to_second = add_link(first.engine, hellos.1.engine, given?)?;
+    match taken.and_then(|link| add_link(second.engine, hellos.0.engine, link)) {
         Ok(to_first) => Ok((to_second, to_first)),
         Err(error) => {
             release(first.engine, to_second);

@@ -244,8 +244,9 @@ impl DatagramQueuePair {
     }
 
     /// Attaches it to a multicast group: it gets what is sent to that address and UDP port (RoCE's is 4791) with its Q_Key, by
-    /// members of any host that the group reaches, this one and itself included. Over `udp`; a group reaches as far as the
-    /// system lets it, which is this link unless told otherwise.
+    /// members of any host that the group reaches, this one and itself included. Over `udp` a group reaches as far as the
+    /// system lets it, which is this link unless told otherwise; over shared memory it reaches the devices that this one has
+    /// ever connected with or resolved.
     ///
     /// ```
     /// use remora_verbs::{Access, Device, EMPTY, Endpoint, GRH, QpOptions, ReceiveRequest, work};
@@ -274,6 +275,8 @@ impl DatagramQueuePair {
     /// `Nic(NotAGroup)`, `Nic(Busy)` if it is attached already, `Nic(Full)`; `Group`: the port's words. `Forked`.
     pub fn attach(&mut self, group: Endpoint) -> Result<(), CreateError> {
         self.end.context.refuse_child()?;
+        host::connect::hear_oneself(&self.end.engine)
+            .map_err(|error| CreateError::Group(error.to_string()))?;
         let number = self.end.number;
         self.end.engine.control(|control| {
             control.nic.attach_multicast(number, group.address)?;

@@ -131,7 +131,47 @@ fn two_queue_pairs_of_one_program_share_a_group_and_leave_it_one_by_one() {
 }
 
 #[test]
-fn what_is_no_group_or_has_none_is_refused_in_words() {
+fn over_shared_memory_it_reaches_whoever_is_linked_and_attached() {
+    let shm = Device::shm();
+    let [mut from, mut one, mut two, mut deaf, mut stranger] = [0; 5].map(|_| party(&shm));
+    let here = group("239.255.71.7:4791");
+    for linked in [&one, &two, &deaf] {
+        DatagramQueuePair::resolve_pair(&from.qp, &linked.qp).unwrap();
+    }
+    for member in [&mut one, &mut two, &mut stranger] {
+        member.qp.attach(here).unwrap();
+    }
+    for party in [&mut from, &mut one, &mut two, &mut deaf, &mut stranger] {
+        (1..4).for_each(|id| party.receive(id));
+    }
+    from.send(here, b"to the linked");
+    assert_eq!(from.wait().id, 99);
+    for member in [&mut one, &mut two] {
+        let wc = member.wait();
+        assert_eq!((wc.id, wc.src_qp), (1, from.qp.number()));
+        assert_eq!(member.got(&wc), (b"to the linked".to_vec(), vec![239, 255, 71, 7]));
+    }
+    assert!(deaf.idle() && stranger.idle() && from.idle());
+    // Attached itself, it hears itself: without a link to it first.
+    from.qp.attach(here).unwrap();
+    from.send(here, b"and to itself");
+    let mut done = [from.wait(), from.wait()];
+    done.sort_unstable_by_key(|wc| wc.id);
+    assert_eq!((done[0].id, done[1].id, from.got(&done[0]).0), (1, 99, b"and to itself".to_vec()));
+    assert_eq!((one.wait().id, two.wait().id), (2, 2));
+    // One that is gone holds nobody up.
+    drop(two);
+    one.qp.detach(here).unwrap();
+    (0..2000).for_each(|_| {
+        from.send(here, b"again");
+        from.receive(2);
+        assert!([from.wait().id, from.wait().id].contains(&99));
+    });
+    assert!(one.idle());
+}
+
+#[test]
+fn what_is_no_group_is_refused_in_words() {
     let mut over_udp = party(&udp());
     let words = |error: CreateError| error.to_string();
     assert!(matches!(over_udp.qp.attach(group("10.0.0.1:4791")), Err(CreateError::Nic(_))));
@@ -139,11 +179,6 @@ fn what_is_no_group_or_has_none_is_refused_in_words() {
     assert!(v6.contains("ff12::1"), "{v6}");
     // What was refused by the port was not done by half.
     assert!(matches!(over_udp.qp.attach(group("[ff12::1]:4791")), Err(CreateError::Group(_))));
-    let mut over_shm = party(&Device::shm());
-    let none = words(over_shm.qp.attach(group("239.255.71.5:4791")).unwrap_err());
-    assert!(none.contains("udp"), "{none}");
-    let none = words(over_shm.domain.create_address_handle(0, group("239.255.71.5:4791")).unwrap_err());
-    assert!(none.contains("udp"), "{none}");
     let too_many = (0..=64).find_map(|number| {
         over_udp.qp.attach(group(&format!("239.255.72.{number}:4791"))).err().map(|error| (number, error))
     });

@@ -274,7 +274,7 @@ impl Request {
         let (engine, theirs) = (side.engine, self.hello.engine);
         if theirs == engine.id() {
             let local = side.hello(LinkOffer::Existing)?;
-            let peer = add_loopback(engine, &self.hello)?;
+            let peer = add_loopback(engine)?;
             return self.answer(side, peer, local, deadline);
         }
         let known = match self.hello.link {
@@ -290,7 +290,7 @@ impl Request {
         let local = side.hello(LinkOffer::New(listener.name().to_owned()))?;
         write(&mut self.stream, &Message::Accept(local.clone()), deadline)?;
         let link = give_link(&listener, deadline)?;
-        Ok((add_link(engine, &self.hello, link)?, local))
+        Ok((add_link(engine, self.hello.engine, link)?, local))
     }
 
     fn answer(

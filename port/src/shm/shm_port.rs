@@ -24,6 +24,9 @@ const SINK: usize = 1 << 16;
 const BEFORE_BTH: usize = 48;
 /// No link.
 const NOBODY: u32 = u32::MAX;
+/// The peer that stands for every multicast group: everybody that a port is linked with. Who wants what was sent to which
+/// group is for the NICs there to say.
+pub const EVERYONE: Peer = Peer(u32::MAX - 1);
 
 /// What a port may hold.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -45,6 +48,8 @@ impl Default for Limits {
 enum Leased {
     Nothing,
     Link(u32),
+    /// So many bytes, to be copied to every link.
+    Everyone(usize),
     /// For a peer that is gone: goes nowhere.
     Sink,
 }
@@ -309,6 +314,26 @@ impl ShmPort {
         }
         len <= SINK
     }
+
+    /// Copies a frame of so many bytes to every link that has room; where there is none it is lost, as on any network.
+    #[cold]
+    fn send_to_everyone(&mut self, len: usize) {
+        self.flush();
+        for place in 0..self.places.count() as u32 {
+            let Some(State::Open(link)) = self.places.get_mut(place).map(|at| &mut at.state) else {
+                continue;
+            };
+            if link.sender.reserve(len) != Ok(true) {
+                self.counters.send_dropped += 1;
+                continue;
+            }
+            link.sender.bytes().copy_from_slice(&self.sink[..len]);
+            self.counters.frames_sent += 1;
+            self.counters.bytes_sent += link.sender.commit() as u64;
+            self.places.warm(place);
+            self.publish(place);
+        }
+    }
 }
 
 /// What was taken from a link at once.
@@ -406,7 +431,7 @@ impl Egress for ShmPort {
         }
         self.leased = Leased::Nothing;
         if self.lend_no_room(peer, len, broken) {
-            self.leased = Leased::Sink;
+            self.leased = if peer == EVERYONE { Leased::Everyone(len) } else { Leased::Sink };
             return Some(Lease { bytes: &mut self.sink[..len], ip_id: 0 });
         }
         None
@@ -429,6 +454,7 @@ impl Egress for ShmPort {
                     self.unflushed = place;
                 }
             }
+            Leased::Everyone(len) => self.send_to_everyone(len),
             Leased::Sink => self.counters.send_dropped += 1,
             Leased::Nothing => {}
         }

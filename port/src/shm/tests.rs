@@ -191,6 +191,37 @@ fn a_link_to_oneself_brings_back_what_was_sent() {
 }
 
 #[test]
+fn a_frame_for_everyone_goes_to_every_link_that_has_room() {
+    let (mut a, mut others) = (port(4), [port(4), port(4), port(4)]);
+    for other in &mut others {
+        let (near, far) = link(small());
+        a.add_link(near).unwrap();
+        other.add_link(far).unwrap();
+    }
+    assert!(send(&mut a, EVERYONE, b"to all three"));
+    assert_eq!(a.counters().frames_sent, 3);
+    others.iter_mut().for_each(|other| assert_eq!(receive_all(other), [b"to all three"]));
+    // Without room, or gone: the others get it all the same, and its sender is not held up.
+    while send(&mut a, Peer(1), &[7; 60]) {}
+    a.remove_link(Peer(2));
+    let before = a.counters().send_dropped;
+    assert!(send(&mut a, EVERYONE, b"to one of three"));
+    assert_eq!(a.counters().send_dropped - before, 1);
+    let [first, second, third] = &mut others;
+    assert_eq!(receive_all(first), [b"to one of three"]);
+    assert!(receive_all(second).iter().all(|frame| frame == &[7; 60]) && receive_all(third).is_empty());
+    // What is too long for a link is lost, what is longer than any frame not even lent.
+    assert!(send(&mut a, EVERYONE, &[1; 1001]));
+    assert!(a.lend(EVERYONE, 1 << 20).is_none());
+    assert!(receive_all(first).is_empty());
+    // An abandoned lease sends nothing.
+    a.lend(EVERYONE, 100).unwrap().bytes.fill(0xff);
+    assert!(send(&mut a, EVERYONE, b"kept"));
+    a.commit();
+    assert_eq!(receive_all(first), [b"kept"]);
+}
+
+#[test]
 fn an_abandoned_lease_sends_nothing() {
     let (mut a, mut b) = ports();
     a.lend(Peer(0), 500).unwrap().bytes.fill(0xff);
