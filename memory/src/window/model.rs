@@ -200,7 +200,7 @@ impl Model {
 
 #[test]
 fn random_windows_agree_with_a_plain_model() {
-    let (seeds, steps) = if cfg!(miri) { (1, 400) } else { (40, 3000) };
+    let (seeds, steps) = if cfg!(miri) { (1, 160) } else { (40, 3000) };
     let mut met = std::collections::BTreeMap::new();
     for seed in 1..=seeds {
         let mut model = Model::new(seed);
