@@ -1,6 +1,6 @@
 //! Frames of a test's own making: what a rude or broken peer might send.
 
-use wire::frame::{Route, Start};
+use wire::frame::{Address, Endpoint, Route, Start};
 use wire::icrc::{self, Flow};
 use wire::{Extensions, Opcode, Packet, Psn, Qpn, bth};
 
@@ -23,6 +23,13 @@ impl Forge {
     pub fn new(world: &World, from: usize, victim: QueuePair) -> Forge {
         let route = world.route(from, victim.node);
         Forge { route, start: world.start(), from, to: victim.node, victim: victim.number }
+    }
+
+    /// The same frames to all members of a multicast group.
+    pub fn to_group(self, group: Address) -> Forge {
+        let destination = Endpoint { address: group, ..self.route.destination };
+        let route = Route::new(self.route.source, destination);
+        Forge { route, victim: Qpn::new(nic::MULTICAST_QPN), ..self }
     }
 
     /// The base header of a packet to the victim.

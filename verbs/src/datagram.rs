@@ -3,12 +3,15 @@
 use host::Engine;
 use host::connect::{Agreement, ConnectError, Request};
 use nic::wqe::Bounds;
-use nic::{AddressVector, Destination, MULTICAST_QPN, Modify, ReceiveRequest, Service, Target, WorkRequest};
-use std::net::ToSocketAddrs;
+use nic::{
+    AddressVector, Destination, GRH, MULTICAST_QPN, Modify, Operation, ReceiveRequest, Service, Target,
+    WorkRequest,
+};
+use std::net::{Ipv4Addr, ToSocketAddrs};
 use std::sync::Arc;
 use transport::state::State;
 use wire::Qpn;
-use wire::frame::{Endpoint, Peer, Route};
+use wire::frame::{Address, Endpoint, Peer, Route};
 
 use crate::completion_queue::Shared as Cq;
 use crate::end::End;
@@ -90,6 +93,35 @@ impl AddressHandle {
     /// Every queue pair that is attached to the multicast group that this handle leads to, and has this Q_Key.
     pub fn group(&self, qkey: u32) -> RemoteQueue {
         self.queue(MULTICAST_QPN, qkey)
+    }
+}
+
+/// What the 40 bytes before a received datagram say: whom it came from, and whether it was sent here or to a group.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct GlobalRoute {
+    /// The sender's address (its GID).
+    pub source: Address,
+    /// The address that it was sent to.
+    pub destination: Address,
+}
+
+impl GlobalRoute {
+    /// Of the first bytes of a receive work request's memory ([`WorkCompletion::grh`](crate::WorkCompletion) tells that they
+    /// are there). None: no such header.
+    pub fn parse(bytes: &[u8; GRH]) -> Option<GlobalRoute> {
+        let (front, back) = bytes.split_first_chunk::<{ GRH - wire::ipv4::LEN }>()?;
+        if bytes[0] >> 4 == 6 {
+            let (_, addresses) = bytes.split_first_chunk::<8>()?;
+            let (source, rest) = addresses.split_first_chunk::<16>()?;
+            let (destination, _) = rest.split_first_chunk::<16>()?;
+            return Some(GlobalRoute { source: Address(*source), destination: Address(*destination) });
+        }
+        // An IPv4 header stands in the second half (IBTA annex A17).
+        if front.iter().any(|byte| *byte != 0) || back[0] >> 4 != 4 {
+            return None;
+        }
+        let address = |at: usize| Ipv4Addr::new(back[at], back[at + 1], back[at + 2], back[at + 3]).into();
+        Some(GlobalRoute { source: address(12), destination: address(16) })
     }
 }
 
@@ -303,12 +335,37 @@ impl DatagramQueuePair {
         Ok(())
     }
 
-    /// Posts work that sends nothing: NOP, LOCAL_INV, BIND_MW.
+    /// Posts several messages with one doorbell.
     ///
     /// # Errors
-    /// As [`post_send_to`](DatagramQueuePair::post_send_to).
-    pub fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
+    /// The index of the first that was not taken, and why; those before it are posted (as by `ibv_post_send`).
+    pub fn post_send_batch_to(
+        &mut self,
+        requests: &[(WorkRequest<'_>, &RemoteQueue)],
+    ) -> Result<(), (usize, PostError)> {
+        self.refuse_child().map_err(|error| (0, error))?;
+        let mut taken = requests.iter().enumerate().map(|(index, (request, to))| {
+            if !Arc::ptr_eq(&to.handle.inner.engine, &self.end.engine) {
+                return Err((index, PostError::OtherEngine));
+            }
+            self.send.push_to(request, &to.target()).map_err(|error| (index, error.into()))
+        });
+        let done = taken.find(Result::is_err).unwrap_or(Ok(()));
+        if self.send.publish() {
+            self.end.ring();
+        }
+        done
+    }
+
+    /// Posts work that goes nowhere: NOP, LOCAL_INV, BIND_MW.
+    ///
+    /// # Errors
+    /// `NoDestination` for anything else; `Queue` says what the queue does not take.
+    pub fn post_local(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.refuse_child()?;
+        if !matches!(request.operation, Operation::Nop | Operation::LocalInv(_) | Operation::BindWindow(_)) {
+            return Err(PostError::NoDestination);
+        }
         self.send.push(request)?;
         self.send.publish();
         self.end.ring();
@@ -394,5 +451,29 @@ impl DatagramQueuePair {
     #[inline]
     fn refuse_child(&self) -> Result<(), PostError> {
         if self.end.context.fork().is_child() { Err(PostError::Forked) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv6Addr;
+
+    #[test]
+    fn a_global_route_is_read_from_either_kind_of_header() {
+        let mut grh = [0; GRH];
+        assert_eq!(GlobalRoute::parse(&grh), None);
+        grh[20] = 0x45;
+        grh[32..].copy_from_slice(&[10, 0, 0, 1, 239, 1, 2, 3]);
+        let (source, destination) = (Ipv4Addr::new(10, 0, 0, 1).into(), Ipv4Addr::new(239, 1, 2, 3).into());
+        assert_eq!(GlobalRoute::parse(&grh), Some(GlobalRoute { source, destination }));
+        grh[3] = 1;
+        assert_eq!(GlobalRoute::parse(&grh), None, "something stands before it");
+        grh = [0; GRH];
+        grh[0] = 0x60;
+        (grh[8], grh[23], grh[24], grh[39]) = (0xfd, 1, 0xff, 2);
+        let source = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1).into();
+        let destination = Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 2).into();
+        assert_eq!(GlobalRoute::parse(&grh), Some(GlobalRoute { source, destination }));
     }
 }

@@ -80,6 +80,8 @@ pub enum PostError {
     NoReceiveQueue,
     /// The address handle is of another engine or context than the queue pair.
     OtherEngine,
+    /// A datagram needs somebody to go to: post it by `post_send_to`.
+    NoDestination,
 }
 
 impl fmt::Display for PostError {
@@ -91,6 +93,9 @@ impl fmt::Display for PostError {
             PostError::NoReceiveQueue => f.write_str(
                 "the queue pair has no receive queue of its own: post to its shared receive queue",
             ),
+            PostError::NoDestination => {
+                f.write_str("a datagram needs a destination: post it by `post_send_to`")
+            }
             PostError::OtherEngine => {
                 f.write_str("the address handle was made on another engine: make it on the queue pair's")
             }

@@ -54,7 +54,7 @@ mod xrc;
 pub use channel::CompletionChannel;
 pub use completion_queue::{CompletionQueue, CqOptions, EMPTY};
 pub use context::Context;
-pub use datagram::{AddressHandle, DatagramQueuePair, RemoteQueue};
+pub use datagram::{AddressHandle, DatagramQueuePair, GlobalRoute, RemoteQueue};
 pub use device::Device;
 pub use domain::ProtectionDomain;
 pub use error::{CreateError, PollError, PostError};

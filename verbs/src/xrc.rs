@@ -157,6 +157,17 @@ impl<S> XrcTarget<S> {
 }
 
 /// The initiator of an extended reliable connection: what it posts goes to shared receive queues of its target's domain.
+///
+/// It cannot send before it is connected, nor without naming a queue:
+///
+/// ```compile_fail,E0599
+/// # use remora_verbs::{Device, QpOptions, work};
+/// # let context = Device::shm().open().unwrap();
+/// # let domain = context.alloc_pd().unwrap();
+/// # let cq = context.create_cq(16).unwrap();
+/// let mut initiator = domain.create_xrc_initiator(&cq, &QpOptions::default()).unwrap();
+/// initiator.post_send(&work::nop(1), 7).unwrap(); // error: not connected
+/// ```
 #[derive(Debug)]
 pub struct XrcInitiator<S = Ready> {
     pair: QueuePair<S>,

@@ -1,10 +1,10 @@
 //! The services beside RC, and the resources around them, by the API over real ports: what each is for, and what it refuses.
 
 use remora_verbs::{
-    Access, AsyncEvent, CompletionQueue, Context, CreateError, DatagramQueuePair, Device, EMPTY, GRH,
-    Listener, MemoryError, MemoryRegion, Modify, PathMigration, PostError, ProtectionDomain, QpOptions,
-    QueueError, QueuePair, ReceiveRequest, RemoteMemory, Service, Srq, SrqOptions, State, Status, WindowType,
-    WorkCompletion, WorkRequest, XrcInitiator, work,
+    Access, AsyncEvent, CompletionQueue, Context, CreateError, DatagramQueuePair, Device, EMPTY, Endpoint,
+    GRH, GlobalRoute, Listener, MemoryError, MemoryRegion, Modify, PathMigration, PostError,
+    ProtectionDomain, QpOptions, QueueError, QueuePair, ReceiveRequest, RemoteMemory, Service, Srq,
+    SrqOptions, State, Status, WindowType, WorkCompletion, WorkRequest, XrcInitiator, work,
 };
 use std::time::Duration;
 
@@ -169,11 +169,46 @@ fn datagrams_of_the_wrong_key_too_long_or_by_a_strangers_handle_do_not_arrive() 
 }
 
 #[test]
+fn whoever_gets_a_datagram_can_answer_by_its_header() {
+    for own in ["127.0.0.1:0", "[::1]:0"] {
+        let device = Device::udp(own).unwrap();
+        let (mut a, mut b) = (party(&device), party(&device));
+        let (mut one, mut two) = (a.datagrams(&QpOptions::default()), b.datagrams(&QpOptions::default()));
+        a.receives(0, 100, 1, |request| one.post_recv(request).unwrap());
+        (0..2).for_each(|id| b.receives(0, 100, id, |request| two.post_recv(request).unwrap()));
+        let there = a.domain.create_address_handle(0, b.context.port().endpoint).unwrap();
+        let there = there.queue(two.number(), two.qkey());
+        // Two with one doorbell.
+        let words = work::send_inline(2, b"who is there?");
+        one.post_send_batch_to(&[(words, &there), (words, &there)]).unwrap();
+        assert_eq!((ended(a.wait()), ended(a.wait())), ((2, GOOD), (2, GOOD)));
+        let (came, again) = (b.wait(), b.wait());
+        assert_eq!((came.id, again.id), (0, 1));
+        let grh = b.memory.get::<[u8; GRH]>(0).unwrap();
+        let route = GlobalRoute::parse(&grh).unwrap();
+        assert_eq!(route.destination, b.context.port().endpoint.address);
+        // The header has no UDP port: RoCE's is 4791, and here it is known otherwise.
+        let from = Endpoint { address: route.source, ..a.context.port().endpoint };
+        let back = b.domain.create_address_handle(0, from).unwrap().queue(came.src_qp, one.qkey());
+        two.post_send_to(&work::send_inline(3, b"me"), &back).unwrap();
+        assert_eq!((ended(b.wait()), ended(a.wait())), ((3, GOOD), (1, GOOD)));
+        assert_eq!(a.content(GRH, 2), b"me");
+        // What needs a destination does not go without.
+        assert_eq!(two.post_local(&work::send_inline(4, b"?")), Err(PostError::NoDestination));
+        two.post_local(&work::nop(5)).unwrap();
+        assert_eq!(ended(b.wait()), (5, GOOD));
+        let refused = two.post_send_batch_to(&[(work::send_inline(6, b"ok"), &back), (words, &there)]);
+        assert_eq!(refused, Err((1, PostError::OtherEngine)));
+        assert_eq!(ended(b.wait()), (6, GOOD), "those before it are posted");
+    }
+}
+
+#[test]
 fn an_address_handle_by_name_leads_over_udp_and_nowhere_over_shared_memory() {
     let (a, b) = (party(&devices()[1]), party(&devices()[1]));
     let handle = a.domain.create_address_handle(0, b.context.port().endpoint).unwrap();
     assert_eq!(handle.endpoint(), b.context.port().endpoint);
-    let v6 = remora_verbs::Endpoint { address: std::net::Ipv6Addr::LOCALHOST.into(), udp_port: 4791 };
+    let v6 = Endpoint { address: std::net::Ipv6Addr::LOCALHOST.into(), udp_port: 4791 };
     assert!(matches!(a.domain.create_address_handle(0, v6), Err(CreateError::Unreachable(_))));
     assert!(matches!(
         a.domain.create_address_handle(1, handle.endpoint()),

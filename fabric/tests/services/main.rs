@@ -3,6 +3,7 @@
 mod attributes;
 mod datagrams;
 mod extended;
+mod hostile;
 mod multicast;
 mod shared_queue;
 mod unreliable;
