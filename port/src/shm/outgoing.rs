@@ -3,7 +3,9 @@
 //! A line of the ring was last the consumer's, and storing to it waits for the other core; nothing that is stored
 //! afterwards can leave before it. Between two lines of the ring the NIC stores a hundred other words, which is more than
 //! a CPU can hold back, so each line would be waited for by itself. Stored one after the other, they are waited for
-//! together. The consumer, who polls the slot where the train starts, also takes its line away only once.
+//! together. The consumer, who polls the slot where the train starts, also takes its line away only once. A long train is
+//! stored past the caches (x86-64's streaming stores), which takes whole lines without waiting for the other core's copies
+//! at all.
 
 use std::cell::Cell;
 
@@ -14,6 +16,10 @@ use super::ring::{Cells, SLOT, WORD, slots_of};
 const LONGEST: u32 = (4 * SLOT - WORD) as u32;
 /// Slots gathered.
 const ROOM: u32 = 64;
+/// From so many slots on they are stored past the caches: the consumer fetches them from further away, but ahead of
+/// their use, and nobody waits for lines to change hands. With two cores under different L3 caches that was worth a sixth
+/// of the rate of 64 B WRITEs, and under one it cost nothing.
+const STREAMED: usize = 16;
 
 /// A slot, stored as a whole.
 #[derive(Copy, Clone, Debug)]
@@ -89,11 +95,9 @@ impl Outgoing {
     fn settle(&self) {
         let count = self.count.replace(0) as usize;
         let (from, to) = (self.room.as_ptr(), self.half.slot(self.start.get()).cast::<Line>());
-        for line in 0..count {
-            // SAFETY: the slots were reserved one after the other from `start` on, so they lie within the ring, are whole
-            // aligned lines, and are this side's alone until the first word is published; there are at most `ROOM`.
-            unsafe { to.add(line).write(from.add(line).read()) };
-        }
+        // SAFETY: the slots were reserved one after the other from `start` on, so they lie within the ring, are whole
+        // aligned lines, and are this side's alone until the first word is published; there are at most `ROOM`.
+        unsafe { if count >= STREAMED { stream(from, to, count) } else { store(from, to, count) } }
     }
 }
 
@@ -130,6 +134,48 @@ impl Cells for Outgoing {
     fn return_credit(&self, position: u32) {
         self.half.return_credit(position);
     }
+}
+
+/// Stores `count` lines.
+///
+/// # Safety
+/// They may be read at `from` and written at `to`, and nobody else does meanwhile.
+#[inline]
+unsafe fn store(from: *const Line, to: *mut Line, count: usize) {
+    for line in 0..count {
+        // SAFETY: the caller's promise.
+        unsafe { to.add(line).write(from.add(line).read()) };
+    }
+}
+
+/// The same past the caches. Whoever sees a store that comes after this sees the lines too.
+///
+/// # Safety
+/// As [`store`].
+#[cfg(target_arch = "x86_64")]
+#[inline]
+unsafe fn stream(from: *const Line, to: *mut Line, count: usize) {
+    use core::arch::x86_64::{__m128i, _mm_load_si128, _mm_sfence, _mm_stream_si128};
+    const PIECES: usize = SLOT / size_of::<__m128i>();
+    let (from, to) = (from.cast::<__m128i>(), to.cast::<__m128i>());
+    for piece in 0..count * PIECES {
+        // SAFETY: the caller's promise; lines are aligned, and SSE2 is part of x86-64.
+        unsafe { _mm_stream_si128(to.add(piece), _mm_load_si128(from.add(piece))) };
+    }
+    // Streaming stores are not ordered with others: the word that publishes them must not overtake them.
+    // SAFETY: SSE is part of x86-64.
+    unsafe { _mm_sfence() };
+}
+
+/// Where there is no such store.
+///
+/// # Safety
+/// As [`store`].
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+unsafe fn stream(from: *const Line, to: *mut Line, count: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { store(from, to, count) }
 }
 
 /// All slots as bytes.
