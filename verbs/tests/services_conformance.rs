@@ -38,8 +38,12 @@ const LONGEST_WAY: Duration = Duration::from_millis(20);
 
 impl Services {
     fn new(service: Service, devices: [&Device; 2]) -> Services {
-        let sides = devices.map(|device| {
-            let context = device.open().unwrap();
+        Services::of(service, devices.map(|device| device.open().unwrap()))
+    }
+
+    /// Of open devices.
+    fn of(service: Service, contexts: [Context; 2]) -> Services {
+        let sides = contexts.map(|context| {
             let (domain, xrc) = (context.alloc_pd().unwrap(), context.open_xrc_domain(0).unwrap());
             (context, domain, xrc)
         });
@@ -47,8 +51,8 @@ impl Services {
     }
 
     /// Over links that hold frames, or with NICs that polling does not drive.
-    fn slow(service: Service, devices: [&Device; 2]) -> Services {
-        Services { longest_way: LONGEST_WAY, ..Services::new(service, devices) }
+    fn slow(self) -> Services {
+        Services { longest_way: LONGEST_WAY, ..self }
     }
 
     fn counters(&self) -> Counters {
@@ -268,6 +272,10 @@ impl Arm for Services {
         false
     }
 
+    fn path_mtu(&self) -> u32 {
+        self.sides.iter().map(|(context, _, _)| context.port().path_mtu).fold(4096, u32::min)
+    }
+
     fn shares_receives(&self) -> bool {
         self.service == Service::XrcInitiator
     }
@@ -326,16 +334,30 @@ struct Outcome {
 /// The service's body, seed by seed. With `bad` links one side's port loses, doubles, reorders, delays and breaks frames, both
 /// ways, with each seed in a way of its own.
 fn body(service: Service, device: &Device, bad: bool, seeds: std::ops::Range<u64>, verbs: u64) -> Outcome {
+    let open = |devices: [&Device; 2]| devices.map(|device| device.open().unwrap());
+    body_between(service, [device, device], open, bad, seeds, verbs)
+}
+
+/// The same between two devices, which `open` opens where they belong.
+fn body_between(
+    service: Service,
+    devices: [&Device; 2],
+    open: impl Fn([&Device; 2]) -> [Context; 2],
+    bad: bool,
+    seeds: std::ops::Range<u64>,
+    verbs: u64,
+) -> Outcome {
     // Much trouble, so that each kind of it comes up although there are few verbs.
     let options = Options { verbs, trouble: 0.6, patience: PATIENCE, ..Options::default() };
     let mut sum = Outcome::default();
     for seed in seeds {
-        let faulty = device.clone().fault(Rules { seed, ..bad_world(seed).rules });
-        let mut arm = match (bad, seed % 2) {
-            (false, _) => Services::new(service, [device, device]),
-            (true, 0) => Services::slow(service, [&faulty, device]),
-            (true, _) => Services::slow(service, [device, &faulty]),
-        };
+        let mut devices = devices.map(Device::clone);
+        if bad {
+            let side = &mut devices[seed as usize % 2];
+            *side = side.clone().fault(Rules { seed, ..bad_world(seed).rules });
+        }
+        let arm = Services::of(service, open(devices.each_ref()));
+        let mut arm = if bad { arm.slow() } else { arm };
         if service == Service::XrcInitiator {
             sum.reliable.add(&run(&mut arm, seed, &options));
         } else {
@@ -461,7 +483,7 @@ fn some_seeds_with_dedicated_engines() {
         for device in [Device::shm(), udp()] {
             let options = Options { verbs: 400, patience: PATIENCE, ..Options::default() };
             let device = device.mode(Mode::Dedicated);
-            let mut arm = Services::slow(service, [&device, &device]);
+            let mut arm = Services::new(service, [&device, &device]).slow();
             if service == Service::XrcInitiator {
                 assert!(run(&mut arm, seed, &options).verbs() >= 400);
             } else {

@@ -42,7 +42,7 @@ impl Pair {
             retry_cnt: 7,
             ..Settings::default()
         };
-        let settings = reconnect_settings(&mut random, &settings, true);
+        let settings = reconnect_settings(&mut random, &settings, true, arm.path_mtu());
         let number = arm.connect(&settings);
         let mut flow = |side| Flow::new(arm, side, number, random.split(), &settings, options, big);
         let flows = [flow(0), flow(1)];
@@ -175,7 +175,7 @@ impl Pair {
     }
 
     fn reconnect(&mut self, arm: &mut impl Arm, patient: bool) {
-        self.settings = reconnect_settings(&mut self.random, &self.settings, patient);
+        self.settings = reconnect_settings(&mut self.random, &self.settings, patient, arm.path_mtu());
         arm.reconnect(self.number, &self.settings);
         self.flows.iter_mut().for_each(|flow| flow.reset(&self.settings));
         self.reconnects += 1;

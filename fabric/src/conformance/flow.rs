@@ -728,14 +728,19 @@ fn cut(random: &mut Random, whole: Sge, pieces: u64) -> Vec<Sge> {
 }
 
 /// Random settings of a connection; the sizes of the queues stay.
-pub(super) fn reconnect_settings(random: &mut Random, settings: &Settings, patient: bool) -> Settings {
+pub(super) fn reconnect_settings(
+    random: &mut Random,
+    settings: &Settings,
+    patient: bool,
+    path_mtu: u32,
+) -> Settings {
     let near_the_wrap = |random: &mut Random| 0x00ff_ffff - random.below(60) as u32;
     let anywhere = |random: &mut Random| random.below(1 << 24) as u32;
     let psn = |random: &mut Random| if random.chance(0.7) { near_the_wrap(random) } else { anywhere(random) };
     let max_rd_atomic = random.pick(&[1, 2, 4, 16]);
     Settings {
         access: REMOTE,
-        mtu: random.pick(&[256, 512, 1024, 2048, 4096]),
+        mtu: random.pick(&[256, 512, 1024, 2048, 4096]).min(path_mtu),
         psn: [psn(random), psn(random)],
         rnr_retry: if patient { 7 } else { random.below(4) as u8 },
         max_rd_atomic,

@@ -94,6 +94,11 @@ pub trait Arm {
     /// Lets so much time pass that nothing is on its way between the sides any more, where passing by turns does not.
     fn settle(&mut self) {}
 
+    /// The longest path MTU that its ports have in common.
+    fn path_mtu(&self) -> u32 {
+        4096
+    }
+
     /// Receives are a shared receive queue's: they are not flushed with a queue pair, and a new connection has a new queue.
     fn shares_receives(&self) -> bool {
         false

@@ -486,7 +486,7 @@ impl Pair {
             timeout: options.timeout,
             ..Settings::default()
         };
-        let settings = reconnect_settings(&mut random, &settings, true);
+        let settings = reconnect_settings(&mut random, &settings, true, arm.path_mtu());
         let number = arm.connect(&settings);
         let mut flow = |side| Flow::new(arm, side, number, random.split(), &settings);
         let flows = [flow(0), flow(1)];
@@ -551,7 +551,7 @@ impl Pair {
         self.flows.iter_mut().for_each(|flow| flow.check_target(arm, report));
         report.epochs += 1;
         if self.failing || self.random.chance(0.1) {
-            self.settings = reconnect_settings(&mut self.random, &self.settings, true);
+            self.settings = reconnect_settings(&mut self.random, &self.settings, true, arm.path_mtu());
             arm.reconnect(self.number, &self.settings);
             while (0..2).any(|side| arm.poll(side, self.number).is_some()) {}
             self.flows.iter_mut().for_each(|flow| flow.reset(&self.settings));
