@@ -7,7 +7,7 @@
 
 use super::options::Options;
 use super::socket::{Socket, set};
-use super::{Arrival, address, mtu};
+use super::{Arrival, PeerError, address, mtu};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::fmt;
@@ -22,6 +22,8 @@ pub enum GroupError {
     NotAGroup(SocketAddr),
     /// The port is a member of as many groups as it can be.
     Full(u32),
+    /// It cannot be a peer: the port's table of them is full.
+    NoPeer(PeerError),
     /// It is not a member of this group.
     NotAMember(SocketAddr),
     /// Any other failure: the call and its errno.
@@ -37,6 +39,7 @@ impl fmt::Display for GroupError {
             GroupError::Full(most) => {
                 write!(f, "this port is a member of {most} groups and can join no more: raise `max_groups`")
             }
+            GroupError::NoPeer(error) => error.fmt(f),
             GroupError::NotAMember(group) => write!(f, "this port is not a member of {group}"),
             GroupError::Os(call, errno) => write!(f, "joining the group failed in {call}: {errno}"),
         }
@@ -231,6 +234,17 @@ mod tests {
         }
         let words = GroupError::Full(2).to_string();
         assert!(words.contains("max_groups"), "{words}");
+    }
+
+    #[test]
+    fn a_group_to_send_to_takes_a_place_among_the_peers() {
+        let options = Options { max_peers: 1, ..Options::default() };
+        let mut port = UdpPort::open("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        let first = port.group(group("239.255.70.7:4791")).unwrap();
+        let full = GroupError::NoPeer(PeerError::Full(1));
+        assert_eq!(port.group(group("239.255.70.8:4791")), Err(full));
+        assert!(full.to_string().contains("max_peers"), "{full}");
+        assert_eq!(port.group(group("239.255.70.7:4791")), Ok(first));
     }
 
     #[test]

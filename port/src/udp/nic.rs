@@ -148,7 +148,7 @@ impl UdpPort {
         let group = address::socket_address(group, address::scope(local));
         groups::check(group, local)?;
         groups::send_by_own_interface(&self.socket)?;
-        self.peers.put(group).map_err(|_| GroupError::Full(self.peers.max()))
+        self.peers.put(group).map_err(GroupError::NoPeer)
     }
 
     /// The largest number of bytes from BTH to ICRC, both included, that the route to `peer` takes; `None`: unknown

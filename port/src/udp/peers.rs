@@ -82,11 +82,6 @@ impl Peers {
         Ok(Peer(number))
     }
 
-    /// As many as there may be.
-    pub(super) fn max(&self) -> u32 {
-        self.max
-    }
-
     /// The address as the kernel reads it; `None`: no such peer.
     #[inline(always)]
     pub(super) fn address(&self, peer: Peer) -> Option<&SocketAddrAny> {
