@@ -121,7 +121,7 @@ fn cold_copy(mem: Mem<'_>, span: Span<'_>, source: &Bytes, len: usize, from: usi
             (span.part(at * len + to, len).unwrap(), slice(source, at * len + from, len))
         }
     };
-    let (mut first, mut second, mut third) = (walk(0), walk(pieces / 3), walk(2 * pieces / 3));
+    let (mut first, mut second) = (walk(0), walk(pieces / 2));
     let cases = vec![
         case("memcpy", move |_| {
             let (target, data) = first();
@@ -130,14 +130,6 @@ fn cold_copy(mem: Mem<'_>, span: Span<'_>, source: &Bytes, len: usize, from: usi
         case("write", move |_| {
             let (target, data) = second();
             target.write(data)
-        }),
-        // One fence for 16 pieces, as for a train of packets.
-        case("stream", move |turn| {
-            let (target, data) = third();
-            mem.stream(&target, data);
-            if turn % 16 == 15 {
-                mem.settle();
-            }
         }),
     ];
     compare(&format!("{len} B"), (pieces / 8).max(4), cases);

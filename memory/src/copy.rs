@@ -42,22 +42,6 @@ pub(crate) unsafe fn place(dst: *mut u8, src: *const u8, len: usize) {
     unsafe { imp::place(dst, src, len) }
 }
 
-/// As [`place`], past the caches, and in no order with other stores until [`settle`].
-///
-/// # Safety
-/// As [`place`].
-#[inline]
-pub(crate) unsafe fn stream(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { imp::stream(dst, src, len) }
-}
-
-/// Whoever sees a store of this thread after this sees what it streamed before.
-#[inline]
-pub(crate) fn settle() {
-    imp::settle();
-}
-
 /// Copies shared bytes to shared bytes. If they overlap, what arrives is unspecified.
 ///
 /// # Safety

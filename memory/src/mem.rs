@@ -3,7 +3,7 @@
 use crate::entry::{Entry, NULL, WINDOW};
 use crate::null;
 use crate::pass::Pass;
-use crate::{Access, AccessError, BindError, Binding, Key, Owner, Pd, Span, Table, copy};
+use crate::{Access, AccessError, BindError, Binding, Key, Owner, Pd, Span, Table};
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
@@ -14,14 +14,13 @@ use std::sync::atomic::Ordering;
 #[derive(Copy, Clone)]
 pub struct Mem<'p> {
     table: &'p Table,
-    pass: &'p Pass,
-    // Stays on the thread of the pass: `settle` orders only what this thread streamed.
-    here: PhantomData<*const ()>,
+    // Stays on the thread of the pass, and no longer than the pass.
+    here: PhantomData<(&'p Pass, *const ())>,
 }
 
 impl<'p> Mem<'p> {
-    pub(crate) fn new(table: &'p Table, pass: &'p Pass) -> Mem<'p> {
-        Mem { table, pass, here: PhantomData }
+    pub(crate) fn new(table: &'p Table, _pass: &'p Pass) -> Mem<'p> {
+        Mem { table, here: PhantomData }
     }
 
     /// May `len` bytes from `va` on be accessed by `key` from `pd` with the rights `access`? The span is where they are.
@@ -141,26 +140,6 @@ impl<'p> Mem<'p> {
     /// [`BindError`]; the window stays as it was.
     pub fn bind(self, pd: Pd, owner: Owner, binding: &Binding) -> Result<(), BindError> {
         self.table.bind(pd, owner, binding)
-    }
-
-    /// Writes the first `min(span.len(), data.len())` bytes of `data` to the span past the caches; says how many. For the
-    /// packets of a message so long (from 256 KiB on) that its head would be evicted before anyone reads it.
-    ///
-    /// Such stores are in no order with others until [`settle`](Mem::settle): call it before anything tells that they
-    /// were made (an acknowledgement, a completion, the message's last packet). The end of the pass settles, too.
-    #[inline]
-    pub fn stream(self, span: &Span<'_>, data: &[u8]) -> usize {
-        let len = span.len().min(data.len());
-        self.pass.mark_streamed();
-        // SAFETY: within the span; nobody writes `data` while it is borrowed.
-        unsafe { copy::stream(span.as_ptr(), data.as_ptr(), len) };
-        len
-    }
-
-    /// Orders what was [`stream`](Mem::stream)ed in this pass before all later stores; free if nothing was.
-    #[inline]
-    pub fn settle(self) {
-        self.pass.settle();
     }
 
     /// Does the span lie in on-NIC memory? (Cost models charge no PCIe for it.)

@@ -18,8 +18,8 @@
 //! A slot belongs to one thread until that thread gives it back, because a thread that lost the bias may still be
 //! about to write its busy word: with a shared word it would overwrite the mark of the next owner.
 
-use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, fence, spin_loop, yield_now};
-use crate::{barrier, copy};
+use crate::barrier;
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence, spin_loop, yield_now};
 use std::sync::{Arc, PoisonError, TryLockError};
 
 /// Threads that can hold, or have lost and not yet noticed, the bias of one engine. A thread that died while it owned
@@ -44,8 +44,6 @@ pub(crate) struct Pass {
     threads: [AtomicU64; SLOTS],
     /// The thread inside by the mutex, or 0.
     holder: AtomicU64,
-    /// Has this pass streamed stores that no fence has ordered yet? Only whoever is inside touches it.
-    streamed: AtomicBool,
     lock: Mutex<Policy>,
 }
 
@@ -77,7 +75,6 @@ impl<'a> Entered<'a> {
 impl Drop for Entered<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.pass.settle();
         if self.mutex.is_some() {
             self.pass.holder.store(0, Ordering::Relaxed);
         }
@@ -94,7 +91,6 @@ impl Pass {
             slots: std::array::from_fn(|_| AtomicU64::new(0)),
             threads: std::array::from_fn(|_| AtomicU64::new(0)),
             holder: AtomicU64::new(0),
-            streamed: AtomicBool::new(false),
             lock: Mutex::new(Policy { last: 0, streak: 0, patience: 1, since: 0 }),
         }
     }
@@ -257,21 +253,6 @@ impl Pass {
                 && self.slots[slot].load(Ordering::Relaxed) & 1 != 0
         };
         self.holder.load(Ordering::Relaxed) == me || (0..SLOTS).any(by_bias)
-    }
-
-    /// Stores past the caches were made.
-    #[inline(always)]
-    pub fn mark_streamed(&self) {
-        self.streamed.store(true, Ordering::Relaxed);
-    }
-
-    /// Orders them before all later stores.
-    #[inline(always)]
-    pub fn settle(&self) {
-        if self.streamed.load(Ordering::Relaxed) {
-            copy::settle();
-            self.streamed.store(false, Ordering::Relaxed);
-        }
     }
 
     /// Moves with every pass that begins or ends.

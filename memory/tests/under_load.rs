@@ -46,7 +46,6 @@ impl Scene {
             Ok(span) => {
                 span.write(&scratch[..]);
                 span.read(&mut scratch[..]);
-                mem.stream(&span, &scratch[..]);
                 span.fetch_add64(1).unwrap();
                 assert_eq!(table.deregister(key), Err(Error::InsidePass));
                 self.touches.fetch_add(1, Ordering::Relaxed);

@@ -158,35 +158,6 @@ fn another_thread_waits_until_the_owner_leaves() {
 }
 
 #[test]
-fn streamed_bytes_are_there_when_the_pass_is_over() {
-    let table = Arc::new(Table::new(Config::small()).unwrap());
-    let engine = Biased::new(&table, ());
-    let pd = table.alloc_pd().unwrap();
-    let bytes = Bytes::heap(8192).unwrap();
-    let key = table.register(pd, &[Range::at(&bytes, 0)], Access::LOCAL_WRITE).unwrap();
-    for len in [1, 63, 255, 256, 4096, 5000].into_iter().filter(|len| !cfg!(miri) || *len < 256) {
-        let data: Vec<u8> = (0..len).map(|at| (at * 7 + len) as u8).collect();
-        let mut pass = engine.enter();
-        let (_, mem) = pass.parts();
-        let span = mem.check(pd, key, 13, len, Access::LOCAL_WRITE).unwrap();
-        assert_eq!(mem.stream(&span, &data), len);
-        if len % 2 == 0 {
-            mem.settle();
-        }
-        drop(pass);
-        let seen = thread::scope(|scope| {
-            let read = || {
-                let mut seen = vec![0; len];
-                bytes.read(13, &mut seen).unwrap();
-                seen
-            };
-            scope.spawn(read).join().unwrap()
-        });
-        assert_eq!(seen, data);
-    }
-}
-
-#[test]
 fn an_engine_that_is_gone_holds_up_no_deregistration() {
     let table = Arc::new(Table::new(Config::small()).unwrap());
     let pd = table.alloc_pd().unwrap();

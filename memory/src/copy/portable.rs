@@ -72,7 +72,3 @@ pub unsafe fn transfer(dst: *mut u8, src: *const u8, len: usize) {
         at += part;
     }
 }
-
-pub use self::place as stream;
-
-pub fn settle() {}
