@@ -4,7 +4,7 @@
 //! shared machine mean little. Printed are the medians of all rounds and of the ratios.
 #![allow(unsafe_code, reason = "the baseline is memcpy on raw memory")]
 
-use remora_memory::{Access, Biased, Bytes, Config, Key, Mem, Pd, Range, Span, Table};
+use remora_memory::{Access, Biased, Bytes, Config, Key, Pd, Range, Span, Table};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -84,7 +84,7 @@ fn copies() {
         }
         println!("cold, source + {from}, destination + {to}");
         for len in [1 << 10, 4 << 10, 64 << 10, 1 << 20, 4 << 20] {
-            cold_copy(mem, span, &source, len, from, to);
+            cold_copy(span, &source, len, from, to);
         }
     }
 }
@@ -111,7 +111,7 @@ fn hot_copy(span: Span<'_>, source: &Bytes, len: usize, from: usize, to: usize) 
     compare(&format!("{len} B"), (8_000_000 / len).clamp(4, 100_000), cases);
 }
 
-fn cold_copy(mem: Mem<'_>, span: Span<'_>, source: &Bytes, len: usize, from: usize, to: usize) {
+fn cold_copy(span: Span<'_>, source: &Bytes, len: usize, from: usize, to: usize) {
     let pieces = COLD_BYTES / len;
     // Each case walks on from where it stopped, far from the others, so that none meets what is still cached.
     let walk = |start: usize| {
