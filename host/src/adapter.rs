@@ -7,10 +7,11 @@ use port::capture::Capture;
 use port::fault::{Fault, Rules};
 use port::shm::{DEFAULT_GEOMETRY, Geometry, Limits, ShmPort};
 use port::udp::UdpPort;
+use port::xdp::XdpPort;
 use port::{Address, Endpoint, Port};
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -55,6 +56,15 @@ pub enum PortConfig {
         /// How the sockets are set up.
         options: port::udp::Options,
     },
+    /// A network interface by AF_XDP, for one engine.
+    Xdp {
+        /// Name of the interface.
+        interface: String,
+        /// One of its addresses; `None`: its first.
+        address: Option<IpAddr>,
+        /// How it is used.
+        options: port::xdp::Options,
+    },
 }
 
 impl PortConfig {
@@ -66,6 +76,11 @@ impl PortConfig {
     /// UDP sockets on this address.
     pub fn udp(local: SocketAddr) -> PortConfig {
         PortConfig::Udp { local, options: port::udp::Options::default() }
+    }
+
+    /// The network interface of this name, by one of its addresses (`None`: its first).
+    pub fn xdp(interface: impl Into<String>, address: Option<IpAddr>) -> PortConfig {
+        PortConfig::Xdp { interface: interface.into(), address, options: port::xdp::Options::default() }
     }
 }
 
@@ -237,7 +252,7 @@ impl Adapter {
             Mode::Dedicated => adapter.start_dedicated(config, &clock)?,
         }
         let first = adapter.engines[0].facts();
-        tracing::info!(port = %first.kind, endpoint = %first.endpoint, engines = config.engines, mode = ?config.mode, "adapter open");
+        tracing::info!(port = %first.kind, manner = first.manner, endpoint = %first.endpoint, engines = config.engines, mode = ?config.mode, "adapter open");
         Ok(adapter)
     }
 
@@ -292,6 +307,10 @@ impl Adapter {
             PortConfig::Udp { local, options } => {
                 let port = open_udp(*local, options, number)?;
                 rig.wrapped(port, Cell::Udp, Cell::FaultyUdp, Cell::CapturedUdp)?
+            }
+            PortConfig::Xdp { interface, address, options } => {
+                let port = open_xdp(interface, *address, options, config.engines)?;
+                rig.wrapped(port, Cell::Xdp, Cell::FaultyXdp, Cell::CapturedXdp)?
             }
         };
         let making = Making {
@@ -462,9 +481,27 @@ fn open_udp(local: SocketAddr, options: &port::udp::Options, number: usize) -> R
     UdpPort::open(local, options).map_err(|error| OpenError::Port(error.to_string()))
 }
 
+fn open_xdp(
+    interface: &str,
+    address: Option<IpAddr>,
+    options: &port::xdp::Options,
+    engines: usize,
+) -> Result<XdpPort, OpenError> {
+    if engines > 1 {
+        let words = format!("port xdp has one engine, which serves all queues of {interface}: leave it at 1");
+        return Err(OpenError::Port(words));
+    }
+    XdpPort::open(interface, address, options).map_err(|error| OpenError::Port(error.to_string()))
+}
+
 fn facts(port: &(impl Port + Attach)) -> PortFacts {
     let payload = port.max_transport_bytes().saturating_sub(AROUND_PAYLOAD).clamp(256, 4096);
-    PortFacts { kind: port.kind(), endpoint: port.endpoint(), path_mtu: 1 << payload.ilog2() }
+    PortFacts {
+        kind: port.kind(),
+        endpoint: port.endpoint(),
+        path_mtu: 1 << payload.ilog2(),
+        manner: port.manner(),
+    }
 }
 
 fn fitted(config: nic::Config, port: &(impl Port + Attach)) -> nic::Config {

@@ -4,8 +4,10 @@ use port::capture::Capture;
 use port::fault::Fault;
 use port::shm::{Limits, Link, ShmPort};
 use port::udp::UdpPort;
+use port::xdp::{Mode, Resolver, XdpPort};
 use port::{Counters, Endpoint, Peer, Port};
 use std::fmt;
+use std::sync::Arc;
 
 /// Which kind of port a NIC has.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -14,6 +16,15 @@ pub enum PortKind {
     Shm,
     /// UDP sockets.
     Udp,
+    /// A network interface by AF_XDP.
+    Xdp,
+}
+
+impl PortKind {
+    /// Do frames of one find their way to the other? All but shared memory speak RoCE v2 on the network.
+    pub fn reaches(self, other: PortKind) -> bool {
+        (self == PortKind::Shm) == (other == PortKind::Shm)
+    }
 }
 
 impl fmt::Display for PortKind {
@@ -21,6 +32,7 @@ impl fmt::Display for PortKind {
         f.write_str(match self {
             PortKind::Shm => "shm",
             PortKind::Udp => "udp",
+            PortKind::Xdp => "xdp",
         })
     }
 }
@@ -40,7 +52,7 @@ impl fmt::Display for AttachError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AttachError::WrongKind(kind) => {
-                write!(f, "this NIC's port is {kind}: the peer needs one of the same kind")
+                write!(f, "this NIC's port is {kind}: the peer needs one that it can reach")
             }
             AttachError::Port(words) => f.write_str(words),
             AttachError::NoGroups(kind) => {
@@ -71,7 +83,7 @@ pub trait Attach {
     /// Makes the peer of this name usable.
     ///
     /// # Errors
-    /// The port is no `udp`, cannot reach it, or takes no more peers.
+    /// The port is `shm`, cannot reach it, or takes no more peers.
     fn add_endpoint(&mut self, _peer: Endpoint) -> Result<Peer, AttachError> {
         Err(AttachError::WrongKind(self.kind()))
     }
@@ -98,6 +110,16 @@ pub trait Attach {
     /// Does it hear what it sends to groups itself? If not, it must be its own peer for that.
     fn hears_itself(&self) -> bool {
         true
+    }
+
+    /// Finds the way to a peer outside of the engine, if that can take time; before [`Attach::add_endpoint`].
+    fn resolver(&self) -> Option<Arc<Resolver>> {
+        None
+    }
+
+    /// How the port does what it does, where it has a choice: a few words.
+    fn manner(&self) -> &'static str {
+        ""
     }
 
     /// No queue pair names `peer` any more, and none will.
@@ -202,6 +224,41 @@ impl Attach for UdpPort {
     }
 }
 
+impl Attach for XdpPort {
+    fn kind(&self) -> PortKind {
+        PortKind::Xdp
+    }
+
+    fn port_counters(&self) -> Counters {
+        self.counters()
+    }
+
+    fn add_endpoint(&mut self, peer: Endpoint) -> Result<Peer, AttachError> {
+        self.peer(peer).map_err(|error| AttachError::Port(error.to_string()))
+    }
+
+    fn resolver(&self) -> Option<Arc<Resolver>> {
+        Some(XdpPort::resolver(self))
+    }
+
+    fn manner(&self) -> &'static str {
+        match (self.mode(), self.is_zero_copy()) {
+            (_, true) => "in the driver, zero copy",
+            (Mode::Native, false) => "in the driver, one copy",
+            (Mode::Generic, false) => "after the driver, one copy",
+        }
+    }
+
+    fn max_peers(&self) -> usize {
+        port::xdp::Options::default().max_peers as usize
+    }
+
+    /// Our own ring stands for the peer's, and a few queue pairs may send at once. What is more is lost, and sent again.
+    fn window(&self) -> u32 {
+        port::xdp::Options::default().receive_frames / 4
+    }
+}
+
 /// A wrapped port has the peers of the port inside.
 macro_rules! attach_inside {
     ($wrapper:ident) => {
@@ -236,6 +293,14 @@ macro_rules! attach_inside {
 
             fn hears_itself(&self) -> bool {
                 self.port().hears_itself()
+            }
+
+            fn resolver(&self) -> Option<Arc<Resolver>> {
+                Attach::resolver(self.port())
+            }
+
+            fn manner(&self) -> &'static str {
+                self.port().manner()
             }
 
             fn remove(&mut self, peer: Peer) {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::{Psn, Qpn};
 
-use crate::attach::PortKind;
+use crate::attach::{AttachError, PortKind};
 use crate::engine::{Control, Engine};
 use crate::peers::EngineId;
 pub use error::ConnectError;
@@ -112,6 +112,9 @@ impl Agreement {
         }
     }
 }
+
+/// Time that a peer's neighbour has to answer: the kernel asks three times, a second apart.
+const WAY: Duration = Duration::from_secs(3);
 
 /// The time that a whole set-up may take.
 #[derive(Copy, Clone, Debug)]
@@ -201,7 +204,7 @@ fn attempt(
 
 /// Can these two be connected?
 fn meet(local: &Hello, remote: &Hello) -> Result<(), ConnectError> {
-    if remote.kind != local.kind {
+    if !remote.kind.reaches(local.kind) {
         return Err(ConnectError::OtherKind { ours: local.kind, theirs: remote.kind });
     }
     let wanted = match local.service {
@@ -221,11 +224,11 @@ fn meet(local: &Hello, remote: &Hello) -> Result<(), ConnectError> {
 /// # Errors
 /// `Attach`.
 pub fn reach(engine: &Arc<Engine>, endpoint: port::Endpoint) -> Result<Peer, ConnectError> {
-    let reached = engine.control(|control| match endpoint.address.is_multicast() {
-        true => control.port.add_group(endpoint),
-        false => control.port.add_endpoint(endpoint),
-    });
-    reached.map_err(ConnectError::Attach)
+    if endpoint.address.is_multicast() {
+        return engine.control(|control| control.port.add_group(endpoint)).map_err(ConnectError::Attach);
+    }
+    find_way(engine, endpoint, WAY)?;
+    engine.control(|control| control.port.add_endpoint(endpoint)).map_err(ConnectError::Attach)
 }
 
 /// The client's half of making the ports peers.
@@ -237,7 +240,7 @@ fn take_peer(
 ) -> Result<Agreement, ConnectError> {
     meet(local, &remote)?;
     let peer = match (&remote.link, local.kind) {
-        (LinkOffer::None, PortKind::Udp) => add_endpoint(engine, &remote)?,
+        (LinkOffer::None, PortKind::Udp | PortKind::Xdp) => add_endpoint(engine, &remote, deadline)?,
         (LinkOffer::Existing, PortKind::Shm) => {
             engine.control(|control| control.peers.reuse(remote.engine)).ok_or(ConnectError::StaleLink)?
         }
@@ -251,7 +254,16 @@ fn take_peer(
     Ok(Agreement::new(peer, local, remote))
 }
 
-fn add_endpoint(engine: &Arc<Engine>, remote: &Hello) -> Result<Peer, ConnectError> {
+/// Waits until the port knows the way to a peer, where it must be asked for: outside of the engine, which has other peers to
+/// serve while the network is asked.
+fn find_way(engine: &Arc<Engine>, endpoint: port::Endpoint, patience: Duration) -> Result<(), ConnectError> {
+    let Some(resolver) = engine.control(|control| control.port.resolver()) else { return Ok(()) };
+    let way = resolver.wait(endpoint, patience);
+    way.map_err(|error| ConnectError::Attach(AttachError::Port(error.to_string())))
+}
+
+fn add_endpoint(engine: &Arc<Engine>, remote: &Hello, deadline: Deadline) -> Result<Peer, ConnectError> {
+    find_way(engine, remote.endpoint, deadline.left().ok_or(ConnectError::Timeout(Stage::Link))?.min(WAY))?;
     engine
         .control(|control| {
             let peer = control.port.add_endpoint(remote.endpoint)?;
@@ -317,7 +329,10 @@ pub fn connect_pair(
     let hellos = (first.hello(LinkOffer::None)?, second.hello(LinkOffer::None)?);
     meet(&hellos.0, &hellos.1)?;
     let peers = match hellos.0.kind {
-        PortKind::Udp => (add_endpoint(first.engine, &hellos.1)?, add_endpoint(second.engine, &hellos.0)?),
+        PortKind::Udp | PortKind::Xdp => (
+            add_endpoint(first.engine, &hellos.1, deadline)?,
+            add_endpoint(second.engine, &hellos.0, deadline)?,
+        ),
         PortKind::Shm => link_pair(first, second, &hellos, deadline)?,
     };
     let agreements = (

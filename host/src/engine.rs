@@ -7,6 +7,7 @@ use port::capture::Capture;
 use port::fault::Fault;
 use port::shm::ShmPort;
 use port::udp::UdpPort;
+use port::xdp::XdpPort;
 use port::{Counters as PortCounters, Endpoint};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -37,10 +38,13 @@ pub enum Mode {
 pub(crate) enum Cell {
     Shm(Biased<Core<ShmPort>>),
     Udp(Biased<Core<UdpPort>>),
+    Xdp(Biased<Core<XdpPort>>),
     FaultyShm(Biased<Core<Fault<ShmPort>>>),
     FaultyUdp(Biased<Core<Fault<UdpPort>>>),
+    FaultyXdp(Biased<Core<Fault<XdpPort>>>),
     CapturedShm(Captured<ShmPort>),
     CapturedUdp(Captured<UdpPort>),
+    CapturedXdp(Captured<XdpPort>),
 }
 
 /// An engine's core whose port is recorded.
@@ -51,10 +55,13 @@ macro_rules! each {
         match &$engine.cell {
             Cell::Shm($cell) => $body,
             Cell::Udp($cell) => $body,
+            Cell::Xdp($cell) => $body,
             Cell::FaultyShm($cell) => $body,
             Cell::FaultyUdp($cell) => $body,
+            Cell::FaultyXdp($cell) => $body,
             Cell::CapturedShm($cell) => $body,
             Cell::CapturedUdp($cell) => $body,
+            Cell::CapturedXdp($cell) => $body,
         }
     };
 }
@@ -137,6 +144,8 @@ pub struct PortFacts {
     pub endpoint: Endpoint,
     /// Largest path MTU that it carries, bytes of payload.
     pub path_mtu: u32,
+    /// How it does what it does, where it has a choice: a few words.
+    pub manner: &'static str,
 }
 
 /// One engine of an adapter.

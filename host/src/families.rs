@@ -8,11 +8,8 @@ use crate::metrics::Family;
 pub fn families(adapter: &Adapter) -> Vec<Family> {
     let mut families = Vec::new();
     for engine in adapter.engines() {
-        let (number, facts) = (engine.number().to_string(), engine.facts());
-        let labels = [
-            ("engine", number.as_str()),
-            ("port", if facts.kind == crate::PortKind::Shm { "shm" } else { "udp" }),
-        ];
+        let (number, kind) = (engine.number().to_string(), engine.facts().kind.to_string());
+        let labels = [("engine", number.as_str()), ("port", kind.as_str())];
         let mut at = 0;
         let mut put = |name: &str, help: &str, value: u64| {
             if families.len() == at {

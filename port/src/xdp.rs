@@ -17,6 +17,7 @@
 //! | `queue.rs` | [`Queue`]: one queue of an interface, a socket with its memory and rings |
 //! | `attachment.rs` | [`Attachment`]: all queues of an interface and the program, put together and taken apart |
 //! | `nic.rs` | [`XdpPort`], the port itself |
+//! | `probe.rs` | what a port could do here, without touching any interface |
 //!
 //! # What passes
 //!
@@ -42,6 +43,7 @@ mod netlink;
 mod nic;
 mod options;
 mod peers;
+mod probe;
 mod program;
 mod queue;
 mod resolver;
@@ -58,8 +60,28 @@ pub use interface::Interface;
 pub use nic::{XdpCounters, XdpPort};
 pub use options::{OpenError, Options};
 pub use peers::PeerError;
+pub use probe::{Candidate, Driver, probe};
 pub use queue::{Flushed, Queue};
 pub use resolver::Resolver;
 pub use socket::KernelCounters;
 
 use crate::udp::last_errno;
+use rustix::io::Errno;
+use std::time::{Duration, Instant};
+
+/// Time for which something that is taken is asked for again.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Tries until it is not refused as `taken` any more, at most for a while: what a closed socket had is not always free at
+/// once.
+fn patiently<T>(taken: Errno, mut take: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let started = Instant::now();
+    loop {
+        match take() {
+            Err(errno) if errno == taken && started.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            done => return done,
+        }
+    }
+}

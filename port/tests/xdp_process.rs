@@ -123,6 +123,25 @@ fn without_the_rights_it_says_which_are_missing() {
 }
 
 #[test]
+fn what_could_be_opened_is_told_without_touching_anything() {
+    let _spaces = veth_pair(1500, "");
+    ip("link add bridge0 type bridge");
+    ip("link set bridge0 up");
+    let found = port::xdp::probe().unwrap_or_else(|error| panic!("{error}"));
+    let named = |name: &str| found.iter().find(|candidate| candidate.interface.name == name).unwrap();
+    assert_eq!(found.len(), 2, "loopback is no Ethernet: {found:?}");
+    assert_eq!(named("near0").interface.addresses[0], std::net::IpAddr::from([10, 90, 0, 1]));
+    // Before 6.3 the kernel does not say.
+    if let (Some(near), Some(bridge)) = (named("near0").driver, named("bridge0").driver) {
+        assert_eq!(
+            (near.native, near.zero_copy, bridge.native, bridge.zero_copy),
+            (true, false, false, false)
+        );
+    }
+    assert!(!has_program());
+}
+
+#[test]
 fn memory_that_may_not_be_locked_is_told() {
     if !network::possible() {
         return;

@@ -1,7 +1,7 @@
 //! A device: what a NIC shall be like, before it is opened.
 
 use host::{Adapter, Config, Mode, OpenError, PortConfig, Rules};
-use std::net::{Ipv4Addr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -37,6 +37,13 @@ impl Device {
         let local = local
             .ok_or_else(|| OpenError::Port("not an address of this machine (address:port)".to_owned()))?;
         Ok(Device { config: Config::new(PortConfig::udp(local)) })
+    }
+
+    /// One whose peers are on the network of this Ethernet interface, or behind its gateways; frames leave and come past the
+    /// kernel's network stack (AF_XDP), which takes root's rights. It is called by `address`, one of the interface's (`None`:
+    /// its first), and RoCE's own UDP port, 4791. A peer's port may be `udp` as well.
+    pub fn xdp(interface: impl Into<String>, address: Option<IpAddr>) -> Device {
+        Device { config: Config::new(PortConfig::xdp(interface, address)) }
     }
 
     /// With an address (GID) of its own choice; only for `shm`, where any address will do.

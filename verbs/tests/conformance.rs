@@ -1,4 +1,7 @@
 //! The conformance body over the real ports, good ones and bad ones: random verbs in both directions against a plain model.
+#![allow(unsafe_code, reason = "namespaces are system calls")]
+
+mod veth;
 
 use fabric::Settings;
 use fabric::conformance::{Arm, Buffer, Options, Report, Verb, bad_world, run};
@@ -8,6 +11,7 @@ use remora_verbs::{
     WorkRequest,
 };
 use std::time::{Duration, Instant};
+use veth::Veth;
 
 /// Two contexts in one process, as an arm.
 struct Api {
@@ -24,8 +28,12 @@ const LONGEST_WAY: Duration = Duration::from_millis(20);
 
 impl Api {
     fn new(devices: [&Device; 2]) -> Api {
-        let sides = devices.map(|device| {
-            let context = device.open().unwrap();
+        Api::of(devices.map(|device| device.open().unwrap()))
+    }
+
+    /// Of open devices.
+    fn of(contexts: [Context; 2]) -> Api {
+        let sides = contexts.map(|context| {
             let domain = context.alloc_pd().unwrap();
             (context, domain)
         });
@@ -33,8 +41,8 @@ impl Api {
     }
 
     /// Over links that hold frames, or with NICs that polling does not drive.
-    fn slow(devices: [&Device; 2]) -> Api {
-        Api { longest_way: LONGEST_WAY, ..Api::new(devices) }
+    fn slow(self) -> Api {
+        Api { longest_way: LONGEST_WAY, ..self }
     }
 
     /// Until nothing is on its way any more.
@@ -248,8 +256,8 @@ fn some_seeds_over_udp_over_ipv6() {
 
 #[test]
 fn some_seeds_with_dedicated_engines() {
-    body(300..303, || Api::slow([&Device::shm().mode(Mode::Dedicated); 2]));
-    body(310..312, || Api::slow([&udp("127.0.0.1:0").mode(Mode::Dedicated); 2]));
+    body(300..303, || Api::new([&Device::shm().mode(Mode::Dedicated); 2]).slow());
+    body(310..312, || Api::new([&udp("127.0.0.1:0").mode(Mode::Dedicated); 2]).slow());
 }
 
 /// What happened over bad links.
@@ -267,12 +275,23 @@ fn bad_body(device: &Device, seeds: std::ops::Range<u64>) -> Bad {
 }
 
 fn bad_body_with(irn: bool, device: &Device, seeds: std::ops::Range<u64>) -> Bad {
+    bad_pair(irn, [device, device], seeds, Api::new)
+}
+
+fn bad_pair(
+    irn: bool,
+    devices: [&Device; 2],
+    seeds: std::ops::Range<u64>,
+    open: impl Fn([&Device; 2]) -> Api,
+) -> Bad {
     // Much trouble, so that each kind of it comes up although there are fewer verbs.
     let options = Options { verbs: 2_000, trouble: 0.6, irn, patience: PATIENCE, ..Options::default() };
     let mut sum = Bad::default();
     for seed in seeds {
-        let bad = device.clone().fault(Rules { seed, ..bad_world(seed).rules });
-        let mut arm = Api::slow(if seed % 2 == 0 { [&bad, device] } else { [device, &bad] });
+        let mut devices = devices.map(Device::clone);
+        let side = &mut devices[seed as usize % 2];
+        *side = side.clone().fault(Rules { seed, ..bad_world(seed).rules });
+        let mut arm = open(devices.each_ref()).slow();
         sum.report.add(&run(&mut arm, seed, &options));
         for (context, _) in &arm.sides {
             sum.counters.add(&context.counters());
@@ -363,4 +382,57 @@ fn bad_links_over_shm_with_irn() {
 #[test]
 fn bad_links_over_udp_with_irn() {
     all_bad_with_irn(&bad_body_with(true, &udp("127.0.0.1:0"), 1000..1016));
+}
+
+/// AF_XDP between two network namespaces; the tests say so and end where those cannot be made.
+struct Wire(Veth);
+
+impl Wire {
+    /// NICs on both ends, called by these addresses.
+    fn devices(&self, hosts: [&str; 2]) -> [Device; 2] {
+        [0, 1].map(|end| Device::xdp(self.0.interface(end), Some(hosts[end].parse().unwrap())))
+    }
+
+    /// Opens each in its namespace.
+    fn api(&self, devices: [&Device; 2]) -> Api {
+        Api::of([0, 1].map(|end| self.0.open(end, devices[end])))
+    }
+}
+
+#[test]
+fn ten_seeds_over_xdp() {
+    let Some(wire) = Veth::new().map(Wire) else { return };
+    let devices = wire.devices(veth::V4);
+    complete(&body(700..724, || wire.api(devices.each_ref())));
+    complete(&body_with(true, 1200..1224, || wire.api(devices.each_ref())));
+}
+
+#[test]
+fn some_seeds_over_xdp_over_ipv6_and_with_dedicated_engines() {
+    let Some(wire) = Veth::new().map(Wire) else { return };
+    let devices = wire.devices(veth::V6);
+    body(730..733, || wire.api(devices.each_ref()));
+    let dedicated = wire.devices(veth::V4).map(|device| device.mode(Mode::Dedicated));
+    body(740..742, || wire.api(dedicated.each_ref()).slow());
+}
+
+#[test]
+fn some_seeds_between_xdp_and_udp() {
+    let Some(wire) = Veth::new().map(Wire) else { return };
+    for (hosts, at, seeds) in
+        [(veth::V4, "10.213.7.2:4791", 750..754), (veth::V6, "[fd00:7::2]:4791", 760..763)]
+    {
+        let [xdp, _] = wire.devices(hosts);
+        body(seeds, || wire.api([&xdp, &udp(at)]));
+    }
+}
+
+#[test]
+fn bad_links_over_xdp() {
+    let Some(wire) = Veth::new().map(Wire) else { return };
+    let bad = bad_pair(false, wire.devices(veth::V4).each_ref(), 800..816, |devices| wire.api(devices));
+    all_bad(&bad);
+    assert!(bad.counters.rx_icrc_encapsulated > 0);
+    let bad = bad_pair(true, wire.devices(veth::V4).each_ref(), 1100..1116, |devices| wire.api(devices));
+    all_bad_with_irn(&bad);
 }

@@ -1,4 +1,7 @@
 //! Every verb between two contexts of one process: what arrives, what the completions say, what is refused.
+#![allow(unsafe_code, reason = "namespaces are system calls")]
+
+mod veth;
 
 use remora_verbs::{
     Access, CompletionKind, CompletionQueue, Context, Device, EMPTY, Flags, MemoryRegion, Mode, Payload,
@@ -7,6 +10,7 @@ use remora_verbs::{
 };
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use veth::Veth;
 
 /// No test waits so long unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
@@ -33,13 +37,19 @@ impl End {
     }
 }
 
+fn twice(device: Device) -> impl Fn() -> [Context; 2] {
+    move || [device.open().unwrap(), device.open().unwrap()]
+}
+
 fn all() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
 }
 
-fn ends(device: &Device) -> (End, End) {
-    let make = || {
-        let context = device.open().unwrap();
+/// Opens two contexts that can reach each other.
+type Open<'a> = &'a dyn Fn() -> [Context; 2];
+
+fn ends(open: Open<'_>) -> (End, End) {
+    let make = |context: Context| {
         let domain = context.alloc_pd().unwrap();
         let cq = context.create_cq(64).unwrap();
         let memory = domain.allocate(1 << 16, all()).unwrap();
@@ -47,7 +57,7 @@ fn ends(device: &Device) -> (End, End) {
             domain.create_qp(&cq, &cq, &QpOptions { max_recv_sge: 4, ..QpOptions::default() }).unwrap();
         (context, domain, cq, memory, pair)
     };
-    let (a, b) = (make(), make());
+    let [a, b] = open().map(make);
     let (pair_a, pair_b) = QueuePair::connect_pair(a.4, b.4).unwrap();
     let end = |context, domain, cq, memory, pair| End { domain, cq, pair, memory, _context: context };
     (end(a.0, a.1, a.2, a.3, pair_a), end(b.0, b.1, b.2, b.3, pair_b))
@@ -63,8 +73,8 @@ fn content(region: &MemoryRegion, offset: usize, len: usize) -> Vec<u8> {
     out
 }
 
-fn every_verb(device: &Device) {
-    let (mut a, mut b) = ends(device);
+fn every_verb(open: Open<'_>) {
+    let (mut a, mut b) = ends(open);
     writes_and_reads(&mut a, &mut b);
     messages(&mut a, &mut b);
     atomics(&mut a, &mut b);
@@ -165,23 +175,23 @@ fn udp6() -> Device {
 
 #[test]
 fn every_verb_over_shm() {
-    every_verb(&Device::shm());
+    every_verb(&twice(Device::shm()));
 }
 
 #[test]
 fn every_verb_over_udp() {
-    every_verb(&udp());
+    every_verb(&twice(udp()));
 }
 
 #[test]
 fn every_verb_over_udp_over_ipv6() {
-    every_verb(&udp6());
+    every_verb(&twice(udp6()));
 }
 
 #[test]
 fn every_verb_between_dedicated_engines() {
-    every_verb(&Device::shm().mode(Mode::Dedicated));
-    every_verb(&udp().mode(Mode::Dedicated));
+    every_verb(&twice(Device::shm().mode(Mode::Dedicated)));
+    every_verb(&twice(udp().mode(Mode::Dedicated)));
 }
 
 #[test]
@@ -191,8 +201,26 @@ fn within_one_engine() {
     within_one(&udp6());
 }
 
+#[test]
+fn every_verb_over_xdp() {
+    let Some(veth) = Veth::new() else { return };
+    for hosts in [veth::V4, veth::V6] {
+        let open = |end: usize| veth.open(end, &xdp(&veth, end, hosts[end]));
+        every_verb(&|| [open(0), open(1)]);
+        mistakes(&|| [open(0), open(1)]);
+        within_one_context(open(0));
+    }
+}
+
+fn xdp(veth: &Veth, end: usize, host: &str) -> Device {
+    Device::xdp(veth.interface(end), Some(host.parse().unwrap()))
+}
+
 fn within_one(device: &Device) {
-    let context = device.open().unwrap();
+    within_one_context(device.open().unwrap());
+}
+
+fn within_one_context(context: Context) {
     let domain = context.alloc_pd().unwrap();
     let mut cq = context.create_cq(16).unwrap();
     let memory = domain.allocate(8192, all()).unwrap();
@@ -209,9 +237,9 @@ fn within_one(device: &Device) {
 }
 
 /// What a program gets wrong: the status that hardware gives, for each with a fresh connection.
-fn mistakes(device: &Device) {
+fn mistakes(open: Open<'_>) {
     let status = |request: &dyn Fn(&End, &End) -> (remora_verbs::Operation, remora_verbs::Sge)| {
-        let (mut a, b) = ends(device);
+        let (mut a, b) = ends(open);
         let (operation, sge) = request(&a, &b);
         let done = a.run(&WorkRequest {
             id: 1,
@@ -246,13 +274,13 @@ fn transport_state_err() -> remora_verbs::State {
 
 #[test]
 fn mistakes_have_the_status_of_hardware() {
-    mistakes(&Device::shm());
-    mistakes(&udp());
+    mistakes(&twice(Device::shm()));
+    mistakes(&twice(udp()));
 }
 
 #[test]
 fn what_the_queue_does_not_take_is_refused_and_leaves_it_as_it_was() {
-    let (mut a, b) = ends(&Device::shm());
+    let (mut a, b) = ends(&twice(Device::shm()));
     let refused = |pair: &mut QueuePair, request: &WorkRequest<'_>| match pair.post_send(request) {
         Err(PostError::Queue(why)) => why,
         other => panic!("{other:?}"),

@@ -1,75 +1,40 @@
-//! Two network namespaces with a veth pair between them: UDP over a real (if virtual) wire with an MTU of 1500. Needs root;
-//! without it the test says so and ends.
+//! Two processes in two network namespaces with a veth pair between them: a real (if virtual) wire with an MTU of 1500, by UDP
+//! sockets and by AF_XDP. Needs root; without it the test says so and ends.
 
-use remora_verbs::{Access, Device, EMPTY, Listener, QpOptions, RemoteMemory, Status, work};
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+#![allow(unsafe_code, reason = "namespaces are system calls")]
+
+mod veth;
+
+use remora_verbs::{Access, Context, Device, EMPTY, Listener, QpOptions, RemoteMemory, Status, work};
+use std::net::IpAddr;
+use std::process::Command;
 use std::time::Duration;
+use veth::Veth;
 
 const ROLE: &str = "REMORA_TEST_NAMESPACE_ROLE";
 /// No test waits so long unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const LEN: usize = 300_000;
 
-/// Namespaces that go away with their test.
-struct Namespaces([String; 2]);
-
-fn ip(arguments: &str) -> Option<Output> {
-    Command::new("ip").args(arguments.split(' ')).output().ok()
-}
-
-fn works(arguments: &str) -> bool {
-    ip(arguments).is_some_and(|output| output.status.success())
-}
-
-impl Namespaces {
-    fn new() -> Option<Namespaces> {
-        let names = ["a", "b"].map(|end| format!("remora-{}-{end}", std::process::id()));
-        let made = Namespaces(names);
-        let [a, b] = &made.0;
-        let id = std::process::id();
-        let steps = [
-            format!("netns add {a}"),
-            format!("netns add {b}"),
-            format!("link add rv{id}a netns {a} type veth peer name rv{id}b netns {b}"),
-            format!("-n {a} address add 10.213.7.1/24 dev rv{id}a"),
-            format!("-n {b} address add 10.213.7.2/24 dev rv{id}b"),
-            format!("-n {a} address add fd00:7::1/64 dev rv{id}a nodad"),
-            format!("-n {b} address add fd00:7::2/64 dev rv{id}b nodad"),
-            format!("-n {a} link set rv{id}a up"),
-            format!("-n {b} link set rv{id}b up"),
-        ];
-        steps.iter().all(|step| works(step)).then_some(made)
-    }
-
-    /// This binary, as `role` in namespace `which`.
-    fn run(&self, which: usize, role: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.0[which]]).arg(std::env::current_exe().unwrap());
-        command.args(["--exact", "acts_its_role", "--nocapture"]).env(ROLE, role);
-        command.stdout(Stdio::piped());
-        command
-    }
-}
-
-impl Drop for Namespaces {
-    fn drop(&mut self) {
-        for name in &self.0 {
-            ip(&format!("netns delete {name}"));
-        }
-    }
-}
-
 /// Not a test by itself: one of the two processes.
 #[test]
 fn acts_its_role() {
     let Ok(role) = std::env::var(ROLE) else { return };
-    let (act, addresses) = role.split_once(' ').unwrap();
-    let (own, server) = addresses.split_once(' ').unwrap();
+    let [act, own, server] = *role.split(',').collect::<Vec<_>>() else { panic!("{role}") };
     match act {
         "serve" => serve(own, server),
         _ => visit(own, server),
     }
+}
+
+/// A NIC of this description: `udp ADDRESS:PORT` or `xdp INTERFACE ADDRESS`.
+fn open(description: &str) -> Context {
+    let device = match *description.split(' ').collect::<Vec<_>>() {
+        ["udp", local] => Device::udp(local).unwrap(),
+        ["xdp", interface, address] => Device::xdp(interface, Some(address.parse::<IpAddr>().unwrap())),
+        _ => panic!("{description}"),
+    };
+    device.open().unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn shared() -> Access {
@@ -77,7 +42,7 @@ fn shared() -> Access {
 }
 
 fn serve(own: &str, address: &str) {
-    let context = Device::udp(own).unwrap().open().unwrap();
+    let context = open(own);
     let domain = context.alloc_pd().unwrap();
     let table = domain.allocate(LEN, shared()).unwrap();
     let mut cq = context.create_cq(16).unwrap();
@@ -95,7 +60,7 @@ fn serve(own: &str, address: &str) {
 }
 
 fn visit(own: &str, server: &str) {
-    let context = Device::udp(own).unwrap().open().unwrap();
+    let context = open(own);
     let domain = context.alloc_pd().unwrap();
     let memory = domain.allocate(LEN, shared()).unwrap();
     let mut cq = context.create_cq(16).unwrap();
@@ -120,30 +85,42 @@ fn visit(own: &str, server: &str) {
     run(work::send(3, &[]));
 }
 
+/// One process serves with the first NIC, the other visits it with the second.
+fn serve_and_visit(veth: &Veth, nics: [String; 2], listen: &str) {
+    let role = |act: &str, nic: &str| format!("{act},{nic},{listen}");
+    let mut serving = veth.run(0, ROLE, &role("serve", &nics[0])).spawn().unwrap();
+    let mut said = std::io::BufReader::new(serving.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("listening") {
+        line.clear();
+        assert!(std::io::BufRead::read_line(&mut said, &mut line).unwrap() > 0, "the server has ended");
+    }
+    let visited = veth.run(1, ROLE, &role("visit", &nics[1])).output().unwrap();
+    assert!(visited.status.success(), "{nics:?}: {}", String::from_utf8_lossy(&visited.stdout));
+    assert!(serving.wait().unwrap().success(), "{nics:?}");
+}
+
 #[test]
 fn between_two_namespaces_over_veth() {
-    let Some(namespaces) = Namespaces::new() else {
-        // Past the test harness, which keeps what tests print.
-        let _ = writeln!(
-            std::io::stderr(),
-            "between_two_namespaces_over_veth: not run, because making network namespaces needs CAP_SYS_ADMIN and iproute2"
-        );
-        return;
-    };
-    for (server, client, listen) in [
-        ("10.213.7.1:4791", "10.213.7.2:4791", "10.213.7.1:7471"),
-        ("[fd00:7::1]:4791", "[fd00:7::2]:0", "[fd00:7::1]:7471"),
-    ] {
-        let mut serving = namespaces.run(0, &format!("serve {server} {listen}"));
-        let mut serving = serving.spawn().unwrap();
-        let mut said = std::io::BufReader::new(serving.stdout.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("listening") {
-            line.clear();
-            assert!(std::io::BufRead::read_line(&mut said, &mut line).unwrap() > 0, "the server has ended");
+    let Some(veth) = Veth::new() else { return };
+    let v4 = ["udp 10.213.7.1:4791", "udp 10.213.7.2:4791"].map(str::to_owned);
+    serve_and_visit(&veth, v4, "10.213.7.1:7471");
+    let v6 = ["udp [fd00:7::1]:4791", "udp [fd00:7::2]:0"].map(str::to_owned);
+    serve_and_visit(&veth, v6, "[fd00:7::1]:7471");
+}
+
+#[test]
+fn by_af_xdp_and_by_udp_in_every_pairing() {
+    let Some(veth) = Veth::new() else { return };
+    for (hosts, listen) in [(veth::V4, "10.213.7.1:7471"), (veth::V6, "[fd00:7::1]:7471")] {
+        let xdp = [0, 1].map(|end| format!("xdp {} {}", veth.interface(end), hosts[end]));
+        let udp = hosts.map(|host| format!("udp {}", std::net::SocketAddr::new(host.parse().unwrap(), 4791)));
+        for nics in [[&xdp[0], &xdp[1]], [&xdp[0], &udp[1]], [&udp[0], &xdp[1]]] {
+            serve_and_visit(&veth, nics.map(String::clone), listen);
         }
-        let visited = namespaces.run(1, &format!("visit {client} {listen}")).output().unwrap();
-        assert!(visited.status.success(), "{}", String::from_utf8_lossy(&visited.stdout));
-        assert!(serving.wait().unwrap().success());
     }
+    let links = Command::new("ip").args(["-all", "netns", "exec", "ip", "link"]).output().unwrap();
+    let links = String::from_utf8_lossy(&links.stdout).into_owned();
+    let ours: Vec<&str> = links.lines().filter(|line| line.contains(veth.interface(0))).collect();
+    assert!(!ours.is_empty() && ours.iter().all(|line| !line.contains("xdp")), "{ours:?}");
 }

@@ -1,14 +1,17 @@
 //! Once everything is set up, no verb allocates: not in the program's thread, not in the NIC's.
-#![allow(unsafe_code, reason = "an allocator that counts")]
+#![allow(unsafe_code, reason = "an allocator that counts, and namespaces")]
+
+mod veth;
 
 use remora_verbs::{
-    Access, CompletionQueue, DatagramQueuePair, Device, EMPTY, MemoryRegion, MemoryWindow, Mode, QpOptions,
-    QueuePair, ReceiveRequest, RemoteQueue, Srq, SrqOptions, Status, WindowType, XrcInitiator, XrcTarget,
-    work,
+    Access, CompletionQueue, Context, DatagramQueuePair, Device, EMPTY, MemoryRegion, MemoryWindow, Mode,
+    QpOptions, QueuePair, ReceiveRequest, RemoteQueue, Srq, SrqOptions, Status, WindowType, XrcInitiator,
+    XrcTarget, work,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use veth::Veth;
 
 struct Counting;
 
@@ -35,8 +38,7 @@ static COUNTING: Counting = Counting;
 const SPANS: usize = 4;
 const ROUNDS: u64 = 240;
 
-fn rounds(device: &Device) {
-    let (near, far) = (device.open().unwrap(), device.open().unwrap());
+fn rounds([near, far]: [Context; 2]) {
     let (near_domain, far_domain) = (near.alloc_pd().unwrap(), far.alloc_pd().unwrap());
     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
     let memory = near_domain.allocate(1 << 16, access).unwrap();
@@ -177,10 +179,12 @@ fn a_verb_in_steady_state_allocates_nothing() {
     for device in
         [Device::shm(), udp.clone(), Device::shm().mode(Mode::Dedicated), udp.clone().mode(Mode::Dedicated)]
     {
-        rounds(&device);
+        rounds([device.open().unwrap(), device.open().unwrap()]);
     }
     // What differs between services is the NIC's, whoever drives it.
     for device in [Device::shm(), udp] {
         rounds_of_services(&device);
     }
+    let Some(veth) = Veth::new() else { return };
+    rounds([0, 1].map(|end| veth.open(end, &Device::xdp(veth.interface(end), None))));
 }

@@ -251,10 +251,10 @@ impl Request {
         let ours = side.engine.facts().kind;
         meet(&side.hello(LinkOffer::None)?, &self.hello)?;
         let (peer, local) = match ours {
-            PortKind::Udp => {
+            PortKind::Udp | PortKind::Xdp => {
                 let local = side.hello(LinkOffer::None)?;
                 write(&mut self.stream, &Message::Accept(local.clone()), deadline)?;
-                (add_endpoint(side.engine, &self.hello)?, local)
+                (add_endpoint(side.engine, &self.hello, deadline)?, local)
             }
             PortKind::Shm => self.give_shm(side, deadline)?,
         };

@@ -202,6 +202,7 @@ impl Hello {
         let kind = match self.kind {
             PortKind::Shm => 1,
             PortKind::Udp => 2,
+            PortKind::Xdp => 3,
         };
         let mut bytes = vec![kind | (self.service as u8) << 4, link];
         bytes.extend((self.path_mtu as u16).to_le_bytes());
@@ -250,6 +251,7 @@ impl Hello {
             kind: match fixed[0] & 0xf {
                 1 => PortKind::Shm,
                 2 => PortKind::Udp,
+                3 => PortKind::Xdp,
                 _ => return None,
             },
             link: match (fixed[1], name) {

@@ -43,21 +43,14 @@ impl Attachment {
         let address = interface.choose(address)?;
         let reservation = reserve(address, options.udp_port, interface.index)?;
         let queues = open_queues(&interface, options)?;
-        let map = bpf::map_of_sockets(queues.len() as u32).map_err(|errno| match errno {
-            Errno::PERM => OpenError::NoRight("making a BPF map"),
-            Errno::INVAL | Errno::NOSYS => OpenError::NoKernelSupport("BPF map for AF_XDP"),
-            other => OpenError::Os("making a BPF map", other),
-        })?;
+        let map = bpf::map_of_sockets(queues.len() as u32).map_err(no_map)?;
         for queue in &queues {
             bpf::put_socket(&map, queue.number(), queue.as_fd())
                 .map_err(|errno| OpenError::Os("putting the socket into its map", errno))?;
         }
         let code = program::steer(address, options.udp_port, map.as_raw_fd());
         // The program keeps the map alive.
-        let program = bpf::load(&code).map_err(|errno| match errno {
-            Errno::PERM => OpenError::NoRight("loading an XDP program"),
-            other => OpenError::Os("loading the XDP program", other),
-        })?;
+        let program = bpf::load(&code).map_err(not_loaded)?;
         let (link, mode) = attach(&program, &interface, options.mode)?;
         let endpoint = Endpoint { address: address.into(), udp_port: options.udp_port };
         Ok(Attachment { _link: link, mode, queues, interface, endpoint, _reservation: reservation })
@@ -92,6 +85,23 @@ impl Attachment {
     pub fn sender(&mut self) -> &mut Queue {
         // `open` fails without a first queue.
         &mut self.queues[0]
+    }
+}
+
+/// What it means that no map was made.
+pub(super) fn no_map(errno: Errno) -> OpenError {
+    match errno {
+        Errno::PERM => OpenError::NoRight("making a BPF map"),
+        Errno::INVAL | Errno::NOSYS => OpenError::NoKernelSupport("BPF map for AF_XDP"),
+        other => OpenError::Os("making a BPF map", other),
+    }
+}
+
+/// What it means that the program was not taken.
+pub(super) fn not_loaded(errno: Errno) -> OpenError {
+    match errno {
+        Errno::PERM => OpenError::NoRight("loading an XDP program"),
+        other => OpenError::Os("loading the XDP program", other),
     }
 }
 
@@ -141,7 +151,9 @@ fn reserve(address: IpAddr, port: u16, interface: u32) -> Result<UdpSocket, Open
         IpAddr::V4(address) => SocketAddrV4::new(address, port).into(),
         IpAddr::V6(address) => SocketAddrV6::new(address, port, 0, interface).into(),
     };
-    let socket = UdpSocket::bind(address).map_err(|error| match super::netlink::errno(&error) {
+    // A process that is being started, anywhere in this program, has our last socket too until it runs its own code.
+    let bind = || UdpSocket::bind(address).map_err(|error| super::netlink::errno(&error));
+    let socket = super::patiently(Errno::ADDRINUSE, bind).map_err(|errno| match errno {
         Errno::ADDRINUSE => OpenError::PortTaken(address.ip(), port),
         Errno::ACCESS => OpenError::NoRight("using this UDP port"),
         other => OpenError::Os("reserving the UDP port", other),

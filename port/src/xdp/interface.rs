@@ -45,23 +45,38 @@ impl Interface {
             }
             (Err(errno), _) => return Err(OpenError::Os("looking the interface up", errno)),
         };
-        let mac = link.attributes.iter().find_map(|attribute| match attribute {
-            LinkAttribute::Address(mac) => <[u8; 6]>::try_from(mac.as_slice()).ok(),
-            _ => None,
-        });
-        let mtu = link.attributes.iter().find_map(|attribute| match attribute {
-            LinkAttribute::Mtu(mtu) => Some(*mtu as usize),
-            _ => None,
-        });
-        let Some((mac, mtu)) = mac.zip(mtu).filter(|_| link.header.link_layer_type == LinkLayerType::Ether)
-        else {
+        let Some(mut found) = ethernet(&link) else {
             return Err(OpenError::NotEthernet(name.to_owned()));
         };
         if !link.header.flags.contains(LinkFlags::Up) {
             return Err(OpenError::Down(name.to_owned()));
         }
-        let index = link.header.index;
-        Ok(Interface { name: name.to_owned(), index, mac, mtu, addresses: addresses(netlink, index)? })
+        // The kernel also finds an interface by another name that it has.
+        name.clone_into(&mut found.name);
+        found.addresses = addresses(netlink, found.index)?;
+        Ok(found)
+    }
+
+    /// All Ethernet interfaces of this network namespace that are up.
+    ///
+    /// # Errors
+    /// The kernel does not answer.
+    pub(super) fn all(netlink: &mut Netlink) -> Result<Vec<Interface>, OpenError> {
+        let mut all = Vec::new();
+        let question = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        netlink
+            .ask(question, Ask::All, |answer| {
+                if let RouteNetlinkMessage::NewLink(link) = answer
+                    && link.header.flags.contains(LinkFlags::Up)
+                {
+                    all.extend(ethernet(&link));
+                }
+            })
+            .map_err(|errno| OpenError::Os("looking the interfaces up", errno))?;
+        for interface in &mut all {
+            interface.addresses = addresses(netlink, interface.index)?;
+        }
+        Ok(all)
     }
 
     /// The address that a port on this interface bears: the wanted one, or its first, IPv4 before IPv6 and global before
@@ -83,6 +98,23 @@ impl Interface {
         }
         Err(OpenError::NotItsAddress { interface: self.name.clone(), address: wanted })
     }
+}
+
+/// What an answer says of an Ethernet interface, its IP addresses left open; None: it is another kind.
+fn ethernet(link: &LinkMessage) -> Option<Interface> {
+    let (mut name, mut mac, mut mtu) = (None, None, None);
+    for attribute in &link.attributes {
+        match attribute {
+            LinkAttribute::IfName(text) => name = Some(text.clone()),
+            LinkAttribute::Address(bytes) => mac = <[u8; 6]>::try_from(bytes.as_slice()).ok(),
+            LinkAttribute::Mtu(bytes) => mtu = Some(*bytes as usize),
+            _ => {}
+        }
+    }
+    if link.header.link_layer_type != LinkLayerType::Ether {
+        return None;
+    }
+    Some(Interface { name: name?, index: link.header.index, mac: mac?, mtu: mtu?, addresses: Vec::new() })
 }
 
 fn addresses(netlink: &mut Netlink, index: u32) -> Result<Vec<IpAddr>, OpenError> {

@@ -9,7 +9,6 @@ use super::socket::{KernelCounters, Rings, Sizes, Socket};
 use super::umem::{HEADROOM, Umem};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::{Duration, Instant};
 use wire::ethernet;
 
 /// A bound queue. It is public so that a benchmark can measure the floor under [`super::XdpPort`] with the very same
@@ -257,19 +256,10 @@ impl AsFd for Queue {
     }
 }
 
-/// Time for which a queue that is taken is asked for again.
-const PATIENCE: Duration = Duration::from_millis(500);
-
 /// Binds. The kernel takes a queue back from a socket that was closed only a moment later, in a worker of its own: a
 /// program that is started again at once would find its own old socket there.
 fn bind(socket: &Socket, interface: u32, queue: u32, zero_copy: bool) -> Result<(), Errno> {
-    let started = Instant::now();
-    loop {
-        match socket.bind(interface, queue, zero_copy) {
-            Err(Errno::BUSY) if started.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(1)),
-            done => return done,
-        }
-    }
+    super::patiently(Errno::BUSY, || socket.bind(interface, queue, zero_copy))
 }
 
 /// What a failed bind to a queue means.

@@ -1,9 +1,11 @@
 //! Finding the way to a peer, and waiting for it: what the kernel must ask of the network takes time, so it is not done
 //! where frames pass.
 
+use super::attachment::Attachment;
 use super::interface::Interface;
 use super::neighbours::{self, Known, Way};
 use super::netlink::Netlink;
+use super::options::OpenError;
 use super::peers::{PeerError, Peers};
 use rustix::io::Errno;
 use std::net::IpAddr;
@@ -28,6 +30,15 @@ impl Resolver {
     pub(super) fn new(interface: &Interface, own: Endpoint) -> Result<Resolver, Errno> {
         let netlink = Mutex::new(Netlink::open(&[])?);
         Ok(Resolver { netlink, interface: interface.index, name: interface.name.clone(), own })
+    }
+
+    /// For whoever builds frames over bare queues.
+    ///
+    /// # Errors
+    /// The kernel gives no socket.
+    pub fn of(attachment: &Attachment) -> Result<Resolver, OpenError> {
+        let failed = |errno| OpenError::Os("asking for neighbours", errno);
+        Resolver::new(attachment.interface(), attachment.endpoint()).map_err(failed)
     }
 
     fn netlink(&self) -> MutexGuard<'_, Netlink> {
@@ -69,11 +80,26 @@ impl Resolver {
     /// # Errors
     /// [`PeerError`]: it cannot be a peer, there is no way to it, or nobody answered in time.
     pub fn wait(&self, peer: Endpoint, timeout: Duration) -> Result<(), PeerError> {
-        let Some(hop) = self.hop(peer)? else { return Ok(()) };
+        match self.hop(peer)? {
+            Some(hop) => self.wait_for(hop, timeout).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// The same; the MAC address that frames to `peer` must bear.
+    ///
+    /// # Errors
+    /// As for [`Resolver::wait`]; `NotAHost`: it is this port itself.
+    pub fn mac(&self, peer: Endpoint, timeout: Duration) -> Result<[u8; 6], PeerError> {
+        let hop = self.hop(peer)?.ok_or(PeerError::NotAHost(peer))?;
+        self.wait_for(hop, timeout)
+    }
+
+    fn wait_for(&self, hop: IpAddr, timeout: Duration) -> Result<[u8; 6], PeerError> {
         let started = Instant::now();
         loop {
             match self.known(hop)? {
-                Known::Fresh(_) | Known::Stale(_) => return Ok(()),
+                Known::Fresh(mac) | Known::Stale(mac) => return Ok(mac),
                 Known::Asking => {}
                 Known::No => self.want(hop)?,
             }
