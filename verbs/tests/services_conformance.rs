@@ -1,5 +1,8 @@
 //! The conformance bodies of XRC, UC and UD over the real ports, good ones and bad ones: XRC as RC, exactly once; of UC and UD a
 //! message arrives whole or not at all.
+#![allow(unsafe_code, reason = "namespaces are system calls")]
+
+mod veth;
 
 use fabric::Settings;
 use fabric::conformance::{
@@ -12,6 +15,7 @@ use remora_verbs::{
     WorkRequest, XrcDomain, XrcInitiator, XrcTarget,
 };
 use std::time::{Duration, Instant};
+use veth::Veth;
 use wire::Qpn;
 use wire::frame::{Peer, Route};
 
@@ -475,6 +479,37 @@ fn ud_over_udp() {
     let bad = body(Service::Ud, &udp(), true, 510..520, 1_000);
     all_of(&bad, &OF_UD, mishaps, true);
     assert!(bad.counters.rx_icrc_encapsulated > 0);
+}
+
+/// Between two network namespaces, AF_XDP at both ends of a veth pair; `None` where those cannot be made, which has been said.
+fn over_xdp(service: Service, seeds: std::ops::Range<u64>, verbs: u64) -> Option<[Outcome; 2]> {
+    let veth = Veth::new()?;
+    let devices = [0, 1].map(|end| Device::xdp(veth.interface(end), Some(veth::V4[end].parse().unwrap())));
+    let open = |devices: [&Device; 2]| [0, 1].map(|end| veth.open(end, devices[end]));
+    let middle = (seeds.start + seeds.end) / 2;
+    let run = |bad, seeds| body_between(service, devices.each_ref(), open, bad, seeds, verbs);
+    Some([run(false, seeds.start..middle), run(true, middle..seeds.end)])
+}
+
+#[test]
+fn xrc_over_xdp() {
+    let Some([good, bad]) = over_xdp(Service::XrcInitiator, 700..720, 1_500) else { return };
+    all_of_xrc(&good, false);
+    all_of_xrc(&bad, true);
+}
+
+#[test]
+fn uc_over_xdp() {
+    let Some([good, bad]) = over_xdp(Service::Uc, 800..820, 1_000) else { return };
+    all_of(&good, &OF_UC, &Mishap::ALL, false);
+    all_of(&bad, &OF_UC, &Mishap::ALL, true);
+}
+
+#[test]
+fn ud_over_xdp() {
+    let Some([good, bad]) = over_xdp(Service::Ud, 900..920, 1_000) else { return };
+    all_of(&good, &OF_UD, &Mishap::OF_DATAGRAMS, false);
+    all_of(&bad, &OF_UD, &Mishap::OF_DATAGRAMS, true);
 }
 
 #[test]
