@@ -13,7 +13,7 @@ fn the_wrong_design_is_told_which_one_is_right() {
 fn the_wrong_port_is_told_which_one_is_right() {
     let server = Server::start("farm", "shm", &[]);
     let words = ["kv", "get", "--port", "udp", "--connect", &server.address, "key"];
-    remora(&words).one_line("open both NICs with the same kind of port");
+    remora(&words).one_line("open both NICs with shm, or both with udp or xdp");
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn values_out_of_bounds_are_refused() {
     // Offset in the whole message, and a byte that makes no sense there.
     let bad = [
         (16, 0),
-        (16, 3),
+        (16, 4),
         (17, 4),
         (17, 1),
         (18, 1),
