@@ -195,6 +195,7 @@ fn every_history_of_a_sender_and_a_receiver_ends_with_everything_once_and_in_ord
 }
 
 #[test]
-fn the_same_when_packets_that_arrived_leave_the_cap() {
+fn the_same_when_packets_that_arrived_leave_the_cap_or_the_oldest_is_sent_again_whatever_arrived() {
     explore(&Settings { sacked_leave: true, ..Settings::default() }, 4, 2);
+    explore(&Settings { eager: true, ..Settings::default() }, 4, 2);
 }

@@ -90,7 +90,8 @@ pub fn receiver(args: &Args) -> Result<()> {
 /// `remora bench irn-sender`.
 pub fn sender(args: &Args) -> Result<()> {
     let first = start(Psn::new(0));
-    let settings = Settings { cap: args.cap, ..Settings::default() };
+    // As the authors' own code, whose traces these are.
+    let settings = Settings { cap: args.cap, eager: true, ..Settings::default() };
     let limit = first.saturating_add(args.packets.unwrap_or(u64::MAX));
     let mut senders: BTreeMap<u64, Sender> = BTreeMap::new();
     replay(args, |qp, words, out| {

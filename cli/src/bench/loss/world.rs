@@ -8,7 +8,7 @@ use super::Bench;
 use crate::bench::{Row, median, plot};
 
 /// Packets that each side writes.
-const PACKETS: u64 = 20_000;
+const PACKETS: u64 = 50_000;
 /// Nodes that write to one, at once.
 const SENDERS: [usize; 4] = [4, 8, 16, 32];
 /// Packets that each of them writes: 1 MiB.

@@ -64,6 +64,10 @@ pub struct Settings {
     pub bdp_fc: bool,
     /// Packets selectively acknowledged do not count as in flight.
     pub sacked_leave: bool,
+    /// Within a recovery each step of the cumulative acknowledgement sends the next packet again, though nothing behind it has
+    /// arrived, as the authors' own code does. One NACK lost is enough to make such a recovery go on for ever: each needless
+    /// packet moves its end, and every second packet is needless then.
+    pub eager: bool,
     /// Loss recovery.
     pub recovery: Recovery,
     /// RTO_low, nanoseconds: the timer when few packets are in flight.
@@ -84,6 +88,7 @@ impl Default for Settings {
             bitmap: 128,
             bdp_fc: true,
             sacked_leave: false,
+            eager: false,
             recovery: Recovery::Selective,
             rto_low_ns: 100_000,
             rto_high_ns: 320_000,

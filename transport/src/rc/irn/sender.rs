@@ -48,6 +48,9 @@ pub struct Sender {
     few: u32,
     recovery: Recovery,
     sacked_leave: bool,
+    eager: bool,
+    /// What had been sent when the timer last expired was below this.
+    silent: Seq,
 }
 
 impl Sender {
@@ -70,6 +73,8 @@ impl Sender {
             few: settings.few,
             recovery: settings.recovery,
             sacked_leave: settings.sacked_leave,
+            eager: settings.eager,
+            silent: first,
         }
     }
 
@@ -213,7 +218,10 @@ impl Sender {
         let head_sent_again =
             self.retransmit > self.una || (self.retransmit == self.una && !self.do_retransmit);
         let starts = !advanced && !self.in_recovery && sack.is_some() && self.una < self.next;
-        if starts || (advanced && self.in_recovery && !head_sent_again) {
+        // The next packet is missing, or only not there yet: what arrived behind it tells, or silence since it was sent.
+        let told = self.eager || self.recovery == Recovery::HeadOnly;
+        let missing = told || self.top > self.una || self.una < self.silent;
+        if starts || (advanced && self.in_recovery && !head_sent_again && missing) {
             self.resend_head();
         }
         advanced
@@ -253,6 +261,7 @@ impl Sender {
         if short && self.next.saturating_sub(self.una) > u64::from(self.few) {
             return Timeout::Extended;
         }
+        self.silent = self.high;
         if self.recovery == Recovery::GoBackN {
             self.rewind();
         } else {

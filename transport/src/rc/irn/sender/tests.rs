@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 const MANY: Seq = 1 << 40;
 
+/// One that keeps to the authors' own code.
 fn sender(cap: u32) -> Sender {
-    Sender::new(0, &Settings::default(), cap)
+    Sender::new(0, &Settings { eager: true, ..Settings::default() }, cap)
 }
 
 /// One chance to transmit.
@@ -47,6 +48,41 @@ fn a_nack_begins_a_recovery_that_sends_the_holes_below_the_highest_arrival_once(
     assert!(sender.in_recovery(), "9 is not passed yet");
     assert_eq!(chance(&mut sender), Some(9), "the oldest packet counts as lost");
     assert!(sender.acknowledge(12, None));
+    assert!(!sender.in_recovery());
+}
+
+/// Packets sent again in 50 round trips of one packet after a lost packet, and a lost NACK that makes another look lost.
+fn needless(eager: bool) -> usize {
+    let mut sender = Sender::new(0, &Settings { eager, ..Settings::default() }, 110);
+    assert_eq!(chances(&mut sender, 10).len(), 10);
+    sender.acknowledge(0, Some(1));
+    assert_eq!(chances(&mut sender, 1), [0]);
+    sender.acknowledge(0, Some(3));
+    assert_eq!(chances(&mut sender, 3), [10, 2, 11], "2 has arrived, but nobody knows");
+    let mut again = 0;
+    for cumulative in 10..60 {
+        sender.acknowledge(cumulative, None);
+        let high = sender.high();
+        again += chances(&mut sender, 2).iter().filter(|seq| **seq < high).count();
+    }
+    again
+}
+
+#[test]
+fn a_lost_nack_does_not_make_a_recovery_go_on_for_ever() {
+    assert_eq!(needless(false), 0);
+    assert!(needless(true) >= 49, "the authors' own code");
+}
+
+#[test]
+fn after_silence_the_oldest_packet_counts_as_lost_one_after_the_other() {
+    let mut sender = Sender::new(0, &Settings::default(), 110);
+    assert_eq!(chances(&mut sender, 8).len(), 8);
+    assert_eq!(sender.timeout(false), Timeout::Resend);
+    for seq in 0..8 {
+        assert_eq!(chance(&mut sender), Some(seq));
+        sender.acknowledge(seq + 1, None);
+    }
     assert!(!sender.in_recovery());
 }
 
@@ -175,7 +211,8 @@ fn random_losses_end_and_the_rules_hold() {
     for (seed, recovery) in (0..300).zip([Recovery::Selective, Recovery::HeadOnly].into_iter().cycle()) {
         let mut random = Random::new(seed);
         let cap = 1 + random.below(64) as u32;
-        let settings = Settings { recovery, sacked_leave: random.chance(1, 2), cap, ..Settings::default() };
+        let (sacked_leave, eager) = (random.chance(1, 2), random.chance(1, 2));
+        let settings = Settings { recovery, sacked_leave, eager, cap, ..Settings::default() };
         let (mut sender, mut receiver) =
             (Sender::new(0, &settings, cap), crate::rc::irn::Receiver::new(0, 128));
         let total = 300;
