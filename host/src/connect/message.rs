@@ -166,7 +166,20 @@ impl Message {
         bytes
     }
 
-    fn parse(number: u16, body: &[u8]) -> Result<Message, ConnectError> {
+    /// The message in exactly these bytes.
+    ///
+    /// # Errors
+    /// [`ConnectError::NotRemora`], [`ConnectError::Version`]; [`ConnectError::BadMessage`] for all else that is wrong.
+    pub fn parse(bytes: &[u8]) -> Result<Message, ConnectError> {
+        let (head, body) = bytes.split_first_chunk().ok_or(ConnectError::BadMessage)?;
+        let head = Head::parse(head)?;
+        if head.len != body.len() {
+            return Err(ConnectError::BadMessage);
+        }
+        Message::of(head.number, body)
+    }
+
+    fn of(number: u16, body: &[u8]) -> Result<Message, ConnectError> {
         Ok(match (number, body) {
             (1, _) => Message::Request(Hello::parse(body).ok_or(ConnectError::BadMessage)?),
             (2, _) => Message::Accept(Hello::parse(body).ok_or(ConnectError::BadMessage)?),
@@ -175,6 +188,31 @@ impl Message {
             (5, _) => Message::Reject(printable(body)),
             _ => return Err(ConnectError::BadMessage),
         })
+    }
+}
+
+/// What the first bytes of a message say of the rest.
+struct Head {
+    /// Kind of message.
+    number: u16,
+    /// Bytes of the body, at most [`MAX_BODY`].
+    len: usize,
+}
+
+impl Head {
+    fn parse(head: &[u8; HEAD]) -> Result<Head, ConnectError> {
+        if head[..8] != MAGIC {
+            return Err(ConnectError::NotRemora);
+        }
+        let version = u16::from_le_bytes([head[8], head[9]]);
+        if version != VERSION {
+            return Err(ConnectError::Version(version));
+        }
+        let len = u32::from_le_bytes([head[12], head[13], head[14], head[15]]) as usize;
+        if len > MAX_BODY {
+            return Err(ConnectError::BadMessage);
+        }
+        Ok(Head { number: u16::from_le_bytes([head[10], head[11]]), len })
     }
 }
 
@@ -300,20 +338,10 @@ pub(super) fn read(
 ) -> Result<Message, ConnectError> {
     let mut head = [0; HEAD];
     fill(stream, &mut head, deadline, stage)?;
-    if head[..8] != MAGIC {
-        return Err(ConnectError::NotRemora);
-    }
-    let version = u16::from_le_bytes([head[8], head[9]]);
-    if version != VERSION {
-        return Err(ConnectError::Version(version));
-    }
-    let len = u32::from_le_bytes([head[12], head[13], head[14], head[15]]) as usize;
-    if len > MAX_BODY {
-        return Err(ConnectError::BadMessage);
-    }
-    let mut body = vec![0; len];
+    let head = Head::parse(&head)?;
+    let mut body = vec![0; head.len];
     fill(stream, &mut body, deadline, stage)?;
-    Message::parse(u16::from_le_bytes([head[10], head[11]]), &body)
+    Message::of(head.number, &body)
 }
 
 /// Like `read_exact`, but for the whole within the deadline, however slowly the bytes drip.

@@ -22,13 +22,6 @@ fn hello() -> Hello {
     }
 }
 
-/// Takes emitted bytes apart as `read` does.
-fn parsed(bytes: &[u8]) -> Result<Message, ConnectError> {
-    assert_eq!(bytes[..10], *b"RemoraCM\x01\x00");
-    assert_eq!(u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize, bytes.len() - HEAD);
-    Message::parse(u16::from_le_bytes([bytes[10], bytes[11]]), &bytes[HEAD..])
-}
-
 #[test]
 fn literal_bytes() {
     let expected = [
@@ -44,7 +37,7 @@ fn literal_bytes() {
     ]
     .concat();
     assert_eq!(Message::Request(hello()).emit(), expected);
-    assert_eq!(parsed(&expected).unwrap(), Message::Request(hello()));
+    assert_eq!(Message::parse(&expected).unwrap(), Message::Request(hello()));
 }
 
 #[test]
@@ -61,7 +54,7 @@ fn every_message_comes_back() {
         Message::Reject("no place left".to_owned()),
     ];
     for message in messages {
-        assert_eq!(parsed(&message.emit()).unwrap(), message);
+        assert_eq!(Message::parse(&message.emit()).unwrap(), message);
     }
 }
 
@@ -89,18 +82,18 @@ fn values_out_of_bounds_are_refused() {
     for (at, byte) in bad {
         let mut bytes = good.clone();
         bytes[at] = byte;
-        assert!(matches!(parsed(&bytes), Err(ConnectError::BadMessage)), "byte {at} = {byte}");
+        assert!(matches!(Message::parse(&bytes), Err(ConnectError::BadMessage)), "byte {at} = {byte}");
     }
     let mut no_text = good.clone();
     no_text[84] = 0xff;
-    assert!(matches!(parsed(&no_text), Err(ConnectError::BadMessage)), "a name that is not UTF-8");
+    assert!(matches!(Message::parse(&no_text), Err(ConnectError::BadMessage)), "a name that is not UTF-8");
 }
 
 #[test]
 fn an_unknown_extension_is_ignored_and_a_reach_without_irn_too() {
     let mut bytes = Message::Request(Hello { extensions: 0, irn_reach: 0, ..hello() }).emit();
     (bytes[69], bytes[80]) = (0xff, 77);
-    let Message::Request(got) = parsed(&bytes).unwrap() else { panic!() };
+    let Message::Request(got) = Message::parse(&bytes).unwrap() else { panic!() };
     assert_eq!((got.extensions, got.irn_reach), (0xff << 40, 0));
 }
 
@@ -118,11 +111,32 @@ fn irn_is_agreed_on_only_if_both_sides_have_it() {
 }
 
 #[test]
+fn a_head_of_another_program_version_or_length_is_refused() {
+    let good = Message::Request(hello()).emit();
+    let with = |at: usize, byte: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = byte;
+        Message::parse(&bytes)
+    };
+    assert!(matches!(with(0, b'r'), Err(ConnectError::NotRemora)));
+    assert!(matches!(with(9, 1), Err(ConnectError::Version(version)) if version == 0x100 | VERSION));
+    for len in 0..good.len() {
+        assert!(matches!(Message::parse(&good[..len]), Err(ConnectError::BadMessage)), "{len} bytes");
+    }
+    assert!(matches!(Message::parse(&[&good[..], &[0]].concat()), Err(ConnectError::BadMessage)));
+    // One byte more than any body has, and the longest that a peer can claim.
+    let head = |len: u32| [&good[..12], &len.to_le_bytes(), &vec![0; len.min(1 << 16) as usize]].concat();
+    assert!(matches!(Message::parse(&head(MAX_BODY as u32 + 1)), Err(ConnectError::BadMessage)));
+    assert!(matches!(Message::parse(&head(u32::MAX)), Err(ConnectError::BadMessage)));
+}
+
+#[test]
 fn a_refusal_is_cut_between_characters_and_cleaned_of_control_characters() {
     let long = "ä".repeat(300);
-    let Message::Reject(words) = parsed(&Message::Reject(long).emit()).unwrap() else { panic!() };
+    let Message::Reject(words) = Message::parse(&Message::Reject(long).emit()).unwrap() else { panic!() };
     assert_eq!(words, "ä".repeat(200));
-    let Message::Reject(words) = parsed(&Message::Reject("a\x1b[2Jb\n".to_owned()).emit()).unwrap() else {
+    let Message::Reject(words) = Message::parse(&Message::Reject("a\x1b[2Jb\n".to_owned()).emit()).unwrap()
+    else {
         panic!()
     };
     assert_eq!(words, "a [2Jb ");
@@ -146,7 +160,7 @@ fn any_bytes_are_taken_or_refused_without_a_panic() {
             body[at] = next() as u8;
         }
         body.truncate(body.len() - (next() % 4 == 0) as usize * (next() as usize % body.len()));
-        match Message::parse(next() as u16 % 7, &body) {
+        match Message::of(next() as u16 % 7, &body) {
             Ok(Message::Request(hello) | Message::Accept(hello)) => {
                 taken += 1;
                 assert_eq!(Hello::parse(&hello.emit()), Some(hello));
