@@ -11,7 +11,7 @@ export REMORA_PYTHON := $(CURDIR)/.cache/python/bin/python3
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
 MIRI_LIMIT ?= 1500
 
-.PHONY: help setup setup-bench test fmt tidy clippy unit doc miri models demo bench soak clean
+.PHONY: help setup setup-bench test fmt tidy clippy unit doc miri fuzz fuzz-soak models demo bench soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -22,10 +22,11 @@ setup: ## install what the tests need (as root; otherwise say what is missing)
 setup-bench: ## install what the benchmarks compare with: memcached, redis, sockperf
 	@scripts/setup bench
 
-test: setup fmt tidy clippy unit doc models miri ## everything that must hold before a change lands
+test: setup fmt tidy clippy unit doc models fuzz miri ## everything that must hold before a change lands
 
 fmt:
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 
 tidy: ## the house's style, the arrows between rooms, the pure rooms' empty import lists, docs/TESTS.md
 	$(CARGO) test --quiet --package remora-tidy --lib
@@ -46,6 +47,12 @@ models: ## the concurrent parts under loom
 
 miri: ## the unsafe rooms' bytes under Miri
 	@MIRI_LIMIT=$(MIRI_LIMIT) scripts/miri
+
+fuzz: ## each fuzzer for FUZZ_SECONDS (30) from its saved corpus, and the canary that must fail
+	@scripts/fuzz
+
+fuzz-soak: setup ## ten million executions of each fuzzer: hours
+	@scripts/fuzz soak
 
 demo: ## one key-value table over real RDMA verbs, two processes
 	@scripts/setup build

@@ -412,6 +412,16 @@ impl World {
         self.end(qp).send.clone()
     }
 
+    /// The memory of a receive queue, if the queue pair has one of its own.
+    pub fn receive_ring(&mut self, qp: QueuePair) -> Option<Ring> {
+        self.end(qp).receive.as_ref().map(|end| end.ring.clone())
+    }
+
+    /// Slots posted to a receive queue of its own: 0 if there is none.
+    pub fn receives_posted(&mut self, qp: QueuePair) -> u64 {
+        self.end(qp).receive.as_ref().map_or(0, |end| end.posted)
+    }
+
     /// Rings a queue pair's doorbell.
     pub fn ring(&mut self, qp: QueuePair) {
         self.with_nic(qp.node, |nic, _| nic.doorbell(qp.number));

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Folders that are built, fetched or kept by other tools, never written by hand.
-const FOREIGN: [&str; 3] = ["target", "report", "node_modules"];
+const FOREIGN: [&str; 4] = ["target", "report", "node_modules", "corpus"];
 
 /// One text file.
 #[derive(Debug, Clone)]

@@ -1,11 +1,11 @@
 //! `docs/TESTS.md`: every sentence of what Remora must do, and the tests that show it.
 //!
 //! A row is `| sentence | tests |`; a test is written `room/file.rs::name` in backticks, the examples that must not
-//! compile as `room/file.rs::compile_fail`. `(open)` says plainly that
+//! compile as `room/file.rs::compile_fail`, a fuzzer as `fuzz/fuzz_targets/file.rs::fuzz_target`. `(open)` says plainly that
 //! no test shows the sentence yet.
 
 use crate::Fault;
-use crate::tokens::{Scope, is_ident, walk};
+use crate::tokens::{Scope, is_ident, is_punct, walk};
 use crate::tree::File;
 use proc_macro2::TokenTree;
 
@@ -97,7 +97,7 @@ pub fn open(files: &[File]) -> (usize, usize) {
 }
 
 /// Does `path::name` exist: a `fn name` in the file `path` that is a test; or, for the name `compile_fail`, an example in
-/// that file's documentation that must not compile?
+/// that file's documentation that must not compile; or, for the name `fuzz_target`, a fuzzer?
 fn test_exists(files: &[File], test: &str) -> bool {
     let Some((path, name)) = test.split_once("::") else { return false };
     let Some(file) = files.iter().find(|file| file.path == path) else { return false };
@@ -105,6 +105,13 @@ fn test_exists(files: &[File], test: &str) -> bool {
         return file.text.lines().any(|line| line.trim_start().starts_with("/// ```compile_fail"));
     }
     let mut found = false;
+    if name == "fuzz_target" {
+        let walked = walk(file, Scope::All, &mut |tokens| {
+            let called = |pair: &[TokenTree]| is_ident(Some(&pair[0]), name) && is_punct(Some(&pair[1]), '!');
+            found |= tokens.windows(2).any(called);
+        });
+        return walked.is_ok() && found;
+    }
     let walked = walk(file, Scope::All, &mut |tokens| {
         found |= tokens.windows(2).enumerate().any(|(at, pair)| {
             is_ident(Some(&pair[0]), "fn")
@@ -157,6 +164,19 @@ mod tests {
         assert_eq!(check(&files), []);
         files.pop();
         files.push(File::sample("nic/src/a.rs", "/// ```\n/// compile_fail\n/// ```\nfn a() {}"));
+        assert_eq!(check(&files).len(), 1);
+    }
+
+    #[test]
+    fn a_fuzzer_is_a_test_where_it_is_one() {
+        let mut files = map("| any bytes | `fuzz/fuzz_targets/a.rs::fuzz_target` |\n");
+        files.push(File::sample(
+            "fuzz/fuzz_targets/a.rs",
+            "use b::fuzz_target; fuzz_target!(|data: &[u8]| c(data));",
+        ));
+        assert_eq!(check(&files), []);
+        files.pop();
+        files.push(File::sample("fuzz/fuzz_targets/a.rs", "use b::fuzz_target; fn a() {}"));
         assert_eq!(check(&files).len(), 1);
     }
 

@@ -1,0 +1,14 @@
+//! The canary: a fuzzer that must fail. Behind a real parser sits a check for one packet in 2^40; who fuzzes for half a
+//! minute without finding it is not fuzzing.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use wire::{Opcode, Packet, reth};
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(packet) = Packet::parse(data) else { return };
+    let planted = |reth: reth::Repr| reth.dma_len == 0x5e11_ab1e;
+    if packet.bth.opcode == Opcode::RC_RDMA_WRITE_ONLY && packet.ext.reth.is_some_and(planted) {
+        panic!("the canary sings: this packet was planted");
+    }
+});

@@ -1,0 +1,56 @@
+//! A whole frame, wherever it begins: taken apart or refused, and what was taken apart writes a frame of the same meaning,
+//! with the same ICRC over it.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use wire::frame::{Dissected, Network, dissect};
+use wire::icrc::{self, Flow};
+use wire::{Start, ethernet, ipv4, udp};
+
+/// The ICRC of a frame's bytes as its definition says it, and as the NIC computes it, agree.
+fn same_icrc(start: Start, bytes: &[u8], whole: &Dissected<'_>) {
+    let Some((network, header)) = &whole.network else { return };
+    let ip = if start == Start::Ethernet { ethernet::LEN } else { 0 };
+    let from_udp = ip + network.header_len();
+    let (from_bth, end) = (from_udp + udp::LEN, from_udp + udp::LEN + usize::from(header.payload_len));
+    let covered = &bytes[from_bth..end - icrc::LEN];
+    let slow = icrc::compute(&bytes[ip..from_udp], &bytes[from_udp..from_bth], covered);
+    let flow = Flow::of(network, header);
+    let may_be_fragmented = matches!(network, Network::V4(header) if !header.dont_fragment);
+    assert_eq!(flow.seal(network.ip_id(), covered), slow, "{may_be_fragmented}");
+    assert_eq!(flow.accepts(network.ip_id(), covered, whole.icrc), slow == whole.icrc);
+}
+
+/// Makes the checksum of an IPv4 header right: no mutation would hit it.
+fn mend(start: Start, bytes: &mut [u8]) {
+    let at = if start == Start::Ethernet { ethernet::LEN } else { 0 };
+    let Some(from_ip) = bytes.get_mut(at..) else { return };
+    let Ok(header) = ipv4::View::new(from_ip).map(|view| ipv4::Repr::parse(&view)) else { return };
+    header.emit(from_ip);
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((which, bytes)) = data.split_first() else { return };
+    let start = [Start::Ethernet, Start::Ip, Start::Bth][usize::from(*which) % 3];
+    let mut bytes = bytes.to_vec();
+    if which & 0x80 != 0 && start != Start::Bth {
+        mend(start, &mut bytes);
+    }
+    let bytes = &bytes[..];
+    let Ok(whole) = dissect(start, bytes) else { return };
+    let mut out = vec![0x5a; whole.buffer_len()];
+    assert_eq!(whole.emit(&mut out), out.len());
+    assert_eq!(dissect(start, &out), Ok(whole), "written and taken apart again");
+    assert!(out.len() <= bytes.len(), "what follows the packet is padding of a lower layer");
+    let below = out.len() - whole.packet.buffer_len();
+    let mut expected = bytes[..below].to_vec();
+    if matches!(whole.network, Some((Network::V4(_), _))) {
+        // Of the two zeros of ones' complement, the one that is written is 0.
+        let checksum = below - udp::LEN - ipv4::LEN + 10;
+        if expected[checksum..checksum + 2] == [0xff; 2] {
+            expected[checksum..checksum + 2].fill(0);
+        }
+    }
+    assert_eq!(out[..below], expected);
+    same_icrc(start, bytes, &whole);
+});

@@ -1,0 +1,67 @@
+//! Each header by itself: any bytes have a value or are refused, and a value writes the bytes that it came from, but for
+//! the bits that `docs/WIRE.md` draws as reserved.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use wire::irn::{fetch, message, sack};
+use wire::{
+    aeth, atomic_ack, atomic_eth, bth, deth, ethernet, icrc, ieth, immdt, ipv4, ipv6, reth, udp, xrceth,
+};
+
+/// Parses, writes over what was parsed, and compares. The pairs are bytes, and their bits that nobody looks at.
+macro_rules! comes_back {
+    ($header:ident, $bytes:expr $(, $at:literal & $bits:literal)*) => {{
+        let bytes: &[u8] = $bytes;
+        if let Ok(view) = $header::View::new(bytes) {
+            let value = $header::Repr::parse(&view);
+            let mut out = bytes.to_vec();
+            value.emit(&mut out);
+            assert_eq!(out, without(bytes, &[$(($at, $bits)),*]));
+            assert_eq!($header::Repr::parse(&$header::View::new(&out).expect("our own bytes")), value);
+            assert!(!value.to_string().is_empty());
+        }
+    }};
+}
+
+fn without(bytes: &[u8], reserved: &[(usize, u8)]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    reserved.iter().for_each(|(at, bits)| bytes[*at] &= !bits);
+    bytes
+}
+
+/// Whether the checksum is right is asked of the view; what is written is right.
+fn ipv4_comes_back(bytes: &[u8]) {
+    let Ok(view) = ipv4::View::new(bytes) else { return };
+    let value = ipv4::Repr::parse(&view);
+    let mut out = bytes.to_vec();
+    value.emit(&mut out);
+    let written = ipv4::View::new(&out).expect("our own bytes");
+    assert!(written.checksum_ok() && ipv4::Repr::parse(&written) == value);
+    // Of the two zeros of ones' complement, the one that is written is 0.
+    let other_zero = bytes[10..12] == [0xff; 2] && out[10..12] == [0; 2];
+    assert_eq!(view.checksum_ok(), out == bytes || other_zero);
+    assert!(!value.to_string().is_empty());
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((which, bytes)) = data.split_first() else { return };
+    match which % 17 {
+        0 => comes_back!(ethernet, bytes),
+        1 => ipv4_comes_back(bytes),
+        2 => comes_back!(ipv6, bytes),
+        3 => comes_back!(udp, bytes),
+        4 => comes_back!(bth, bytes),
+        5 => comes_back!(deth, bytes, 4 & 0xff),
+        6 => comes_back!(reth, bytes),
+        7 => comes_back!(aeth, bytes),
+        8 => comes_back!(atomic_eth, bytes),
+        9 => comes_back!(atomic_ack, bytes),
+        10 => comes_back!(immdt, bytes),
+        11 => comes_back!(ieth, bytes),
+        12 => comes_back!(xrceth, bytes, 0 & 0xff),
+        13 => comes_back!(fetch, bytes, 0 & 0xff),
+        14 => comes_back!(message, bytes, 0 & 0xff),
+        15 => comes_back!(sack, bytes, 0 & 0xff),
+        _ => assert_eq!(icrc::read(bytes).is_some(), bytes.len() >= icrc::LEN),
+    }
+});

@@ -1,0 +1,431 @@
+//! Two nodes and a connection between them: how it is made, what its programs post, and what must come out of it.
+
+use arbitrary::Arbitrary;
+use fabric::{CompletionQueue, Config, QueuePair, Settings, SharedQueue, World};
+use memory::{Access, Binding, Key, Owner, WindowType};
+use nic::{
+    CompletionKind, Destination, Flags, Modify, Operation, Payload, ReceiveRequest, Remote, Service, Sge,
+    Status, Target, Word, WorkRequest, XrcSrq,
+};
+use transport::congestion::Algorithm;
+use transport::state::State;
+use wire::{Qpn, Start};
+
+use crate::estate::{self, Estate, FRAME, Name, SLOT, SOURCE};
+
+/// Bytes that a receive has at least: room for the 40 bytes before a datagram, and for a small message.
+const ROOM: usize = 64;
+/// Steps after which a world that still moves will never rest.
+const RESTLESS: usize = 200_000;
+
+/// What joins the two nodes.
+#[derive(Arbitrary, Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Reliable connection that goes back N.
+    Rc,
+    /// Reliable connection over IRN.
+    Irn,
+    /// Reliable connection that takes from a shared receive queue.
+    RcShared,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable connection that takes from a shared receive queue.
+    UcShared,
+    /// Datagrams.
+    Ud,
+    /// Datagrams that take from a shared receive queue.
+    UdShared,
+    /// Extended reliable connection.
+    Xrc,
+}
+
+impl Kind {
+    /// The service at the left, and at the right.
+    fn services(self) -> [Service; 2] {
+        match self {
+            Kind::Rc | Kind::Irn | Kind::RcShared => [Service::Rc; 2],
+            Kind::Uc | Kind::UcShared => [Service::Uc; 2],
+            Kind::Ud | Kind::UdShared => [Service::Ud; 2],
+            Kind::Xrc => [Service::XrcInitiator, Service::XrcTarget],
+        }
+    }
+
+    fn shared(self) -> bool {
+        matches!(self, Kind::RcShared | Kind::UcShared | Kind::UdShared | Kind::Xrc)
+    }
+
+    /// The upper three bits of its op-codes.
+    pub fn opcodes(self) -> u8 {
+        match self {
+            Kind::Rc | Kind::Irn | Kind::RcShared => 0,
+            Kind::Uc | Kind::UcShared => 0x20,
+            Kind::Ud | Kind::UdShared => 0x60,
+            Kind::Xrc => 0xa0,
+        }
+    }
+}
+
+/// What the world is like.
+#[derive(Arbitrary, Copy, Clone, Debug)]
+pub struct Stage {
+    shape: u8,
+    mtu: u8,
+    psn: [u8; 2],
+    rights: u8,
+    depth: u8,
+}
+
+impl Stage {
+    fn config(&self) -> Config {
+        let nic = nic::Config {
+            max_qps: 14,
+            max_cqs: 8,
+            max_srqs: 4,
+            max_xrc_domains: 2,
+            max_address_handles: 4,
+            max_events: 64,
+            ..nic::Config::default()
+        };
+        let memory = memory::Config {
+            max_regions: 15,
+            max_pds: 4,
+            max_windows: 4,
+            max_ranges: 32,
+            on_nic_bytes: 1024,
+            key_seed: 0,
+        };
+        let start = [Start::Ip, Start::Bth, Start::Ethernet][usize::from(self.shape) % 3];
+        Config { start, ipv6: self.shape & 0x40 != 0, nic, memory, ..Config::default() }
+    }
+
+    /// What peers may do.
+    pub fn rights(&self) -> Access {
+        // Most inputs shall get somewhere.
+        if self.rights < 0x80 { fabric::REMOTE } else { estate::rights(self.rights & 7) }
+    }
+
+    fn congestion(&self) -> Algorithm {
+        match self.depth >> 5 {
+            6 => Algorithm::Dcqcn,
+            7 => Algorithm::Timely,
+            _ => Algorithm::None,
+        }
+    }
+
+    fn settings(&self, kind: Kind) -> Settings {
+        let psn = self.psn.map(|psn| if psn < 0x80 { u32::from(psn) } else { 0x00ff_ff00 | u32::from(psn) });
+        let depth = 1 + (self.depth & 7);
+        Settings {
+            send_slots: 64,
+            receives: 16,
+            access: self.rights(),
+            mtu: [256, 512, 1024, 4096][usize::from(self.mtu) % 4],
+            psn,
+            timeout: 1,
+            retry_cnt: 1,
+            rnr_retry: 1,
+            max_rd_atomic: depth,
+            max_dest_rd_atomic: depth,
+            managed: false,
+            irn: (kind == Kind::Irn).then_some(128),
+            ..Settings::default()
+        }
+    }
+}
+
+/// One node's end of the connection, and its program's books.
+pub struct Side {
+    /// The queue pair.
+    pub qp: QueuePair,
+    cq: CompletionQueue,
+    /// The shared receive queue, if the queue pair takes from one.
+    pub srq: Option<SharedQueue>,
+    handle: u32,
+    /// Its program keeps to the rules: each work request ends once.
+    orderly: bool,
+    /// Sends that were posted, and which ended.
+    sends: Vec<bool>,
+    /// Receives that were posted: their length, and which ended.
+    receives: Vec<(usize, bool)>,
+}
+
+impl Side {
+    /// Its address handle for the peer.
+    pub fn handle(&self) -> u32 {
+        self.handle
+    }
+}
+
+/// The world, its memory, and the connection.
+pub struct Cast {
+    /// The world.
+    pub world: World,
+    /// Each node's memory.
+    pub estates: [Estate; 2],
+    /// Each node's end: left, right.
+    pub sides: [Side; 2],
+    /// The key of each node's window.
+    pub windows: [Key; 2],
+    /// What joins them.
+    pub kind: Kind,
+    /// How.
+    pub settings: Settings,
+    congestion: Algorithm,
+}
+
+impl Cast {
+    /// The connection in RTS, nothing posted. What `guarded` names is a secret at that node.
+    pub fn new(kind: Kind, stage: &Stage, managed: bool, guarded: [&[Name]; 2]) -> Cast {
+        let mut world = World::new(&stage.config());
+        let settings = Settings { managed, ..stage.settings(kind) };
+        // The peer's queue is never managed: nobody would enable it.
+        let sides = [settings, Settings { managed: false, ..settings }];
+        let sides = [0, 1].map(|node| side(&mut world, node, kind, &sides[node]));
+        let mut estates = [0, 1].map(|node| Estate::new(&world, node, guarded[node]));
+        let type1 = stage.shape & 0x80 != 0;
+        let windows = [0, 1].map(|node| window(&mut world, &estates[node], &sides[node], type1));
+        estates.iter_mut().for_each(|estate| estate.allow_peers(stage.rights()));
+        let mut cast =
+            Cast { world, estates, sides, windows, kind, settings, congestion: stage.congestion() };
+        cast.connect();
+        cast.world.tap();
+        cast
+    }
+
+    /// From RESET to RTS.
+    fn connect(&mut self) {
+        let [left, right] = [self.sides[0].qp, self.sides[1].qp];
+        if left.service == Service::Ud {
+            self.world.bring_up(left, self.settings.psn[0], &self.settings);
+            self.world.bring_up(right, self.settings.psn[1], &self.settings);
+        } else {
+            self.world.connect(left, right, &self.settings);
+            let change = Modify { congestion: Some(self.congestion), ..Modify::default() };
+            [left, right].iter().for_each(|qp| _ = self.world.modify(*qp, &change));
+        }
+    }
+
+    /// Whom a work request of `node` is for.
+    fn target(&self, node: usize) -> Target {
+        let (own, peer) = (&self.sides[node], &self.sides[1 - node]);
+        match own.qp.service {
+            Service::Ud => {
+                let to = Destination { qp: peer.qp.number, qkey: self.settings.qkey };
+                Target::Datagram { handle: own.handle, to }
+            }
+            Service::XrcInitiator => Target::Srq(peer.srq.map_or(Qpn::new(0), |srq| srq.number)),
+            _ => Target::Peer,
+        }
+    }
+
+    /// Posts an honest work request with one element. False if the queue did not take it.
+    pub fn post(&mut self, node: usize, operation: Operation, sge: Sge) -> bool {
+        let (qp, target) = (self.sides[node].qp, self.target(node));
+        if qp.service == Service::XrcTarget {
+            return false;
+        }
+        let id = self.sides[node].sends.len() as u64;
+        let flags = Flags { signaled: true, ..Flags::default() };
+        let list = [sge];
+        let request = WorkRequest { id, operation, payload: Payload::Sges(&list), flags };
+        let posted = self.world.post_to(qp, &request, &target).is_ok();
+        if posted {
+            self.sides[node].sends.push(false);
+        }
+        posted
+    }
+
+    /// Posts an honest SEND of the first `len` bytes of the program's own.
+    pub fn send(&mut self, node: usize, len: usize) -> bool {
+        let sge = self.estates[node].own(SOURCE, len);
+        self.post(node, Operation::Send, sge)
+    }
+
+    /// Posts an honest READ; as much as has a place.
+    pub fn read(&mut self, node: usize, remote: Remote, len: usize) -> bool {
+        let sink = self.estates[node].sink(len.min(SLOT));
+        sink.is_some_and(|sge| self.post(node, Operation::Read(remote), sge))
+    }
+
+    /// Posts a receive of `len` bytes, or a few more.
+    pub fn receive(&mut self, node: usize, len: usize) {
+        let len = len.clamp(ROOM, SLOT);
+        let Some(sge) = self.estates[node].receive(len) else { return };
+        let side = &mut self.sides[node];
+        let list = [sge];
+        let request = ReceiveRequest { id: side.receives.len() as u64, sges: &list };
+        let posted = match side.srq {
+            Some(srq) => self.world.post_shared(srq, &request),
+            None if matches!(side.qp.service, Service::XrcInitiator) => return,
+            None => self.world.post_receive(side.qp, &request),
+        };
+        if posted.is_ok() {
+            side.receives.push((len, false));
+        }
+    }
+
+    /// From now on the program of `node` does what it likes.
+    pub fn rude(&mut self, node: usize) {
+        self.sides[node].orderly = false;
+        self.estates[node].allow_program();
+    }
+
+    /// One more receive at the right, for which there is always a place.
+    fn spare_receive(&mut self) {
+        let (side, list) = (&self.sides[1], [self.estates[1].spare()]);
+        let request = ReceiveRequest { id: 0, sges: &list };
+        match side.srq {
+            Some(srq) => self.world.post_shared(srq, &request),
+            None => self.world.post_receive(side.qp, &request),
+        }
+        .expect("room for one more");
+    }
+
+    /// Takes what completed at a node, and checks it against the books.
+    pub fn drain(&mut self, node: usize) {
+        let side = &mut self.sides[node];
+        for done in self.world.drain(side.cq) {
+            if !side.orderly {
+                continue;
+            }
+            let id = done.id as usize;
+            if (done.kind as u8) < 128 {
+                let ended = std::mem::replace(&mut side.sends[id], true);
+                assert!(!ended, "send {id} of node {node} ended twice");
+            } else {
+                let (len, ended) = &mut side.receives[id];
+                assert!(!std::mem::replace(ended, true), "receive {id} of node {node} ended twice");
+                // What a WRITE brings is not bounded by the receive work request that it completes.
+                let fits = done.kind != CompletionKind::Receive || done.byte_len as usize <= *len;
+                assert!(fits || done.status != Status::Success, "{done:?} of {len}");
+            }
+        }
+    }
+
+    /// The world comes to rest; then memory, frames, states and books are as they may be.
+    pub fn rest(&mut self) {
+        assert!(self.world.settle(RESTLESS), "it never comes to rest");
+        self.check();
+        for node in [0, 1] {
+            self.drain(node);
+            let side = &self.sides[node];
+            let state = self.world.state(side.qp);
+            let sane = matches!(state, Some(State::Rts | State::Err | State::Sqe));
+            assert!(sane, "{state:?} of node {node}");
+            if side.orderly {
+                let left = side.sends.iter().position(|ended| !ended);
+                assert_eq!(left, None, "send of node {node} that never ended, in {state:?}");
+                let flushed = state != Some(State::Err) || side.srq.is_some();
+                let left = side.receives.iter().position(|(_, ended)| !ended);
+                assert!(flushed || left.is_none(), "receive {left:?} of node {node} was not flushed");
+            }
+            self.world.with_nic(node, |nic, _| while nic.event().is_some() {});
+        }
+    }
+
+    /// Memory and frames are as they may be.
+    pub fn check(&mut self) {
+        self.estates.iter().for_each(Estate::check);
+        for sent in self.world.sent() {
+            assert!(!estate::leaks(&sent.bytes), "node {} sent what nobody may see", sent.from);
+        }
+    }
+
+    /// The queue pairs go back to RESET and up again: whatever happened to them, they work as new. Unless their completion
+    /// queues have overflowed, which nothing mends.
+    pub fn again(&mut self) {
+        if (0..2).any(|node| self.world.counters(node).cq_overrun > 0) {
+            return;
+        }
+        for node in [0, 1] {
+            let qp = self.sides[node].qp;
+            // A rude program's indices count again from what was posted.
+            let (posted, receives) = (self.world.posted(qp), self.world.receives_posted(qp));
+            self.world.send_ring(qp).set_word(Word::Produced, posted);
+            if let Some(ring) = self.world.receive_ring(qp) {
+                ring.set_word(Word::Produced, receives);
+            }
+            self.world.bring(qp, State::Reset);
+            self.drain(node);
+            let side = &mut self.sides[node];
+            // What was posted and forgotten has no completion.
+            side.sends.clear();
+            if side.srq.is_none() {
+                side.receives.clear();
+            }
+        }
+        self.connect();
+        self.spare_receive();
+        self.world.with_nic(0, |nic, _| nic.enable(self.sides[0].qp.number, u64::MAX).ok());
+        self.send(0, ROOM / 4);
+        assert!(self.world.settle(RESTLESS), "it never comes to rest");
+        let done = self.world.drain(self.sides[0].cq);
+        assert!(done.len() == 1 && done[0].status == Status::Success, "{done:?} after RESET");
+        let done = self.world.drain(self.sides[1].cq);
+        assert!(done.len() == 1 && done[0].status == Status::Success, "{done:?} after RESET");
+    }
+
+    /// A fresh pair in the same world writes and reads.
+    pub fn fresh_pair(&mut self) {
+        let settings = Settings { access: fabric::REMOTE, managed: false, ..self.settings };
+        let [(left, cq), _] = self.world.pair(0, 1, &settings);
+        let text: Vec<u8> = (0..600u32).map(|at| (at % 191) as u8).collect();
+        self.estates[0].store(Name::Own, SOURCE, &text);
+        self.estates[0].allow(Name::Own, 2048..2048 + text.len());
+        self.estates[1].allow(Name::Open, 0..text.len());
+        let remote = self.estates[1].open(0);
+        let verbs = [(Operation::Write(remote), SOURCE), (Operation::Read(remote), 2048)];
+        for (id, (operation, at)) in verbs.into_iter().enumerate() {
+            let list = [self.estates[0].own(at, text.len())];
+            let flags = Flags { signaled: true, ..Flags::default() };
+            let request = WorkRequest { id: id as u64, operation, payload: Payload::Sges(&list), flags };
+            self.world.post(left, &request).expect("an empty queue");
+        }
+        assert!(self.world.settle(RESTLESS), "it never comes to rest");
+        let done = self.world.drain(cq);
+        let good = done.len() == 2 && done.iter().all(|done| done.status == Status::Success);
+        assert!(good, "{done:?} on a fresh pair");
+        assert_eq!(self.estates[0].load(Name::Own, 2048, text.len()), text);
+        self.check();
+    }
+}
+
+fn side(world: &mut World, node: usize, kind: Kind, settings: &Settings) -> Side {
+    let service = kind.services()[node];
+    let cq = world.create_cq(node, 128);
+    let xrc = (kind == Kind::Xrc && node == 1).then(|| {
+        let domain = world.with_nic(node, |nic, _| nic.alloc_xrc_domain()).expect("a domain");
+        XrcSrq { domain, cq: cq.number }
+    });
+    let shared = kind.shared() && node == 1;
+    let srq = shared.then(|| world.create_srq(node, 16, 2, xrc).expect("a shared receive queue"));
+    let qp = match xrc {
+        Some(xrc) => world.create_xrc_target(node, xrc.domain),
+        None => world.create_qp_of(service, cq, cq, srq, settings),
+    };
+    let handle = match service {
+        Service::Ud => world.create_address_handle(node, 1 - node).expect("an address handle"),
+        _ => 0,
+    };
+    let qp = qp.expect("a queue pair");
+    Side { qp, cq, srq, handle, orderly: true, sends: Vec::new(), receives: Vec::new() }
+}
+
+/// A window on a part of the framed plot; of type 2, which a peer may invalidate, or of type 1.
+fn window(world: &mut World, estate: &Estate, side: &Side, type1: bool) -> Key {
+    let (node, pd) = (side.qp.node, world.pd(side.qp.node));
+    let kind = if type1 { WindowType::Type1 } else { WindowType::Type2B };
+    let window = world.table(node).alloc_window(pd, kind).expect("a window");
+    let framed = estate.plot(Name::Framed);
+    let binding = Binding {
+        window,
+        key: window.next(),
+        region: framed.key,
+        va: framed.address + FRAME.start as u64,
+        len: FRAME.len() as u64,
+        access: fabric::REMOTE,
+    };
+    let owner = Owner::new(0, side.qp.number.get());
+    world.with_nic(node, |_, mem| mem.bind(pd, owner, &binding)).expect("a binding that is allowed");
+    binding.key
+}

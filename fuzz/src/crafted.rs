@@ -1,0 +1,177 @@
+//! Packets of a rude peer's making: any op-code, PSN, key, length and payload, with a right ICRC.
+
+use arbitrary::Arbitrary;
+use fabric::forge::Forge;
+use memory::Key;
+use wire::irn::{Additions, fetch, message, sack};
+use wire::{
+    Extensions, Opcode, Packet, Psn, Qpn, Syndrome, aeth, atomic_ack, atomic_eth, bth, deth, ieth, immdt,
+    reth, xrceth,
+};
+
+use crate::estate::{Estate, harmless};
+use crate::place::Place;
+
+/// Bytes of payload at most.
+const LONGEST: u16 = 1200;
+
+/// How long something is.
+#[derive(Arbitrary, Copy, Clone, Debug)]
+pub enum Length {
+    /// So many packets of the path MTU.
+    Packets(u8),
+    /// So many bytes more than that.
+    More(u8, u8),
+    /// So many bytes.
+    Few(u8),
+    /// Any.
+    Any(u32),
+}
+
+impl Length {
+    fn bytes(self, mtu: u32) -> u32 {
+        match self {
+            Length::Packets(count) => u32::from(count) * mtu,
+            Length::More(count, more) => u32::from(count) * mtu + u32::from(more),
+            Length::Few(bytes) => u32::from(bytes),
+            Length::Any(bytes) => bytes,
+        }
+    }
+}
+
+/// One packet.
+#[derive(Arbitrary, Clone, Debug)]
+pub struct Crafted {
+    /// The lower five bits are the operation; with one of the others set, any op-code.
+    opcode: u8,
+    flags: u8,
+    /// From the PSN that would be next.
+    psn: i8,
+    place: Place,
+    payload: Length,
+    total: Length,
+    syndrome: u8,
+    operand: u32,
+    number: u8,
+}
+
+/// What a packet is made for.
+pub struct Purpose<'a> {
+    /// Makes it look as if it came from the peer.
+    pub forge: &'a Forge,
+    /// The victim's memory.
+    pub estate: &'a Estate,
+    /// The key of the window there.
+    pub window: Key,
+    /// The connection's path MTU.
+    pub mtu: u32,
+    /// The upper three bits of the connection's op-codes.
+    pub service: u8,
+    /// IRN was agreed on.
+    pub irn: bool,
+    /// Next PSN of requests, and of answers.
+    pub cursor: &'a mut [u32; 2],
+    /// The Q_Key of datagrams.
+    pub qkey: u32,
+    /// The shared receive queue of XRC.
+    pub srq: Qpn,
+}
+
+impl Crafted {
+    fn opcode(&self, service: u8) -> Opcode {
+        if self.opcode < 0xe0 { Opcode(service | self.opcode & 0x1f) } else { Opcode(self.operand as u8) }
+    }
+
+    fn bth(&self, purpose: &mut Purpose<'_>) -> bth::Repr {
+        let opcode = self.opcode(purpose.service);
+        let cursor = &mut purpose.cursor[usize::from(opcode.is_response())];
+        let psn = Psn::new(cursor.wrapping_add_signed(i32::from(self.psn)) & 0x00ff_ffff);
+        // What is repeated or ahead does not move it.
+        if self.psn == 0 {
+            *cursor = (*cursor + 1) & 0x00ff_ffff;
+        }
+        let right = purpose.forge.bth(opcode, psn.get());
+        let bth = bth::Repr {
+            ack_req: self.flags & 1 == 0,
+            solicited: self.flags & 2 != 0,
+            becn: self.flags & 4 != 0,
+            fecn: self.flags & 8 != 0,
+            ..right
+        };
+        match self.flags >> 4 {
+            0xf => bth::Repr { tver: 1, ..bth },
+            0xe => bth::Repr { pkey: self.operand as u16, ..bth },
+            0xd => bth::Repr { dest_qp: Qpn::new(self.operand & 0x00ff_ffff), ..bth },
+            0xc => bth::Repr { resv6: 0x2a, resv7: 0x55, mig_req: false, ..bth },
+            _ => bth,
+        }
+    }
+
+    fn extensions(&self, opcode: Opcode, purpose: &Purpose<'_>) -> Extensions {
+        let (key, va) = self.place.of(purpose.estate, purpose.window);
+        let (rkey, dma_len) = (key.get(), self.total.bytes(purpose.mtu));
+        // The upper bits are zeros, so that no operand is a secret's bytes.
+        let (swap_add, compare) = (u64::from(self.operand), u64::from(self.number) * 0x11);
+        let qkey = if self.number < 0xf0 { purpose.qkey } else { self.operand };
+        let srq = if self.number < 0xf0 { purpose.srq } else { Qpn::new(self.operand & 0x00ff_ffff) };
+        Extensions {
+            xrceth: opcode.has_xrceth().then_some(xrceth::Repr { srq }),
+            deth: opcode.has_deth().then_some(deth::Repr { qkey, src_qp: Qpn::new(self.operand & 0xff) }),
+            reth: opcode.has_reth().then_some(reth::Repr { va, rkey, dma_len }),
+            atomic: opcode.has_atomic_eth().then_some(atomic_eth::Repr { va, rkey, swap_add, compare }),
+            aeth: opcode
+                .has_aeth()
+                .then_some(aeth::Repr { syndrome: Syndrome(self.syndrome), msn: self.operand & 0x00ff_ffff }),
+            atomic_ack: opcode.has_atomic_ack().then_some(atomic_ack::Repr { original: swap_add }),
+            imm: opcode.has_imm().then_some(immdt::Repr { value: self.operand }),
+            ieth: opcode.has_ieth().then_some(ieth::Repr { rkey }),
+        }
+    }
+
+    /// What IRN adds to a packet of this op-code.
+    fn additions(&self, bth: &bth::Repr, ext: &Extensions, purpose: &Purpose<'_>) -> Additions {
+        let (key, va) = self.place.of(purpose.estate, purpose.window);
+        let rest = reth::Repr { va, rkey: key.get(), dma_len: self.total.bytes(purpose.mtu) };
+        let number = u32::from(self.number & 0x0f);
+        let message = message::Repr { number, offset: self.payload.bytes(purpose.mtu).wrapping_mul(number) };
+        let arrived = Psn::new(bth.psn.get().wrapping_add(u32::from(self.number)) & 0x00ff_ffff);
+        let shapes = (0..16u8).map(|bits| Additions {
+            reth: (bits & 1 != 0).then_some(rest),
+            message: (bits & 2 != 0).then_some(message),
+            fetch: (bits & 4 != 0).then_some(fetch::Repr { number }),
+            sack: (bits & 8 != 0).then_some(sack::Repr { psn: arrived }),
+        });
+        let syndrome = ext.aeth.map(|aeth| aeth.syndrome);
+        let mut fitting = shapes.filter(|additions| additions.fit(bth.opcode, syndrome));
+        fitting.next().unwrap_or_default()
+    }
+
+    /// The frame.
+    pub fn frame(&self, purpose: &mut Purpose<'_>) -> Vec<u8> {
+        let bth = self.bth(purpose);
+        let len = self.payload.bytes(purpose.mtu).min(u32::from(LONGEST)) as usize;
+        if !bth.opcode.is_known() {
+            let mut transport = vec![self.number; bth::LEN + len];
+            harmless(&mut transport);
+            bth.emit(&mut transport);
+            return purpose.forge.wrap(transport);
+        }
+        let ext = self.extensions(bth.opcode, purpose);
+        let mut payload = [0; wire::irn::MAX_LEN].to_vec();
+        let added = if purpose.irn { self.additions(&bth, &ext, purpose).emit(&mut payload) } else { 0 };
+        payload.truncate(added);
+        payload.resize(added + len, 0xee);
+        let packet = Packet::new(bth, ext, &payload);
+        purpose.forge.frame(packet.bth, ext, &payload)
+    }
+}
+
+/// Any bytes behind a right base header, sealed.
+pub fn behind(purpose: &mut Purpose<'_>, opcode: u8, psn: i8, bytes: &[u8]) -> Vec<u8> {
+    let at = purpose.cursor[0].wrapping_add_signed(i32::from(psn)) & 0x00ff_ffff;
+    let mut transport = vec![0; bth::LEN];
+    purpose.forge.bth(Opcode(opcode), at).emit(&mut transport);
+    transport.extend_from_slice(bytes);
+    harmless(&mut transport[bth::LEN..]);
+    purpose.forge.wrap(transport)
+}

@@ -1,0 +1,236 @@
+//! The memory of one node: plots with different rights, guards around each, and a record of what may change.
+
+use std::ops::Range;
+
+use fabric::{ALL, REMOTE, World};
+use memory::{Access, Bytes, Key};
+use nic::{Remote, Sge};
+
+/// Bytes before and after each plot that belong to no region.
+const GUARD: usize = 64;
+/// What stands where no peer may look. No input can bring this byte, so frames that hold some of them are a leak.
+pub const SECRET: u8 = 0xc5;
+/// What stands elsewhere.
+const PLAIN: u8 = 0x11;
+/// Secrets in a row that are no chance, as an ICRC's four bytes may be: found wherever 15 of them stand.
+const LEAK: usize = 8;
+
+/// The bound part of the framed plot.
+pub const FRAME: Range<usize> = 64..128;
+/// Where honest work requests take bytes from, in the program's own plot.
+pub const SOURCE: usize = 0;
+/// Bytes of each place for an honest receive, and of each for what an honest READ brings.
+pub const SLOT: usize = 512;
+/// Receives of a node at most, and READs.
+pub const SLOTS: usize = 8;
+const RECEIVES: usize = 2048;
+const SINKS: usize = RECEIVES + SLOTS * SLOT;
+const SPARE: usize = SINKS + SLOTS * SLOT;
+
+/// Whose a plot is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// The program's own: what it posts, it posts here.
+    Own,
+    /// Peers may do everything.
+    Open,
+    /// Peers may read.
+    Readable,
+    /// Peers may write and not read.
+    Writable,
+    /// Peers may do nothing.
+    Private,
+    /// As open, but in another protection domain.
+    Foreign,
+    /// Peers may do nothing, but for what a window shows of it.
+    Framed,
+}
+
+const NAMES: [Name; 7] =
+    [Name::Own, Name::Open, Name::Readable, Name::Writable, Name::Private, Name::Foreign, Name::Framed];
+
+impl Name {
+    fn len(self) -> usize {
+        if self == Name::Own { SPARE + SLOT } else { 1024 }
+    }
+
+    fn access(self) -> Access {
+        match self {
+            Name::Own | Name::Private => Access::LOCAL_WRITE,
+            Name::Open | Name::Foreign => ALL,
+            Name::Readable => Access::REMOTE_READ,
+            Name::Writable => Access::LOCAL_WRITE | Access::REMOTE_WRITE,
+            Name::Framed => Access::LOCAL_WRITE | Access::MW_BIND,
+        }
+    }
+}
+
+/// A region between two guards.
+#[derive(Debug)]
+pub struct Plot {
+    name: Name,
+    /// Its local and remote key.
+    pub key: Key,
+    /// Address of its first byte.
+    pub address: u64,
+    bytes: Bytes,
+    /// What it was at first, guards included.
+    image: Vec<u8>,
+    may_change: Vec<Range<usize>>,
+}
+
+/// The plots of one node.
+#[derive(Debug)]
+pub struct Estate {
+    node: usize,
+    plots: Vec<Plot>,
+    receives: usize,
+    sinks: usize,
+}
+
+impl Estate {
+    /// The plots of `node`; `guarded`: whose bytes are secrets beside the guards'.
+    pub fn new(world: &World, node: usize, guarded: &[Name]) -> Estate {
+        let foreign = world.table(node).alloc_pd().expect("a second protection domain");
+        let plot = |(place, name): (usize, &Name)| {
+            let bytes = Bytes::heap(name.len() + 2 * GUARD).expect("memory for a plot");
+            let fill = if guarded.contains(name) { SECRET } else { PLAIN };
+            let mut image = vec![SECRET; bytes.len()];
+            image[GUARD..GUARD + name.len()].fill(fill);
+            if *name == Name::Framed {
+                image[GUARD + FRAME.start..GUARD + FRAME.end].fill(PLAIN);
+            }
+            bytes.write(0, &image).expect("its own bytes");
+            let pd = if *name == Name::Foreign { foreign } else { world.pd(node) };
+            let address = (place as u64 + 1) << 36;
+            let range = memory::Range { bytes: bytes.clone(), offset: GUARD, len: name.len(), iova: address };
+            let key = world.table(node).register(pd, &[range], name.access()).expect("room for a region");
+            Plot { name: *name, key, address, bytes, image, may_change: Vec::new() }
+        };
+        Estate { node, plots: NAMES.iter().enumerate().map(plot).collect(), receives: 0, sinks: 0 }
+    }
+
+    /// The plot of this name.
+    pub fn plot(&self, name: Name) -> &Plot {
+        &self.plots[NAMES.iter().position(|other| *other == name).expect("every name has one")]
+    }
+
+    /// The plot of this number, whatever it is.
+    pub fn any(&self, number: u8) -> &Plot {
+        &self.plots[usize::from(number) % self.plots.len()]
+    }
+
+    /// These bytes of a plot may change from now on.
+    pub fn allow(&mut self, name: Name, range: Range<usize>) {
+        let plot = self.plots.iter_mut().find(|plot| plot.name == name).expect("every name has one");
+        plot.may_change.push(range);
+    }
+
+    /// What peers may change who have these rights on the connection.
+    pub fn allow_peers(&mut self, rights: Access) {
+        let writes = rights.contains(Access::REMOTE_WRITE);
+        if writes {
+            self.allow(Name::Writable, 0..Name::Writable.len());
+        }
+        if writes || rights.contains(Access::REMOTE_ATOMIC) {
+            self.allow(Name::Open, 0..Name::Open.len());
+            self.allow(Name::Framed, FRAME);
+        }
+    }
+
+    /// What the node's own program may have the NIC change, whatever it posts.
+    pub fn allow_program(&mut self) {
+        for name in NAMES.into_iter().filter(|name| *name != Name::Foreign) {
+            if name.access().contains(Access::LOCAL_WRITE) {
+                self.allow(name, 0..name.len());
+            }
+        }
+    }
+
+    /// A place for an honest receive of `len` bytes, at most [`SLOT`]; none are left after [`SLOTS`].
+    pub fn receive(&mut self, len: usize) -> Option<Sge> {
+        let at = RECEIVES + self.receives * SLOT;
+        self.receives += 1;
+        (self.receives <= SLOTS).then(|| self.lend(at, len))
+    }
+
+    /// A place for what an honest READ or atomic brings.
+    pub fn sink(&mut self, len: usize) -> Option<Sge> {
+        let at = SINKS + self.sinks * SLOT;
+        self.sinks += 1;
+        (self.sinks <= SLOTS).then(|| self.lend(at, len))
+    }
+
+    /// A place for one more receive.
+    pub fn spare(&mut self) -> Sge {
+        self.lend(SPARE, SLOT)
+    }
+
+    fn lend(&mut self, at: usize, len: usize) -> Sge {
+        self.allow(Name::Own, at..at + len);
+        self.own(at, len)
+    }
+
+    /// An element of the program's own plot.
+    pub fn own(&self, at: usize, len: usize) -> Sge {
+        let plot = self.plot(Name::Own);
+        Sge { addr: plot.address + at as u64, len: len as u32, lkey: plot.key }
+    }
+
+    /// A place in the open plot, for a peer.
+    pub fn open(&self, at: usize) -> Remote {
+        let plot = self.plot(Name::Open);
+        Remote { addr: plot.address + at as u64, rkey: plot.key }
+    }
+
+    /// Changes bytes of a plot, as the program does.
+    pub fn store(&mut self, name: Name, at: usize, bytes: &[u8]) {
+        self.plot(name).bytes.write(GUARD + at, bytes).expect("within the plot");
+        self.allow(name, at..at + bytes.len());
+    }
+
+    /// Bytes of a plot.
+    pub fn load(&self, name: Name, at: usize, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.plot(name).bytes.read(GUARD + at, &mut bytes).expect("within the plot");
+        bytes
+    }
+
+    /// Nothing has changed that may not.
+    ///
+    /// # Panics
+    /// If something has.
+    pub fn check(&self) {
+        for plot in &self.plots {
+            let mut bytes = vec![0; plot.bytes.len()];
+            plot.bytes.read(0, &mut bytes).expect("its own bytes");
+            for range in &plot.may_change {
+                let range = GUARD + range.start..GUARD + range.end;
+                bytes[range.clone()].copy_from_slice(&plot.image[range]);
+            }
+            // As a whole first: the fuzzer looks over the shoulder of each comparison.
+            if bytes != plot.image {
+                let changed = bytes.iter().zip(&plot.image).position(|(now, before)| now != before);
+                let at = changed.map(|at| at as isize - GUARD as isize);
+                panic!("byte {at:?} of {:?} of node {} changed", plot.name, self.node);
+            }
+        }
+    }
+}
+
+/// Rights of a connection out of three bits.
+pub fn rights(bits: u8) -> Access {
+    Access::from_bits(u32::from(bits) << 1 & REMOTE.bits()).expect("rights of peers")
+}
+
+/// Do these bytes hold what no peer may see?
+pub fn leaks(frame: &[u8]) -> bool {
+    frame.chunks_exact(LEAK).any(|chunk| chunk == [SECRET; LEAK])
+}
+
+/// Takes the secret byte out of an input.
+pub fn harmless(bytes: &mut [u8]) {
+    for byte in bytes.iter_mut().filter(|byte| **byte == SECRET) {
+        *byte = !SECRET;
+    }
+}

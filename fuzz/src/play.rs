@@ -1,0 +1,170 @@
+//! A rude peer: packets of any kind against live queue pairs, between and amid honest work.
+
+use arbitrary::Arbitrary;
+use fabric::forge::Forge;
+use nic::Operation;
+use wire::Qpn;
+
+use crate::cast::{Cast, Kind, Stage};
+use crate::crafted::{Crafted, Purpose, behind};
+use crate::estate::{Name, SOURCE};
+
+/// Moves of one input at most.
+const MOVES: usize = 24;
+/// Whose bytes are secrets.
+const GUARDED: &[Name] = &[Name::Private, Name::Writable, Name::Foreign, Name::Framed];
+
+/// One input.
+#[derive(Arbitrary, Clone, Debug)]
+pub struct Play {
+    stage: Stage,
+    moves: Vec<Move>,
+}
+
+/// One thing that happens.
+#[derive(Arbitrary, Clone, Debug)]
+enum Move {
+    /// A packet to the right.
+    Packet(Crafted),
+    /// A packet to the left: an answer, or a request against the connection's direction.
+    Back(Crafted),
+    /// The same one twice, or cut off, or with a bit turned after its ICRC was made.
+    Spoiled(Crafted, u16, Spoil),
+    /// Any bytes behind a right base header.
+    Behind { opcode: u8, psn: i8, left: bool, bytes: Vec<u8> },
+    /// Any bytes.
+    Bytes { left: bool, bytes: Vec<u8> },
+    /// An honest work request.
+    Honest { left: bool, verb: Verb, len: u16 },
+    /// An honest receive.
+    Receive { left: bool, len: u16 },
+    /// Time passes, nanoseconds.
+    Wait(u16),
+}
+
+/// What becomes of a frame.
+#[derive(Arbitrary, Copy, Clone, Debug)]
+enum Spoil {
+    Twice,
+    Cut,
+    Bit,
+}
+
+/// An honest work request.
+#[derive(Arbitrary, Copy, Clone, Debug)]
+enum Verb {
+    Send,
+    SendImm,
+    Write,
+    WriteImm,
+    Read,
+    FetchAdd,
+    CompareSwap,
+}
+
+/// A cast, and the next PSNs that a rude peer would use against either side: of requests, of answers.
+struct Show {
+    cast: Cast,
+    cursors: [[u32; 2]; 2],
+}
+
+impl Show {
+    fn purpose<R>(&mut self, victim: usize, work: impl FnOnce(&mut Purpose<'_>) -> R) -> R {
+        let cast = &self.cast;
+        let forge = Forge::new(&cast.world, 1 - victim, cast.sides[victim].qp);
+        work(&mut Purpose {
+            forge: &forge,
+            estate: &cast.estates[victim],
+            window: cast.windows[victim],
+            mtu: cast.settings.mtu,
+            service: cast.kind.opcodes(),
+            irn: cast.kind == Kind::Irn,
+            cursor: &mut self.cursors[victim],
+            qkey: cast.settings.qkey,
+            srq: cast.sides[victim].srq.map_or(Qpn::new(0), |srq| srq.number),
+        })
+    }
+
+    fn arrive(&mut self, victim: usize, frame: &[u8]) {
+        self.cast.world.inject(1 - victim, victim, frame);
+    }
+
+    fn honest(&mut self, node: usize, verb: Verb, len: usize) {
+        let cast = &mut self.cast;
+        let remote = cast.estates[1 - node].open(0);
+        let len = len % 1024;
+        let packets = len.div_ceil(cast.settings.mtu as usize).max(1) as u32;
+        let source = cast.estates[node].own(SOURCE, len);
+        let posted = match verb {
+            Verb::Send => cast.post(node, Operation::Send, source),
+            Verb::SendImm => cast.post(node, Operation::SendImm(7), source),
+            Verb::Write => cast.post(node, Operation::Write(remote), source),
+            Verb::WriteImm => cast.post(node, Operation::WriteImm(remote, 7), source),
+            Verb::Read => cast.read(node, remote, len),
+            Verb::FetchAdd => cast.estates[node]
+                .sink(8)
+                .is_some_and(|sink| cast.post(node, Operation::FetchAdd { remote, add: 3 }, sink)),
+            Verb::CompareSwap => cast.estates[node].sink(8).is_some_and(|sink| {
+                cast.post(node, Operation::CompareSwap { remote, compare: 0, swap: 1 }, sink)
+            }),
+        };
+        if posted {
+            let cursor = &mut self.cursors[1 - node][0];
+            *cursor = (*cursor + packets) & 0x00ff_ffff;
+        }
+    }
+
+    fn make(&mut self, one: &Move) {
+        match one {
+            Move::Packet(packet) => {
+                let frame = self.purpose(1, |purpose| packet.frame(purpose));
+                self.arrive(1, &frame);
+            }
+            Move::Back(packet) => {
+                let frame = self.purpose(0, |purpose| packet.frame(purpose));
+                self.arrive(0, &frame);
+            }
+            Move::Spoiled(packet, at, spoil) => {
+                let mut frame = self.purpose(1, |purpose| packet.frame(purpose));
+                match spoil {
+                    Spoil::Twice => self.arrive(1, &frame),
+                    Spoil::Cut => frame.truncate(usize::from(*at) % (frame.len() + 1)),
+                    Spoil::Bit => {
+                        let bit = u32::from(*at) % (frame.len() as u32 * 8);
+                        fabric::fault::flip(&mut frame, bit);
+                    }
+                }
+                self.arrive(1, &frame);
+            }
+            Move::Behind { opcode, psn, left, bytes } => {
+                let victim = usize::from(!left);
+                let frame = self.purpose(victim, |purpose| behind(purpose, *opcode, *psn, bytes));
+                self.arrive(victim, &frame);
+            }
+            Move::Bytes { left, bytes } => self.arrive(usize::from(!left), bytes),
+            Move::Honest { left, verb, len } => self.honest(usize::from(!left), *verb, usize::from(*len)),
+            Move::Receive { left, len } => self.cast.receive(usize::from(!left), usize::from(*len)),
+            Move::Wait(ns) => self.cast.world.run_for(u64::from(*ns)),
+        }
+    }
+}
+
+impl Play {
+    /// Plays it.
+    ///
+    /// # Panics
+    /// If the NIC does what it may not.
+    pub fn run(&self, kind: Kind) {
+        let cast = Cast::new(kind, &self.stage, false, [GUARDED; 2]);
+        let [left, right] = cast.settings.psn;
+        // Against the left come the right's requests, and answers to its own.
+        let mut show = Show { cast, cursors: [[right, left], [left, right]] };
+        for one in self.moves.iter().take(MOVES) {
+            show.make(one);
+        }
+        let Show { mut cast, .. } = show;
+        cast.rest();
+        cast.again();
+        cast.fresh_pair();
+    }
+}
