@@ -535,7 +535,9 @@ impl QueuePair {
     pub fn flush(&mut self, shared: &mut Shared) {
         self.flush_send_queue(shared);
         self.receive.mark_error();
-        while let Some(receive) = self.next_receive() {
+        // As many as can be posted, and as many that messages have taken: an index that runs ahead of the ring is never reached.
+        for _ in 0..2 * self.receive.capacity() {
+            let Some(receive) = self.next_receive() else { break };
             shared.counters.resp_cqe_flush_error += 1;
             let completion = self.received(&receive, Status::WrFlushed);
             self.complete_receive(&receive, completion, false, shared);

@@ -2,7 +2,7 @@
 
 use crate::nic::NicError;
 use crate::request::Sge;
-use crate::ring::{Ring, Word};
+use crate::ring::{FARTHEST, Ring, Word};
 use crate::wqe::{MAX_SGE, SLOT, Wqe, sges};
 use memory::{Bytes, Key};
 
@@ -106,7 +106,7 @@ impl ReceiveQueue {
 
     /// Forgets everything posted (RESET): the program's indices go on from here.
     pub fn reset(&mut self) {
-        self.produced = self.ring.word(Word::Produced);
+        self.produced = self.ring.word(Word::Produced).min(FARTHEST);
         self.taken = self.produced;
         self.ring.set_word(Word::Consumed, self.produced);
         self.ring.set_word(Word::Error, 0);

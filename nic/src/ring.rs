@@ -12,6 +12,9 @@ use crate::wqe::SLOT;
 /// Slots of one queue at most.
 pub const MAX_RING_SLOTS: u32 = 1 << 20;
 
+/// No program gets further; an index beyond is cut to it, so that counting on from it never overflows.
+pub(crate) const FARTHEST: u64 = 1 << 62;
+
 /// Words of the header slot.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Word {

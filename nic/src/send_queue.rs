@@ -4,7 +4,7 @@
 //! and the copies are executed. The limit is the producer index or, for a managed queue, the enabled count. Lists of several
 //! elements and inline data are read from the queue's memory when their packets are built.
 
-use crate::ring::{Ring, Word};
+use crate::ring::{FARTHEST, Ring, Word};
 use crate::wqe::{MAX_SLOTS, SLOT, Wqe};
 
 /// Slots fetched at once.
@@ -138,7 +138,7 @@ impl SendQueue {
 
     /// Forgets everything posted (RESET): the program's indices go on from here.
     pub fn reset(&mut self) {
-        self.produced = self.ring.word(Word::Produced);
+        self.produced = self.ring.word(Word::Produced).min(FARTHEST);
         (self.fetched, self.taken) = (self.produced, self.produced);
         self.ring.set_word(Word::Consumed, self.produced);
         self.ring.set_word(Word::Error, 0);

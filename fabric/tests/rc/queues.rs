@@ -327,6 +327,21 @@ fn a_producer_index_that_lies_makes_nobody_read_beyond_the_ring() {
 }
 
 #[test]
+fn a_receive_index_that_lies_is_flushed_once_round_the_ring_and_reset_survives_it() {
+    for lie in [1 << 40, u64::MAX] {
+        let mut bench = Bench::new(&Settings { receives: 8, ..Settings::default() });
+        bench.world.receive_ring(bench.right).unwrap().set_word(Word::Produced, lie);
+        bench.world.bring(bench.right, State::Err);
+        let flushed = bench.world.drain(bench.right_cq);
+        assert!(!flushed.is_empty() && flushed.len() <= 2 * 8 * 4, "{} were flushed", flushed.len());
+        assert!(flushed.iter().all(|done| done.status == Status::WrFlushed));
+        bench.world.send_ring(bench.right).set_word(Word::Produced, lie);
+        bench.world.bring(bench.right, State::Reset);
+        assert_eq!(bench.world.state(bench.right), Some(State::Reset));
+    }
+}
+
+#[test]
 fn limits_of_a_nic_are_refusals() {
     let nic = nic::Config { max_qps: 3, max_cqs: 2, ..Config::default().nic };
     let mut world = remora_fabric::World::new(&Config { nic, ..Config::default() });
