@@ -19,7 +19,7 @@ help: ## list the targets
 setup: ## install what the tests need (as root; otherwise say what is missing)
 	@scripts/setup test
 
-setup-bench: ## install what the benchmarks compare with: memcached, redis, sockperf
+setup-bench: ## install what the benchmarks compare with: memcached, redis, sockperf, UCX, libfabric
 	@scripts/setup bench
 
 test: setup fmt tidy clippy unit doc models fuzz miri ## everything that must hold before a change lands

@@ -63,8 +63,7 @@ pub fn run(args: &Args) -> Result<()> {
         seed: 42,
         inserts: 0,
     };
-    let ports: Vec<PortName> =
-        PortName::ALL.into_iter().filter(|port| args.port.is_none_or(|only| only == *port)).collect();
+    let ports = PortName::local(args.port)?;
     let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} {elapsed}")?;
     let bar = ProgressBar::new((ports.len() * DesignName::ALL.len()) as u64).with_style(style);
     let mut lines = Vec::new();

@@ -15,34 +15,44 @@ pub enum PortName {
     Shm,
     /// UDP: anywhere.
     Udp,
+    /// A network interface by AF_XDP.
+    Xdp,
 }
 
 impl PortName {
-    /// Both, in the order in which tables show them.
-    pub const ALL: [PortName; 2] = [PortName::Shm, PortName::Udp];
+    /// Those that two processes of one host can meet by, in the order in which tables show them.
+    const LOCAL: [PortName; 2] = [PortName::Shm, PortName::Udp];
+
+    /// Those of [`PortName::LOCAL`] that are asked for.
+    pub fn local(only: Option<PortName>) -> Result<Vec<PortName>> {
+        anyhow::ensure!(
+            only != Some(PortName::Xdp),
+            "port xdp needs a network between its NICs, which only `remora bench verbs` makes: choose shm or udp"
+        );
+        Ok(PortName::LOCAL.into_iter().filter(|port| only.is_none_or(|only| only == *port)).collect())
+    }
 
     /// As the command line says it.
     pub fn name(self) -> &'static str {
         match self {
             PortName::Shm => "shm",
             PortName::Udp => "udp",
+            PortName::Xdp => "xdp",
         }
     }
 
-    /// A device of this kind, on this host's loopback where it has an address.
-    pub fn device(self) -> Result<Device> {
-        captured(self.device_at(LOOPBACK)?)
-    }
-
-    fn device_at(self, address: IpAddr) -> Result<Device> {
-        Ok(match self {
+    /// A device of this kind, with this address where it has one, on this interface where it is bound to one.
+    pub fn device_on(self, address: IpAddr, interface: &str) -> Result<Device> {
+        captured(match self {
             PortName::Shm => Device::shm(),
             PortName::Udp => Device::udp((address, 0))?,
+            PortName::Xdp => Device::xdp(interface, Some(address)),
         })
     }
 }
 
-const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+/// This host's own.
+pub const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
 /// Where `remora capture` has every NIC record what passes: this file, or the next that is not there yet.
 pub const CAPTURE: &str = "REMORA_CAPTURE";
@@ -77,15 +87,28 @@ fn claim(path: &Path) -> Result<PathBuf> {
     anyhow::bail!("{CAPTURES} captures beside {} are enough: remove them", path.display())
 }
 
+/// How far the ICRC of what comes in over such a port is checked.
+pub fn icrc_check(kind: verbs::PortKind, is_ipv4: bool) -> &'static str {
+    match (kind, is_ipv4) {
+        (verbs::PortKind::Shm, _) => "ICRC skipped by agreement: frames never leave memory",
+        (verbs::PortKind::Udp, true) => "ICRC checked but for the IP id (7 of its 32 bits)",
+        (verbs::PortKind::Udp, false) => "ICRC checked exactly",
+        (verbs::PortKind::Xdp, _) => "ICRC checked exactly, IP id and all",
+    }
+}
+
 /// The port of a command.
 #[derive(Args, Clone, Debug)]
 pub struct PortArgs {
-    /// Port of the NIC: shm reaches processes of this host, udp anything.
+    /// Port of the NIC: shm reaches processes of this host, udp anything, xdp (for root) the network of an interface.
     #[arg(long, default_value = "shm")]
     pub port: PortName,
-    /// Own IP address of a udp port [default: 127.0.0.1]; peers must reach it.
+    /// Own IP address of a udp port [default: 127.0.0.1] or an xdp port [default: its interface's first]; peers must reach it.
     #[arg(long)]
     pub address: Option<IpAddr>,
+    /// Network interface of an xdp port.
+    #[arg(long, value_name = "NAME")]
+    pub interface: Option<String>,
     /// Record everything that passes the port in this pcapng file.
     #[arg(long, value_name = "FILE")]
     pub capture: Option<PathBuf>,
@@ -97,12 +120,24 @@ pub struct PortArgs {
 impl PortArgs {
     /// This port on the loopback, with nothing around it.
     pub fn plain(port: PortName) -> PortArgs {
-        PortArgs { port, address: None, capture: None, fault: None }
+        PortArgs { port, address: None, interface: None, capture: None, fault: None }
+    }
+
+    fn device(&self) -> Result<Device> {
+        Ok(match (self.port, &self.interface) {
+            (PortName::Shm, None) => Device::shm(),
+            (PortName::Udp, None) => Device::udp((self.address.unwrap_or(LOOPBACK), 0))?,
+            (PortName::Xdp, Some(interface)) => Device::xdp(interface, self.address),
+            (PortName::Xdp, None) => {
+                anyhow::bail!("port xdp needs --interface with an Ethernet interface that `ip link` lists")
+            }
+            (_, Some(_)) => anyhow::bail!("--interface is for port xdp: add --port xdp, or leave it out"),
+        })
     }
 
     /// Opens the NIC.
     pub fn open(&self) -> Result<Context> {
-        let mut device = self.port.device_at(self.address.unwrap_or(LOOPBACK))?;
+        let mut device = self.device()?;
         device = match &self.capture {
             Some(file) => device.capture(file),
             None => captured(device)?,

@@ -4,11 +4,13 @@ use anyhow::Result;
 use clap::Parser;
 
 use crate::bench::print_table;
-use crate::device::PortArgs;
+use crate::device::{PortArgs, icrc_check};
 
 /// Arguments of `remora devinfo`.
 #[derive(Parser)]
-#[command(after_help = "Examples:\n  remora devinfo\n  remora devinfo --port udp --address 10.0.0.1 --json")]
+#[command(
+    after_help = "Examples:\n  remora devinfo\n  remora devinfo --port udp --address 10.0.0.1 --json\n  remora devinfo --port xdp --interface eth0"
+)]
 pub struct Args {
     #[command(flatten)]
     port: PortArgs,
@@ -24,10 +26,12 @@ pub fn run(args: &Args) -> Result<()> {
     let nic = nic::Config::default();
     let memory = memory::Config::default();
     let address = std::net::IpAddr::from(port.endpoint.address);
-    let facts: Vec<(&str, String)> = vec![
+    let mut facts: Vec<(&str, String)> = vec![
         ("device", "remora0".to_owned()),
         ("transport", "RoCE v2".to_owned()),
         ("port", port.kind.to_string()),
+        ("port_manner", port.manner.to_owned()),
+        ("icrc", icrc_check(port.kind, port.endpoint.address.is_ipv4()).to_owned()),
         ("state", "ACTIVE".to_owned()),
         ("gid", address.to_string()),
         ("udp_port", port.endpoint.udp_port.to_string()),
@@ -44,6 +48,7 @@ pub fn run(args: &Args) -> Result<()> {
         ("services", "RC".to_owned()),
         ("atomics", "8 bytes, against every access of this host's CPUs".to_owned()),
     ];
+    facts.retain(|(_, value)| !value.is_empty());
     if args.json {
         let object: serde_json::Map<String, serde_json::Value> =
             facts.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();

@@ -7,20 +7,27 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use port::shm::{Admit, Geometry, Listener};
 use port::udp::{Options, Socket};
+use port::xdp::{Candidate, Driver};
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
+use verbs::{Device, PortKind};
+
 use crate::bench::print_table;
+use crate::device::icrc_check;
 
 /// Arguments of `remora doctor`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora doctor\n  remora doctor --address 10.0.0.1\n  remora doctor --json\n\nEnds with status 1 if something that Remora needs is missing."
+    after_help = "Examples:\n  remora doctor\n  remora doctor --address 10.0.0.1\n  sudo remora doctor --interface eth0\n  remora doctor --json\n\nEnds with status 1 if something that Remora needs is missing."
 )]
 pub struct Args {
     /// Address that the udp port shall use.
     #[arg(long, default_value = "127.0.0.1")]
     address: IpAddr,
+    /// Network interface that the xdp port shall use: it is tried there, for a moment.
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
@@ -66,6 +73,7 @@ pub fn run(args: &Args) -> Result<()> {
         vec![cores(), clock(), shared_memory(), shm_port()],
         udp_port("port udp", args.address),
         udp_port("port udp, IPv6", IpAddr::V6(Ipv6Addr::LOCALHOST)),
+        vec![xdp_port(args.interface.as_deref())],
         vec![standard_port(args.address), receive_buffer(), lockable(), descriptors()],
     ]
     .into_iter()
@@ -132,7 +140,7 @@ fn shared_memory() -> Finding {
 fn shm_port() -> Finding {
     let Some(geometry) = Geometry::new(1024, 4352) else { unreachable!("a ring of this shape is fine") };
     match Listener::new(geometry, Admit::SameUser) {
-        Ok(_) => Finding::good("port shm", "ICRC skipped by agreement: frames never leave memory"),
+        Ok(_) => Finding::good("port shm", icrc_check(PortKind::Shm, true)),
         Err(error) => Finding::missing(
             "port shm",
             error.to_string(),
@@ -152,10 +160,7 @@ fn udp_port(what: &'static str, address: IpAddr) -> Vec<Finding> {
             )];
         }
     };
-    let icrc = match address {
-        IpAddr::V4(_) => "ICRC checked but for the IP id (7 of its 32 bits)",
-        IpAddr::V6(_) => "ICRC checked exactly",
-    };
+    let icrc = icrc_check(PortKind::Udp, address.is_ipv4());
     let trains = match (socket.sends_trains(), socket.join(true).is_ok()) {
         (true, true) => return vec![Finding::good(what, format!("trains out and in; {icrc}"))],
         (true, false) => "trains out only",
@@ -165,6 +170,46 @@ fn udp_port(what: &'static str, address: IpAddr) -> Vec<Finding> {
     let mend =
         "a kernel from 5.0 on has UDP_SEGMENT and UDP_GRO; without both, expect a tenth of the packet rate";
     vec![Finding::limited(what, format!("{trains}; {icrc}"), mend)]
+}
+
+/// Port xdp: on this interface, or whatever can be told without touching one.
+fn xdp_port(interface: Option<&str>) -> Finding {
+    let icrc = icrc_check(PortKind::Xdp, true);
+    if let Some(name) = interface {
+        return match Device::xdp(name, None).open() {
+            Ok(context) => Finding::good("port xdp", format!("{name}: {}; {icrc}", context.port().manner)),
+            Err(error) => {
+                Finding::missing("port xdp", error.to_string(), "as it says; port udp needs no rights")
+            }
+        };
+    }
+    let candidates = match port::xdp::probe() {
+        Ok(candidates) => candidates,
+        Err(error) => {
+            return Finding::limited(
+                "port xdp",
+                error.to_string(),
+                "nothing to do if shm and udp are enough",
+            );
+        }
+    };
+    let drivers: Vec<String> = candidates.iter().map(on_interface).collect();
+    if drivers.is_empty() {
+        let mend = "port xdp needs an Ethernet interface that is up and has an address";
+        return Finding::limited("port xdp", format!("allowed, but on no interface; {icrc}"), mend);
+    }
+    Finding::good("port xdp", format!("allowed, on {}; {icrc}", drivers.join(", ")))
+}
+
+/// What a port on this interface would be like.
+fn on_interface(candidate: &Candidate) -> String {
+    let manner = match candidate.driver {
+        Some(Driver { zero_copy: true, .. }) => "zero copy",
+        Some(Driver { native: true, .. }) => "in the driver, one copy",
+        Some(_) => "after the driver, one copy",
+        None => "--interface tells how",
+    };
+    format!("{} ({manner})", candidate.interface.name)
 }
 
 fn standard_port(address: IpAddr) -> Finding {

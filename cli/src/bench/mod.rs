@@ -5,6 +5,7 @@ mod congestion;
 pub mod cores;
 mod echo;
 mod floor;
+mod floor_xdp;
 mod loss;
 mod packets;
 mod page;
@@ -14,9 +15,11 @@ mod plot;
 mod replay;
 mod row;
 mod sockperf;
+mod stack;
 mod stream;
 pub mod turns;
 mod verbs;
+mod veth;
 
 use std::path::PathBuf;
 
@@ -46,7 +49,7 @@ enum Name {
 /// Arguments of `remora bench`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
+    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
 )]
 pub struct Args {
     /// What to measure.

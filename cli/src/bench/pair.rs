@@ -16,7 +16,8 @@ use verbs::{
 use super::PortName;
 use super::cores::pin;
 use super::page::Page;
-use super::peer::{Doors, Role, TARGET};
+use super::peer::{Doors, Place, Role, TARGET};
+use super::veth::NIC;
 
 /// The peer process and the page shared with it.
 pub struct Peer {
@@ -24,22 +25,39 @@ pub struct Peer {
     page: Page,
     /// Where its ends are.
     pub doors: Doors,
+    /// Where the bench's own ends are.
+    place: Place,
 }
 
 impl Peer {
     /// Starts it on the core `other` and pins this process to `own`.
-    pub fn start([own, other]: [usize; 2]) -> Result<Peer> {
+    pub fn start(cores: [usize; 2]) -> Result<Peer> {
+        Peer::start_at(cores, Place::Loopback, &[])
+    }
+
+    /// The same where `place` is the bench's; `within` are the words that a program there is started with.
+    pub fn start_at([own, other]: [usize; 2], place: Place, within: &[&str]) -> Result<Peer> {
         let page = Page::create()?;
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["__peer", "--page", &page.path(), "--core", &other.to_string()])
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("starting the peer process of the benchmark")?;
+        let program = std::env::current_exe()?;
+        let mut command = match within {
+            [] => Command::new(program),
+            [first, rest @ ..] => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program);
+                command
+            }
+        };
+        command.args(["__peer", "--page", &page.path(), "--core", &other.to_string()]);
+        if place != Place::Loopback {
+            command.arg("--veth");
+        }
+        let mut child =
+            command.stdout(Stdio::piped()).spawn().context("starting the peer process of the benchmark")?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("the peer's output")?).read_line(&mut line)?;
         let doors = serde_json::from_str(&line).context("the peer process of the benchmark did not start")?;
         pin(own)?;
-        Ok(Peer { child, page, doors })
+        Ok(Peer { child, page, doors, place })
     }
 
     /// Its process.
@@ -119,7 +137,7 @@ pub struct End {
 impl End {
     /// Opens a NIC and connects one queue pair.
     pub fn open(peer: &Peer, port: PortName) -> Result<End> {
-        let context = port.device()?.open()?;
+        let context = port.device_on(peer.place.address(port), NIC)?.open()?;
         let domain = context.alloc_pd()?;
         let local = domain.allocate(TARGET, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         super::touch(&local)?;
@@ -141,6 +159,7 @@ impl End {
         let (role, door) = match self.port {
             PortName::Shm => (Role::AcceptShm, peer.doors.shm),
             PortName::Udp => (Role::AcceptUdp, peer.doors.udp),
+            PortName::Xdp => (Role::AcceptXdp, peer.doors.xdp.context("the peer has no xdp NIC")?),
         };
         peer.play(role, u64::from(reads), 0)?;
         for _ in 0..count {
@@ -163,6 +182,7 @@ impl End {
         match self.port {
             PortName::Shm => Role::ServeShm,
             PortName::Udp => Role::ServeUdp,
+            PortName::Xdp => Role::ServeXdp,
         }
     }
 
@@ -171,6 +191,8 @@ impl End {
         match self.port {
             PortName::Shm => Role::ForgetShm,
             PortName::Udp => Role::ForgetUdp,
+            // Nobody makes many there.
+            PortName::Xdp => Role::Sleep,
         }
     }
 
@@ -179,6 +201,8 @@ impl End {
         match self.port {
             PortName::Shm => Role::EchoShm,
             PortName::Udp => Role::EchoUdp,
+            // Stores are measured within one host.
+            PortName::Xdp => Role::Sleep,
         }
     }
 

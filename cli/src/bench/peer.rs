@@ -1,6 +1,6 @@
 //! The other process of a benchmark: it plays the role that the shared page asks for, pinned to its own core.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -16,7 +16,9 @@ use verbs::{
 use super::cores::pin;
 use super::echo::Echo;
 use super::page::{Page, Ticket};
-use super::{PortName, floor, packets, stream};
+use super::veth::{NIC, RAW, Side};
+use super::{PortName, floor, floor_xdp, packets, stream};
+use crate::device::LOOPBACK;
 
 /// What the peer can do.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -56,6 +58,32 @@ pub enum Role {
     EchoShm = 16,
     /// Over UDP, likewise.
     EchoUdp = 17,
+    /// Answer raw AF_XDP frames, with frames of the first argument's length behind their headers.
+    RawXdp = 18,
+    /// Take connections of the NIC over AF_XDP.
+    AcceptXdp = 19,
+    /// Poll the NIC over AF_XDP.
+    ServeXdp = 20,
+}
+
+/// Where the two processes are.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Both in the same network.
+    Loopback,
+    /// On this side of the veth pairs.
+    Veth(Side),
+}
+
+impl Place {
+    /// The address that NICs with this port, and their listeners, have there.
+    pub fn address(self, port: PortName) -> IpAddr {
+        match (self, port) {
+            (Place::Loopback, _) => LOOPBACK,
+            (Place::Veth(side), PortName::Xdp) => side.nic(),
+            (Place::Veth(side), _) => side.kernel(),
+        }
+    }
 }
 
 /// Memory of the peer that the bench reads and writes: more than any cache.
@@ -70,6 +98,9 @@ pub struct Args {
     /// Core to stay on.
     #[arg(long)]
     core: usize,
+    /// It is at the far end of the veth pairs.
+    #[arg(long)]
+    veth: bool,
 }
 
 /// Where the bench finds the peer's ends; one line of JSON on its standard output.
@@ -83,6 +114,8 @@ pub struct Doors {
     pub raw: SocketAddr,
     /// Name of the bare ring's link.
     pub ring: String,
+    /// Connections of the NIC over AF_XDP, at the far end of veth pairs.
+    pub xdp: Option<SocketAddr>,
 }
 
 /// One NIC of the peer.
@@ -96,21 +129,16 @@ struct Served {
 }
 
 impl Served {
-    fn open(port: PortName) -> Result<Served> {
-        let context = port.device()?.open()?;
+    fn open(port: PortName, place: Place) -> Result<Served> {
+        let address = place.address(port);
+        let context = port.device_on(address, NIC)?.open()?;
         let domain = context.alloc_pd()?;
         let rights = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
         let target = domain.allocate(TARGET, rights)?;
         super::touch(&target)?;
         let cq = context.create_cq(256)?;
-        Ok(Served {
-            listener: Listener::bind("127.0.0.1:0")?,
-            domain,
-            target,
-            cq,
-            qps: Vec::new(),
-            echo: None,
-        })
+        let listener = Listener::bind((address, 0))?;
+        Ok(Served { listener, domain, target, cq, qps: Vec::new(), echo: None })
     }
 
     fn accept(&mut self, reads: u64, page: &Page, ticket: Ticket) -> Result<()> {
@@ -187,8 +215,10 @@ pub fn run(args: Args) -> Result<()> {
     super::turns::end_with_parent()?;
     let page = Page::open(&args.page)?;
     let geometry = shm::Geometry::new(4096, 4352).context("the ring's shape")?;
-    let mut shm_nic = Served::open(PortName::Shm)?;
-    let mut udp_nic = Served::open(PortName::Udp)?;
+    let place = if args.veth { Place::Veth(Side::Far) } else { Place::Loopback };
+    let mut shm_nic = Served::open(PortName::Shm, place)?;
+    let mut udp_nic = Served::open(PortName::Udp, place)?;
+    let mut xdp = if args.veth { Some(Xdp::open(place)?) } else { None };
     let mut raw = Raw {
         socket: Socket::open("127.0.0.1:0".parse()?, &udp::Options::default())?,
         bench: None,
@@ -201,6 +231,7 @@ pub fn run(args: Args) -> Result<()> {
         udp: udp_nic.listener.address(),
         raw: raw.socket.local(),
         ring: raw.listener.name().to_owned(),
+        xdp: xdp.as_ref().map(|xdp| xdp.nic.listener.address()),
     };
     println!("{}", serde_json::to_string(&doors)?);
     let parent = rustix::process::getppid();
@@ -222,7 +253,10 @@ pub fn run(args: Args) -> Result<()> {
             r if r == Role::Cpu as u64 => page.answer(super::cpu_ns()),
             r if r == Role::Resident as u64 => page.answer(super::resident_bytes()?),
             r if r == Role::Exit as u64 => return Ok(()),
-            _ => raw.play(role, first, &page, ticket)?,
+            _ => match &mut xdp {
+                Some(xdp) => xdp.play(role, first, &page, ticket)?,
+                None => raw.play(role, first, &page, ticket)?,
+            },
         }
         while page.is_wanted(ticket) {
             // Rarely enough that an idle NIC's own needs are what is measured.
@@ -230,6 +264,28 @@ pub fn run(args: Args) -> Result<()> {
             if rustix::process::getppid() != parent {
                 bail!("the bench is gone");
             }
+        }
+    }
+}
+
+/// What the peer has at the far end of veth pairs.
+struct Xdp {
+    nic: Served,
+    raw: floor_xdp::Raw,
+}
+
+impl Xdp {
+    fn open(place: Place) -> Result<Xdp> {
+        let raw = floor_xdp::Raw::open(RAW, Side::Near.raw())?;
+        Ok(Xdp { nic: Served::open(PortName::Xdp, place)?, raw })
+    }
+
+    fn play(&mut self, role: u64, first: u64, page: &Page, ticket: Ticket) -> Result<()> {
+        match role {
+            r if r == Role::RawXdp as u64 => self.raw.answer(first as usize, page, ticket),
+            r if r == Role::AcceptXdp as u64 => self.nic.accept(first, page, ticket),
+            r if r == Role::ServeXdp as u64 => self.nic.serve(page, ticket),
+            _ => Ok(()),
         }
     }
 }

@@ -24,7 +24,7 @@ pub struct Row {
     /// `value / baseline_value`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// What the ratio may be at most, where it is judged.
+    /// What the ratio, or where there is none the value, may be at most, where it is judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<f64>,
     /// What the ratio must be at least, where it is judged from below.
@@ -85,14 +85,27 @@ impl Row {
         self
     }
 
+    /// Judges the value itself: at most `limit`.
+    pub fn at_most(mut self, limit: f64) -> Row {
+        self.limit = Some(limit);
+        self.holds = Some(self.value <= limit);
+        self
+    }
+
     fn verdict(&self) -> String {
-        let ratio = self.ratio.map_or(String::new(), |ratio| format!("{ratio:.2}x"));
-        let word = if self.holds == Some(true) { "holds" } else { "MISSED" };
-        match (self.limit, self.least) {
-            (Some(limit), _) => format!("{ratio}, {word}: <= {limit}x"),
-            (_, Some(least)) => format!("{ratio}, {word}: >= {least}x"),
-            _ => ratio,
-        }
+        let bound = match (self.limit, self.least, self.ratio) {
+            (Some(limit), _, Some(_)) => format!("<= {limit}x"),
+            (Some(limit), _, None) => format!("<= {limit} {}", self.unit),
+            (None, Some(least), _) => format!(">= {least}x"),
+            (None, None, _) => String::new(),
+        };
+        let ratio = self.ratio.map(|ratio| format!("{ratio:.2}x"));
+        let judged = match self.holds {
+            _ if bound.is_empty() => None,
+            Some(true) => Some(format!("holds: {bound}")),
+            _ => Some(format!("MISSED: {bound}")),
+        };
+        [ratio, judged].into_iter().flatten().collect::<Vec<String>>().join(", ")
     }
 
     fn cells(&self) -> [String; 6] {
@@ -208,6 +221,9 @@ mod tests {
             |value| Row::new("loss", "c", "m", "b/s", &[value]).against("b", &[100.0]).at_least(1.25);
         assert_eq!(from_below(125.0).verdict(), "1.25x, holds: >= 1.25x");
         assert_eq!(from_below(124.0).verdict(), "1.24x, MISSED: >= 1.25x");
+        let own = |value| Row::new("xdp", "c", "m", "ns", &[value]).at_most(500.0);
+        assert_eq!(own(500.0).verdict(), "holds: <= 500 ns");
+        assert_eq!((own(501.0).verdict().as_str(), own(501.0).holds), ("MISSED: <= 500 ns", Some(false)));
         let plain = Row::new("kv", "c", "m", "ns", &[1.0]).against("b", &[2.0]);
         assert_eq!(plain.verdict(), "0.50x");
         assert!(serde_json::to_value(&plain).unwrap().get("holds").is_none());

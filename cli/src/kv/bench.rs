@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> Result<()> {
         .iter()
         .map(|rival| RivalSeat::start(*rival, &plan, &mixes))
         .collect::<Result<Vec<RivalSeat>>>()?;
-    for port in PortName::ALL.into_iter().filter(|port| args.port.is_none_or(|only| only == *port)) {
+    for port in PortName::local(args.port)? {
         over_port(args, &plan, port, &mut rivals, &mut report)?;
     }
     for rival in &rivals {

@@ -1,6 +1,6 @@
 //! Output for tools: JSON that parses and holds what it should. No figure is judged here: tests run on busy machines.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -109,6 +109,31 @@ fn figures_of_the_verbs_have_their_rounds_and_their_baseline() {
 }
 
 #[test]
+fn figures_of_xdp_stand_beside_raw_frames() {
+    let ended = remora(&["bench", "verbs", "--port", "xdp", "--rounds", "1", "--only", "xdp/read", "--json"]);
+    if ended.err.contains("which needs root") {
+        // Past the test harness, which keeps what tests print.
+        let _ = writeln!(
+            std::io::stderr(),
+            "figures_of_xdp_stand_beside_raw_frames: not run, because making network namespaces needs CAP_SYS_ADMIN"
+        );
+        return;
+    }
+    let lines = lines(&ended.good());
+    let find = |metric: &str, baseline: &str| {
+        let found = lines.iter().find(|line| line["metric"] == metric && line["baseline"] == baseline);
+        found.unwrap_or_else(|| panic!("{metric} beside {baseline}: {lines:?}"))
+    };
+    for line in [find("latency_p50", "raw-xdp-pingpong"), find("rate", "raw-xdp-echo")] {
+        assert!(line["case"].as_str().is_some_and(|case| case.starts_with("xdp/read/64")), "{line}");
+        for field in ["value", "baseline_value", "ratio"] {
+            positive(line, field);
+        }
+    }
+    assert!(lines.iter().any(|line| line["metric"] == "latency_over_raw_xdp" && line["value"].is_number()));
+}
+
+#[test]
 fn every_ycsb_workload_runs_and_no_answer_is_wrong() {
     for workload in ["A", "B", "C", "d", "E", "f"] {
         let words = ["kv", "bench", "--workload", workload, "--design", "farm", "--port", "shm"];
@@ -191,6 +216,12 @@ fn doctor_and_devinfo_speak_json() {
         let verdict = finding["verdict"].as_str().expect("a verdict");
         assert!(["good", "limited", "missing"].contains(&verdict), "{finding}");
         assert!(verdict == "good" || finding["mend"].is_string(), "nothing to mend it: {finding}");
+    }
+    for port in ["port shm", "port udp", "port udp, IPv6", "port xdp"] {
+        let finding = lines(&doctor.out).into_iter().find(|finding| finding["what"] == port);
+        let finding = finding.unwrap_or_else(|| panic!("{port} is not told of: {}", doctor.out));
+        let told = finding["found"].as_str().is_some_and(|found| found.contains("ICRC"));
+        assert!(told || finding["verdict"] != "good", "how far its ICRC is checked: {finding}");
     }
     assert!(doctor.out.lines().count() >= 6, "{}", doctor.out);
     for port in ["shm", "udp"] {

@@ -86,3 +86,15 @@ fn values_beyond_a_mebibyte_are_refused() {
 fn no_metrics_there_is_told_how_to_get_some() {
     remora(&["top", "127.0.0.1:1", "--once"]).one_line("remora serve kv --metrics 127.0.0.1:1");
 }
+
+#[test]
+fn an_interface_that_is_none_or_not_wanted_is_named() {
+    remora(&["devinfo", "--port", "xdp"]).one_line("port xdp needs --interface");
+    remora(&["devinfo", "--interface", "eth0"]).one_line("--interface is for port xdp");
+    let of = |interface| remora(&["devinfo", "--port", "xdp", "--interface", interface]);
+    of("no-such-one").one_line("there is no interface no-such-one here");
+    of("lo").one_line("lo has no Ethernet frames");
+    for words in [&["demo", "--port", "xdp"][..], &["kv", "bench", "--port", "xdp", "--no-rivals"]] {
+        remora(words).one_line("choose shm or udp");
+    }
+}

@@ -23,6 +23,7 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
         let baseline = match end.port {
             PortName::Shm => "memcpy-cold",
             PortName::Udp => "raw-gso-stream-cold",
+            PortName::Xdp => return Ok(()),
         };
         let rounds = bench.rounds(&format!("{case}/bandwidth"), |peer, raw| {
             let floor = match end.port {
@@ -31,6 +32,7 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
                     peer.play(Role::Stream, 0, u64::from(raw.socket.local().port()))?;
                     stream::send(&mut raw.socket, &raw.to, &from, BYTES)?
                 }
+                PortName::Xdp => f64::NAN,
             };
             peer.play(end.serving(), 0, 0)?;
             let bandwidth = transfer(end, verb)?;

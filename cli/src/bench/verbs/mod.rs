@@ -4,6 +4,7 @@ mod bandwidth;
 mod latency;
 mod many;
 mod rate;
+mod xdp;
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -78,6 +79,9 @@ pub fn run(args: &Args) -> Result<()> {
         latency::sleeping(&mut bench, &mut end)?;
         many::idle(&mut bench, &end)?;
         many::run(&mut bench, &mut end)?;
+    }
+    if args.wants(PortName::Xdp) {
+        xdp::run(&mut bench)?;
     }
     bench.bar.finish_and_clear();
     bench.report.finish();

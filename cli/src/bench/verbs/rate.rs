@@ -12,7 +12,7 @@ use crate::bench::{PortName, Row, packets};
 
 const LEN: usize = 64;
 /// Requests on the way.
-const WINDOW: usize = 128;
+pub const WINDOW: usize = 128;
 /// Requests posted together: one doorbell, one completion.
 const BATCH: usize = 32;
 /// Requests of a round.
@@ -49,7 +49,7 @@ fn raw_packets(peer: &Peer, raw: &mut Raw) -> Result<f64> {
 }
 
 /// Requests per second.
-fn batches(end: &mut End, verb: Verb, requests: usize) -> Result<f64> {
+pub fn batches(end: &mut End, verb: Verb, requests: usize) -> Result<f64> {
     let list = [end.local.sge(0, LEN)];
     let (mut posted, mut done) = (0, 0);
     let started = Instant::now();

@@ -1,0 +1,114 @@
+//! Two network namespaces with veth pairs between them: one for the NICs over AF_XDP, one for their raw floor, and one for
+//! whatever goes through the kernel's own network, which a program on an interface would slow down. Root may make them, and
+//! they go away with their value.
+
+use std::fs::File;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsFd;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// One end of the pairs.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The bench's.
+    Near,
+    /// Its peer's.
+    Far,
+}
+
+impl Side {
+    fn number(self) -> u8 {
+        match self {
+            Side::Near => 1,
+            Side::Far => 2,
+        }
+    }
+
+    /// Its address on the pair of the NICs over AF_XDP.
+    pub fn nic(self) -> IpAddr {
+        Ipv4Addr::new(10, 214, 7, self.number()).into()
+    }
+
+    /// Its address on the pair of the floor.
+    pub fn raw(self) -> IpAddr {
+        Ipv4Addr::new(10, 214, 8, self.number()).into()
+    }
+
+    /// Its address on the pair of the kernel.
+    pub fn kernel(self) -> IpAddr {
+        Ipv4Addr::new(10, 214, 9, self.number()).into()
+    }
+}
+
+/// The interface of the NICs over AF_XDP, that of the floor and that of the kernel; the same names on both sides.
+pub const NIC: &str = "nic0";
+/// See [`NIC`].
+pub const RAW: &str = "raw0";
+/// See [`NIC`].
+pub const KERNEL: &str = "kernel0";
+
+/// The namespaces.
+pub struct Veth {
+    names: [String; 2],
+}
+
+impl Veth {
+    /// Makes them.
+    pub fn create() -> Result<Veth> {
+        let names = ["near", "far"].map(|side| format!("remora-bench-{}-{side}", std::process::id()));
+        let made = Veth { names };
+        let [near, far] = &made.names;
+        for name in [near, far] {
+            ip(&format!("netns add {name}"))?;
+        }
+        for interface in [NIC, RAW, KERNEL] {
+            ip(&format!("link add {interface} netns {near} type veth peer name {interface} netns {far}"))?;
+        }
+        for (name, side) in [(near, Side::Near), (far, Side::Far)] {
+            for (interface, address) in [(NIC, side.nic()), (RAW, side.raw()), (KERNEL, side.kernel())] {
+                ip(&format!("-n {name} address add {address}/24 dev {interface}"))?;
+                ip(&format!("-n {name} link set {interface} up"))?;
+            }
+            ip(&format!("-n {name} link set lo up"))?;
+        }
+        Ok(made)
+    }
+
+    /// Moves this thread, and the threads and processes that it will start, into the bench's side for good.
+    pub fn enter(&self) -> Result<()> {
+        let path = format!("/run/netns/{}", self.names[0]);
+        let space = File::open(&path).with_context(|| format!("opening {path}"))?;
+        move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))
+            .context("moving into the benchmark's network namespace")
+    }
+
+    /// What a program of the peer's side is started with.
+    pub fn far(&self) -> [&str; 4] {
+        ["ip", "netns", "exec", &self.names[1]]
+    }
+}
+
+impl Drop for Veth {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = ip(&format!("netns delete {name}"));
+        }
+    }
+}
+
+fn ip(arguments: &str) -> Result<()> {
+    let output = Command::new("ip").args(arguments.split(' ')).output();
+    let output =
+        output.context("port xdp is measured between network namespaces, which needs iproute2 (`ip`)")?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        bail!(
+            "port xdp is measured between network namespaces, which needs root (`ip {arguments}`: {})",
+            words.trim()
+        );
+    }
+    Ok(())
+}
