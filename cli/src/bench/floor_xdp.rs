@@ -13,7 +13,7 @@ use super::page::{Page, Ticket};
 
 /// UDP port of both ends.
 const PORT: u16 = 4791;
-/// Frames on the way in [`echo`], and frames sent together: as the verbs' own rate has them.
+/// Frames on the way in [`Raw::echo`], and frames sent together: as the verbs' own rate has them.
 const WINDOW: usize = 128;
 const BATCH: usize = 32;
 /// Without a frame for so long, those on the way are lost: longer than the peer waits for a core on a busy machine.
