@@ -266,6 +266,11 @@ impl Driver for Drive<'_> {
     fn ended(&mut self, finished: &Finished<'_>) {
         let book = &mut *self.book;
         let part = book.asked[finished.slot.index()];
+        if finished.outcome == Outcome::Contended {
+            // No answer, and no wrong one: a hot key among updates.
+            self.round_trips += u64::from(finished.round_trips);
+            return self.parts.again(part);
+        }
         self.ended += u64::from(part.last);
         self.round_trips += u64::from(finished.round_trips);
         let right = match finished.outcome {

@@ -148,6 +148,12 @@ impl Parts {
         &self.keys[part.at as usize]
     }
 
+    /// A part is asked once more: what it read changed each time it looked.
+    #[cold]
+    pub fn again(&mut self, part: Part) {
+        self.following.push_back(part);
+    }
+
     /// A part has ended. What it leads to comes next.
     #[inline]
     pub fn ended(&mut self, part: Part) {
@@ -222,5 +228,18 @@ mod tests {
             }
         }
         assert!(parts.workload.records() > 1400, "inserts came");
+    }
+
+    #[test]
+    fn a_part_that_met_contention_is_asked_again_before_anything_new() {
+        let mut parts = Parts::new(Mix::C, 10, 1);
+        parts.draw(2);
+        let first = parts.next_part().unwrap();
+        parts.again(first);
+        assert!(!parts.is_done() && parts.has_begun());
+        let again = parts.next_part().unwrap();
+        assert_eq!((again.record, again.at), (first.record, first.at));
+        assert_eq!(parts.key(again), &record::key(first.record));
+        assert!(parts.next_part().is_some() && parts.next_part().is_none() && parts.is_done());
     }
 }
