@@ -23,9 +23,13 @@ pub struct Biased<T> {
 unsafe impl<T: Send> Sync for Biased<T> {}
 
 impl<T> Biased<T> {
-    /// An engine whose passes touch memory registered with `table`.
+    /// An engine whose passes touch memory registered with `table`. The second one waits for passes of the first if 32-byte
+    /// updates are in use ([`Table::use_wide`]).
+    ///
+    /// # Panics
+    /// If the calling thread is inside a pass of another engine of the table.
     pub fn new(table: &Arc<Table>, value: T) -> Biased<T> {
-        Biased { pass: table.passes().add(), table: Arc::clone(table), value: UnsafeCell::new(value) }
+        Biased { pass: table.add_engine(), table: Arc::clone(table), value: UnsafeCell::new(value) }
     }
 
     /// Begins a pass; waits while another thread is inside.

@@ -23,6 +23,10 @@ impl<'p> Mem<'p> {
         Mem { table, here: PhantomData }
     }
 
+    pub(crate) fn table(self) -> &'p Table {
+        self.table
+    }
+
     /// May `len` bytes from `va` on be accessed by `key` from `pd` with the rights `access`? The span is where they are.
     ///
     /// All bytes must lie in one range of the region. An access of no bytes succeeds whatever the key

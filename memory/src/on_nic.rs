@@ -1,17 +1,23 @@
 //! The memory on the NIC (256 KiB on a ConnectX-5): which parts of it are taken.
 
 use crate::Error;
+use crate::pass::Stamp;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Grain of allocation, bytes: a cache line.
-const GRAIN: usize = 64;
+/// Grain of what programs get, bytes: a cache line.
+pub(crate) const LINE: usize = 64;
 
 /// The free parts, shared by the table and by every extent, which gives itself back.
 #[derive(Debug, Clone)]
-pub(crate) struct Allocator {
+pub(crate) struct Allocator(Arc<Mutex<Parts>>);
+
+#[derive(Debug)]
+struct Parts {
     /// Length of each free extent by its offset; neighbours are always joined.
-    free: Arc<Mutex<BTreeMap<usize, usize>>>,
+    free: BTreeMap<usize, usize>,
+    /// Parts given back, by offset and length, that passes may still touch.
+    resting: Vec<(Stamp, usize, usize)>,
 }
 
 /// A taken part.
@@ -19,28 +25,80 @@ pub(crate) struct Allocator {
 pub(crate) struct Extent {
     offset: usize,
     len: usize,
+    /// Bytes taken for it.
+    room: usize,
+    /// What must be over before anybody else gets it; none: nobody touches it any more.
+    stamp: Option<Stamp>,
     owner: Allocator,
 }
 
 impl Allocator {
     pub fn new(len: usize) -> Allocator {
-        let whole = if len == 0 { BTreeMap::new() } else { BTreeMap::from([(0, len)]) };
-        Allocator { free: Arc::new(Mutex::new(whole)) }
+        let free = if len == 0 { BTreeMap::new() } else { BTreeMap::from([(0, len)]) };
+        Allocator(Arc::new(Mutex::new(Parts { free, resting: Vec::new() })))
     }
 
-    /// The first free part that is large enough.
-    pub fn take(&self, len: usize) -> Result<Extent, Error> {
+    /// The first free part that is large enough, at a multiple of `grain` (a power of two) and rounded up to it.
+    pub fn take(&self, len: usize, grain: usize) -> Result<Extent, Error> {
         if len == 0 {
             return Err(Error::Invalid);
         }
-        let room = len.checked_next_multiple_of(GRAIN).ok_or(Error::Full)?;
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let (&offset, &have) = free.iter().find(|(_, have)| **have >= room).ok_or(Error::Full)?;
-        free.remove(&offset);
-        if have > room {
-            free.insert(offset + room, have - room);
+        let room = len.checked_next_multiple_of(grain).ok_or(Error::Full)?;
+        let mut parts = self.parts();
+        parts.wake();
+        let fits = |(&offset, &have): (&usize, &usize)| {
+            let skip = offset.next_multiple_of(grain) - offset;
+            (have.saturating_sub(skip) >= room).then_some((offset, have, skip))
+        };
+        let (free_at, have, skip) = parts.free.iter().find_map(fits).ok_or(Error::Full)?;
+        let offset = free_at + skip;
+        parts.free.remove(&free_at);
+        if skip > 0 {
+            parts.free.insert(free_at, skip);
         }
-        Ok(Extent { offset, len, owner: self.clone() })
+        if have > skip + room {
+            parts.free.insert(offset + room, have - skip - room);
+        }
+        drop(parts);
+        Ok(Extent { offset, len, room, stamp: None, owner: self.clone() })
+    }
+
+    /// Are there parts that wait for passes to end?
+    pub fn is_resting(&self) -> bool {
+        !self.parts().resting.is_empty()
+    }
+
+    /// Is the extent one of these parts?
+    pub fn owns(&self, extent: &Extent) -> bool {
+        Arc::ptr_eq(&self.0, &extent.owner.0)
+    }
+
+    fn parts(&self) -> MutexGuard<'_, Parts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Parts {
+    /// Frees what rested long enough.
+    fn wake(&mut self) {
+        let over = |part: &mut (Stamp, usize, usize)| part.0.is_over();
+        let woken: Vec<_> = self.resting.extract_if(.., over).collect();
+        for (_, offset, room) in woken {
+            self.give_back(offset, room);
+        }
+    }
+
+    fn give_back(&mut self, mut offset: usize, mut room: usize) {
+        if let Some(after) = self.free.remove(&(offset + room)) {
+            room += after;
+        }
+        if let Some((&before, &before_len)) = self.free.range(..offset).next_back()
+            && before + before_len == offset
+        {
+            self.free.remove(&before);
+            (offset, room) = (before, before_len + room);
+        }
+        self.free.insert(offset, room);
     }
 }
 
@@ -52,21 +110,19 @@ impl Extent {
     pub fn len(&self) -> usize {
         self.len
     }
+
+    /// Gives it back for use when what the stamp says is over.
+    pub fn rest(mut self, stamp: Stamp) {
+        self.stamp = Some(stamp);
+    }
 }
 
 impl Drop for Extent {
     fn drop(&mut self) {
-        let mut free = self.owner.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut offset, mut len) = (self.offset, self.len.next_multiple_of(GRAIN));
-        if let Some(after) = free.remove(&(offset + len)) {
-            len += after;
+        let mut parts = self.owner.parts();
+        match self.stamp.take().filter(|stamp| !stamp.is_over()) {
+            Some(stamp) => parts.resting.push((stamp, self.offset, self.room)),
+            None => parts.give_back(self.offset, self.room),
         }
-        if let Some((&before, &before_len)) = free.range(..offset).next_back()
-            && before + before_len == offset
-        {
-            free.remove(&before);
-            (offset, len) = (before, before_len + len);
-        }
-        free.insert(offset, len);
     }
 }

@@ -308,6 +308,11 @@ impl Passes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, pass));
     }
 
+    /// Engines at this moment.
+    pub fn count(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// Is the calling thread inside a pass of any of them?
     pub fn is_inside(&self) -> bool {
         let me = thread_token();
@@ -327,8 +332,31 @@ impl Passes {
         }
     }
 
+    /// The passes under way, as far as the caller can know of them: its own, and those that it was told of.
+    pub fn stamp(&self) -> Stamp {
+        let under_way = |pass: Arc<Pass>| {
+            let words = pass.words().map(|word| word.load(Ordering::Acquire)).enumerate();
+            let odd: Vec<_> = words.filter(|(_, value)| value & 1 != 0).collect();
+            odd.into_iter().map(move |(word, value)| (Arc::clone(&pass), word, value))
+        };
+        Stamp(self.all().into_iter().flat_map(under_way).collect())
+    }
+
     fn all(&self) -> Vec<Arc<Pass>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Passes that were under way at some moment: which word of which engine showed what. (Not the sum of an engine's words,
+/// which a thread moves that tries to enter and does not get in.)
+#[derive(Debug)]
+pub(crate) struct Stamp(Vec<(Arc<Pass>, usize, u64)>);
+
+impl Stamp {
+    /// Are all of them over?
+    pub fn is_over(&self) -> bool {
+        let now = |pass: &Pass, word: usize| pass.words().nth(word).map(|word| word.load(Ordering::Acquire));
+        self.0.iter().all(|(pass, word, seen)| now(pass, *word) != Some(*seen))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Memory that a check allowed.
 
-use crate::{AccessError, copy, wide};
+use crate::{AccessError, copy, stripes, wide};
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -122,7 +122,9 @@ impl<'p> Span<'p> {
     /// As [`load64`](Span::load64).
     #[inline]
     pub fn store64(&self, value: u64) -> Result<(), AccessError> {
-        self.word().map(|word| word.store(value, Ordering::Release))
+        let word = self.word()?;
+        self.beside_wide(|| word.store(value, Ordering::Release));
+        Ok(())
     }
 
     /// Stores `swap` if the word equals `compare`; the word as it was.
@@ -132,7 +134,8 @@ impl<'p> Span<'p> {
     #[inline]
     pub fn compare_swap64(&self, compare: u64, swap: u64) -> Result<u64, AccessError> {
         let word = self.word()?;
-        Ok(word.compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst).unwrap_or_else(|was| was))
+        let exchange = || word.compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst);
+        Ok(self.beside_wide(exchange).unwrap_or_else(|was| was))
     }
 
     /// Adds, wrapping; the word as it was.
@@ -141,7 +144,8 @@ impl<'p> Span<'p> {
     /// As [`load64`](Span::load64).
     #[inline]
     pub fn fetch_add64(&self, add: u64) -> Result<u64, AccessError> {
-        self.word().map(|word| word.fetch_add(add, Ordering::SeqCst))
+        let word = self.word()?;
+        Ok(self.beside_wide(|| word.fetch_add(add, Ordering::SeqCst)))
     }
 
     /// Stores; the word as it was.
@@ -150,7 +154,8 @@ impl<'p> Span<'p> {
     /// As [`load64`](Span::load64).
     #[inline]
     pub fn swap64(&self, value: u64) -> Result<u64, AccessError> {
-        self.word().map(|word| word.swap(value, Ordering::SeqCst))
+        let word = self.word()?;
+        Ok(self.beside_wide(|| word.swap(value, Ordering::SeqCst)))
     }
 
     /// Stores `swap` if the 16 bytes at the start equal `compare`, as one atomic step against CPUs and NIC alike where
@@ -163,7 +168,13 @@ impl<'p> Span<'p> {
     pub fn compare_swap128(&self, compare: u128, swap: u128) -> Result<u128, AccessError> {
         let at = self.aligned(16)?;
         // SAFETY: 16 aligned bytes of the span.
-        Ok(unsafe { wide::compare_swap(at.cast(), compare, swap) })
+        Ok(self.beside_wide(|| unsafe { wide::compare_swap(at.cast(), compare, swap) }))
+    }
+
+    /// Runs an atomic of an aligned word, or two, in a way that 32-byte updates of other engines bear.
+    #[inline(always)]
+    fn beside_wide<R>(&self, atomic: impl FnOnce() -> R) -> R {
+        if stripes::needed() { stripes::alone(self.start, atomic) } else { atomic() }
     }
 
     #[inline(always)]
@@ -175,7 +186,7 @@ impl<'p> Span<'p> {
     }
 
     #[inline(always)]
-    fn aligned(&self, width: usize) -> Result<*mut u8, AccessError> {
+    pub(crate) fn aligned(&self, width: usize) -> Result<*mut u8, AccessError> {
         if self.len < width {
             return Err(AccessError::OutOfBounds);
         }

@@ -3,13 +3,14 @@
 use crate::block::Block;
 use crate::entry::{Entry, Piece};
 use crate::key::{Issued, Keyring, location};
-use crate::on_nic::Allocator;
-use crate::pass::Passes;
+use crate::on_nic::{Allocator, LINE};
+use crate::pass::{Pass, Passes};
+use crate::stripes::Demand;
 use crate::window::Window;
 use crate::{Access, Bytes, Error, Key, Pd};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Limits of a table.
 #[derive(Clone, Debug)]
@@ -87,7 +88,8 @@ impl Range {
 /// Control operations take a mutex; checks ([`Mem::check`](crate::Mem::check)) take nothing.
 pub struct Table {
     entries: Box<[Entry]>,
-    passes: Passes,
+    passes: Arc<Passes>,
+    demand: Demand,
     control: Mutex<Control>,
     on_nic: Option<Bytes>,
     on_nic_parts: Allocator,
@@ -147,7 +149,8 @@ impl Table {
         let entries = unsafe { Box::<[Entry]>::new_zeroed_slice(keyring.locations()).assume_init() };
         Ok(Table {
             entries,
-            passes: Passes::new(),
+            passes: Arc::new(Passes::new()),
+            demand: Demand::default(),
             on_nic_parts: Allocator::new(on_nic.as_ref().map_or(0, Bytes::len)),
             on_nic,
             control: Mutex::new(Control {
@@ -288,12 +291,13 @@ impl Table {
         self.deregister(key)
     }
 
-    /// `len` bytes of the memory on the NIC, zeroed; given back when the last clone is dropped.
+    /// `len` bytes of the memory on the NIC, zeroed; given back when the last clone is dropped. Connections' scratch
+    /// ([`lend_scratch`](Table::lend_scratch)) comes out of the same memory.
     ///
     /// # Errors
-    /// `Invalid` for `len` 0, `Full`.
+    /// `Invalid` for `len` 0; `Full`, inside a pass also while scratch that was given back waits for passes to end.
     pub fn on_nic(&self, len: usize) -> Result<Bytes, Error> {
-        let extent = self.on_nic_parts.take(len)?;
+        let extent = self.take_on_nic(len, LINE)?;
         let whole = self.on_nic.clone().ok_or(Error::Full)?;
         let bytes = Bytes::from_block(Block::on_nic(whole, extent).ok_or(Error::Full)?);
         for line in (0..len).step_by(64) {
@@ -313,8 +317,26 @@ impl Table {
         unsafe { self.entries.get_unchecked(location(key, self.entries.len())) }
     }
 
-    pub(crate) fn passes(&self) -> &Passes {
+    pub(crate) fn passes(&self) -> &Arc<Passes> {
         &self.passes
+    }
+
+    pub(crate) fn demand(&self) -> &Demand {
+        &self.demand
+    }
+
+    /// The passes of another engine, which may have to wait for those of the others.
+    pub(crate) fn add_engine(&self) -> Arc<Pass> {
+        assert!(!self.passes.is_inside(), "an engine was made inside a pass of another one of its table");
+        self.demand.add(&self.passes)
+    }
+
+    pub(crate) fn whole_on_nic(&self) -> Option<&Bytes> {
+        self.on_nic.as_ref()
+    }
+
+    pub(crate) fn on_nic_parts(&self) -> &Allocator {
+        &self.on_nic_parts
     }
 
     pub(crate) fn is_on_nic(&self, at: *const u8) -> bool {

@@ -1,4 +1,7 @@
-//! Compare-and-swap of 16 bytes.
+//! Loads, stores and compare-and-swap of 16 bytes.
+//!
+//! Both makers of x86-64 document that a processor with AVX loads and stores 16 aligned bytes at once (Intel SDM vol. 3A,
+//! "Guaranteed Atomic Operations"; AMD APM vol. 2, "Access Atomicity").
 
 /// # Safety
 /// `at` is 16-byte aligned and 16 bytes there are mapped and writable.
@@ -10,7 +13,74 @@ pub(crate) unsafe fn compare_swap(at: *mut u128, compare: u128, swap: u128) -> u
         return unsafe { locked(at, compare, swap) };
     }
     // SAFETY: the caller's promise.
-    unsafe { one_at_a_time(at, compare, swap) }
+    unsafe { one_at_a_time(at, |was| (was == compare).then_some(swap)) }
+}
+
+/// All 16 bytes at once where the machine has AVX; elsewhere in two halves, each whole (cmpxchg16b would write, and what
+/// is read may be mapped read-only), so that only [`stripes`](crate::stripes) keeps other engines out.
+///
+/// # Safety
+/// `at` is 16-byte aligned and 16 bytes there are mapped.
+#[inline]
+pub(crate) unsafe fn load(at: *const u128) -> u128 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if std::is_x86_feature_detected!("avx") {
+        let value: std::arch::x86_64::__m128i;
+        // SAFETY: the caller's promise.
+        unsafe {
+            std::arch::asm!("movdqa {v}, [{s}]", v = out(xmm_reg) value, s = in(reg) at,
+                options(nostack, preserves_flags));
+            return std::mem::transmute::<std::arch::x86_64::__m128i, u128>(value);
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { one_at_a_time(at.cast_mut(), |_| None) }
+}
+
+/// As [`load`], of bytes that may be written: all at once with cmpxchg16b, too.
+///
+/// # Safety
+/// `at` is 16-byte aligned and 16 bytes there are mapped and writable.
+#[inline]
+pub(crate) unsafe fn load_writable(at: *mut u128) -> u128 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if !std::is_x86_feature_detected!("avx") {
+        // SAFETY: the caller's promise.
+        return unsafe { compare_swap(at, 0, 0) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { load(at) }
+}
+
+/// # Safety
+/// `at` is 16-byte aligned and 16 bytes there are mapped and writable.
+#[inline]
+pub(crate) unsafe fn store(at: *mut u128, value: u128) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        if std::is_x86_feature_detected!("avx") {
+            // SAFETY: the caller's promise, and the two types are 16 bytes each.
+            unsafe {
+                let value = std::mem::transmute::<u128, std::arch::x86_64::__m128i>(value);
+                std::arch::asm!("movdqa [{d}], {v}", v = in(xmm_reg) value, d = in(reg) at,
+                    options(nostack, preserves_flags));
+            }
+            return;
+        }
+        let mut was = 0;
+        loop {
+            // SAFETY: the caller's promise.
+            match unsafe { compare_swap(at, was, value) } {
+                now if now == was => return,
+                now => was = now,
+            }
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    // SAFETY: the caller's promise.
+    unsafe {
+        one_at_a_time(at, |_| Some(value));
+    }
 }
 
 /// # Safety
@@ -31,9 +101,11 @@ unsafe fn locked(at: *mut u128, compare: u128, swap: u128) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
+/// The 16 bytes as they were; they become what `change` makes of them, if anything.
+///
 /// # Safety
-/// As [`compare_swap`].
-unsafe fn one_at_a_time(at: *mut u128, compare: u128, swap: u128) -> u128 {
+/// As [`load`]; if `change` changes anything, writable.
+unsafe fn one_at_a_time(at: *mut u128, change: impl FnOnce(u128) -> Option<u128>) -> u128 {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{Mutex, PoisonError};
     static ONE: Mutex<()> = Mutex::new(());
@@ -46,12 +118,12 @@ unsafe fn one_at_a_time(at: *mut u128, compare: u128, swap: u128) -> u128 {
         let half = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
         (half(0), half(8))
     };
-    let (a, b) = (first.load(Ordering::SeqCst), second.load(Ordering::SeqCst));
-    if (a, b) == halves(compare) {
-        let (new_a, new_b) = halves(swap);
+    let (a, b) = (first.load(Ordering::SeqCst).to_ne_bytes(), second.load(Ordering::SeqCst).to_ne_bytes());
+    let was = u128::from_ne_bytes(std::array::from_fn(|i| if i < 8 { a[i] } else { b[i - 8] }));
+    if let Some(new) = change(was) {
+        let (new_a, new_b) = halves(new);
         first.store(new_a, Ordering::SeqCst);
         second.store(new_b, Ordering::SeqCst);
     }
-    let (a, b) = (a.to_ne_bytes(), b.to_ne_bytes());
-    u128::from_ne_bytes(std::array::from_fn(|i| if i < 8 { a[i] } else { b[i - 8] }))
+    was
 }

@@ -1,0 +1,229 @@
+//! The locks that make 32-byte updates atomic between engines.
+//!
+//! No CPU has an atomic of 32 bytes, so an update of that width is some loads and some stores, and whoever else changes one
+//! of the bytes keeps out meanwhile. One engine alone is alone anyhow. Where several share a table and one of them may
+//! update 32 bytes ([`Table::use_wide`](crate::Table::use_wide)), every update of any width, every atomic, and the reads and
+//! writes of a whole take the lock of the 32-byte block that they touch. Until then all of them pay a load and a branch
+//! not taken.
+//!
+//! The locks are the process's, not the table's, so that a span, two words, needs no third one to find its lock. A table
+//! that does without may have to take them while another one in the process needs them.
+//!
+//! A lock is a version, odd while it is held (a sequence lock), so that readers of words write nothing that others read.
+//! The block's place in its page chooses the lock: memory that is mapped twice has one lock for both addresses.
+//!
+//! **How the flag goes up.** Each operation of a pass looks at it, and a pass that found it down may be in the middle of an
+//! operation. So whoever raises it (the first `use_wide` of a table with several engines, or the second engine of a table
+//! where it was said before) waits for all passes under way before it returns. Wide updates that others could meet begin
+//! after that, and passes that began later see the flag, as with the death of a key (`pass`). It goes down with the table.
+
+use crate::pass::{Pass, Passes};
+use crate::sync::{AtomicU64, Ordering, fence, spin_loop, yield_now};
+use crate::{Error, Table};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What one lock is for, bytes: the widest update, which is aligned to its width.
+const BLOCK: usize = 32;
+
+/// Blocks in a page, the smallest unit that can be mapped twice.
+const STRIPES: usize = if cfg!(loom) { 2 } else { 4096 / BLOCK };
+
+/// How often a reader is disturbed before it takes the lock.
+const TRIES: usize = if cfg!(loom) { 2 } else { 16 };
+
+struct Locks {
+    /// Tables in which several engines meet wide updates.
+    needed: AtomicU64,
+    stripes: [Stripe; STRIPES],
+}
+
+#[cfg(not(loom))]
+static LOCKS: Locks =
+    Locks { needed: AtomicU64::new(0), stripes: [const { Stripe { version: AtomicU64::new(0) } }; STRIPES] };
+#[cfg(loom)]
+loom::lazy_static! {
+    static ref LOCKS: Locks = Locks {
+        needed: AtomicU64::new(0),
+        stripes: std::array::from_fn(|_| Stripe { version: AtomicU64::new(0) }),
+    };
+}
+
+/// Must operations take the locks? One load, to be asked anew by every operation.
+#[inline(always)]
+pub(crate) fn needed() -> bool {
+    LOCKS.needed.load(Ordering::Relaxed) != 0
+}
+
+/// A lock, alone in its cache line.
+#[repr(align(64))]
+struct Stripe {
+    /// Odd: held.
+    version: AtomicU64,
+}
+
+struct Held {
+    stripe: &'static Stripe,
+    version: u64,
+}
+
+/// The lock or both locks over some bytes.
+pub(crate) struct Alone {
+    _first: Held,
+    _second: Option<Held>,
+}
+
+impl Stripe {
+    fn hold(&'static self) -> Held {
+        let mut turns = 0;
+        loop {
+            let version = self.version.load(Ordering::Relaxed);
+            let odd = version.wrapping_add(1);
+            let take = || {
+                self.version.compare_exchange_weak(version, odd, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            };
+            if version & 1 == 0 && take() {
+                // Whoever sees one of the changes below sees the odd version, too.
+                fence(Ordering::Release);
+                return Held { stripe: self, version: odd };
+            }
+            pause(&mut turns);
+        }
+    }
+
+    /// The outcome of a `read` that no holder of the lock came in between.
+    fn look<R>(&'static self, mut read: impl FnMut() -> R) -> R {
+        let mut turns = 0;
+        for _ in 0..TRIES {
+            let before = self.version.load(Ordering::Acquire);
+            if before & 1 == 0 {
+                let seen = read();
+                fence(Ordering::Acquire);
+                if self.version.load(Ordering::Relaxed) == before {
+                    return seen;
+                }
+            }
+            pause(&mut turns);
+        }
+        let _held = self.hold();
+        read()
+    }
+}
+
+impl Drop for Held {
+    #[inline]
+    fn drop(&mut self) {
+        self.stripe.version.store(self.version.wrapping_add(1), Ordering::Release);
+    }
+}
+
+/// What is held is held for some loads and stores, unless its thread was preempted.
+fn pause(turns: &mut u32) {
+    *turns += 1;
+    if *turns < 200 && !cfg!(loom) { spin_loop() } else { yield_now() }
+}
+
+/// Which lock the byte at this address has.
+fn index(at: usize) -> usize {
+    at / BLOCK % STRIPES
+}
+
+/// Takes the locks over `len` bytes (1 to 32) if they are [`needed`].
+#[inline]
+pub(crate) fn hold(at: *const u8, len: usize) -> Option<Alone> {
+    needed().then(|| hold_both(at as usize, len))
+}
+
+/// Bytes in two blocks have two locks, taken in the order of their indices, as everybody does.
+fn hold_both(at: usize, len: usize) -> Alone {
+    let (a, b) = (index(at), index(at.wrapping_add(len.saturating_sub(1))));
+    let first = LOCKS.stripes[a.min(b)].hold();
+    Alone { _first: first, _second: (a != b).then(|| LOCKS.stripes[a.max(b)].hold()) }
+}
+
+/// Runs `body` under the lock over the aligned word at `at`: how an atomic meets wide updates.
+#[cold]
+#[inline(never)]
+pub(crate) fn alone<R>(at: *const u8, body: impl FnOnce() -> R) -> R {
+    let _alone = hold_both(at as usize, 1);
+    body()
+}
+
+/// Reads `len` bytes (1 to 32) as of one moment. `read` may run several times, and beside a holder of the lock if
+/// `racing` says that it reads words whose race with others is defined.
+pub(crate) fn look<R>(at: *const u8, len: usize, racing: bool, mut read: impl FnMut() -> R) -> R {
+    let at = at as usize;
+    if racing && index(at) == index(at.wrapping_add(len.saturating_sub(1))) {
+        return LOCKS.stripes[index(at)].look(read);
+    }
+    let _alone = hold_both(at, len);
+    read()
+}
+
+/// What one table has to do with the locks.
+#[derive(Debug, Default)]
+pub(crate) struct Demand(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Wide updates are in use.
+    wide: bool,
+    /// And several engines share the table: it is among those that are counted.
+    raised: bool,
+}
+
+impl Demand {
+    /// Another engine. The caller is inside no pass.
+    pub fn add(&self, passes: &Passes) -> Arc<Pass> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let pass = passes.add();
+        state.settle(passes);
+        pass
+    }
+
+    /// Wide updates come into use. The caller is inside no pass.
+    pub fn use_wide(&self, passes: &Passes) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.wide = true;
+        state.settle(passes);
+    }
+}
+
+impl State {
+    /// Under the mutex to the end: nobody goes on in the belief that the passes are over while another still waits for them.
+    fn settle(&mut self, passes: &Passes) {
+        if self.wide && !self.raised && passes.count() > 1 {
+            self.raised = true;
+            LOCKS.needed.fetch_add(1, Ordering::SeqCst);
+            passes.quiesce();
+        }
+    }
+}
+
+impl Drop for Demand {
+    fn drop(&mut self) {
+        let state = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.raised {
+            LOCKS.needed.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Table {
+    /// From now on engines of this table may do 32-byte updates ([`Span::update`](crate::Span::update)); to be called
+    /// before the first one, by whoever makes a queue pair that may ask for them. Calling it again costs a mutex.
+    ///
+    /// With one engine nothing changes, until there is a second one; with several it waits for the passes under way.
+    ///
+    /// # Errors
+    /// `InsidePass` if the calling thread is inside a pass of an engine of this table; nothing is done then.
+    pub fn use_wide(&self) -> Result<(), Error> {
+        if self.passes().is_inside() {
+            return Err(Error::InsidePass);
+        }
+        self.demand().use_wide(self.passes());
+        Ok(())
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -1,0 +1,108 @@
+//! The locks under loom, with real passes where the flag goes up.
+
+use super::*;
+use loom::cell::UnsafeCell;
+use loom::sync::Arc as LoomArc;
+use loom::thread;
+
+/// What the locks protect, as loom can watch it, and as a reader that takes no lock may read it.
+struct World {
+    memory: UnsafeCell<u64>,
+    words: [AtomicU64; 2],
+}
+
+// SAFETY: that this holds is what the models check.
+unsafe impl Sync for World {}
+// SAFETY: plain data.
+unsafe impl Send for World {}
+
+impl World {
+    fn new() -> World {
+        World { memory: UnsafeCell::new(0), words: std::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+
+    fn bump(&self) {
+        // SAFETY: loom checks that nobody else is at it.
+        self.memory.with_mut(|memory| unsafe { *memory += 1 });
+    }
+
+    fn bumps(&self) -> u64 {
+        // SAFETY: as in `bump`.
+        self.memory.with(|memory| unsafe { *memory })
+    }
+
+    /// An operation of a pass.
+    fn operate(&self) {
+        let _alone = hold(std::ptr::null(), 8);
+        self.bump();
+    }
+}
+
+#[test]
+fn loom_holders_exclude_each_other_whichever_locks_they_take() {
+    loom::model(|| {
+        let world = LoomArc::new(World::new());
+        let other = {
+            let world = LoomArc::clone(&world);
+            thread::spawn(move || {
+                // Both locks.
+                let _alone = hold_both(BLOCK - 1, 2);
+                world.bump();
+            })
+        };
+        {
+            let _alone = hold_both(2 * BLOCK - 1, 2);
+            world.bump();
+        }
+        alone(std::ptr::null(), || world.bump());
+        other.join().unwrap();
+        assert_eq!(world.bumps(), 3);
+    });
+}
+
+#[test]
+fn loom_a_reader_sees_one_moment_and_never_an_earlier_one() {
+    loom::model(|| {
+        let world = LoomArc::new(World::new());
+        let writer = {
+            let world = LoomArc::clone(&world);
+            thread::spawn(move || {
+                let _alone = hold_both(0, 32);
+                world.words[0].store(1, Ordering::Relaxed);
+                world.words[1].store(1, Ordering::Relaxed);
+            })
+        };
+        let read = |at: usize| world.words[at].load(Ordering::Relaxed);
+        let (a, b) = look(std::ptr::null(), 32, true, || (read(0), read(1)));
+        assert_eq!(a, b, "half of it");
+        let again = look(std::ptr::null(), 8, true, || read(1));
+        assert!(again >= a, "the old value after the new one");
+        writer.join().unwrap();
+    });
+}
+
+/// An engine at work, and another thread that makes the second engine and works with that.
+#[test]
+fn loom_a_second_engine_meets_no_operation_without_a_lock() {
+    loom::model(|| {
+        let (passes, demand) = (Passes::new(), Demand::default());
+        let first = demand.add(&passes);
+        demand.use_wide(&passes);
+        let world = LoomArc::new((World::new(), passes, demand));
+        let other = {
+            let world = LoomArc::clone(&world);
+            thread::spawn(move || {
+                let (memory, passes, demand) = &*world;
+                let second = demand.add(passes);
+                let _inside = second.enter();
+                memory.operate();
+            })
+        };
+        for _ in 0..2 {
+            let _inside = first.enter();
+            world.0.operate();
+        }
+        other.join().unwrap();
+        assert_eq!(world.0.bumps(), 3);
+    });
+}

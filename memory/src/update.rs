@@ -1,0 +1,202 @@
+//! Updates of 8, 16 and 32 bytes, and reads and writes that show or leave no mixture of two moments.
+//!
+//! | width | atomic against |
+//! |---|---|
+//! | 8, 16 bytes | engines of the same table, and CPUs (a compare-and-swap of the machine; 16 bytes: x86-64 with cmpxchg16b) |
+//! | 32 bytes | engines of the same table, once [`Table::use_wide`](crate::Table::use_wide) was called |
+//!
+//! "Engines" means what they do by the functions here and by the atomics of [`Span`]. Copies ([`Span::read`],
+//! [`Span::write`]) are atomic against nothing, as READ and WRITE are on hardware.
+
+use crate::{AccessError, Span, copy, stripes, wide};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of an update.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// 8 bytes.
+    Eight = 8,
+    /// 16 bytes.
+    Sixteen = 16,
+    /// 32 bytes.
+    ThirtyTwo = 32,
+}
+
+impl Width {
+    /// The width of so many bytes, if there is one.
+    pub const fn from_bytes(bytes: usize) -> Option<Width> {
+        match bytes {
+            8 => Some(Width::Eight),
+            16 => Some(Width::Sixteen),
+            32 => Some(Width::ThirtyTwo),
+            _ => None,
+        }
+    }
+
+    /// In bytes.
+    pub const fn bytes(self) -> usize {
+        self as usize
+    }
+}
+
+/// A value of up to 32 bytes: four words, the least significant first, those beyond its width zero.
+type Limbs = [u64; 4];
+
+impl Span<'_> {
+    /// One atomic read-modify-write of `width` bytes at the start (PRISM's enhanced CAS and masked fetch-and-add; paper §3.3).
+    /// The bytes are one unsigned little-endian integer, here in four words with the least significant first; words
+    /// beyond the width are zero, and ignored in what comes back. `change` gets the present value and says the new one, or
+    /// None to leave it. It may be called several times, and must not touch registered memory itself: it may run under
+    /// a lock. The value as it was is the result.
+    ///
+    /// The module's table says against whom it is atomic. Of 32 bytes, words that do not change are not written.
+    ///
+    /// # Errors
+    /// `OutOfBounds` if the span is shorter, `Misaligned` unless it is aligned to the width; nothing changes then.
+    #[inline]
+    pub fn update(
+        &self,
+        width: Width,
+        change: impl FnMut(Limbs) -> Option<Limbs>,
+    ) -> Result<Limbs, AccessError> {
+        let at = self.aligned(width.bytes())?;
+        let _alone = stripes::hold(at, width.bytes());
+        // SAFETY: so many aligned bytes of the span; the last case has the lock or is alone.
+        Ok(unsafe {
+            match width {
+                Width::Eight => update8(at.cast(), change),
+                Width::Sixteen => update16(at.cast(), change),
+                Width::ThirtyTwo => update32(at.cast(), change),
+            }
+        })
+    }
+
+    /// The first `len` bytes, up to 32, as of one moment against updates by engines; into the first `len` of `out`.
+    /// Aligned, 8 bytes are read as of one moment against CPUs, too, and so are 16 where the machine has AVX.
+    ///
+    /// # Errors
+    /// `OutOfBounds` if the span is shorter or `len` above 32.
+    #[inline]
+    pub fn read_whole(&self, out: &mut [u8; 32], len: usize) -> Result<(), AccessError> {
+        let span = self.part(0, len)?;
+        let out = out.get_mut(..len).ok_or(AccessError::OutOfBounds)?;
+        if stripes::needed() && len > 0 {
+            stripes::look(span.as_ptr(), len, span.in_words(), || span.fetch_whole(out));
+        } else {
+            span.fetch_whole(out);
+        }
+        Ok(())
+    }
+
+    /// Writes the first `len` bytes, up to 32, of `data`; updates and [`read_whole`](Span::read_whole) by engines find all
+    /// of them or none. What is said of CPUs there holds here.
+    ///
+    /// # Errors
+    /// `OutOfBounds` if the span is shorter or `len` above 32; nothing is written then.
+    #[inline]
+    pub fn write_whole(&self, data: &[u8; 32], len: usize) -> Result<(), AccessError> {
+        let span = self.part(0, len)?;
+        let data = data.get(..len).ok_or(AccessError::OutOfBounds)?;
+        let _alone = if len > 0 { stripes::hold(span.as_ptr(), len) } else { None };
+        span.place_whole(data);
+        Ok(())
+    }
+
+    /// Does it consist of aligned words?
+    fn in_words(&self) -> bool {
+        self.as_ptr() as usize & 7 == 0 && self.len() & 7 == 0
+    }
+
+    fn words(&self) -> impl Iterator<Item = &AtomicU64> {
+        let start = self.as_ptr().cast::<u64>();
+        // SAFETY: asked only of spans of aligned words, whose bytes stay mapped during the pass; whatever else touches
+        // them does so by atomics or by instructions that the compiler does not see.
+        (0..self.len() / 8).map(move |at| unsafe { AtomicU64::from_ptr(start.add(at)) })
+    }
+
+    /// Exactly the span's bytes, by the widest moves that its place allows.
+    fn fetch_whole(&self, out: &mut [u8]) {
+        if self.len() == 16 && self.as_ptr() as usize & 15 == 0 {
+            // SAFETY: 16 aligned bytes of the span.
+            out.copy_from_slice(&unsafe { wide::load(self.as_ptr().cast()) }.to_ne_bytes());
+        } else if self.in_words() {
+            for (bytes, word) in out.chunks_exact_mut(8).zip(self.words()) {
+                bytes.copy_from_slice(&word.load(Ordering::Acquire).to_ne_bytes());
+            }
+        } else {
+            // SAFETY: within the span; `out` is the caller's own.
+            unsafe { copy::fetch(out.as_mut_ptr(), self.as_ptr(), out.len().min(self.len())) }
+        }
+    }
+
+    /// As [`fetch_whole`](Span::fetch_whole), the other way.
+    fn place_whole(&self, data: &[u8]) {
+        let word = |bytes: &[u8]| u64::from_ne_bytes(std::array::from_fn(|at| bytes[at]));
+        if self.len() == 16 && self.as_ptr() as usize & 15 == 0 {
+            let value = u128::from_ne_bytes(std::array::from_fn(|at| data[at]));
+            // SAFETY: 16 aligned bytes of the span.
+            unsafe { wide::store(self.as_ptr().cast(), value) };
+        } else if self.in_words() {
+            for (bytes, at) in data.chunks_exact(8).zip(self.words()) {
+                at.store(word(bytes), Ordering::Release);
+            }
+        } else {
+            // SAFETY: within the span; nobody writes `data` while it is borrowed.
+            unsafe { copy::place(self.as_ptr(), data.as_ptr(), data.len().min(self.len())) }
+        }
+    }
+}
+
+/// # Safety
+/// `at` is 8-byte aligned and 8 bytes there are mapped and writable.
+#[inline]
+unsafe fn update8(at: *mut u64, mut change: impl FnMut(Limbs) -> Option<Limbs>) -> Limbs {
+    // SAFETY: the caller's promise.
+    let word = unsafe { AtomicU64::from_ptr(at) };
+    let mut was = word.load(Ordering::SeqCst);
+    loop {
+        let value = [u64::from_le(was), 0, 0, 0];
+        let Some(new) = change(value) else { return value };
+        match word.compare_exchange(was, new[0].to_le(), Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => return value,
+            Err(now) => was = now,
+        }
+    }
+}
+
+/// # Safety
+/// `at` is 16-byte aligned and 16 bytes there are mapped and writable.
+#[inline]
+unsafe fn update16(at: *mut u128, mut change: impl FnMut(Limbs) -> Option<Limbs>) -> Limbs {
+    // SAFETY: the caller's promise.
+    let mut was = unsafe { wide::load_writable(at) };
+    loop {
+        let integer = u128::from_le(was);
+        let value = [integer as u64, (integer >> 64) as u64, 0, 0];
+        let Some(new) = change(value) else { return value };
+        let new = u128::from(new[1]) << 64 | u128::from(new[0]);
+        // SAFETY: the caller's promise.
+        match unsafe { wide::compare_swap(at, was, new.to_le()) } {
+            now if now == was => return value,
+            now => was = now,
+        }
+    }
+}
+
+/// # Safety
+/// `at` is 32-byte aligned and 32 bytes there are mapped and writable. Atomic only if nobody else is at the bytes.
+#[inline]
+unsafe fn update32(at: *mut u64, mut change: impl FnMut(Limbs) -> Option<Limbs>) -> Limbs {
+    // SAFETY: four aligned words, by the caller's promise.
+    let words = std::array::from_fn::<_, 4, _>(|limb| unsafe { AtomicU64::from_ptr(at.add(limb)) });
+    let value = words.map(|word| u64::from_le(word.load(Ordering::Acquire)));
+    if let Some(new) = change(value) {
+        for limb in (0..4).filter(|limb| new[*limb] != value[*limb]) {
+            words[limb].store(new[limb].to_le(), Ordering::Release);
+        }
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests;
