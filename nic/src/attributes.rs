@@ -4,7 +4,7 @@ use memory::Access;
 use transport::congestion::Algorithm;
 use transport::rc::{Requester, Responder};
 use transport::state::{Attributes, ModifyError, Service, State, modify};
-use transport::{Pacer, Parameters, timers, uc, ud};
+use transport::{Parameters, timers, uc, ud};
 use wire::frame::{Peer, Route};
 use wire::{Psn, Qpn};
 
@@ -202,6 +202,8 @@ impl QueuePair {
         }
         if change.congestion.is_some() || (self.state, target) == (State::Init, State::Rtr) {
             self.control_congestion(&shared.congestion);
+        } else if change.rate_limit.is_some() {
+            self.limit_rate(&shared.congestion);
         }
         if target == State::Sqd && self.state != State::Sqd {
             self.drained = false;
@@ -268,9 +270,7 @@ impl QueuePair {
         let settings = &self.attributes;
         let (sq_psn, mtu) = (settings.given.sq_psn.unwrap_or_default(), settings.parameters.mtu);
         if let Some(connection) = &mut self.connection {
-            let mut requester = Requester::new(sq_psn, capacity, settings.parameters);
-            requester.pace(Pacer::limited(settings.given.rate_limit.unwrap_or(0)));
-            connection.requester = requester;
+            connection.requester = Requester::new(sq_psn, capacity, settings.parameters);
             connection.responder.retune(self.allowed, settings.parameters.min_rnr_timer);
         }
         match &mut self.unreliable {
@@ -284,7 +284,7 @@ impl QueuePair {
     }
 
     fn retune(&mut self, change: &Modify) {
-        self.retune_irn(change.rate_limit.is_some());
+        self.retune_irn();
         let settings = &self.attributes;
         match &mut self.unreliable {
             Some(Unreliable::Connected(connected)) => connected.responder.allow_writes(self.allowed.write),
@@ -294,9 +294,6 @@ impl QueuePair {
         let Some(connection) = &mut self.connection else { return };
         connection.requester.retune(settings.parameters);
         connection.responder.retune(self.allowed, settings.parameters.min_rnr_timer);
-        if let Some(rate_limit) = change.rate_limit {
-            connection.requester.pace(Pacer::limited(rate_limit));
-        }
     }
 
     /// What it was told, and the state it is in: `ibv_query_qp`.

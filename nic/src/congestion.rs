@@ -1,7 +1,8 @@
-//! Congestion control of a queue pair: its control hears of packets that leave, of round trips and of CNPs, and what it
-//! decides holds back requests and responses that carry data. Acknowledgements and CNPs are never held back.
+//! The rate of a queue pair: the limit that its program set (`rate_limit`), and what its congestion control allows, which
+//! hears of packets that leave, of round trips and of CNPs. The lower of the two holds back requests and responses that carry
+//! data. Acknowledgements and CNPs are never held back, but what leaves counts.
 //!
-//! A queue pair without control pays for one look at an `Option`. Notifying the peer of marked packets, which costs
+//! A queue pair without limit and control pays for one look at an `Option`. Notifying the peer of marked packets, which costs
 //! nothing either while no packet is marked, every connected queue pair does.
 
 use transport::congestion::{Algorithm, Control, Settings};
@@ -22,10 +23,14 @@ const CNP_PAYLOAD: u32 = 16;
 const ECT_0: u8 = 0b10;
 pub(crate) const MARKED: u8 = 0b11;
 
-/// A control and what it takes to obey it.
+/// A control, a limit, and what it takes to obey both.
 pub(crate) struct Congestion {
     control: Control,
+    /// Bits per second at most, as the program asked; 0: no limit.
+    limit: u64,
     pacer: Pacer,
+    /// Bits per second that the pacer keeps to; 0: no limit.
+    rate: u64,
     /// Something waits for the pacer.
     waiting: bool,
     /// A packet that was sent once and asked for an acknowledgement: one past its sequence number, and when it left.
@@ -33,10 +38,12 @@ pub(crate) struct Congestion {
 }
 
 impl Congestion {
-    fn new(algorithm: Algorithm, settings: &Settings) -> Congestion {
+    fn new(algorithm: Algorithm, settings: &Settings, limit: u64) -> Congestion {
         let control = Control::new(algorithm, settings);
-        let pacer = Pacer::limited(control.rate());
-        Congestion { control, pacer, waiting: false, probe: None }
+        let pacer = Pacer::unlimited();
+        let mut made = Congestion { control, limit, pacer, rate: 0, waiting: false, probe: None };
+        made.obey();
+        made
     }
 
     /// Must data wait?
@@ -72,8 +79,17 @@ impl Congestion {
         }
     }
 
+    /// Takes over the rate if it has changed: what it costs a byte is a long division.
+    #[inline]
     fn obey(&mut self) {
-        self.pacer.set_rate(self.control.rate());
+        let rate = match (self.control.rate(), self.limit) {
+            (0, rate) | (rate, 0) => rate,
+            (rate, limit) => rate.min(limit),
+        };
+        if rate != self.rate {
+            self.rate = rate;
+            self.pacer.set_rate(rate);
+        }
     }
 
     fn deadline(&self) -> Instant {
@@ -92,13 +108,28 @@ impl QueuePair {
     /// The control that it was told to have, or that all have, from the beginning.
     pub fn control_congestion(&mut self, settings: &Settings) {
         let algorithm = self.attributes.given.congestion.unwrap_or(settings.algorithm);
-        let connected = self.path().is_some() && algorithm != Algorithm::None;
-        self.congestion = connected.then(|| Box::new(Congestion::new(algorithm, settings)));
-        let marking = if connected && algorithm == Algorithm::Dcqcn { ECT_0 } else { 0 };
+        // Datagrams are limited, but nobody tells their sender of congestion.
+        let algorithm = if self.path().is_some() { algorithm } else { Algorithm::None };
+        let limit = self.attributes.given.rate_limit.unwrap_or(0);
+        let any = algorithm != Algorithm::None || limit > 0;
+        self.congestion = any.then(|| Box::new(Congestion::new(algorithm, settings, limit)));
+        let marking = if algorithm == Algorithm::Dcqcn { ECT_0 } else { 0 };
         if let Some(path) = self.path() {
             let class = &mut path.way.route.traffic_class;
             *class = *class & !MARKED | marking;
             path.way.headers = None;
+        }
+    }
+
+    /// The program has set another limit: its control goes on as it was.
+    pub fn limit_rate(&mut self, settings: &Settings) {
+        let limit = self.attributes.given.rate_limit.unwrap_or(0);
+        match &mut self.congestion {
+            Some(congestion) if !matches!(congestion.control, Control::None) => {
+                congestion.limit = limit;
+                congestion.obey();
+            }
+            bare => *bare = (limit > 0).then(|| Box::new(Congestion::new(Algorithm::None, settings, limit))),
         }
     }
 

@@ -10,9 +10,9 @@ mod ingress;
 #[cfg(test)]
 mod state;
 
+use transport::Instant;
 use transport::rc::irn::{Requester, Responder};
 use transport::rc::{Message, Retired};
-use transport::{Instant, Pacer};
 
 use crate::nic::Shared;
 use crate::queue_pair::{Note, Path, QueuePair};
@@ -68,20 +68,16 @@ impl QueuePair {
         let Some(irn) = &mut self.irn else { return };
         let sq_psn = settings.given.sq_psn.unwrap_or_default();
         irn.requester = Requester::new(sq_psn, capacity, settings.parameters, &shared.irn, irn.peer);
-        irn.requester.pace(Pacer::limited(settings.given.rate_limit.unwrap_or(0)));
         irn.responder.retune(allowed, &settings.parameters);
     }
 
-    /// New patience, rights or rate over IRN.
+    /// New patience or rights over IRN.
     #[inline(never)]
-    pub fn retune_irn(&mut self, rate_changed: bool) {
+    pub fn retune_irn(&mut self) {
         let (settings, allowed) = (&self.attributes, self.allowed);
         let Some(irn) = &mut self.irn else { return };
         irn.requester.retune(settings.parameters);
         irn.responder.retune(allowed, &settings.parameters);
-        if rate_changed {
-            irn.requester.pace(Pacer::limited(settings.given.rate_limit.unwrap_or(0)));
-        }
     }
 
     /// Messages under way over IRN, if another one may be submitted.

@@ -170,3 +170,33 @@ fn a_control_that_is_taken_away_lets_packets_go() {
     bench.world.modify(bench.left, &change).unwrap();
     assert!(duration(&mut bench) < free * 11 / 10);
 }
+
+#[test]
+fn the_lower_of_the_programs_limit_and_what_the_control_allows_is_the_rate() {
+    for irn in [None, Some(128)] {
+        let limited = |algorithm, limit| {
+            let mut bench = controlled(algorithm, irn);
+            let change = Modify { rate_limit: Some(limit), ..Modify::default() };
+            bench.world.modify(bench.left, &change).unwrap();
+            bench
+        };
+        let mut bench = limited(Algorithm::None, 8_000_000_000);
+        let slow = duration(&mut bench);
+        // A mebibyte and its headers, at a byte a nanosecond.
+        assert!((1_048_576..1_100_000).contains(&slow), "{slow} ns, {irn:?}");
+        let change = Modify { rate_limit: Some(0), ..Modify::default() };
+        bench.world.modify(bench.left, &change).unwrap();
+        let free = duration(&mut bench);
+        assert!(free * 4 < slow, "{free} ns without the limit, {irn:?}");
+        // The control allows 40 Gb/s, then half of it and slowly more; 8 Gb/s are less, 39 Gb/s are not.
+        for (limit, held_by_the_limit) in [(8_000_000_000, true), (39_000_000_000, false)] {
+            let mut bench = limited(Algorithm::Dcqcn, limit);
+            let before = duration(&mut bench);
+            let frame = cnp(&bench);
+            bench.world.inject(1, 0, &frame);
+            bench.world.run_for(10);
+            let after = duration(&mut bench);
+            assert_eq!(after * 20 < before * 21, held_by_the_limit, "{after} after {before} ns, {irn:?}");
+        }
+    }
+}

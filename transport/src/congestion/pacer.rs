@@ -32,12 +32,6 @@ impl Pacer {
         self.cost = cost.min(u128::from(u64::MAX)) as u64;
     }
 
-    /// Is there a limit?
-    #[inline]
-    pub fn is_limited(&self) -> bool {
-        self.cost != 0
-    }
-
     /// When the next packet may leave.
     #[inline]
     pub fn next(&self) -> Instant {

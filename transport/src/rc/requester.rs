@@ -5,7 +5,6 @@
 use super::go_back_n::Sender;
 use super::message::{Kind, Message, Placed, Window};
 use super::{Parameters, Progress, Seq, extend, packets, psn, start};
-use crate::congestion::Pacer;
 use crate::{Atomic, Counters, Instant, Status, timers};
 use std::collections::VecDeque;
 use wire::aeth::Kind as Syndrome;
@@ -95,9 +94,6 @@ pub struct Requester<D> {
     rnr_retries: u8,
     ack_deadline: Instant,
     rnr_until: Instant,
-    pacer: Pacer,
-    /// When the pacer lets the next packet go; 0: it does not hold any back.
-    paced_until: Instant,
     failing: Option<(u64, Status)>,
     /// The packet that ends here asks for an acknowledgement: what should have asked was never built.
     ask_at: Seq,
@@ -119,17 +115,10 @@ impl<D: Copy> Requester<D> {
             rnr_retries: parameters.rnr_retry,
             ack_deadline: Instant::NEVER,
             rnr_until: Instant(0),
-            pacer: Pacer::unlimited(),
-            paced_until: Instant(0),
             failing: None,
             ask_at: 0,
             parameters,
         }
-    }
-
-    /// Limits the rate of requests.
-    pub fn pace(&mut self, pacer: Pacer) {
-        self.pacer = pacer;
     }
 
     /// Changes patience (`timeout`, `retry_cnt`, `rnr_retry`) in a running queue pair.
@@ -207,7 +196,7 @@ impl<D: Copy> Requester<D> {
     #[inline]
     pub fn plan(&self, now: Instant) -> Option<Plan> {
         let placed = self.window.get(self.at)?;
-        if now < self.rnr_until || now < self.pacer.next() {
+        if now < self.rnr_until {
             return None;
         }
         if self.failing.is_some_and(|(number, _)| self.at >= number) {
@@ -292,10 +281,6 @@ impl<D: Copy> Requester<D> {
             self.step_over_local();
         }
         self.unasked = if plan.ack_req { 0 } else { self.unasked + 1 };
-        if self.pacer.is_limited() {
-            self.pacer.sent(now, plan.len + 44);
-            self.paced_until = if self.pacer.next() > now { self.pacer.next() } else { Instant(0) };
-        }
         if self.ack_deadline == Instant::NEVER {
             self.ack_deadline = now.after(self.parameters.timeout_ns);
         }
@@ -358,23 +343,13 @@ impl<D: Copy> Requester<D> {
     /// When `expire` wants to be called.
     #[inline]
     pub fn deadline(&self) -> Instant {
-        let mut deadline = self.ack_deadline;
-        if self.rnr_until > Instant(0) {
-            deadline = deadline.min(self.rnr_until);
-        }
-        if self.paced_until > Instant(0) && self.window.get(self.at).is_some() {
-            deadline = deadline.min(self.paced_until);
-        }
-        deadline
+        if self.rnr_until > Instant(0) { self.ack_deadline.min(self.rnr_until) } else { self.ack_deadline }
     }
 
     /// Time has come to `now`.
     pub fn expire(&mut self, now: Instant, counters: &mut Counters) {
         if self.rnr_until > Instant(0) && now >= self.rnr_until {
             self.rnr_until = Instant(0);
-        }
-        if now >= self.paced_until {
-            self.paced_until = Instant(0);
         }
         if now < self.ack_deadline {
             return;

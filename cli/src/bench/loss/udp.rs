@@ -115,8 +115,8 @@ fn connected(contestant: &Contestant, loss: f64, seed: u64) -> Result<[Side; 2]>
     let (first, second) = QueuePair::connect_pair(one.0, two.0)?;
     let side =
         |(mut pair, half): (QueuePair<Ready>, (CompletionQueue, MemoryRegion, MemoryRegion, Context))| {
-            // Bits of packets from the BTH to the ICRC, without IRN's additions: as the pacer counts them.
-            let rate = RATE * u64::from(MTU + 44) * 8;
+            // Bits of packets from the BTH to the ICRC, each with a RETH as IRN has it: as the pacer counts them.
+            let rate = RATE * u64::from(MTU + 32) * 8;
             pair.modify(&Modify { rate_limit: Some(rate), ..Modify::default() })?;
             let (cq, local, target, context) = half;
             anyhow::Ok(Side { pair, cq, local, target, _context: context })

@@ -6,7 +6,6 @@
 use super::owed::{Note as Owed, Owes};
 use super::receiver::{Place, Tracker};
 use super::{Recovery, Rto, Sender, Settings, Timeout};
-use crate::congestion::Pacer;
 use crate::rc::message::{Kind, Message, Placed, Window};
 use crate::rc::requester::headers;
 use crate::rc::{Parameters, Progress, Reaction, Retired, Seq, extend, packets, psn, start};
@@ -87,8 +86,6 @@ pub struct Requester<D> {
     fetch_messages: u32,
     rnr_retries: u8,
     rnr_until: Instant,
-    pacer: Pacer,
-    paced_until: Instant,
     failing: Option<(u64, Status)>,
     /// What arrives out of order is kept.
     keeps: bool,
@@ -116,17 +113,10 @@ impl<D: Copy> Requester<D> {
             fetch_messages: 0,
             rnr_retries: parameters.rnr_retry,
             rnr_until: Instant(0),
-            pacer: Pacer::unlimited(),
-            paced_until: Instant(0),
             failing: None,
             keeps: settings.recovery != Recovery::GoBackN,
             parameters,
         }
-    }
-
-    /// Limits the rate of requests.
-    pub fn pace(&mut self, pacer: Pacer) {
-        self.pacer = pacer;
     }
 
     /// Changes patience (`timeout`, `retry_cnt`, `rnr_retry`) in a running queue pair.
@@ -222,7 +212,7 @@ impl<D: Copy> Requester<D> {
 
     /// The request packet that would leave now.
     pub fn plan(&mut self, now: Instant) -> Option<Plan> {
-        if now < self.rnr_until || now < self.pacer.next() {
+        if now < self.rnr_until {
             return None;
         }
         let limit = self.limit();
@@ -310,8 +300,6 @@ impl<D: Copy> Requester<D> {
         }
         self.seek();
         self.rto.sent(now, plan.seq, new, self.sender.in_flight());
-        self.pacer.sent(now, plan.len + 44);
-        self.paced_until = if self.pacer.next() > now { self.pacer.next() } else { Instant(0) };
     }
 
     /// `at` is the message of the packet that leaves next when none is sent out of turn.
@@ -390,23 +378,14 @@ impl<D: Copy> Requester<D> {
 
     /// When `expire` wants to be called.
     pub fn deadline(&self) -> Instant {
-        let mut deadline = self.rto.deadline().min(self.silence_ends());
-        if self.rnr_until > Instant(0) {
-            deadline = deadline.min(self.rnr_until);
-        }
-        if self.paced_until > Instant(0) && self.window.get(self.at).is_some() {
-            deadline = deadline.min(self.paced_until);
-        }
-        deadline
+        let deadline = self.rto.deadline().min(self.silence_ends());
+        if self.rnr_until > Instant(0) { deadline.min(self.rnr_until) } else { deadline }
     }
 
     /// Time has come to `now`.
     pub fn expire(&mut self, now: Instant, counters: &mut Counters) {
         if self.rnr_until > Instant(0) && now >= self.rnr_until {
             self.rnr_until = Instant(0);
-        }
-        if now >= self.paced_until {
-            self.paced_until = Instant(0);
         }
         if now >= self.silence_ends() {
             return self.give_up(counters);
