@@ -1,7 +1,8 @@
 //! Two NICs in one thread, joined by a buffer: what a verb costs in instructions, without any port.
 //!
-//! `cargo bench -p remora-nic --bench pair [-- write|read|account]` prints nanoseconds per verb for both sides together, and
-//! where those of a READ go.
+//! `cargo bench -p remora-nic --bench pair [-- write|long|read|account]` prints nanoseconds per verb for both sides together
+//! (`long`: a WRITE of eight packets), and where those of a READ go; `write-irn`, `long-irn` and `read-irn` are the same over
+//! IRN.
 
 use std::sync::Arc;
 
@@ -16,18 +17,21 @@ use transport::state::State;
 use wire::frame::Route;
 use wire::{Address, Egress, Endpoint, Ingress, Lease, Peer, Psn, Start};
 
-const SLOT: usize = 128;
 const SLOTS: usize = 256;
+const MTU: usize = 1024;
 
 /// Frames on their way to the other NIC.
 struct Pipe {
     bytes: Vec<u8>,
     lens: Vec<usize>,
+    slot: usize,
 }
 
 impl Pipe {
-    fn new() -> Self {
-        Pipe { bytes: vec![0; SLOT * SLOTS], lens: Vec::with_capacity(SLOTS) }
+    /// For frames of verbs of `len` bytes.
+    fn new(len: usize) -> Self {
+        let slot = len.min(MTU) + 64;
+        Pipe { bytes: vec![0; slot * SLOTS], lens: Vec::with_capacity(SLOTS), slot }
     }
 }
 
@@ -40,7 +44,7 @@ impl Egress for Pipe {
     }
     #[inline]
     fn lend(&mut self, _: Peer, len: usize) -> Option<Lease<'_>> {
-        let at = self.lens.len() * SLOT;
+        let at = self.lens.len() * self.slot;
         if self.lens.len() == SLOTS {
             return None;
         }
@@ -62,7 +66,7 @@ struct Side {
     qp: wire::Qpn,
 }
 
-fn side(seed: u64) -> Side {
+fn side(seed: u64, len: usize) -> Side {
     let table = Arc::new(Table::new(TableConfig { key_seed: seed, ..TableConfig::default() }).unwrap());
     let mut nic = Nic::new(Config { checks_icrc: false, max_qps: 64, ..Config::default() });
     let pd = table.alloc_pd().unwrap();
@@ -85,17 +89,17 @@ fn side(seed: u64) -> Side {
     let qp = nic.create_qp(init).unwrap();
     Side {
         engine: Biased::new(&table, nic),
-        out: Pipe::new(),
+        out: Pipe::new(len),
         send,
         head: 0,
         poller: Poller::new(cq_ring),
-        sge: Sge { addr: memory.address(), len: 64, lkey: key },
-        remote: Remote { addr: memory.address() + 4096, rkey: key },
+        sge: Sge { addr: memory.address(), len: len as u32, lkey: key },
+        remote: Remote { addr: memory.address() + 16384, rkey: key },
         qp,
     }
 }
 
-fn connect(a: &Side, b: &Side, names: (u16, u16)) {
+fn connect(a: &Side, b: &Side, names: (u16, u16), irn: bool) {
     let endpoint = |port| Endpoint { address: Address::from(std::net::Ipv4Addr::LOCALHOST), udp_port: port };
     let route = Route::new(endpoint(names.0), endpoint(names.1));
     let mut guard = a.engine.enter();
@@ -111,11 +115,12 @@ fn connect(a: &Side, b: &Side, names: (u16, u16)) {
     let rtr = Modify {
         state: Some(State::Rtr),
         address: Some(AddressVector { peer: Peer(0), route }),
-        path_mtu: Some(1024),
+        path_mtu: Some(MTU as u32),
         dest_qp: Some(b.qp),
         rq_psn: Some(Psn::new(0)),
         max_dest_rd_atomic: Some(16),
         min_rnr_timer: Some(12),
+        irn: irn.then_some(128),
         ..Modify::default()
     };
     let rts = Modify {
@@ -158,7 +163,7 @@ impl Side {
         let (nic, mem) = guard.parts();
         let source = Endpoint { address: Address([0; 16]), udp_port: 0 };
         for (at, len) in arriving.lens.iter().enumerate() {
-            let bytes = &arriving.bytes[at * SLOT..at * SLOT + len];
+            let bytes = &arriving.bytes[at * arriving.slot..at * arriving.slot + len];
             nic.receive(Instant(1), mem, &Ingress { bytes, start: Start::Ip, source, group: None });
         }
         arriving.lens.clear();
@@ -180,10 +185,10 @@ fn on_cpu() -> u64 {
     stat.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number")
 }
 
-fn run(name: &str, operation: impl Fn(Remote) -> Operation) {
-    let (mut a, mut b) = (side(1), side(2));
-    connect(&a, &b, (1, 2));
-    connect(&b, &a, (2, 1));
+fn run(name: &str, len: usize, irn: bool, operation: impl Fn(Remote) -> Operation) {
+    let (mut a, mut b) = (side(1, len), side(2, len));
+    connect(&a, &b, (1, 2), irn);
+    connect(&b, &a, (2, 1), irn);
     let operation = operation(b.remote);
     const BATCH: usize = 16;
     let mut rounds = Vec::new();
@@ -191,7 +196,7 @@ fn run(name: &str, operation: impl Fn(Remote) -> Operation) {
         let (started, mut done) = (on_cpu(), 0);
         while done < verbs() {
             a.post(operation, BATCH, BATCH);
-            a.pass(&mut Pipe { bytes: Vec::new(), lens: Vec::new() }, true);
+            a.transmit(true);
             for _ in 0..3 {
                 b.pass(&mut a.out, false);
                 a.pass(&mut b.out, false);
@@ -232,9 +237,9 @@ fn clock_ns() -> f64 {
 
 /// Where the nanoseconds of a READ go, in batches of `batch`: the quickest tenth of the readings of each stage.
 fn stages(batch: usize) -> [f64; STAGES.len()] {
-    let (mut a, mut b) = (side(1), side(2));
-    connect(&a, &b, (1, 2));
-    connect(&b, &a, (2, 1));
+    let (mut a, mut b) = (side(1, 64), side(2, 64));
+    connect(&a, &b, (1, 2), false);
+    connect(&b, &a, (2, 1), false);
     let operation = Operation::Read(b.remote);
     let (clock, mut times) = (clock_ns(), STAGES.map(|_| Vec::new()));
     for _ in 0..verbs() / 16 {
@@ -282,11 +287,16 @@ fn verbs() -> usize {
 fn main() {
     let only: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let wanted = |name: &str| only.is_empty() || only.iter().any(|arg| arg == name);
-    if wanted("write") {
-        run("write 64 B", Operation::Write);
-    }
-    if wanted("read") {
-        run("read 64 B", Operation::Read);
+    for (irn, by) in [(false, ""), (true, "-irn")] {
+        for (verb, len, operation) in [
+            ("write", 64, Operation::Write as fn(Remote) -> Operation),
+            ("long", 8 * MTU, Operation::Write),
+            ("read", 64, Operation::Read),
+        ] {
+            if wanted(&format!("{verb}{by}")) {
+                run(&format!("{verb}{by}, {len} B"), len, irn, operation);
+            }
+        }
     }
     if wanted("account") {
         account();
