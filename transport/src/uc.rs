@@ -95,7 +95,7 @@ impl<D: Copy> Requester<D> {
     /// Ends the message under way with this status.
     pub fn end(&mut self, status: Status) -> Option<Retired<D>> {
         let (message, _) = self.current.take()?;
-        Some(Retired { note: message.note, len: message.len, kind: message.kind, status })
+        Some(message.retired(message.note, status))
     }
 }
 

@@ -3,6 +3,7 @@
 //! Inside the machines packet sequence numbers are 64-bit and never wrap ([`Seq`]); only at the wire they become the
 //! circular 24-bit [`Psn`].
 
+mod ending;
 mod go_back_n;
 pub mod irn;
 mod message;

@@ -2,6 +2,7 @@
 //!
 //! Heads up: read `message.rs` and `go_back_n.rs` first. Egress is a [`Plan`] (pure, may be dropped) and then `sent`.
 
+use super::ending::{Failing, may_wait, refused};
 use super::go_back_n::Sender;
 use super::message::{Kind, Message, Placed, Window};
 use super::{Parameters, Progress, Seq, extend, packets, psn, start};
@@ -94,7 +95,7 @@ pub struct Requester<D> {
     rnr_retries: u8,
     ack_deadline: Instant,
     rnr_until: Instant,
-    failing: Option<(u64, Status)>,
+    failing: Failing,
     /// The packet that ends here asks for an acknowledgement: what should have asked was never built.
     ask_at: Seq,
 }
@@ -115,7 +116,7 @@ impl<D: Copy> Requester<D> {
             rnr_retries: parameters.rnr_retry,
             ack_deadline: Instant::NEVER,
             rnr_until: Instant(0),
-            failing: None,
+            failing: Failing::default(),
             ask_at: 0,
             parameters,
         }
@@ -136,7 +137,7 @@ impl<D: Copy> Requester<D> {
     /// Is there room for another message?
     #[inline]
     pub fn has_room(&self) -> bool {
-        !self.window.is_full() && self.failing.is_none()
+        !self.window.is_full() && !self.failing.any()
     }
 
     /// Messages submitted and not retired.
@@ -188,7 +189,7 @@ impl<D: Copy> Requester<D> {
     #[inline]
     pub fn has_unsent(&self) -> bool {
         self.go.cursor < self.next
-            || self.failing.is_some()
+            || self.failing.any()
             || self.window.front().is_some_and(|front| front.end <= self.go.una)
     }
 
@@ -199,7 +200,7 @@ impl<D: Copy> Requester<D> {
         if now < self.rnr_until {
             return None;
         }
-        if self.failing.is_some_and(|(number, _)| self.at >= number) {
+        if self.failing.bars(self.at) {
             return None;
         }
         let in_flight = self.go.in_flight();
@@ -297,9 +298,7 @@ impl<D: Copy> Requester<D> {
     /// The local memory of message `number` cannot be used, or an earlier packet's outcome condemns it: it ends with
     /// `status` once everything before it has ended.
     pub fn fail(&mut self, number: u64, status: Status) {
-        if self.failing.is_none_or(|(earlier, _)| number < earlier) {
-            self.failing = Some((number, status));
-        }
+        self.failing.add(number, status);
     }
 
     /// The planned packet could not be built from local memory.
@@ -321,15 +320,15 @@ impl<D: Copy> Requester<D> {
     pub fn retire(&mut self) -> Option<Retired<D>> {
         let (head, _) = self.window.bounds();
         let front = self.window.front()?;
-        let status = match self.failing {
-            Some((number, status)) if number == head => status,
-            _ if front.end <= self.go.una => Status::Success,
-            _ => return None,
+        let status = match self.failing.status(head) {
+            Some(status) => status,
+            None if front.end <= self.go.una => Status::Success,
+            None => return None,
         };
         let Placed { message, .. } = self.window.pop()?;
         self.fetch_messages -= u32::from(message.kind.is_fetch());
         self.at = self.at.max(head + 1);
-        Some(Retired { note: message.note, len: message.len, kind: message.kind, status })
+        Some(message.retired(message.note, status))
     }
 
     /// Takes the oldest message out unfinished (flush).
@@ -337,7 +336,7 @@ impl<D: Copy> Requester<D> {
         let Placed { message, .. } = self.window.pop()?;
         self.ack_deadline = Instant::NEVER;
         self.rnr_until = Instant(0);
-        Some(Retired { note: message.note, len: message.len, kind: message.kind, status: Status::WrFlushed })
+        Some(message.retired(message.note, Status::WrFlushed))
     }
 
     /// When `expire` wants to be called.
@@ -473,13 +472,8 @@ impl<D: Copy> Requester<D> {
         }
         counters.rnr_nak_retry_err += 1;
         self.arrived(now, seq, counters);
-        if self.parameters.rnr_retry != 7 {
-            if self.rnr_retries == 0 {
-                counters.retry_rnr_exceeded_err += 1;
-                self.fail(self.number_of(seq), Status::RnrRetryExceeded);
-                return;
-            }
-            self.rnr_retries -= 1;
+        if !may_wait(&mut self.rnr_retries, &self.parameters, counters) {
+            return self.fail(self.number_of(seq), Status::RnrRetryExceeded);
         }
         // The peer is there: patience with the network starts anew.
         self.retries = self.parameters.retry_cnt;
@@ -493,26 +487,11 @@ impl<D: Copy> Requester<D> {
         if seq < self.go.una {
             return;
         }
-        let status = match code {
-            NakCode::PSN_SEQUENCE_ERROR => {
-                counters.packet_seq_err += 1;
-                return self.missed(now, seq, counters);
-            }
-            NakCode::INVALID_REQUEST => {
-                counters.req_remote_invalid_request += 1;
-                Status::RemoteInvalidRequest
-            }
-            NakCode::REMOTE_ACCESS_ERROR => {
-                counters.req_remote_access_errors += 1;
-                Status::RemoteAccess
-            }
-            NakCode::REMOTE_OPERATIONAL_ERROR => {
-                counters.req_remote_op_errors += 1;
-                Status::RemoteOperation
-            }
-            // Invalid RD request and the reserved codes have no place on RC.
-            _ => Status::BadResponse,
-        };
+        if code == NakCode::PSN_SEQUENCE_ERROR {
+            counters.packet_seq_err += 1;
+            return self.missed(now, seq, counters);
+        }
+        let status = refused(code, counters);
         self.arrived(now, seq, counters);
         self.fail(self.number_of(seq), status);
     }

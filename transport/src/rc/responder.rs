@@ -3,6 +3,7 @@
 //! `receive` gives an [`Action`]; the NIC executes it and tells `conclude` what came of it. Egress is a [`Reply`] (pure) and
 //! then `sent`.
 
+use super::ending::count_refusal;
 use super::go_back_n::{Arrival, Receiver};
 use super::replay::{Entry, Replay, Source};
 use super::{Parameters, Seq, extend, packets, psn, start};
@@ -339,11 +340,7 @@ impl Responder {
     }
 
     fn refuse(&mut self, code: NakCode, counters: &mut Counters) {
-        match code {
-            NakCode::REMOTE_ACCESS_ERROR => counters.resp_remote_access_errors += 1,
-            NakCode::REMOTE_OPERATIONAL_ERROR => counters.resp_remote_op_errors += 1,
-            _ => counters.resp_remote_invalid_request += 1,
-        }
+        count_refusal(code, counters);
         self.say = Say::Nak(code);
         self.ended = true;
     }
@@ -406,12 +403,7 @@ impl Responder {
         };
         let offset = (entry.next - entry.first) as u32 * self.mtu;
         let (first, last) = (entry.next == entry.from, entry.next + 1 == entry.until);
-        let opcode = match (first, last) {
-            (true, true) => Opcode::RC_RDMA_READ_RESPONSE_ONLY,
-            (true, false) => Opcode::RC_RDMA_READ_RESPONSE_FIRST,
-            (false, true) => Opcode::RC_RDMA_READ_RESPONSE_LAST,
-            (false, false) => Opcode::RC_RDMA_READ_RESPONSE_MIDDLE,
-        };
+        let opcode = read_response(first, last);
         Reply {
             opcode,
             psn: psn(entry.next),
@@ -443,6 +435,17 @@ impl Responder {
         }
         self.replay.clear();
         self.refuse(code, counters);
+    }
+}
+
+/// Op-code of a READ's response packet by its place among them.
+#[inline]
+pub(super) fn read_response(first: bool, last: bool) -> Opcode {
+    match (first, last) {
+        (true, true) => Opcode::RC_RDMA_READ_RESPONSE_ONLY,
+        (true, false) => Opcode::RC_RDMA_READ_RESPONSE_FIRST,
+        (false, true) => Opcode::RC_RDMA_READ_RESPONSE_LAST,
+        (false, false) => Opcode::RC_RDMA_READ_RESPONSE_MIDDLE,
     }
 }
 

@@ -6,6 +6,7 @@
 use super::owed::{Note as Owed, Owes};
 use super::receiver::{Place, Tracker};
 use super::{Recovery, Rto, Sender, Settings, Timeout};
+use crate::rc::ending::{Failing, may_wait, refused};
 use crate::rc::message::{Kind, Message, Placed, Window};
 use crate::rc::requester::headers;
 use crate::rc::{Parameters, Progress, Reaction, Retired, Seq, extend, packets, psn, start};
@@ -86,7 +87,7 @@ pub struct Requester<D> {
     fetch_messages: u32,
     rnr_retries: u8,
     rnr_until: Instant,
-    failing: Option<(u64, Status)>,
+    failing: Failing,
     /// What arrives out of order is kept.
     keeps: bool,
 }
@@ -113,7 +114,7 @@ impl<D: Copy> Requester<D> {
             fetch_messages: 0,
             rnr_retries: parameters.rnr_retry,
             rnr_until: Instant(0),
-            failing: None,
+            failing: Failing::default(),
             keeps: settings.recovery != Recovery::GoBackN,
             parameters,
         }
@@ -128,7 +129,7 @@ impl<D: Copy> Requester<D> {
     /// Is there room for another message?
     #[inline]
     pub fn has_room(&self) -> bool {
-        !self.window.is_full() && self.failing.is_none()
+        !self.window.is_full() && !self.failing.any()
     }
 
     /// Messages submitted and not retired.
@@ -206,7 +207,7 @@ impl<D: Copy> Requester<D> {
             || self.sender.flags()[0]
             || self.sender.must_look()
             || self.owed.is_owed()
-            || self.failing.is_some()
+            || self.failing.any()
             || self.window.front().is_some_and(|front| self.is_complete(front))
     }
 
@@ -223,7 +224,7 @@ impl<D: Copy> Requester<D> {
         }
         let seq = chosen?;
         let number = if seq == self.sender.upcoming() { self.at } else { self.window.find(seq, self.at)? };
-        if self.failing.is_some_and(|(failing, _)| number >= failing) {
+        if self.failing.bars(number) {
             return None;
         }
         let placed = self.window.get(number).filter(|placed| placed.first <= seq && seq < placed.end)?;
@@ -244,7 +245,7 @@ impl<D: Copy> Requester<D> {
     fn may_begin(&self, upcoming: Seq) -> bool {
         let Some(placed) = self.window.get(self.at) else { return false };
         let message = &placed.message;
-        if self.failing.is_some_and(|(number, _)| self.at >= number) {
+        if self.failing.bars(self.at) {
             return false;
         }
         if message.kind.is_fetch() && self.fetches.len() >= usize::from(self.parameters.max_rd_atomic) {
@@ -319,9 +320,7 @@ impl<D: Copy> Requester<D> {
     /// The local memory of message `number` cannot be used, or an earlier packet's outcome condemns it: it ends with
     /// `status` once everything before it has ended.
     pub fn fail(&mut self, number: u64, status: Status) {
-        if self.failing.is_none_or(|(earlier, _)| number < earlier) {
-            self.failing = Some((number, status));
-        }
+        self.failing.add(number, status);
     }
 
     /// The planned packet could not be built from local memory.
@@ -340,15 +339,15 @@ impl<D: Copy> Requester<D> {
     pub fn retire(&mut self) -> Option<Retired<D>> {
         let (head, _) = self.window.bounds();
         let front = self.window.front()?;
-        let status = match self.failing {
-            Some((number, status)) if number == head => status,
-            _ if self.is_complete(front) => Status::Success,
-            _ => return None,
+        let status = match self.failing.status(head) {
+            Some(status) => status,
+            None if self.is_complete(front) => Status::Success,
+            None => return None,
         };
         let Placed { message, .. } = self.window.pop()?;
         self.fetch_messages -= u32::from(message.kind.is_fetch());
         self.at = self.at.max(head + 1);
-        Some(Retired { note: message.note.note, len: message.len, kind: message.kind, status })
+        Some(message.retired(message.note.note, status))
     }
 
     /// Takes the oldest message out unfinished (flush).
@@ -357,12 +356,7 @@ impl<D: Copy> Requester<D> {
         self.rto.stop();
         self.rnr_until = Instant(0);
         self.fetches.clear();
-        Some(Retired {
-            note: message.note.note,
-            len: message.len,
-            kind: message.kind,
-            status: Status::WrFlushed,
-        })
+        Some(message.retired(message.note.note, Status::WrFlushed))
     }
 
     /// How long silence may last.
@@ -463,13 +457,8 @@ impl<D: Copy> Requester<D> {
         }
         counters.rnr_nak_retry_err += 1;
         self.arrived(now, seq, None);
-        if self.parameters.rnr_retry != 7 {
-            if self.rnr_retries == 0 {
-                counters.retry_rnr_exceeded_err += 1;
-                self.fail(self.number_of(seq), Status::RnrRetryExceeded);
-                return;
-            }
-            self.rnr_retries -= 1;
+        if !may_wait(&mut self.rnr_retries, &self.parameters, counters) {
+            return self.fail(self.number_of(seq), Status::RnrRetryExceeded);
         }
         // Messages behind it found no receive work request either, and were dropped without a word.
         self.sender.rewind();
@@ -486,22 +475,8 @@ impl<D: Copy> Requester<D> {
             self.owed.acknowledge();
             return;
         }
-        let status = match code {
-            NakCode::INVALID_REQUEST => {
-                counters.req_remote_invalid_request += 1;
-                Status::RemoteInvalidRequest
-            }
-            NakCode::REMOTE_ACCESS_ERROR => {
-                counters.req_remote_access_errors += 1;
-                Status::RemoteAccess
-            }
-            NakCode::REMOTE_OPERATIONAL_ERROR => {
-                counters.req_remote_op_errors += 1;
-                Status::RemoteOperation
-            }
-            // Invalid RD request, the reserved codes, and a sequence error without its addition have no place here.
-            _ => Status::BadResponse,
-        };
+        // A sequence error without its addition has no place here, and is a bad response like other codes of that kind.
+        let status = refused(code, counters);
         let number = self.number_of(seq);
         if self.window.get(number).is_some_and(|placed| self.is_complete(placed)) {
             self.owed.acknowledge();

@@ -9,7 +9,8 @@ use super::owed::Note as Owed;
 use super::reads::{Read, Reads, Wanted};
 use super::receiver::{Ends, Place, Receiver};
 use super::{Recovery, Rto, Sender, Settings, Timeout};
-use crate::rc::responder::{Allowed, ReplyKind, count};
+use crate::rc::ending::count_refusal;
+use crate::rc::responder::{Allowed, ReplyKind, count, read_response};
 use crate::rc::{Parameters, Seq, extend, packets, psn, start};
 use crate::{Action, Counters, Instant, Notice, Outcome};
 use wire::aeth::Kind as Syndromes;
@@ -328,11 +329,7 @@ impl Responder {
     }
 
     fn refuse(&mut self, seq: Seq, code: NakCode, counters: &mut Counters) {
-        match code {
-            NakCode::REMOTE_ACCESS_ERROR => counters.resp_remote_access_errors += 1,
-            NakCode::REMOTE_OPERATIONAL_ERROR => counters.resp_remote_op_errors += 1,
-            _ => counters.resp_remote_invalid_request += 1,
-        }
+        count_refusal(code, counters);
         self.fatal = Some((seq, code));
         self.ended = true;
     }
@@ -437,12 +434,7 @@ impl Responder {
         };
         let offset = (seq - read.first) as u32 * self.mtu;
         let (first, last) = (seq == read.first, seq + 1 == read.end);
-        let opcode = match (first, last) {
-            (true, true) => Opcode::RC_RDMA_READ_RESPONSE_ONLY,
-            (true, false) => Opcode::RC_RDMA_READ_RESPONSE_FIRST,
-            (false, true) => Opcode::RC_RDMA_READ_RESPONSE_LAST,
-            (false, false) => Opcode::RC_RDMA_READ_RESPONSE_MIDDLE,
-        };
+        let opcode = read_response(first, last);
         let va = va.wrapping_add(u64::from(offset));
         let kind = ReplyKind::Memory { key, va, len: (len - offset).min(self.mtu) };
         Reply { opcode, aeth: aeth.filter(|_| first || last), kind, ..blank }

@@ -1,0 +1,121 @@
+//! How messages end, whichever machine recovers what is lost: what a NAK means on either side, how long a peer that is not
+//! ready is waited for, and which message fails first.
+
+use super::message::Message;
+use super::{Parameters, Retired};
+use crate::{Counters, Status};
+use wire::NakCode;
+
+impl<N> Message<N> {
+    /// It has ended so. `note` is the NIC's.
+    #[inline]
+    pub(crate) fn retired<D>(&self, note: D, status: Status) -> Retired<D>
+    where
+        N: Copy,
+    {
+        Retired { note, len: self.len, kind: self.kind, status }
+    }
+}
+
+/// The earliest message that is known to fail: it ends once everything before it has ended, and nothing of it or behind it
+/// leaves.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Failing(Option<(u64, Status)>);
+
+impl Failing {
+    /// Message `number` fails so, unless an earlier one does.
+    pub fn add(&mut self, number: u64, status: Status) {
+        if self.0.is_none_or(|(earlier, _)| number < earlier) {
+            self.0 = Some((number, status));
+        }
+    }
+
+    /// Does any message fail?
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Does message `number`, or one before it?
+    #[inline]
+    pub fn bars(&self, number: u64) -> bool {
+        self.0.is_some_and(|(failing, _)| number >= failing)
+    }
+
+    /// How message `number` ends, if it is the one.
+    #[inline]
+    pub fn status(&self, number: u64) -> Option<Status> {
+        self.0.filter(|(failing, _)| *failing == number).map(|(_, status)| status)
+    }
+}
+
+/// How a request ends that the peer refused with `code`, which is not about its place in the sequence.
+pub(super) fn refused(code: NakCode, counters: &mut Counters) -> Status {
+    match code {
+        NakCode::INVALID_REQUEST => {
+            counters.req_remote_invalid_request += 1;
+            Status::RemoteInvalidRequest
+        }
+        NakCode::REMOTE_ACCESS_ERROR => {
+            counters.req_remote_access_errors += 1;
+            Status::RemoteAccess
+        }
+        NakCode::REMOTE_OPERATIONAL_ERROR => {
+            counters.req_remote_op_errors += 1;
+            Status::RemoteOperation
+        }
+        // Invalid RD request and the reserved codes have no place here.
+        _ => Status::BadResponse,
+    }
+}
+
+/// Counts a request of the peer's that is refused with `code`.
+pub(super) fn count_refusal(code: NakCode, counters: &mut Counters) {
+    match code {
+        NakCode::REMOTE_ACCESS_ERROR => counters.resp_remote_access_errors += 1,
+        NakCode::REMOTE_OPERATIONAL_ERROR => counters.resp_remote_op_errors += 1,
+        _ => counters.resp_remote_invalid_request += 1,
+    }
+}
+
+/// The peer is not ready, once more; `left` times it may still be so. False: that was once too often.
+pub(super) fn may_wait(left: &mut u8, parameters: &Parameters, counters: &mut Counters) -> bool {
+    // 7 is for ever (IBTA vol. 1 §9.7.5.2.8).
+    if parameters.rnr_retry == 7 {
+        return true;
+    }
+    let Some(less) = left.checked_sub(1) else {
+        counters.retry_rnr_exceeded_err += 1;
+        return false;
+    };
+    *left = less;
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_earliest_failure_counts_and_keeps_its_status() {
+        let mut failing = Failing::default();
+        assert!(!failing.any() && !failing.bars(u64::MAX));
+        failing.add(5, Status::RemoteAccess);
+        failing.add(7, Status::BadResponse);
+        failing.add(5, Status::BadResponse);
+        assert_eq!((failing.status(5), failing.status(7)), (Some(Status::RemoteAccess), None));
+        failing.add(3, Status::RetryExceeded);
+        assert_eq!((failing.status(3), failing.status(5)), (Some(Status::RetryExceeded), None));
+        assert_eq!([2, 3, 4].map(|number| failing.bars(number)), [false, true, true]);
+    }
+
+    #[test]
+    fn a_peer_that_is_not_ready_is_waited_for_as_often_as_agreed_and_with_seven_for_ever() {
+        for (rnr_retry, times) in [(0, 0), (3, 3), (7, 100)] {
+            let parameters = Parameters { rnr_retry, ..Parameters::default() };
+            let (mut left, mut counters) = (rnr_retry, Counters::default());
+            let waited = (0..100).take_while(|_| may_wait(&mut left, &parameters, &mut counters)).count();
+            assert_eq!((waited, counters.retry_rnr_exceeded_err), (times, u64::from(times < 100)));
+        }
+    }
+}
