@@ -1,6 +1,6 @@
 //! Egress: each packet is a plan of the transport (pure), then written into the frame that the port lends (dumb).
 
-use memory::{Access, Key, Mem};
+use memory::Mem;
 use transport::rc::{Plan, Reply, ReplyKind};
 use transport::state::State;
 use transport::{Counters, Instant, Status};
@@ -99,20 +99,16 @@ impl QueuePair {
             return self.respond_irn(now, mem, out, held, shared);
         };
         let reply = connection.responder.plan().filter(|reply| !held || !reply.kind.has_data())?;
-        let (pd, owner) = (self.pd, self.owner);
+        let rights = (self.pd, self.owner);
         let (path, counters) = (&mut connection.path, &mut shared.counters);
         let sent = if path.service == 0 {
             let (ext, len) = response_headers(&reply);
             let bth = response_bth(&reply, path.remote);
             emit(&mut path.way, out, counters, &bth, &ext, len, |bytes| {
-                let ReplyKind::Memory { key, va, len } = reply.kind else { return true };
-                match mem.check_for(pd, owner, Key::new(key), va, len as usize, Access::REMOTE_READ) {
-                    Ok(span) => span.read(bytes) == len as usize,
-                    Err(_) => false,
-                }
+                gather::fetch(mem, rights, &reply.kind, bytes)
             })
         } else {
-            extended::emit_reply(path, out, counters, &reply, (mem, owner))
+            extended::emit_reply(path, out, counters, &reply, (mem, rights.1))
         };
         match sent {
             Sent::Yes(_) => {
@@ -284,9 +280,13 @@ fn count(counters: &mut Counters, bytes: usize) {
 /// Is there, or could there be, something to send? Cheap and generous: a turn finds out.
 #[inline]
 pub(crate) fn wants_turn(qp: &QueuePair) -> bool {
-    let Some(connection) = &qp.connection else { return qp.cnp_due || qp.wants_turn_other() };
-    qp.cnp_due
-        || connection.responder.has_reply()
-        || qp.state == State::Rts && qp.send.has_work()
-        || connection.requester.outstanding() > 0 && connection.requester.has_unsent()
+    let machines = match &qp.connection {
+        Some(connection) => {
+            connection.responder.has_reply()
+                || qp.state == State::Rts && qp.send.has_work()
+                || connection.requester.outstanding() > 0 && connection.requester.has_unsent()
+        }
+        None => qp.wants_turn_other(),
+    };
+    machines || qp.cnp_due
 }

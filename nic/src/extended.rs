@@ -2,7 +2,7 @@
 //! serves. Each request names a shared receive queue of the target's domain: where messages go, and in whose protection domain
 //! memory is accessed (IBTA vol. 1 annex A14).
 
-use memory::{Access, Key, Mem, Owner, Pd};
+use memory::{Key, Mem, Owner, Pd};
 use transport::rc::{Plan, Reply, ReplyKind};
 use transport::state::Service;
 use transport::{Action, Counters, Outcome};
@@ -78,10 +78,9 @@ pub(crate) fn emit_request(
 /// Fills a READ response. Its domain is that of the shared receive queue that the request named. A key belongs to one domain for as long as it lives, so what was right for the request is right
 /// still.
 fn fetch(mem: Mem<'_>, owner: Owner, kind: &ReplyKind, out: &mut [u8]) -> bool {
-    let ReplyKind::Memory { key, va, len } = *kind else { return true };
-    let (key, len) = (Key::new(key), len as usize);
-    let Some(pd) = mem.domain(key) else { return len == 0 };
-    mem.check_for(pd, owner, key, va, len, Access::REMOTE_READ).is_ok_and(|span| span.read(out) == len)
+    let ReplyKind::Memory { key, len, .. } = *kind else { return true };
+    let Some(pd) = mem.domain(Key::new(key)) else { return len == 0 };
+    gather::fetch(mem, (pd, owner), kind, out)
 }
 
 impl QueuePair {

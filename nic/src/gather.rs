@@ -1,6 +1,7 @@
 //! Local memory of a message: gathered into packets, scattered from them.
 
-use memory::{Access, Mem, Pd};
+use memory::{Access, Key, Mem, Owner, Pd};
+use transport::rc::ReplyKind;
 
 use crate::queue_pair::{List, Note};
 use crate::receive_queue::{Receive, ReceiveQueue, element};
@@ -32,6 +33,14 @@ pub(crate) fn deliver_other(
     data: &[u8],
 ) -> Result<(), bool> {
     deliver(mem, pd, queue, receive, offset, data)
+}
+
+/// Fills `out` with what a response carries of the memory that a READ asked for. False: it may not be read (any more).
+#[inline(always)]
+pub(crate) fn fetch(mem: Mem<'_>, (pd, owner): (Pd, Owner), kind: &ReplyKind, out: &mut [u8]) -> bool {
+    let ReplyKind::Memory { key, va, len } = *kind else { return true };
+    mem.check_for(pd, owner, Key::new(key), va, len as usize, Access::REMOTE_READ)
+        .is_ok_and(|span| span.read(out) == len as usize)
 }
 
 /// Fills `out` with the message's bytes from `offset` on. False: a local key or range is wrong.

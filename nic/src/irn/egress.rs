@@ -1,6 +1,6 @@
 //! Egress over IRN: acknowledgements of responses, then what the responder has, then requests.
 
-use memory::{Access, Key, Mem};
+use memory::Mem;
 use transport::rc::ReplyKind;
 use transport::rc::irn::{Plan, Reply};
 use transport::state::State;
@@ -38,17 +38,13 @@ impl QueuePair {
         held: bool,
         shared: &mut Shared,
     ) -> Option<Sent> {
-        let (pd, owner) = (self.pd, self.owner);
+        let rights = (self.pd, self.owner);
         let irn = self.irn.as_mut()?;
         if let Some(sent) = acknowledge(irn, out, shared) {
             return Some(sent);
         }
         let mut reply = irn.responder.plan().filter(|reply| !held || !reply.kind.has_data())?;
-        let fetch = |kind: &ReplyKind, bytes: &mut [u8]| {
-            let ReplyKind::Memory { key, va, len } = *kind else { return true };
-            mem.check_for(pd, owner, Key::new(key), va, len as usize, Access::REMOTE_READ)
-                .is_ok_and(|span| span.read(bytes) == len as usize)
-        };
+        let fetch = |kind: &ReplyKind, bytes: &mut [u8]| gather::fetch(mem, rights, kind, bytes);
         let mut sent = answer(irn, out, shared, &reply, fetch);
         if sent == Sent::Denied {
             // The region went away under a READ that was allowed when it came.
