@@ -174,6 +174,11 @@ impl QueuePair {
         self.cnp_due |= self.path().is_some() && self.marks.marked(now, &shared.congestion.dcqcn);
     }
 
+    /// Tells the peer to send more slowly, if that is due: all that an unreliable queue pair answers.
+    pub fn notify_if_due(&mut self, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
+        if self.cnp_due && self.may_receive() { self.notify_peer(out, shared) } else { None }
+    }
+
     /// Tells the peer to send more slowly.
     #[cold]
     pub fn notify_peer(&mut self, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {

@@ -13,6 +13,7 @@ use crate::gather;
 use crate::headers::Headers;
 use crate::nic::Shared;
 use crate::queue_pair::{Connection, QueuePair, Way};
+use crate::reliable::GoBackN;
 
 /// Packets, and bytes, that one queue pair sends before the next one's turn.
 const TURN_PACKETS: usize = 16;
@@ -56,14 +57,51 @@ impl QueuePair {
         shared: &mut Shared,
         used: &mut Used,
     ) -> Turn {
+        if self.connection.is_none() {
+            return self.transmit_other(now, mem, out, shared, used);
+        }
+        self.turn(now, out, shared, used, |qp, out, shared| match qp.respond(now, mem, out, shared) {
+            None => qp.request(now, mem, out, shared),
+            sent => sent,
+        })
+    }
+
+    /// As [`transmit`](QueuePair::transmit), for the queue pairs that are not to enlarge the busy path of RC.
+    #[inline(never)]
+    fn transmit_other(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut impl Egress,
+        shared: &mut Shared,
+        used: &mut Used,
+    ) -> Turn {
+        if self.irn.is_some() {
+            return self.turn(now, out, shared, used, |qp, out, shared| {
+                match qp.respond_irn(now, mem, out, shared) {
+                    None => qp.request_irn(now, mem, out, shared),
+                    sent => sent,
+                }
+            });
+        }
+        self.turn(now, out, shared, used, |qp, out, shared| match qp.notify_if_due(out, shared) {
+            None => qp.request_unreliable(now, mem, out, shared),
+            sent => sent,
+        })
+    }
+
+    /// Sends what `next` gives until the turn is used up.
+    #[inline(always)]
+    fn turn<E: Egress>(
+        &mut self,
+        now: Instant,
+        out: &mut E,
+        shared: &mut Shared,
+        used: &mut Used,
+        mut next: impl FnMut(&mut QueuePair, &mut E, &mut Shared) -> Option<Sent>,
+    ) -> Turn {
         while used.packets < TURN_PACKETS && used.bytes < TURN_BYTES {
-            let sent = match self.respond(now, mem, out, shared) {
-                Some(sent) => sent,
-                None => match self.request(now, mem, out, shared) {
-                    Some(sent) => sent,
-                    None => return Turn::Done,
-                },
-            };
+            let Some(sent) = next(self, out, shared) else { return Turn::Done };
             match sent {
                 Sent::Yes(len) => {
                     used.packets += 1;
@@ -95,9 +133,7 @@ impl QueuePair {
             return self.notify_peer(out, shared);
         }
         let held = self.is_held(now);
-        let Some(connection) = &mut self.connection else {
-            return self.respond_irn(now, mem, out, held, shared);
-        };
+        let connection = self.connection.as_mut()?;
         let reply = connection.responder.plan().filter(|reply| !held || !reply.kind.has_data())?;
         let rights = (self.pd, self.owner);
         let (path, counters) = (&mut connection.path, &mut shared.counters);
@@ -137,14 +173,13 @@ impl QueuePair {
             return None;
         }
         let plan = loop {
-            self.submit(mem, shared);
-            let Some(connection) = &self.connection else { return self.request_other(now, mem, out, shared) };
-            if let Some(plan) = connection.requester.plan(now) {
+            self.submit::<GoBackN>(mem, shared);
+            if let Some(plan) = self.connection.as_ref()?.requester.plan(now) {
                 break plan;
             }
             // Local work and failures may have come to the front without any packet, and what had to wait for their end
             // may go on.
-            if !self.retire(shared) || !self.send.has_work() {
+            if !self.retire::<GoBackN>(shared) || !self.send.has_work() {
                 return None;
             }
         };
@@ -171,7 +206,7 @@ impl QueuePair {
             }
             Sent::Denied => {
                 requester.refuse(&plan, Status::LocalProtection);
-                self.retire(shared);
+                self.retire::<GoBackN>(shared);
             }
             Sent::NoRoom => {}
         }

@@ -15,6 +15,7 @@ use crate::gather;
 use crate::nic::Shared;
 use crate::queue_pair::{Note, Path, QueuePair};
 use crate::receive_queue::Receive;
+use crate::reliable::GoBackN;
 use crate::request::{CompletionKind, WorkCompletion};
 use crate::ring::Ring;
 use crate::unreliable::Unreliable;
@@ -387,7 +388,7 @@ impl QueuePair {
         if let Err((number, status)) = react(mem, pd, ring, &reaction, packet.payload) {
             connection.requester.fail(number, status);
         }
-        self.retire(shared);
+        self.retire::<GoBackN>(shared);
     }
 }
 

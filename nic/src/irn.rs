@@ -12,7 +12,6 @@ mod state;
 
 use transport::Instant;
 use transport::rc::irn::{Requester, Responder};
-use transport::rc::{Message, Retired};
 
 use crate::nic::Shared;
 use crate::queue_pair::{Note, Path, QueuePair};
@@ -30,6 +29,7 @@ pub(crate) struct Irn {
 }
 
 impl Irn {
+    #[inline]
     fn deadline(&self) -> Instant {
         self.requester.deadline().min(self.responder.deadline())
     }
@@ -78,27 +78,6 @@ impl QueuePair {
         let Some(irn) = &mut self.irn else { return };
         irn.requester.retune(settings.parameters);
         irn.responder.retune(allowed, &settings.parameters);
-    }
-
-    /// Messages under way over IRN, if another one may be submitted.
-    #[inline(never)]
-    pub fn may_submit_irn(&self, ahead: u64) -> Option<usize> {
-        let requester = &self.irn.as_ref()?.requester;
-        (requester.has_room() && requester.backlog() < ahead).then(|| requester.outstanding())
-    }
-
-    /// A message enters over IRN.
-    #[inline(never)]
-    pub fn submit_irn(&mut self, message: Message<Note>) {
-        if let Some(irn) = &mut self.irn {
-            irn.requester.submit(message);
-        }
-    }
-
-    /// Next message that ended over IRN.
-    #[inline(never)]
-    pub fn retire_irn(&mut self) -> Option<Retired<Note>> {
-        self.irn.as_mut()?.requester.retire()
     }
 
     /// When the timers of a queue pair over IRN want to be called.

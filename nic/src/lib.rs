@@ -21,6 +21,7 @@ mod multicast;
 mod nic;
 mod queue_pair;
 mod receive_queue;
+mod reliable;
 mod request;
 mod ring;
 mod send_queue;

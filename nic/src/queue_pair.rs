@@ -19,6 +19,7 @@ use crate::headers::Headers;
 use crate::irn::Irn;
 use crate::nic::{QueuePairInit, Shared};
 use crate::receive_queue::{Receive, ReceiveQueue};
+use crate::reliable::{self, GoBackN, Requests};
 use crate::request::{CompletionKind, WorkCompletion};
 use crate::send_queue::{Fetched, SendQueue};
 use crate::unreliable::Unreliable;
@@ -244,17 +245,18 @@ impl QueuePair {
 
     /// Turns posted WQEs into messages, a little ahead of transmission.
     #[inline]
-    pub fn submit(&mut self, mem: Mem<'_>, shared: &mut Shared) {
+    pub fn submit<R: Requests>(&mut self, mem: Mem<'_>, shared: &mut Shared) {
         if self.state != State::Rts {
             return;
         }
         loop {
-            let Some(outstanding) = self.may_submit() else { return };
+            let may_submit = R::of(self).and_then(|requester| requester.may_submit(AHEAD));
+            let Some(outstanding) = may_submit else { return };
             match self.send.next() {
                 Fetched::Empty => return,
                 Fetched::Malformed { wqe, index } => {
                     self.send.take(1);
-                    self.submit_failing(&wqe, index, 1, Status::LocalQpOperation);
+                    self.submit_failing::<R>(&wqe, index, 1, Status::LocalQpOperation);
                 }
                 Fetched::Work { wqe, index, slots } => {
                     if waits_for_all(&wqe) && outstanding > 0 {
@@ -262,37 +264,28 @@ impl QueuePair {
                     }
                     self.send.take(slots);
                     shared.counters.wqes_executed += 1;
-                    self.submit_one(mem, &wqe, index, slots);
+                    self.submit_one::<R>(mem, &wqe, index, slots);
                 }
             }
         }
     }
 
-    /// Messages under way, if another one may be submitted.
     #[inline]
-    fn may_submit(&self) -> Option<usize> {
-        let Some(Connection { requester, .. }) = &self.connection else { return self.may_submit_irn(AHEAD) };
-        (requester.has_room() && requester.backlog() < AHEAD).then(|| requester.outstanding())
-    }
-
-    #[inline]
-    fn submit_one(&mut self, mem: Mem<'_>, wqe: &Wqe, index: u64, slots: u64) {
+    fn submit_one<R: Requests>(&mut self, mem: Mem<'_>, wqe: &Wqe, index: u64, slots: u64) {
         let Some((kind, len, list)) = self.decode(wqe, index) else {
-            return self.submit_failing(wqe, index, slots, Status::LocalQpOperation);
+            return self.submit_failing::<R>(wqe, index, slots, Status::LocalQpOperation);
         };
         if len > 1 << 31 {
-            return self.submit_failing(wqe, index, slots, Status::LocalLength);
+            return self.submit_failing::<R>(wqe, index, slots, Status::LocalLength);
         }
         if matches!(kind, Kind::Local)
             && let Err(status) = self.execute_locally(mem, wqe)
         {
-            return self.submit_failing(wqe, index, slots, status);
+            return self.submit_failing::<R>(wqe, index, slots, status);
         }
         let message = self.message(wqe, kind, len, list, index, slots);
-        if let Some(connection) = &mut self.connection {
-            connection.requester.submit(message);
-        } else {
-            self.submit_irn(message);
+        if let Some(requester) = R::of(self) {
+            requester.submit(message);
         }
     }
 
@@ -390,21 +383,19 @@ impl QueuePair {
     }
 
     /// A WQE that cannot be executed takes its place in the order, and fails there.
-    fn submit_failing(&mut self, wqe: &Wqe, index: u64, slots: u64, status: Status) {
+    fn submit_failing<R: Requests>(&mut self, wqe: &Wqe, index: u64, slots: u64, status: Status) {
         let note = self.note(wqe, List::One, index, slots);
         let message = Message { kind: Kind::Local, len: 0, fence: false, solicited: false, note };
-        if let Some(connection) = &mut self.connection {
-            connection.requester.submit_failing(message, status);
-        } else if let Some(irn) = &mut self.irn {
-            irn.requester.submit_failing(message, status);
+        if let Some(requester) = R::of(self) {
+            requester.submit_failing(message, status);
         }
     }
 
     /// Completes what has ended. Enters the error state behind a request in error. True if anything ended.
     #[inline]
-    pub fn retire(&mut self, shared: &mut Shared) -> bool {
+    pub fn retire<R: Requests>(&mut self, shared: &mut Shared) -> bool {
         let (mut any, mut freed) = (false, None);
-        while let Some(retired) = self.next_retired() {
+        while let Some(retired) = R::of(self).and_then(R::retire) {
             any = true;
             let fine = retired.status == Status::Success;
             if fine && !retired.note.signaled() {
@@ -430,14 +421,6 @@ impl QueuePair {
             self.drain(shared);
         }
         any
-    }
-
-    #[inline(always)]
-    fn next_retired(&mut self) -> Option<Retired<Note>> {
-        match &mut self.connection {
-            Some(connection) => connection.requester.retire(),
-            None => self.retire_irn(),
-        }
     }
 
     /// The oldest message under way, taken out unfinished.
@@ -555,7 +538,7 @@ impl QueuePair {
         self.send.release_all();
         self.send.doorbell();
         loop {
-            let (wqe, index, slots) = match self.send.next() {
+            let (wqe, index, slots) = match self.send.next_other() {
                 Fetched::Empty => break,
                 Fetched::Work { wqe, index, slots } => (wqe, index, slots),
                 Fetched::Malformed { wqe, index } => (wqe, index, 1),
@@ -607,12 +590,14 @@ impl QueuePair {
 
     /// Its timers have come.
     pub fn expire(&mut self, now: Instant, shared: &mut Shared) {
+        self.expire_congestion(now);
         if let Some(connection) = &mut self.connection {
             connection.requester.expire(now, &mut shared.counters);
+            self.retire::<GoBackN>(shared);
+        } else {
+            self.expire_irn(now, shared);
+            self.retire::<reliable::Irn>(shared);
         }
-        self.expire_irn(now, shared);
-        self.expire_congestion(now);
-        self.retire(shared);
     }
 }
 

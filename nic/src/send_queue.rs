@@ -86,8 +86,14 @@ impl SendQueue {
         self.taken < self.limit()
     }
 
+    /// As [`next`](SendQueue::next), for what is not busy.
+    #[inline(never)]
+    pub fn next_other(&mut self) -> Fetched {
+        self.next()
+    }
+
     /// The next work request, fetched if need be; `take` moves past it.
-    #[inline]
+    #[inline(always)]
     pub fn next(&mut self) -> Fetched {
         if self.taken == self.fetched {
             self.fetch(self.limit().min(self.taken + BATCH as u64));

@@ -7,7 +7,7 @@
 use memory::Mem;
 use transport::rc::{Kind, Retired};
 use transport::state::State;
-use transport::{Outcome, Status, uc};
+use transport::{Instant, Outcome, Status, uc};
 use wire::frame::Egress;
 use wire::{bth, packet};
 
@@ -59,11 +59,14 @@ impl QueuePair {
     /// Sends the next packet of an unreliable queue pair.
     pub fn request_unreliable(
         &mut self,
+        now: Instant,
         mem: Mem<'_>,
         out: &mut impl Egress,
         shared: &mut Shared,
     ) -> Option<Sent> {
-        self.unreliable.as_ref().filter(|_| self.may_send())?;
+        if self.unreliable.is_none() || !self.may_send() || self.is_held(now) {
+            return None;
+        }
         while !self.is_sending() {
             if !self.begin_next(mem, shared) {
                 return None;
@@ -84,7 +87,7 @@ impl QueuePair {
         if self.state != State::Rts {
             return false;
         }
-        match self.send.next() {
+        match self.send.next_other() {
             Fetched::Empty => return false,
             Fetched::Malformed { wqe, index } => {
                 self.send.take(1);

@@ -61,8 +61,9 @@ fn shape(opcode: Opcode, syndrome: Option<Syndrome>) -> u8 {
 impl Additions {
     /// The additions of a packet between peers that agreed on IRN, and its payload without them.
     ///
-    /// Errors: [`WireError::Truncated`] if the packet ends before its additions do.
-    #[inline]
+    /// Errors: [`WireError::Truncated`] if the packet ends before its additions do. Inlined always: where the op-code is known,
+    /// so are the additions.
+    #[inline(always)]
     pub fn split<'a>(packet: &packet::View<'a>) -> Result<(Additions, &'a [u8]), WireError> {
         let shape = shape(packet.bth.opcode, packet.aeth().map(|aeth| aeth.syndrome));
         let (mut found, mut rest) = (Additions::default(), packet.payload);
@@ -96,8 +97,9 @@ impl Additions {
         self.len() == 0
     }
 
-    /// Writes them at the start of `out` and returns their bytes; panics if there is no room.
-    #[inline]
+    /// Writes them at the start of `out` and returns their bytes; panics if there is no room. Inlined always: where they are
+    /// made, the compiler knows which are there.
+    #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let mut at = 0;
         macro_rules! put {

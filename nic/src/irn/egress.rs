@@ -14,6 +14,7 @@ use crate::egress::{Sent, emit, fatal_event};
 use crate::gather;
 use crate::nic::Shared;
 use crate::queue_pair::QueuePair;
+use crate::reliable;
 
 impl QueuePair {
     /// Could a queue pair that is not plain RC have something to send?
@@ -29,15 +30,36 @@ impl QueuePair {
     }
 
     /// The next response packet, or (N)ACK of one, over IRN.
-    #[inline(never)]
+    #[inline]
     pub fn respond_irn(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
         out: &mut impl Egress,
-        held: bool,
         shared: &mut Shared,
     ) -> Option<Sent> {
+        if !self.may_receive() {
+            return None;
+        }
+        if self.cnp_due {
+            return self.notify_peer(out, shared);
+        }
+        let irn = self.irn.as_ref()?;
+        if !irn.requester.owes_any() && !irn.responder.has_reply() {
+            return None;
+        }
+        self.reply_irn(now, mem, out, shared)
+    }
+
+    #[inline(never)]
+    fn reply_irn(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut impl Egress,
+        shared: &mut Shared,
+    ) -> Option<Sent> {
+        let held = self.is_held(now);
         let rights = (self.pd, self.owner);
         let irn = self.irn.as_mut()?;
         if let Some(sent) = acknowledge(irn, out, shared) {
@@ -60,33 +82,27 @@ impl QueuePair {
         Some(sent)
     }
 
-    /// The next request packet of a queue pair that is not plain RC.
-    #[inline(never)]
-    pub fn request_other(
+    /// The next request packet over IRN.
+    #[inline]
+    pub fn request_irn(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
         out: &mut impl Egress,
         shared: &mut Shared,
     ) -> Option<Sent> {
-        match self.irn {
-            Some(_) => self.request_irn(now, mem, out, shared),
-            None => self.request_unreliable(mem, out, shared),
+        if !self.may_send() || self.is_held(now) {
+            return None;
         }
-    }
-
-    /// The next request packet over IRN; the caller has submitted what there is.
-    #[inline(never)]
-    fn request_irn(
-        &mut self,
-        now: Instant,
-        mem: Mem<'_>,
-        out: &mut impl Egress,
-        shared: &mut Shared,
-    ) -> Option<Sent> {
-        let Some(plan) = self.irn.as_mut()?.requester.plan(now) else {
+        let plan = loop {
+            self.submit::<reliable::Irn>(mem, shared);
+            if let Some(plan) = self.irn.as_mut()?.requester.plan(now) {
+                break plan;
+            }
             // Local work and failures may have come to the front without any packet; then there may be more to submit.
-            return (self.retire(shared) && self.send.has_work()).then_some(Sent::Denied);
+            if !self.retire::<reliable::Irn>(shared) || !self.send.has_work() {
+                return None;
+            }
         };
         let (pd, send) = (self.pd, &self.send);
         let Irn { path, requester, .. } = &mut **self.irn.as_mut()?;
@@ -115,7 +131,7 @@ impl QueuePair {
             }
             Sent::Denied => {
                 requester.refuse(&plan, Status::LocalProtection);
-                self.retire(shared);
+                self.retire::<reliable::Irn>(shared);
             }
             Sent::NoRoom => {}
         }

@@ -13,6 +13,7 @@ use crate::ingress::react;
 use crate::nic::Shared;
 use crate::queue_pair::QueuePair;
 use crate::receive_queue::Receive;
+use crate::reliable;
 
 impl QueuePair {
     /// A packet of the peer's, over IRN.
@@ -33,11 +34,27 @@ impl QueuePair {
         if let Err((number, status)) = react(mem, self.pd, self.send.ring(), &reaction, packet.payload) {
             irn.requester.fail(number, status);
         }
-        self.retire(shared);
+        self.retire::<reliable::Irn>(shared);
     }
 
+    #[inline]
     fn serve_irn(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         self.establish(shared);
+        if let Some(irn) = &self.irn
+            && let Some(write) = irn.responder.next_write(packet)
+            && self.place(mem, write.key, write.va, write.extent, write.payload) == Outcome::Done
+        {
+            if let Some(irn) = &mut self.irn {
+                irn.responder.passed(&write, &mut shared.counters);
+            }
+            return;
+        }
+        self.serve_any(now, mem, packet, shared);
+    }
+
+    /// As `serve_irn`, for packets of every kind and place in the order.
+    #[inline(never)]
+    fn serve_any(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         let Some(irn) = &mut self.irn else { return };
         let (mut step, mut payload) = irn.responder.receive(now, packet, &mut shared.counters);
         // A completion that finds its queue full ends the queue pair in the middle of this.

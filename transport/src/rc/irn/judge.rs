@@ -5,7 +5,7 @@ use super::reads::Wanted;
 use crate::rc::responder::{Allowed, atomic, notice};
 use crate::{Atomic, Notice};
 use wire::irn::Additions;
-use wire::{NakCode, Operation, packet, reth};
+use wire::{NakCode, Opcode, Operation, packet, reth};
 
 /// Messages end at 2^31 bytes (IBTA vol. 1 §9.7.7).
 const LONGEST: u32 = 1 << 31;
@@ -33,12 +33,7 @@ pub(super) fn judge(
 ) -> Result<Request, NakCode> {
     let opcode = packet.bth.opcode;
     let len = payload.len() as u32;
-    let fits = match (opcode.is_first() || opcode.is_middle(), opcode.is_last()) {
-        (true, _) => len == mtu,
-        (_, true) => (1..=mtu).contains(&len),
-        _ => len <= mtu,
-    };
-    if !fits {
+    if !fits(opcode, len, mtu) {
         return Err(NakCode::INVALID_REQUEST);
     }
     let request = match opcode.operation() {
@@ -51,6 +46,56 @@ pub(super) fn judge(
         _ => None,
     };
     request.ok_or(NakCode::INVALID_REQUEST)
+}
+
+/// Is `len` a length that a packet of this position may have?
+#[inline]
+fn fits(opcode: Opcode, len: u32, mtu: u32) -> bool {
+    match (opcode.is_first() || opcode.is_middle(), opcode.is_last()) {
+        (true, _) => len == mtu,
+        (_, true) => (1..=mtu).contains(&len),
+        _ => len <= mtu,
+    }
+}
+
+/// A packet of a plain WRITE.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Write<'a> {
+    /// Remote key.
+    pub key: u32,
+    /// Where its payload goes.
+    pub va: u64,
+    /// Bytes from there to the end of the message, all of which must be writable.
+    pub extent: u32,
+    /// Its payload.
+    pub payload: &'a [u8],
+    /// Its message ends with it.
+    pub(super) ends: bool,
+}
+
+/// Judges a packet that is nearly always a WRITE's which tells nobody. None: it is none, or not well-formed, and [`judge`] says
+/// what it is.
+#[inline]
+pub(super) fn plain_write<'a>(packet: &packet::View<'a>, mtu: u32) -> Option<Write<'a>> {
+    let opcode = packet.bth.opcode;
+    let (reth, payload) = match opcode {
+        Opcode::RC_RDMA_WRITE_ONLY | Opcode::RC_RDMA_WRITE_FIRST => (packet.reth()?, packet.payload),
+        Opcode::RC_RDMA_WRITE_MIDDLE | Opcode::RC_RDMA_WRITE_LAST => {
+            let (additions, payload) = Additions::split(packet).ok()?;
+            (additions.reth?, payload)
+        }
+        _ => return None,
+    };
+    let ends = opcode.is_last() || opcode.is_only();
+    let len = payload.len() as u32;
+    let fine = fits(opcode, len, mtu) && spans(&reth, len, ends);
+    fine.then_some(Write { key: reth.rkey, va: reth.va, extent: reth.dma_len, payload, ends })
+}
+
+/// Does a WRITE's packet of `len` bytes go with what its RETH says is left of the message?
+#[inline]
+fn spans(reth: &reth::Repr, len: u32, ends: bool) -> bool {
+    reth.dma_len <= LONGEST && if ends { len == reth.dma_len } else { len < reth.dma_len }
 }
 
 /// Is `offset` where a packet of this position can stand?
@@ -73,11 +118,12 @@ fn send(packet: &packet::View<'_>, additions: &Additions, len: u32, mtu: u32) ->
 }
 
 fn write(packet: &packet::View<'_>, additions: &Additions, len: u32, mtu: u32) -> Option<Request> {
-    let reth::Repr { va, rkey: key, dma_len: extent } = packet.reth().or(additions.reth)?;
+    let reth = packet.reth().or(additions.reth)?;
     let ends = packet.bth.opcode.is_last() || packet.bth.opcode.is_only();
-    if extent > LONGEST || if ends { len != extent } else { len >= extent } {
+    if !spans(&reth, len, ends) {
         return None;
     }
+    let reth::Repr { va, rkey: key, dma_len: extent } = reth;
     if packet.imm().is_none() {
         return Some(Request::Place { key, va, extent });
     }
@@ -102,19 +148,17 @@ fn atomic_of(packet: &packet::View<'_>, additions: &Additions) -> Option<Request
 mod tests {
     use super::*;
     use wire::irn::{fetch, message};
-    use wire::{Extensions, Opcode, Packet, Psn, Qpn, atomic_eth, bth, ieth, immdt};
+    use wire::{Extensions, Packet, Psn, Qpn, atomic_eth, bth, ieth, immdt};
 
     const ALL: Allowed = Allowed { write: true, read: true, atomic: true };
     const MTU: u32 = 256;
 
-    /// Judges a packet with all the headers that its op-code and IRN give it.
-    fn verdict(
+    /// Makes a packet with all the headers that its op-code and IRN give it, and looks at it, split as it is when it arrives.
+    fn with_packet<T>(
         opcode: Opcode,
-        len: u32,
-        offset: u32,
-        left: u32,
-        allowed: Allowed,
-    ) -> Result<Request, NakCode> {
+        (len, offset, left): (u32, u32, u32),
+        look: impl FnOnce(&packet::View<'_>, &Additions, &[u8]) -> T,
+    ) -> T {
         let reth = reth::Repr { va: 0x1000, rkey: 5, dma_len: left };
         let eth = atomic_eth::Repr { va: 0x1000, rkey: 5, swap_add: 1, compare: 2 };
         let ext = Extensions {
@@ -124,18 +168,35 @@ mod tests {
             ieth: opcode.has_ieth().then_some(ieth::Repr { rkey: 8 }),
             ..Extensions::NONE
         };
-        let additions = Additions {
-            reth: Some(reth).filter(|_| ext.reth.is_none()),
-            message: Some(message::Repr { number: 7, offset }),
-            fetch: Some(fetch::Repr { number: 3 }),
+        let mut all = (0..8).map(|bits| Additions {
+            reth: (bits & 1 != 0).then_some(reth),
+            message: (bits & 2 != 0).then_some(message::Repr { number: 7, offset }),
+            fetch: (bits & 4 != 0).then_some(fetch::Repr { number: 3 }),
             sack: None,
-        };
-        let payload = vec![0; len as usize];
+        });
+        let additions = all.find(|additions| additions.fit(opcode, None)).expect("those of the op-code");
+        let mut payload = vec![0; additions.len() + len as usize];
+        additions.emit(&mut payload);
         let packet = Packet::new(bth::Repr::new(opcode, Qpn::new(1), Psn::new(1)), ext, &payload);
         let mut bytes = vec![0; packet.buffer_len()];
         packet.emit(&mut bytes);
         let view = packet::View::new(&bytes).expect("a packet");
-        judge(&view, &additions, &payload, MTU, allowed)
+        let (split, rest) = Additions::split(&view).expect("additions");
+        assert_eq!((split, rest.len()), (additions, len as usize));
+        look(&view, &split, rest)
+    }
+
+    /// What is said of such a packet.
+    fn verdict(
+        opcode: Opcode,
+        len: u32,
+        offset: u32,
+        left: u32,
+        allowed: Allowed,
+    ) -> Result<Request, NakCode> {
+        with_packet(opcode, (len, offset, left), |packet, additions, payload| {
+            judge(packet, additions, payload, MTU, allowed)
+        })
     }
 
     #[test]
@@ -207,6 +268,30 @@ mod tests {
             panic!("a WRITE with immediate data ends here")
         };
         assert_eq!((notice.len, notice.imm, notice.write), (612, Some(9), true));
+    }
+
+    #[test]
+    fn the_usual_way_of_a_write_judges_as_the_general_one() {
+        let mut plain = 0;
+        for opcode in (0..0x18).map(Opcode).filter(|opcode| opcode.is_request()) {
+            let lengths = [0, 1, 255, 256, 257]
+                .map(|len: u32| [len.wrapping_sub(1), len, len + 1, (1 << 31) + 1].map(|left| (len, left)));
+            for (len, left) in lengths.into_iter().flatten() {
+                with_packet(opcode, (len, 0, left), |packet, additions, payload| {
+                    let usual = plain_write(packet, MTU).map(|write| {
+                        let ends = opcode.is_last() || opcode.is_only();
+                        assert_eq!((write.payload, write.ends), (payload, ends));
+                        Request::Place { key: write.key, va: write.va, extent: write.extent }
+                    });
+                    let general = judge(packet, additions, payload, MTU, ALL).ok();
+                    let placed = general.filter(|request| matches!(request, Request::Place { .. }));
+                    assert_eq!(usual, placed, "{opcode}, {len} bytes of {left}");
+                    plain += usize::from(usual.is_some());
+                });
+            }
+        }
+        // First and Middle: a full packet of more. Last: 1, 255, 256. Only: 0, too.
+        assert_eq!(plain, 1 + 1 + 3 + 4);
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod rto;
 mod sender;
 
 pub use bitmap::Bitmap;
+pub use judge::Write;
 pub use owed::Owes;
 pub use receiver::{Answer, Ends, Place, Receiver, Tracker};
 pub use requester::{Numbers, Plan, Requester};

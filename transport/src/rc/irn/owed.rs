@@ -43,7 +43,9 @@ impl Note {
     /// The order has gone on from `from` to `expected`: what lies behind is said by the plain acknowledgement.
     #[inline]
     pub fn passed(&mut self, from: Seq, expected: Seq) {
-        self.ahead.clear_range(from, expected);
+        if self.ahead.ones() > 0 {
+            self.ahead.clear_range(from, expected);
+        }
     }
 
     /// Is anything owed?

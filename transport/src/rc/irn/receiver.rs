@@ -151,6 +151,15 @@ impl Receiver {
         self.expected += 1;
     }
 
+    /// The packet expected next has arrived and been dealt with, and there is none ahead: [`mark`](Receiver::mark) and
+    /// [`step`](Receiver::step) in one, without the bitmaps.
+    #[inline]
+    pub fn pass(&mut self, ends: bool) {
+        debug_assert!(!self.has_ahead(), "packets ahead have their turn after this one");
+        self.msn = (self.msn + u32::from(ends)) & 0x00ff_ffff;
+        self.expected += 1;
+    }
+
     /// Takes an arrival as a whole: for whoever has nothing to execute, that is for traces of arrivals.
     pub fn arrive(&mut self, seq: Seq, ends: Ends) -> Answer {
         let place = self.place(seq);

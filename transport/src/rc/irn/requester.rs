@@ -37,6 +37,8 @@ pub struct Plan {
     pub len: u32,
     number: u64,
     seq: Seq,
+    /// The last packet of its message.
+    last: bool,
 }
 
 /// The numbers of a (N)ACK of responses.
@@ -133,6 +135,7 @@ impl<D: Copy> Requester<D> {
     }
 
     /// Messages submitted and not retired.
+    #[inline]
     pub fn outstanding(&self) -> usize {
         self.window.len()
     }
@@ -160,6 +163,7 @@ impl<D: Copy> Requester<D> {
     }
 
     /// Takes a message. The caller has seen that there is room.
+    #[inline]
     pub fn submit(&mut self, message: Message<D>) {
         debug_assert!(self.has_room(), "submitted without looking");
         let first = self.next;
@@ -186,9 +190,12 @@ impl<D: Copy> Requester<D> {
         let Message { kind, len, fence, solicited, note } = message;
         let message = Message { kind, len, fence, solicited, note: Numbered { note, responses, number } };
         self.window.push(Placed { first, end: self.next, message });
-        self.seek();
+        if first == self.next {
+            self.step_over_local();
+        }
     }
 
+    #[inline]
     fn responses_of<N>(&self, message: &Message<N>) -> u64 {
         u64::from(packets(message.len, self.parameters.mtu))
     }
@@ -211,11 +218,29 @@ impl<D: Copy> Requester<D> {
             || self.window.front().is_some_and(|front| self.is_complete(front))
     }
 
-    /// The request packet that would leave now.
+    /// The request packet that would leave now. Inlined always, as `sent`: a plan has 200 bytes.
+    #[inline(always)]
     pub fn plan(&mut self, now: Instant) -> Option<Plan> {
         if now < self.rnr_until {
             return None;
         }
+        let (placed, number, seq) = if self.sender.in_turn() {
+            if !self.sender.has_room() {
+                return None;
+            }
+            let next = self.sender.next();
+            (self.begins(next)?, self.at, next)
+        } else {
+            let (number, seq) = self.choose()?;
+            (self.window.get(number)?, number, seq)
+        };
+        Some(self.describe(placed, number, seq))
+    }
+
+    /// The message and the packet that would leave now, when there is more to choose from than the next one.
+    #[cold]
+    #[inline(never)]
+    fn choose(&mut self) -> Option<(u64, Seq)> {
         let limit = self.limit();
         let mut chosen = self.sender.choose(limit);
         if chosen.is_none() && self.sender.must_look() {
@@ -227,8 +252,8 @@ impl<D: Copy> Requester<D> {
         if self.failing.bars(number) {
             return None;
         }
-        let placed = self.window.get(number).filter(|placed| placed.first <= seq && seq < placed.end)?;
-        Some(self.describe(placed, number, seq))
+        self.window.get(number).filter(|placed| placed.first <= seq && seq < placed.end)?;
+        Some((number, seq))
     }
 
     /// Packets below this may be sent: after a rewind, old ground; else the next new packet if its message may go on.
@@ -238,25 +263,28 @@ impl<D: Copy> Requester<D> {
         if upcoming < self.sender.high() {
             return self.sender.high();
         }
-        if self.may_begin(upcoming) { self.next } else { upcoming }
+        if self.begins(upcoming).is_some() { self.next } else { upcoming }
     }
 
-    #[inline]
-    fn may_begin(&self, upcoming: Seq) -> bool {
-        let Some(placed) = self.window.get(self.at) else { return false };
+    /// The message of the next new packet, if that may leave.
+    #[inline(always)]
+    fn begins(&self, upcoming: Seq) -> Option<&Placed<Numbered<D>>> {
+        let placed = self.window.get(self.at)?;
         let message = &placed.message;
         if self.failing.bars(self.at) {
-            return false;
+            return None;
         }
         if message.kind.is_fetch() && self.fetches.len() >= usize::from(self.parameters.max_rd_atomic) {
-            return false;
+            return None;
         }
         // Placement is out of order: a fence waits for everything, not only for READs and atomics.
         let fenced = message.fence && upcoming == placed.first;
-        !fenced || self.sender.una() == placed.first && self.tracker.expected() >= message.note.responses
+        let waits =
+            fenced && (self.sender.una() != placed.first || self.tracker.expected() < message.note.responses);
+        (!waits).then_some(placed)
     }
 
-    #[inline]
+    #[inline(always)]
     fn describe(&self, placed: &Placed<Numbered<D>>, number: u64, seq: Seq) -> Plan {
         let (message, mtu) = (&placed.message, self.parameters.mtu);
         let fetch = message.kind.is_fetch();
@@ -276,42 +304,68 @@ impl<D: Copy> Requester<D> {
             len: if fetch { 0 } else { len },
             number,
             seq,
+            last,
         }
     }
 
     /// Note of the message that a planned packet belongs to.
+    #[inline]
     pub fn note(&self, plan: &Plan) -> Option<&D> {
         self.window.get(plan.number).map(|placed| &placed.message.note.note)
     }
 
-    /// The planned packet has left.
+    /// The planned packet has left. Inlined always: so the plan need not be written to memory.
+    #[inline(always)]
     pub fn sent(&mut self, now: Instant, plan: &Plan, counters: &mut Counters) {
         let new = plan.seq >= self.sender.high();
+        if new && plan.additions.fetch.is_some() {
+            self.fetching(plan.number);
+        }
+        if new && self.sender.in_turn() {
+            self.sender.transmitted(Some(plan.seq));
+            if plan.last {
+                self.at += 1;
+                self.step_over_local();
+            }
+        } else {
+            self.sent_out_of_turn(plan, new, counters);
+        }
+        self.rto.sent(now, plan.seq, new, self.sender.in_flight());
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn sent_out_of_turn(&mut self, plan: &Plan, new: bool, counters: &mut Counters) {
         counters.retransmitted_pkts += u64::from(!new);
         let recovering = self.sender.in_recovery();
         self.sender.transmitted(Some(plan.seq));
         counters.irn_recoveries += u64::from(!recovering && self.sender.in_recovery());
-        if new && let Some(placed) = self.window.get(plan.number) {
-            let message = &placed.message;
-            if message.kind.is_fetch() {
-                let first = message.note.responses;
-                let end = first + self.responses_of(message);
-                self.fetches.push_back(Fetch { first, end, message: plan.number });
-            }
-        }
         self.seek();
-        self.rto.sent(now, plan.seq, new, self.sender.in_flight());
+    }
+
+    /// READ or atomic `number` is on the way.
+    #[inline]
+    fn fetching(&mut self, number: u64) {
+        let Some(placed) = self.window.get(number) else { return };
+        let first = placed.message.note.responses;
+        let end = first + self.responses_of(&placed.message);
+        self.fetches.push_back(Fetch { first, end, message: number });
     }
 
     /// `at` is the message of the packet that leaves next when none is sent out of turn.
-    #[inline]
     fn seek(&mut self) {
         let upcoming = self.sender.upcoming();
         let head = self.window.bounds().0;
         while self.at > head && self.window.get(self.at - 1).is_some_and(|placed| placed.end > upcoming) {
             self.at -= 1;
         }
-        // Local work takes no packets: the cursor never rests on it.
+        self.step_over_local();
+    }
+
+    /// Local work takes no packets: the cursor never rests on it.
+    #[inline(always)]
+    fn step_over_local(&mut self) {
+        let upcoming = self.sender.upcoming();
         while self.window.get(self.at).is_some_and(|placed| placed.end <= upcoming) {
             self.at += 1;
         }
@@ -328,6 +382,7 @@ impl<D: Copy> Requester<D> {
         self.fail(plan.number, status);
     }
 
+    #[inline]
     fn is_complete(&self, placed: &Placed<Numbered<D>>) -> bool {
         let message = &placed.message;
         placed.end <= self.sender.una()
@@ -336,6 +391,7 @@ impl<D: Copy> Requester<D> {
     }
 
     /// Next message that ended, in order. After one in error the queue pair is in error too: flush the rest.
+    #[inline]
     pub fn retire(&mut self) -> Option<Retired<D>> {
         let (head, _) = self.window.bounds();
         let front = self.window.front()?;
@@ -365,12 +421,14 @@ impl<D: Copy> Requester<D> {
     }
 
     /// When nothing but responses is waited for, the responder's timers bring them; this is when we stop believing in it.
+    #[inline]
     fn silence_ends(&self) -> Instant {
         let waits = self.rto.deadline() == Instant::NEVER && !self.fetches.is_empty();
         if waits { self.rto.patience(self.patience_ns()) } else { Instant::NEVER }
     }
 
     /// When `expire` wants to be called.
+    #[inline]
     pub fn deadline(&self) -> Instant {
         let deadline = self.rto.deadline().min(self.silence_ends());
         if self.rnr_until > Instant(0) { deadline.min(self.rnr_until) } else { deadline }
@@ -411,6 +469,7 @@ impl<D: Copy> Requester<D> {
     }
 
     /// An acknowledgement or a response has arrived.
+    #[inline]
     pub fn receive(
         &mut self,
         now: Instant,
@@ -425,29 +484,51 @@ impl<D: Copy> Requester<D> {
         Reaction::Nothing
     }
 
+    #[inline]
     fn acknowledged(&mut self, now: Instant, packet: &packet::View<'_>, counters: &mut Counters) {
-        let (Some(aeth), Ok((additions, _))) = (packet.aeth(), Additions::split(packet)) else { return };
-        let seq = extend(self.sender.una(), packet.bth.psn);
-        match (aeth.syndrome.kind(), additions.sack) {
-            (Syndrome::Ack { .. }, _) => self.arrived(now, seq + 1, None),
+        let Some(aeth) = packet.aeth() else { return };
+        let (seq, kind) = (extend(self.sender.una(), packet.bth.psn), aeth.syndrome.kind());
+        match kind {
+            Syndrome::Ack { .. } => self.arrived(now, seq + 1, None),
+            _ => self.told(now, seq, kind, packet, counters),
+        }
+    }
+
+    /// Something else than an acknowledgement.
+    #[cold]
+    #[inline(never)]
+    fn told(
+        &mut self,
+        now: Instant,
+        seq: Seq,
+        kind: Syndrome,
+        packet: &packet::View<'_>,
+        counters: &mut Counters,
+    ) {
+        let Ok((additions, _)) = Additions::split(packet) else { return };
+        match (kind, additions.sack) {
             (Syndrome::Nak(NakCode::PSN_SEQUENCE_ERROR), Some(sack)) => {
                 counters.packet_seq_err += 1;
                 self.arrived(now, seq, Some(extend(self.sender.una(), sack.psn)));
             }
             (Syndrome::Rnr { timer }, _) => self.not_ready(now, seq, timer, counters),
             (Syndrome::Nak(code), _) => self.refused(now, seq, code, counters),
-            (Syndrome::Reserved, _) => {}
+            (Syndrome::Ack { .. } | Syndrome::Reserved, _) => {}
         }
     }
 
     /// Everything before `upto` was executed, and `sack` has arrived.
+    #[inline]
     fn arrived(&mut self, now: Instant, upto: Seq, sack: Option<Seq>) {
+        let moves = sack.is_some() || !self.sender.is_undisturbed();
         if self.sender.acknowledge(upto, sack) {
             let outstanding = self.sender.una() < self.sender.high();
             self.rto.advanced(now, self.sender.una(), outstanding, self.sender.in_flight());
             self.rnr_retries = self.parameters.rnr_retry;
         }
-        self.seek();
+        if moves {
+            self.seek();
+        }
     }
 
     fn not_ready(&mut self, now: Instant, seq: Seq, timer: u8, counters: &mut Counters) {
@@ -543,8 +624,15 @@ impl<D: Copy> Requester<D> {
         reaction
     }
 
+    #[inline]
     fn fits(&self, len: u32, offset: u32, payload: usize) -> bool {
         payload as u32 == (len - offset).min(self.parameters.mtu)
+    }
+
+    /// Is a (N)ACK of responses owed?
+    #[inline]
+    pub fn owes_any(&self) -> bool {
+        self.owed.is_owed()
     }
 
     /// The (N)ACK of responses that would leave now, and its numbers as they travel.
@@ -579,11 +667,13 @@ impl<D: Copy> Requester<D> {
     }
 }
 
+#[inline]
 fn takes_receive(kind: &Kind) -> bool {
     matches!(kind, Kind::Send | Kind::SendImm(_) | Kind::SendInv(_) | Kind::WriteImm { .. })
 }
 
 /// What IRN adds to the packet at `offset` of a message.
+#[inline]
 fn additions<D>(message: &Message<Numbered<D>>, offset: u32, last: bool) -> Additions {
     let number = message.note.number;
     let in_message = Some(message::Repr { number, offset });

@@ -4,7 +4,7 @@
 //! `receive` gives a [`Step`]; the NIC does it and says by `conclude` what came of it; then `due` gives further ones that
 //! are due now, until there is nothing left.
 
-use super::judge::{Request, judge};
+use super::judge::{Request, Write, judge, plain_write};
 use super::owed::Note as Owed;
 use super::reads::{Read, Reads, Wanted};
 use super::receiver::{Ends, Place, Receiver};
@@ -166,6 +166,26 @@ impl Responder {
         &self.sender
     }
 
+    /// The usual case by itself: a packet of a plain WRITE, the next in order, with nothing there behind it. If the NIC can
+    /// place it, `passed` ends it without a look at the bitmaps; in every other case `receive` judges the packet.
+    #[inline]
+    pub fn next_write<'a>(&self, packet: &packet::View<'a>) -> Option<Write<'a>> {
+        let usual = packet.bth.psn == psn(self.receiver.expected())
+            && !self.receiver.has_ahead()
+            && self.allowed.write
+            && !self.ended;
+        if usual { plain_write(packet, self.mtu) } else { None }
+    }
+
+    /// The packet of `next_write` is placed.
+    #[inline]
+    pub fn passed(&mut self, write: &Write<'_>, counters: &mut Counters) {
+        counters.rx_write_requests += u64::from(write.ends);
+        let at = self.receiver.expected();
+        self.receiver.pass(write.ends);
+        self.stepped(at);
+    }
+
     /// Judges a request packet: what to do, and with which bytes.
     pub fn receive<'a>(
         &mut self,
@@ -289,9 +309,16 @@ impl Responder {
     }
 
     /// The packet expected next has been dealt with.
+    #[inline]
     fn take_step(&mut self) {
         let at = self.receiver.expected();
         self.receiver.step();
+        self.stepped(at);
+    }
+
+    /// The order has gone on from packet `at` to the next.
+    #[inline]
+    fn stepped(&mut self, at: Seq) {
         // What it asked to be sent again is here.
         self.not_ready = false;
         self.owed.passed(at, at + 1);
@@ -358,14 +385,12 @@ impl Responder {
     }
 
     /// Is there anything to send?
+    #[inline]
     pub fn has_reply(&self) -> bool {
         self.not_ready
             || self.owed.is_owed()
             || self.fatal.is_some()
-            || !self.quiet
-                && (self.sender.upcoming() < self.responses
-                    || self.sender.flags()[0]
-                    || self.sender.must_look())
+            || !self.quiet && (self.sender.next() < self.responses || !self.sender.in_turn())
     }
 
     /// The packet that would leave now: acknowledgements, then responses; a NAK that ends the queue pair only when every
@@ -478,6 +503,7 @@ impl Responder {
     }
 
     /// When `expire` wants to be called.
+    #[inline]
     pub fn deadline(&self) -> Instant {
         self.rto.deadline()
     }

@@ -21,6 +21,8 @@ const RATIO_TENTHS: u64 = 32;
 pub struct Rto {
     low_ns: u64,
     high_ns: u64,
+    /// RTO_low and RTO_high as the round trips have them, without doubling.
+    times: (u64, u64),
     few: u64,
     measured: bool,
     /// Smoothed round trip and deviation in nanoseconds; 0: none measured yet.
@@ -40,9 +42,11 @@ pub struct Rto {
 impl Rto {
     /// A timer that does not run.
     pub fn new(settings: &Settings) -> Rto {
-        Rto {
-            low_ns: settings.rto_low_ns.max(1),
-            high_ns: settings.rto_high_ns.max(settings.rto_low_ns).max(1),
+        let low_ns = settings.rto_low_ns.max(1);
+        let mut made = Rto {
+            low_ns,
+            high_ns: settings.rto_high_ns.max(low_ns),
+            times: (0, 0),
             few: u64::from(settings.few),
             measured: settings.timers == Timers::Measured,
             smooth: 0,
@@ -53,11 +57,18 @@ impl Rto {
             started: Instant(0),
             deadline: Instant::NEVER,
             progress: Instant(0),
-        }
+        };
+        made.times = made.derive();
+        made
     }
 
     /// RTO_low and RTO_high as they are now, without doubling.
+    #[inline]
     pub fn times(&self) -> (u64, u64) {
+        self.times
+    }
+
+    fn derive(&self) -> (u64, u64) {
         if !self.measured {
             return (self.low_ns, self.high_ns);
         }
@@ -67,11 +78,13 @@ impl Rto {
         (low, self.high_ns.max(low * RATIO_TENTHS / 10))
     }
 
+    #[inline]
     fn span(&self, short: bool) -> u64 {
         let (low, high) = self.times();
         (if short { low } else { high }) << self.doubled
     }
 
+    #[inline]
     fn arm(&mut self, now: Instant, in_flight: u64) {
         self.short = in_flight <= self.few;
         self.started = now;
@@ -126,6 +139,7 @@ impl Rto {
             self.deviation = (3 * self.deviation + self.smooth.abs_diff(round)) / 4;
             self.smooth = ((7 * self.smooth + round) / 8).max(1);
         }
+        self.times = self.derive();
     }
 
     /// It was RTO_low, but too many packets are in flight: it runs on to RTO_high.

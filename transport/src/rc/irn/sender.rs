@@ -129,6 +129,21 @@ impl Sender {
         if self.sacked_leave { sent.saturating_sub(u64::from(self.sacked.ones())) } else { sent }
     }
 
+    /// Is the next packet in turn a new one: nothing to be sent again, no hole to be looked for, no old ground to go over?
+    #[inline]
+    pub fn in_turn(&self) -> bool {
+        self.next == self.high && !self.do_retransmit && !self.find_hole
+    }
+
+    /// In turn: does the cap let one more packet go?
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        let sent = self.next - self.una;
+        // The cap is no more than the bitmap reaches.
+        sent < u64::from(self.cap)
+            || self.sacked_leave && self.in_flight() < u64::from(self.cap) && sent < self.sacked.size()
+    }
+
     /// The packet that a chance to transmit would send: one to be sent again first, which no cap holds back; else the
     /// next one below `limit`.
     #[inline]
@@ -161,6 +176,15 @@ impl Sender {
     /// A chance to transmit was used for `chosen`, which is what `choose` said, or for nothing.
     #[inline]
     pub fn transmitted(&mut self, chosen: Option<Seq>) {
+        if chosen == Some(self.next) && self.in_turn() {
+            self.next += 1;
+            self.high = self.next;
+        } else {
+            self.transmitted_out_of_turn(chosen);
+        }
+    }
+
+    fn transmitted_out_of_turn(&mut self, chosen: Option<Seq>) {
         let again = self.do_retransmit && chosen == Some(self.retransmit) && self.retransmit >= self.una;
         if again {
             self.in_recovery |= self.retransmit == self.una;
@@ -192,7 +216,25 @@ impl Sender {
 
     /// An acknowledgement of everything before `cumulative` has arrived, and if it is a NACK, of `sack`. True if the
     /// cumulative acknowledgement is news. What was never sent is not believed.
+    #[inline]
     pub fn acknowledge(&mut self, cumulative: Seq, sack: Option<Seq>) -> bool {
+        if sack.is_some() || !self.is_undisturbed() {
+            return self.acknowledge_disturbed(cumulative, sack);
+        }
+        let advanced = self.una < cumulative && cumulative <= self.high;
+        if advanced {
+            self.una = cumulative;
+        }
+        advanced
+    }
+
+    /// Nothing is missing, as far as is known: a cumulative acknowledgement moves the window and does nothing else.
+    #[inline]
+    pub fn is_undisturbed(&self) -> bool {
+        self.in_turn() && !self.in_recovery && self.sacked.ones() == 0
+    }
+
+    fn acknowledge_disturbed(&mut self, cumulative: Seq, sack: Option<Seq>) -> bool {
         if cumulative > self.high || sack.is_some_and(|sack| sack >= self.high) {
             return false;
         }

@@ -127,3 +127,17 @@ fn a_tracker_takes_responses_in_any_order() {
     }
     assert_eq!(tracker.bitmap_bytes(), 8);
 }
+
+#[test]
+fn passing_what_is_next_ends_where_marking_and_stepping_do() {
+    for (ends, message) in [(Ends::Nothing, false), (Ends::Message, true)] {
+        let mut short = Receiver::new(0x00ff_fffe, 64);
+        short.msn = 0x00ff_ffff;
+        let mut long = short.clone();
+        short.pass(message);
+        long.mark(long.expected(), ends);
+        assert_eq!(long.front(), Some(ends));
+        long.step();
+        assert_eq!(short, long);
+    }
+}

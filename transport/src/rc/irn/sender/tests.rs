@@ -232,7 +232,17 @@ fn random_losses_end_and_the_rules_hold() {
                     there.push(seq);
                 }
             }
+            if sender.in_turn() {
+                let next = Some(sender.next()).filter(|next| *next < total && sender.has_room());
+                assert_eq!(chosen, next, "seed {seed}: in turn, the room decides");
+            }
+            let mut long_way = sender.clone();
+            long_way.transmitted_out_of_turn(chosen);
             sender.transmitted(chosen);
+            assert_eq!(
+                sender, long_way,
+                "seed {seed}: the short way of what is in turn ends where the long one does"
+            );
             if !there.is_empty() && random.chance(2, 3) {
                 let at = if random.chance(1, 5) { random.below(there.len() as u64) as usize } else { 0 };
                 let seq = if random.chance(1, 20) { there[at] } else { there.remove(at) };
@@ -243,7 +253,10 @@ fn random_losses_end_and_the_rules_hold() {
             }
             if !back.is_empty() && random.chance(2, 3) {
                 let (cumulative, sack) = back.remove(0);
-                sender.acknowledge(cumulative, sack);
+                let mut long_way = sender.clone();
+                let advanced = long_way.acknowledge_disturbed(cumulative, sack);
+                assert_eq!(sender.acknowledge(cumulative, sack), advanced);
+                assert_eq!(sender, long_way, "seed {seed}: the short way of an acknowledgement");
                 known.extend(sack.filter(|_| recovery == Recovery::Selective));
             }
             if chosen.is_none() && there.is_empty() && back.is_empty() {

@@ -1,0 +1,55 @@
+//! The requester of a reliable queue pair, as its send queue sees it: that of go-back-N or that of IRN. Whoever handles a
+//! packet knows which of the two it is for, so that neither pays for the other.
+
+use transport::Status;
+use transport::rc::{self, Message, Retired, irn};
+
+use crate::queue_pair::{Note, QueuePair};
+
+/// What the send queue needs of a requester.
+pub(crate) trait Requests: Sized {
+    /// The queue pair's, if it has one of this kind.
+    fn of(qp: &mut QueuePair) -> Option<&mut Self>;
+    /// Messages under way, if another one may be submitted with so many packets ahead of transmission at most.
+    fn may_submit(&self, ahead: u64) -> Option<usize>;
+    /// A message enters.
+    fn submit(&mut self, message: Message<Note>);
+    /// A message enters that cannot be executed.
+    fn submit_failing(&mut self, message: Message<Note>, status: Status);
+    /// The next message that ended.
+    fn retire(&mut self) -> Option<Retired<Note>>;
+}
+
+/// Go-back-N's.
+pub(crate) type GoBackN = rc::Requester<Note>;
+/// IRN's.
+pub(crate) type Irn = irn::Requester<Note>;
+
+macro_rules! requests {
+    ($requester:ty, $qp:ident => $of:expr) => {
+        impl Requests for $requester {
+            #[inline(always)]
+            fn of($qp: &mut QueuePair) -> Option<&mut Self> {
+                $of
+            }
+            #[inline(always)]
+            fn may_submit(&self, ahead: u64) -> Option<usize> {
+                (self.has_room() && self.backlog() < ahead).then(|| self.outstanding())
+            }
+            #[inline(always)]
+            fn submit(&mut self, message: Message<Note>) {
+                self.submit(message);
+            }
+            fn submit_failing(&mut self, message: Message<Note>, status: Status) {
+                self.submit_failing(message, status);
+            }
+            #[inline(always)]
+            fn retire(&mut self) -> Option<Retired<Note>> {
+                self.retire()
+            }
+        }
+    };
+}
+
+requests!(GoBackN, qp => qp.connection.as_mut().map(|connection| &mut connection.requester));
+requests!(Irn, qp => qp.irn.as_mut().map(|irn| &mut irn.requester));
