@@ -190,10 +190,19 @@ fn count(value: [u64; 4]) -> Option<[u64; 4]> {
 /// Two engines, each on a thread of its own, do everything that counts, at words that overlap. Nothing is lost.
 fn hammer(table: &Arc<Table>, pd: Pd, key: Key, turns: u64, begin: impl Fn() + Sync) {
     let engines = [Biased::new(table, ()), Biased::new(table, ())];
+    let together = std::sync::Barrier::new(2);
     std::thread::scope(|scope| {
         for engine in &engines {
             scope.spawn(|| {
+                together.wait();
                 for turn in 0..turns {
+                    // Now and then the other engine comes in between, even where both share a core.
+                    let count = |value| {
+                        if turn % 16 == 0 {
+                            std::thread::yield_now();
+                        }
+                        count(value)
+                    };
                     if turn == turns / 4 {
                         begin();
                     }
@@ -231,16 +240,17 @@ fn updates_of_all_widths_by_two_engines_lose_nothing() {
 /// 32 bytes that are all alike, whoever looks: at all of them, at halves, at words, at an odd stretch.
 #[test]
 fn no_engine_sees_half_of_an_update() {
-    let turns = if cfg!(miri) { 30 } else { 30_000 };
+    let turns = if cfg!(miri) { 30 } else { 100_000 };
     let table = Arc::new(Table::new(Config::small()).unwrap());
     let pd = table.alloc_pd().unwrap();
     let bytes = Bytes::heap(64).unwrap();
     let key = table.register(pd, &[Range::at(&bytes, 0)], ALL).unwrap();
     table.use_wide().unwrap();
     let (writer, reader) = (Biased::new(&table, ()), Biased::new(&table, ()));
-    let done = AtomicBool::new(false);
+    let (done, together) = (AtomicBool::new(false), std::sync::Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            together.wait();
             for turn in 0..turns {
                 let mut pass = writer.enter();
                 let span = pass.parts().1.check(pd, key, 32, 32, ALL).unwrap();
@@ -253,6 +263,7 @@ fn no_engine_sees_half_of_an_update() {
             }
             done.store(true, Ordering::Release);
         });
+        together.wait();
         while !done.load(Ordering::Acquire) {
             let mut pass = reader.enter();
             let span = pass.parts().1.check(pd, key, 32, 32, ALL).unwrap();
