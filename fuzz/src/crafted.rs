@@ -5,8 +5,8 @@ use fabric::forge::Forge;
 use memory::Key;
 use wire::irn::{Additions, fetch, message, sack};
 use wire::{
-    Extensions, Opcode, Packet, Psn, Qpn, Syndrome, aeth, atomic_ack, atomic_eth, bth, deth, ieth, immdt,
-    reth, xrceth,
+    Extensions, Opcode, Operation, Packet, Psn, Qpn, Syndrome, aeth, atomic_ack, atomic_eth, bth, deth, ieth,
+    immdt, reth, xrceth,
 };
 
 use crate::estate::{Estate, harmless};
@@ -14,6 +14,23 @@ use crate::place::Place;
 
 /// Bytes of payload at most.
 const LONGEST: u16 = 1200;
+
+/// What plots, receives, windows and atomics are long, and a byte more or less.
+const EDGES: [u32; 15] = [0, 1, 7, 8, 9, 63, 64, 65, 511, 512, 513, 1023, 1024, 1025, 2048];
+/// Requests that need nothing before them.
+const STARTS: [Opcode; 7] = [
+    Opcode::RC_SEND_ONLY,
+    Opcode::RC_RDMA_WRITE_FIRST,
+    Opcode::RC_RDMA_WRITE_ONLY,
+    Opcode::RC_RDMA_WRITE_ONLY_IMM,
+    Opcode::RC_RDMA_READ_REQUEST,
+    Opcode::RC_FETCH_ADD,
+    Opcode::RC_SEND_ONLY_INV,
+];
+/// Of 256 packets so many keep lengths that do not fit their op-code.
+const ODD: u8 = 0x40;
+/// No READ that fits its op-code asks for more.
+const WHOLE: u32 = 2048;
 
 /// How long something is.
 #[derive(Arbitrary, Copy, Clone, Debug)]
@@ -24,6 +41,8 @@ pub enum Length {
     More(u8, u8),
     /// So many bytes.
     Few(u8),
+    /// As long as something is that may be met, or a byte more or less.
+    Edge(u8),
     /// Any.
     Any(u32),
 }
@@ -34,6 +53,7 @@ impl Length {
             Length::Packets(count) => u32::from(count) * mtu,
             Length::More(count, more) => u32::from(count) * mtu + u32::from(more),
             Length::Few(bytes) => u32::from(bytes),
+            Length::Edge(which) => EDGES[usize::from(which) % EDGES.len()],
             Length::Any(bytes) => bytes,
         }
     }
@@ -42,11 +62,13 @@ impl Length {
 /// One packet.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Crafted {
-    /// The lower five bits are the operation; with one of the others set, any op-code.
+    /// The lower five bits are the operation; or one that starts something, or any op-code.
     opcode: u8,
     flags: u8,
-    /// From the PSN that would be next.
+    /// From the PSN that would be next; most are that one.
     psn: i8,
+    /// Below [`ODD`]: any lengths.
+    fit: u8,
     place: Place,
     payload: Length,
     total: Length,
@@ -71,6 +93,8 @@ pub struct Purpose<'a> {
     pub irn: bool,
     /// Next PSN of requests, and of answers.
     pub cursor: &'a mut [u32; 2],
+    /// What is still to come of the message under way.
+    pub left: &'a mut u32,
     /// The Q_Key of datagrams.
     pub qkey: u32,
     /// The shared receive queue of XRC.
@@ -79,15 +103,53 @@ pub struct Purpose<'a> {
 
 impl Crafted {
     fn opcode(&self, service: u8) -> Opcode {
-        if self.opcode < 0xe0 { Opcode(service | self.opcode & 0x1f) } else { Opcode(self.operand as u8) }
+        match self.opcode {
+            ..0x60 => Opcode(service | self.opcode & 0x1f),
+            0x60..0xe0 => Opcode(service | STARTS[usize::from(self.opcode) % STARTS.len()].0),
+            _ => Opcode(self.operand as u8),
+        }
+    }
+
+    /// From the PSN that would be next: mostly none, else a few, or about as far as a peer over IRN remembers.
+    fn distance(&self) -> i32 {
+        match self.psn {
+            few @ -16..=16 => i32::from(few),
+            far @ 96.. => i32::from(far) + 24,
+            _ => 0,
+        }
+    }
+
+    /// Bytes of payload, and of the whole message, of which `left` are to follow.
+    fn lengths(&self, opcode: Opcode, mtu: u32, left: &mut u32) -> (u32, u32) {
+        let (payload, total) = (self.payload.bytes(mtu), self.total.bytes(mtu));
+        if self.fit < ODD {
+            return (payload, total);
+        }
+        match opcode.operation() {
+            Some(Operation::Send | Operation::Write) if opcode.is_first() => {
+                *left = 1 + total % (3 * mtu);
+                (mtu, mtu + *left)
+            }
+            Some(Operation::Send | Operation::Write) if opcode.is_middle() => {
+                *left = left.saturating_sub(mtu).max(1);
+                (mtu, *left)
+            }
+            Some(Operation::Send | Operation::Write) if opcode.is_last() => {
+                let all = (*left).clamp(1, mtu);
+                (all, all)
+            }
+            Some(Operation::Send | Operation::Write) => (payload.min(mtu), payload.min(mtu)),
+            _ if opcode.has_payload() => (payload.min(mtu), total),
+            _ => (0, total % WHOLE),
+        }
     }
 
     fn bth(&self, purpose: &mut Purpose<'_>) -> bth::Repr {
         let opcode = self.opcode(purpose.service);
         let cursor = &mut purpose.cursor[usize::from(opcode.is_response())];
-        let psn = Psn::new(cursor.wrapping_add_signed(i32::from(self.psn)) & 0x00ff_ffff);
+        let psn = Psn::new(cursor.wrapping_add_signed(self.distance()) & 0x00ff_ffff);
         // What is repeated or ahead does not move it.
-        if self.psn == 0 {
+        if self.distance() == 0 {
             *cursor = (*cursor + 1) & 0x00ff_ffff;
         }
         let right = purpose.forge.bth(opcode, psn.get());
@@ -107,9 +169,9 @@ impl Crafted {
         }
     }
 
-    fn extensions(&self, opcode: Opcode, purpose: &Purpose<'_>) -> Extensions {
-        let (key, va) = self.place.of(purpose.estate, purpose.window);
-        let (rkey, dma_len) = (key.get(), self.total.bytes(purpose.mtu));
+    fn extensions(&self, opcode: Opcode, dma_len: u32, purpose: &Purpose<'_>) -> Extensions {
+        let (key, va) = self.place.of(purpose.estate, purpose.window, u64::from(dma_len));
+        let rkey = key.get();
         // The upper bits are zeros, so that no operand is a secret's bytes.
         let (swap_add, compare) = (u64::from(self.operand), u64::from(self.number) * 0x11);
         let qkey = if self.number < 0xf0 { purpose.qkey } else { self.operand };
@@ -129,9 +191,9 @@ impl Crafted {
     }
 
     /// What IRN adds to a packet of this op-code.
-    fn additions(&self, bth: &bth::Repr, ext: &Extensions, purpose: &Purpose<'_>) -> Additions {
-        let (key, va) = self.place.of(purpose.estate, purpose.window);
-        let rest = reth::Repr { va, rkey: key.get(), dma_len: self.total.bytes(purpose.mtu) };
+    fn additions(&self, bth: &bth::Repr, ext: &Extensions, dma_len: u32, purpose: &Purpose<'_>) -> Additions {
+        let (key, va) = self.place.of(purpose.estate, purpose.window, u64::from(dma_len));
+        let rest = reth::Repr { va, rkey: key.get(), dma_len };
         let number = u32::from(self.number & 0x0f);
         let message = message::Repr { number, offset: self.payload.bytes(purpose.mtu).wrapping_mul(number) };
         let arrived = Psn::new(bth.psn.get().wrapping_add(u32::from(self.number)) & 0x00ff_ffff);
@@ -149,16 +211,18 @@ impl Crafted {
     /// The frame.
     pub fn frame(&self, purpose: &mut Purpose<'_>) -> Vec<u8> {
         let bth = self.bth(purpose);
-        let len = self.payload.bytes(purpose.mtu).min(u32::from(LONGEST)) as usize;
+        let (payload, total) = self.lengths(bth.opcode, purpose.mtu, purpose.left);
+        let len = payload.min(u32::from(LONGEST)) as usize;
         if !bth.opcode.is_known() {
             let mut transport = vec![self.number; bth::LEN + len];
             harmless(&mut transport);
             bth.emit(&mut transport);
             return purpose.forge.wrap(transport);
         }
-        let ext = self.extensions(bth.opcode, purpose);
+        let ext = self.extensions(bth.opcode, total, purpose);
         let mut payload = [0; wire::irn::MAX_LEN].to_vec();
-        let added = if purpose.irn { self.additions(&bth, &ext, purpose).emit(&mut payload) } else { 0 };
+        let added =
+            if purpose.irn { self.additions(&bth, &ext, total, purpose).emit(&mut payload) } else { 0 };
         payload.truncate(added);
         payload.resize(added + len, 0xee);
         let packet = Packet::new(bth, ext, &payload);

@@ -79,6 +79,13 @@ pub struct Plot {
     may_change: Vec<Range<usize>>,
 }
 
+impl Plot {
+    /// Its bytes.
+    pub fn len(&self) -> u64 {
+        self.name.len() as u64
+    }
+}
+
 /// The plots of one node.
 #[derive(Debug)]
 pub struct Estate {

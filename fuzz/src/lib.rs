@@ -10,3 +10,23 @@ pub mod estate;
 pub mod place;
 pub mod play;
 pub mod rings;
+
+use arbitrary::{Arbitrary, Unstructured};
+
+/// Moves of one input at most.
+const MOVES: usize = 32;
+
+/// Moves as long as there are bytes for them: derived, each would be the last by the toss of a coin.
+fn to_the_end<'a, T: Arbitrary<'a>>(rest: &mut Unstructured<'a>) -> arbitrary::Result<Vec<T>> {
+    let mut moves = Vec::new();
+    while !rest.is_empty() && moves.len() < MOVES {
+        moves.push(rest.arbitrary()?);
+    }
+    Ok(moves)
+}
+
+/// Up to 255 bytes, for the same reason.
+fn bytes(rest: &mut Unstructured<'_>) -> arbitrary::Result<Vec<u8>> {
+    let len = rest.arbitrary::<u8>()?;
+    rest.bytes(usize::from(len).min(rest.len())).map(<[u8]>::to_vec)
+}

@@ -5,6 +5,9 @@ use memory::Key;
 
 use crate::estate::{Estate, FRAME, Name};
 
+/// So far from a plot's first byte at most: a little further than most are long.
+const NEAR: i64 = 1100;
+
 /// A key and an address.
 #[derive(Arbitrary, Copy, Clone, Debug)]
 pub enum Place {
@@ -14,6 +17,13 @@ pub enum Place {
         plot: u8,
         /// From its first byte.
         offset: i16,
+    },
+    /// Where what is asked for ends as a plot does, or the window, or a byte before or behind.
+    End {
+        /// Which one.
+        plot: u8,
+        /// How many bytes behind.
+        over: u8,
     },
     /// By the right address and another plot's key.
     Mixed {
@@ -43,17 +53,25 @@ pub enum Place {
 }
 
 impl Place {
-    /// The key and the address, in an estate whose window has the key `window`.
-    pub fn of(self, estate: &Estate, window: Key) -> (Key, u64) {
+    /// The key and the address of `len` bytes, in an estate whose window has the key `window`.
+    pub fn of(self, estate: &Estate, window: Key, len: u64) -> (Key, u64) {
         match self {
             Place::Near { plot, offset } => {
                 let plot = estate.any(plot);
-                (plot.key, plot.address.wrapping_add_signed(i64::from(offset)))
+                (plot.key, plot.address.wrapping_add_signed(i64::from(offset) % NEAR))
+            }
+            Place::End { plot, over } => {
+                let framed = estate.plot(Name::Framed);
+                let (key, end) = match plot {
+                    ..0x40 => (window, framed.address + FRAME.end as u64),
+                    _ => (estate.any(plot).key, estate.any(plot).address + estate.any(plot).len()),
+                };
+                (key, end.wrapping_sub(len).wrapping_add(u64::from(over % 3)).wrapping_sub(1))
             }
             Place::Mixed { key, plot } => (estate.any(key).key, estate.any(plot).address),
             Place::Window(offset) => {
                 let frame = estate.plot(Name::Framed).address + FRAME.start as u64;
-                (window, frame.wrapping_add_signed(i64::from(offset)))
+                (window, frame.wrapping_add_signed(i64::from(offset) % (FRAME.len() as i64 + 8)))
             }
             Place::Open(offset) => {
                 let open = estate.open(8 * usize::from(offset));

@@ -8,9 +8,8 @@ use wire::Qpn;
 use crate::cast::{Cast, Kind, Stage};
 use crate::crafted::{Crafted, Purpose, behind};
 use crate::estate::{Name, SOURCE};
+use crate::{bytes, to_the_end};
 
-/// Moves of one input at most.
-const MOVES: usize = 24;
 /// Whose bytes are secrets.
 const GUARDED: &[Name] = &[Name::Private, Name::Writable, Name::Foreign, Name::Framed];
 
@@ -18,6 +17,7 @@ const GUARDED: &[Name] = &[Name::Private, Name::Writable, Name::Foreign, Name::F
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Play {
     stage: Stage,
+    #[arbitrary(with = to_the_end)]
     moves: Vec<Move>,
 }
 
@@ -26,14 +26,26 @@ pub struct Play {
 enum Move {
     /// A packet to the right.
     Packet(Crafted),
+    /// Some, one behind the other.
+    Burst([Crafted; 3]),
     /// A packet to the left: an answer, or a request against the connection's direction.
     Back(Crafted),
     /// The same one twice, or cut off, or with a bit turned after its ICRC was made.
     Spoiled(Crafted, u16, Spoil),
     /// Any bytes behind a right base header.
-    Behind { opcode: u8, psn: i8, left: bool, bytes: Vec<u8> },
+    Behind {
+        opcode: u8,
+        psn: i8,
+        left: bool,
+        #[arbitrary(with = bytes)]
+        bytes: Vec<u8>,
+    },
     /// Any bytes.
-    Bytes { left: bool, bytes: Vec<u8> },
+    Bytes {
+        left: bool,
+        #[arbitrary(with = bytes)]
+        bytes: Vec<u8>,
+    },
     /// An honest work request.
     Honest { left: bool, verb: Verb, len: u16 },
     /// An honest receive.
@@ -66,6 +78,8 @@ enum Verb {
 struct Show {
     cast: Cast,
     cursors: [[u32; 2]; 2],
+    /// What is still to come of its message against either side.
+    left: [u32; 2],
 }
 
 impl Show {
@@ -80,6 +94,7 @@ impl Show {
             service: cast.kind.opcodes(),
             irn: cast.kind == Kind::Irn,
             cursor: &mut self.cursors[victim],
+            left: &mut self.left[victim],
             qkey: cast.settings.qkey,
             srq: cast.sides[victim].srq.map_or(Qpn::new(0), |srq| srq.number),
         })
@@ -120,6 +135,12 @@ impl Show {
                 let frame = self.purpose(1, |purpose| packet.frame(purpose));
                 self.arrive(1, &frame);
             }
+            Move::Burst(packets) => {
+                for packet in packets {
+                    let frame = self.purpose(1, |purpose| packet.frame(purpose));
+                    self.arrive(1, &frame);
+                }
+            }
             Move::Back(packet) => {
                 let frame = self.purpose(0, |purpose| packet.frame(purpose));
                 self.arrive(0, &frame);
@@ -158,8 +179,8 @@ impl Play {
         let cast = Cast::new(kind, &self.stage, false, [GUARDED; 2]);
         let [left, right] = cast.settings.psn;
         // Against the left come the right's requests, and answers to its own.
-        let mut show = Show { cast, cursors: [[right, left], [left, right]] };
-        for one in self.moves.iter().take(MOVES) {
+        let mut show = Show { cast, cursors: [[right, left], [left, right]], left: [0; 2] };
+        for one in &self.moves {
             show.make(one);
         }
         let Show { mut cast, .. } = show;

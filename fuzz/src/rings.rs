@@ -7,9 +7,8 @@ use nic::{Operation, Service, Word, stride};
 use crate::cast::{Cast, Kind, Stage};
 use crate::estate::{Name, SOURCE, harmless};
 use crate::place::Place;
+use crate::to_the_end;
 
-/// Moves of one input at most.
-const MOVES: usize = 32;
 /// What is a secret of the rude program's node, and of its peer's.
 const GUARDED: [&[Name]; 2] =
     [&[Name::Foreign], &[Name::Private, Name::Writable, Name::Foreign, Name::Framed]];
@@ -20,6 +19,7 @@ pub struct Play {
     kind: Kind,
     stage: Stage,
     managed: bool,
+    #[arbitrary(with = to_the_end)]
     moves: Vec<Move>,
 }
 
@@ -69,13 +69,14 @@ struct Work {
 impl Work {
     fn slot(&self, cast: &Cast, number: u64) -> [u8; 64] {
         let (own, peer) = (&cast.sides[0], &cast.sides[1]);
-        let (lkey, local) = self.local.of(&cast.estates[0], cast.windows[0]);
-        let (rkey, remote) = self.remote.of(&cast.estates[1], cast.windows[1]);
+        let len = u64::from(self.len % 1200);
+        let (lkey, local) = self.local.of(&cast.estates[0], cast.windows[0], len);
+        let (rkey, remote) = self.remote.of(&cast.estates[1], cast.windows[1], len);
         let opcode = if self.opcode < 0xf0 { self.opcode % 12 } else { self.operand as u8 };
         let mut wqe = Wqe {
             header: u64::from(opcode) | u64::from(self.flags & 0x0f) << 8 | number << 16,
             local,
-            len: u64::from(self.len % 1200),
+            len,
             keys: u64::from(lkey.get()) | u64::from(rkey.get()) << 32,
             remote,
             compare: u64::from(self.list % 6),
@@ -117,14 +118,15 @@ fn harmless_slot(mut slot: [u8; 64]) -> [u8; 64] {
 }
 
 fn elements(cast: &Cast, places: &[Place; 2], lens: &[u16; 2]) -> [u8; 64] {
-    let [first, second] = places.map(|place| place.of(&cast.estates[0], cast.windows[0]));
+    let lens = lens.map(|len| u64::from(len % 1200));
+    let [first, second] = [0, 1].map(|at| places[at].of(&cast.estates[0], cast.windows[0], lens[at]));
     // Elements have the shape of bytes 8 to 39 of a first slot, here from byte 0 on.
     let wqe = Wqe {
         header: first.1,
-        local: u64::from(lens[0] % 1200),
+        local: lens[0],
         len: u64::from(first.0.get()),
         remote: second.1,
-        compare: u64::from(lens[1] % 1200),
+        compare: lens[1],
         swap_add: u64::from(second.0.get()),
         ..Wqe::default()
     };
@@ -186,7 +188,7 @@ impl Play {
     pub fn run(&self) {
         let mut cast = Cast::new(self.kind, &self.stage, self.managed, GUARDED);
         cast.rude(0);
-        for (number, one) in self.moves.iter().take(MOVES).enumerate() {
+        for (number, one) in self.moves.iter().enumerate() {
             make(&mut cast, number as u64, one);
             cast.drain(0);
         }
