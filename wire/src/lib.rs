@@ -36,6 +36,7 @@ pub mod ipv6;
 pub mod irn;
 pub mod opcode;
 pub mod packet;
+pub mod prism;
 mod psn;
 mod qpn;
 pub mod reth;

@@ -1,0 +1,224 @@
+//! Operands of an extended atomic: its mode, size and masks, and the operands that the AtomicETH has no room for.
+//!
+//! ```text
+//!   +---------------+---------------+---------------+---------------+
+//!  0|     mode      |     size      |  where: C, S  |       0       |
+//!   +---------------+---------------+---------------+---------------+
+//!  4|  compare mask, of a FetchAdd the highest bit of each field    |  size bytes
+//!   +---------------------------------------------------------------+
+//!   |  swap mask (CmpSwap only)                                     |  size bytes
+//!   +---------------------------------------------------------------+
+//!   |  compare (CmpSwap, wide and immediate)                        |  size bytes
+//!   +---------------------------------------------------------------+
+//!   |  swap or add (wide and immediate)                             |  size bytes
+//!   +---------------------------------------------------------------+
+//! ```
+//!
+//! Size is 8, 16 or 32. Bit 0 of *where* (C): the compare operand stands at the responder; bit 1 (S): the swap or add operand
+//! does. The AtomicETH's fields hold the address of such an operand, or an operand of 8 bytes, or zero. Numbers are in
+//! network order, however wide.
+
+use super::Flags;
+use crate::{WireError, atomic_eth};
+
+/// Bytes at most: the head and four values of 32 bytes.
+pub const MAX_LEN: usize = HEAD + 4 * 32;
+const HEAD: usize = 4;
+
+/// A number of up to 32 bytes: four limbs, the least significant first, those beyond its size zero.
+pub type Number = [u64; 4];
+
+/// When a compare-and-swap swaps: what the operand must be, compared with the target (both masked).
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mode {
+    /// Equal to the target.
+    #[default]
+    Equal = 0,
+    /// Not equal to it.
+    NotEqual = 1,
+    /// Less than it.
+    Less = 2,
+    /// Less than it, or equal.
+    LessEqual = 3,
+    /// Greater than it (§7.3, §8.2).
+    Greater = 4,
+    /// Greater than it, or equal.
+    GreaterEqual = 5,
+}
+
+impl Mode {
+    /// All of them, by number.
+    pub const ALL: [Mode; 6] =
+        [Mode::Equal, Mode::NotEqual, Mode::Less, Mode::LessEqual, Mode::Greater, Mode::GreaterEqual];
+
+    /// By its number, if that is one.
+    pub fn from_number(number: u8) -> Option<Mode> {
+        Mode::ALL.get(usize::from(number)).copied()
+    }
+
+    /// Does `operand` stand to `target` as the mode asks?
+    #[inline]
+    pub fn holds(self, operand: &Number, target: &Number) -> bool {
+        let order = operand.iter().rev().cmp(target.iter().rev());
+        match self {
+            Mode::Equal => order.is_eq(),
+            Mode::NotEqual => order.is_ne(),
+            Mode::Less => order.is_lt(),
+            Mode::LessEqual => order.is_le(),
+            Mode::Greater => order.is_gt(),
+            Mode::GreaterEqual => order.is_ge(),
+        }
+    }
+}
+
+/// An operand, or where the responder finds it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// The number itself.
+    Immediate(Number),
+    /// Address of the number in the responder's memory.
+    At(u64),
+}
+
+impl Default for Operand {
+    fn default() -> Operand {
+        Operand::Immediate([0; 4])
+    }
+}
+
+/// The operands of an extended atomic.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Repr {
+    /// When a compare-and-swap swaps; a fetch-and-add has [`Mode::Equal`].
+    pub mode: Mode,
+    /// Bytes of the target: 8, 16 or 32.
+    pub size: u8,
+    /// Bits compared; of a fetch-and-add the highest bit of each field, out of which nothing is carried.
+    pub compare_mask: Number,
+    /// Bits swapped; none for a fetch-and-add.
+    pub swap_mask: Number,
+    /// What is compared; nothing for a fetch-and-add.
+    pub compare: Operand,
+    /// What is swapped in, or added.
+    pub swap_add: Operand,
+}
+
+const COMPARE_AT: u8 = 1;
+const SWAP_AT: u8 = 2;
+
+impl Repr {
+    /// The operands of a CmpSwap (`swaps`) or FetchAdd: `eth` is the packet's AtomicETH, `bytes` what follows its addresses.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`]; [`WireError::Length`] for bytes too many and for what is not drawn above.
+    pub fn parse(swaps: bool, flags: Flags, eth: &atomic_eth::Repr, bytes: &[u8]) -> Result<Repr, WireError> {
+        let Some((&[mode, size, at, zero], rest)) = bytes.split_first_chunk() else {
+            return Err(WireError::Truncated);
+        };
+        let indirect = |bit: u8| at & bit != 0;
+        let known = at & !(COMPARE_AT | SWAP_AT) == 0 && zero == 0 && matches!(size, 8 | 16 | 32);
+        let fits = (at != 0) == flags.has(Flags::DATA_INDIRECT)
+            && (swaps || mode == 0 && !indirect(COMPARE_AT) && eth.compare == 0);
+        let mode = Mode::from_number(mode).filter(|_| known && fits).ok_or(WireError::Length)?;
+        let mut reader = Reader { rest, size: usize::from(size) };
+        let compare_mask = reader.number()?;
+        let swap_mask = if swaps { reader.number()? } else { [0; 4] };
+        let compare =
+            if swaps { reader.operand(eth.compare, indirect(COMPARE_AT))? } else { Operand::default() };
+        let swap_add = reader.operand(eth.swap_add, indirect(SWAP_AT))?;
+        if reader.rest.is_empty() {
+            return Ok(Repr { mode, size, compare_mask, swap_mask, compare, swap_add });
+        }
+        Err(WireError::Length)
+    }
+
+    /// Writes what follows the addresses at the start of `out`, and returns its bytes and the AtomicETH's compare and swap
+    /// fields. Panics if there is no room ([`MAX_LEN`] is enough) or the size is none.
+    pub fn emit(&self, swaps: bool, out: &mut [u8]) -> (usize, u64, u64) {
+        assert!(matches!(self.size, 8 | 16 | 32), "sizes are 8, 16 and 32");
+        let bit = |operand: &Operand, bit: u8| if let Operand::At(_) = operand { bit } else { 0 };
+        let at = if swaps { bit(&self.compare, COMPARE_AT) } else { 0 } | bit(&self.swap_add, SWAP_AT);
+        out[..HEAD].copy_from_slice(&[self.mode as u8, self.size, at, 0]);
+        let mut writer = Writer { out, at: HEAD, size: usize::from(self.size) };
+        writer.number(&self.compare_mask);
+        let mut compare = 0;
+        if swaps {
+            writer.number(&self.swap_mask);
+            compare = writer.operand(&self.compare);
+        }
+        let swap_add = writer.operand(&self.swap_add);
+        (writer.at, compare, swap_add)
+    }
+
+    /// Does an operand stand at the responder?
+    pub fn is_indirect(&self) -> bool {
+        matches!((self.compare, self.swap_add), (Operand::At(_), _) | (_, Operand::At(_)))
+    }
+}
+
+/// The number in network order in `bytes`, at most 32.
+pub fn number(bytes: &[u8]) -> Number {
+    let mut limbs = [0; 4];
+    for (at, byte) in bytes.iter().rev().enumerate() {
+        limbs[at / 8] |= u64::from(*byte) << (8 * (at % 8));
+    }
+    limbs
+}
+
+/// Writes a number in network order over all of `out`, at most 32 bytes.
+pub fn put(number: &Number, out: &mut [u8]) {
+    for (at, byte) in out.iter_mut().rev().enumerate() {
+        *byte = (number[at / 8] >> (8 * (at % 8))) as u8;
+    }
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+    size: usize,
+}
+
+impl Reader<'_> {
+    fn number(&mut self) -> Result<Number, WireError> {
+        let (mine, rest) = self.rest.split_at_checked(self.size).ok_or(WireError::Truncated)?;
+        self.rest = rest;
+        Ok(number(mine))
+    }
+
+    fn operand(&mut self, field: u64, indirect: bool) -> Result<Operand, WireError> {
+        match (indirect, self.size) {
+            (true, _) => Ok(Operand::At(field)),
+            (false, 8) => Ok(Operand::Immediate([field, 0, 0, 0])),
+            (false, _) if field == 0 => Ok(Operand::Immediate(self.number()?)),
+            (false, _) => Err(WireError::Length),
+        }
+    }
+}
+
+struct Writer<'a> {
+    out: &'a mut [u8],
+    at: usize,
+    size: usize,
+}
+
+impl Writer<'_> {
+    fn number(&mut self, number: &Number) {
+        put(number, &mut self.out[self.at..self.at + self.size]);
+        self.at += self.size;
+    }
+
+    /// What the AtomicETH's field holds.
+    fn operand(&mut self, operand: &Operand) -> u64 {
+        match operand {
+            Operand::At(address) => *address,
+            Operand::Immediate([low, ..]) if self.size == 8 => *low,
+            Operand::Immediate(number) => {
+                self.number(number);
+                0
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
