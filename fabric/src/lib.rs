@@ -17,7 +17,9 @@ mod trace;
 mod world;
 
 pub use link::{LinkConfig, Sent};
-pub use program::{ALL, CompletionQueue, QueuePair, REMOTE, Region, Settings, SharedQueue, changes};
+pub use program::{
+    ALL, CompletionQueue, FreeList, QueuePair, REMOTE, Region, Settings, SharedQueue, changes,
+};
 pub use random::Random;
 pub use switch::{Marks, SwitchConfig};
 pub use trace::Trace;

@@ -2,6 +2,7 @@
 //! verbs would.
 
 use memory::{Access, Bytes, Key, Range};
+use nic::prism::{self, FreeListFacts, FreeListInit};
 use nic::wqe::{Bounds, SLOT};
 use nic::{
     AddressVector, Modify, ModifyFault, NicError, Poller, PostError, ReceiveRequest, Ring, Service, Target,
@@ -29,6 +30,15 @@ pub(crate) struct End {
     pub receive: Option<ReceiveEnd>,
     pub sent: u64,
     pub bounds: Bounds,
+}
+
+/// A free list of PRISM, as its server sees it.
+pub struct FreeList {
+    /// The node.
+    pub node: usize,
+    /// Its number, which ALLOCATE names.
+    pub number: u64,
+    posts: ReceiveEnd,
 }
 
 /// A queue of receive work requests, as the program sees it.
@@ -167,6 +177,8 @@ pub struct Settings {
     pub qkey: u32,
     /// IRN is agreed on, with peers that remember so many packets ahead of the order; else the queue pairs go back N.
     pub irn: Option<u32>,
+    /// PRISM is agreed on.
+    pub prism: bool,
 }
 
 impl Default for Settings {
@@ -190,6 +202,7 @@ impl Default for Settings {
             min_rnr_timer: 1,
             qkey: 0x1111_1111,
             irn: None,
+            prism: false,
         }
     }
 }
@@ -225,6 +238,7 @@ pub fn changes(
         max_dest_rd_atomic: responds.then_some(settings.max_dest_rd_atomic),
         min_rnr_timer: responds.then_some(settings.min_rnr_timer),
         irn: settings.irn,
+        prism: Some(settings.prism),
         ..rtr
     };
     let rts = Modify {
@@ -377,6 +391,56 @@ impl World {
     /// Those of `ibv_post_send`.
     pub fn post_quietly(&mut self, qp: QueuePair, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.put(qp, request, &Target::Peer)
+    }
+
+    /// Posts a work request of PRISM; the NIC is not told.
+    ///
+    /// # Errors
+    /// Those of `ibv_post_send`.
+    pub fn post_prism(&mut self, qp: QueuePair, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
+        let end = self.end(qp);
+        let free = end.send.slots() - (end.sent - end.send.word(Word::Consumed));
+        let (ring, sent) = (&end.send, end.sent);
+        let store = |at: usize, slot: &[u8; SLOT]| ring.store(sent + at as u64, slot);
+        end.sent += prism::write(request, &end.bounds, free as usize, store)? as u64;
+        end.send.set_word(Word::Produced, end.sent);
+        Ok(())
+    }
+
+    /// Makes a free list of `count` buffers of `size` bytes over a region, from `offset` on. Nothing is posted.
+    ///
+    /// # Errors
+    /// Those of the NIC.
+    pub fn create_free_list(
+        &mut self,
+        region: &Region,
+        offset: usize,
+        size: u32,
+        count: u32,
+    ) -> Result<FreeList, NicError> {
+        let (node, pd) = (region.node, self.pd(region.node));
+        let posts = ReceiveEnd::new(count, 1);
+        let base = region.remote(offset).addr;
+        let init = FreeListInit { pd, ring: posts.ring.clone(), base, size, count };
+        let number = self.with_nic(node, |nic, _| nic.create_free_list(init))?;
+        Ok(FreeList { node, number, posts })
+    }
+
+    /// Posts the buffer at an address to a free list.
+    ///
+    /// # Errors
+    /// `QueueFull`.
+    pub fn post_buffer(&mut self, list: &mut FreeList, addr: u64) -> Result<(), PostError> {
+        let sge = nic::Sge { addr, len: 0, lkey: Key::new(0) };
+        list.posts.push(&ReceiveRequest { id: 0, sges: &[sge] })
+    }
+
+    /// What is with the buffers of a free list.
+    ///
+    /// # Panics
+    /// If the list is gone.
+    pub fn free_list_facts(&mut self, list: &FreeList) -> FreeListFacts {
+        self.with_nic(list.node, |nic, _| nic.free_list_facts(list.number)).expect("a list that is there")
     }
 
     pub(crate) fn put(

@@ -66,6 +66,14 @@ impl Table {
 }
 
 impl<'p> Mem<'p> {
+    /// As [`Table::lend_scratch`], for the engine whose pass this is.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lend_scratch(self) -> Result<Scratch, Error> {
+        self.table().lend_scratch()
+    }
+
     /// The 32 bytes of a scratch, which whoever holds it may read and write. Empty if another table lent it.
     #[inline]
     pub fn scratch(self, scratch: &Scratch) -> Span<'p> {

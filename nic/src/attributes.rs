@@ -71,6 +71,8 @@ pub struct Modify {
     /// On the way to RTR: IRN is agreed with the peer, which remembers so many packets ahead of the order. Without it the
     /// queue pair is plain RC, which goes back N. Not one of `ibv_qp_attr`'s: set-up agrees on it.
     pub irn: Option<u32>,
+    /// On the way to RTR: PRISM is agreed with the peer. Not one of `ibv_qp_attr`'s: set-up agrees on it.
+    pub prism: Option<bool>,
     /// Congestion control, instead of the one that the NIC was configured for. Not one of `ibv_qp_attr`'s either.
     pub congestion: Option<Algorithm>,
 }
@@ -130,7 +132,7 @@ impl Modify {
             ($($name:ident)*) => { Modify { $($name: later.$name.or(self.$name),)* } };
         }
         latest!(state access pkey_index port address path_mtu dest_qp rq_psn sq_psn max_rd_atomic max_dest_rd_atomic
-            min_rnr_timer timeout retry_cnt rnr_retry rate_limit qkey current sqd_event alternate path_migration irn congestion)
+            min_rnr_timer timeout retry_cnt rnr_retry rate_limit qkey current sqd_event alternate path_migration irn prism congestion)
     }
 
     /// Values that no transition takes.
@@ -190,7 +192,10 @@ impl QueuePair {
         change.check_values(self.state)?;
         self.remember(change);
         match (self.state, target) {
-            (_, State::Reset) => self.reset(),
+            (_, State::Reset) => {
+                self.end_prism(shared);
+                self.reset();
+            }
             (State::Init, State::Rtr) => self.connect(shared),
             (State::Rtr, State::Rts) => self.start(shared),
             (State::Sqe, State::Rts) => {
@@ -252,6 +257,7 @@ impl QueuePair {
             return;
         }
         let bits = if self.service == Service::Rc { 0 } else { extended::XRC };
+        let prism = given.prism == Some(true) && self.service == Service::Rc && given.irn.is_none();
         if let Some(peer) = given.irn.filter(|_| self.service == Service::Rc) {
             let path = Path::new(&address, remote, bits);
             return self.connect_irn(path, peer, shared);
@@ -261,6 +267,9 @@ impl QueuePair {
             requester: Requester::new(given.sq_psn.unwrap_or_default(), capacity, settings.parameters),
             responder: Responder::new(rq_psn, &settings.parameters, self.allowed),
         });
+        if prism {
+            self.agree_on_prism();
+        }
     }
 
     /// RTR to RTS: the requester starts, with the PSN and the patience that only now are known.

@@ -5,6 +5,7 @@ use transport::rc::{Plan, Reply, ReplyKind};
 use transport::state::State;
 use transport::{Counters, Instant, Status};
 use wire::frame::Egress;
+use wire::prism::Flags;
 use wire::{Extensions, NakCode, Qpn, aeth, atomic_ack, bth, icrc, packet};
 
 use crate::event::AsyncEvent;
@@ -12,6 +13,7 @@ use crate::extended;
 use crate::gather;
 use crate::headers::Headers;
 use crate::nic::Shared;
+use crate::prism;
 use crate::queue_pair::{Connection, QueuePair, Way};
 use crate::reliable::GoBackN;
 
@@ -137,7 +139,9 @@ impl QueuePair {
         let reply = connection.responder.plan().filter(|reply| !held || !reply.kind.has_data())?;
         let rights = (self.pd, self.owner);
         let (path, counters) = (&mut connection.path, &mut shared.counters);
-        let sent = if path.service == 0 {
+        let sent = if let ReplyKind::Wide(_) | ReplyKind::Snapshot(_) = reply.kind {
+            prism::emit_kept(path, out, counters, &reply, connection.responder.kept())
+        } else if path.service == 0 {
             let (ext, len) = response_headers(&reply);
             let bth = response_bth(&reply, path.remote);
             emit(&mut path.way, out, counters, &bth, &ext, len, |bytes| {
@@ -187,7 +191,10 @@ impl QueuePair {
         let Connection { path, requester, .. } = self.connection.as_mut()?;
         let note = requester.note(&plan)?;
         let counters = &mut shared.counters;
-        let sent = if path.service == 0 {
+        let sent = if plan.flags != Flags::NONE {
+            let kind = requester.kind(&plan)?;
+            prism::emit_request(path, out, counters, (&plan, kind, note), (mem, pd, send.ring()))
+        } else if path.service == 0 {
             let bth = request_bth(&plan, path.remote);
             emit(&mut path.way, out, counters, &bth, &plan.ext, plan.len, |bytes| {
                 gather::gather(mem, pd, send.ring(), note, plan.offset, bytes)
@@ -247,7 +254,8 @@ pub(crate) fn response_headers(reply: &Reply) -> (Extensions, u32) {
             ext.atomic_ack = Some(atomic_ack::Repr { original });
             (ext, 0)
         }
-        ReplyKind::Acknowledge { .. } => (ext, 0),
+        // Kept bytes leave by another way.
+        ReplyKind::Acknowledge { .. } | ReplyKind::Wide(_) | ReplyKind::Snapshot(_) => (ext, 0),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::event::AsyncEvent;
 use crate::extended;
 use crate::gather;
 use crate::nic::Shared;
+use crate::prism;
 use crate::queue_pair::{Note, Path, QueuePair};
 use crate::receive_queue::Receive;
 use crate::reliable::GoBackN;
@@ -161,7 +162,7 @@ impl QueuePair {
         if self.connection.is_none() {
             self.take_irn(now, mem, packet, shared);
         } else if packet.bth.opcode.is_request() {
-            self.serve(mem, packet, shared);
+            self.serve(now, mem, packet, shared);
         } else {
             self.answer(now, mem, packet, shared);
         }
@@ -202,12 +203,15 @@ impl QueuePair {
     }
 
     #[inline]
-    fn serve(&mut self, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
+    fn serve(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         self.establish(shared);
         let Some(connection) = &mut self.connection else { return };
         let action = connection.responder.receive(packet, &mut shared.counters);
         if action == Action::Nothing {
             return;
+        }
+        if let Action::Prism(request) = action {
+            return self.serve_prism(now, mem, &request, packet, shared);
         }
         let outcome = self.execute(mem, action, packet.payload, shared);
         if let Some(connection) = &mut self.connection {
@@ -257,18 +261,20 @@ impl QueuePair {
                 Access::REMOTE_READ,
             )),
             Action::Atomic { key, va, atomic } => self.atomic(mem, key, va, atomic),
+            // `serve_prism` does them.
+            Action::Prism(_) => Outcome::Nak(NakCode::INVALID_REQUEST),
         }
     }
 
     #[inline]
-    pub fn place(&self, mem: Mem<'_>, key: u32, va: u64, extent: u32, payload: &[u8]) -> Outcome {
+    pub fn place(&mut self, mem: Mem<'_>, key: u32, va: u64, extent: u32, payload: &[u8]) -> Outcome {
         let extent = (extent as usize).max(payload.len());
         match mem.check_for(self.pd, self.owner, Key::new(key), va, extent, Access::REMOTE_WRITE) {
             Ok(span) => {
                 span.write(payload);
                 Outcome::Done
             }
-            Err(_) => Outcome::Nak(NakCode::REMOTE_ACCESS_ERROR),
+            Err(_) => self.place_in_scratch(mem, va, payload),
         }
     }
 
@@ -409,6 +415,9 @@ pub(crate) fn react(
         // The old value lands in the program's byte order, as on every NIC.
         Reaction::Value { note, number, value } => {
             (*number, gather::scatter(mem, pd, ring, note, 0, &value.to_ne_bytes()))
+        }
+        Reaction::Number { note, number, head } => {
+            (*number, prism::put_result(mem, pd, ring, note, *head, payload))
         }
     };
     if fine { Ok(()) } else { Err((number, Status::LocalProtection)) }

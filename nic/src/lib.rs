@@ -19,6 +19,7 @@ mod ingress;
 mod irn;
 mod multicast;
 mod nic;
+pub mod prism;
 mod queue_pair;
 mod receive_queue;
 mod reliable;

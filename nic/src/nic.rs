@@ -22,6 +22,7 @@ use crate::egress::{Turn, Used, wants_turn};
 use crate::event::AsyncEvent;
 use crate::ingress::strip;
 use crate::multicast::{Groups, MULTICAST_QPN};
+use crate::prism::FreeLists;
 use crate::queue_pair::{QueuePair, Srq};
 use crate::receive_queue::ReceiveQueue;
 use crate::ring::Ring;
@@ -64,6 +65,8 @@ pub struct Config {
     pub irn: irn::Settings,
     /// How queue pairs control their rate.
     pub congestion: congestion::Settings,
+    /// Free lists of PRISM.
+    pub max_free_lists: u32,
 }
 
 impl Default for Config {
@@ -85,6 +88,7 @@ impl Default for Config {
             read_piece: 64,
             irn: irn::Settings::default(),
             congestion: congestion::Settings::default(),
+            max_free_lists: 1 << 8,
         }
     }
 }
@@ -180,6 +184,7 @@ pub(crate) struct Shared {
     pub engine: u16,
     pub irn: irn::Settings,
     pub congestion: congestion::Settings,
+    pub free_lists: FreeLists,
 }
 
 impl Shared {
@@ -204,6 +209,7 @@ impl Shared {
             engine: config.engine,
             irn: config.irn,
             congestion: config.congestion,
+            free_lists: FreeLists::new(config.max_free_lists),
         }
     }
 
@@ -390,7 +396,8 @@ impl Nic {
         if self.shared.groups.has(number) {
             return Err(NicError::Busy);
         }
-        let Some(qp) = self.qps[index as usize].take() else { return Err(NicError::Unknown) };
+        let Some(mut qp) = self.qps[index as usize].take() else { return Err(NicError::Unknown) };
+        qp.end_prism(&mut self.shared);
         for cq in [qp.send_cq, qp.receive_cq] {
             self.shared.release_cq(cq);
         }

@@ -7,6 +7,7 @@ use transport::state::{Service, State};
 use transport::{Atomic, Instant, Status};
 use wire::frame::{Peer, Route};
 use wire::icrc::Flow;
+use wire::prism::Verdict;
 use wire::{Opcode, Qpn};
 
 use crate::attributes::{AddressVector, Settings};
@@ -18,6 +19,7 @@ use crate::extended;
 use crate::headers::Headers;
 use crate::irn::Irn;
 use crate::nic::{QueuePairInit, Shared};
+use crate::prism::Prism;
 use crate::receive_queue::{Receive, ReceiveQueue};
 use crate::reliable::{self, GoBackN, Requests};
 use crate::request::{CompletionKind, WorkCompletion};
@@ -159,6 +161,8 @@ pub(crate) struct QueuePair {
     /// Marked packets of the peer, and whether the peer is to be told.
     pub marks: NotificationPoint,
     pub cnp_due: bool,
+    /// What it has for a peer that agreed on PRISM.
+    pub prism: Option<Box<Prism>>,
 }
 
 /// A shared receive queue, as a queue pair knows it.
@@ -204,6 +208,7 @@ impl QueuePair {
             congestion: None,
             marks: NotificationPoint::default(),
             cnp_due: false,
+            prism: None,
         }
     }
 
@@ -273,6 +278,9 @@ impl QueuePair {
     #[inline]
     fn submit_one<R: Requests>(&mut self, mem: Mem<'_>, wqe: &Wqe, index: u64, slots: u64) {
         let Some((kind, len, list)) = self.decode(wqe, index) else {
+            if wqe.opcode().is_prism() {
+                return self.submit_prism::<R>(wqe, index, slots);
+            }
             return self.submit_failing::<R>(wqe, index, slots, Status::LocalQpOperation);
         };
         if len > 1 << 31 {
@@ -383,7 +391,7 @@ impl QueuePair {
     }
 
     /// A WQE that cannot be executed takes its place in the order, and fails there.
-    fn submit_failing<R: Requests>(&mut self, wqe: &Wqe, index: u64, slots: u64, status: Status) {
+    pub fn submit_failing<R: Requests>(&mut self, wqe: &Wqe, index: u64, slots: u64, status: Status) {
         let note = self.note(wqe, List::One, index, slots);
         let message = Message { kind: Kind::Local, len: 0, fence: false, solicited: false, note };
         if let Some(requester) = R::of(self) {
@@ -462,7 +470,7 @@ impl QueuePair {
             qp_num: self.number.get(),
             src_qp: 0,
             grh: false,
-            vendor_err: 0,
+            vendor_err: retired.verdict as u32,
         };
         let cqe = Cqe { completion, solicited: false, wqe_index: retired.note.end };
         self.write(self.send_cq, &cqe, shared)
@@ -508,6 +516,7 @@ impl QueuePair {
             return;
         }
         self.state = State::Err;
+        self.end_prism(shared);
         self.flush(shared);
         if self.srq.is_some() && self.service != Service::XrcTarget {
             shared.event(AsyncEvent::LastWqe(self.number));
@@ -546,7 +555,8 @@ impl QueuePair {
             self.send.take(slots);
             let kind = self.decode_other(&wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
             let note = self.note(&wqe, List::One, index, slots);
-            self.flush_send(&Retired { note, len: 0, kind, status: Status::WrFlushed }, shared);
+            let (status, verdict) = (Status::WrFlushed, Verdict::Done);
+            self.flush_send(&Retired { note, len: 0, kind, status, verdict }, shared);
         }
     }
 
@@ -585,7 +595,7 @@ impl QueuePair {
             Some(connection) => connection.requester.deadline(),
             None => self.deadline_irn(),
         };
-        machines.min(self.congestion_deadline())
+        machines.min(self.congestion_deadline()).min(self.deadline_prism())
     }
 
     /// Its timers have come.
@@ -598,6 +608,7 @@ impl QueuePair {
             self.expire_irn(now, shared);
             self.retire::<reliable::Irn>(shared);
         }
+        self.expire_prism(now, shared);
     }
 }
 
@@ -609,9 +620,16 @@ fn kind(retired: &Retired<Note>) -> CompletionKind {
         Kind::Send | Kind::SendImm(_) | Kind::SendInv(_) => CompletionKind::Send,
         Kind::Atomic { atomic: Atomic::CompareSwap { .. }, .. } => CompletionKind::CompareSwap,
         Kind::Atomic { atomic: Atomic::FetchAdd { .. }, .. } => CompletionKind::FetchAdd,
-        Kind::Local if retired.note.header as u8 == WqeOpcode::LOCAL_INV.0 => CompletionKind::LocalInv,
-        Kind::Local if retired.note.header as u8 == WqeOpcode::BIND_MW.0 => CompletionKind::BindWindow,
-        Kind::Local => CompletionKind::Nop,
+        // Local work, what PRISM does, and what is flushed before anybody has looked further than at its op-code.
+        Kind::Local | Kind::Prism(_) => match WqeOpcode(retired.note.header as u8) {
+            WqeOpcode::LOCAL_INV => CompletionKind::LocalInv,
+            WqeOpcode::BIND_MW => CompletionKind::BindWindow,
+            WqeOpcode::PRISM_READ => CompletionKind::Read,
+            WqeOpcode::PRISM_WRITE => CompletionKind::Write,
+            WqeOpcode::PRISM_COMPARE_SWAP => CompletionKind::CompareSwap,
+            WqeOpcode::PRISM_FETCH_ADD => CompletionKind::FetchAdd,
+            _ => CompletionKind::Nop,
+        },
     }
 }
 

@@ -9,6 +9,7 @@ use transport::rc::{Kind, Retired};
 use transport::state::State;
 use transport::{Instant, Outcome, Status, uc};
 use wire::frame::Egress;
+use wire::prism::Verdict;
 use wire::{bth, packet};
 
 use crate::datagram::Datagrams;
@@ -116,7 +117,8 @@ impl QueuePair {
         let message = self.message(wqe, kind, len, list, index, slots);
         if kind == Kind::Local {
             self.execute_locally(mem, wqe)?;
-            let retired = Retired { note: message.note, len: 0, kind, status: Status::Success };
+            let (note, status) = (message.note, Status::Success);
+            let retired = Retired { note, len: 0, kind, status, verdict: Verdict::Done };
             self.end_send(&retired, shared);
             return Ok(());
         }
@@ -137,7 +139,8 @@ impl QueuePair {
     fn refuse(&mut self, wqe: &Wqe, index: u64, slots: u64, status: Status, shared: &mut Shared) {
         let kind = self.decode_other(wqe, index).map_or(Kind::Local, |(kind, _, _)| kind);
         let message = self.message(wqe, kind, 0, crate::queue_pair::List::One, index, slots);
-        self.end_send(&Retired { note: message.note, len: 0, kind, status }, shared);
+        let (note, verdict) = (message.note, Verdict::Done);
+        self.end_send(&Retired { note, len: 0, kind, status, verdict }, shared);
     }
 
     /// A send work request has ended.

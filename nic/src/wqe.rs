@@ -54,11 +54,21 @@ impl WqeOpcode {
     pub const FETCH_ADD: WqeOpcode = WqeOpcode(8);
     pub const LOCAL_INV: WqeOpcode = WqeOpcode(9);
     pub const BIND_MW: WqeOpcode = WqeOpcode(10);
+    pub const PRISM_READ: WqeOpcode = WqeOpcode(11);
+    pub const PRISM_WRITE: WqeOpcode = WqeOpcode(12);
+    pub const PRISM_COMPARE_SWAP: WqeOpcode = WqeOpcode(13);
+    pub const PRISM_FETCH_ADD: WqeOpcode = WqeOpcode(14);
 
     /// Does it carry or fetch a list of bytes of any length?
     #[inline]
     pub fn has_list(self) -> bool {
         (WqeOpcode::SEND.0..=WqeOpcode::READ.0).contains(&self.0)
+    }
+
+    /// An operation of PRISM: a second slot holds what the first has no room for.
+    #[inline]
+    pub fn is_prism(self) -> bool {
+        (WqeOpcode::PRISM_READ.0..=WqeOpcode::PRISM_FETCH_ADD.0).contains(&self.0)
     }
 }
 
@@ -217,7 +227,7 @@ impl Wqe {
     #[inline]
     pub fn slots(&self) -> Option<usize> {
         if !self.opcode().has_list() {
-            return Some(1);
+            return if self.opcode().is_prism() { crate::prism::slots(self) } else { Some(1) };
         }
         if self.flags() & flag::INLINE != 0 {
             return (self.len <= MAX_INLINE as u64).then(|| 1 + (self.len as usize).div_ceil(SLOT));
@@ -279,11 +289,11 @@ impl std::fmt::Display for PostError {
 impl std::error::Error for PostError {}
 
 /// Header word of a work request.
-fn header(opcode: WqeOpcode, flags: u8, id: u64) -> u64 {
+pub(crate) fn header(opcode: WqeOpcode, flags: u8, id: u64) -> u64 {
     u64::from(opcode.0) | u64::from(flags) << 8 | id << 16
 }
 
-fn flag_bits(flags: Flags, inline: bool) -> u8 {
+pub(crate) fn flag_bits(flags: Flags, inline: bool) -> u8 {
     (u8::from(flags.signaled) * flag::SIGNALED)
         | (u8::from(flags.fence) * flag::FENCE)
         | (u8::from(flags.solicited) * flag::SOLICITED)

@@ -3,6 +3,7 @@
 //! The responder turns a request packet into one [`Action`]; the NIC, which alone may touch memory, executes it at once and
 //! answers with an [`Outcome`]. Both are small copies: a queue of them costs more than the verb itself.
 
+use crate::rc::prism;
 use wire::NakCode;
 
 /// The two atomics of the verbs (IBTA vol. 1 §9.4.5).
@@ -89,6 +90,8 @@ pub enum Action {
         /// Which.
         atomic: Atomic,
     },
+    /// A packet of a PRISM operation; the outcome is an [`Answer`](prism::Answer) at its last.
+    Prism(prism::Request),
 }
 
 const _: () = assert!(size_of::<Action>() <= 48, "an action travels in registers and one cache line");

@@ -5,6 +5,7 @@
 
 use crate::rc::{Kind, Retired};
 use crate::{Notice, Status};
+use wire::prism::Verdict;
 use wire::{Extensions, Opcode, Psn, Qpn, deth, immdt, packet};
 
 /// Where a datagram goes, beside its address.
@@ -42,7 +43,7 @@ impl<D: Copy> Datagram<D> {
 
     /// It has ended.
     pub fn retired(&self, status: Status) -> Retired<D> {
-        Retired { note: self.note, len: self.len, kind: self.kind(), status }
+        Retired { note: self.note, len: self.len, kind: self.kind(), status, verdict: Verdict::Done }
     }
 }
 

@@ -97,13 +97,13 @@ impl Verdict {
         Verdict::ALL.get(number as usize).copied()
     }
 
-    /// The syndrome of a response: an ACK that keeps no credits where all went well, so that a plain responder's answer
-    /// means the same.
+    /// The credits that a response carries: none kept where all went well, so that a plain responder's answer means the
+    /// same, else the number.
     #[inline]
-    pub const fn syndrome(self) -> Syndrome {
+    pub const fn credits(self) -> u8 {
         match self {
-            Verdict::Done => Syndrome::ack(NO_CREDITS),
-            other => Syndrome::ack(other as u8),
+            Verdict::Done => NO_CREDITS,
+            other => other as u8,
         }
     }
 
@@ -147,9 +147,9 @@ mod tests {
     }
 
     #[test]
-    fn every_verdict_has_a_syndrome_of_its_own_and_no_other_syndrome_is_one() {
+    fn every_verdict_has_credits_of_its_own_and_no_other_syndrome_is_one() {
         for verdict in Verdict::ALL {
-            assert_eq!(Verdict::of(verdict.syndrome()), Some(verdict));
+            assert_eq!(Verdict::of(Syndrome::ack(verdict.credits())), Some(verdict));
             assert_eq!(Verdict::from_number(verdict as u32), Some(verdict));
         }
         let meant = (0..=255).filter(|byte| Verdict::of(Syndrome(*byte)).is_some()).count();

@@ -179,7 +179,7 @@ fn answer(
             ext.atomic_ack = Some(atomic_ack::Repr { original });
             0
         }
-        ReplyKind::Acknowledge { .. } => added as u32,
+        ReplyKind::Acknowledge { .. } | ReplyKind::Wide(_) | ReplyKind::Snapshot(_) => added as u32,
     };
     let bth = bth::Repr {
         pad: packet::pad_for(len as usize),

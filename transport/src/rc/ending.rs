@@ -5,6 +5,7 @@ use super::message::Message;
 use super::{Parameters, Retired};
 use crate::{Counters, Status};
 use wire::NakCode;
+use wire::prism::Verdict;
 
 impl<N> Message<N> {
     /// It has ended so. `note` is the NIC's.
@@ -13,7 +14,7 @@ impl<N> Message<N> {
     where
         N: Copy,
     {
-        Retired { note, len: self.len, kind: self.kind, status }
+        Retired { note, len: self.len, kind: self.kind, status, verdict: Verdict::Done }
     }
 }
 

@@ -1,7 +1,8 @@
 //! A request on its way: what the requester must remember until the peer has answered.
 
-use super::Seq;
+use super::{Seq, packets, prism};
 use crate::Atomic;
+use wire::prism::Verdict;
 
 /// What a message does at the peer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -46,13 +47,25 @@ pub enum Kind {
         /// Which.
         atomic: Atomic,
     },
+    /// An operation of PRISM.
+    Prism(prism::Extended),
 }
 
 impl Kind {
-    /// READs and atomics are answered by data, not by an ACK.
+    /// READs, atomics and PRISM's operations are answered by data, not by an ACK.
     #[inline]
     pub fn is_fetch(&self) -> bool {
-        matches!(self, Kind::Read { .. } | Kind::Atomic { .. })
+        matches!(self, Kind::Read { .. } | Kind::Atomic { .. } | Kind::Prism(_))
+    }
+
+    /// Sequence numbers that it takes with `len` bytes.
+    #[inline]
+    pub(super) fn packets(&self, len: u32, mtu: u32) -> u32 {
+        match self {
+            Kind::Local => 0,
+            Kind::Prism(extended) => extended.packets(len, mtu),
+            _ => packets(len, mtu),
+        }
     }
 }
 
@@ -77,6 +90,19 @@ pub(super) struct Placed<D> {
     pub first: Seq,
     pub end: Seq,
     pub message: Message<D>,
+    /// How an operation of PRISM ended.
+    pub verdict: Verdict,
+}
+
+impl<D> Placed<D> {
+    /// First sequence number of its answer.
+    #[inline]
+    pub fn answered_from(&self) -> Seq {
+        match &self.message.kind {
+            Kind::Prism(extended) if !extended.asks() => self.end - 1,
+            _ => self.first,
+        }
+    }
 }
 
 /// The messages between submission and retirement, in order: a ring of fixed capacity.
@@ -115,6 +141,11 @@ impl<D: Copy> Window<D> {
     #[inline]
     pub fn get(&self, number: u64) -> Option<&Placed<D>> {
         if number < self.head || number >= self.tail { None } else { self.ring[self.slot(number)].as_ref() }
+    }
+
+    pub fn get_mut(&mut self, number: u64) -> Option<&mut Placed<D>> {
+        let slot = self.slot(number);
+        if number < self.head || number >= self.tail { None } else { self.ring[slot].as_mut() }
     }
 
     #[inline]

@@ -7,6 +7,7 @@ mod ending;
 mod go_back_n;
 pub mod irn;
 mod message;
+pub mod prism;
 mod replay;
 mod requester;
 mod responder;

@@ -10,6 +10,10 @@ pub(super) enum Source {
     Memory { key: u32, va: u64, len: u32 },
     /// The old value that the atomic found.
     Value(u64),
+    /// The same, of 16 or 32 bytes: in the side store.
+    Wide { size: u8 },
+    /// A short READ's bytes, in the side store.
+    Snapshot { len: u8 },
 }
 
 /// A request that is answered by data.
@@ -20,6 +24,8 @@ pub(super) struct Entry {
     pub source: Source,
     /// Message sequence number that its responses carry.
     pub msn: u32,
+    /// Credits that they carry: none kept, or how an operation of PRISM ended.
+    pub credits: u8,
     /// First packet of the present answer: later than `first` when the tail of a READ was asked for again.
     pub from: Seq,
     /// One past the last packet of the present answer.
@@ -40,6 +46,10 @@ pub(super) struct Replay {
     pending: u64,
     /// Every entry before this one has been answered completely at least once.
     answered: u64,
+    /// Entries before this one were forgotten.
+    floor: u64,
+    /// Wide values beside the ring, for peers that agreed on PRISM.
+    wide: Box<[[u8; 32]]>,
 }
 
 impl Replay {
@@ -50,16 +60,42 @@ impl Replay {
             tail: 0,
             pending: 0,
             answered: 0,
+            floor: 0,
+            wide: Box::default(),
         }
+    }
+
+    /// Makes room for wide values.
+    pub fn widen(&mut self) {
+        self.wide = vec![[0; 32]; self.ring.len()].into_boxed_slice();
+    }
+
+    /// Entries before this number are kept no more.
+    pub fn kept_from(&self) -> u64 {
+        self.oldest()
+    }
+
+    /// Forgets all answers, unless one is still to leave; then false.
+    pub fn forget(&mut self) -> bool {
+        if self.is_pending() {
+            return false;
+        }
+        self.floor = self.tail;
+        true
+    }
+
+    /// Number of the next entry to come.
+    pub fn upcoming(&self) -> u64 {
+        self.tail
     }
 
     /// Bytes that it takes besides itself.
     pub fn heap_bytes(&self) -> usize {
-        size_of_val(&*self.ring)
+        size_of_val(&*self.ring) + size_of_val(&*self.wide)
     }
 
     fn oldest(&self) -> u64 {
-        self.tail.saturating_sub(self.capacity)
+        self.tail.saturating_sub(self.capacity).max(self.floor)
     }
 
     #[inline]
@@ -91,6 +127,20 @@ impl Replay {
             self.pending = self.oldest();
             self.skip_answered();
         }
+    }
+
+    /// As `push`, with the bytes of a wide value.
+    pub fn push_wide(&mut self, entry: Entry, bytes: [u8; 32]) {
+        let slot = self.slot(self.tail);
+        if let Some(place) = self.wide.get_mut(slot) {
+            *place = bytes;
+        }
+        self.push(entry);
+    }
+
+    /// The wide value of the entry whose response is next.
+    pub fn front_wide(&self) -> [u8; 32] {
+        self.wide.get(self.slot(self.pending)).copied().unwrap_or_default()
     }
 
     /// The entry whose response is next.
@@ -140,5 +190,22 @@ impl Replay {
             return true;
         }
         false
+    }
+
+    /// An operation of PRISM was sent again: its whole answer leaves once more, unless that is still to leave anyway. What a
+    /// pointer led to is not asked again, so no answer mixes two targets.
+    pub fn again_whole(&mut self, first: Seq, until: impl Fn(&Entry) -> Seq) {
+        for number in self.oldest()..self.tail {
+            let slot = self.slot(number);
+            let Some(entry) = &mut self.ring[slot] else { continue };
+            if entry.first != first {
+                continue;
+            }
+            if number < self.pending || entry.next > first {
+                (entry.from, entry.next, entry.until) = (first, first, until(entry));
+                self.pending = self.pending.min(number);
+            }
+            return;
+        }
     }
 }

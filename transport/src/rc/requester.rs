@@ -5,10 +5,11 @@
 use super::ending::{Failing, may_wait, refused};
 use super::go_back_n::Sender;
 use super::message::{Kind, Message, Placed, Window};
-use super::{Parameters, Progress, Seq, extend, packets, psn, start};
+use super::{Parameters, Progress, Seq, extend, prism, psn, start};
 use crate::{Atomic, Counters, Instant, Status, timers};
 use std::collections::VecDeque;
 use wire::aeth::Kind as Syndrome;
+use wire::prism::{Flags, Verdict};
 use wire::{Extensions, NakCode, Opcode, Psn, packet};
 use wire::{atomic_eth, ieth, immdt, reth};
 
@@ -29,6 +30,8 @@ pub struct Plan {
     pub offset: u32,
     /// Payload bytes.
     pub len: u32,
+    /// PRISM's bits beside AckReq: none on a plain verb.
+    pub flags: Flags,
     /// Number of the message it belongs to.
     number: u64,
     /// Sequence numbers it takes: more than one for a READ.
@@ -62,6 +65,15 @@ pub enum Reaction<D> {
         /// Old value of the target.
         value: u64,
     },
+    /// Answer to an operation of PRISM: these 8 bytes, and the payload behind them, are a number in network order.
+    Number {
+        /// Its note.
+        note: D,
+        /// Its number, for `fail`.
+        number: u64,
+        /// The most significant 8 bytes.
+        head: u64,
+    },
 }
 
 /// A message that ended.
@@ -75,6 +87,8 @@ pub struct Retired<D> {
     pub kind: Kind,
     /// How it ended.
     pub status: Status,
+    /// How an operation of PRISM ended, on success.
+    pub verdict: Verdict,
 }
 
 /// An acknowledgement is asked for at least this often, in packets.
@@ -168,11 +182,9 @@ impl<D: Copy> Requester<D> {
     pub fn submit(&mut self, message: Message<D>) {
         debug_assert!(self.has_room(), "submitted without looking");
         let first = self.next;
-        if message.kind != Kind::Local {
-            self.next += u64::from(packets(message.len, self.parameters.mtu));
-        }
+        self.next += u64::from(message.kind.packets(message.len, self.parameters.mtu));
         self.fetch_messages += u32::from(message.kind.is_fetch());
-        self.window.push(Placed { first, end: self.next, message });
+        self.window.push(Placed { first, end: self.next, message, verdict: Verdict::Done });
         if first == self.next {
             self.step_over_local();
         }
@@ -224,12 +236,19 @@ impl<D: Copy> Requester<D> {
     #[inline]
     fn piece(&self, placed: &Placed<D>, index: u32) -> u32 {
         let left = (placed.end - placed.first) as u32 - index;
+        if let Kind::Prism(extended) = &placed.message.kind {
+            // A pointer is followed once for all of a READ.
+            return if extended.asks() { left } else { 1 };
+        }
         left.min(self.parameters.read_piece - index % self.parameters.read_piece)
     }
 
     #[inline]
     fn describe(&self, placed: &Placed<D>, index: u32, count: u32) -> Plan {
         let message = &placed.message;
+        if let Kind::Prism(extended) = &message.kind {
+            return self.describe_prism(placed, extended, index, count);
+        }
         let mtu = self.parameters.mtu;
         let offset = index * mtu;
         let end = self.go.cursor + u64::from(count);
@@ -242,20 +261,60 @@ impl<D: Copy> Requester<D> {
         Plan {
             opcode,
             psn: psn(self.go.cursor),
-            ack_req: fetch
-                || end == self.next
-                || end == self.go.high
-                || end == self.ask_at
-                || self.unasked + 1 >= self.ask_every(),
+            ack_req: fetch || self.asks_at(end),
             solicited: last && message.solicited,
             ext,
             offset,
             len: if fetch { 0 } else { len },
+            flags: Flags::NONE,
             number: self.at,
             count,
             fetch,
             last,
         }
+    }
+
+    /// The next packet of an operation of PRISM. A READ that has been answered in part is asked for again as a whole: where
+    /// its bytes are, only the first request knows.
+    #[cold]
+    #[inline(never)]
+    fn describe_prism(&self, placed: &Placed<D>, extended: &prism::Extended, index: u32, count: u32) -> Plan {
+        let (message, mtu) = (&placed.message, self.parameters.mtu);
+        let end = self.go.cursor + u64::from(count);
+        let (last, asks) = (end == placed.end, extended.asks());
+        let (opcode, ext) = prism::headers(extended, index == 0 || asks, last, message.len);
+        let at = index * mtu;
+        let (offset, len) = match extended.verb {
+            prism::Verb::Read => (0, 0),
+            prism::Verb::Write if extended.flags.has(Flags::DATA_INDIRECT) => (0, 0),
+            _ => (at, if last { message.len - at } else { mtu }),
+        };
+        Plan {
+            opcode,
+            psn: psn(if asks { placed.first } else { self.go.cursor }),
+            ack_req: last || self.asks_at(end),
+            solicited: false,
+            ext,
+            offset,
+            len,
+            flags: extended.flags,
+            number: self.at,
+            count,
+            fetch: last,
+            last,
+        }
+    }
+
+    /// Does the packet that ends at `end` ask for an acknowledgement?
+    #[inline]
+    fn asks_at(&self, end: Seq) -> bool {
+        end == self.next || end == self.go.high || end == self.ask_at || self.unasked + 1 >= self.ask_every()
+    }
+
+    /// What the message of a planned packet does.
+    #[inline]
+    pub fn kind(&self, plan: &Plan) -> Option<&Kind> {
+        self.window.get(plan.number).map(|placed| &placed.message.kind)
     }
 
     #[inline]
@@ -325,10 +384,10 @@ impl<D: Copy> Requester<D> {
             None if front.end <= self.go.una => Status::Success,
             None => return None,
         };
-        let Placed { message, .. } = self.window.pop()?;
+        let Placed { message, verdict, .. } = self.window.pop()?;
         self.fetch_messages -= u32::from(message.kind.is_fetch());
         self.at = self.at.max(head + 1);
-        Some(message.retired(message.note, status))
+        Some(Retired { verdict, ..message.retired(message.note, status) })
     }
 
     /// Takes the oldest message out unfinished (flush).
@@ -462,7 +521,7 @@ impl<D: Copy> Requester<D> {
         (head..tail).find_map(|number| {
             let placed = self.window.get(number)?;
             (placed.message.kind.is_fetch() && placed.end > self.go.una)
-                .then(|| (number, placed.first.max(self.go.una)))
+                .then(|| (number, placed.answered_from().max(self.go.una)))
         })
     }
 
@@ -538,6 +597,9 @@ impl<D: Copy> Requester<D> {
         let Some(placed) = self.window.get(number).copied().filter(|_| seq == expected) else {
             return Reaction::Nothing;
         };
+        if let Kind::Prism(extended) = placed.message.kind {
+            return self.answered_prism(now, seq, number, &extended, packet);
+        }
         let offset = (seq - placed.first) as u32 * self.parameters.mtu;
         let reaction = match (placed.message.kind, packet.atomic_ack()) {
             (Kind::Atomic { .. }, Some(ack)) => {
@@ -553,6 +615,46 @@ impl<D: Copy> Requester<D> {
             }
         };
         self.advance(now, seq + 1);
+        reaction
+    }
+
+    /// The answer expected next to an operation of PRISM. That of a READ may end early: both sides skip the rest.
+    #[cold]
+    #[inline(never)]
+    fn answered_prism(
+        &mut self,
+        now: Instant,
+        seq: Seq,
+        number: u64,
+        extended: &prism::Extended,
+        packet: &packet::View<'_>,
+    ) -> Reaction<D> {
+        let mtu = self.parameters.mtu;
+        let Some(placed) = self.window.get_mut(number) else { return Reaction::Nothing };
+        let (note, end) = (placed.message.note, placed.end);
+        let verdict = packet.aeth().and_then(|aeth| Verdict::of(aeth.syndrome));
+        let memory = extended.asks() && !extended.flags.has(Flags::REDIRECT);
+        let reaction = match (memory, packet.atomic_ack(), verdict) {
+            (false, Some(ack), Some(verdict)) => {
+                placed.verdict = verdict;
+                Some((end, Reaction::Number { note, number, head: ack.original }))
+            }
+            (true, None, verdict) => prism::position(placed, seq, mtu, packet).map(|position| {
+                if position.ends {
+                    placed.verdict = verdict.unwrap_or_default();
+                    placed.message.len = position.offset + packet.payload.len() as u32;
+                }
+                let upto = if position.ends { end } else { seq + 1 };
+                (upto, Reaction::Scatter { note, number, offset: position.offset })
+            }),
+            _ => None,
+        };
+        let Some((upto, reaction)) = reaction else {
+            self.advance(now, seq);
+            self.fail(number, Status::BadResponse);
+            return Reaction::Nothing;
+        };
+        self.advance(now, upto);
         reaction
     }
 
@@ -630,8 +732,8 @@ fn one_sided(kind: &Kind, first: bool, last: bool, offset: u32, len: u32) -> (Op
                 (false, false, _) => Opcode::RC_RDMA_WRITE_MIDDLE,
             }
         }
-        Kind::Send | Kind::SendImm(_) | Kind::SendInv(_) | Kind::Local => {
-            unreachable!("two-sided kinds have their op-codes above, local work has none")
+        Kind::Send | Kind::SendImm(_) | Kind::SendInv(_) | Kind::Local | Kind::Prism(_) => {
+            unreachable!("two-sided kinds and PRISM have their op-codes above, local work has none")
         }
     };
     (opcode, ext)

@@ -6,7 +6,7 @@
 use super::ending::count_refusal;
 use super::go_back_n::{Arrival, Receiver};
 use super::replay::{Entry, Replay, Source};
-use super::{Parameters, Seq, extend, packets, psn, start};
+use super::{Parameters, Seq, extend, packets, prism, psn, start};
 use crate::{Action, Atomic, Counters, Notice, Outcome};
 use wire::{NakCode, Opcode, Operation, Psn, Syndrome, aeth, packet};
 
@@ -44,6 +44,10 @@ pub enum ReplyKind {
     },
     /// Old value of an atomic's target.
     Value(u64),
+    /// The same of so many bytes, more than 8: `kept` has them.
+    Wide(u8),
+    /// So many bytes that a READ found: `kept` has them.
+    Snapshot(u8),
     /// Bytes of the memory that a READ asked for.
     Memory {
         /// Remote key; to be checked again for this piece.
@@ -59,7 +63,7 @@ impl ReplyKind {
     /// Does it carry what a READ asked for?
     #[inline]
     pub fn has_data(&self) -> bool {
-        matches!(self, ReplyKind::Memory { .. })
+        matches!(self, ReplyKind::Memory { .. } | ReplyKind::Snapshot(_))
     }
 }
 
@@ -69,6 +73,7 @@ enum Under {
     Nothing,
     Send { offset: u32 },
     Write { key: u32, va: u64, left: u32, total: u32 },
+    Prism(prism::Under),
 }
 
 /// What the packet being executed means once it is done.
@@ -110,6 +115,8 @@ pub struct Responder {
     /// A fatal NAK is on its way or out: nothing more is executed.
     ended: bool,
     notice: Notice,
+    /// Agreed with the peer.
+    prism: bool,
 }
 
 const NO_NOTICE: Notice = Notice { len: 0, imm: None, invalidate: None, solicited: false, write: false };
@@ -129,7 +136,34 @@ impl Responder {
             allowed,
             ended: false,
             notice: NO_NOTICE,
+            prism: false,
         }
+    }
+
+    /// The peer may use PRISM.
+    pub fn speak_prism(&mut self) {
+        self.prism = true;
+        self.replay.widen();
+    }
+
+    /// Messages executed so far, 24 bits.
+    pub fn msn(&self) -> u32 {
+        self.msn
+    }
+
+    /// READs, atomics and operations of PRISM executed so far, and how many of the first of them can be asked for no more.
+    pub fn fetches(&self) -> (u64, u64) {
+        (self.replay.upcoming(), self.replay.kept_from())
+    }
+
+    /// The peer asks for no answer again: forgets them, unless one is still to leave; then false.
+    pub fn forget(&mut self) -> bool {
+        self.replay.forget()
+    }
+
+    /// The bytes that a plan names: of a wide value in network order.
+    pub fn kept(&self) -> [u8; 32] {
+        self.replay.front_wide()
     }
 
     /// Changes what a running queue pair allows, and its RNR timer.
@@ -184,6 +218,9 @@ impl Responder {
     /// Op-code order and lengths (IBTA C9-70 and following), then what the packet asks for.
     #[inline]
     fn judge(&mut self, packet: &packet::View<'_>) -> Result<(Action, Pending), NakCode> {
+        if packet.bth.resv7 != 0 && self.prism {
+            return self.judge_prism(packet);
+        }
         let opcode = packet.bth.opcode;
         let len = packet.payload.len() as u32;
         let pending = Pending {
@@ -277,6 +314,10 @@ impl Responder {
         if self.under != Under::Nothing || self.replay.is_full() {
             return Err(NakCode::INVALID_REQUEST);
         }
+        // Scratch memory is read at once: the next operation may change it before an answer leaves.
+        if self.prism && packet.reth().is_some_and(|reth| prism::is_scratch(reth.va)) {
+            return self.judge_prism(packet);
+        }
         pending.ends = true;
         match (packet.reth(), packet.atomic()) {
             (Some(reth), None)
@@ -294,6 +335,69 @@ impl Responder {
             }
             _ => Err(NakCode::INVALID_REQUEST),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn judge_prism(&mut self, packet: &packet::View<'_>) -> Result<(Action, Pending), NakCode> {
+        let under = match self.under {
+            Under::Nothing => None,
+            Under::Prism(under) => Some(under),
+            _ => return Err(NakCode::INVALID_REQUEST),
+        };
+        let request = prism::judge(packet, under, self.mtu, self.allowed)?;
+        if request.last && self.replay.is_full() {
+            return Err(NakCode::INVALID_REQUEST);
+        }
+        let offset = request.offset + self.mtu;
+        let more = prism::Under { flags: request.flags, offset, total: request.len };
+        let pending = Pending {
+            opcode: packet.bth.opcode,
+            ack_req: packet.bth.ack_req,
+            under: if request.last { Under::Nothing } else { Under::Prism(more) },
+            ends: request.last,
+            count: request.packets(self.mtu),
+            source: None,
+            key: 0,
+            va: 0,
+        };
+        Ok((Action::Prism(request), pending))
+    }
+
+    /// The NIC has executed an action of PRISM: the answer at the operation's last packet, or a NAK code.
+    pub fn conclude_prism(
+        &mut self,
+        result: Result<Option<prism::Answer>, NakCode>,
+        counters: &mut Counters,
+    ) {
+        let Some(pending) = self.pending.take() else { return };
+        let answer = match result {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return self.done(pending, Outcome::Done, counters),
+            Err(code) => return self.refuse(code, counters),
+        };
+        let first = self.go.expected;
+        self.go.advance(pending.count);
+        self.under = Under::Nothing;
+        self.msn = (self.msn + 1) & 0x00ff_ffff;
+        count(pending.opcode, counters);
+        let (source, bytes) = match answer.output {
+            prism::Output::Number(number) => (Source::Value(number), [0; 32]),
+            prism::Output::Wide { bytes, size } => (Source::Wide { size }, bytes),
+            prism::Output::Snapshot { bytes, len } => (Source::Snapshot { len }, bytes),
+            prism::Output::Memory { key, va, len } => (Source::Memory { key, va, len }, [0; 32]),
+        };
+        let entry = Entry {
+            first,
+            end: self.go.expected,
+            source,
+            msn: self.msn,
+            credits: answer.verdict.credits(),
+            from: first,
+            until: until(first, &source, self.mtu),
+            next: first,
+        };
+        self.replay.push_wide(entry, bytes);
     }
 
     /// The NIC has executed the action of the last `receive`.
@@ -328,6 +432,7 @@ impl Responder {
                 end,
                 source,
                 msn: self.msn,
+                credits: aeth::NO_CREDITS,
                 from: first,
                 until: end,
                 next: first,
@@ -348,7 +453,11 @@ impl Responder {
     /// A request seen before (IBTA vol. 1 §9.7.5.1.2): data is fetched and sent again, everything else just acknowledged.
     fn repeat(&mut self, seq: Seq, packet: &packet::View<'_>) {
         let mtu = u64::from(self.mtu);
-        if let Some(reth) = packet.reth().filter(|_| packet.bth.opcode == Opcode::RC_RDMA_READ_REQUEST) {
+        if packet.bth.resv7 != 0 && self.prism && (packet.bth.opcode.is_last() || packet.bth.opcode.is_only())
+        {
+            self.replay.again_whole(seq, |entry| until(seq, &entry.source, self.mtu));
+        } else if let Some(reth) = packet.reth().filter(|_| packet.bth.opcode == Opcode::RC_RDMA_READ_REQUEST)
+        {
             let end = seq + u64::from(packets(reth.dma_len, self.mtu));
             self.replay.again(seq, end, |entry| match entry.source {
                 Source::Memory { key, va, len } => {
@@ -357,7 +466,8 @@ impl Responder {
                         && va.wrapping_add(skipped) == reth.va
                         && skipped + u64::from(reth.dma_len) <= u64::from(len)
                 }
-                Source::Value(_) => false,
+                Source::Snapshot { len } => prism::is_scratch(reth.va) && reth.dma_len == u32::from(len),
+                Source::Value(_) | Source::Wide { .. } => false,
             });
         } else if packet.atomic().is_some() {
             self.replay.again(seq, seq + 1, |entry| matches!(entry.source, Source::Value(_)));
@@ -395,11 +505,19 @@ impl Responder {
 
     #[inline]
     fn data(&self, entry: &Entry) -> Reply {
-        let ack = Some((Syndrome::ack(aeth::NO_CREDITS), entry.msn));
-        let Source::Memory { key, va, len } = entry.source else {
-            let Source::Value(old) = entry.source else { unreachable!("two sources") };
+        let ack = Some((Syndrome::ack(entry.credits), entry.msn));
+        let value = |kind| {
             let opcode = Opcode::RC_ATOMIC_ACKNOWLEDGE;
-            return Reply { opcode, psn: psn(entry.next), aeth: ack, kind: ReplyKind::Value(old) };
+            Reply { opcode, psn: psn(entry.next), aeth: ack, kind }
+        };
+        let (key, va, len) = match entry.source {
+            Source::Memory { key, va, len } => (key, va, len),
+            Source::Value(old) => return value(ReplyKind::Value(old)),
+            Source::Wide { size } => return value(ReplyKind::Wide(size)),
+            Source::Snapshot { len } => {
+                let kind = ReplyKind::Snapshot(len);
+                return Reply { opcode: Opcode::RC_RDMA_READ_RESPONSE_ONLY, ..value(kind) };
+            }
         };
         let offset = (entry.next - entry.first) as u32 * self.mtu;
         let (first, last) = (entry.next == entry.from, entry.next + 1 == entry.until);
@@ -436,6 +554,12 @@ impl Responder {
         self.replay.clear();
         self.refuse(code, counters);
     }
+}
+
+/// One past the last packet of an answer that starts at `first`.
+fn until(first: Seq, source: &Source, mtu: u32) -> Seq {
+    let count = if let Source::Memory { len, .. } = source { packets(*len, mtu) } else { 1 };
+    first + u64::from(count)
 }
 
 /// Op-code of a READ's response packet by its place among them.

@@ -14,6 +14,7 @@ use crate::{Counters, Instant, Status, timers};
 use std::collections::VecDeque;
 use wire::aeth::Kind as Syndrome;
 use wire::irn::{Additions, fetch, message};
+use wire::prism::Verdict;
 use wire::{Extensions, NakCode, Opcode, Psn, packet, reth};
 
 /// The next request packet: everything but the bytes.
@@ -189,7 +190,7 @@ impl<D: Copy> Requester<D> {
         }
         let Message { kind, len, fence, solicited, note } = message;
         let message = Message { kind, len, fence, solicited, note: Numbered { note, responses, number } };
-        self.window.push(Placed { first, end: self.next, message });
+        self.window.push(Placed { first, end: self.next, message, verdict: Verdict::Done });
         if first == self.next {
             self.step_over_local();
         }
@@ -689,6 +690,6 @@ fn additions<D>(message: &Message<Numbered<D>>, offset: u32, last: bool) -> Addi
             Additions { reth: rest(va, rkey), message: in_message.filter(|_| last), ..none }
         }
         Kind::Read { .. } | Kind::Atomic { .. } => Additions { fetch: Some(fetch::Repr { number }), ..none },
-        Kind::Local => none,
+        Kind::Local | Kind::Prism(_) => none,
     }
 }

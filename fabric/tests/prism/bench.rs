@@ -1,0 +1,145 @@
+//! A client and a server that agreed on PRISM, and what the tests ask of them.
+
+use memory::Key;
+use nic::prism::{Address, Data, Mode, Number, Operand, Operands, Operation, Outcome, WorkRequest};
+use nic::{Flags, Payload, Remote, Sge, Status, WorkCompletion};
+use remora_fabric::{ALL, CompletionQueue, Config, FreeList, QueuePair, Region, Settings, World};
+
+pub struct Bench {
+    pub world: World,
+    pub left: QueuePair,
+    pub left_cq: CompletionQueue,
+    pub right: QueuePair,
+    /// The client's memory: operations bring their bytes to its start, and their results to 1 MiB.
+    pub here: Region,
+    /// The server's.
+    pub there: Region,
+}
+
+/// Where results come to in the client's memory.
+pub const RESULTS: usize = 1 << 20;
+
+pub fn settings() -> Settings {
+    Settings { mtu: 256, prism: true, max_inline: 512, ..Settings::default() }
+}
+
+impl Bench {
+    pub fn new() -> Bench {
+        Bench::over(&Config::default(), &settings())
+    }
+
+    pub fn over(config: &Config, settings: &Settings) -> Bench {
+        let mut world = World::new(config);
+        let [(left, left_cq), (right, _)] = world.pair(0, 1, settings);
+        let here = world.register(0, 2 << 20, ALL);
+        let there = world.register(1, 2 << 20, ALL);
+        Bench { world, left, left_cq, right, here, there }
+    }
+
+    pub fn at(&self, offset: usize) -> Remote {
+        self.there.remote(offset)
+    }
+
+    /// A word of the server's memory.
+    pub fn word(&self, offset: usize) -> u64 {
+        u64::from_le_bytes(self.there.load(offset, 8).try_into().unwrap())
+    }
+
+    pub fn set(&self, offset: usize, words: &[u64]) {
+        for (at, word) in words.iter().enumerate() {
+            self.there.store(offset + 8 * at, &word.to_le_bytes());
+        }
+    }
+
+    /// The result of the operation with this id, of `size` bytes.
+    pub fn result(&self, id: u64, size: usize) -> Number {
+        let bytes = self.here.load(RESULTS + 32 * id as usize, size);
+        let mut number = [0; 4];
+        for (at, byte) in bytes.iter().enumerate() {
+            number[at / 8] |= u64::from(*byte) << (8 * (at % 8));
+        }
+        number
+    }
+
+    pub fn sge(&self, id: u64) -> Sge {
+        self.here.sge(RESULTS + 32 * id as usize, 32)
+    }
+
+    /// The request with this id, its result wanted.
+    pub fn ask<'a>(&self, id: u64, operation: Operation<'a>) -> WorkRequest<'a> {
+        let result = (!matches!(operation, Operation::Read { .. })).then(|| self.sge(id));
+        let flags = Flags { signaled: true, ..Flags::default() };
+        WorkRequest { id, operation, conditional: false, redirect: None, result, flags }
+    }
+
+    pub fn put(&mut self, request: &WorkRequest<'_>) {
+        self.world.post_prism(self.left, request).expect("room in the queue");
+    }
+
+    /// Posts these at once, runs until nothing happens, and gives how they ended.
+    pub fn run(&mut self, requests: &[WorkRequest<'_>]) -> Vec<(u64, Outcome)> {
+        let ended = self.run_all(requests);
+        ended.iter().map(|wc| (wc.id, outcome(wc))).collect()
+    }
+
+    /// The same, with all that a completion says.
+    pub fn run_all(&mut self, requests: &[WorkRequest<'_>]) -> Vec<WorkCompletion> {
+        for request in requests {
+            self.put(request);
+        }
+        self.world.ring(self.left);
+        assert!(self.world.settle(1_000_000), "it never comes to rest");
+        self.world.drain(self.left_cq)
+    }
+
+    /// A free list of `count` buffers of `size` bytes from `offset` on, all posted.
+    pub fn list(&mut self, offset: usize, size: u32, count: u32) -> FreeList {
+        let mut list = self.world.create_free_list(&self.there, offset, size, count).unwrap();
+        for index in 0..count {
+            let addr = self.there.remote(offset + (index * size) as usize).addr;
+            self.world.post_buffer(&mut list, addr).unwrap();
+        }
+        list
+    }
+}
+
+/// How a completion that succeeded ended.
+pub fn outcome(wc: &WorkCompletion) -> Outcome {
+    assert_eq!(wc.status, Status::Success, "{wc:?}");
+    Outcome::from_number(wc.vendor_err).expect("an outcome")
+}
+
+/// All of these were done.
+pub fn all_done(ids: std::ops::Range<u64>) -> Vec<(u64, Outcome)> {
+    ids.map(|id| (id, Outcome::Done)).collect()
+}
+
+pub fn read(from: Address, len: u32, into: &[Sge]) -> Operation<'_> {
+    Operation::Read { from, len, into }
+}
+
+pub fn inline(bytes: &[u8]) -> Data<'_> {
+    Data::Local(Payload::Inline(bytes))
+}
+
+pub fn write(to: Address, bytes: &[u8]) -> Operation<'_> {
+    Operation::Write { to, data: inline(bytes) }
+}
+
+pub fn allocate<'a>(list: &FreeList, rkey: Key, data: Data<'a>) -> Operation<'a> {
+    Operation::Allocate { list: list.number, rkey, data }
+}
+
+/// A compare-and-swap of 8 bytes without masks.
+pub fn swap(mode: Mode, at: Address, compare: u64, swap: u64) -> Operation<'static> {
+    let whole = [u64::MAX, 0, 0, 0];
+    let operands = Operands {
+        mode,
+        size: 8,
+        compare_mask: whole,
+        swap_mask: whole,
+        compare: Operand::Immediate([compare, 0, 0, 0]),
+        swap_add: Operand::Immediate([swap, 0, 0, 0]),
+    };
+    Operation::CompareSwap { at, operands }
+}

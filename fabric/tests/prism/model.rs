@@ -1,0 +1,211 @@
+//! What a server is, without a network: bytes, scratch memory, a free list, and how the last operation ended. Operations are
+//! applied to it one after the other, as the paper describes them.
+
+use std::collections::VecDeque;
+
+use nic::Payload;
+use nic::prism::{Address, Data, Number, Operand, Operands, Operation, Outcome, SCRATCH};
+
+/// One request, as the model understands it.
+pub struct Request<'a> {
+    pub operation: Operation<'a>,
+    pub conditional: bool,
+    pub redirect: Option<u64>,
+}
+
+/// What an operation is to give.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expected {
+    pub outcome: Outcome,
+    /// The result, with as many bytes as count; none: a plain verb, or a READ that comes to the client.
+    pub number: Option<(Number, usize)>,
+    /// What a READ brings.
+    pub bytes: Vec<u8>,
+}
+
+pub struct Model {
+    /// The region, its first byte at `base`.
+    pub bytes: Vec<u8>,
+    pub base: u64,
+    pub scratch: [u8; 32],
+    pub last: Outcome,
+    /// Buffers posted and not seen, and those that may be taken: the last one first.
+    pub posted: VecDeque<u64>,
+    pub free: Vec<u64>,
+    pub buffer: usize,
+}
+
+impl Model {
+    fn place(&mut self, va: u64, len: usize) -> &mut [u8] {
+        if va >= SCRATCH {
+            return &mut self.scratch[(va - SCRATCH) as usize..][..len];
+        }
+        &mut self.bytes[(va - self.base) as usize..][..len]
+    }
+
+    pub fn number(&mut self, va: u64, size: usize) -> Number {
+        let mut bytes = [0; 32];
+        bytes[..size].copy_from_slice(self.place(va, size));
+        std::array::from_fn(|at| u64::from_le_bytes(bytes[8 * at..8 * at + 8].try_into().unwrap()))
+    }
+
+    fn put_number(&mut self, va: u64, number: &Number, size: usize) {
+        let bytes: Vec<u8> = number.iter().flat_map(|limb| limb.to_le_bytes()).collect();
+        self.place(va, size).copy_from_slice(&bytes[..size]);
+    }
+
+    /// Target and length behind an address.
+    pub fn target(&mut self, at: &Address, len: usize) -> (u64, usize) {
+        if !at.indirect {
+            return (at.remote.addr, len);
+        }
+        let target = self.number(at.remote.addr, 8)[0];
+        let bound = if at.bounded { self.number(at.remote.addr + 8, 8)[0] } else { u64::MAX };
+        (target, len.min(bound as usize))
+    }
+
+    fn data(&mut self, data: &Data<'_>, local: &[u8]) -> Vec<u8> {
+        match data {
+            Data::Local(Payload::Inline(bytes)) => bytes.to_vec(),
+            Data::Local(Payload::Sges(list)) => {
+                local[..list.iter().map(|sge| sge.len as usize).sum()].to_vec()
+            }
+            Data::There { addr, len } => self.place(*addr, *len as usize).to_vec(),
+        }
+    }
+
+    /// Does what `request` asks for; `local` is what the client's list names.
+    pub fn apply(&mut self, request: &Request<'_>, local: &[u8]) -> Expected {
+        let expected = self.execute(request, local);
+        self.last = expected.outcome;
+        expected
+    }
+
+    fn execute(&mut self, request: &Request<'_>, local: &[u8]) -> Expected {
+        let redirected = request.redirect.is_some();
+        if request.conditional && self.last != Outcome::Done {
+            return skipped(&request.operation, redirected);
+        }
+        match &request.operation {
+            Operation::Read { from, len, .. } => {
+                let (va, len) = self.target(from, *len as usize);
+                let bytes = self.place(va, len).to_vec();
+                let Some(to) = request.redirect else { return done(None, bytes) };
+                self.place(to, len).copy_from_slice(&bytes);
+                done(Some(([len as u64, 0, 0, 0], 8)), Vec::new())
+            }
+            Operation::Write { to, data } => {
+                let bytes = self.data(data, local);
+                let (va, len) = self.target(to, bytes.len());
+                self.place(va, len).copy_from_slice(&bytes[..len]);
+                let plain = !to.indirect && !request.conditional && matches!(data, Data::Local(_));
+                done((!plain).then_some(([len as u64, 0, 0, 0], 8)), Vec::new())
+            }
+            Operation::Allocate { data, .. } => {
+                let bytes = self.data(data, local);
+                self.allocate(&bytes, request.redirect)
+            }
+            Operation::CompareSwap { at, operands } => self.atomic(at, operands, true, request.redirect),
+            Operation::FetchAdd { at, operands } => self.atomic(at, operands, false, request.redirect),
+        }
+    }
+
+    fn allocate(&mut self, bytes: &[u8], redirect: Option<u64>) -> Expected {
+        let none = |outcome| Expected { outcome, number: Some(([0; 4], 8)), bytes: Vec::new() };
+        if bytes.len() > self.buffer {
+            return none(Outcome::TooLong);
+        }
+        if self.free.is_empty() {
+            let seen = self.posted.len().min(64);
+            self.free.extend(self.posted.drain(..seen));
+        }
+        let Some(buffer) = self.free.pop() else { return none(Outcome::NoBuffer) };
+        self.place(buffer, bytes.len()).copy_from_slice(bytes);
+        let Some(to) = redirect else { return done(Some(([buffer, 0, 0, 0], 8)), Vec::new()) };
+        self.put_number(to, &[buffer, 0, 0, 0], 8);
+        done(Some(([8, 0, 0, 0], 8)), Vec::new())
+    }
+
+    fn atomic(&mut self, at: &Address, operands: &Operands, swaps: bool, redirect: Option<u64>) -> Expected {
+        let size = usize::from(operands.size);
+        let mut load = |operand: &Operand| match operand {
+            Operand::Immediate(number) => *number,
+            Operand::At(va) => self.number(*va, size),
+        };
+        let (compare, swap_add) = (load(&operands.compare), load(&operands.swap_add));
+        let (va, _) = self.target(at, 0);
+        let old = self.number(va, size);
+        let (holds, new) = if swaps {
+            swap(operands, &compare, &swap_add, &old)
+        } else {
+            (true, add(operands, &swap_add, &old))
+        };
+        if holds {
+            self.put_number(va, &new, size);
+        }
+        let outcome = if holds { Outcome::Done } else { Outcome::NotSwapped };
+        let number = match redirect {
+            Some(to) => {
+                self.put_number(to, &old, size);
+                ([size as u64, 0, 0, 0], 8)
+            }
+            None => (old, size),
+        };
+        Expected { outcome, number: Some(number), bytes: Vec::new() }
+    }
+}
+
+fn done(number: Option<(Number, usize)>, bytes: Vec<u8>) -> Expected {
+    Expected { outcome: Outcome::Done, number, bytes }
+}
+
+fn skipped(operation: &Operation<'_>, redirected: bool) -> Expected {
+    let number = match operation {
+        Operation::Read { .. } if !redirected => None,
+        Operation::CompareSwap { operands, .. } | Operation::FetchAdd { operands, .. } if !redirected => {
+            Some(([0; 4], usize::from(operands.size)))
+        }
+        _ => Some(([0; 4], 8)),
+    };
+    Expected { outcome: Outcome::Skipped, number, bytes: Vec::new() }
+}
+
+/// Bit `at` of a number.
+fn bit(number: &Number, at: usize) -> bool {
+    number[at / 64] >> (at % 64) & 1 == 1
+}
+
+/// Bit by bit, from the highest: the slow and plain way.
+fn swap(operands: &Operands, compare: &Number, swap: &Number, old: &Number) -> (bool, Number) {
+    use std::cmp::Ordering;
+    let masked = |number: &Number, at: usize| bit(number, at) && bit(&operands.compare_mask, at);
+    let order =
+        (0..256).rev().map(|at| masked(compare, at).cmp(&masked(old, at))).find(|order| order.is_ne());
+    let order = order.unwrap_or(Ordering::Equal);
+    use nic::prism::Mode;
+    let holds = match operands.mode {
+        Mode::Equal => order.is_eq(),
+        Mode::NotEqual => order.is_ne(),
+        Mode::Less => order.is_lt(),
+        Mode::LessEqual => order.is_le(),
+        Mode::Greater => order.is_gt(),
+        Mode::GreaterEqual => order.is_ge(),
+    };
+    let chosen = |at: usize| if bit(&operands.swap_mask, at) { bit(swap, at) } else { bit(old, at) };
+    (holds, number(chosen))
+}
+
+fn number(bits: impl Fn(usize) -> bool) -> Number {
+    std::array::from_fn(|limb| (0..64).map(|at| u64::from(bits(64 * limb + at)) << at).sum())
+}
+
+fn add(operands: &Operands, addend: &Number, old: &Number) -> Number {
+    let mut carry = false;
+    let mut sum = [0u64; 4];
+    for at in 0..8 * usize::from(operands.size) {
+        let ones = u8::from(bit(addend, at)) + u8::from(bit(old, at)) + u8::from(carry);
+        sum[at / 64] |= u64::from(ones & 1) << (at % 64);
+        carry = ones > 1 && !bit(&operands.compare_mask, at);
+    }
+    sum
+}

@@ -1,0 +1,140 @@
+//! PRISM on this NIC (PRISM paper, §3, §4): work requests with indirection, allocation, enhanced atomics and chaining.
+//!
+//! Heads up: what a program asks for is in `request.rs`; on its way out it is a WQE (`submit.rs`) and then packets
+//! (`egress.rs`). At the responder `execute.rs` does what a packet asks for, by places that `reach.rs` finds; buffers come from
+//! a `free_list.rs`. `docs/PRISM.md` says what was decided where the paper leaves it open.
+
+mod egress;
+mod execute;
+mod free_list;
+mod number;
+mod reach;
+mod request;
+mod submit;
+
+use std::collections::VecDeque;
+
+use memory::{Mem, Scratch};
+use transport::Instant;
+use wire::prism::Verdict;
+
+use crate::nic::Shared;
+use crate::queue_pair::QueuePair;
+pub(crate) use egress::{emit_kept, emit_request, put_result};
+pub(crate) use free_list::FreeLists;
+use free_list::Pin;
+pub use free_list::{FreeListFacts, FreeListInit};
+pub use request::{Address, Data, Operation, WorkRequest, slots, write};
+pub use transport::rc::prism::COPY_MAX;
+pub use wire::prism::operands::{Mode, Number, Operand, Repr as Operands};
+pub use wire::prism::{SCRATCH, SCRATCH_LEN, Verdict as Outcome};
+
+/// The operation whose packets are arriving.
+#[derive(Debug, Default)]
+enum Under {
+    #[default]
+    Nothing,
+    /// It is not executed, and says so at its end.
+    Passed(Verdict),
+    /// The first `limit` bytes go to this place; of an ALLOCATE, into this buffer.
+    Writing { key: u32, va: u64, limit: u32, pin: Option<Pin>, buffer: Option<Pin>, redirect: Option<u64> },
+}
+
+/// What a queue pair has for a peer that agreed on PRISM.
+pub(crate) struct Prism {
+    /// Its scratch memory; lent when its first operation comes.
+    scratch: Option<Scratch>,
+    /// How the last operation ended, and how many messages there were by then: if there are more, plain ones came between,
+    /// which succeed if they are executed.
+    last: Verdict,
+    counted: u32,
+    under: Under,
+    /// Buffers that answers still to be asked for may be read from, by the number of the operation.
+    pins: VecDeque<(u64, Pin)>,
+    /// When the peer will have given up asking.
+    released: Instant,
+    /// How long it goes on asking.
+    patience_ns: u64,
+}
+
+impl Prism {
+    fn new(answers: u8, patience_ns: u64) -> Prism {
+        Prism {
+            scratch: None,
+            last: Verdict::Done,
+            counted: 0,
+            under: Under::Nothing,
+            pins: VecDeque::with_capacity(usize::from(answers) + 1),
+            released: Instant::NEVER,
+            patience_ns,
+        }
+    }
+
+    /// Its scratch memory; none if there is none left.
+    fn lend_scratch(&mut self, mem: Mem<'_>) -> Option<&Scratch> {
+        if self.scratch.is_none() {
+            self.scratch = mem.lend_scratch().ok();
+        }
+        self.scratch.as_ref()
+    }
+
+    /// Answers before number `kept_from` cannot be asked for any more.
+    fn unpin(&mut self, kept_from: u64, lists: &mut FreeLists) {
+        while self.pins.front().is_some_and(|(number, _)| *number < kept_from) {
+            if let Some((_, pin)) = self.pins.pop_front() {
+                lists.unpin(pin);
+            }
+        }
+    }
+
+    /// The buffer of an operation that never came to its end goes back where it was taken from.
+    fn abandon(&mut self, lists: &mut FreeLists) {
+        if let Under::Writing { pin, buffer, .. } = std::mem::take(&mut self.under) {
+            if let Some(pin) = pin {
+                lists.unpin(pin);
+            }
+            if let Some(buffer) = buffer {
+                lists.give_back(buffer);
+            }
+        }
+    }
+}
+
+impl QueuePair {
+    /// On the way to RTR: the peer speaks PRISM.
+    pub(crate) fn agree_on_prism(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
+        connection.responder.speak_prism();
+        let parameters = &self.attributes.parameters;
+        // Its patience is not known; that it is ours is what set-up makes of both sides. Twice that covers the way.
+        let patience = parameters.timeout_ns.saturating_mul(2 * (u64::from(parameters.retry_cnt) + 1));
+        self.prism = Some(Box::new(Prism::new(parameters.max_dest_rd_atomic, patience)));
+    }
+
+    /// The connection ends: what it holds of free lists goes back.
+    pub(crate) fn end_prism(&mut self, shared: &mut Shared) {
+        let Some(mut prism) = self.prism.take() else { return };
+        prism.abandon(&mut shared.free_lists);
+        prism.unpin(u64::MAX, &mut shared.free_lists);
+    }
+
+    /// When `expire_prism` wants to be called.
+    #[inline]
+    pub(crate) fn deadline_prism(&self) -> Instant {
+        self.prism.as_ref().map_or(Instant::NEVER, |prism| prism.released)
+    }
+
+    /// The peer has been silent for so long that it asks for no answer again.
+    pub(crate) fn expire_prism(&mut self, now: Instant, shared: &mut Shared) {
+        let (Some(prism), Some(connection)) = (&mut self.prism, &mut self.connection) else { return };
+        if now < prism.released {
+            return;
+        }
+        prism.released = Instant::NEVER;
+        if connection.responder.forget() {
+            prism.unpin(u64::MAX, &mut shared.free_lists);
+        } else {
+            prism.released = now.after(prism.patience_ns);
+        }
+    }
+}

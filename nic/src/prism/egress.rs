@@ -1,0 +1,97 @@
+//! Packets of PRISM, on their way out; and what an answer brings, on its way in.
+
+use memory::{Access, Mem, Pd};
+use transport::Counters;
+use transport::rc::prism::Verb;
+use transport::rc::{Kind, Plan, Reply, ReplyKind};
+use wire::frame::Egress;
+use wire::prism::addresses::Repr as Addresses;
+use wire::prism::operands::number;
+use wire::{Extensions, aeth, atomic_ack, bth, packet};
+
+use crate::egress::{Sent, emit_other, request_bth};
+use crate::gather::gather_other;
+use crate::queue_pair::{Note, Path};
+use crate::ring::Ring;
+use crate::wqe::{SLOT, Wqe};
+
+/// A request: its flags beside AckReq, its addresses before the payload.
+#[cold]
+#[inline(never)]
+pub(crate) fn emit_request(
+    path: &mut Path,
+    out: &mut impl Egress,
+    counters: &mut Counters,
+    (plan, kind, note): (&Plan, &Kind, &Note),
+    (mem, pd, ring): (Mem<'_>, Pd, &Ring),
+) -> Sent {
+    let starts = plan.opcode.is_first() || plan.opcode.is_only();
+    let addresses = match kind {
+        Kind::Prism(extended) if starts => extended.addresses(),
+        _ => Addresses::default(),
+    };
+    let reads = matches!(kind, Kind::Prism(extended) if extended.verb == Verb::Read);
+    let len = addresses.len() as u32 + plan.len;
+    let bth = bth::Repr {
+        resv7: plan.flags.bits(),
+        pad: packet::pad_for(len as usize),
+        ..request_bth(plan, path.remote)
+    };
+    emit_other(&mut path.way, out, counters, &bth, &plan.ext, len, &mut |bytes| {
+        let at = addresses.emit(bytes);
+        reads || plan.len == 0 || gather_other(mem, pd, ring, note, plan.offset, &mut bytes[at..])
+    })
+}
+
+/// A response whose bytes the responder keeps: a wide value, or what a short READ found.
+#[cold]
+#[inline(never)]
+pub(crate) fn emit_kept(
+    path: &mut Path,
+    out: &mut impl Egress,
+    counters: &mut Counters,
+    reply: &Reply,
+    kept: [u8; 32],
+) -> Sent {
+    let mut ext = Extensions {
+        aeth: reply.aeth.map(|(syndrome, msn)| aeth::Repr { syndrome, msn }),
+        ..Extensions::default()
+    };
+    let bytes = match reply.kind {
+        ReplyKind::Wide(size) => {
+            // The most significant 8 bytes are where those of an ordinary atomic are.
+            ext.atomic_ack = Some(atomic_ack::Repr { original: number(&kept[..8])[0] });
+            &kept[8..usize::from(size)]
+        }
+        ReplyKind::Snapshot(len) => &kept[..usize::from(len)],
+        _ => &[],
+    };
+    let plain = bth::Repr::new(reply.opcode, path.remote, reply.psn);
+    let bth = bth::Repr { pad: packet::pad_for(bytes.len()), ..plain };
+    emit_other(&mut path.way, out, counters, &bth, &ext, bytes.len() as u32, &mut |room| {
+        room.copy_from_slice(bytes);
+        true
+    })
+}
+
+/// Brings a result to where its work request wants it, in the machine's byte order. False: it may not be written there, or
+/// does not fit.
+#[cold]
+#[inline(never)]
+pub(crate) fn put_result(mem: Mem<'_>, pd: Pd, ring: &Ring, note: &Note, head: u64, rest: &[u8]) -> bool {
+    let mut slot = [0; SLOT];
+    ring.load(note.index, &mut slot);
+    let result = Wqe::parse(&slot).sge();
+    if result.len == 0 {
+        return true;
+    }
+    let mut bytes = [0; 32];
+    let Some(len) = Some(8 + rest.len()).filter(|len| *len <= bytes.len()) else { return false };
+    bytes[..8].copy_from_slice(&head.to_be_bytes());
+    bytes[8..len].copy_from_slice(rest);
+    if cfg!(target_endian = "little") {
+        bytes[..len].reverse();
+    }
+    let span = mem.check(pd, result.lkey, result.addr, result.len as usize, Access::LOCAL_WRITE);
+    span.is_ok_and(|span| result.len as usize >= len && span.write(&bytes[..len]) == len)
+}

@@ -1,0 +1,253 @@
+//! Free lists: buffers of one size that a server posts, and ALLOCATE takes (PRISM paper, §3.2, §4.2).
+//!
+//! The paper posts a buffer only when no operation is under way on the NIC. Here a buffer that an operation may still read or
+//! write is *pinned*; one that is posted while it is pinned rests, and is free when its last pin goes. So posting waits for
+//! nobody, and nobody who does not allocate pays.
+
+use memory::Pd;
+
+use crate::nic::{Nic, NicError};
+use crate::receive_queue::ReceiveQueue;
+use crate::ring::Ring;
+
+/// Posted buffers looked at for one ALLOCATE, at most: it takes bounded time.
+const LOOK: usize = 64;
+/// Buffers of one list.
+const MAX_COUNT: u32 = 1 << 24;
+
+/// What a free list is made of: `count` buffers of `size` bytes, one behind the other from `base` on. None is free until
+/// it is posted.
+pub struct FreeListInit {
+    /// Its domain: only queue pairs of it allocate.
+    pub pd: Pd,
+    /// Where buffers are posted: receive work requests of one element, of which the address counts.
+    pub ring: Ring,
+    /// Address of the first buffer, as the region that holds them names it.
+    pub base: u64,
+    /// Bytes of each.
+    pub size: u32,
+    /// How many, up to 2^24.
+    pub count: u32,
+}
+
+/// What is with the buffers of a free list.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct FreeListFacts {
+    /// All of them.
+    pub capacity: u32,
+    /// May be taken.
+    pub free: u32,
+    /// Posted, and free as soon as nobody may touch them any more.
+    pub resting: u32,
+    /// Posts of what is no buffer of the list, or of one that was free already.
+    pub bad_posts: u64,
+}
+
+/// Whose a buffer is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// The server's, or a client's that has allocated it.
+    Out,
+    /// Posted while it was pinned.
+    Resting,
+    Free,
+}
+
+/// A buffer of a list.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    list: u64,
+    index: u32,
+}
+
+/// What an ALLOCATE gets.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// The buffer at this address.
+    Buffer { va: u64, pin: Pin },
+    /// There is none.
+    Nothing,
+    /// None would hold it.
+    TooLong,
+    /// The list is not the queue pair's to use, or its buffers do not lie under the key.
+    Foreign,
+}
+
+struct FreeList {
+    number: u64,
+    init: FreeListInit,
+    queue: ReceiveQueue,
+    states: Box<[State]>,
+    pins: Box<[u16]>,
+    /// Indices, the last one freed is taken first: it is the one in the cache.
+    free: Vec<u32>,
+    resting: u32,
+    bad_posts: u64,
+}
+
+impl FreeList {
+    fn address(&self, index: u32) -> u64 {
+        self.init.base + u64::from(index) * u64::from(self.init.size)
+    }
+
+    /// The buffer that holds the byte at `va`.
+    fn index(&self, va: u64) -> Option<u32> {
+        let index = va.checked_sub(self.init.base)? / u64::from(self.init.size);
+        (index < u64::from(self.init.count)).then_some(index as u32)
+    }
+
+    /// Takes in what has been posted.
+    fn look(&mut self) {
+        for _ in 0..LOOK {
+            let Some(posted) = self.queue.take() else { return };
+            self.queue.free(&posted);
+            let index =
+                self.index(posted.first.addr).filter(|index| self.address(*index) == posted.first.addr);
+            match index {
+                Some(index) if self.states[index as usize] == State::Out => self.post(index),
+                _ => self.bad_posts += 1,
+            }
+        }
+    }
+
+    fn post(&mut self, index: u32) {
+        if self.pins[index as usize] > 0 {
+            self.states[index as usize] = State::Resting;
+            self.resting += 1;
+        } else {
+            self.states[index as usize] = State::Free;
+            self.free.push(index);
+        }
+    }
+
+    fn unpin(&mut self, index: u32) {
+        let pins = &mut self.pins[index as usize];
+        *pins = pins.saturating_sub(1);
+        if *pins == 0 && self.states[index as usize] == State::Resting {
+            self.resting -= 1;
+            self.post(index);
+        }
+    }
+
+    fn facts(&mut self) -> FreeListFacts {
+        self.look();
+        FreeListFacts {
+            capacity: self.init.count,
+            free: self.free.len() as u32,
+            resting: self.resting,
+            bad_posts: self.bad_posts,
+        }
+    }
+}
+
+/// All free lists of an engine.
+pub struct FreeLists {
+    places: Vec<Option<FreeList>>,
+    made: u64,
+}
+
+/// Bits of a list's number that are its place; those above tell it from lists that had the place before.
+const PLACE_BITS: u32 = 16;
+
+impl FreeLists {
+    pub fn new(max: u32) -> FreeLists {
+        FreeLists { places: (0..max.min(1 << PLACE_BITS)).map(|_| None).collect(), made: 0 }
+    }
+
+    fn create(&mut self, init: FreeListInit) -> Result<u64, NicError> {
+        let last = u64::from(init.count).checked_mul(u64::from(init.size));
+        let fits = last.and_then(|bytes| init.base.checked_add(bytes)).is_some();
+        if !fits || init.size == 0 || !(1..=MAX_COUNT).contains(&init.count) {
+            return Err(NicError::TooSmall);
+        }
+        let place = self.places.iter().position(Option::is_none).ok_or(NicError::Full)?;
+        self.made += 1;
+        let number = self.made << PLACE_BITS | place as u64;
+        let count = init.count as usize;
+        self.places[place] = Some(FreeList {
+            number,
+            queue: ReceiveQueue::new(init.ring.clone(), 1),
+            init,
+            states: vec![State::Out; count].into_boxed_slice(),
+            pins: vec![0; count].into_boxed_slice(),
+            free: Vec::with_capacity(count),
+            resting: 0,
+            bad_posts: 0,
+        });
+        Ok(number)
+    }
+
+    fn get(&mut self, number: u64) -> Option<&mut FreeList> {
+        let place = number as usize & ((1 << PLACE_BITS) - 1);
+        self.places.get_mut(place)?.as_mut().filter(|list| list.number == number)
+    }
+
+    /// Takes a buffer for `len` bytes, if `reaches` says that it may be written.
+    pub fn take(&mut self, pd: Pd, number: u64, len: u32, reaches: impl Fn(u64, usize) -> bool) -> Taken {
+        let Some(list) = self.get(number).filter(|list| list.init.pd == pd) else { return Taken::Foreign };
+        if len > list.init.size {
+            return Taken::TooLong;
+        }
+        if list.free.is_empty() {
+            list.look();
+        }
+        let Some(index) = list.free.last().copied() else { return Taken::Nothing };
+        let va = list.address(index);
+        if !reaches(va, list.init.size as usize) {
+            return Taken::Foreign;
+        }
+        list.free.pop();
+        list.states[index as usize] = State::Out;
+        Taken::Buffer { va, pin: Pin { list: number, index } }
+    }
+
+    /// Posts a buffer that was taken and never told to anybody.
+    pub fn give_back(&mut self, pin: Pin) {
+        if let Some(list) = self.get(pin.list) {
+            list.post(pin.index);
+        }
+    }
+
+    /// Keeps the buffer that holds the byte at `va`, if it is one.
+    pub fn pin(&mut self, pd: Pd, va: u64) -> Option<Pin> {
+        let lists = self.places.iter_mut().flatten().filter(|list| list.init.pd == pd);
+        let (list, index) = lists.filter_map(|list| list.index(va).map(|index| (list, index))).next()?;
+        let pins = &mut list.pins[index as usize];
+        *pins = pins.checked_add(1)?;
+        Some(Pin { list: list.number, index })
+    }
+
+    pub fn unpin(&mut self, pin: Pin) {
+        if let Some(list) = self.get(pin.list) {
+            list.unpin(pin.index);
+        }
+    }
+}
+
+impl Nic {
+    /// Makes a free list; its number, which ALLOCATE names.
+    ///
+    /// # Errors
+    /// `Full`; `TooSmall` for buffers of no bytes, no buffers or too many, or an end beyond the address space.
+    pub fn create_free_list(&mut self, init: FreeListInit) -> Result<u64, NicError> {
+        self.shared.free_lists.create(init)
+    }
+
+    /// Removes a free list: from now on an ALLOCATE that names it is a remote access error. Its buffers stay what they are.
+    ///
+    /// # Errors
+    /// `Unknown`.
+    pub fn destroy_free_list(&mut self, number: u64) -> Result<(), NicError> {
+        self.shared.free_lists.get(number).ok_or(NicError::Unknown)?;
+        self.shared.free_lists.places[number as usize & ((1 << PLACE_BITS) - 1)] = None;
+        Ok(())
+    }
+
+    /// What is with the buffers of a free list.
+    ///
+    /// # Errors
+    /// `Unknown`.
+    pub fn free_list_facts(&mut self, number: u64) -> Result<FreeListFacts, NicError> {
+        self.shared.free_lists.get(number).map(FreeList::facts).ok_or(NicError::Unknown)
+    }
+}

@@ -1,0 +1,73 @@
+//! Numbers of up to 32 bytes: four limbs, the least significant first.
+
+use wire::prism::operands::Number;
+
+/// Both bit by bit.
+pub fn and(a: &Number, b: &Number) -> Number {
+    std::array::from_fn(|at| a[at] & b[at])
+}
+
+/// `new` where `mask` has ones, else `old`.
+pub fn blend(old: &Number, new: &Number, mask: &Number) -> Number {
+    std::array::from_fn(|at| old[at] & !mask[at] | new[at] & mask[at])
+}
+
+/// The sum within each field: nothing is carried out of a bit that `tops` has. What is carried out of the last limb is lost,
+/// and so is what is carried out of a smaller number's size once its limbs beyond are masked.
+pub fn add(a: &Number, b: &Number, tops: &Number) -> Number {
+    let mut carry = false;
+    std::array::from_fn(|at| {
+        let (low_a, low_b) = (a[at] & !tops[at], b[at] & !tops[at]);
+        let (sum, first) = low_a.overflowing_add(low_b);
+        let (sum, second) = sum.overflowing_add(u64::from(carry));
+        carry = first || second;
+        sum ^ (a[at] ^ b[at]) & tops[at]
+    })
+}
+
+/// Its lowest `size` bytes.
+pub fn cut(number: &Number, size: usize) -> Number {
+    std::array::from_fn(|at| if at * 8 < size { number[at] } else { 0 })
+}
+
+/// The number in `bytes` as it stands in memory, little-endian.
+pub fn from_memory(bytes: &[u8; 32]) -> Number {
+    std::array::from_fn(|at| u64::from_le_bytes(std::array::from_fn(|byte| bytes[8 * at + byte])))
+}
+
+/// As it stands in memory.
+pub fn to_memory(number: &Number) -> [u8; 32] {
+    std::array::from_fn(|at| (number[at / 8] >> (8 * (at % 8))) as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_fields_the_sum_carries_through_all_limbs() {
+        let ones = [u64::MAX, u64::MAX, 0, 0];
+        assert_eq!(add(&ones, &[1, 0, 0, 0], &[0; 4]), [0, 0, 1, 0]);
+        assert_eq!(add(&[u64::MAX; 4], &[1, 0, 0, 0], &[0; 4]), [0; 4]);
+        assert_eq!(cut(&add(&[u64::MAX, 0, 0, 0], &[2, 0, 0, 0], &[0; 4]), 8), [1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn nothing_is_carried_out_of_a_field() {
+        // Two fields of 32 bits, and a third across two limbs.
+        let tops = [0x8000_0000_8000_0000, 0x8000_0000, 0, 0];
+        let sum = add(&[0xffff_ffff_ffff_ffff, 0xffff_ffff, 5, 0], &[1 | 1 << 32, 1, 1, 0], &tops);
+        assert_eq!(sum, [0, 0, 6, 0]);
+        // The highest bit of a field is part of it.
+        assert_eq!(add(&[0x7fff_ffff, 0, 0, 0], &[1, 0, 0, 0], &tops), [0x8000_0000, 0, 0, 0]);
+    }
+
+    #[test]
+    fn masks_choose_bits() {
+        assert_eq!(blend(&[0xf0f0, 1, 2, 3], &[0x0f0f, 9, 9, 9], &[0xff, 0, u64::MAX, 0]), [0xf00f, 1, 9, 3]);
+        assert_eq!(and(&[6, 5, 4, 3], &[3, 1, 4, 0]), [2, 1, 4, 0]);
+        let bytes = std::array::from_fn(|at| at as u8);
+        assert_eq!(from_memory(&bytes)[1], 0x0f0e_0d0c_0b0a_0908);
+        assert_eq!(to_memory(&from_memory(&bytes)), bytes);
+    }
+}

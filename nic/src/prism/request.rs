@@ -1,0 +1,316 @@
+//! PRISM's work requests: what a program asks for, and the slots that say it (`docs/WIRE.md` draws them).
+
+use memory::Key;
+use wire::prism::Flags;
+use wire::prism::operands::{MAX_LEN, Repr as Operands};
+
+use crate::request::{Flags as Completion, Operation as Plain, Payload, Remote, Sge};
+use crate::wqe::{
+    Bounds, ID_BITS, MAX_INLINE, MAX_SGE, MAX_SLOTS, PostError, SLOT, Wqe, WqeOpcode, flag, flag_bits,
+    header, sge_slot,
+};
+
+/// Slots before the list or the inline bytes.
+const HEAD: usize = 2;
+
+/// The target of a READ, a WRITE or an atomic.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The target, or the pointer to it.
+    pub remote: Remote,
+    /// The target is where the 8 bytes at `remote` point.
+    pub indirect: bool,
+    /// The 8 bytes behind that pointer say how long the target is at most. Only with `indirect`, and not for atomics.
+    pub bounded: bool,
+}
+
+impl Address {
+    /// The target itself.
+    pub fn direct(remote: Remote) -> Address {
+        Address { remote, indirect: false, bounded: false }
+    }
+
+    /// Behind a pointer.
+    pub fn indirect(remote: Remote) -> Address {
+        Address { remote, indirect: true, bounded: false }
+    }
+
+    /// Behind a pointer with its bound.
+    pub fn bounded(remote: Remote) -> Address {
+        Address { remote, indirect: true, bounded: true }
+    }
+}
+
+/// What a WRITE or ALLOCATE writes.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Data<'a> {
+    /// These bytes of ours.
+    Local(Payload<'a>),
+    /// Bytes that the peer has already, under the key of the operation: at most [`COPY_MAX`](super::COPY_MAX).
+    There {
+        /// The first.
+        addr: u64,
+        /// How many.
+        len: u32,
+    },
+}
+
+/// An operation of PRISM (Table 1).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Operation<'a> {
+    /// READ: the bytes come into `into`, or go to the redirection's address (at most [`COPY_MAX`](super::COPY_MAX)).
+    Read {
+        /// Of what.
+        from: Address,
+        /// Bytes at most.
+        len: u32,
+        /// Where they come to; none with a redirection.
+        into: &'a [Sge],
+    },
+    /// WRITE. Its result is the number of bytes written.
+    Write {
+        /// Where.
+        to: Address,
+        /// What.
+        data: Data<'a>,
+    },
+    /// ALLOCATE. Its result is the address of the buffer.
+    Allocate {
+        /// Number of the free list.
+        list: u64,
+        /// Key of the region that its buffers lie in.
+        rkey: Key,
+        /// What goes into the buffer.
+        data: Data<'a>,
+    },
+    /// Enhanced compare-and-swap. Its result is the old value.
+    CompareSwap {
+        /// Target, aligned to its size.
+        at: Address,
+        /// Mode, size, masks, operands.
+        operands: Operands,
+    },
+    /// Fetch-and-add within fields. Its result is the old value.
+    FetchAdd {
+        /// Target, aligned to its size.
+        at: Address,
+        /// Size, the highest bit of each field, the addend.
+        operands: Operands,
+    },
+}
+
+/// A work request of PRISM. A READ or WRITE without pointer, condition or redirection is the plain verb, and brings no result. How it ended comes as [`Verdict`](super::Verdict) in the completion's `vendor_err`, if its status is success.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct WorkRequest<'a> {
+    /// Comes back in the completion.
+    pub id: u64,
+    /// What to do.
+    pub operation: Operation<'a>,
+    /// Only if the operation before it on this queue was successful.
+    pub conditional: bool,
+    /// The output goes to this address of the peer, under the key of the operation or in scratch memory.
+    pub redirect: Option<u64>,
+    /// Where the result comes to: a number of 8 bytes, or as wide as the atomic, in the machine's byte order. READs have none.
+    pub result: Option<Sge>,
+    /// How.
+    pub flags: Completion,
+}
+
+impl WorkRequest<'_> {
+    fn flag_bits(&self) -> Flags {
+        let when = |there: bool, flag: Flags| if there { flag } else { Flags::NONE };
+        let at = |address: &Address| {
+            when(address.indirect, Flags::ADDR_INDIRECT).and(when(address.bounded, Flags::ADDR_BOUNDED))
+        };
+        let data = |data: &Data<'_>| when(matches!(data, Data::There { .. }), Flags::DATA_INDIRECT);
+        let own = match &self.operation {
+            Operation::Read { from, .. } => at(from),
+            Operation::Write { to, data: what } => at(to).and(data(what)),
+            Operation::Allocate { data: what, .. } => Flags::ALLOCATE.and(data(what)),
+            Operation::CompareSwap { at: target, operands }
+            | Operation::FetchAdd { at: target, operands } => {
+                at(target).and(Flags::EXTENDED).and(when(operands.is_indirect(), Flags::DATA_INDIRECT))
+            }
+        };
+        own.and(when(self.conditional, Flags::CONDITIONAL))
+            .and(when(self.redirect.is_some(), Flags::REDIRECT))
+    }
+}
+
+/// Slots of a work request of PRISM; None if it claims more than one may.
+pub fn slots(wqe: &Wqe) -> Option<usize> {
+    let behind = if wqe.flags() & flag::INLINE != 0 {
+        (wqe.len <= MAX_INLINE as u64).then(|| (wqe.len as usize).div_ceil(SLOT))?
+    } else {
+        (wqe.compare <= MAX_SGE as u64 || !has_list(wqe)).then(|| list_slots(wqe))?
+    };
+    (HEAD + behind <= MAX_SLOTS).then_some(HEAD + behind)
+}
+
+fn has_list(wqe: &Wqe) -> bool {
+    matches!(wqe.opcode(), WqeOpcode::PRISM_READ | WqeOpcode::PRISM_WRITE)
+}
+
+fn list_slots(wqe: &Wqe) -> usize {
+    if has_list(wqe) { (wqe.compare as usize).saturating_sub(1).div_ceil(2) } else { 0 }
+}
+
+/// Writes a work request as slots, the first slot first; otherwise as [`wqe::write`](crate::wqe::write). Returns the slots
+/// written.
+///
+/// # Errors
+/// [`PostError`]; then `store` has not been called.
+pub fn write(
+    request: &WorkRequest<'_>,
+    bounds: &Bounds,
+    free: usize,
+    mut store: impl FnMut(usize, &[u8; SLOT]),
+) -> Result<usize, PostError> {
+    if request.id >> ID_BITS != 0 {
+        return Err(PostError::IdTooWide);
+    }
+    if request.flag_bits() == Flags::NONE {
+        return write_plain(request, bounds, free, store);
+    }
+    let mut operands = [0; MAX_LEN];
+    let mut wqe = Wqe { imm: u64::from(request.flag_bits().bits()), ..Wqe::default() };
+    let (opcode, payload) = encode(&request.operation, &mut wqe, &mut operands)?;
+    let inline = matches!(payload, Payload::Inline(_));
+    wqe.header = header(opcode, flag_bits(request.flags, inline), request.id);
+    let list = match payload {
+        Payload::Inline(bytes) => {
+            let atomic = matches!(opcode, WqeOpcode::PRISM_COMPARE_SWAP | WqeOpcode::PRISM_FETCH_ADD);
+            if !atomic && bytes.len() > bounds.max_inline as usize {
+                return Err(PostError::TooMuchInline);
+            }
+            wqe.len = bytes.len() as u64;
+            &[]
+        }
+        Payload::Sges(list) => list,
+    };
+    if list.len() > bounds.max_sge as usize {
+        return Err(PostError::TooManySges);
+    }
+    if let Some(first) = list.first() {
+        (wqe.local, wqe.len) = (first.addr, u64::from(first.len));
+        wqe.keys |= u64::from(first.lkey.get());
+        wqe.compare = list.len() as u64;
+    }
+    let count = slots(&wqe).ok_or(if inline { PostError::TooMuchInline } else { PostError::TooManySges })?;
+    if count > free {
+        return Err(PostError::QueueFull);
+    }
+    store(0, &wqe.emit());
+    store(1, &second(request).emit());
+    if let Payload::Inline(bytes) = payload {
+        for (at, chunk) in bytes.chunks(SLOT).enumerate() {
+            let mut slot = [0; SLOT];
+            slot[..chunk.len()].copy_from_slice(chunk);
+            store(HEAD + at, &slot);
+        }
+    }
+    for (at, pair) in list.get(1..).unwrap_or_default().chunks(2).enumerate() {
+        store(HEAD + at, &sge_slot(pair));
+    }
+    Ok(count)
+}
+
+/// An operation that any peer understands.
+fn write_plain(
+    request: &WorkRequest<'_>,
+    bounds: &Bounds,
+    free: usize,
+    store: impl FnMut(usize, &[u8; SLOT]),
+) -> Result<usize, PostError> {
+    let mut list = [NO_SGE; MAX_SGE];
+    let (operation, payload) = match request.operation {
+        Operation::Read { from, len, into } => {
+            let count = trim(into, len, &mut list).ok_or(PostError::BadPayload)?;
+            (Plain::Read(from.remote), Payload::Sges(&list[..count]))
+        }
+        Operation::Write { to, data: Data::Local(payload) } => (Plain::Write(to.remote), payload),
+        _ => return Err(PostError::BadPayload),
+    };
+    let plain = crate::request::WorkRequest { id: request.id, operation, payload, flags: request.flags };
+    crate::wqe::write(&plain, bounds, free, store)
+}
+
+const NO_SGE: Sge = Sge { addr: 0, len: 0, lkey: Key::new(0) };
+
+/// The first `len` bytes of a list; how many elements they are.
+fn trim(list: &[Sge], len: u32, out: &mut [Sge; MAX_SGE]) -> Option<usize> {
+    let (mut left, mut count) = (len, 0);
+    for sge in list {
+        if left == 0 {
+            break;
+        }
+        let len = sge.len.min(left);
+        *out.get_mut(count)? = Sge { len, ..*sge };
+        (left, count) = (left - len, count + 1);
+    }
+    (left == 0).then_some(count)
+}
+
+/// Fills in what the operation says of itself; its op-code, and what follows the two slots.
+fn encode<'a>(
+    operation: &Operation<'a>,
+    wqe: &mut Wqe,
+    operands: &'a mut [u8; MAX_LEN],
+) -> Result<(WqeOpcode, Payload<'a>), PostError> {
+    let mut at = |remote: &Remote| {
+        (wqe.remote, wqe.keys) = (remote.addr, u64::from(remote.rkey.get()) << 32);
+    };
+    match operation {
+        Operation::Read { from, len, into } => {
+            at(&from.remote);
+            let room: u64 = into.iter().map(|sge| u64::from(sge.len)).sum();
+            if !into.is_empty() && room < u64::from(*len) {
+                return Err(PostError::BadPayload);
+            }
+            wqe.swap_add = u64::from(*len);
+            Ok((WqeOpcode::PRISM_READ, Payload::Sges(into)))
+        }
+        Operation::Write { to, data } => {
+            at(&to.remote);
+            Ok((WqeOpcode::PRISM_WRITE, put_data(data, wqe)))
+        }
+        Operation::Allocate { list, rkey, data } => {
+            at(&Remote { addr: *list, rkey: *rkey });
+            Ok((WqeOpcode::PRISM_WRITE, put_data(data, wqe)))
+        }
+        Operation::CompareSwap { at: target, operands: these }
+        | Operation::FetchAdd { at: target, operands: these } => {
+            at(&target.remote);
+            if !matches!(these.size, 8 | 16 | 32) {
+                return Err(PostError::BadPayload);
+            }
+            let swaps = matches!(operation, Operation::CompareSwap { .. });
+            let (len, compare, swap_add) = these.emit(swaps, operands);
+            (wqe.compare, wqe.swap_add) = (compare, swap_add);
+            let opcode = if swaps { WqeOpcode::PRISM_COMPARE_SWAP } else { WqeOpcode::PRISM_FETCH_ADD };
+            Ok((opcode, Payload::Inline(&operands[..len])))
+        }
+    }
+}
+
+fn put_data<'a>(data: &Data<'a>, wqe: &mut Wqe) -> Payload<'a> {
+    match data {
+        Data::Local(payload) => *payload,
+        Data::There { addr, len } => {
+            (wqe.swap_add, wqe.len) = (*addr, u64::from(*len));
+            Payload::Sges(&[])
+        }
+    }
+}
+
+/// The second slot: redirection, and where the result comes to.
+fn second(request: &WorkRequest<'_>) -> Wqe {
+    let result = request.result.unwrap_or(NO_SGE);
+    Wqe {
+        header: request.redirect.unwrap_or(0),
+        local: result.addr,
+        len: u64::from(result.len),
+        keys: u64::from(result.lkey.get()),
+        ..Wqe::default()
+    }
+}

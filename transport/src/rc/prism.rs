@@ -1,0 +1,330 @@
+//! PRISM on a reliable connection: what a request asks the NIC to do, and what the NIC answers (PRISM paper, §3, §4.2).
+//!
+//! Each of its operations is answered once, by data: a READ by READ responses, everything else by an ATOMIC Acknowledge at the
+//! PSN of its last packet; so all of them count as READs and atomics do (`max_rd_atomic`), and are replayed as those are.
+
+use super::message::Placed;
+use super::{Seq, packets, responder::Allowed};
+use wire::packet::View;
+use wire::prism::{Flags, SCRATCH, Verdict, addresses};
+use wire::{Extensions, NakCode, Opcode, Operation, atomic_eth, reth};
+
+/// Bytes that a redirected READ, or a WRITE whose data stands at the responder, moves at most: such a copy is made at once,
+/// and each primitive runs in short, bounded time (§4.1).
+pub const COPY_MAX: u32 = 64 << 10;
+
+/// What an operation does.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// READ.
+    Read,
+    /// WRITE; ALLOCATE with the flag of that name.
+    Write,
+    /// Enhanced compare-and-swap.
+    CompareSwap,
+    /// Fetch-and-add.
+    FetchAdd,
+}
+
+/// An operation as its requester submits it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Extended {
+    /// What it does.
+    pub verb: Verb,
+    /// How.
+    pub flags: Flags,
+    /// Key of all its addresses but scratch ones.
+    pub rkey: u32,
+    /// Target, or the pointer to it; the number of the free list of an ALLOCATE.
+    pub va: u64,
+    /// Where its output goes, with REDIRECT.
+    pub redirect: u64,
+    /// Of a WRITE with DATA_INDIRECT where its data stands; of an atomic the AtomicETH's swap or add.
+    pub operand: u64,
+    /// The AtomicETH's compare.
+    pub compare: u64,
+}
+
+impl Extended {
+    /// Packets of the sequence that it takes: those of its request, or of its response if that is longer.
+    pub(super) fn packets(&self, len: u32, mtu: u32) -> u32 {
+        let travels = match self.verb {
+            Verb::Read => !self.flags.has(Flags::REDIRECT),
+            Verb::Write => !self.flags.has(Flags::DATA_INDIRECT),
+            Verb::CompareSwap | Verb::FetchAdd => false,
+        };
+        if travels { packets(len, mtu) } else { 1 }
+    }
+
+    /// Does one request stand for all its sequence numbers?
+    pub(super) fn asks(&self) -> bool {
+        self.verb == Verb::Read
+    }
+
+    /// The addresses that its first packet has.
+    pub fn addresses(&self) -> addresses::Repr {
+        let source = self.verb == Verb::Write && self.flags.has(Flags::DATA_INDIRECT);
+        addresses::Repr {
+            redirect: self.flags.has(Flags::REDIRECT).then_some(self.redirect),
+            source: source.then_some(self.operand),
+        }
+    }
+}
+
+/// What one packet of an operation asks the NIC to do. Addresses and operands behind the headers are read from the packet.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What.
+    pub verb: Verb,
+    /// How.
+    pub flags: Flags,
+    /// The operation starts here: `key`, `va` and `len` are its own.
+    pub first: bool,
+    /// It ends here, and is answered.
+    pub last: bool,
+    /// Key.
+    pub key: u32,
+    /// Target, pointer or free list.
+    pub va: u64,
+    /// Bytes of the whole operation: asked for, or to be written.
+    pub len: u32,
+    /// Place of this packet's payload in them.
+    pub offset: u32,
+}
+
+impl Request {
+    /// Sequence numbers that this packet takes.
+    pub(super) fn packets(&self, mtu: u32) -> u32 {
+        if self.verb == Verb::Read && !self.flags.has(Flags::REDIRECT) { packets(self.len, mtu) } else { 1 }
+    }
+}
+
+/// What came of an operation.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// How it ended.
+    pub verdict: Verdict,
+    /// What it gives back.
+    pub output: Output,
+}
+
+/// What an operation gives back.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A number: bytes written, an address, the old value of 8 bytes.
+    Number(u64),
+    /// The old value of 16 or 32 bytes, in network order.
+    Wide {
+        /// The bytes, of which `size` count.
+        bytes: [u8; 32],
+        /// 16 or 32.
+        size: u8,
+    },
+    /// The bytes of a READ, all at once: so short a READ is of one moment.
+    Snapshot {
+        /// The bytes, of which `len` count.
+        bytes: [u8; 32],
+        /// 0 to 32.
+        len: u8,
+    },
+    /// The bytes of a longer READ, fetched while the responses leave; never more than were asked for.
+    Memory {
+        /// Key.
+        key: u32,
+        /// First byte: of the target, not of the pointer to it.
+        va: u64,
+        /// Bytes.
+        len: u32,
+    },
+}
+
+/// The operation whose packets are arriving.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Under {
+    pub flags: Flags,
+    pub offset: u32,
+    pub total: u32,
+}
+
+/// Which flags each verb may have, and must have together.
+pub(super) fn allows(verb: Verb, flags: Flags, allowed: Allowed) -> bool {
+    let [indirect, bounded] = [Flags::ADDR_INDIRECT, Flags::ADDR_BOUNDED].map(|flag| flags.has(flag));
+    let fits = match verb {
+        Verb::Read => !flags.any(Flags::DATA_INDIRECT.and(Flags::ALLOCATE).and(Flags::EXTENDED)),
+        Verb::Write if flags.has(Flags::ALLOCATE) => {
+            !flags.any(Flags::ADDR_INDIRECT.and(Flags::ADDR_BOUNDED).and(Flags::EXTENDED))
+        }
+        Verb::Write => !flags.any(Flags::REDIRECT.and(Flags::EXTENDED)),
+        Verb::CompareSwap => {
+            flags.has(Flags::EXTENDED) && !flags.any(Flags::ADDR_BOUNDED.and(Flags::ALLOCATE))
+        }
+        Verb::FetchAdd => !flags.any(Flags::ADDR_BOUNDED.and(Flags::ALLOCATE)),
+    };
+    let reads = verb == Verb::Read || flags.any(Flags::ADDR_INDIRECT.and(Flags::DATA_INDIRECT));
+    let writes = verb == Verb::Write || flags.has(Flags::REDIRECT);
+    let atomic = matches!(verb, Verb::CompareSwap | Verb::FetchAdd);
+    fits && (indirect || !bounded)
+        && (allowed.read || !reads)
+        && (allowed.write || !writes)
+        && (allowed.atomic || !atomic)
+}
+
+/// Judges one packet with flags: op-code order, lengths and flags. `under` is the operation whose packets are arriving.
+pub(super) fn judge(
+    packet: &View<'_>,
+    under: Option<Under>,
+    mtu: u32,
+    allowed: Allowed,
+) -> Result<Request, NakCode> {
+    let (opcode, flags) = (packet.bth.opcode, Flags::from_bits(packet.bth.resv7));
+    let verb = match opcode.operation() {
+        Some(Operation::ReadRequest) => Verb::Read,
+        Some(Operation::Write) if packet.imm().is_none() => Verb::Write,
+        Some(Operation::CompareSwap) => Verb::CompareSwap,
+        Some(Operation::FetchAdd) => Verb::FetchAdd,
+        _ => return Err(NakCode::INVALID_REQUEST),
+    };
+    let split = addresses::Repr::split(opcode, flags, packet.payload);
+    let (_, payload) = split.map_err(|_| NakCode::INVALID_REQUEST)?;
+    let request = match (packet.reth(), packet.atomic(), under) {
+        (Some(reth), None, None) => Request {
+            verb,
+            flags,
+            first: true,
+            last: opcode.is_only(),
+            key: reth.rkey,
+            va: reth.va,
+            len: reth.dma_len,
+            offset: 0,
+        },
+        (None, Some(eth), None) => {
+            let len = payload.len() as u32;
+            Request { verb, flags, first: true, last: true, key: eth.rkey, va: eth.va, len, offset: 0 }
+        }
+        (None, None, Some(under)) if under.flags == flags => Request {
+            verb,
+            flags,
+            first: false,
+            last: opcode.is_last(),
+            key: 0,
+            va: 0,
+            len: under.total,
+            offset: under.offset,
+        },
+        _ => return Err(NakCode::INVALID_REQUEST),
+    };
+    if allows(verb, flags, allowed) && fits(&request, payload.len() as u32, mtu) {
+        Ok(request)
+    } else {
+        Err(NakCode::INVALID_REQUEST)
+    }
+}
+
+/// Is the payload as long as the place of the packet in its operation says?
+fn fits(request: &Request, payload: u32, mtu: u32) -> bool {
+    let Request { verb, flags, first, last, len, offset, .. } = *request;
+    match verb {
+        Verb::Read => {
+            let limit = if flags.has(Flags::REDIRECT) { COPY_MAX } else { 1 << 31 };
+            payload == 0 && len <= limit
+        }
+        Verb::Write if flags.has(Flags::DATA_INDIRECT) => first && last && payload == 0 && len <= COPY_MAX,
+        Verb::Write => {
+            let left = len - offset;
+            len <= 1 << 31
+                && if last { payload == left && payload <= mtu } else { payload == mtu && payload < left }
+        }
+        // Without masks there is nothing behind the AtomicETH.
+        Verb::CompareSwap | Verb::FetchAdd => flags.has(Flags::EXTENDED) || payload == 0,
+    }
+}
+
+/// Op-code and extension headers of a packet of an operation of `len` bytes.
+pub(super) fn headers(extended: &Extended, first: bool, last: bool, len: u32) -> (Opcode, Extensions) {
+    let Extended { verb, va, rkey, operand, compare, .. } = *extended;
+    let mut ext = Extensions::default();
+    let opcode = match verb {
+        Verb::Read => Opcode::RC_RDMA_READ_REQUEST,
+        Verb::Write => match (first, last) {
+            (true, true) => Opcode::RC_RDMA_WRITE_ONLY,
+            (true, false) => Opcode::RC_RDMA_WRITE_FIRST,
+            (false, true) => Opcode::RC_RDMA_WRITE_LAST,
+            (false, false) => Opcode::RC_RDMA_WRITE_MIDDLE,
+        },
+        Verb::CompareSwap => Opcode::RC_COMPARE_SWAP,
+        Verb::FetchAdd => Opcode::RC_FETCH_ADD,
+    };
+    match verb {
+        Verb::Read | Verb::Write => ext.reth = first.then_some(reth::Repr { va, rkey, dma_len: len }),
+        Verb::CompareSwap | Verb::FetchAdd => {
+            ext.atomic = Some(atomic_eth::Repr { va, rkey, swap_add: operand, compare });
+        }
+    }
+    (opcode, ext)
+}
+
+/// Where the payload of a READ response stands in its message, and whether the answer ends with it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Position {
+    pub offset: u32,
+    pub ends: bool,
+}
+
+/// The position of the response `seq`; none if it is not as long as its op-code says.
+pub(super) fn position<D>(placed: &Placed<D>, seq: Seq, mtu: u32, packet: &View<'_>) -> Option<Position> {
+    let ends = packet.bth.opcode.is_last() || packet.bth.opcode.is_only();
+    let offset = (seq - placed.first) as u32 * mtu;
+    let (left, len) = (placed.message.len.checked_sub(offset)?, packet.payload.len() as u32);
+    let fits = if ends { len <= left.min(mtu) } else { len == mtu && len < left };
+    fits.then_some(Position { offset, ends })
+}
+
+/// Is `va` in the window of scratch memory?
+pub fn is_scratch(va: u64) -> bool {
+    va >= SCRATCH
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Allowed = Allowed { write: true, read: true, atomic: true };
+
+    #[test]
+    fn bounded_without_indirect_and_flags_of_other_verbs_are_refused() {
+        let both = Flags::ADDR_INDIRECT.and(Flags::ADDR_BOUNDED);
+        assert!(allows(Verb::Read, both, ALL) && !allows(Verb::Read, Flags::ADDR_BOUNDED, ALL));
+        assert!(allows(Verb::Write, both, ALL) && !allows(Verb::Write, Flags::ADDR_BOUNDED, ALL));
+        assert!(allows(Verb::Read, Flags::REDIRECT, ALL) && !allows(Verb::Write, Flags::REDIRECT, ALL));
+        assert!(allows(Verb::Write, Flags::REDIRECT.and(Flags::ALLOCATE), ALL));
+        assert!(!allows(Verb::Write, Flags::ALLOCATE.and(Flags::ADDR_INDIRECT), ALL));
+        assert!(!allows(Verb::Read, Flags::ALLOCATE, ALL) && !allows(Verb::Read, Flags::EXTENDED, ALL));
+        assert!(!allows(Verb::CompareSwap, Flags::CONDITIONAL, ALL));
+        assert!(allows(Verb::CompareSwap, Flags::CONDITIONAL.and(Flags::EXTENDED), ALL));
+        assert!(allows(Verb::FetchAdd, Flags::CONDITIONAL, ALL));
+    }
+
+    #[test]
+    fn each_part_of_an_operation_needs_the_right_that_its_plain_verb_needs() {
+        let without = |write, read, atomic| Allowed { write: !write, read: !read, atomic: !atomic };
+        let pointer = Flags::ADDR_INDIRECT;
+        assert!(!allows(Verb::Write, pointer, without(false, true, false)));
+        assert!(!allows(Verb::Write, Flags::CONDITIONAL, without(true, false, false)));
+        assert!(!allows(Verb::Read, Flags::REDIRECT, without(true, false, false)));
+        assert!(allows(Verb::Read, Flags::CONDITIONAL, without(true, false, true)));
+        assert!(!allows(Verb::FetchAdd, Flags::CONDITIONAL, without(false, false, true)));
+        assert!(!allows(Verb::FetchAdd, Flags::DATA_INDIRECT, without(false, true, false)));
+    }
+
+    #[test]
+    fn operations_take_the_packets_that_travel() {
+        let of = |verb, flags| {
+            Extended { verb, flags, rkey: 0, va: 0, redirect: 0, operand: 0, compare: 0 }.packets(3000, 1024)
+        };
+        assert_eq!(of(Verb::Read, Flags::ADDR_INDIRECT), 3);
+        assert_eq!(of(Verb::Read, Flags::REDIRECT), 1);
+        assert_eq!(of(Verb::Write, Flags::ALLOCATE.and(Flags::REDIRECT)), 3);
+        assert_eq!(of(Verb::Write, Flags::DATA_INDIRECT), 1);
+        assert_eq!(of(Verb::CompareSwap, Flags::EXTENDED), 1);
+    }
+}
