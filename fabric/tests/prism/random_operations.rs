@@ -242,7 +242,7 @@ impl Run {
         let inline = &local[..len as usize];
         let data = match there {
             Some(addr) => Data::There { addr, len },
-            None if len <= 512 && id % 2 == 0 => Data::Local(Payload::Inline(inline)),
+            None if len <= 512 && id.is_multiple_of(2) => Data::Local(Payload::Inline(inline)),
             None => Data::Local(Payload::Sges(&list)),
         };
         let (number, rkey): (u64, Key) = (self.list.number, self.bench.there.key);

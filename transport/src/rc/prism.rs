@@ -306,7 +306,8 @@ mod tests {
 
     #[test]
     fn each_part_of_an_operation_needs_the_right_that_its_plain_verb_needs() {
-        let without = |write, read, atomic| Allowed { write: !write, read: !read, atomic: !atomic };
+        let without =
+            |write: bool, read: bool, atomic: bool| Allowed { write: !write, read: !read, atomic: !atomic };
         let pointer = Flags::ADDR_INDIRECT;
         assert!(!allows(Verb::Write, pointer, without(false, true, false)));
         assert!(!allows(Verb::Write, Flags::CONDITIONAL, without(true, false, false)));
