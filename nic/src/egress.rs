@@ -5,7 +5,6 @@ use transport::rc::{Plan, Reply, ReplyKind};
 use transport::state::State;
 use transport::{Counters, Instant, Status};
 use wire::frame::Egress;
-use wire::prism::Flags;
 use wire::{Extensions, NakCode, Qpn, aeth, atomic_ack, bth, icrc, packet};
 
 use crate::event::AsyncEvent;
@@ -181,6 +180,11 @@ impl QueuePair {
             if let Some(plan) = self.connection.as_ref()?.requester.plan(now) {
                 break plan;
             }
+            if self.prism.is_some()
+                && let Some(sent) = self.request_prism(now, mem, out, shared)
+            {
+                return Some(sent);
+            }
             // Local work and failures may have come to the front without any packet, and what had to wait for their end
             // may go on.
             if !self.retire::<GoBackN>(shared) || !self.send.has_work() {
@@ -191,10 +195,7 @@ impl QueuePair {
         let Connection { path, requester, .. } = self.connection.as_mut()?;
         let note = requester.note(&plan)?;
         let counters = &mut shared.counters;
-        let sent = if plan.flags != Flags::NONE {
-            let kind = requester.kind(&plan)?;
-            prism::emit_request(path, out, counters, (&plan, kind, note), (mem, pd, send.ring()))
-        } else if path.service == 0 {
+        let sent = if path.service == 0 {
             let bth = request_bth(&plan, path.remote);
             emit(&mut path.way, out, counters, &bth, &plan.ext, plan.len, |bytes| {
                 gather::gather(mem, pd, send.ring(), note, plan.offset, bytes)
@@ -202,9 +203,37 @@ impl QueuePair {
         } else {
             extended::emit_request(path, out, counters, (&plan, note), (mem, pd, send.ring()))
         };
+        self.concluded(now, &plan, sent, shared);
+        Some(sent)
+    }
+
+    /// The next packet of an operation of PRISM.
+    #[cold]
+    #[inline(never)]
+    fn request_prism(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut impl Egress,
+        shared: &mut Shared,
+    ) -> Option<Sent> {
+        let (pd, ring) = (self.pd, self.send.ring());
+        let Connection { path, requester, .. } = self.connection.as_mut()?;
+        let (plan, extended) = requester.plan_prism(now)?;
+        let note = requester.note(&plan)?;
+        let from = (mem, pd, ring);
+        let sent = prism::emit_request(path, out, &mut shared.counters, (&plan, &extended, note), from);
+        self.concluded(now, &plan, sent, shared);
+        Some(sent)
+    }
+
+    /// A planned packet has left, or has not.
+    #[inline(always)]
+    fn concluded(&mut self, now: Instant, plan: &Plan, sent: Sent, shared: &mut Shared) {
+        let Some(Connection { requester, .. }) = &mut self.connection else { return };
         match sent {
             Sent::Yes(_) => {
-                requester.sent(now, &plan, &mut shared.counters);
+                requester.sent(now, plan, &mut shared.counters);
                 if let Some(congestion) = &mut self.congestion
                     && plan.ack_req
                 {
@@ -212,12 +241,11 @@ impl QueuePair {
                 }
             }
             Sent::Denied => {
-                requester.refuse(&plan, Status::LocalProtection);
+                requester.refuse(plan, Status::LocalProtection);
                 self.retire::<GoBackN>(shared);
             }
             Sent::NoRoom => {}
         }
-        Some(sent)
     }
 }
 

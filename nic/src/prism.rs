@@ -119,7 +119,7 @@ impl QueuePair {
     }
 
     /// When `expire_prism` wants to be called.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn deadline_prism(&self) -> Instant {
         self.prism.as_ref().map_or(Instant::NEVER, |prism| prism.released)
     }

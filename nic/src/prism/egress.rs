@@ -2,8 +2,8 @@
 
 use memory::{Access, Mem, Pd};
 use transport::Counters;
-use transport::rc::prism::Verb;
-use transport::rc::{Kind, Plan, Reply, ReplyKind};
+use transport::rc::prism::Extended;
+use transport::rc::{Plan, Reply, ReplyKind};
 use wire::frame::Egress;
 use wire::prism::addresses::Repr as Addresses;
 use wire::prism::operands::number;
@@ -16,30 +16,27 @@ use crate::ring::Ring;
 use crate::wqe::{SLOT, Wqe};
 
 /// A request: its flags beside AckReq, its addresses before the payload.
-#[cold]
-#[inline(never)]
 pub(crate) fn emit_request(
     path: &mut Path,
     out: &mut impl Egress,
     counters: &mut Counters,
-    (plan, kind, note): (&Plan, &Kind, &Note),
+    (plan, extended, note): (&Plan, &Extended, &Note),
     (mem, pd, ring): (Mem<'_>, Pd, &Ring),
 ) -> Sent {
     let starts = plan.opcode.is_first() || plan.opcode.is_only();
-    let addresses = match kind {
-        Kind::Prism(extended) if starts => extended.addresses(),
-        _ => Addresses::default(),
+    let addresses = match starts {
+        true => extended.addresses(second(ring, note).header),
+        false => Addresses::default(),
     };
-    let reads = matches!(kind, Kind::Prism(extended) if extended.verb == Verb::Read);
     let len = addresses.len() as u32 + plan.len;
     let bth = bth::Repr {
-        resv7: plan.flags.bits(),
+        resv7: extended.flags.bits(),
         pad: packet::pad_for(len as usize),
         ..request_bth(plan, path.remote)
     };
     emit_other(&mut path.way, out, counters, &bth, &plan.ext, len, &mut |bytes| {
         let at = addresses.emit(bytes);
-        reads || plan.len == 0 || gather_other(mem, pd, ring, note, plan.offset, &mut bytes[at..])
+        plan.len == 0 || gather_other(mem, pd, ring, note, plan.offset, &mut bytes[at..])
     })
 }
 
@@ -74,14 +71,19 @@ pub(crate) fn emit_kept(
     })
 }
 
+/// The second slot of a work request: where its output goes, and where its result comes to.
+fn second(ring: &Ring, note: &Note) -> Wqe {
+    let mut slot = [0; SLOT];
+    ring.load(note.index, &mut slot);
+    Wqe::parse(&slot)
+}
+
 /// Brings a result to where its work request wants it, in the machine's byte order. False: it may not be written there, or
 /// does not fit.
 #[cold]
 #[inline(never)]
 pub(crate) fn put_result(mem: Mem<'_>, pd: Pd, ring: &Ring, note: &Note, head: u64, rest: &[u8]) -> bool {
-    let mut slot = [0; SLOT];
-    ring.load(note.index, &mut slot);
-    let result = Wqe::parse(&slot).sge();
+    let result = second(ring, note).sge();
     if result.len == 0 {
         return true;
     }

@@ -8,7 +8,7 @@ use wire::prism::Flags;
 use crate::queue_pair::{List, QueuePair};
 use crate::receive_queue::element;
 use crate::reliable::Requests;
-use crate::wqe::{MAX_SGE, SLOT, Wqe, WqeOpcode, flag};
+use crate::wqe::{MAX_SGE, Wqe, WqeOpcode, flag};
 
 impl QueuePair {
     /// Takes a work request of PRISM; one that the peer has not agreed to, or that makes no sense, fails here.
@@ -37,16 +37,12 @@ impl QueuePair {
             WqeOpcode::PRISM_FETCH_ADD => Verb::FetchAdd,
             _ => return None,
         };
-        let mut second = [0; SLOT];
-        self.send.ring().load(index + 1, &mut second);
-        let redirect = Wqe::parse(&second).header;
         let flags = Flags::from_bits(wqe.imm as u8);
         let extended = Extended {
             verb,
             flags,
             rkey: wqe.rkey(),
             va: wqe.remote,
-            redirect,
             operand: wqe.swap_add,
             compare: wqe.compare,
         };

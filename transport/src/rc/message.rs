@@ -2,7 +2,6 @@
 
 use super::{Seq, packets, prism};
 use crate::Atomic;
-use wire::prism::Verdict;
 
 /// What a message does at the peer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -90,8 +89,6 @@ pub(super) struct Placed<D> {
     pub first: Seq,
     pub end: Seq,
     pub message: Message<D>,
-    /// How an operation of PRISM ended.
-    pub verdict: Verdict,
 }
 
 impl<D> Placed<D> {

@@ -37,8 +37,6 @@ pub struct Extended {
     pub rkey: u32,
     /// Target, or the pointer to it; the number of the free list of an ALLOCATE.
     pub va: u64,
-    /// Where its output goes, with REDIRECT.
-    pub redirect: u64,
     /// Of a WRITE with DATA_INDIRECT where its data stands; of an atomic the AtomicETH's swap or add.
     pub operand: u64,
     /// The AtomicETH's compare.
@@ -61,11 +59,11 @@ impl Extended {
         self.verb == Verb::Read
     }
 
-    /// The addresses that its first packet has.
-    pub fn addresses(&self) -> addresses::Repr {
+    /// The addresses that its first packet has. `redirect` is where its output goes, with REDIRECT.
+    pub fn addresses(&self, redirect: u64) -> addresses::Repr {
         let source = self.verb == Verb::Write && self.flags.has(Flags::DATA_INDIRECT);
         addresses::Repr {
-            redirect: self.flags.has(Flags::REDIRECT).then_some(self.redirect),
+            redirect: self.flags.has(Flags::REDIRECT).then_some(redirect),
             source: source.then_some(self.operand),
         }
     }
@@ -320,7 +318,7 @@ mod tests {
     #[test]
     fn operations_take_the_packets_that_travel() {
         let of = |verb, flags| {
-            Extended { verb, flags, rkey: 0, va: 0, redirect: 0, operand: 0, compare: 0 }.packets(3000, 1024)
+            Extended { verb, flags, rkey: 0, va: 0, operand: 0, compare: 0 }.packets(3000, 1024)
         };
         assert_eq!(of(Verb::Read, Flags::ADDR_INDIRECT), 3);
         assert_eq!(of(Verb::Read, Flags::REDIRECT), 1);

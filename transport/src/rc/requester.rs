@@ -30,8 +30,6 @@ pub struct Plan {
     pub offset: u32,
     /// Payload bytes.
     pub len: u32,
-    /// PRISM's bits beside AckReq: none on a plain verb.
-    pub flags: Flags,
     /// Number of the message it belongs to.
     number: u64,
     /// Sequence numbers it takes: more than one for a READ.
@@ -110,6 +108,8 @@ pub struct Requester<D> {
     ack_deadline: Instant,
     rnr_until: Instant,
     failing: Failing,
+    /// How the operations of PRISM ended that are not retired.
+    verdicts: VecDeque<Verdict>,
     /// The packet that ends here asks for an acknowledgement: what should have asked was never built.
     ask_at: Seq,
 }
@@ -131,6 +131,7 @@ impl<D: Copy> Requester<D> {
             ack_deadline: Instant::NEVER,
             rnr_until: Instant(0),
             failing: Failing::default(),
+            verdicts: VecDeque::new(),
             ask_at: 0,
             parameters,
         }
@@ -178,13 +179,13 @@ impl<D: Copy> Requester<D> {
     }
 
     /// Takes a message. The caller has seen that there is room.
-    #[inline]
+    #[inline(always)]
     pub fn submit(&mut self, message: Message<D>) {
         debug_assert!(self.has_room(), "submitted without looking");
         let first = self.next;
         self.next += u64::from(message.kind.packets(message.len, self.parameters.mtu));
         self.fetch_messages += u32::from(message.kind.is_fetch());
-        self.window.push(Placed { first, end: self.next, message, verdict: Verdict::Done });
+        self.window.push(Placed { first, end: self.next, message });
         if first == self.next {
             self.step_over_local();
         }
@@ -215,20 +216,47 @@ impl<D: Copy> Requester<D> {
         if self.failing.bars(self.at) {
             return None;
         }
-        let in_flight = self.go.in_flight();
         let index = (self.go.cursor - placed.first) as u32;
-        let count = if placed.message.kind.is_fetch() { self.piece(placed, index) } else { 1 };
-        if in_flight > 0 && in_flight + u64::from(count) > u64::from(self.parameters.window) {
-            return None;
-        }
-        if placed.message.kind.is_fetch() && self.fetches.len() >= usize::from(self.parameters.max_rd_atomic)
-        {
-            return None;
-        }
-        if placed.message.fence && index == 0 && !self.fetches.is_empty() {
+        let count = match placed.message.kind {
+            Kind::Read { .. } | Kind::Atomic { .. } => self.piece(placed, index),
+            // By `plan_prism`.
+            Kind::Prism(_) => return None,
+            _ => 1,
+        };
+        if self.waits(placed, index, count) {
             return None;
         }
         Some(self.describe(placed, index, count))
+    }
+
+    /// Must the packet at `index` of a message wait for answers?
+    #[inline(always)]
+    fn waits(&self, placed: &Placed<D>, index: u32, count: u32) -> bool {
+        let in_flight = self.go.in_flight();
+        if in_flight > 0 && in_flight + u64::from(count) > u64::from(self.parameters.window) {
+            return true;
+        }
+        if placed.message.kind.is_fetch() && self.fetches.len() >= usize::from(self.parameters.max_rd_atomic)
+        {
+            return true;
+        }
+        placed.message.fence && index == 0 && !self.fetches.is_empty()
+    }
+
+    /// The packet of PRISM that would leave now, and its operation.
+    #[cold]
+    #[inline(never)]
+    pub fn plan_prism(&self, now: Instant) -> Option<(Plan, prism::Extended)> {
+        let placed = self.window.get(self.at)?;
+        let Kind::Prism(extended) = placed.message.kind else { return None };
+        if now < self.rnr_until || self.failing.bars(self.at) {
+            return None;
+        }
+        let index = (self.go.cursor - placed.first) as u32;
+        // A pointer is followed once for all of a READ.
+        let count = if extended.asks() { (placed.end - self.go.cursor) as u32 } else { 1 };
+        (!self.waits(placed, index, count))
+            .then(|| (self.describe_prism(placed, &extended, index, count), extended))
     }
 
     /// Sequence numbers that one request of the READ at packet `index` covers: pieces are aligned, so that a repeated
@@ -236,19 +264,12 @@ impl<D: Copy> Requester<D> {
     #[inline]
     fn piece(&self, placed: &Placed<D>, index: u32) -> u32 {
         let left = (placed.end - placed.first) as u32 - index;
-        if let Kind::Prism(extended) = &placed.message.kind {
-            // A pointer is followed once for all of a READ.
-            return if extended.asks() { left } else { 1 };
-        }
         left.min(self.parameters.read_piece - index % self.parameters.read_piece)
     }
 
     #[inline]
     fn describe(&self, placed: &Placed<D>, index: u32, count: u32) -> Plan {
         let message = &placed.message;
-        if let Kind::Prism(extended) = &message.kind {
-            return self.describe_prism(placed, extended, index, count);
-        }
         let mtu = self.parameters.mtu;
         let offset = index * mtu;
         let end = self.go.cursor + u64::from(count);
@@ -266,7 +287,6 @@ impl<D: Copy> Requester<D> {
             ext,
             offset,
             len: if fetch { 0 } else { len },
-            flags: Flags::NONE,
             number: self.at,
             count,
             fetch,
@@ -276,8 +296,6 @@ impl<D: Copy> Requester<D> {
 
     /// The next packet of an operation of PRISM. A READ that has been answered in part is asked for again as a whole: where
     /// its bytes are, only the first request knows.
-    #[cold]
-    #[inline(never)]
     fn describe_prism(&self, placed: &Placed<D>, extended: &prism::Extended, index: u32, count: u32) -> Plan {
         let (message, mtu) = (&placed.message, self.parameters.mtu);
         let end = self.go.cursor + u64::from(count);
@@ -297,7 +315,6 @@ impl<D: Copy> Requester<D> {
             ext,
             offset,
             len,
-            flags: extended.flags,
             number: self.at,
             count,
             fetch: last,
@@ -309,12 +326,6 @@ impl<D: Copy> Requester<D> {
     #[inline]
     fn asks_at(&self, end: Seq) -> bool {
         end == self.next || end == self.go.high || end == self.ask_at || self.unasked + 1 >= self.ask_every()
-    }
-
-    /// What the message of a planned packet does.
-    #[inline]
-    pub fn kind(&self, plan: &Plan) -> Option<&Kind> {
-        self.window.get(plan.number).map(|placed| &placed.message.kind)
     }
 
     #[inline]
@@ -384,10 +395,13 @@ impl<D: Copy> Requester<D> {
             None if front.end <= self.go.una => Status::Success,
             None => return None,
         };
-        let Placed { message, verdict, .. } = self.window.pop()?;
+        let Placed { message, .. } = self.window.pop()?;
         self.fetch_messages -= u32::from(message.kind.is_fetch());
         self.at = self.at.max(head + 1);
-        Some(Retired { verdict, ..message.retired(message.note, status) })
+        let retired = message.retired(message.note, status);
+        // Answers come in order, and so do ends.
+        let verdict = if let Kind::Prism(_) = retired.kind { self.verdicts.pop_front() } else { None };
+        Some(Retired { verdict: verdict.unwrap_or_default(), ..retired })
     }
 
     /// Takes the oldest message out unfinished (flush).
@@ -636,12 +650,12 @@ impl<D: Copy> Requester<D> {
         let memory = extended.asks() && !extended.flags.has(Flags::REDIRECT);
         let reaction = match (memory, packet.atomic_ack(), verdict) {
             (false, Some(ack), Some(verdict)) => {
-                placed.verdict = verdict;
+                self.verdicts.push_back(verdict);
                 Some((end, Reaction::Number { note, number, head: ack.original }))
             }
             (true, None, verdict) => prism::position(placed, seq, mtu, packet).map(|position| {
                 if position.ends {
-                    placed.verdict = verdict.unwrap_or_default();
+                    self.verdicts.push_back(verdict.unwrap_or_default());
                     placed.message.len = position.offset + packet.payload.len() as u32;
                 }
                 let upto = if position.ends { end } else { seq + 1 };

@@ -14,7 +14,6 @@ use crate::{Counters, Instant, Status, timers};
 use std::collections::VecDeque;
 use wire::aeth::Kind as Syndrome;
 use wire::irn::{Additions, fetch, message};
-use wire::prism::Verdict;
 use wire::{Extensions, NakCode, Opcode, Psn, packet, reth};
 
 /// The next request packet: everything but the bytes.
@@ -190,7 +189,7 @@ impl<D: Copy> Requester<D> {
         }
         let Message { kind, len, fence, solicited, note } = message;
         let message = Message { kind, len, fence, solicited, note: Numbered { note, responses, number } };
-        self.window.push(Placed { first, end: self.next, message, verdict: Verdict::Done });
+        self.window.push(Placed { first, end: self.next, message });
         if first == self.next {
             self.step_over_local();
         }
