@@ -15,6 +15,7 @@
 pub mod capture;
 pub mod clock;
 pub mod fault;
+mod prefetch;
 pub mod shm;
 mod staging;
 pub mod udp;

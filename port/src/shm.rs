@@ -14,7 +14,6 @@ mod link;
 mod map;
 mod outgoing;
 mod places;
-mod prefetch;
 mod ring;
 mod setup;
 mod shm_port;

@@ -8,8 +8,8 @@ use rustix::io::Errno;
 
 use super::map::{Half, Map};
 use super::outgoing::Outgoing;
-use super::prefetch;
 use super::ring::{Broken, Consumer, Found, Geometry, Producer, slots_of};
+use crate::prefetch;
 
 /// How many slots beyond the frame just committed are fetched for writing. Few: a train further on starts at a slot that the
 /// consumer polls, and fetching that early means fetching it twice.

@@ -2,7 +2,7 @@
 
 /// Asks for the line at `address` to write to it.
 #[inline(always)]
-pub(super) fn for_write(address: *const u8) {
+pub(crate) fn for_write(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint: it neither faults nor changes memory. Written as asm because the compiler emits a read prefetch
     // for the intrinsic unless it is told of a CPU with PRFCHW; CPUs without it take the instruction as a no-op.
@@ -20,7 +20,7 @@ pub(super) fn for_write(address: *const u8) {
 
 /// Asks for the line at `address` to read it.
 #[inline(always)]
-pub(super) fn for_read(address: *const u8) {
+pub(crate) fn for_read(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint: it neither faults nor changes memory.
     unsafe {
