@@ -1,6 +1,6 @@
 //! What others make of the same wire by the kernel's TCP: UCX's and libfabric's ping-pongs, from the distribution's packages.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -21,6 +21,8 @@ pub enum Stack {
 const MESSAGES: &str = "10000";
 /// No server takes longer to begin.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Lines of a failed program's words that are shown.
+const LINES: usize = 4;
 /// Seconds; no client takes longer to end.
 const TIMEOUT: &str = "20";
 
@@ -82,15 +84,15 @@ impl Stack {
         let [both, server, client] = self.words(port, len);
         let mut serving = self.start_server(veth, core, [&both[..], &server].concat())?;
         let asked = listening(&mut serving.0, port).and_then(|()| {
-            let output = command("timeout").args([TIMEOUT, name]).args(both).args(client).output();
+            // Not from this thread's own network: UCX looks for interfaces in /sys, which shows those of the network that it was
+            // mounted in, and `ip netns exec` mounts it anew.
+            let [first, within @ ..] = veth.near();
+            let output =
+                command(first).args(within).args(["timeout", TIMEOUT, name]).args(both).args(client).output();
             output.with_context(|| format!("running {name}"))
         })?;
         let text = String::from_utf8_lossy(&asked.stdout);
-        ensure!(
-            asked.status.success(),
-            "{name} failed: {}",
-            String::from_utf8_lossy(&asked.stderr).trim().replace('\n', " ")
-        );
+        ensure!(asked.status.success(), "{name} failed: {}", reason(&asked));
         let one_way = self.one_way(&text).with_context(|| format!("{name} says no latency:\n{text}"))?;
         Ok(2000.0 * one_way)
     }
@@ -115,6 +117,20 @@ impl Stack {
             Stack::Ucx => last.split(',').nth(1)?.trim().parse().ok(),
             Stack::Libfabric => last.split_whitespace().nth_back(1)?.parse().ok(),
         }
+    }
+}
+
+/// Why a program failed, in one line: its status and the end of what it said, wherever it said it (UCX logs to its standard
+/// output).
+fn reason(output: &Output) -> String {
+    let said = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    let lines: Vec<&str> =
+        said.iter().flat_map(|text| text.lines()).map(str::trim).filter(|line| !line.is_empty()).collect();
+    let last = lines[lines.len().saturating_sub(LINES)..].join(" | ");
+    if last.is_empty() {
+        format!("{}, without a word", output.status)
+    } else {
+        format!("{}: {last}", output.status)
     }
 }
 
@@ -175,6 +191,15 @@ mod tests {
         for stack in Stack::ALL {
             assert_eq!((stack.one_way(""), stack.one_way("error")), (None, None));
         }
+    }
+
+    #[test]
+    fn a_failure_says_its_reason_wherever_the_program_said_it() {
+        let ran = |script: &str| reason(&Command::new("sh").args(["-c", script]).output().unwrap());
+        assert_eq!(ran("echo head; echo why; exit 3"), "exit status: 3: head | why");
+        assert_eq!(ran("echo out; echo ' err ' >&2; exit 1"), "exit status: 1: out | err");
+        assert_eq!(ran("seq 9; exit 1"), "exit status: 1: 6 | 7 | 8 | 9");
+        assert_eq!(ran("exit 255"), "exit status: 255, without a word");
     }
 
     #[test]

@@ -85,6 +85,11 @@ impl Veth {
             .context("moving into the benchmark's network namespace")
     }
 
+    /// What a program of the bench's side is started with.
+    pub fn near(&self) -> [&str; 4] {
+        ["ip", "netns", "exec", &self.names[0]]
+    }
+
     /// What a program of the peer's side is started with.
     pub fn far(&self) -> [&str; 4] {
         ["ip", "netns", "exec", &self.names[1]]
