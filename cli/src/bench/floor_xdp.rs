@@ -19,6 +19,12 @@ const BATCH: usize = 32;
 /// Without a frame for so long, those on the way are lost: longer than the peer waits for a core on a busy machine.
 const LOST: Duration = Duration::from_secs(5);
 
+/// Some code that has nothing to do with frames, about as long as a NIC's share of a READ: a few words of JSON are parsed.
+#[inline(never)]
+pub fn work() {
+    let _ = black_box(serde_json::from_str::<serde_json::Value>(black_box(r#"{"a":[1,2.5],"b":"c\n"}"#)));
+}
+
 /// One end: the rings of an interface and the headers of its frames.
 pub struct Raw {
     attachment: Attachment,
@@ -45,8 +51,8 @@ impl Raw {
         frame
     }
 
-    /// Round trip of one frame at a time, nanoseconds.
-    pub fn ping_pong(&mut self, lengths: Lengths, trips: u64) -> Result<f64> {
+    /// Round trip of one frame at a time, nanoseconds; `work` runs after each.
+    pub fn ping_pong(&mut self, lengths: Lengths, trips: u64, mut work: impl FnMut()) -> Result<f64> {
         let frame = self.frame(lengths.there);
         let queue = self.attachment.sender();
         typical(trips, || {
@@ -60,8 +66,20 @@ impl Raw {
                 }
                 spin_loop();
             }
+            work();
             Ok(())
         })
+    }
+
+    /// The same with [`work`] after each frame at this end, and how long that took there.
+    pub fn ping_pong_working(&mut self, lengths: Lengths, trips: u64) -> Result<(f64, f64)> {
+        let mut own = Vec::with_capacity(trips as usize);
+        let took = self.ping_pong(lengths, trips, || {
+            let started = Instant::now();
+            work();
+            own.push(started.elapsed().as_nanos() as f64);
+        })?;
+        Ok((took, super::median(&own)))
     }
 
     /// Frames that go and come back, a second, while [`WINDOW`] are on the way.
@@ -90,14 +108,15 @@ impl Raw {
         Ok(back as f64 / started.elapsed().as_secs_f64())
     }
 
-    /// The peer's end of both: each frame is answered with one of `back` bytes behind its headers.
-    pub fn answer(&mut self, back: usize, page: &Page, ticket: Ticket) -> Result<()> {
+    /// The peer's end of both: each frame is answered with one of `back` bytes behind its headers, after `work`.
+    pub fn answer(&mut self, back: usize, work: impl Fn(), page: &Page, ticket: Ticket) -> Result<()> {
         let frame = self.frame(back);
         let queue = self.attachment.sender();
         while page.is_wanted(ticket) {
             for _ in 0..64 {
                 let came = receive(queue, 64);
                 if came > 0 {
+                    work();
                     send(queue, &frame, came)?;
                 }
             }

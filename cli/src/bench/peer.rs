@@ -64,6 +64,8 @@ pub enum Role {
     AcceptXdp = 19,
     /// Poll the NIC over AF_XDP.
     ServeXdp = 20,
+    /// As [`Role::RawXdp`], and other code runs before each answer.
+    RawXdpWorking = 21,
 }
 
 /// Where the two processes are.
@@ -282,7 +284,10 @@ impl Xdp {
 
     fn play(&mut self, role: u64, first: u64, page: &Page, ticket: Ticket) -> Result<()> {
         match role {
-            r if r == Role::RawXdp as u64 => self.raw.answer(first as usize, page, ticket),
+            r if r == Role::RawXdp as u64 => self.raw.answer(first as usize, || (), page, ticket),
+            r if r == Role::RawXdpWorking as u64 => {
+                self.raw.answer(first as usize, floor_xdp::work, page, ticket)
+            }
             r if r == Role::AcceptXdp as u64 => self.nic.accept(first, page, ticket),
             r if r == Role::ServeXdp as u64 => self.nic.serve(page, ticket),
             _ => Ok(()),

@@ -45,6 +45,7 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
     for verb in Verb::BOTH {
         round_trips(bench, &mut raw, &mut xdp, verb)?;
     }
+    working(bench, &mut raw)?;
     rates(bench, &mut raw, &mut xdp)?;
     beside_tcp(bench, &veth, &mut raw, &mut xdp)?;
     latency::sleeping(bench, &mut xdp)
@@ -54,7 +55,7 @@ pub fn run(bench: &mut Bench<'_>) -> Result<()> {
 fn floor(peer: &Peer, raw: &mut Raw, verb: Verb) -> Result<f64> {
     let lengths = latency::lengths(verb);
     peer.play(Role::RawXdp, lengths.back as u64, 0)?;
-    let floor = raw.ping_pong(lengths, TRIPS)?;
+    let floor = raw.ping_pong(lengths, TRIPS, || ())?;
     peer.play(Role::Sleep, 0, 0)?;
     Ok(floor)
 }
@@ -80,6 +81,28 @@ fn round_trips(bench: &mut Bench<'_>, raw: &mut Raw, end: &mut End, verb: Verb) 
         let over = Row::new("verbs", &case, "latency_over_raw_xdp", "ns", &over);
         report.add(if verb == Verb::Read { over.at_most(OVER_RAW) } else { over });
         report.add(Row::new("verbs", &case, "latency_p99", "ns", &p99));
+    }
+    Ok(())
+}
+
+/// What the kernel itself loses to whatever code runs between its calls: the raw ping-pong with and without such code, which
+/// the rings and the frames never see.
+fn working(bench: &mut Bench<'_>, raw: &mut Raw) -> Result<()> {
+    let case = format!("xdp/raw-with-other-code/{LEN}");
+    let lengths = latency::lengths(Verb::Read);
+    let rounds = bench.rounds(&format!("{case}/latency"), |peer, _| {
+        let floor = floor(peer, raw, Verb::Read)?;
+        peer.play(Role::RawXdpWorking, lengths.back as u64, 0)?;
+        let (took, own) = raw.ping_pong_working(lengths, TRIPS)?;
+        peer.play(Role::Sleep, 0, 0)?;
+        // The peer's core does the same work.
+        Ok([took, floor, 2.0 * own, took - floor - 2.0 * own])
+    })?;
+    if let Some([took, floor, own, lost]) = rounds {
+        let report = &mut bench.report;
+        report.add(Row::new("verbs", &case, "latency_p50", "ns", &took).against("raw-xdp-pingpong", &floor));
+        report.add(Row::new("verbs", &case, "other_code", "ns", &own));
+        report.add(Row::new("verbs", &case, "kernel_slower_by", "ns", &lost));
     }
     Ok(())
 }
