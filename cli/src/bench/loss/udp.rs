@@ -15,8 +15,8 @@ use verbs::{
 use super::{Bench, Contestant};
 use crate::bench::touch;
 
-/// Packets that each side writes.
-const PACKETS: u64 = 3_000;
+/// Packets that each side writes: so many that one timeout at the end is not half of a run.
+const PACKETS: u64 = 8_000;
 /// Packets per second of each side: so few that a thread that must wait for its core now and then still keeps to it.
 const RATE: u64 = 10_000;
 /// Packets on a path that is so long each way.
