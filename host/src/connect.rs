@@ -29,7 +29,7 @@ use crate::engine::{Control, Engine};
 use crate::peers::EngineId;
 pub use error::ConnectError;
 pub use listener::{Listener, PENDING, Request};
-pub use message::{Hello, IRN, LinkOffer, MAX_PRIVATE, Message, VERSION};
+pub use message::{Hello, IRN, LinkOffer, MAX_PRIVATE, Message, PRISM, VERSION};
 use message::{Stage, read, write};
 
 /// One side's queue pair, and what it can do.
@@ -53,6 +53,8 @@ pub struct Side<'a> {
     pub responder_resources: u8,
     /// It wants IRN, if the peer does too; else the two go back N.
     pub irn: bool,
+    /// It wants PRISM, if the peer does too. Then the two go back N.
+    pub prism: bool,
     /// Up to [`MAX_PRIVATE`] bytes for the program at the other side.
     pub private_data: &'a [u8],
 }
@@ -75,7 +77,7 @@ impl Side<'_> {
             responder_resources: self.responder_resources,
             endpoint: facts.endpoint,
             engine: self.engine.id(),
-            extensions: if self.irn { IRN } else { 0 },
+            extensions: if self.irn { IRN } else { 0 } | if self.prism { PRISM } else { 0 },
             irn_reach: if self.irn { self.engine.control(|control| control.nic.irn().reach()) } else { 0 },
             private_data: self.private_data.to_vec(),
         })
@@ -97,6 +99,8 @@ pub struct Agreement {
     pub extensions: u64,
     /// IRN is agreed on, and the other side remembers so many packets ahead of the order.
     pub irn: Option<u32>,
+    /// PRISM is agreed on.
+    pub prism: bool,
 }
 
 impl Agreement {
@@ -107,7 +111,8 @@ impl Agreement {
             path_mtu: local.path_mtu.min(remote.path_mtu),
             max_rd_atomic: local.initiator_depth.min(remote.responder_resources),
             extensions,
-            irn: (extensions & IRN != 0).then_some(remote.irn_reach),
+            irn: (extensions & (IRN | PRISM) == IRN).then_some(remote.irn_reach),
+            prism: extensions & PRISM != 0,
             remote,
         }
     }

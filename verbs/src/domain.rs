@@ -8,8 +8,8 @@ use crate::queue_pair::{Init, QpOptions};
 use wire::frame::Endpoint;
 
 use crate::{
-    AddressHandle, CompletionQueue, Context, CreateError, DatagramQueuePair, MemoryRegion, MemoryWindow,
-    NullRegion, QueuePair, Srq, SrqOptions, XrcDomain, XrcInitiator,
+    AddressHandle, CompletionQueue, Context, CreateError, DatagramQueuePair, FreeList, FreeListOptions,
+    MemoryRegion, MemoryWindow, NullRegion, QueuePair, Srq, SrqOptions, XrcDomain, XrcInitiator,
 };
 
 /// A protection domain. Cloning shares it; regions and queue pairs keep it alive.
@@ -219,6 +219,20 @@ impl ProtectionDomain {
     /// `Forked`; `TooMany` names a value that is out of bounds; `Nic(Full)`.
     pub fn create_srq(&self, options: &SrqOptions) -> Result<Srq, CreateError> {
         Srq::new(self, options)
+    }
+
+    /// A free list of PRISM over `count` buffers of `size` bytes in a region, from `offset` on. None is free before it is
+    /// [posted](FreeList::post).
+    ///
+    /// # Errors
+    /// `Forked`; `TooMany` names a value that is out of bounds; `Nic(TooSmall)` if the buffers do not lie in the region;
+    /// `Nic(Full)`.
+    pub fn create_free_list(
+        &self,
+        region: &MemoryRegion,
+        options: &FreeListOptions,
+    ) -> Result<FreeList, CreateError> {
+        FreeList::new(self, region, options)
     }
 
     /// A shared receive queue of an XRC domain. What arrives in it completes on `cq`; peers access memory of this protection

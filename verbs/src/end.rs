@@ -100,6 +100,7 @@ impl End {
             initiator_depth: self.options.max_rd_atomic,
             responder_resources: self.options.max_dest_rd_atomic,
             irn: self.options.irn && self.service == Service::Rc,
+            prism: self.options.prism && self.service == Service::Rc,
             private_data: &self.options.private_data,
         }
     }
@@ -123,6 +124,7 @@ impl End {
             max_dest_rd_atomic: responds.then_some(options.max_dest_rd_atomic),
             min_rnr_timer: responds.then_some(options.min_rnr_timer),
             irn: agreement.irn,
+            prism: Some(agreement.prism),
             ..Modify::default()
         };
         let to_rts = Modify {

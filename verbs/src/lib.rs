@@ -43,6 +43,7 @@ mod domain;
 mod end;
 mod error;
 mod fork;
+mod free_list;
 mod listener;
 mod queue_pair;
 mod region;
@@ -58,6 +59,7 @@ pub use datagram::{AddressHandle, DatagramQueuePair, GlobalRoute, RemoteQueue};
 pub use device::Device;
 pub use domain::ProtectionDomain;
 pub use error::{CreateError, PollError, PostError};
+pub use free_list::{FreeList, FreeListOptions};
 pub use listener::{ConnectRequest, Listener};
 pub use queue_pair::{Batch, Init, QpOptions, QueuePair, Ready};
 pub use region::{MemoryRegion, RemoteMemory};
@@ -69,6 +71,7 @@ pub use host::connect::ConnectError;
 pub use host::{DriverCounters, EngineEvent, Mode, OpenError, PortFacts, PortKind, Rules, RulesError};
 pub use memory::{Access, AccessError, Binding, Bytes, Error as MemoryError, Key, Range, WindowType};
 pub use nic::PostError as QueueError;
+pub use nic::prism;
 pub use nic::{
     AddressVector, AsyncEvent, CompletionKind, Flags, GRH, MULTICAST_QPN, Modify, Notify, Operation,
     PathMigration, Payload, ReceiveRequest, Remote, Service, Sge, SrqFacts, Status, WorkCompletion,

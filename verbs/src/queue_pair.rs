@@ -5,7 +5,7 @@ use memory::{Access, Bytes};
 use nic::wqe::Bounds;
 use nic::{
     AddressVector, MAX_RING_SLOTS, Modify, NicError, QueuePairInit, ReceiveRequest, Receives, Ring, Service,
-    Target, WorkRequest, wqe,
+    Target, WorkRequest, prism, wqe,
 };
 use std::marker::PhantomData;
 use std::net::ToSocketAddrs;
@@ -65,6 +65,8 @@ pub struct QpOptions {
     /// kept. Then the bytes of a message arrive in any order: **do not poll the last byte of a WRITE**, complete by WRITE
     /// with immediate data; and fence a WRITE that overlaps one before it.
     pub irn: bool,
+    /// PRISM, if the peer wants it too: [`post_prism`](QueuePair::post_prism). Then the two go back N, whatever `irn` says.
+    pub prism: bool,
     /// Up to 256 bytes that the program at the other side gets when the queue pair connects.
     pub private_data: Vec<u8>,
     /// Time that connecting may take.
@@ -91,6 +93,7 @@ impl Default for QpOptions {
             rnr_retry: 7,
             min_rnr_timer: 12,
             irn: false,
+            prism: false,
             private_data: Vec::new(),
             connect_timeout: Duration::from_secs(5),
             qkey: 0x1111_1111,
@@ -210,6 +213,9 @@ impl QueuePair<Init> {
         options: &QpOptions,
     ) -> Result<QueuePair<Init>, CreateError> {
         let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, service, srq, options)?;
+        if options.prism {
+            domain.context().adapter().table().use_wide()?;
+        }
         let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
         let end = End::new(domain.context(), &send_cq.engine, service, options, |nic| nic.create_qp(init))?;
         let bounds = Bounds { max_sge: options.max_send_sge, max_inline: options.max_inline };
@@ -309,6 +315,18 @@ impl QueuePair<Ready> {
         self.body.send.publish();
         self.body.ring();
         Ok(())
+    }
+
+    /// Posts an operation of PRISM. Where the two sides did not agree on it ([`QpOptions::prism`]), one that is not a plain verb
+    /// ends with [`Status::LocalQpOperation`](crate::Status::LocalQpOperation).
+    ///
+    /// How it ended is the [`Outcome`](prism::Outcome) in the completion's `vendor_err`, if its status is success.
+    ///
+    /// # Errors
+    /// As [`post_send`](QueuePair::post_send).
+    pub fn post_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
+        let mut batch = self.batch()?;
+        batch.post_prism(request)
     }
 
     /// Posts a send work request of an XRC initiator, for the peer's shared receive queue of this number.
@@ -441,6 +459,14 @@ impl Batch<'_> {
     #[inline]
     pub fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.body.push(request)
+    }
+
+    /// Adds an operation of PRISM.
+    ///
+    /// # Errors
+    /// As [`QueuePair::post_prism`]; the others stay.
+    pub fn post_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
+        self.body.send.push_prism(request).map_err(|error| self.body.why(error))
     }
 
     /// Posts a receive work request meanwhile.

@@ -1,7 +1,7 @@
 //! The program's ends of the two work queues.
 
 use nic::wqe::{self, Bounds};
-use nic::{PostError, ReceiveRequest, Ring, Target, WorkRequest, write_receive};
+use nic::{PostError, ReceiveRequest, Ring, Target, WorkRequest, prism, write_receive};
 use std::sync::Arc;
 
 use crate::srq::Shared;
@@ -48,6 +48,16 @@ impl SendSide {
             ring.store(first + slot as u64, bytes)
         })?;
         self.produced += slots as u64;
+        Ok(())
+    }
+
+    /// Fills the slots of an operation of PRISM, unpublished.
+    pub fn push_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
+        self.consumed = self.ring.word(nic::Word::Consumed);
+        let free = self.ring.slots() - (self.produced - self.consumed);
+        let (ring, first) = (&self.ring, self.produced);
+        let store = |slot: usize, bytes: &[u8; wqe::SLOT]| ring.store(first + slot as u64, bytes);
+        self.produced += prism::write(request, &self.bounds, free as usize, store)? as u64;
         Ok(())
     }
 

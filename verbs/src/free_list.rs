@@ -1,0 +1,155 @@
+//! Free lists of PRISM: buffers that ALLOCATE takes without a server's CPU.
+
+use host::Engine;
+use memory::Key;
+use nic::prism::{FreeListFacts, FreeListInit};
+use nic::{NicError, ReceiveRequest, Sge};
+use std::sync::Arc;
+
+use crate::queue_pair::{ReceiveSide, ring};
+use crate::{CreateError, MemoryRegion, PostError, ProtectionDomain};
+
+/// What a free list shall be like.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct FreeListOptions {
+    /// Place of the first buffer in its region, bytes.
+    pub offset: usize,
+    /// Bytes of each buffer: the longest value that it takes.
+    pub size: u32,
+    /// Buffers, up to 2^24.
+    pub count: u32,
+    /// The engine that it shall be on; only queue pairs of the same one allocate from it.
+    pub engine: usize,
+}
+
+/// A free list. Only queue pairs of its protection domain allocate, with the key of its region.
+///
+/// ```
+/// use remora_verbs::prism::{Address, Data, Operation, Outcome, WorkRequest};
+/// use remora_verbs::{Access, Device, EMPTY, Flags, FreeListOptions, Payload, QpOptions, QueuePair};
+///
+/// let context = Device::shm().open()?;
+/// let domain = context.alloc_pd()?;
+/// let mut cq = context.create_cq(64)?;
+/// let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+/// let (server, client) = (domain.allocate(1 << 16, access)?, domain.allocate(4096, Access::LOCAL_WRITE)?);
+/// let mut list = domain.create_free_list(&server, &FreeListOptions { offset: 4096, size: 1024, count: 16, engine: 0 })?;
+/// for index in 0..16 {
+///     list.post(index)?;
+/// }
+/// let options = QpOptions { prism: true, ..QpOptions::default() };
+/// let (a, b) = (domain.create_qp(&cq, &cq, &options)?, domain.create_qp(&cq, &cq, &options)?);
+/// let (mut a, _b) = QueuePair::connect_pair(a, b)?;
+///
+/// // A buffer, the value into it, its address into the first word of the server's memory: one round trip.
+/// let data = Data::Local(Payload::Inline(b"a value"));
+/// a.post_prism(&WorkRequest {
+///     id: 1,
+///     operation: Operation::Allocate { list: list.number(), rkey: server.rkey(), data },
+///     conditional: false,
+///     redirect: Some(server.remote(0).addr),
+///     result: None,
+///     flags: Flags { signaled: true, ..Flags::default() },
+/// })?;
+/// a.post_prism(&WorkRequest {
+///     id: 2,
+///     operation: Operation::Read { from: Address::indirect(server.remote(0)), len: 7, into: &[client.sge(0, 7)] },
+///     conditional: true,
+///     redirect: None,
+///     result: None,
+///     flags: Flags { signaled: true, ..Flags::default() },
+/// })?;
+/// let (mut done, mut came) = ([EMPTY; 2], 0);
+/// while came < 2 {
+///     came += cq.wait(&mut done[came..], std::time::Duration::from_secs(1))?;
+/// }
+/// assert!(done.iter().all(|wc| Outcome::from_number(wc.vendor_err) == Some(Outcome::Done)));
+/// assert_eq!(client.get::<[u8; 7]>(0)?, *b"a value");
+/// assert_eq!(list.facts()?.free, 15);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct FreeList {
+    number: u64,
+    base: u64,
+    size: u32,
+    engine: Arc<Engine>,
+    domain: ProtectionDomain,
+    posts: ReceiveSide,
+}
+
+impl Drop for FreeList {
+    fn drop(&mut self) {
+        if !self.domain.context().fork().is_child() {
+            let ended = self.engine.control(|control| control.nic.destroy_free_list(self.number));
+            debug_assert!(ended.is_ok(), "it is there until it is dropped");
+        }
+    }
+}
+
+impl FreeList {
+    pub(crate) fn new(
+        domain: &ProtectionDomain,
+        region: &MemoryRegion,
+        options: &FreeListOptions,
+    ) -> Result<FreeList, CreateError> {
+        domain.context().refuse_child()?;
+        let engines = domain.context().adapter().engines();
+        let (asked, most) = (options.engine as u64 + 1, engines.len() as u64);
+        let engine = engines.get(options.engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
+        let most = u64::from(nic::MAX_RING_SLOTS);
+        if !(1..=most).contains(&u64::from(options.count)) {
+            return Err(CreateError::TooMany("count", options.count.into(), most));
+        }
+        let bytes = u64::from(options.count) * u64::from(options.size);
+        let left = (region.len() as u64).checked_sub(options.offset as u64);
+        if left.is_none_or(|left| bytes > left) {
+            return Err(CreateError::Nic(NicError::TooSmall));
+        }
+        let posts = ring(options.count)?;
+        let base = region.remote(options.offset as u64).addr;
+        let (size, count) = (options.size, options.count);
+        let init = FreeListInit { pd: domain.pd(), ring: posts.clone(), base, size, count };
+        let number = engine.control(|control| control.nic.create_free_list(init))?;
+        let (engine, domain) = (Arc::clone(engine), domain.clone());
+        Ok(FreeList { number, base, size, engine, domain, posts: ReceiveSide::new(posts, 1, 1) })
+    }
+
+    /// Its number, which ALLOCATE names.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Address of a buffer, as peers name it.
+    pub fn address(&self, index: u32) -> u64 {
+        self.base + u64::from(index) * u64::from(self.size)
+    }
+
+    /// The buffer at an address that a client tells.
+    pub fn index(&self, address: u64) -> Option<u32> {
+        let offset = address.checked_sub(self.base)?;
+        let index = u32::try_from(offset / u64::from(self.size)).ok()?;
+        offset.is_multiple_of(u64::from(self.size)).then_some(index)
+    }
+
+    /// Gives a buffer to whoever allocates next: when it is made, and when it has come out of use. If an operation may still
+    /// touch it, it rests until then. The NIC counts a buffer that is none or is free already, and ignores it.
+    ///
+    /// # Errors
+    /// `Queue(QueueFull)`: as many posts wait as there are buffers.
+    pub fn post(&mut self, index: u32) -> Result<(), PostError> {
+        let sge = Sge { addr: self.address(index), len: 0, lkey: Key::new(0) };
+        self.posts.push(&ReceiveRequest { id: 0, sges: &[sge] })?;
+        self.posts.publish();
+        Ok(())
+    }
+
+    /// What is with its buffers.
+    ///
+    /// # Errors
+    /// `Forked`.
+    pub fn facts(&self) -> Result<FreeListFacts, CreateError> {
+        self.domain.context().refuse_child()?;
+        Ok(self.engine.control(|control| control.nic.free_list_facts(self.number))?)
+    }
+}
