@@ -211,7 +211,7 @@ impl QueuePair {
             return;
         }
         if let Action::Prism(request) = action {
-            return self.serve_prism(now, mem, &request, packet, shared);
+            return self.serve_prism(now, mem, &request.into(), packet, shared);
         }
         let outcome = self.execute(mem, action, packet.payload, shared);
         if let Some(connection) = &mut self.connection {

@@ -91,7 +91,7 @@ pub enum Action {
         atomic: Atomic,
     },
     /// A packet of a PRISM operation; the outcome is an [`Answer`](prism::Answer) at its last.
-    Prism(prism::Request),
+    Prism(prism::Packed),
 }
 
 const _: () = assert!(size_of::<Action>() <= 48, "an action travels in registers and one cache line");

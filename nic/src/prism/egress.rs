@@ -30,7 +30,7 @@ pub(crate) fn emit_request(
     };
     let len = addresses.len() as u32 + plan.len;
     let bth = bth::Repr {
-        resv7: extended.flags.bits(),
+        resv7: extended.flags().bits(),
         pad: packet::pad_for(len as usize),
         ..request_bth(plan, path.remote)
     };

@@ -38,14 +38,7 @@ impl QueuePair {
             _ => return None,
         };
         let flags = Flags::from_bits(wqe.imm as u8);
-        let extended = Extended {
-            verb,
-            flags,
-            rkey: wqe.rkey(),
-            va: wqe.remote,
-            operand: wqe.swap_add,
-            compare: wqe.compare,
-        };
+        let extended = Extended::new(verb, flags, wqe.rkey(), wqe.remote, [wqe.compare, wqe.swap_add]);
         let inline = wqe.flags() & flag::INLINE != 0;
         match verb {
             Verb::Read if inline => None,

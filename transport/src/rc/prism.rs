@@ -27,14 +27,13 @@ pub enum Verb {
 }
 
 /// An operation as its requester submits it.
+///
+/// All of it is whole words. A byte with values to spare would become the tag of [`Kind`](super::Kind), and every message would wait for a byte
+/// to be stored before the words around it can be moved.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Extended {
-    /// What it does.
-    pub verb: Verb,
-    /// How.
-    pub flags: Flags,
-    /// Key of all its addresses but scratch ones.
-    pub rkey: u32,
+    /// Verb, flags and key.
+    head: u64,
     /// Target, or the pointer to it; the number of the free list of an ALLOCATE.
     pub va: u64,
     /// Of a WRITE with DATA_INDIRECT where its data stands; of an atomic the AtomicETH's swap or add.
@@ -43,12 +42,47 @@ pub struct Extended {
     pub compare: u64,
 }
 
+const FLAGS_SHIFT: u32 = 32;
+const VERB_SHIFT: u32 = 40;
+
 impl Extended {
+    /// An operation on `va` under `rkey`.
+    pub fn new(verb: Verb, flags: Flags, rkey: u32, va: u64, [compare, operand]: [u64; 2]) -> Extended {
+        let verb = match verb {
+            Verb::Read => 0,
+            Verb::Write => 1,
+            Verb::CompareSwap => 2,
+            Verb::FetchAdd => 3,
+        };
+        let head = u64::from(rkey) | u64::from(flags.bits()) << FLAGS_SHIFT | verb << VERB_SHIFT;
+        Extended { head, va, operand, compare }
+    }
+
+    /// What it does.
+    pub fn verb(&self) -> Verb {
+        match self.head >> VERB_SHIFT {
+            0 => Verb::Read,
+            1 => Verb::Write,
+            2 => Verb::CompareSwap,
+            _ => Verb::FetchAdd,
+        }
+    }
+
+    /// How.
+    pub fn flags(&self) -> Flags {
+        Flags::from_bits((self.head >> FLAGS_SHIFT) as u8)
+    }
+
+    /// Key of all its addresses but scratch ones.
+    pub fn rkey(&self) -> u32 {
+        self.head as u32
+    }
+
     /// Packets of the sequence that it takes: those of its request, or of its response if that is longer.
     pub(super) fn packets(&self, len: u32, mtu: u32) -> u32 {
-        let travels = match self.verb {
-            Verb::Read => !self.flags.has(Flags::REDIRECT),
-            Verb::Write => !self.flags.has(Flags::DATA_INDIRECT),
+        let travels = match self.verb() {
+            Verb::Read => !self.flags().has(Flags::REDIRECT),
+            Verb::Write => !self.flags().has(Flags::DATA_INDIRECT),
             Verb::CompareSwap | Verb::FetchAdd => false,
         };
         if travels { packets(len, mtu) } else { 1 }
@@ -56,14 +90,14 @@ impl Extended {
 
     /// Does one request stand for all its sequence numbers?
     pub(super) fn asks(&self) -> bool {
-        self.verb == Verb::Read
+        self.verb() == Verb::Read
     }
 
     /// The addresses that its first packet has. `redirect` is where its output goes, with REDIRECT.
     pub fn addresses(&self, redirect: u64) -> addresses::Repr {
-        let source = self.verb == Verb::Write && self.flags.has(Flags::DATA_INDIRECT);
+        let source = self.verb() == Verb::Write && self.flags().has(Flags::DATA_INDIRECT);
         addresses::Repr {
-            redirect: self.flags.has(Flags::REDIRECT).then_some(redirect),
+            redirect: self.flags().has(Flags::REDIRECT).then_some(redirect),
             source: source.then_some(self.operand),
         }
     }
@@ -88,6 +122,38 @@ pub struct Request {
     pub len: u32,
     /// Place of this packet's payload in them.
     pub offset: u32,
+}
+
+/// A request in whole words, as an action carries it: for the reason that [`Extended`] gives.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Packed([u64; 3]);
+
+const FIRST: u64 = 1 << 48;
+const LAST: u64 = 1 << 49;
+
+impl From<Request> for Packed {
+    fn from(request: Request) -> Packed {
+        let Request { verb, flags, first, last, key, va, len, offset } = request;
+        let ends = if first { FIRST } else { 0 } | if last { LAST } else { 0 };
+        let Extended { head, .. } = Extended::new(verb, flags, key, 0, [0, 0]);
+        Packed([head | ends, va, u64::from(len) << 32 | u64::from(offset)])
+    }
+}
+
+impl From<Packed> for Request {
+    fn from(Packed([head, va, place]): Packed) -> Request {
+        let operation = Extended { head: head & !(FIRST | LAST), va, operand: 0, compare: 0 };
+        Request {
+            verb: operation.verb(),
+            flags: operation.flags(),
+            first: head & FIRST != 0,
+            last: head & LAST != 0,
+            key: operation.rkey(),
+            va,
+            len: (place >> 32) as u32,
+            offset: place as u32,
+        }
+    }
 }
 
 impl Request {
@@ -239,7 +305,8 @@ fn fits(request: &Request, payload: u32, mtu: u32) -> bool {
 
 /// Op-code and extension headers of a packet of an operation of `len` bytes.
 pub(super) fn headers(extended: &Extended, first: bool, last: bool, len: u32) -> (Opcode, Extensions) {
-    let Extended { verb, va, rkey, operand, compare, .. } = *extended;
+    let Extended { va, operand, compare, .. } = *extended;
+    let (verb, rkey) = (extended.verb(), extended.rkey());
     let mut ext = Extensions::default();
     let opcode = match verb {
         Verb::Read => Opcode::RC_RDMA_READ_REQUEST,
@@ -316,10 +383,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_packed_comes_back() {
+        for (number, verb) in
+            [Verb::Read, Verb::Write, Verb::CompareSwap, Verb::FetchAdd].into_iter().enumerate()
+        {
+            for bits in 0..4 {
+                let request = Request {
+                    verb,
+                    flags: Flags::from_bits(0x55 << number),
+                    first: bits & 1 == 1,
+                    last: bits & 2 == 2,
+                    key: u32::MAX - bits,
+                    va: u64::MAX / 3,
+                    len: 1 << 31,
+                    offset: u32::MAX - 7,
+                };
+                assert_eq!(Request::from(Packed::from(request)), request);
+            }
+        }
+    }
+
+    #[test]
     fn operations_take_the_packets_that_travel() {
-        let of = |verb, flags| {
-            Extended { verb, flags, rkey: 0, va: 0, operand: 0, compare: 0 }.packets(3000, 1024)
-        };
+        let of = |verb, flags| Extended::new(verb, flags, 7, 0, [0, 0]).packets(3000, 1024);
         assert_eq!(of(Verb::Read, Flags::ADDR_INDIRECT), 3);
         assert_eq!(of(Verb::Read, Flags::REDIRECT), 1);
         assert_eq!(of(Verb::Write, Flags::ALLOCATE.and(Flags::REDIRECT)), 3);

@@ -302,9 +302,9 @@ impl<D: Copy> Requester<D> {
         let (last, asks) = (end == placed.end, extended.asks());
         let (opcode, ext) = prism::headers(extended, index == 0 || asks, last, message.len);
         let at = index * mtu;
-        let (offset, len) = match extended.verb {
+        let (offset, len) = match extended.verb() {
             prism::Verb::Read => (0, 0),
-            prism::Verb::Write if extended.flags.has(Flags::DATA_INDIRECT) => (0, 0),
+            prism::Verb::Write if extended.flags().has(Flags::DATA_INDIRECT) => (0, 0),
             _ => (at, if last { message.len - at } else { mtu }),
         };
         Plan {
@@ -647,7 +647,7 @@ impl<D: Copy> Requester<D> {
         let Some(placed) = self.window.get_mut(number) else { return Reaction::Nothing };
         let (note, end) = (placed.message.note, placed.end);
         let verdict = packet.aeth().and_then(|aeth| Verdict::of(aeth.syndrome));
-        let memory = extended.asks() && !extended.flags.has(Flags::REDIRECT);
+        let memory = extended.asks() && !extended.flags().has(Flags::REDIRECT);
         let reaction = match (memory, packet.atomic_ack(), verdict) {
             (false, Some(ack), Some(verdict)) => {
                 self.verdicts.push_back(verdict);

@@ -361,7 +361,7 @@ impl Responder {
             key: 0,
             va: 0,
         };
-        Ok((Action::Prism(request), pending))
+        Ok((Action::Prism(request.into()), pending))
     }
 
     /// The NIC has executed an action of PRISM: the answer at the operation's last packet, or a NAK code.
