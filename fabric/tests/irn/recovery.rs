@@ -129,6 +129,18 @@ fn the_ablations_send_more_or_wait_longer() {
     assert!(head.1 > selective.1 && back.1 > selective.1, "{sent:?}");
 }
 
+/// A local ACK timeout far below the round trip: go-back-N would send eight times within it.
+#[test]
+fn however_short_the_timeout_a_request_is_sent_again_before_its_peer_is_given_up() {
+    for (retry_cnt, sent) in [(0, 1), (1, 2), (2, 3), (7, 4)] {
+        let mut bench = Bench::new(&Settings { retry_cnt, timeout: 1, ..settings() });
+        bench.world.cut(0, 1, true);
+        bench.write(1, 64);
+        assert_eq!(bench.settle(), [(1, Status::RetryExceeded)]);
+        assert_eq!(bench.frames(0).len(), sent, "retry_cnt {retry_cnt}");
+    }
+}
+
 #[test]
 fn a_peer_that_does_not_answer_is_given_up_after_the_patience_of_the_verbs() {
     for (retry_cnt, timeout, us) in [(0, 8, 1_048), (3, 8, 4_194), (7, 6, 2_097)] {

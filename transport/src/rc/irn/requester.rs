@@ -424,7 +424,7 @@ impl<D: Copy> Requester<D> {
     #[inline]
     fn silence_ends(&self) -> Instant {
         let waits = self.rto.deadline() == Instant::NEVER && !self.fetches.is_empty();
-        if waits { self.rto.patience(self.patience_ns()) } else { Instant::NEVER }
+        if waits { self.rto.patience(self.patience_ns(), 0) } else { Instant::NEVER }
     }
 
     /// When `expire` wants to be called.
@@ -452,7 +452,7 @@ impl<D: Copy> Requester<D> {
             Timeout::Resend => {
                 counters.local_ack_timeout_err += 1;
                 counters.irn_short_timeouts += u64::from(short);
-                if now >= self.rto.patience(self.patience_ns()) {
+                if now >= self.rto.patience(self.patience_ns(), self.parameters.retry_cnt) {
                     return self.give_up(counters);
                 }
                 self.seek();

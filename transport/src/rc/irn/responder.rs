@@ -519,7 +519,7 @@ impl Responder {
             Timeout::Resend => {
                 counters.irn_response_timeouts += 1;
                 self.rto.expired(now, self.sender.in_flight());
-                if now >= self.rto.patience(self.patience_ns) {
+                if now >= self.rto.patience(self.patience_ns, 0) {
                     self.rto.stop();
                     self.quiet = true;
                 }

@@ -4,7 +4,8 @@
 //! The paper fixes both times by the fabric. Over a port whose round trips nobody knows they follow what is measured
 //! (smoothed round trip and four deviations, as TCP has it), in the paper's ratio, and the settings are their least. Each
 //! timeout without progress doubles the next, up to eight times, so that a dead peer costs little. How long silence may
-//! last is not the paper's business but the verbs': `retry_cnt` + 1 times the local ACK timeout.
+//! last is not the paper's business but the verbs': `retry_cnt` + 1 times the local ACK timeout, and not before something was sent
+//! again `retry_cnt` times, or three times, when the timer has grown as long as it does: however short that timeout is.
 
 use super::{Settings, Timers};
 use crate::Instant;
@@ -37,6 +38,8 @@ pub struct Rto {
     deadline: Instant,
     /// When something was last heard, or begun after silence.
     progress: Instant,
+    /// Times that it has expired since.
+    expiries: u8,
 }
 
 impl Rto {
@@ -57,6 +60,7 @@ impl Rto {
             started: Instant(0),
             deadline: Instant::NEVER,
             progress: Instant(0),
+            expiries: 0,
         };
         made.times = made.derive();
         made
@@ -106,7 +110,7 @@ impl Rto {
     #[inline]
     pub fn sent(&mut self, now: Instant, seq: Seq, new: bool, in_flight: u64) {
         if self.deadline == Instant::NEVER {
-            self.progress = now;
+            (self.progress, self.expiries) = (now, 0);
             self.arm(now, in_flight);
         }
         match self.probe {
@@ -126,7 +130,7 @@ impl Rto {
             self.probe = None;
             self.measure(now.since(at));
         }
-        (self.doubled, self.progress) = (0, now);
+        (self.doubled, self.progress, self.expiries) = (0, now, 0);
         if outstanding { self.arm(now, in_flight) } else { self.deadline = Instant::NEVER }
     }
 
@@ -151,6 +155,7 @@ impl Rto {
     /// It has expired and something is sent again.
     pub fn expired(&mut self, now: Instant, in_flight: u64) {
         self.doubled = (self.doubled + 1).min(DOUBLINGS);
+        self.expiries = self.expiries.saturating_add(1);
         self.probe = None;
         self.arm(now, in_flight);
     }
@@ -163,12 +168,13 @@ impl Rto {
 
     /// Something was heard that shows the peer alive.
     pub fn heard(&mut self, now: Instant) {
-        self.progress = now;
+        (self.progress, self.expiries) = (now, 0);
     }
 
-    /// When silence has lasted `patience_ns`.
-    pub fn patience(&self, patience_ns: u64) -> Instant {
-        self.progress.after(patience_ns)
+    /// When silence has lasted `patience_ns`; never before something was sent again in it, `retries` times or until the timer
+    /// grows no more.
+    pub fn patience(&self, patience_ns: u64, retries: u8) -> Instant {
+        if self.expiries < retries.min(DOUBLINGS) { Instant::NEVER } else { self.progress.after(patience_ns) }
     }
 }
 
@@ -254,9 +260,12 @@ mod tests {
         let mut rto = rto(false);
         rto.sent(Instant(10), 0, true, 1);
         rto.expired(Instant(500), 1);
-        assert_eq!(rto.patience(100), Instant(110));
+        assert_eq!(rto.patience(100, 0), Instant(110));
         rto.heard(Instant(600));
-        assert_eq!(rto.patience(100), Instant(700));
-        assert_eq!(rto.patience(u64::MAX), Instant::NEVER);
+        assert_eq!(rto.patience(100, 0), Instant(700));
+        assert_eq!(rto.patience(u64::MAX, 0), Instant::NEVER);
+        assert_eq!(rto.patience(100, 1), Instant::NEVER, "nothing was sent again");
+        rto.expired(Instant(800), 1);
+        assert_eq!((rto.patience(100, 1), rto.patience(100, 2)), (Instant(700), Instant::NEVER));
     }
 }
