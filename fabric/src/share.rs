@@ -8,11 +8,13 @@ use transport::{Counters, Instant};
 
 use crate::link::LinkConfig;
 use crate::program::{ALL, CompletionQueue, QueuePair, Region, Settings};
-use crate::switch::SwitchConfig;
+use crate::switch::{Marks, SwitchConfig};
 use crate::world::{Config, World};
 
 /// Payload of a packet.
 pub const MTU: u32 = 1024;
+/// The links of [`Scenario::two_flows`], bits per second.
+pub const RATE: u64 = 40_000_000_000;
 /// Bytes of one WRITE, and how many a flow keeps posted.
 const MESSAGE: usize = 64 << 10;
 const POSTED: u64 = 16;
@@ -38,6 +40,25 @@ pub struct Scenario {
     pub sample_ns: u64,
     /// Of everything random.
     pub seed: u64,
+}
+
+impl Scenario {
+    /// Two flows, the second 2 ms behind the first, over a switch with 8 MiB and [`Marks`] as they are by default; a round
+    /// trip of 8 µs, and links of [`RATE`].
+    pub fn two_flows(algorithm: congestion::Algorithm, seed: u64) -> Scenario {
+        let latency_ns = 2_000;
+        Scenario {
+            flows: 2,
+            congestion: congestion::Settings { algorithm, ..congestion::Settings::default() },
+            irn: None,
+            link: LinkConfig { latency_ns, rate: RATE, queue: 4 },
+            switch: SwitchConfig { latency_ns, rate: RATE, buffer: 8 << 20, marks: Some(Marks::default()) },
+            apart_ns: 2_000_000,
+            last_ns: 40_000_000,
+            sample_ns: 250_000,
+            seed,
+        }
+    }
 }
 
 /// What happened between two moments.

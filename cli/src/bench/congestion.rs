@@ -2,14 +2,12 @@
 //! TIMELY. Virtual time, the NIC's own code, each round another seed.
 
 use anyhow::Result;
-use fabric::share::{self, Outcome, Scenario, jain};
-use fabric::{LinkConfig, Marks, SwitchConfig};
+use fabric::share::{self, Outcome, RATE, Scenario, jain};
 use indicatif::ProgressBar;
-use transport::congestion::{Algorithm, Settings};
+use transport::congestion::Algorithm;
 
 use super::{Args, Report, Row, plot};
 
-const RATE: u64 = 40_000_000_000;
 const MS: u64 = 1_000_000;
 /// The flows begin so far apart, and go on so long.
 const APART_NS: u64 = 5 * MS;
@@ -19,22 +17,8 @@ const CONTESTANTS: [(&str, Algorithm); 3] =
     [("none", Algorithm::None), ("dcqcn", Algorithm::Dcqcn), ("timely", Algorithm::Timely)];
 
 fn scenario(algorithm: Algorithm, seed: u64) -> Scenario {
-    Scenario {
-        flows: 2,
-        congestion: Settings { algorithm, ..Settings::default() },
-        irn: None,
-        link: LinkConfig { latency_ns: 2_000, rate: RATE, queue: 4 },
-        switch: SwitchConfig {
-            latency_ns: 2_000,
-            rate: RATE,
-            buffer: 8 << 20,
-            marks: Some(Marks::default()),
-        },
-        apart_ns: APART_NS,
-        last_ns: LAST_NS,
-        sample_ns: MS / 2,
-        seed,
-    }
+    let sample_ns = MS / 2;
+    Scenario { apart_ns: APART_NS, last_ns: LAST_NS, sample_ns, ..Scenario::two_flows(algorithm, seed) }
 }
 
 /// The figures of one contestant: one a round.

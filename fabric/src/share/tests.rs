@@ -1,28 +1,7 @@
 use super::*;
-use crate::switch::Marks;
 use transport::congestion::Algorithm;
 
-const RATE: u64 = 40_000_000_000;
 const MS: u64 = 1_000_000;
-
-fn scenario(algorithm: Algorithm, seed: u64) -> Scenario {
-    Scenario {
-        flows: 2,
-        congestion: congestion::Settings { algorithm, ..congestion::Settings::default() },
-        irn: None,
-        link: LinkConfig { latency_ns: 2_000, rate: RATE, queue: 4 },
-        switch: SwitchConfig {
-            latency_ns: 2_000,
-            rate: RATE,
-            buffer: 8 << 20,
-            marks: Some(Marks::default()),
-        },
-        apart_ns: 2 * MS,
-        last_ns: 40 * MS,
-        sample_ns: MS / 4,
-        seed,
-    }
-}
 
 /// Jain's index and the sum of the rates in the last quarter, and the longest queue in the second half.
 fn end(scenario: &Scenario, outcome: &Outcome) -> (f64, f64, usize) {
@@ -33,7 +12,7 @@ fn end(scenario: &Scenario, outcome: &Outcome) -> (f64, f64, usize) {
 
 #[test]
 fn without_control_a_queue_stands_in_the_switch() {
-    let scenario = scenario(Algorithm::None, 1);
+    let scenario = Scenario::two_flows(Algorithm::None, 1);
     let (_, sum, queue) = end(&scenario, &run(&scenario));
     assert!(sum > 0.95 * RATE as f64);
     assert!(queue > 1 << 20, "{queue}");
@@ -42,7 +21,7 @@ fn without_control_a_queue_stands_in_the_switch() {
 #[test]
 fn two_flows_with_dcqcn_come_to_a_fair_share_and_the_queue_stays_below_k_max() {
     for (seed, irn) in [(1, None), (2, None), (3, Some(irn::Settings::default()))] {
-        let scenario = Scenario { irn, ..scenario(Algorithm::Dcqcn, seed) };
+        let scenario = Scenario { irn, ..Scenario::two_flows(Algorithm::Dcqcn, seed) };
         let outcome = run(&scenario);
         let (jain, sum, queue) = end(&scenario, &outcome);
         assert!(jain >= 0.95, "{jain}, seed {seed}");
@@ -58,7 +37,7 @@ fn two_flows_with_dcqcn_come_to_a_fair_share_and_the_queue_stays_below_k_max() {
 #[test]
 fn two_flows_with_timely_come_to_a_fair_share_and_the_queue_shrinks() {
     for (seed, irn) in [(1, None), (2, None), (3, Some(irn::Settings::default()))] {
-        let scenario = Scenario { irn, ..scenario(Algorithm::Timely, seed) };
+        let scenario = Scenario { irn, ..Scenario::two_flows(Algorithm::Timely, seed) };
         let outcome = run(&scenario);
         let (jain, sum, queue) = end(&scenario, &outcome);
         assert!(jain >= 0.95, "{jain}, seed {seed}");
@@ -71,14 +50,15 @@ fn two_flows_with_timely_come_to_a_fair_share_and_the_queue_shrinks() {
 
 #[test]
 fn eight_flows_with_dcqcn_share_too() {
-    let scenario = Scenario { flows: 8, apart_ns: MS, last_ns: 60 * MS, ..scenario(Algorithm::Dcqcn, 5) };
+    let scenario =
+        Scenario { flows: 8, apart_ns: MS, last_ns: 60 * MS, ..Scenario::two_flows(Algorithm::Dcqcn, 5) };
     let rates = run(&scenario).rates(scenario.apart_ns * 7 + scenario.last_ns / 2);
     assert!(jain(&rates) >= 0.95, "{rates:?}");
 }
 
 #[test]
 fn a_scenario_run_twice_is_the_same() {
-    let scenario = |seed| Scenario { last_ns: 4 * MS, ..scenario(Algorithm::Dcqcn, seed) };
+    let scenario = |seed| Scenario { last_ns: 4 * MS, ..Scenario::two_flows(Algorithm::Dcqcn, seed) };
     assert_eq!(run(&scenario(1)), run(&scenario(1)));
     assert_ne!(run(&scenario(1)).trace, run(&scenario(2)).trace);
 }
