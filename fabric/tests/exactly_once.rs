@@ -3,11 +3,11 @@
 //! A failure names its seed; `REMORA_SEED=n cargo test -p remora-fabric --test exactly_once replay -- --nocapture` runs only
 //! that one.
 
+mod seeds;
+
 use remora_fabric::conformance::{Options, Report, WorldArm, bad_world, run};
 use remora_fabric::{World, fault};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use transport::Counters;
 
 /// What one seed came to.
@@ -35,41 +35,27 @@ fn one(seed: u64, verbs: u64, irn: bool) -> Outcome {
 /// A long run shows where it is after so many seeds.
 const SHOWN: u64 = 500;
 
-/// All seeds, on two threads.
+/// All seeds.
 fn many(seeds: std::ops::Range<u64>, verbs: u64, irn: bool) -> Outcome {
-    let next = AtomicU64::new(seeds.start);
-    let sum = Mutex::new(Outcome::default());
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
-                return;
-            }
-            let outcome = catch_unwind(AssertUnwindSafe(|| one(seed, verbs, irn))).unwrap_or_else(|_| {
-                panic!(
-                    "seed {seed} failed (above); again, alone: REMORA_SEED={seed} REMORA_VERBS={verbs} REMORA_IRN={} cargo test -p \
-                     remora-fabric --test exactly_once replay -- --nocapture",
-                    u8::from(irn)
-                )
-            });
-            let mut sum = sum.lock().expect("no thread panics with it");
-            sum.report.add(&outcome.report);
-            sum.counters.add(&outcome.counters);
-            sum.faults.sum(&outcome.faults);
-            if (seed + 1).is_multiple_of(SHOWN) {
-                println!("{} of {} seeds begun", seed + 1 - seeds.start, seeds.end - seeds.start);
-            }
-        }
+    let mut sum = Outcome::default();
+    let alone = |seed| {
+        catch_unwind(AssertUnwindSafe(|| one(seed, verbs, irn))).unwrap_or_else(|_| {
+            panic!(
+                "seed {seed} failed (above); again, alone: REMORA_SEED={seed} REMORA_VERBS={verbs} REMORA_IRN={} cargo test -p \
+                 remora-fabric --test exactly_once replay -- --nocapture",
+                u8::from(irn)
+            )
+        })
     };
-    std::thread::scope(|scope| {
-        let threads = [scope.spawn(work), scope.spawn(work)];
-        for thread in threads {
-            if let Err(panic) = thread.join() {
-                std::panic::resume_unwind(panic);
-            }
+    seeds::each(seeds.clone(), alone, |seed, outcome| {
+        sum.report.add(&outcome.report);
+        sum.counters.add(&outcome.counters);
+        sum.faults.sum(&outcome.faults);
+        if (seed + 1).is_multiple_of(SHOWN) {
+            println!("{} of {} seeds begun", seed + 1 - seeds.start, seeds.end - seeds.start);
         }
     });
-    sum.into_inner().expect("no thread panicked")
+    sum
 }
 
 /// Everything that should have happened, did.
@@ -97,33 +83,8 @@ fn assert_counted(outcome: &Outcome, own: &[(&str, u64)]) {
     let Outcome { report, counters, faults, .. } = outcome;
     println!("{report:?}\n{counters:?}\n{faults:?}");
     assert_eq!(report.missing(), Vec::<String>::new());
-    // Causes of retries, NAK codes at both ends, and what is dropped.
-    let counted = [
-        ("timeout", counters.local_ack_timeout_err),
-        ("sequence NAK", counters.packet_seq_err),
-        ("RNR", counters.rnr_nak_retry_err),
-        ("RNR sent", counters.send_rnr_err),
-        ("retries exhausted", counters.retry_exceeded_err),
-        ("RNR retries exhausted", counters.retry_rnr_exceeded_err),
-        ("remote access NAK sent", counters.resp_remote_access_errors),
-        ("invalid request NAK sent", counters.resp_remote_invalid_request),
-        ("remote operation NAK sent", counters.resp_remote_op_errors),
-        ("remote access NAK", counters.req_remote_access_errors),
-        ("invalid request NAK", counters.req_remote_invalid_request),
-        ("remote operation NAK", counters.req_remote_op_errors),
-        ("duplicate", counters.duplicate_request),
-        ("gap", counters.out_of_sequence),
-        ("wrong ICRC", counters.rx_icrc_encapsulated),
-        ("malformed", counters.malformed_pkts),
-        ("dropped", faults.dropped),
-        ("duplicated", faults.duplicated),
-        ("reordered", faults.reordered),
-        ("delayed", faults.delayed),
-        ("corrupted", faults.corrupted),
-    ];
-    let counted = counted.iter().chain(own);
-    let never: Vec<&str> = counted.filter(|(_, count)| *count == 0).map(|(name, _)| *name).collect();
-    assert_eq!(never, Vec::<&str>::new());
+    let counted = [&seeds::reliable(counters)[..], &seeds::faults(faults), own].concat();
+    assert_eq!(seeds::never(&counted), Vec::<String>::new());
     // Seven retries against links this bad do not always suffice, but nearly.
     assert!(report.bad_luck * 100_000 < report.verbs(), "{} of {}", report.bad_luck, report.verbs());
 }

@@ -4,14 +4,14 @@
 //! A failure names its seed; `REMORA_SERVICE=uc REMORA_SEED=n cargo test -p remora-fabric --test services_body replay --
 //! --nocapture` runs only that one.
 
+mod seeds;
+
 use nic::Service;
 use remora_fabric::conformance::{
     Mishap, Options, Report, UnreliableReport, WorldArm, bad_world, run, run_unreliable,
 };
 use remora_fabric::{World, fault};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use transport::Counters;
 
 /// What the seeds of one service came to.
@@ -39,48 +39,20 @@ fn one(service: Service, seed: u64, verbs: u64) -> Outcome {
     outcome
 }
 
-/// All seeds, on two threads.
+/// All seeds.
 fn many(service: Service, seeds: std::ops::Range<u64>, verbs: u64) -> Outcome {
-    let next = AtomicU64::new(seeds.start);
-    let sum = Mutex::new(Outcome::default());
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
-                return;
-            }
-            let outcome = catch_unwind(AssertUnwindSafe(|| one(service, seed, verbs)))
-                .unwrap_or_else(|_| panic!("{service:?}: seed {seed} of {verbs} verbs failed (above)"));
-            let mut sum = sum.lock().expect("no thread panics with it");
-            sum.reliable.add(&outcome.reliable);
-            sum.unreliable.add(&outcome.unreliable);
-            sum.counters.add(&outcome.counters);
-            sum.faults.sum(&outcome.faults);
-        }
+    let mut sum = Outcome::default();
+    let alone = |seed| {
+        catch_unwind(AssertUnwindSafe(|| one(service, seed, verbs)))
+            .unwrap_or_else(|_| panic!("{service:?}: seed {seed} of {verbs} verbs failed (above)"))
     };
-    std::thread::scope(|scope| {
-        let threads = [scope.spawn(work), scope.spawn(work)];
-        for thread in threads {
-            if let Err(panic) = thread.join() {
-                std::panic::resume_unwind(panic);
-            }
-        }
+    seeds::each(seeds, alone, |_, outcome| {
+        sum.reliable.add(&outcome.reliable);
+        sum.unreliable.add(&outcome.unreliable);
+        sum.counters.add(&outcome.counters);
+        sum.faults.sum(&outcome.faults);
     });
-    sum.into_inner().expect("no thread panicked")
-}
-
-fn never(counted: &[(&str, u64)]) -> Vec<String> {
-    counted.iter().filter(|(_, count)| *count == 0).map(|(name, _)| (*name).to_owned()).collect()
-}
-
-fn faults(faults: &fault::Tally) -> Vec<String> {
-    never(&[
-        ("dropped", faults.dropped),
-        ("duplicated", faults.duplicated),
-        ("reordered", faults.reordered),
-        ("delayed", faults.delayed),
-        ("corrupted", faults.corrupted),
-    ])
+    sum
 }
 
 const NOTHING: Vec<String> = Vec::new();
@@ -91,26 +63,9 @@ fn xrc_is_exactly_once_over_a_hundred_bad_links() {
     let Outcome { reliable, counters, .. } = &outcome;
     println!("{reliable:?}\n{counters:?}\n{:?}", outcome.faults);
     assert_eq!(reliable.missing(), NOTHING);
-    let counted = [
-        ("timeout", counters.local_ack_timeout_err),
-        ("sequence NAK", counters.packet_seq_err),
-        ("implied NAK", counters.implied_nak_seq_err),
-        ("RNR", counters.rnr_nak_retry_err),
-        ("RNR sent", counters.send_rnr_err),
-        ("retries exhausted", counters.retry_exceeded_err),
-        ("RNR retries exhausted", counters.retry_rnr_exceeded_err),
-        ("remote access NAK sent", counters.resp_remote_access_errors),
-        ("invalid request NAK sent", counters.resp_remote_invalid_request),
-        ("remote operation NAK sent", counters.resp_remote_op_errors),
-        ("remote access NAK", counters.req_remote_access_errors),
-        ("invalid request NAK", counters.req_remote_invalid_request),
-        ("remote operation NAK", counters.req_remote_op_errors),
-        ("duplicate", counters.duplicate_request),
-        ("gap", counters.out_of_sequence),
-        ("wrong ICRC", counters.rx_icrc_encapsulated),
-        ("malformed", counters.malformed_pkts),
-    ];
-    assert_eq!((never(&counted), faults(&outcome.faults)), (NOTHING, NOTHING));
+    let own = [("implied NAK", counters.implied_nak_seq_err)];
+    let counted = [&seeds::reliable(counters)[..], &seeds::faults(&outcome.faults), &own].concat();
+    assert_eq!(seeds::never(&counted), NOTHING);
     assert!(reliable.bad_luck * 100_000 < reliable.verbs(), "{} of {}", reliable.bad_luck, reliable.verbs());
 }
 
@@ -137,7 +92,8 @@ fn assert_whole(outcome: &Outcome, verbs: &[&str], mishaps: &[Mishap]) {
         ("wrong ICRC", counters.rx_icrc_encapsulated),
         ("malformed", counters.malformed_pkts),
     ];
-    assert_eq!((never(&counted), faults(&outcome.faults)), (NOTHING, NOTHING));
+    let counted = [&counted[..], &seeds::faults(&outcome.faults)].concat();
+    assert_eq!(seeds::never(&counted), NOTHING);
     let (arrived, sent) = (report.arrivals(), report.messages());
     assert!(arrived > sent / 10 && arrived < sent, "{arrived} of {sent}: lost, but not all of it");
 }

@@ -1,0 +1,70 @@
+//! What the bodies that run seed by seed share: two threads over the seeds, and names for what must have happened.
+
+use remora_fabric::fault::Tally;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use transport::Counters;
+
+/// Runs `one` for each seed, on two threads; `add` takes what it came to, one at a time.
+pub fn each<T>(seeds: Range<u64>, one: impl Fn(u64) -> T + Sync, add: impl FnMut(u64, T) + Send) {
+    let next = AtomicU64::new(seeds.start);
+    let add = Mutex::new(add);
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return;
+            }
+            let outcome = one(seed);
+            let mut add = add.lock().expect("no thread panics with it");
+            add(seed, outcome);
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = [scope.spawn(work), scope.spawn(work)];
+        for thread in threads {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
+}
+
+/// What of this never happened.
+pub fn never(counted: &[(&str, u64)]) -> Vec<String> {
+    counted.iter().filter(|(_, count)| *count == 0).map(|(name, _)| (*name).to_owned()).collect()
+}
+
+/// Each kind of fault.
+pub fn faults(faults: &Tally) -> [(&'static str, u64); 5] {
+    [
+        ("dropped", faults.dropped),
+        ("duplicated", faults.duplicated),
+        ("reordered", faults.reordered),
+        ("delayed", faults.delayed),
+        ("corrupted", faults.corrupted),
+    ]
+}
+
+/// Each cause of a retry, each NAK code at both ends, and what is dropped, of a reliable connection.
+pub fn reliable(counters: &Counters) -> [(&'static str, u64); 16] {
+    [
+        ("timeout", counters.local_ack_timeout_err),
+        ("sequence NAK", counters.packet_seq_err),
+        ("RNR", counters.rnr_nak_retry_err),
+        ("RNR sent", counters.send_rnr_err),
+        ("retries exhausted", counters.retry_exceeded_err),
+        ("RNR retries exhausted", counters.retry_rnr_exceeded_err),
+        ("remote access NAK sent", counters.resp_remote_access_errors),
+        ("invalid request NAK sent", counters.resp_remote_invalid_request),
+        ("remote operation NAK sent", counters.resp_remote_op_errors),
+        ("remote access NAK", counters.req_remote_access_errors),
+        ("invalid request NAK", counters.req_remote_invalid_request),
+        ("remote operation NAK", counters.req_remote_op_errors),
+        ("duplicate", counters.duplicate_request),
+        ("gap", counters.out_of_sequence),
+        ("wrong ICRC", counters.rx_icrc_encapsulated),
+        ("malformed", counters.malformed_pkts),
+    ]
+}
