@@ -17,7 +17,7 @@ use crate::with_design;
 /// Arguments of `remora demo`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora demo\n  remora demo --records 100000 --seconds 1\n  remora demo --json\n\nA server process and this one get a core each. Every value that is read is checked."
+    after_help = "Examples:\n  remora demo\n  remora demo --records 100000 --gets 10000\n  remora demo --json\n\nA server process and this one get a core each. Every value that is read is checked."
 )]
 pub struct Args {
     /// YCSB records in the table.

@@ -124,6 +124,10 @@ impl PortArgs {
     }
 
     fn device(&self) -> Result<Device> {
+        anyhow::ensure!(
+            self.port != PortName::Shm || self.address.is_none(),
+            "--address is for ports udp and xdp: add --port udp, or leave it out"
+        );
         Ok(match (self.port, &self.interface) {
             (PortName::Shm, None) => Device::shm(),
             (PortName::Udp, None) => Device::udp((self.address.unwrap_or(LOOPBACK), 0))?,

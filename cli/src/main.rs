@@ -90,3 +90,29 @@ fn run(command: Command) -> Result<()> {
         Command::Peer(args) => bench::peer::run(args),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// What the help of a command, and of all below it, shows as a call.
+    fn examples(command: &clap::Command) -> Vec<String> {
+        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let calls = text.lines().map(|line| line.trim().trim_start_matches("sudo "));
+        let own = calls.filter(|line| line.starts_with("remora ")).map(str::to_owned);
+        own.chain(command.get_subcommands().flat_map(examples)).collect()
+    }
+
+    #[test]
+    fn every_example_of_the_help_is_understood() {
+        let all = examples(&Cli::command());
+        assert!(all.len() > 20, "{all:?}");
+        for example in all {
+            // What the shell takes for itself.
+            let call = example.split(['<', '>', '&']).next().unwrap_or_default();
+            let error = Cli::try_parse_from(call.split_whitespace()).err();
+            assert!(error.is_none(), "{example}: {}", error.expect("one"));
+        }
+    }
+}

@@ -97,6 +97,14 @@ impl Args {
 
 /// `remora bench`.
 pub fn run(args: Args) -> Result<()> {
+    if let Some(file) = &args.file {
+        let replays = matches!(args.name, Name::IrnReceiver | Name::IrnSender);
+        anyhow::ensure!(
+            replays,
+            "only irn-receiver and irn-sender take a FILE: leave {} out",
+            file.display()
+        );
+    }
     match args.name {
         Name::Verbs => verbs::run(&args),
         Name::Loss => loss::run(&args),

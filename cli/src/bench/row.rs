@@ -171,6 +171,11 @@ impl Report {
         self.rows.push(row);
     }
 
+    /// Is there no result yet?
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// Prints the table, if people read it.
     pub fn finish(&self) {
         if !self.json {

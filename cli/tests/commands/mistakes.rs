@@ -48,6 +48,18 @@ fn an_address_of_another_machine_is_told() {
 }
 
 #[test]
+fn an_address_for_a_port_without_one_is_refused() {
+    remora(&["devinfo", "--address", "127.0.0.1"]).one_line("--address is for ports udp and xdp");
+}
+
+#[test]
+fn a_benchmark_that_was_asked_for_what_it_has_not_says_so() {
+    remora(&["bench", "congestion", "--report", "/proc/none", "--rounds", "1"]).one_line("/proc/none");
+    remora(&["bench", "congestion", "trace.txt"]).one_line("leave trace.txt out");
+    remora(&["bench", "verbs", "--only", "no-such-case", "--rounds", "1"]).one_line("no-such-case");
+}
+
+#[test]
 fn files_that_are_not_there_are_named() {
     let server = Server::start("farm", "shm", &[]);
     server.kv("load", &["/none/such"]).one_line("/none/such");

@@ -84,6 +84,9 @@ pub fn run(args: &Args) -> Result<()> {
         xdp::run(&mut bench)?;
     }
     bench.bar.finish_and_clear();
+    if let Some(only) = args.only.as_ref().filter(|_| bench.report.is_empty()) {
+        anyhow::bail!("no case or metric contains {only}: without --only all are run and named");
+    }
     bench.report.finish();
     Ok(())
 }
