@@ -354,7 +354,12 @@ fn body_between(
     // Much trouble, so that each kind of it comes up although there are few verbs.
     let options = Options { verbs, trouble: 0.6, patience: PATIENCE, ..Options::default() };
     let mut sum = Outcome::default();
-    for seed in seeds {
+    // Over a real port time decides how many mishaps a seed meets, and so whether ten seeds meet each kind: if not, others may.
+    let others = seeds.end + 5_000..seeds.end + 5_015;
+    for seed in seeds.clone().chain(others) {
+        if seed >= seeds.end && met_all(service, &sum) {
+            break;
+        }
         let mut devices = devices.map(Device::clone);
         if bad {
             let side = &mut devices[seed as usize % 2];
@@ -375,6 +380,25 @@ fn body_between(
     sum
 }
 
+/// Was everything met that can go wrong with the service?
+fn met_all(service: Service, outcome: &Outcome) -> bool {
+    let met =
+        |mishaps: &[Mishap]| mishaps.iter().all(|mishap| outcome.unreliable.mishaps.contains_key(mishap));
+    match service {
+        Service::Uc => met(&Mishap::ALL),
+        Service::Ud => met(&Mishap::OF_DATAGRAMS),
+        _ => unmet_of_xrc(outcome).is_empty(),
+    }
+}
+
+/// What XRC did not do; but what takes a link that can be cut, or a target that ends in the middle of a message: only then a
+/// receive of a shared queue is flushed.
+fn unmet_of_xrc(outcome: &Outcome) -> Vec<String> {
+    let mut missing: Vec<String> = outcome.reliable.missing();
+    missing.retain(|what| !["Cut", "send RetryExceeded", "receive WrFlushed"].contains(&what.as_str()));
+    missing
+}
+
 fn never(counted: &[(&'static str, u64)]) -> Vec<&'static str> {
     counted.iter().filter(|(_, count)| *count == 0).map(|(name, _)| *name).collect()
 }
@@ -393,13 +417,10 @@ fn all_faults(faults: &Tally) {
     assert_eq!(never(&counted), NOTHING);
 }
 
-/// Everything that XRC does has happened, but what takes a link that can be cut, or a target that ends in the middle of a
-/// message: only then a receive of a shared queue is flushed.
+/// Everything that XRC does has happened.
 fn all_of_xrc(outcome: &Outcome, bad: bool) {
     println!("{outcome:?}");
-    let missing: Vec<String> = outcome.reliable.missing();
-    let expected = ["Cut", "send RetryExceeded", "receive WrFlushed"];
-    assert!(missing.iter().all(|what| expected.contains(&what.as_str())), "{missing:?}");
+    assert_eq!(unmet_of_xrc(outcome), NOTHING);
     let counters = &outcome.counters;
     if bad {
         all_faults(&outcome.faults);
