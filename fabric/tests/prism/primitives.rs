@@ -2,6 +2,7 @@
 
 use nic::prism::{Address, Data, Mode, Operand, Operands, Operation, Outcome, SCRATCH};
 use nic::{Remote, Status};
+use remora_fabric::fault::{Action, Rule, Rules};
 
 use crate::bench::{Bench, all_done, inline, read, swap, write};
 
@@ -197,4 +198,25 @@ fn what_the_peer_has_not_agreed_to_fails_here_and_is_never_sent() {
     let ended = bench.run_all(&[request]);
     assert_eq!(ended[0].status, Status::LocalQpOperation);
     assert_eq!(bench.world.sent().len(), 0);
+}
+
+/// A long answer whose packets are lost one after the other: each request goes on where the answer broke off.
+#[test]
+fn a_long_read_through_a_pointer_goes_on_where_its_answer_broke_off() {
+    let mut bench = Bench::new();
+    let value: Vec<u8> = (0..400 * 256u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    bench.there.store(4096, &value);
+    bench.set(0, &[bench.at(4096).addr, value.len() as u64]);
+    let middle = [wire::Opcode::RC_RDMA_READ_RESPONSE_MIDDLE];
+    let lost = Rule { at_most: Some(3), ..Rule::every(Action::Drop, 90).only(&middle) };
+    bench.world.set_rules(&Rules::of(vec![lost]), 1);
+    bench.world.tap();
+    let into = [bench.here.sge(0, value.len())];
+    let get = bench.ask(0, read(Address::bounded(bench.at(0)), value.len() as u32, &into));
+    let ended = bench.run_all(&[get]);
+    assert_eq!((ended[0].status, ended[0].byte_len as usize), (Status::Success, value.len()));
+    assert!(bench.here.load(0, value.len()) == value);
+    let answers = bench.world.sent().into_iter().filter(|sent| sent.from == 1).count();
+    // From its start each time it would be 1600.
+    assert!(answers < 1200, "{answers} packets for 400");
 }

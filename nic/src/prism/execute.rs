@@ -220,9 +220,7 @@ fn target(reach: Reach<'_, '_>, request: &Request) -> Result<(u64, u32), NakCode
     if !flags.has(Flags::ADDR_INDIRECT) {
         return Ok((va, len));
     }
-    let (target, len) = reach.follow(va, flags.has(Flags::ADDR_BOUNDED), len)?;
-    // A pointer into scratch memory may say that; one bound to be followed again may not.
-    if is_scratch(target) && len > SNAPSHOT { Err(NakCode::REMOTE_ACCESS_ERROR) } else { Ok((target, len)) }
+    reach.follow(va, flags.has(Flags::ADDR_BOUNDED), len)
 }
 
 /// The operands of an atomic; a FetchAdd that is not extended has them in its AtomicETH alone.

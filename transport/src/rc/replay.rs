@@ -192,17 +192,18 @@ impl Replay {
         false
     }
 
-    /// An operation of PRISM was sent again: its whole answer leaves once more, unless that is still to leave anyway. What a
+    /// An operation of PRISM was sent again: its answer leaves once more from `seq` on, unless that is still to leave anyway. What a
     /// pointer led to is not asked again, so no answer mixes two targets.
-    pub fn again_whole(&mut self, first: Seq, until: impl Fn(&Entry) -> Seq) {
+    pub fn again_from(&mut self, seq: Seq, until: impl Fn(&Entry) -> Seq) {
         for number in self.oldest()..self.tail {
             let slot = self.slot(number);
             let Some(entry) = &mut self.ring[slot] else { continue };
-            if entry.first != first {
+            let end = until(entry);
+            if seq < entry.first || seq >= end {
                 continue;
             }
-            if number < self.pending || entry.next > first {
-                (entry.from, entry.next, entry.until) = (first, first, until(entry));
+            if number < self.pending || entry.next > seq {
+                (entry.from, entry.next, entry.until) = (seq, seq, end);
                 self.pending = self.pending.min(number);
             }
             return;

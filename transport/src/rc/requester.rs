@@ -294,8 +294,8 @@ impl<D: Copy> Requester<D> {
         }
     }
 
-    /// The next packet of an operation of PRISM. A READ that has been answered in part is asked for again as a whole: where
-    /// its bytes are, only the first request knows.
+    /// The next packet of an operation of PRISM. A READ that has been answered in part is asked for again from where the answer broke
+    /// off, in the words of the first request: where its bytes are, only that one has found out.
     fn describe_prism(&self, placed: &Placed<D>, extended: &prism::Extended, index: u32, count: u32) -> Plan {
         let (message, mtu) = (&placed.message, self.parameters.mtu);
         let end = self.go.cursor + u64::from(count);
@@ -309,7 +309,7 @@ impl<D: Copy> Requester<D> {
         };
         Plan {
             opcode,
-            psn: psn(if asks { placed.first } else { self.go.cursor }),
+            psn: psn(self.go.cursor),
             ack_req: last || self.asks_at(end),
             solicited: false,
             ext,

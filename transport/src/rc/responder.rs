@@ -455,7 +455,7 @@ impl Responder {
         let mtu = u64::from(self.mtu);
         if packet.bth.resv7 != 0 && self.prism && (packet.bth.opcode.is_last() || packet.bth.opcode.is_only())
         {
-            self.replay.again_whole(seq, |entry| until(seq, &entry.source, self.mtu));
+            self.replay.again_from(seq, |entry| until(entry.first, &entry.source, self.mtu));
         } else if let Some(reth) = packet.reth().filter(|_| packet.bth.opcode == Opcode::RC_RDMA_READ_REQUEST)
         {
             let end = seq + u64::from(packets(reth.dma_len, self.mtu));
