@@ -2,6 +2,7 @@
 
 use crate::bench::good;
 use crate::{bench, settings};
+use nic::Status;
 use remora_fabric::forge::Forge;
 use remora_fabric::{Random, Settings};
 use transport::state::State;
@@ -158,4 +159,21 @@ fn what_is_further_ahead_than_the_bitmap_reaches_is_dropped() {
     }
     let counters = bench.world.counters(1);
     assert_eq!((counters.irn_beyond_pkts, counters.irn_ahead_pkts), (1, 1));
+}
+
+/// Then all that is not acknowledged is said to have arrived, so nothing is there to be sent again, and nothing sets the timer.
+#[test]
+fn a_peer_that_acknowledges_what_it_could_not_take_is_given_up_by_the_timer() {
+    let short = Settings { retry_cnt: 1, rnr_retry: 1, timeout: 1, ..settings() };
+    let mut bench = crate::bench::Bench::new(&short);
+    // No receive is posted for the SEND; the three packets of the WRITE arrive ahead of it.
+    bench.send(1, 0);
+    bench.write(2, 594);
+    let forge = Forge::new(&bench.world, 1, bench.left);
+    let ext =
+        Extensions { aeth: Some(aeth::Repr { syndrome: Syndrome::rnr(17), msn: 0 }), ..Extensions::NONE };
+    let lie = forge.frame(forge.bth(Opcode::RC_ACKNOWLEDGE, 1), ext, &[]);
+    bench.world.run_for(100);
+    forge.send(&mut bench.world, &lie);
+    assert_eq!(bench.settle(), [(1, Status::Success), (2, Status::RetryExceeded)]);
 }

@@ -438,6 +438,11 @@ impl<D: Copy> Requester<D> {
     pub fn expire(&mut self, now: Instant, counters: &mut Counters) {
         if self.rnr_until > Instant(0) && now >= self.rnr_until {
             self.rnr_until = Instant(0);
+            // Usually what is sent again sets the timer. But a peer may have said that all of it has arrived, except what it has
+            // acknowledged before: then only the timer goes on.
+            if self.sender.una() < self.sender.high() {
+                self.rto.sent(now, self.sender.una(), false, self.sender.in_flight());
+            }
         }
         if now >= self.silence_ends() {
             return self.give_up(counters);
