@@ -280,6 +280,9 @@ impl QueuePair {
         let (sq_psn, mtu) = (settings.given.sq_psn.unwrap_or_default(), settings.parameters.mtu);
         if let Some(connection) = &mut self.connection {
             connection.requester = Requester::new(sq_psn, capacity, settings.parameters);
+            if self.prism.is_some() {
+                connection.requester.speak_prism();
+            }
             connection.responder.retune(self.allowed, settings.parameters.min_rnr_timer);
         }
         match &mut self.unreliable {

@@ -142,7 +142,9 @@ impl FreeList {
 
 /// All free lists of an engine.
 pub struct FreeLists {
+    /// As many as were ever there at once: who looks for a buffer goes through them.
     places: Vec<Option<FreeList>>,
+    max: usize,
     made: u64,
 }
 
@@ -151,7 +153,7 @@ const PLACE_BITS: u32 = 16;
 
 impl FreeLists {
     pub fn new(max: u32) -> FreeLists {
-        FreeLists { places: (0..max.min(1 << PLACE_BITS)).map(|_| None).collect(), made: 0 }
+        FreeLists { places: Vec::new(), max: max.min(1 << PLACE_BITS) as usize, made: 0 }
     }
 
     fn create(&mut self, init: FreeListInit) -> Result<u64, NicError> {
@@ -160,7 +162,13 @@ impl FreeLists {
         if !fits || init.size == 0 || !(1..=MAX_COUNT).contains(&init.count) {
             return Err(NicError::TooSmall);
         }
-        let place = self.places.iter().position(Option::is_none).ok_or(NicError::Full)?;
+        let place = self.places.iter().position(Option::is_none).unwrap_or(self.places.len());
+        if place == self.max {
+            return Err(NicError::Full);
+        }
+        if place == self.places.len() {
+            self.places.push(None);
+        }
         self.made += 1;
         let number = self.made << PLACE_BITS | place as u64;
         let count = init.count as usize;

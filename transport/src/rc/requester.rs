@@ -191,6 +191,11 @@ impl<D: Copy> Requester<D> {
         }
     }
 
+    /// The peer takes operations of PRISM: makes room for how they end.
+    pub fn speak_prism(&mut self) {
+        self.verdicts = VecDeque::with_capacity(self.window.capacity());
+    }
+
     /// Takes a message that cannot be executed: it keeps its place and fails there. The caller has seen that there is room.
     pub fn submit_failing(&mut self, message: Message<D>, status: Status) {
         let number = self.window.bounds().1;
