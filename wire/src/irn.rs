@@ -12,6 +12,7 @@
 //! | WRITE Only with Immediate | [`message`] |
 //! | READ Request, CmpSwap, FetchAdd | [`fetch`] |
 //! | Acknowledge, READ Acknowledge, with NAK code 0 | [`sack`] |
+//! | any with a flag of PRISM, between peers that agreed on that too | none |
 
 pub mod fetch;
 pub mod message;

@@ -160,16 +160,20 @@ impl Repr {
 /// The number in network order in `bytes`, at most 32.
 pub fn number(bytes: &[u8]) -> Number {
     let mut limbs = [0; 4];
-    for (at, byte) in bytes.iter().rev().enumerate() {
-        limbs[at / 8] |= u64::from(*byte) << (8 * (at % 8));
+    for (limb, bytes) in limbs.iter_mut().zip(bytes.rchunks(8)) {
+        *limb = match bytes.try_into() {
+            Ok(whole) => u64::from_be_bytes(whole),
+            Err(_) => bytes.iter().fold(0, |limb, byte| limb << 8 | u64::from(*byte)),
+        };
     }
     limbs
 }
 
 /// Writes a number in network order over all of `out`, at most 32 bytes.
 pub fn put(number: &Number, out: &mut [u8]) {
-    for (at, byte) in out.iter_mut().rev().enumerate() {
-        *byte = (number[at / 8] >> (8 * (at % 8))) as u8;
+    for (limb, bytes) in number.iter().zip(out.rchunks_mut(8)) {
+        let whole = limb.to_be_bytes();
+        bytes.copy_from_slice(&whole[whole.len() - bytes.len()..]);
     }
 }
 
