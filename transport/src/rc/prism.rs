@@ -3,7 +3,6 @@
 //! Each of its operations is answered once, by data: a READ by READ responses, everything else by an ATOMIC Acknowledge at the
 //! PSN of its last packet; so all of them count as READs and atomics do (`max_rd_atomic`), and are replayed as those are.
 
-use super::message::Placed;
 use super::{Seq, packets, responder::Allowed};
 use wire::packet::View;
 use wire::prism::{Flags, SCRATCH, Verdict, addresses};
@@ -86,6 +85,16 @@ impl Extended {
             Verb::CompareSwap | Verb::FetchAdd => false,
         };
         if travels { packets(len, mtu) } else { 1 }
+    }
+
+    /// Packets of its request alone.
+    pub(super) fn requests(&self, len: u32, mtu: u32) -> u32 {
+        if self.asks() { 1 } else { self.packets(len, mtu) }
+    }
+
+    /// Packets of the longest answer that it may have.
+    pub(super) fn answers(&self, len: u32, mtu: u32) -> u32 {
+        if self.asks() { self.packets(len, mtu) } else { 1 }
     }
 
     /// Does one request stand for all its sequence numbers?
@@ -328,20 +337,42 @@ pub(super) fn headers(extended: &Extended, first: bool, last: bool, len: u32) ->
     (opcode, ext)
 }
 
-/// Where the payload of a READ response stands in its message, and whether the answer ends with it.
+/// What a response says.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(super) struct Position {
-    pub offset: u32,
-    pub ends: bool,
+pub(super) enum Heard {
+    /// The operation has ended, with a number.
+    Number { head: u64, verdict: Verdict },
+    /// Bytes for this place of a READ, which goes on.
+    Part { offset: u32 },
+    /// Bytes for this place of a READ, which ends with them and has `len` bytes altogether.
+    End { offset: u32, len: u32, verdict: Verdict },
 }
 
-/// The position of the response `seq`; none if it is not as long as its op-code says.
-pub(super) fn position<D>(placed: &Placed<D>, seq: Seq, mtu: u32, packet: &View<'_>) -> Option<Position> {
+/// What the response `seq` says to an operation whose answer starts at `first` and has `len` bytes at most. None: it makes no sense.
+pub(super) fn hear(
+    extended: &Extended,
+    (first, len): (Seq, u32),
+    seq: Seq,
+    mtu: u32,
+    packet: &View<'_>,
+) -> Option<Heard> {
+    let verdict = packet.aeth().and_then(|aeth| Verdict::of(aeth.syndrome));
+    let memory = extended.asks() && !extended.flags().has(Flags::REDIRECT);
+    if !memory {
+        let (ack, verdict) = (packet.atomic_ack()?, verdict?);
+        return Some(Heard::Number { head: ack.original, verdict });
+    }
+    if packet.atomic_ack().is_some() {
+        return None;
+    }
     let ends = packet.bth.opcode.is_last() || packet.bth.opcode.is_only();
-    let offset = (seq - placed.first) as u32 * mtu;
-    let (left, len) = (placed.message.len.checked_sub(offset)?, packet.payload.len() as u32);
-    let fits = if ends { len <= left.min(mtu) } else { len == mtu && len < left };
-    fits.then_some(Position { offset, ends })
+    let offset = (seq - first) as u32 * mtu;
+    let (left, here) = (len.checked_sub(offset)?, packet.payload.len() as u32);
+    if !ends {
+        return (here == mtu && here < left).then_some(Heard::Part { offset });
+    }
+    let verdict = verdict.unwrap_or_default();
+    (here <= left.min(mtu)).then_some(Heard::End { offset, len: offset + here, verdict })
 }
 
 /// Is `va` in the window of scratch memory?

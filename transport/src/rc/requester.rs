@@ -5,7 +5,8 @@
 use super::ending::{Failing, may_wait, refused};
 use super::go_back_n::Sender;
 use super::message::{Kind, Message, Placed, Window};
-use super::{Parameters, Progress, Seq, extend, prism, psn, start};
+use super::prism::{self, Heard};
+use super::{Parameters, Progress, Seq, extend, psn, start};
 use crate::{Atomic, Counters, Instant, Status, timers};
 use std::collections::VecDeque;
 use wire::aeth::Kind as Syndrome;
@@ -650,24 +651,20 @@ impl<D: Copy> Requester<D> {
     ) -> Reaction<D> {
         let mtu = self.parameters.mtu;
         let Some(placed) = self.window.get_mut(number) else { return Reaction::Nothing };
-        let (note, end) = (placed.message.note, placed.end);
-        let verdict = packet.aeth().and_then(|aeth| Verdict::of(aeth.syndrome));
-        let memory = extended.asks() && !extended.flags().has(Flags::REDIRECT);
-        let reaction = match (memory, packet.atomic_ack(), verdict) {
-            (false, Some(ack), Some(verdict)) => {
+        let (note, first, end) = (placed.message.note, placed.first, placed.end);
+        let heard = prism::hear(extended, (first, placed.message.len), seq, mtu, packet);
+        let reaction = heard.map(|heard| match heard {
+            Heard::Number { head, verdict } => {
                 self.verdicts.push_back(verdict);
-                Some((end, Reaction::Number { note, number, head: ack.original }))
+                (end, Reaction::Number { note, number, head })
             }
-            (true, None, verdict) => prism::position(placed, seq, mtu, packet).map(|position| {
-                if position.ends {
-                    self.verdicts.push_back(verdict.unwrap_or_default());
-                    placed.message.len = position.offset + packet.payload.len() as u32;
-                }
-                let upto = if position.ends { end } else { seq + 1 };
-                (upto, Reaction::Scatter { note, number, offset: position.offset })
-            }),
-            _ => None,
-        };
+            Heard::Part { offset } => (seq + 1, Reaction::Scatter { note, number, offset }),
+            Heard::End { offset, len, verdict } => {
+                self.verdicts.push_back(verdict);
+                placed.message.len = len;
+                (end, Reaction::Scatter { note, number, offset })
+            }
+        });
         let Some((upto, reaction)) = reaction else {
             self.advance(now, seq);
             self.fail(number, Status::BadResponse);

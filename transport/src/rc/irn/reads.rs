@@ -1,5 +1,8 @@
 //! READs and atomics at the responder over IRN: the paper's READ WQE buffer (§5). A request that arrives early waits in
 //! its place until its turn; one that was executed stays until its responses have all been acknowledged.
+//!
+//! Responses are numbered here one behind the other. On the wire a READ of PRISM whose answer ended early has numbers that
+//! nothing was sent with: each place knows how many of them there were before its own.
 
 use crate::Atomic;
 use crate::rc::Seq;
@@ -27,6 +30,27 @@ pub enum Wanted {
     },
     /// The old value of an atomic that was executed.
     Value(u64),
+    /// The result of an operation of PRISM, and the credits that say how it ended.
+    Number {
+        /// 8 bytes.
+        value: u64,
+        /// Credits.
+        credits: u8,
+    },
+    /// The same, of 16 or 32 bytes: in the side store.
+    Wide {
+        /// Bytes.
+        size: u8,
+        /// Credits.
+        credits: u8,
+    },
+    /// What a short READ of PRISM found: in the side store.
+    Snapshot {
+        /// Bytes.
+        len: u8,
+        /// Credits.
+        credits: u8,
+    },
 }
 
 /// One READ or atomic.
@@ -42,6 +66,8 @@ pub struct Read {
     pub end: Seq,
     /// Message sequence number that its responses carry.
     pub msn: u32,
+    /// Numbers skipped before its first response, modulo 2^32.
+    pub skipped: u32,
 }
 
 /// Why a READ or atomic finds no place.
@@ -60,6 +86,8 @@ pub struct Reads {
     oldest: u64,
     /// The one that is executed next.
     next: u64,
+    /// Bytes beside the ring, for peers that agreed on PRISM.
+    wide: Box<[[u8; 32]]>,
 }
 
 impl Reads {
@@ -70,7 +98,18 @@ impl Reads {
             capacity: u64::from(capacity),
             oldest: 0,
             next: 0,
+            wide: Box::default(),
         }
+    }
+
+    /// Makes room for wide values.
+    pub fn widen(&mut self) {
+        self.wide = vec![[0; 32]; self.ring.len()].into_boxed_slice();
+    }
+
+    /// Number of the one that is executed next, and of the oldest one that is kept.
+    pub fn bounds(&self) -> (u64, u64) {
+        (self.next, self.oldest)
     }
 
     #[inline]
@@ -114,7 +153,7 @@ impl Reads {
             self.oldest += 1;
         }
         let slot = self.slot(number);
-        self.ring[slot] = Some(Read { request, wanted, first: 0, end: 0, msn: 0 });
+        self.ring[slot] = Some(Read { request, wanted, first: 0, end: 0, msn: 0, skipped: 0 });
         Ok(acknowledged)
     }
 
@@ -125,16 +164,33 @@ impl Reads {
         (self.next < self.oldest + self.capacity && read.request == request && read.end == 0).then_some(read)
     }
 
-    /// The one that was due is executed; its responses are `first..end`.
-    pub fn executed(&mut self, value: Option<u64>, first: Seq, end: Seq, msn: u32) {
+    /// The one that was due is executed; its responses are `first..end`. What it found, if its memory is not to be asked.
+    pub fn executed(&mut self, found: Option<Wanted>, first: Seq, end: Seq, msn: u32, skipped: u32) {
         let slot = self.slot(self.next);
         if let Some(read) = &mut self.ring[slot] {
-            (read.first, read.end, read.msn) = (first, end, msn);
-            if let Some(old) = value {
-                read.wanted = Wanted::Value(old);
-            }
+            (read.first, read.end, read.msn, read.skipped) = (first, end, msn, skipped);
+            read.wanted = found.unwrap_or(read.wanted);
         }
         self.next += 1;
+    }
+
+    /// Keeps the bytes that the one executed next has found.
+    pub fn store(&mut self, bytes: [u8; 32]) {
+        let slot = self.slot(self.next);
+        if let Some(place) = self.wide.get_mut(slot) {
+            *place = bytes;
+        }
+    }
+
+    /// The bytes kept for the one that response `seq` belongs to.
+    pub fn stored(&self, seq: Seq) -> [u8; 32] {
+        let number = self.executed_ones().find(|(_, read)| seq < read.end).map(|(number, _)| number);
+        number.and_then(|number| self.wide.get(self.slot(number))).copied().unwrap_or_default()
+    }
+
+    /// Those that were executed and are kept, oldest first, with their numbers.
+    pub fn executed_ones(&self) -> impl Iterator<Item = (u64, &Read)> {
+        (self.oldest..self.next).filter_map(|number| Some((number, self.ring[self.slot(number)].as_ref()?)))
     }
 
     /// Responses before `una` are acknowledged.
@@ -147,15 +203,13 @@ impl Reads {
 
     /// The executed one that response `seq` belongs to.
     pub fn of(&self, seq: Seq) -> Option<&Read> {
-        (self.oldest..self.next)
-            .filter_map(|number| self.ring[self.slot(number)].as_ref())
-            .find(|read| seq < read.end)
-            .filter(|read| read.first <= seq)
+        let found = self.executed_ones().map(|(_, read)| read).find(|read| seq < read.end);
+        found.filter(|read| read.first <= seq)
     }
 
     /// Bytes that it takes besides itself.
     pub fn heap_bytes(&self) -> usize {
-        size_of_val(&*self.ring)
+        size_of_val(&*self.ring) + size_of_val(&*self.wide)
     }
 }
 
@@ -172,9 +226,9 @@ mod tests {
         assert!(reads.due(11).is_none(), "the first one comes first");
         assert_eq!(reads.keep(10, 0, WANTED, 20), Ok(None));
         assert_eq!(reads.due(10).map(|read| read.request), Some(10));
-        reads.executed(None, 100, 103, 1);
+        reads.executed(None, 100, 103, 1, 0);
         assert_eq!(reads.due(11).map(|read| read.request), Some(11));
-        reads.executed(Some(7), 103, 104, 2);
+        reads.executed(Some(Wanted::Value(7)), 103, 104, 2, 0);
         assert_eq!(reads.of(102).map(|read| read.request), Some(10));
         assert_eq!(reads.of(103).map(|read| read.wanted), Some(Wanted::Value(7)));
         assert!(reads.of(104).is_none());
@@ -187,7 +241,7 @@ mod tests {
         let mut reads = Reads::new(2);
         for number in 0..2 {
             reads.keep(number, number as u32, WANTED, 20).unwrap();
-            reads.executed(None, number * 10, number * 10 + 10, 0);
+            reads.executed(None, number * 10, number * 10 + 10, 0, 0);
         }
         assert_eq!(reads.keep(3, 3, WANTED, 20), Ok(Some(20)));
         assert_eq!(reads.keep(2, 2, WANTED, 20), Ok(None));
@@ -200,7 +254,7 @@ mod tests {
         assert_eq!(reads.keep(0, 2, WANTED, 20), Err(NoPlace::Invalid));
         assert_eq!(reads.keep(0, 0x00ff_ffff, WANTED, 20), Err(NoPlace::Invalid));
         assert_eq!(reads.keep(0, 0, WANTED, 20), Ok(None));
-        reads.executed(None, 0, 1, 0);
+        reads.executed(None, 0, 1, 0, 0);
         assert_eq!(reads.keep(0, 0, WANTED, 20), Err(NoPlace::Invalid), "executed");
         assert_eq!(Reads::new(0).keep(0, 0, WANTED, 20), Err(NoPlace::Invalid), "none agreed");
     }
@@ -213,7 +267,7 @@ mod tests {
         assert_eq!(reads.keep(5, 0, WANTED, 20), Ok(None));
         assert_eq!(reads.keep(4, 0x00ff_ffff, WANTED, 20), Ok(None));
         assert!(reads.due(4).is_some());
-        reads.executed(None, 0, 1, 0);
+        reads.executed(None, 0, 1, 0, 0);
         assert!(reads.due(5).is_some());
     }
 }

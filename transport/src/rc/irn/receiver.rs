@@ -219,6 +219,15 @@ impl Tracker {
         }
     }
 
+    /// The packets from the one expected to `to` will never come, because they are not needed.
+    pub fn skip(&mut self, to: Seq) {
+        self.there.clear_range(self.expected, to);
+        self.expected = to;
+        while self.there.ones() > 0 && self.there.clear(self.expected) {
+            self.expected += 1;
+        }
+    }
+
     /// Bytes of its bitmap.
     pub fn bitmap_bytes(&self) -> usize {
         self.there.bytes()

@@ -3,6 +3,8 @@
 //!
 //! Heads up: read `sender.rs` first. A READ or atomic takes one number among the requests; its responses have their own.
 
+mod prism;
+
 use super::owed::{Note as Owed, Owes};
 use super::receiver::{Place, Tracker};
 use super::{Recovery, Rto, Sender, Settings, Timeout};
@@ -11,9 +13,11 @@ use crate::rc::message::{Kind, Message, Placed, Window};
 use crate::rc::requester::headers;
 use crate::rc::{Parameters, Progress, Reaction, Retired, Seq, extend, packets, psn, start};
 use crate::{Counters, Instant, Status, timers};
+use prism::forget_answered;
 use std::collections::VecDeque;
 use wire::aeth::Kind as Syndrome;
 use wire::irn::{Additions, fetch, message};
+use wire::prism::Verdict;
 use wire::{Extensions, NakCode, Opcode, Psn, packet, reth};
 
 /// The next request packet: everything but the bytes.
@@ -58,6 +62,8 @@ struct Numbered<D> {
     responses: Seq,
     /// Receive work request that it takes, or its place among READs and atomics.
     number: u32,
+    /// How an operation of PRISM ended, by number.
+    verdict: u8,
 }
 
 /// A READ or atomic on the way.
@@ -65,6 +71,8 @@ struct Numbered<D> {
 struct Fetch {
     first: Seq,
     end: Seq,
+    /// The responses from here to `end` will not come: its answer is shorter than what it asked for.
+    until: Seq,
     message: u64,
 }
 
@@ -171,7 +179,10 @@ impl<D: Copy> Requester<D> {
         match message.kind {
             Kind::Local => {}
             kind if kind.is_fetch() => {
-                self.next += 1;
+                self.next += match kind {
+                    Kind::Prism(extended) => u64::from(extended.requests(message.len, self.parameters.mtu)),
+                    _ => 1,
+                };
                 self.next_response += self.responses_of(&message);
                 (number, self.next_fetch) = (self.next_fetch, (self.next_fetch + 1) & NUMBER);
                 self.fetch_messages += 1;
@@ -188,7 +199,8 @@ impl<D: Copy> Requester<D> {
             responses = self.next_response;
         }
         let Message { kind, len, fence, solicited, note } = message;
-        let message = Message { kind, len, fence, solicited, note: Numbered { note, responses, number } };
+        let message =
+            Message { kind, len, fence, solicited, note: Numbered { note, responses, number, verdict: 0 } };
         self.window.push(Placed { first, end: self.next, message });
         if first == self.next {
             self.step_over_local();
@@ -197,7 +209,11 @@ impl<D: Copy> Requester<D> {
 
     #[inline]
     fn responses_of<N>(&self, message: &Message<N>) -> u64 {
-        u64::from(packets(message.len, self.parameters.mtu))
+        let mtu = self.parameters.mtu;
+        u64::from(match message.kind {
+            Kind::Prism(extended) => extended.answers(message.len, mtu),
+            _ => packets(message.len, mtu),
+        })
     }
 
     /// Takes a message that cannot be executed: it keeps its place and fails there. The caller has seen that there is room.
@@ -234,6 +250,10 @@ impl<D: Copy> Requester<D> {
             let (number, seq) = self.choose()?;
             (self.window.get(number)?, number, seq)
         };
+        if let Kind::Prism(_) = placed.message.kind {
+            // By `plan_prism`.
+            return None;
+        }
         Some(self.describe(placed, number, seq))
     }
 
@@ -349,7 +369,7 @@ impl<D: Copy> Requester<D> {
         let Some(placed) = self.window.get(number) else { return };
         let first = placed.message.note.responses;
         let end = first + self.responses_of(&placed.message);
-        self.fetches.push_back(Fetch { first, end, message: number });
+        self.fetches.push_back(Fetch { first, end, until: end, message: number });
     }
 
     /// `at` is the message of the packet that leaves next when none is sent out of turn.
@@ -403,7 +423,10 @@ impl<D: Copy> Requester<D> {
         let Placed { message, .. } = self.window.pop()?;
         self.fetch_messages -= u32::from(message.kind.is_fetch());
         self.at = self.at.max(head + 1);
-        Some(message.retired(message.note.note, status))
+        let retired = message.retired(message.note.note, status);
+        let Kind::Prism(_) = message.kind else { return Some(retired) };
+        let verdict = Verdict::from_number(u32::from(message.note.verdict)).unwrap_or_default();
+        Some(Retired { verdict, ..retired })
     }
 
     /// Takes the oldest message out unfinished (flush).
@@ -603,25 +626,25 @@ impl<D: Copy> Requester<D> {
         let offset = (seq - fetch.first) as u32 * self.parameters.mtu;
         let (note, number) = (message.note.note, fetch.message);
         let reaction = match (message.kind, packet.atomic_ack()) {
-            (Kind::Atomic { .. }, Some(ack)) => Reaction::Value { note, number, value: ack.original },
+            (Kind::Atomic { .. }, Some(ack)) => Some(Reaction::Value { note, number, value: ack.original }),
             (Kind::Read { .. }, None) if self.fits(message.len, offset, packet.payload.len()) => {
-                Reaction::Scatter { note, number, offset }
+                Some(Reaction::Scatter { note, number, offset })
             }
-            _ => {
-                self.fail(number, Status::BadResponse);
-                return Reaction::Nothing;
-            }
+            (Kind::Prism(extended), _) => self.answered_prism(&fetch, &extended, seq, packet),
+            _ => None,
+        };
+        let Some(reaction) = reaction else {
+            self.fail(number, Status::BadResponse);
+            return Reaction::Nothing;
         };
         self.tracker.take(seq);
+        forget_answered(&mut self.fetches, &mut self.tracker);
         if place == Place::Ahead {
             counters.irn_ahead_pkts += 1;
             self.owed.report(seq);
         } else {
             self.owed.acknowledge();
             self.owed.passed(seq, self.tracker.expected());
-        }
-        while self.fetches.front().is_some_and(|fetch| fetch.end <= self.tracker.expected()) {
-            self.fetches.pop_front();
         }
         self.rto.heard(now);
         // It was executed in its turn, so everything before it was too.

@@ -4,12 +4,15 @@
 //! `receive` gives a [`Step`]; the NIC does it and says by `conclude` what came of it; then `due` gives further ones that
 //! are due now, until there is nothing left.
 
+mod prism;
+
 use super::judge::{Request, Write, judge, plain_write};
 use super::owed::Note as Owed;
 use super::reads::{Read, Reads, Wanted};
 use super::receiver::{Ends, Place, Receiver};
 use super::{Recovery, Rto, Sender, Settings, Timeout};
 use crate::rc::ending::count_refusal;
+use crate::rc::prism::{Under, is_scratch};
 use crate::rc::responder::{Allowed, ReplyKind, count, read_response};
 use crate::rc::{Parameters, Seq, extend, packets, psn, start};
 use crate::{Action, Counters, Instant, Notice, Outcome};
@@ -75,6 +78,8 @@ pub struct Reply {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum What {
     NotReady,
+    /// Packets were dropped that came before their turn.
+    Dropped,
     Owed(super::owed::Owes),
     /// A response, sent again or not.
     Response {
@@ -87,9 +92,22 @@ enum What {
 /// What the NIC is doing for us.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Pending {
-    Arrival { seq: Seq, ends: Ends, opcode: Opcode },
-    Fetch { request: Seq },
+    Arrival {
+        seq: Seq,
+        ends: Ends,
+        opcode: Opcode,
+    },
+    Fetch {
+        request: Seq,
+    },
     Completion,
+    /// A packet of PRISM, which reserves so many responses; `under` is what it leaves under way.
+    Prism {
+        seq: Seq,
+        opcode: Opcode,
+        reserved: u32,
+        under: Option<Under>,
+    },
 }
 
 /// The responder of one queue pair.
@@ -116,6 +134,16 @@ pub struct Responder {
     /// Patience is at an end: responses wait until the requester is heard of.
     quiet: bool,
     keeps: bool,
+    /// PRISM is agreed with the peer.
+    prism: bool,
+    /// The operation of PRISM whose packets are arriving.
+    under: Option<Under>,
+    /// A packet was dropped because it may be executed only in its turn.
+    dropped: bool,
+    /// Numbers of responses that were reserved and will not come.
+    skipped: Seq,
+    /// Responses further ahead than this the peer cannot remember.
+    reach: Seq,
 }
 
 impl Responder {
@@ -146,6 +174,11 @@ impl Responder {
             patience_ns: patience_ns(parameters),
             quiet: false,
             keeps: settings.recovery != Recovery::GoBackN,
+            prism: false,
+            under: None,
+            dropped: false,
+            skipped: 0,
+            reach: Seq::from(peer.max(1)),
         }
     }
 
@@ -173,7 +206,9 @@ impl Responder {
         let usual = packet.bth.psn == psn(self.receiver.expected())
             && !self.receiver.has_ahead()
             && self.allowed.write
-            && !self.ended;
+            && !self.ended
+            && packet.bth.resv7 == 0
+            && self.under.is_none();
         if usual { plain_write(packet, self.mtu) } else { None }
     }
 
@@ -218,10 +253,13 @@ impl Responder {
             }
         }
         let in_order = place == Place::Next;
+        if self.prism && (packet.bth.resv7 != 0 || in_order && self.under.is_some()) {
+            return self.receive_prism(now, packet, seq, in_order, counters);
+        }
         match self.step(now, packet, seq, in_order) {
             Ok((step, payload)) => {
                 let (opcode, ends) = (packet.bth.opcode, Ends::of(packet.bth.opcode));
-                self.pending = Some(Pending::Arrival { seq, ends, opcode });
+                self.pending.get_or_insert(Pending::Arrival { seq, ends, opcode });
                 (step, payload)
             }
             Err(code) => {
@@ -243,8 +281,12 @@ impl Responder {
     ) -> Result<(Step, &'a [u8]), NakCode> {
         let split = Additions::split(packet);
         let (additions, payload) = split.map_err(|_: WireError| NakCode::INVALID_REQUEST)?;
-        let wqe = |number: u32| extend(self.completed + BASE, Psn::new(number)).checked_sub(BASE);
+        let completed = self.completed + BASE;
+        let wqe = |number: u32| extend(completed, Psn::new(number)).checked_sub(BASE);
         Ok(match judge(packet, &additions, payload, self.mtu, self.allowed)? {
+            Request::Place { va, .. } | Request::PlaceAndNotify { va, .. } if self.waits(va, in_order) => {
+                return Err(NakCode::INVALID_REQUEST);
+            }
             Request::Place { key, va, extent } => (Step::Execute(Action::Place { key, va, extent }), payload),
             Request::PlaceAndNotify { key, va, extent, number, notice } => {
                 let wqe = wqe(number).ok_or(NakCode::INVALID_REQUEST)?;
@@ -253,6 +295,14 @@ impl Responder {
             Request::Deliver { number, offset, notice } => {
                 let wqe = wqe(number).ok_or(NakCode::INVALID_REQUEST)?;
                 (Step::Deliver { wqe, offset, in_order, notice }, payload)
+            }
+            Request::Fetch { number, wanted: Wanted::Memory { key, va, len } }
+                if self.prism && is_scratch(va) =>
+            {
+                if self.waits(va, in_order) {
+                    return Err(NakCode::INVALID_REQUEST);
+                }
+                (self.read_scratch(now, packet.bth.opcode, (seq, number), (key, va, len))?, &[])
             }
             Request::Fetch { number, wanted } => {
                 let kept = self.reads.keep(seq, number, wanted, self.sender.high());
@@ -280,7 +330,7 @@ impl Responder {
                 }
             }
             (Pending::Fetch { request }, Outcome::Done | Outcome::Value(_)) => {
-                let value = if let Outcome::Value(old) = outcome { Some(old) } else { None };
+                let value = if let Outcome::Value(old) = outcome { Some(Wanted::Value(old)) } else { None };
                 self.executed(request, value);
             }
             (Pending::Completion, Outcome::Done) => {
@@ -296,16 +346,20 @@ impl Responder {
             }
             // An old value where none was asked for: no NIC answers so.
             (Pending::Arrival { .. } | Pending::Completion, Outcome::Value(_)) => {}
+            // By `conclude_prism`.
+            (Pending::Prism { .. }, _) => {}
         }
     }
 
-    fn executed(&mut self, request: Seq, value: Option<u64>) {
+    fn executed(&mut self, request: Seq, value: Option<Wanted>) {
         let Some(read) = self.reads.due(request) else { return };
+        // Who asks for something new is there.
+        self.quiet = false;
         let count = if let Wanted::Memory { len, .. } = read.wanted { packets(len, self.mtu) } else { 1 };
         let first = self.responses;
         self.responses += u64::from(count);
         self.take_step();
-        self.reads.executed(value, first, self.responses, self.receiver.msn());
+        self.reads.executed(value, first, self.responses, self.receiver.msn(), self.skipped as u32);
     }
 
     /// The packet expected next has been dealt with.
@@ -343,7 +397,7 @@ impl Responder {
                         let action = match read.wanted {
                             Wanted::Memory { key, va, len } => Action::Fetch { key, va, len },
                             Wanted::Atomic { key, va, atomic } => Action::Atomic { key, va, atomic },
-                            Wanted::Value(_) => Action::Nothing,
+                            _ => Action::Nothing,
                         };
                         self.pending = Some(Pending::Fetch { request });
                         return Step::Execute(action);
@@ -364,14 +418,14 @@ impl Responder {
     /// A READ Acknowledge has arrived: about our responses.
     pub fn acknowledged(&mut self, now: Instant, packet: &packet::View<'_>) {
         let (Some(aeth), Ok((additions, _))) = (packet.aeth(), Additions::split(packet)) else { return };
-        let una = self.sender.una();
+        let una = self.sent_as(self.sender.una());
         let seq = extend(una, packet.bth.psn);
         let (upto, sack) = match (aeth.syndrome.kind(), additions.sack) {
             (Syndromes::Ack { .. }, _) => (seq + 1, None),
             (Syndromes::Nak(NakCode::PSN_SEQUENCE_ERROR), Some(sack)) => (seq, Some(extend(una, sack.psn))),
             _ => return,
         };
-        self.answered(now, upto, sack);
+        self.answered(now, self.heard_as(upto), sack.map(|sack| self.heard_as(sack)));
     }
 
     /// Responses before `upto` have arrived, and `sack`.
@@ -388,6 +442,7 @@ impl Responder {
     #[inline]
     pub fn has_reply(&self) -> bool {
         self.not_ready
+            || self.dropped
             || self.owed.is_owed()
             || self.fatal.is_some()
             || !self.quiet && (self.sender.next() < self.responses || !self.sender.in_turn())
@@ -407,6 +462,9 @@ impl Responder {
             };
             return Some(self.answer(expected, syndrome, What::Owed(owes)));
         }
+        if self.dropped {
+            return Some(self.answer(expected, Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR), What::Dropped));
+        }
         if let Some(reply) = self.response() {
             return Some(reply);
         }
@@ -415,7 +473,11 @@ impl Responder {
     }
 
     fn answer(&self, seq: Seq, syndrome: Syndrome, what: What) -> Reply {
-        let sack = if let What::Owed(owes) = what { owes.sack } else { None };
+        let sack = match what {
+            What::Owed(owes) => owes.sack,
+            What::Dropped => Some(seq),
+            _ => None,
+        };
         let sack = sack.map(|seq| sack::Repr { psn: psn(seq) });
         Reply {
             opcode: Opcode::RC_ACKNOWLEDGE,
@@ -436,16 +498,17 @@ impl Responder {
             self.sender.transmitted(None);
             chosen = self.sender.choose(self.responses);
         }
-        let seq = chosen?;
+        let seq = chosen.filter(|seq| self.reaches(*seq))?;
         let what = What::Response { seq, again: seq < self.sender.high() };
         Some(self.data(self.reads.of(seq)?, seq, what))
     }
 
     fn data(&self, read: &Read, seq: Seq, what: What) -> Reply {
         let aeth = Some((ACK, read.msn));
+        let number = seq + (Seq::from(read.skipped) & NUMBERS);
         let blank = Reply {
             opcode: Opcode::RC_ATOMIC_ACKNOWLEDGE,
-            psn: psn(seq),
+            psn: psn(number),
             aeth,
             additions: Additions::default(),
             kind: ReplyKind::Value(0),
@@ -456,6 +519,9 @@ impl Responder {
             // Never executed without an old value.
             Wanted::Atomic { .. } => return blank,
             Wanted::Memory { key, va, len } => (key, va, len),
+            Wanted::Number { .. } | Wanted::Wide { .. } | Wanted::Snapshot { .. } => {
+                return self.result(read, blank);
+            }
         };
         let offset = (seq - read.first) as u32 * self.mtu;
         let (first, last) = (seq == read.first, seq + 1 == read.end);
@@ -472,6 +538,7 @@ impl Responder {
                 counters.send_rnr_err += 1;
                 self.not_ready = false;
             }
+            What::Dropped => self.dropped = false,
             What::Owed(owes) => self.owed.sent(&owes),
             What::Response { seq, again } => {
                 counters.irn_responses_repeated += u64::from(again);
@@ -547,6 +614,9 @@ impl Responder {
 const BASE: u64 = 1 << 24;
 
 const ACK: Syndrome = Syndrome::ack(aeth::NO_CREDITS);
+
+/// Numbers on the wire have 24 bits.
+const NUMBERS: Seq = 0x00ff_ffff;
 
 fn patience_ns(parameters: &Parameters) -> u64 {
     parameters.timeout_ns.saturating_mul(u64::from(parameters.retry_cnt) + 1)

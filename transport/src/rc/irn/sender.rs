@@ -42,7 +42,7 @@ pub struct Sender {
     sacked: Bitmap,
     /// One past the highest packet that was ever selectively acknowledged.
     top: Seq,
-    /// With go-back-N: the `una` at which we last went back on the receiver's word.
+    /// The `una` at which we last went back on the receiver's word: with go-back-N, or when it has dropped packets.
     returned_at: Option<Seq>,
     cap: u32,
     few: u32,
@@ -244,8 +244,11 @@ impl Sender {
             self.sacked.clear_range(self.una, cumulative);
             self.una = cumulative;
         }
-        if self.recovery == Recovery::GoBackN {
-            if sack.is_some() && self.returned_at != Some(self.una) && self.next != self.una {
+        // A NACK that names the missing packet itself: what arrived behind it was dropped, all or some of it.
+        let dropped = sack == Some(cumulative);
+        if self.recovery == Recovery::GoBackN || dropped {
+            let news = !dropped || cumulative == self.una;
+            if news && sack.is_some() && self.returned_at != Some(self.una) && self.next != self.una {
                 self.rewind();
                 self.returned_at = Some(self.una);
             }
@@ -304,7 +307,8 @@ impl Sender {
             return Timeout::Extended;
         }
         self.silent = self.high;
-        if self.recovery == Recovery::GoBackN {
+        // What was dropped behind the oldest packet will be missing when that is there.
+        if self.recovery == Recovery::GoBackN || self.returned_at == Some(self.una) {
             self.rewind();
         } else {
             self.resend_head();
@@ -317,6 +321,13 @@ impl Sender {
         self.next = self.una;
         self.returned_at = None;
         (self.do_retransmit, self.in_recovery, self.find_hole) = (false, false, false);
+    }
+
+    /// Nobody waits any more for what is before `upto`: as if all of it had been sent and had arrived.
+    pub fn abandon(&mut self, upto: Seq) {
+        self.sacked.clear_range(self.una, upto);
+        (self.una, self.high) = (upto, upto);
+        self.rewind();
     }
 
     /// Bytes of its bitmap.

@@ -141,3 +141,17 @@ fn passing_what_is_next_ends_where_marking_and_stepping_do() {
         assert_eq!(short, long);
     }
 }
+
+#[test]
+fn numbers_that_will_never_be_used_are_stepped_over() {
+    let mut tracker = Tracker::new(10, 64);
+    for seq in [10, 12, 15, 16, 20] {
+        tracker.take(seq);
+    }
+    // 12 should not have come.
+    tracker.skip(15);
+    assert_eq!(tracker.expected(), 17);
+    tracker.skip(1000);
+    assert_eq!(tracker.expected(), 1000);
+    assert_eq!([1000, 1063, 1064].map(|seq| tracker.place(seq)), [Place::Next, Place::Ahead, Place::Beyond]);
+}

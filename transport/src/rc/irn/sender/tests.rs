@@ -266,3 +266,21 @@ fn random_losses_end_and_the_rules_hold() {
         assert_eq!((receiver.expected(), sender.is_sacked(0)), (total, false));
     }
 }
+
+#[test]
+fn a_nack_that_names_the_missing_packet_itself_sends_everything_behind_it_again_once() {
+    let mut sender = Sender::new(0, &Settings::default(), 110);
+    assert_eq!(chances(&mut sender, 6).len(), 6);
+    // 1 is lost, 3 has arrived, the others were dropped.
+    sender.acknowledge(1, Some(3));
+    sender.acknowledge(1, Some(1));
+    assert_eq!(chances(&mut sender, 5), [1, 2, 4, 5, 6]);
+    sender.acknowledge(1, Some(1));
+    assert_eq!(chances(&mut sender, 1), [7], "the second NACK is about the same packets");
+    // It was lost again.
+    assert_eq!(sender.timeout(false), Timeout::Resend);
+    assert_eq!(chances(&mut sender, 7), [1, 2, 4, 5, 6, 7, 8]);
+    assert!(sender.acknowledge(4, None));
+    sender.acknowledge(2, Some(2));
+    assert_eq!(chances(&mut sender, 1), [9], "what is old says nothing");
+}

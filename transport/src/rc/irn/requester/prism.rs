@@ -1,0 +1,115 @@
+//! Operations of PRISM over IRN, at the requester: their packets are those of go-back-N, without IRN's additions, since the peer
+//! executes them only in order; their answers are numbered as those of READs are, and taken in any order.
+
+use super::super::receiver::Tracker;
+use super::{Fetch, Plan, Requester};
+use crate::rc::prism::{Extended, Heard, Verb, headers, hear};
+use crate::rc::{Kind, Reaction, Seq, psn};
+use crate::{Counters, Instant};
+use std::collections::VecDeque;
+use wire::irn::Additions;
+use wire::packet;
+use wire::prism::Flags;
+
+impl<D: Copy> Requester<D> {
+    /// The packet of PRISM that would leave now, and its operation.
+    #[cold]
+    #[inline(never)]
+    pub fn plan_prism(&mut self, now: Instant) -> Option<(Plan, Extended)> {
+        if now < self.rnr_until {
+            return None;
+        }
+        let (number, seq) = if self.sender.in_turn() {
+            let next = self.sender.next();
+            self.begins(next).filter(|_| self.sender.has_room())?;
+            (self.at, next)
+        } else {
+            self.choose()?
+        };
+        let placed = self.window.get(number)?;
+        let Kind::Prism(extended) = placed.message.kind else { return None };
+        let (message, mtu) = (&placed.message, self.parameters.mtu);
+        let index = (seq - placed.first) as u32;
+        let last = seq + 1 == placed.end;
+        let (opcode, ext) = headers(&extended, index == 0, last, message.len);
+        let travels = match extended.verb() {
+            Verb::Read => false,
+            Verb::Write => !extended.flags().has(Flags::DATA_INDIRECT),
+            Verb::CompareSwap | Verb::FetchAdd => true,
+        };
+        let offset = if travels { index * mtu } else { 0 };
+        let plan = Plan {
+            opcode,
+            psn: psn(seq),
+            ack_req: true,
+            solicited: false,
+            ext,
+            additions: Additions::default(),
+            offset,
+            len: match (travels, last) {
+                (false, _) => 0,
+                (true, true) => message.len - offset,
+                (true, false) => mtu,
+            },
+            number,
+            seq,
+            last,
+        };
+        Some((plan, extended))
+    }
+
+    /// The packet of `plan_prism` has left.
+    #[cold]
+    #[inline(never)]
+    pub fn sent_prism(&mut self, now: Instant, plan: &Plan, counters: &mut Counters) {
+        // Answered is the last packet; the others want no place among the answers.
+        if plan.last && plan.seq >= self.sender.high() {
+            self.fetching(plan.number);
+        }
+        self.sent(now, plan, counters);
+    }
+
+    /// Takes the response `seq` to an operation of PRISM. None: it makes no sense.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn answered_prism(
+        &mut self,
+        fetch: &Fetch,
+        extended: &Extended,
+        seq: Seq,
+        packet: &packet::View<'_>,
+    ) -> Option<Reaction<D>> {
+        let number = fetch.message;
+        let message = &mut self.window.get_mut(number)?.message;
+        let note = message.note.note;
+        let (offset, verdict) =
+            match hear(extended, (fetch.first, message.len), seq, self.parameters.mtu, packet)? {
+                Heard::Part { offset } => return Some(Reaction::Scatter { note, number, offset }),
+                Heard::Number { head, verdict } => {
+                    message.note.verdict = verdict as u8;
+                    return Some(Reaction::Number { note, number, head });
+                }
+                Heard::End { offset, len, verdict } => {
+                    message.len = len;
+                    (offset, verdict)
+                }
+            };
+        message.note.verdict = verdict as u8;
+        // Nothing comes behind it: the rest of the numbers is skipped.
+        if let Some(fetch) = self.fetches.iter_mut().find(|other| other.message == number) {
+            fetch.until = fetch.until.min(seq + 1);
+        }
+        Some(Reaction::Scatter { note, number, offset })
+    }
+}
+
+/// Forgets the oldest READs and atomics whose answers are all there, and steps over the numbers that they reserved in vain.
+#[inline]
+pub(super) fn forget_answered(fetches: &mut VecDeque<Fetch>, tracker: &mut Tracker) {
+    while let Some(fetch) = fetches.front().filter(|fetch| fetch.until <= tracker.expected()) {
+        if fetch.end > tracker.expected() {
+            tracker.skip(fetch.end);
+        }
+        fetches.pop_front();
+    }
+}

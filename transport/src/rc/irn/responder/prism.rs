@@ -1,0 +1,215 @@
+//! Operations of PRISM over IRN, at the responder. Their packets are taken only in order, since what an operation does can depend on
+//! all that came before it; one that comes early is dropped, and asked for again. So is whatever touches the connection's
+//! scratch memory, which is where the operations of a chain hand things to each other. Everything else on the queue pair is
+//! placed when it arrives, as ever.
+//!
+//! Their answers are sent by the sender of responses. That of a READ may be shorter than what was asked for; then the
+//! numbers of the rest are skipped: nothing is sent with them, and neither side waits for them.
+
+use super::{NUMBERS, Pending, Reply, Responder, Step};
+use crate::rc::irn::reads::{Read, Wanted};
+use crate::rc::irn::receiver::Ends;
+use crate::rc::prism::{Answer, Output, Request, Under, Verb, is_scratch, judge};
+use crate::rc::responder::{ReplyKind, count};
+use crate::rc::{Seq, packets};
+use crate::{Action, Counters, Instant};
+use wire::prism::Flags;
+use wire::{NakCode, Opcode, Syndrome, packet};
+
+/// Responses that one READ may reserve: half of the circle of their numbers must be enough for one that is skipped and those behind
+/// it.
+const MOST: u32 = 1 << 22;
+
+impl Responder {
+    /// The peer may use PRISM.
+    pub fn speak_prism(&mut self) {
+        self.prism = true;
+        self.reads.widen();
+    }
+
+    /// Messages executed so far, 24 bits.
+    pub fn msn(&self) -> u32 {
+        self.receiver.msn()
+    }
+
+    /// READs, atomics and operations of PRISM executed so far, and how many of the first of them have been answered for good.
+    pub fn fetches(&self) -> (u64, u64) {
+        self.reads.bounds()
+    }
+
+    /// Forgets all answers, unless the peer may still need one; then false. One who has not been heard of for as long as we go on
+    /// sending needs none.
+    pub fn forget(&mut self) -> bool {
+        if self.sender.una() < self.responses {
+            if !self.quiet {
+                return false;
+            }
+            self.sender.abandon(self.responses);
+            self.reads.acknowledged(self.responses);
+            self.rto.stop();
+        }
+        true
+    }
+
+    /// The bytes that a plan names: of a wide value in network order.
+    pub fn kept(&self, reply: &Reply) -> [u8; 32] {
+        let super::What::Response { seq, .. } = reply.what else { return [0; 32] };
+        self.reads.stored(seq)
+    }
+
+    /// Must a packet for the byte at `va` wait for its turn? Then it is dropped, and asked for again.
+    #[inline]
+    pub(super) fn waits(&mut self, va: u64, in_order: bool) -> bool {
+        let waits = !in_order && self.prism && is_scratch(va);
+        self.dropped |= waits;
+        waits
+    }
+
+    /// A packet of PRISM, or one that comes where the next packet of an operation should.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn receive_prism<'a>(
+        &mut self,
+        now: Instant,
+        packet: &packet::View<'a>,
+        seq: Seq,
+        in_order: bool,
+        counters: &mut Counters,
+    ) -> (Step, &'a [u8]) {
+        if !in_order {
+            self.dropped = true;
+            return (Step::Nothing, &[]);
+        }
+        match judge(packet, self.under, self.mtu, self.allowed) {
+            Ok(request) => match self.begin(now, packet.bth.opcode, seq, &request) {
+                Ok(step) => return (step, packet.payload),
+                Err(code) => self.refuse(seq, code, counters),
+            },
+            Err(code) => self.refuse(seq, code, counters),
+        }
+        (Step::Nothing, &[])
+    }
+
+    /// A READ of scratch memory is executed at once, as one of PRISM: what is behind it may change what stands there.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn read_scratch(
+        &mut self,
+        now: Instant,
+        opcode: Opcode,
+        (seq, number): (Seq, u32),
+        (key, va, len): (u32, u64, u32),
+    ) -> Result<Step, NakCode> {
+        if number != self.upcoming() {
+            return Err(NakCode::INVALID_REQUEST);
+        }
+        let (verb, flags) = (Verb::Read, Flags::NONE);
+        let request = Request { verb, flags, first: true, last: true, key, va, len, offset: 0 };
+        self.begin(now, opcode, seq, &request)
+    }
+
+    /// As it travels, the number of the READ or atomic that is executed next.
+    fn upcoming(&self) -> u32 {
+        (self.reads.bounds().0 & NUMBERS) as u32
+    }
+
+    /// What the NIC is to do for a packet in its turn.
+    fn begin(&mut self, now: Instant, opcode: Opcode, seq: Seq, request: &Request) -> Result<Step, NakCode> {
+        let reserved = if request.last { request.packets(self.mtu) } else { 0 };
+        if reserved > MOST {
+            return Err(NakCode::INVALID_REQUEST);
+        }
+        if request.last {
+            let (number, nothing) = (self.upcoming(), Wanted::Value(0));
+            let kept = self.reads.keep(seq, number, nothing, self.sender.high());
+            if let Some(upto) = kept.map_err(|_| NakCode::INVALID_REQUEST)? {
+                self.answered(now, upto, None);
+            }
+        }
+        let (flags, offset, total) = (request.flags, request.offset + self.mtu, request.len);
+        let under = (!request.last).then_some(Under { flags, offset, total });
+        self.pending = Some(Pending::Prism { seq, opcode, reserved, under });
+        Ok(Step::Execute(Action::Prism((*request).into())))
+    }
+
+    /// The NIC has executed an action of PRISM: the answer at the operation's last packet, or a NAK code.
+    pub fn conclude_prism(&mut self, result: Result<Option<Answer>, NakCode>, counters: &mut Counters) {
+        let Some(Pending::Prism { seq, opcode, reserved, under }) = self.pending.take() else { return };
+        let answer = match result {
+            Ok(answer) => answer,
+            Err(code) => return self.refuse(seq, code, counters),
+        };
+        self.under = under;
+        self.receiver.mark(seq, Ends::of(opcode));
+        self.take_step();
+        let Some(answer) = answer else { return };
+        self.quiet = false;
+        count(opcode, counters);
+        let credits = answer.verdict.credits();
+        let (found, sent, bytes) = match answer.output {
+            Output::Number(value) => (Wanted::Number { value, credits }, 1, [0; 32]),
+            Output::Wide { bytes, size } => (Wanted::Wide { size, credits }, 1, bytes),
+            Output::Snapshot { bytes, len } => (Wanted::Snapshot { len, credits }, 1, bytes),
+            Output::Memory { key, va, len } => {
+                (Wanted::Memory { key, va, len }, packets(len, self.mtu), [0; 32])
+            }
+        };
+        let first = self.responses;
+        self.responses += Seq::from(sent);
+        self.reads.store(bytes);
+        let (msn, skipped) = (self.receiver.msn(), self.skipped as u32);
+        self.reads.executed(Some(found), first, self.responses, msn, skipped);
+        self.skipped += Seq::from(reserved.saturating_sub(sent));
+    }
+
+    /// The response that says what came of an operation.
+    pub(super) fn result(&self, read: &Read, blank: Reply) -> Reply {
+        let (credits, kind) = match read.wanted {
+            Wanted::Number { value, credits } => (credits, ReplyKind::Value(value)),
+            Wanted::Wide { size, credits } => (credits, ReplyKind::Wide(size)),
+            Wanted::Snapshot { len, credits } => (credits, ReplyKind::Snapshot(len)),
+            _ => return blank,
+        };
+        let snapshot = matches!(kind, ReplyKind::Snapshot(_));
+        let opcode = if snapshot { Opcode::RC_RDMA_READ_RESPONSE_ONLY } else { blank.opcode };
+        Reply { opcode, aeth: Some((Syndrome::ack(credits), read.msn)), kind, ..blank }
+    }
+
+    /// The number on the wire of response `seq`, unwrapped.
+    #[inline]
+    pub(super) fn sent_as(&self, seq: Seq) -> Seq {
+        if self.skipped == 0 {
+            return seq;
+        }
+        seq + self.reads.of(seq).map_or(self.skipped, |read| self.skipped_before(read))
+    }
+
+    fn skipped_before(&self, read: &Read) -> Seq {
+        self.skipped - Seq::from((self.skipped as u32).wrapping_sub(read.skipped))
+    }
+
+    /// The first response that is not before the number `number` on the wire.
+    #[inline]
+    pub(super) fn heard_as(&self, number: Seq) -> Seq {
+        if self.skipped == 0 { number } else { self.heard_after_skips(number) }
+    }
+
+    #[cold]
+    fn heard_after_skips(&self, number: Seq) -> Seq {
+        let mut heard = self.sender.una();
+        for (_, read) in self.reads.executed_ones() {
+            let from = read.first + self.skipped_before(read);
+            if number < from {
+                break;
+            }
+            heard = heard.max((read.first + (number - from)).min(read.end));
+        }
+        heard
+    }
+
+    /// Can the peer remember response `seq`?
+    #[inline]
+    pub(super) fn reaches(&self, seq: Seq) -> bool {
+        self.skipped == 0 || self.sent_as(seq) - self.sent_as(self.sender.una()) < self.reach
+    }
+}
