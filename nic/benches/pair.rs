@@ -2,7 +2,8 @@
 //!
 //! `cargo bench -p remora-nic --bench pair [-- write|long|read|account]` prints nanoseconds per verb for both sides together
 //! (`long`: a WRITE of eight packets), and where those of a READ go; `write-irn`, `long-irn` and `read-irn` are the same over
-//! IRN.
+//! IRN. `indirect` and `bounded` are READs of 64 B through a pointer, without and with its bound; `swap` is PRISM's CAS of 16 bytes, and
+//! `put` the chain of PRISM-KV's PUT that loses: WRITE to scratch memory, ALLOCATE, CAS.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use memory::{Access, Biased, Bytes, Config as TableConfig, Range, Table};
 use remora_nic as nic;
 use remora_nic::{
     AddressVector, Config, Flags, Modify, Nic, Operation, Payload, Poller, QueuePairInit, Receives, Remote,
-    Ring, Service, Sge, Word, WorkRequest, wqe,
+    Ring, Service, Sge, Word, WorkRequest, prism, wqe,
 };
 use transport::Instant;
 use transport::state::State;
@@ -19,6 +20,8 @@ use wire::{Address, Egress, Endpoint, Ingress, Lease, Peer, Psn, Start};
 
 const SLOTS: usize = 256;
 const MTU: usize = 1024;
+/// Bytes of a buffer of the free lists.
+const BUFFER: usize = 512;
 
 /// Frames on their way to the other NIC.
 struct Pipe {
@@ -62,8 +65,13 @@ struct Side {
     head: u64,
     poller: Poller,
     sge: Sge,
+    memory: Bytes,
     remote: Remote,
     qp: wire::Qpn,
+    /// A free list over the end of the memory, where its buffers are posted, and how many were.
+    list: u64,
+    posts: Ring,
+    posted: u64,
 }
 
 fn side(seed: u64, len: usize) -> Side {
@@ -87,6 +95,10 @@ fn side(seed: u64, len: usize) -> Side {
         managed: false,
     };
     let qp = nic.create_qp(init).unwrap();
+    let base = memory.address() + 32768;
+    let posts = ring(64);
+    let list = prism::FreeListInit { pd, ring: posts.clone(), base, size: BUFFER as u32, count: 32 };
+    let list = nic.create_free_list(list).unwrap();
     Side {
         engine: Biased::new(&table, nic),
         out: Pipe::new(len),
@@ -95,11 +107,15 @@ fn side(seed: u64, len: usize) -> Side {
         poller: Poller::new(cq_ring),
         sge: Sge { addr: memory.address(), len: len as u32, lkey: key },
         remote: Remote { addr: memory.address() + 16384, rkey: key },
+        memory,
         qp,
+        list,
+        posts,
+        posted: 0,
     }
 }
 
-fn connect(a: &Side, b: &Side, names: (u16, u16), irn: bool) {
+fn connect(a: &Side, b: &Side, names: (u16, u16), irn: bool, with_prism: bool) {
     let endpoint = |port| Endpoint { address: Address::from(std::net::Ipv4Addr::LOCALHOST), udp_port: port };
     let route = Route::new(endpoint(names.0), endpoint(names.1));
     let mut guard = a.engine.enter();
@@ -121,6 +137,7 @@ fn connect(a: &Side, b: &Side, names: (u16, u16), irn: bool) {
         max_dest_rd_atomic: Some(16),
         min_rnr_timer: Some(12),
         irn: irn.then_some(128),
+        prism: Some(with_prism),
         ..Modify::default()
     };
     let rts = Modify {
@@ -151,6 +168,26 @@ impl Side {
             self.head += slots as u64;
         }
         self.send.set_word(Word::Produced, self.head);
+    }
+
+    /// Posts PRISM's operations, of which the last one signals.
+    fn post_prism(&mut self, operations: &[prism::WorkRequest<'_>]) {
+        let bounds = wqe::Bounds { max_sge: 1, max_inline: 64 };
+        for request in operations {
+            let (send, head) = (&self.send, self.head);
+            let store = |at: usize, slot: &[u8; 64]| send.store(head + at as u64, slot);
+            self.head += prism::write(request, &bounds, 256, store).unwrap() as u64;
+        }
+        self.send.set_word(Word::Produced, self.head);
+    }
+
+    /// Posts the buffer at an address to the free list.
+    fn post_buffer(&mut self, addr: u64) {
+        let sge = Sge { addr, len: 0, lkey: memory::Key::new(0) };
+        let (posts, posted) = (&self.posts, self.posted);
+        nic::write_receive(0, &[sge], |at, slot| posts.store(posted + at as u64, slot));
+        self.posted += nic::stride(1);
+        self.posts.set_word(Word::Produced, self.posted);
     }
 
     fn pass(&mut self, arriving: &mut Pipe, doorbell: bool) {
@@ -187,15 +224,22 @@ fn on_cpu() -> u64 {
 
 fn run(name: &str, len: usize, irn: bool, operation: impl Fn(Remote) -> Operation) {
     let (mut a, mut b) = (side(1, len), side(2, len));
-    connect(&a, &b, (1, 2), irn);
-    connect(&b, &a, (2, 1), irn);
+    connect(&a, &b, (1, 2), irn, false);
+    connect(&b, &a, (2, 1), irn, false);
     let operation = operation(b.remote);
-    const BATCH: usize = 16;
+    measure(name, BATCH, &mut a, &mut b, |a, _| a.post(operation, BATCH, BATCH));
+}
+
+/// Verbs with one completion.
+const BATCH: usize = 16;
+
+/// Has `post` post `count` verbs at a time, the last one signaled.
+fn measure(name: &str, count: usize, a: &mut Side, b: &mut Side, mut post: impl FnMut(&mut Side, &mut Side)) {
     let mut rounds = Vec::new();
     for _ in 0..9 {
         let (started, mut done) = (on_cpu(), 0);
         while done < verbs() {
-            a.post(operation, BATCH, BATCH);
+            post(a, b);
             a.transmit(true);
             for _ in 0..3 {
                 b.pass(&mut a.out, false);
@@ -203,7 +247,7 @@ fn run(name: &str, len: usize, irn: bool, operation: impl Fn(Remote) -> Operatio
             }
             while let Some(cqe) = a.poller.poll() {
                 assert_eq!(cqe.completion.status, nic::Status::Success);
-                done += BATCH;
+                done += count;
             }
             a.poller.free();
         }
@@ -211,6 +255,87 @@ fn run(name: &str, len: usize, irn: bool, operation: impl Fn(Remote) -> Operatio
     }
     rounds.sort_by(f64::total_cmp);
     println!("{name}: median {:.1} ns per verb, both sides; best round {:.1}", rounds[4], rounds[0]);
+}
+
+/// Two sides that agreed on PRISM; the second one's memory has a pointer with its bound at `remote`.
+fn prism_sides() -> (Side, Side) {
+    let (a, b) = (side(1, BUFFER), side(2, BUFFER));
+    connect(&a, &b, (1, 2), false, true);
+    connect(&b, &a, (2, 1), false, true);
+    let pointer = [(b.remote.addr + 1024).to_le_bytes(), 64u64.to_le_bytes()].concat();
+    b.memory.write(16384, &pointer).unwrap();
+    (a, b)
+}
+
+fn request(operation: prism::Operation<'_>, signaled: bool) -> prism::WorkRequest<'_> {
+    let flags = Flags { signaled, ..Flags::default() };
+    prism::WorkRequest { id: 0, operation, conditional: false, redirect: None, result: None, flags }
+}
+
+/// Sixteen times one operation of PRISM.
+fn run_prism(name: &str, operation: impl for<'s> Fn(&Side, &'s [Sge]) -> prism::Operation<'s>) {
+    let (mut a, mut b) = prism_sides();
+    let list = [Sge { len: 64, ..a.sge }];
+    measure(name, BATCH, &mut a, &mut b, |a, b| {
+        for n in 0..BATCH {
+            a.post_prism(&[request(operation(b, &list), n == BATCH - 1)]);
+        }
+    });
+}
+
+fn prism_read(from: prism::Address, into: &[Sge]) -> prism::Operation<'_> {
+    prism::Operation::Read { from, len: 64, into }
+}
+
+fn scratch(side: &Side) -> prism::Address {
+    prism::Address::direct(Remote { addr: prism::SCRATCH, ..side.remote })
+}
+
+fn swap(at: Remote, new: prism::Operand) -> prism::Operation<'static> {
+    let operands = prism::Operands {
+        mode: prism::Mode::Equal,
+        size: 16,
+        compare_mask: [u64::MAX, 0, 0, 0],
+        swap_mask: [u64::MAX, u64::MAX, 0, 0],
+        compare: prism::Operand::Immediate([1, 0, 0, 0]),
+        swap_add: new,
+    };
+    prism::Operation::CompareSwap { at: prism::Address::direct(at), operands }
+}
+
+/// PUTs with one completion: as many operations as may be unanswered.
+const PUTS: usize = 8;
+
+/// PUTs, which lose, and whose buffers come back.
+fn run_put(name: &str) {
+    let (mut a, mut b) = prism_sides();
+    let (first, value) = (b.memory.address() + 32768, [Sge { len: 64, ..a.sge }]);
+    (0..32).for_each(|at| b.post_buffer(first + at * BUFFER as u64));
+    let told = |a: &Side, at: usize| Sge { addr: a.sge.addr + 1024 + 8 * at as u64, len: 8, ..a.sge };
+    let mut lost = false;
+    measure(name, PUTS, &mut a, &mut b, |a, b| {
+        for at in 0..PUTS {
+            if lost {
+                b.post_buffer(
+                    a.memory.word(1024 + 8 * at).unwrap().load(std::sync::atomic::Ordering::Relaxed),
+                );
+            }
+            let (list, rkey, result) = (b.list, b.remote.rkey, Some(told(a, at)));
+            let bound = prism::Data::Local(Payload::Inline(&[64, 0, 0, 0, 0, 0, 0, 0]));
+            let mut at_bound = scratch(b);
+            at_bound.remote.addr += 8;
+            let data = prism::Data::Local(Payload::Sges(&value));
+            let allocate = request(prism::Operation::Allocate { list, rkey, data }, false);
+            let lose = swap(b.remote, prism::Operand::At(prism::SCRATCH));
+            let lose = request(lose, at == PUTS - 1);
+            a.post_prism(&[
+                request(prism::Operation::Write { to: at_bound, data: bound }, false),
+                prism::WorkRequest { redirect: Some(prism::SCRATCH), result, ..allocate },
+                prism::WorkRequest { conditional: true, ..lose },
+            ]);
+        }
+        lost = true;
+    });
 }
 
 /// The stages of a 64 B READ, as it goes through them in batches.
@@ -238,8 +363,8 @@ fn clock_ns() -> f64 {
 /// Where the nanoseconds of a READ go, in batches of `batch`: the quickest tenth of the readings of each stage.
 fn stages(batch: usize) -> [f64; STAGES.len()] {
     let (mut a, mut b) = (side(1, 64), side(2, 64));
-    connect(&a, &b, (1, 2), false);
-    connect(&b, &a, (2, 1), false);
+    connect(&a, &b, (1, 2), false, false);
+    connect(&b, &a, (2, 1), false, false);
     let operation = Operation::Read(b.remote);
     let (clock, mut times) = (clock_ns(), STAGES.map(|_| Vec::new()));
     for _ in 0..verbs() / 16 {
@@ -297,6 +422,19 @@ fn main() {
                 run(&format!("{verb}{by}, {len} B"), len, irn, operation);
             }
         }
+    }
+
+    if wanted("indirect") {
+        run_prism("indirect READ, 64 B", |b, into| prism_read(prism::Address::indirect(b.remote), into));
+    }
+    if wanted("bounded") {
+        run_prism("bounded READ, 64 B", |b, into| prism_read(prism::Address::bounded(b.remote), into));
+    }
+    if wanted("swap") {
+        run_prism("CAS, 16 B", |b, _| swap(b.remote, prism::Operand::Immediate([1, 2, 0, 0])));
+    }
+    if wanted("put") {
+        run_put("a PUT, 64 B");
     }
     if wanted("account") {
         account();

@@ -257,16 +257,17 @@ impl QueuePair {
             return;
         }
         let bits = if self.service == Service::Rc { 0 } else { extended::XRC };
-        let prism = given.prism == Some(true) && self.service == Service::Rc && given.irn.is_none();
+        let prism = given.prism == Some(true) && self.service == Service::Rc;
+        let path = Path::new(&address, remote, bits);
         if let Some(peer) = given.irn.filter(|_| self.service == Service::Rc) {
-            let path = Path::new(&address, remote, bits);
-            return self.connect_irn(path, peer, shared);
+            self.connect_irn(path, peer, shared);
+        } else {
+            self.connection = Some(Connection {
+                path,
+                requester: Requester::new(given.sq_psn.unwrap_or_default(), capacity, settings.parameters),
+                responder: Responder::new(rq_psn, &settings.parameters, self.allowed),
+            });
         }
-        self.connection = Some(Connection {
-            path: Path::new(&address, remote, bits),
-            requester: Requester::new(given.sq_psn.unwrap_or_default(), capacity, settings.parameters),
-            responder: Responder::new(rq_psn, &settings.parameters, self.allowed),
-        });
         if prism {
             self.agree_on_prism();
         }

@@ -221,8 +221,9 @@ impl QueuePair {
         let Connection { path, requester, .. } = self.connection.as_mut()?;
         let (plan, extended) = requester.plan_prism(now)?;
         let note = requester.note(&plan)?;
-        let from = (mem, pd, ring);
-        let sent = prism::emit_request(path, out, &mut shared.counters, (&plan, &extended, note), from);
+        let head = (request_bth(&plan, path.remote), &plan.ext);
+        let (what, place) = ((&extended, note), (plan.offset, plan.len));
+        let sent = prism::emit_request(path, out, &mut shared.counters, head, what, place, (mem, pd, ring));
         self.concluded(now, &plan, sent, shared);
         Some(sent)
     }

@@ -8,6 +8,7 @@ mod address_handle;
 mod attributes;
 mod completion_queue;
 mod congestion;
+pub mod cost;
 pub mod cqe;
 mod datagram;
 mod egress;

@@ -103,8 +103,11 @@ impl Prism {
 impl QueuePair {
     /// On the way to RTR: the peer speaks PRISM.
     pub(crate) fn agree_on_prism(&mut self) {
-        let Some(connection) = &mut self.connection else { return };
-        connection.responder.speak_prism();
+        match (&mut self.connection, &mut self.irn) {
+            (Some(connection), _) => connection.responder.speak_prism(),
+            (None, Some(irn)) => irn.responder.speak_prism(),
+            (None, None) => return,
+        }
         let parameters = &self.attributes.parameters;
         // Its patience is not known; that it is ours is what set-up makes of both sides. Twice that covers the way.
         let patience = parameters.timeout_ns.saturating_mul(2 * (u64::from(parameters.retry_cnt) + 1));
@@ -126,14 +129,20 @@ impl QueuePair {
 
     /// The peer has been silent for so long that it asks for no answer again.
     pub(crate) fn expire_prism(&mut self, now: Instant, shared: &mut Shared) {
-        let (Some(prism), Some(connection)) = (&mut self.prism, &mut self.connection) else { return };
+        let Some(prism) = &mut self.prism else { return };
         if now < prism.released {
             return;
         }
         prism.released = Instant::NEVER;
-        if connection.responder.forget() {
+        let (forgotten, waits) = match (&mut self.connection, &mut self.irn) {
+            (Some(connection), _) => (connection.responder.forget(), true),
+            // Where no timer runs nothing is sent again, until the peer says something.
+            (None, Some(irn)) => (irn.responder.forget(), irn.responder.deadline() < Instant::NEVER),
+            (None, None) => (true, false),
+        };
+        if forgotten {
             prism.unpin(u64::MAX, &mut shared.free_lists);
-        } else {
+        } else if waits {
             prism.released = now.after(prism.patience_ns);
         }
     }

@@ -1,8 +1,8 @@
 //! Egress over IRN: acknowledgements of responses, then what the responder has, then requests.
 
 use memory::Mem;
-use transport::rc::ReplyKind;
 use transport::rc::irn::{Plan, Reply};
+use transport::rc::{self, ReplyKind};
 use transport::state::State;
 use transport::{Instant, Status};
 use wire::frame::Egress;
@@ -13,6 +13,7 @@ use super::Irn;
 use crate::egress::{Sent, emit, fatal_event};
 use crate::gather;
 use crate::nic::Shared;
+use crate::prism;
 use crate::queue_pair::QueuePair;
 use crate::reliable;
 
@@ -99,6 +100,11 @@ impl QueuePair {
             if let Some(plan) = self.irn.as_mut()?.requester.plan(now) {
                 break plan;
             }
+            if self.prism.is_some()
+                && let Some(sent) = self.request_prism_irn(now, mem, out, shared)
+            {
+                return Some(sent);
+            }
             // Local work and failures may have come to the front without any packet; then there may be more to submit.
             if !self.retire::<reliable::Irn>(shared) || !self.send.has_work() {
                 return None;
@@ -125,6 +131,39 @@ impl QueuePair {
         match sent {
             Sent::Yes(_) => {
                 requester.sent(now, &plan, &mut shared.counters);
+                if let Some(congestion) = &mut self.congestion {
+                    congestion.asked(now, requester.progress());
+                }
+            }
+            Sent::Denied => {
+                requester.refuse(&plan, Status::LocalProtection);
+                self.retire::<reliable::Irn>(shared);
+            }
+            Sent::NoRoom => {}
+        }
+        Some(sent)
+    }
+
+    /// The next packet of an operation of PRISM.
+    #[cold]
+    #[inline(never)]
+    fn request_prism_irn(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut impl Egress,
+        shared: &mut Shared,
+    ) -> Option<Sent> {
+        let (pd, ring) = (self.pd, self.send.ring());
+        let Irn { path, requester, .. } = &mut **self.irn.as_mut()?;
+        let (plan, extended) = requester.plan_prism(now)?;
+        let note = requester.note(&plan)?;
+        let head = (request_bth(&plan, path.remote), &plan.ext);
+        let (what, place) = ((&extended, note), (plan.offset, plan.len));
+        let sent = prism::emit_request(path, out, &mut shared.counters, head, what, place, (mem, pd, ring));
+        match sent {
+            Sent::Yes(_) => {
+                requester.sent_prism(now, &plan, &mut shared.counters);
                 if let Some(congestion) = &mut self.congestion {
                     congestion.asked(now, requester.progress());
                 }
@@ -168,6 +207,12 @@ fn answer(
     reply: &Reply,
     fetch: impl FnOnce(&ReplyKind, &mut [u8]) -> bool,
 ) -> Sent {
+    if let ReplyKind::Wide(_) | ReplyKind::Snapshot(_) = reply.kind {
+        let Reply { opcode, psn, aeth, kind, .. } = *reply;
+        let plain = rc::Reply { opcode, psn, aeth, kind };
+        let kept = irn.responder.kept(reply);
+        return prism::emit_kept(&mut irn.path, out, &mut shared.counters, &plain, kept);
+    }
     let mut ext = Extensions {
         aeth: reply.aeth.map(|(syndrome, msn)| aeth::Repr { syndrome, msn }),
         ..Extensions::default()

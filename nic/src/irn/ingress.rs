@@ -4,7 +4,7 @@
 use memory::Mem;
 use transport::rc::irn::Step;
 use transport::state::State;
-use transport::{Instant, Notice, Outcome};
+use transport::{Action, Instant, Notice, Outcome};
 use wire::{NakCode, Opcode, packet};
 
 use super::bound::Unbound;
@@ -59,9 +59,14 @@ impl QueuePair {
         let (mut step, mut payload) = irn.responder.receive(now, packet, &mut shared.counters);
         // A completion that finds its queue full ends the queue pair in the middle of this.
         while step != Step::Nothing && self.state != State::Err {
-            let outcome = self.perform(mem, step, payload, shared);
+            if let Step::Execute(Action::Prism(request)) = step {
+                self.serve_prism(now, mem, &request.into(), packet, shared);
+            } else {
+                let outcome = self.perform(mem, step, payload, shared);
+                let Some(irn) = &mut self.irn else { return };
+                irn.responder.conclude(outcome, &mut shared.counters);
+            }
             let Some(irn) = &mut self.irn else { return };
-            irn.responder.conclude(outcome, &mut shared.counters);
             (step, payload) = (irn.responder.due(), &[]);
         }
     }

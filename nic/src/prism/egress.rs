@@ -3,40 +3,39 @@
 use memory::{Access, Mem, Pd};
 use transport::Counters;
 use transport::rc::prism::Extended;
-use transport::rc::{Plan, Reply, ReplyKind};
+use transport::rc::{Reply, ReplyKind};
 use wire::frame::Egress;
 use wire::prism::addresses::Repr as Addresses;
 use wire::prism::operands::number;
 use wire::{Extensions, aeth, atomic_ack, bth, packet};
 
-use crate::egress::{Sent, emit_other, request_bth};
+use crate::egress::{Sent, emit_other};
 use crate::gather::gather_other;
 use crate::queue_pair::{Note, Path};
 use crate::ring::Ring;
 use crate::wqe::{SLOT, Wqe};
 
-/// A request: its flags beside AckReq, its addresses before the payload.
+/// A request, of which so many bytes of its message from an offset on travel: its flags beside AckReq, its addresses before the
+/// payload.
 pub(crate) fn emit_request(
     path: &mut Path,
     out: &mut impl Egress,
     counters: &mut Counters,
-    (plan, extended, note): (&Plan, &Extended, &Note),
+    (bth, ext): (bth::Repr, &Extensions),
+    (extended, note): (&Extended, &Note),
+    (offset, len): (u32, u32),
     (mem, pd, ring): (Mem<'_>, Pd, &Ring),
 ) -> Sent {
-    let starts = plan.opcode.is_first() || plan.opcode.is_only();
+    let starts = bth.opcode.is_first() || bth.opcode.is_only();
     let addresses = match starts {
         true => extended.addresses(second(ring, note).header),
         false => Addresses::default(),
     };
-    let len = addresses.len() as u32 + plan.len;
-    let bth = bth::Repr {
-        resv7: extended.flags().bits(),
-        pad: packet::pad_for(len as usize),
-        ..request_bth(plan, path.remote)
-    };
-    emit_other(&mut path.way, out, counters, &bth, &plan.ext, len, &mut |bytes| {
+    let all = addresses.len() as u32 + len;
+    let bth = bth::Repr { resv7: extended.flags().bits(), pad: packet::pad_for(all as usize), ..bth };
+    emit_other(&mut path.way, out, counters, &bth, ext, all, &mut |bytes| {
         let at = addresses.emit(bytes);
-        plan.len == 0 || gather_other(mem, pd, ring, note, plan.offset, &mut bytes[at..])
+        len == 0 || gather_other(mem, pd, ring, note, offset, &mut bytes[at..])
     })
 }
 

@@ -13,7 +13,7 @@ use super::number::{add, and, blend, cut, to_memory};
 use super::reach::Reach;
 use super::{Prism, Under};
 use crate::nic::Shared;
-use crate::queue_pair::QueuePair;
+use crate::queue_pair::{Connection, QueuePair};
 
 /// The longest READ that is of one moment.
 const SNAPSHOT: u32 = 32;
@@ -33,13 +33,17 @@ impl QueuePair {
         shared: &mut Shared,
     ) {
         let (pd, owner) = (self.pd, self.owner);
-        let (Some(connection), Some(prism)) = (&mut self.connection, &mut self.prism) else { return };
+        let Some(prism) = &mut self.prism else { return };
         let lists = &mut shared.free_lists;
-        let (number, kept_from) = connection.responder.fetches();
+        let ((number, kept_from), msn) = match (&self.connection, &self.irn) {
+            (Some(connection), _) => (connection.responder.fetches(), connection.responder.msn()),
+            (None, Some(irn)) => (irn.responder.fetches(), irn.responder.msn()),
+            (None, None) => return,
+        };
         prism.unpin(kept_from, lists);
         prism.released = now.after(prism.patience_ns);
         prism.lend_scratch(mem);
-        if connection.responder.msn() != prism.counted {
+        if msn != prism.counted {
             prism.last = Verdict::Done;
         }
         let scratch = prism.scratch.take();
@@ -51,8 +55,18 @@ impl QueuePair {
             Ok(None) => {}
             Err(_) => prism.abandon(lists),
         }
-        connection.responder.conclude_prism(done, &mut shared.counters);
-        prism.counted = connection.responder.msn();
+        let counters = &mut shared.counters;
+        prism.counted = match (&mut self.connection, &mut self.irn) {
+            (Some(Connection { responder, .. }), _) => {
+                responder.conclude_prism(done, counters);
+                responder.msn()
+            }
+            (None, Some(irn)) => {
+                irn.responder.conclude_prism(done, counters);
+                irn.responder.msn()
+            }
+            (None, None) => 0,
+        };
     }
 }
 
@@ -165,7 +179,6 @@ impl Prism {
                 if let Some(to) = redirect {
                     reach.write(*to, &output.to_le_bytes())?;
                 }
-                let output = if redirect.is_some() { 8 } else { output };
                 if let Under::Writing { pin: Some(pin), .. } = std::mem::take(&mut self.under) {
                     lists.unpin(pin);
                 }

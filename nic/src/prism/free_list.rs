@@ -96,10 +96,15 @@ impl FreeList {
         (index < u64::from(self.init.count)).then_some(index as u32)
     }
 
-    /// Takes in what has been posted.
-    fn look(&mut self) {
+    /// Takes in all that has been posted: for the server's own questions, in which what was posted must not count as taken.
+    fn look_at_all(&mut self) {
+        while self.look() {}
+    }
+
+    /// Takes in what has been posted; true if there may be more.
+    fn look(&mut self) -> bool {
         for _ in 0..LOOK {
-            let Some(posted) = self.queue.take() else { return };
+            let Some(posted) = self.queue.take() else { return false };
             self.queue.free(&posted);
             let index =
                 self.index(posted.first.addr).filter(|index| self.address(*index) == posted.first.addr);
@@ -108,6 +113,7 @@ impl FreeList {
                 _ => self.bad_posts += 1,
             }
         }
+        true
     }
 
     fn post(&mut self, index: u32) {
@@ -129,8 +135,18 @@ impl FreeList {
         }
     }
 
+    /// Which of 64 buffers a word are neither free nor resting.
+    fn out(&mut self, first: u32, bits: &mut [u64]) {
+        self.look_at_all();
+        let mut states = self.states.iter().skip(first as usize);
+        for word in bits {
+            let taken = states.by_ref().take(64).enumerate();
+            *word = taken.fold(0, |word, (at, state)| word | u64::from(*state == State::Out) << at);
+        }
+    }
+
     fn facts(&mut self) -> FreeListFacts {
-        self.look();
+        self.look_at_all();
         FreeListFacts {
             capacity: self.init.count,
             free: self.free.len() as u32,
@@ -257,5 +273,14 @@ impl Nic {
     /// `Unknown`.
     pub fn free_list_facts(&mut self, number: u64) -> Result<FreeListFacts, NicError> {
         self.shared.free_lists.get(number).map(FreeList::facts).ok_or(NicError::Unknown)
+    }
+
+    /// Which buffers of a free list are neither free nor resting: bit 0 of the first word is buffer `first`. Bits beyond the last
+    /// buffer are 0.
+    ///
+    /// # Errors
+    /// `Unknown`.
+    pub fn free_list_out(&mut self, number: u64, first: u32, bits: &mut [u64]) -> Result<(), NicError> {
+        self.shared.free_lists.get(number).map(|list| list.out(first, bits)).ok_or(NicError::Unknown)
     }
 }

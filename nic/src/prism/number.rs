@@ -32,12 +32,16 @@ pub fn cut(number: &Number, size: usize) -> Number {
 
 /// The number in `bytes` as it stands in memory, little-endian.
 pub fn from_memory(bytes: &[u8; 32]) -> Number {
-    std::array::from_fn(|at| u64::from_le_bytes(std::array::from_fn(|byte| bytes[8 * at + byte])))
+    let (words, _) = bytes.as_chunks();
+    std::array::from_fn(|at| u64::from_le_bytes(words[at]))
 }
 
 /// As it stands in memory.
 pub fn to_memory(number: &Number) -> [u8; 32] {
-    std::array::from_fn(|at| (number[at / 8] >> (8 * (at % 8))) as u8)
+    let mut bytes = [0; 32];
+    let (words, _) = bytes.as_chunks_mut();
+    words.iter_mut().zip(number).for_each(|(word, limb)| *word = limb.to_le_bytes());
+    bytes
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ pub enum Operation<'a> {
         /// What.
         data: Data<'a>,
     },
-    /// ALLOCATE. Its result is the address of the buffer.
+    /// ALLOCATE. Its result is the address of the buffer, with a redirection too.
     Allocate {
         /// Number of the free list.
         list: u64,
@@ -110,7 +110,7 @@ pub struct WorkRequest<'a> {
     pub conditional: bool,
     /// The output goes to this address of the peer, under the key of the operation or in scratch memory.
     pub redirect: Option<u64>,
-    /// Where the result comes to: a number of 8 bytes, or as wide as the atomic, in the machine's byte order. READs have none.
+    /// Where the result comes to (of a READ or an atomic with a redirection, how many bytes went there): a number of 8 bytes, or as wide as the atomic, in the machine's byte order. READs have none.
     pub result: Option<Sge>,
     /// How.
     pub flags: Completion,
