@@ -144,6 +144,16 @@ impl FreeList {
         Ok(())
     }
 
+    /// Which buffers are neither free nor resting: bit 0 of the first word is buffer `first`. Bits beyond the last buffer are 0. A
+    /// server that looks for buffers of dead clients needs it.
+    ///
+    /// # Errors
+    /// `Forked`.
+    pub fn out(&self, first: u32, bits: &mut [u64]) -> Result<(), CreateError> {
+        self.domain.context().refuse_child()?;
+        Ok(self.engine.control(|control| control.nic.free_list_out(self.number, first, bits))?)
+    }
+
     /// What is with its buffers.
     ///
     /// # Errors

@@ -65,7 +65,7 @@ pub struct QpOptions {
     /// kept. Then the bytes of a message arrive in any order: **do not poll the last byte of a WRITE**, complete by WRITE
     /// with immediate data; and fence a WRITE that overlaps one before it.
     pub irn: bool,
-    /// PRISM, if the peer wants it too: [`post_prism`](QueuePair::post_prism). Then the two go back N, whatever `irn` says.
+    /// PRISM, if the peer wants it too: [`post_prism`](QueuePair::post_prism). Beside IRN, or going back N.
     pub prism: bool,
     /// Up to 256 bytes that the program at the other side gets when the queue pair connects.
     pub private_data: Vec<u8>,

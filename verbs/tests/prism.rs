@@ -195,13 +195,15 @@ fn what_the_other_side_did_not_ask_for_fails_here() {
 }
 
 #[test]
-fn with_prism_and_irn_both_the_two_go_back_n() {
+fn prism_and_irn_are_agreed_on_one_beside_the_other() {
     let device = Device::shm();
     let server = server(&device);
-    let both = QpOptions { irn: true, ..prism() };
-    let mut client = client(&server, &device, &both, &both);
-    let agreement = client.pair.agreement().unwrap();
-    assert_eq!((agreement.prism, agreement.irn), (true, None));
-    assert_eq!(client.put(&server, 0, 0, b"value").0, Outcome::Done);
-    assert_eq!(client.get(&server, 0), b"value");
+    for irn in [true, false] {
+        let [both, theirs] = [true, irn].map(|irn| QpOptions { irn, ..prism() });
+        let mut client = client(&server, &device, &both, &theirs);
+        let agreement = client.pair.agreement().unwrap();
+        assert_eq!((agreement.prism, agreement.irn.is_some()), (true, irn));
+        assert_eq!(client.put(&server, if irn { 0 } else { 16 }, 0, b"value").0, Outcome::Done);
+        assert_eq!(client.get(&server, 0), b"value");
+    }
 }
