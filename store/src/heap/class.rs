@@ -1,0 +1,104 @@
+//! Size classes: buffers of one size, side by side, on a free list of their own.
+
+use crate::words::{set_u32, set_u64, u32_at, u64_at};
+
+/// Classes of a heap.
+pub const MAX_CLASSES: usize = 16;
+
+/// A size class.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// Number of its free list, which ALLOCATE names.
+    pub list: u64,
+    /// Address of its first buffer.
+    pub base: u64,
+    /// Bytes in each.
+    pub size: u32,
+    /// How many.
+    pub count: u32,
+}
+
+impl Class {
+    /// Bytes of a class in a message.
+    const LEN: usize = 24;
+
+    /// Address of a buffer.
+    pub fn address(&self, index: u32) -> u64 {
+        self.base + u64::from(index) * u64::from(self.size)
+    }
+
+    /// The buffer that begins at an address.
+    pub fn index(&self, address: u64) -> Option<u32> {
+        let offset = address.checked_sub(self.base)?;
+        let index = offset / u64::from(self.size);
+        (offset.is_multiple_of(u64::from(self.size)) && index < u64::from(self.count)).then_some(index as u32)
+    }
+}
+
+/// The classes of a heap, smallest buffers first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Classes {
+    all: Vec<Class>,
+}
+
+impl Classes {
+    /// These classes; None if there are none or too many, one has no buffers or none of any size, or two have the same size.
+    pub fn new(mut all: Vec<Class>) -> Option<Classes> {
+        all.sort_by_key(|class| class.size);
+        let sound = all.iter().all(|class| class.size > 0 && class.count > 0);
+        let apart = all.windows(2).all(|pair| pair[0].size < pair[1].size);
+        (sound && apart && (1..=MAX_CLASSES).contains(&all.len())).then_some(Classes { all })
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[Class] {
+        &self.all
+    }
+
+    /// The class of the smallest buffers that hold `len` bytes.
+    #[inline]
+    pub fn for_len(&self, len: u64) -> Option<usize> {
+        let at = self.all.partition_point(|class| u64::from(class.size) < len);
+        (at < self.all.len()).then_some(at)
+    }
+
+    /// The class whose buffer begins at an address, and which of its buffers.
+    pub fn find(&self, address: u64) -> Option<(usize, u32)> {
+        let indices = self.all.iter().map(|class| class.index(address));
+        indices.enumerate().find_map(|(at, index)| Some((at, index?)))
+    }
+
+    /// Bytes that [`encode`](Classes::encode) adds.
+    pub fn encoded_len(&self) -> usize {
+        4 + self.all.len() * Class::LEN
+    }
+
+    /// Adds them to a message: how many, then each.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&(self.all.len() as u32).to_le_bytes());
+        for class in &self.all {
+            let mut bytes = [0; Class::LEN];
+            set_u64(&mut bytes, 0, class.list);
+            set_u64(&mut bytes, 8, class.base);
+            set_u32(&mut bytes, 16, class.size);
+            set_u32(&mut bytes, 20, class.count);
+            out.extend_from_slice(&bytes);
+        }
+    }
+
+    /// Reads them from the front of a message; None if they are not there.
+    pub fn decode(bytes: &[u8]) -> Option<Classes> {
+        let count = u32_at(bytes.get(..4)?, 0) as usize;
+        if count > MAX_CLASSES {
+            return None;
+        }
+        let list = bytes.get(4..4 + count * Class::LEN)?.chunks_exact(Class::LEN);
+        let all = list.map(|bytes| Class {
+            list: u64_at(bytes, 0),
+            base: u64_at(bytes, 8),
+            size: u32_at(bytes, 16),
+            count: u32_at(bytes, 20),
+        });
+        Classes::new(all.collect())
+    }
+}

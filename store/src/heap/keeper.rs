@@ -1,0 +1,278 @@
+//! The server's part: posts what comes back, and finds what dead clients have left.
+
+use nic::{CompletionKind, Flags, Operation, Payload, ReceiveRequest, WorkCompletion, WorkRequest};
+use transport::Status;
+
+use super::class::Classes;
+use super::message::{GRACE, LONGEST, emit_grace, parse_returned};
+use super::sweep::{Stage, Sweep};
+use super::{Lists, Reachable};
+use crate::{Broken, Post, QueueNeeds, Registered};
+
+/// A client of a keeper: an index below the number that it was made for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Peer(u32);
+
+impl Peer {
+    /// As an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// How large a keeper is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct KeeperConfig {
+    /// Clients at a time.
+    pub peers: u32,
+}
+
+/// Receive buffers of a client. It has one message under way at a time; the second covers the time in which the first is read.
+const RECEIVES: u32 = 2;
+/// Bytes of a client's buffers: those, and a message to it.
+const STRIDE: usize = RECEIVES as usize * LONGEST + GRACE;
+/// Id of a message to a client. Lower ones are receive buffers.
+const TELL: u64 = RECEIVES as u64;
+
+impl KeeperConfig {
+    /// Bytes of memory that it needs; only the server's own NIC touches it.
+    pub fn local_len(&self) -> usize {
+        self.peers as usize * STRIDE
+    }
+
+    /// What each client's queue pair must hold.
+    pub fn needs(&self) -> QueueNeeds {
+        QueueNeeds { send: 2, receive: RECEIVES, sges: 1, completions: RECEIVES + 2 }
+    }
+}
+
+/// What a keeper has done.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeeperCounters {
+    /// Buffers that clients returned.
+    pub returned: u64,
+    /// Addresses that are no buffers.
+    pub strangers: u64,
+    /// Sweeps that have come to their end.
+    pub sweeps: u64,
+    /// Buffers that they found.
+    pub swept: u64,
+}
+
+/// What is known of a client.
+#[derive(Copy, Clone, Debug)]
+struct Client {
+    /// The latest number when it came: what it is told counts from there.
+    joined: u64,
+    /// The grace number that it was told, and the one that it has come to.
+    told: u64,
+    answered: u64,
+}
+
+/// Posts buffers that come back: pure, driven by whoever owns the queue pairs.
+#[derive(Debug)]
+pub struct Keeper {
+    classes: Classes,
+    local: Registered,
+    clients: Vec<Option<Client>>,
+    sweep: Sweep,
+    /// The number of the latest period of grace.
+    grace: u64,
+    /// A client has died since the sweep began.
+    again: bool,
+    counters: KeeperCounters,
+}
+
+impl Keeper {
+    /// A keeper of these classes, with a block of [`KeeperConfig::local_len`] bytes; None if it is smaller.
+    pub fn new(config: KeeperConfig, classes: Classes, local: Registered) -> Option<Keeper> {
+        (local.bytes.len() >= config.local_len()).then(|| Keeper {
+            sweep: Sweep::new(&classes),
+            classes,
+            local,
+            clients: vec![None; config.peers as usize],
+            grace: 0,
+            again: false,
+            counters: KeeperCounters::default(),
+        })
+    }
+
+    /// The classes.
+    pub fn classes(&self) -> &Classes {
+        &self.classes
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> KeeperCounters {
+        self.counters
+    }
+
+    /// Posts all buffers, except those that `keep` says are in use. At set-up, and after a restart with memory.
+    ///
+    /// # Errors
+    /// A list takes no more.
+    pub fn post_all(
+        &self,
+        lists: &mut impl Lists,
+        mut keep: impl FnMut(u64) -> bool,
+    ) -> Result<(), nic::PostError> {
+        for class in self.classes.all() {
+            for address in (0..class.count).map(|index| class.address(index)) {
+                if !keep(address) {
+                    lists.post_buffer(class, address)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a client on, and posts the receive requests on its queue pair. None: there are as many as it was made for, or the queue
+    /// takes none.
+    pub fn accept(&mut self, nic: &mut impl Post) -> Option<Peer> {
+        let peer = Peer(self.clients.iter().position(Option::is_none)? as u32);
+        (0..RECEIVES).try_for_each(|buffer| self.listen(peer, buffer, nic)).ok()?;
+        self.clients[peer.index()] =
+            Some(Client { joined: self.grace, told: self.grace, answered: self.grace });
+        Some(peer)
+    }
+
+    fn listen(&self, peer: Peer, buffer: u32, nic: &mut impl Post) -> Result<(), Broken> {
+        let sge = self.local.sge(receive_at(peer, buffer), LONGEST);
+        Ok(nic.post_receive(&ReceiveRequest { id: buffer.into(), sges: &[sge] })?)
+    }
+
+    /// A client is gone, and its queue pair with it: what it had is looked for. A sweep that is under way begins anew: the NIC has given
+    /// back by itself what the queue pair was taking, and that may be with somebody else by now.
+    pub fn disconnect(&mut self, peer: Peer) {
+        if self.clients.get_mut(peer.index()).and_then(Option::take).is_some() {
+            self.sweep.stage = Stage::Out { class: 0 };
+        }
+    }
+
+    /// Looks for buffers that nobody has. Also of use when all are out.
+    pub fn sweep(&mut self) {
+        match self.sweep.stage {
+            Stage::Idle => self.sweep.stage = Stage::Out { class: 0 },
+            _ => self.again = true,
+        }
+    }
+
+    /// Where the sweep stands.
+    pub fn stage(&self) -> Stage {
+        self.sweep.stage
+    }
+
+    /// The clients that have not answered, while all wait for them.
+    pub fn late(&self) -> impl Iterator<Item = Peer> + '_ {
+        let waits = matches!(self.sweep.stage, Stage::Grace { .. });
+        self.peers().filter(move |peer| {
+            waits && self.clients[peer.index()].is_some_and(|client| client.answered != self.grace)
+        })
+    }
+
+    /// Takes a completion of a client's queue pair. Those of a forgotten client are ignored.
+    ///
+    /// # Errors
+    /// The queue pair has failed or the client misbehaves: end it, then [`disconnect`](Keeper::disconnect).
+    pub fn handle(
+        &mut self,
+        peer: Peer,
+        completion: &WorkCompletion,
+        nic: &mut impl Post,
+        lists: &mut impl Lists,
+    ) -> Result<(), Broken> {
+        let Some(Some(client)) = self.clients.get(peer.index()) else { return Ok(()) };
+        let Client { joined, told, answered: before } = *client;
+        if completion.status != Status::Success {
+            return Err(Broken::Completion(completion.status));
+        }
+        if completion.id == TELL {
+            return Ok(());
+        }
+        let len = completion.byte_len as usize;
+        if completion.kind != CompletionKind::Receive || completion.id > TELL || len > LONGEST {
+            return Err(Broken::Protocol);
+        }
+        let buffer = completion.id as u32;
+        let mut bytes = [0; LONGEST];
+        self.local.read(receive_at(peer, buffer), &mut bytes[..len]);
+        self.listen(peer, buffer, nic)?;
+        let (answered, addresses) = parse_returned(&bytes[..len]).ok_or(Broken::Protocol)?;
+        let answered = answered.saturating_add(joined);
+        addresses.for_each(|address| self.came_back(address, lists));
+        if answered != before && answered != told {
+            return Err(Broken::Protocol);
+        }
+        if let Some(Some(client)) = self.clients.get_mut(peer.index()) {
+            client.answered = answered;
+        }
+        Ok(())
+    }
+
+    fn came_back(&mut self, address: u64, lists: &mut impl Lists) {
+        let Some((class, index)) = self.classes.find(address) else {
+            self.counters.strangers += 1;
+            return;
+        };
+        self.sweep.came_back(class, index);
+        // A list holds a post for each of its buffers: it is full only of posts of what is posted already.
+        if lists.post_buffer(&self.classes.all()[class], address).is_ok() {
+            self.counters.returned += 1;
+        } else {
+            self.counters.strangers += 1;
+        }
+    }
+
+    /// Goes on with the sweep, if there is one; true if there may be more to do at once. Call it whenever there is time.
+    pub fn work(&mut self, table: &impl Reachable, lists: &mut impl Lists) -> bool {
+        if matches!(self.sweep.stage, Stage::Grace { .. }) {
+            if self.clients.iter().flatten().any(|client| client.answered != self.grace) {
+                return false;
+            }
+            self.sweep.answered();
+        }
+        let before = self.sweep.stage;
+        if self.sweep.step(&self.classes, table, lists) {
+            self.grace += 1;
+        }
+        if before != Stage::Idle && self.sweep.stage == Stage::Idle {
+            self.counters.sweeps += 1;
+            self.counters.swept = self.sweep.posted;
+            if std::mem::take(&mut self.again) {
+                self.sweep();
+            }
+        }
+        self.sweep.stage != Stage::Idle
+    }
+
+    /// Tells a client the number of the period of grace, if it does not know it and has answered to the one before.
+    ///
+    /// # Errors
+    /// The queue did not take the message.
+    pub fn tell(&mut self, peer: Peer, nic: &mut impl Post) -> Result<(), Broken> {
+        let Some(Some(client)) = self.clients.get_mut(peer.index()) else { return Ok(()) };
+        if client.told == self.grace || client.answered != client.told {
+            return Ok(());
+        }
+        let at = peer.index() * STRIDE + RECEIVES as usize * LONGEST;
+        self.local.write(at, &emit_grace(self.grace - client.joined));
+        nic.post_send(&WorkRequest {
+            id: TELL,
+            operation: Operation::Send,
+            payload: Payload::Sges(&[self.local.sge(at, GRACE)]),
+            flags: Flags { signaled: true, ..Flags::default() },
+        })?;
+        client.told = self.grace;
+        Ok(())
+    }
+
+    /// Clients at the moment.
+    pub fn peers(&self) -> impl Iterator<Item = Peer> + '_ {
+        self.clients.iter().enumerate().filter(|(_, client)| client.is_some()).map(|(at, _)| Peer(at as u32))
+    }
+}
+
+/// Where a receive buffer lies.
+fn receive_at(peer: Peer, buffer: u32) -> usize {
+    peer.index() * STRIDE + buffer as usize * LONGEST
+}

@@ -1,0 +1,57 @@
+//! What clients and keeper say to each other, in SENDs.
+//!
+//! A client returns buffers: "RRET", their count (32 bits), the grace number that it has come to (64 bits), their addresses. A
+//! keeper tells a grace number: "RGRC", 32 bits of 0, the number. All little-endian.
+
+use crate::words::{set_u32, set_u64, u32_at, u64_at};
+
+/// Buffers in one message, at most.
+pub const MOST: usize = 30;
+/// Bytes in front of the addresses.
+const HEAD: usize = 16;
+/// Bytes of the longest message.
+pub const LONGEST: usize = HEAD + MOST * 8;
+/// Bytes of a keeper's message.
+pub const GRACE: usize = 16;
+
+const RETURN_MAGIC: u32 = u32::from_le_bytes(*b"RRET");
+const GRACE_MAGIC: u32 = u32::from_le_bytes(*b"RGRC");
+
+/// Bytes of a message with so many addresses.
+pub fn returned_len(count: usize) -> usize {
+    HEAD + count * 8
+}
+
+/// Writes a client's message; how long it is.
+pub fn emit_returned(out: &mut [u8; LONGEST], grace: u64, addresses: impl Iterator<Item = u64>) -> usize {
+    let mut count = 0;
+    for address in addresses.take(MOST) {
+        set_u64(out, HEAD + count * 8, address);
+        count += 1;
+    }
+    set_u32(out, 0, RETURN_MAGIC);
+    set_u32(out, 4, count as u32);
+    set_u64(out, 8, grace);
+    returned_len(count)
+}
+
+/// Reads a client's message: the grace number and the addresses.
+pub fn parse_returned(bytes: &[u8]) -> Option<(u64, impl Iterator<Item = u64> + '_)> {
+    let head = bytes.get(..HEAD)?;
+    let count = u32_at(head, 4) as usize;
+    let right = u32_at(head, 0) == RETURN_MAGIC && count <= MOST && bytes.len() == returned_len(count);
+    right.then(|| (u64_at(head, 8), bytes[HEAD..].chunks_exact(8).map(|word| u64_at(word, 0))))
+}
+
+/// A keeper's message.
+pub fn emit_grace(grace: u64) -> [u8; GRACE] {
+    let mut out = [0; GRACE];
+    set_u32(&mut out, 0, GRACE_MAGIC);
+    set_u64(&mut out, 8, grace);
+    out
+}
+
+/// Reads a keeper's message.
+pub fn parse_grace(bytes: &[u8]) -> Option<u64> {
+    (bytes.len() == GRACE && u32_at(bytes, 0) == GRACE_MAGIC).then(|| u64_at(bytes, 8))
+}

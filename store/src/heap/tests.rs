@@ -1,0 +1,74 @@
+//! Sweeps beside a plain account of who has what, and messages of all kinds.
+
+use std::collections::BTreeSet;
+
+use memory::{Bytes, Key};
+use nic::{PostError, ReceiveRequest, WorkCompletion, WorkRequest};
+
+use super::*;
+use crate::{Broken, Post, Registered};
+
+mod accounts;
+mod messages;
+
+/// A NIC's lists, as sets.
+pub struct Free {
+    pub free: BTreeSet<u64>,
+}
+
+impl Lists for Free {
+    fn post_buffer(&mut self, class: &Class, address: u64) -> Result<(), PostError> {
+        assert!(class.index(address).is_some(), "a buffer of the class");
+        assert!(self.free.insert(address), "{address} is free already");
+        Ok(())
+    }
+
+    fn out(&mut self, class: &Class, first: u32, bits: &mut [u64]) {
+        bits.fill(0);
+        for index in first..class.count.min(first + bits.len() as u32 * 64) {
+            let at = (index - first) as usize;
+            bits[at / 64] |= u64::from(!self.free.contains(&class.address(index))) << (at % 64);
+        }
+    }
+}
+
+pub struct Slots(pub Vec<u64>);
+
+impl Reachable for Slots {
+    fn entries(&self) -> usize {
+        self.0.len()
+    }
+
+    fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64)) {
+        found(self.0[entry]);
+    }
+}
+
+/// What was posted to a queue pair.
+#[derive(Default)]
+pub struct Posted {
+    pub sends: Vec<(u64, Vec<nic::Sge>)>,
+    pub receives: Vec<(u64, nic::Sge)>,
+}
+
+impl Post for Posted {
+    fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
+        let nic::Payload::Sges(sges) = request.payload else { panic!("a list") };
+        self.sends.push((request.id, sges.to_vec()));
+        Ok(())
+    }
+
+    fn post_receive(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        self.receives.push((request.id, request.sges[0]));
+        Ok(())
+    }
+}
+
+pub fn classes() -> Classes {
+    let class = |list, base, size, count| Class { list, base, size, count };
+    Classes::new(vec![class(7, 100_000, 512, 70), class(8, 1 << 20, 64, 130)]).unwrap()
+}
+
+pub fn block(len: usize) -> Registered {
+    Registered { bytes: Bytes::heap(len).unwrap(), addr: 0, key: Key::new(1) }
+}

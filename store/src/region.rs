@@ -1,0 +1,112 @@
+//! Memory that remote clients read while the server changes it: every store goes through here, in an order that
+//! matters.
+
+use memory::{Bytes, Key};
+use nic::{Remote, Sge};
+use std::sync::atomic::{Ordering, fence};
+
+/// A block of memory and where the NIC sees it.
+#[derive(Clone, Debug)]
+pub struct Registered {
+    /// The memory.
+    pub bytes: Bytes,
+    /// Address of its first byte in the region's own address space.
+    pub addr: u64,
+    /// The region's key, local and remote.
+    pub key: Key,
+}
+
+impl Registered {
+    /// The block as a peer names it.
+    pub fn remote(&self) -> Remote {
+        Remote { addr: self.addr, rkey: self.key }
+    }
+
+    /// `len` bytes at `offset`, for a local work request.
+    #[inline]
+    pub(crate) fn sge(&self, offset: usize, len: usize) -> Sge {
+        Sge { addr: self.addr + offset as u64, len: len as u32, lkey: self.key }
+    }
+
+    /// Copies `out.len()` bytes from `offset`.
+    #[inline]
+    pub(crate) fn read(&self, offset: usize, out: &mut [u8]) {
+        self.bytes.read(offset, out).expect("the layout was checked against the block at set-up");
+    }
+
+    /// Copies `data` to `offset`.
+    #[inline]
+    pub(crate) fn write(&self, offset: usize, data: &[u8]) {
+        self.bytes.write(offset, data).expect("the layout was checked against the block at set-up");
+    }
+}
+
+/// A server's view of memory that clients READ at any moment.
+///
+/// Stores of words become visible one by one; what must not be seen before what is kept apart by [`Region::barrier`].
+#[derive(Debug)]
+pub(crate) struct Region {
+    block: Registered,
+}
+
+impl Region {
+    pub fn new(block: Registered) -> Region {
+        Region { block }
+    }
+
+    pub fn block(&self) -> &Registered {
+        &self.block
+    }
+
+    /// The word at `offset`, a multiple of 8 inside the region.
+    #[inline]
+    pub fn load(&self, offset: usize) -> u64 {
+        self.block.bytes.word(offset).expect("an aligned word of the region").load(Ordering::Relaxed)
+    }
+
+    /// Stores the word at `offset`, a multiple of 8 inside the region.
+    #[inline]
+    pub fn store(&mut self, offset: usize, word: u64) {
+        #[cfg(test)]
+        crate::kv::tests::journal::note(self.block.addr + offset as u64, word);
+        self.block.bytes.word(offset).expect("an aligned word of the region").store(word, Ordering::Relaxed);
+    }
+
+    /// What was stored before is visible before what is stored after.
+    #[inline]
+    pub fn barrier(&self) {
+        fence(Ordering::Release);
+    }
+
+    /// Copies `out.len()` bytes from `offset`.
+    #[inline]
+    pub fn read(&self, offset: usize, out: &mut [u8]) {
+        self.block.read(offset, out);
+    }
+
+    /// Copies `data` to `offset`, in no order that a reader may rely on.
+    #[inline]
+    pub fn write(&mut self, offset: usize, data: &[u8]) {
+        #[cfg(test)]
+        if crate::kv::tests::journal::is_open() {
+            return self.write_by_words(offset, data);
+        }
+        self.block.write(offset, data);
+    }
+
+    /// As `write`, each aligned word a logged step.
+    #[cfg(test)]
+    fn write_by_words(&mut self, offset: usize, data: &[u8]) {
+        let mut at = offset & !7;
+        while at < offset + data.len() {
+            let mut word = self.load(at).to_le_bytes();
+            for (place, byte) in word.iter_mut().enumerate() {
+                if let Some(new) = (at + place).checked_sub(offset).and_then(|from| data.get(from)) {
+                    *byte = *new;
+                }
+            }
+            self.store(at, u64::from_le_bytes(word));
+            at += 8;
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! How full a send queue is, when most of its requests bring no completion.
+
+use crate::work_id::NUMBER;
+
+/// What a machine needs of its queue pair.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct QueueNeeds {
+    /// Work requests in the send queue, each of up to `sges` elements (or of as many inline bytes as were configured).
+    pub send: u32,
+    /// Receive requests in the receive queue.
+    pub receive: u32,
+    /// Scatter/gather elements in a send request.
+    pub sges: u32,
+    /// Completions that may wait to be polled at a time.
+    pub completions: u32,
+}
+
+/// A send queue's account. A request without completion is known to be out of the queue when a later one completes
+/// (IBTA vol. 1 §10.8.5.1: completions come in order), so every so often a request must be signaled.
+#[derive(Debug)]
+pub(crate) struct SendQueue {
+    depth: u32,
+    /// Requests posted and requests known to be out of the queue; both wrap.
+    posted: u32,
+    retired: u32,
+    /// Requests since the last signaled one.
+    unsignaled: u32,
+}
+
+impl SendQueue {
+    /// Depth that serves `window` operations of up to three requests each without waiting.
+    pub fn depth_for(window: u32) -> u32 {
+        (window * 4).max(8)
+    }
+
+    pub fn new(window: u32) -> SendQueue {
+        SendQueue { depth: SendQueue::depth_for(window), posted: 0, retired: 0, unsignaled: 0 }
+    }
+
+    /// Is there room for `requests` more?
+    #[inline]
+    pub fn has_room(&self, requests: u32) -> bool {
+        self.posted.wrapping_sub(self.retired) + requests <= self.depth
+    }
+
+    /// Notes one request about to be posted. `wanted`: its completion is needed. Returns its number, which its
+    /// completion gives to [`retire`](SendQueue::retire), and whether it must be signaled.
+    #[inline]
+    pub fn enter(&mut self, wanted: bool) -> (u32, bool) {
+        self.posted = self.posted.wrapping_add(1);
+        self.unsignaled += 1;
+        let signaled = wanted || self.unsignaled >= self.depth / 4;
+        if signaled {
+            self.unsignaled = 0;
+        }
+        (self.posted, signaled)
+    }
+
+    /// The request of this number (its low bits, as an id holds them) has completed, and with it all before.
+    #[inline]
+    pub fn retire(&mut self, number: u32) {
+        self.retired = self.posted.wrapping_sub(self.posted.wrapping_sub(number) & NUMBER);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SendQueue;
+
+    #[test]
+    fn a_full_queue_always_holds_a_signaled_request() {
+        for window in [1, 2, 3, 16, 100] {
+            let mut queue = SendQueue::new(window);
+            let mut last_signaled = None;
+            for _ in 0..10 {
+                while queue.has_room(3) {
+                    if let (number, true) = queue.enter(false) {
+                        last_signaled = Some(number);
+                    }
+                }
+                // Without one, nothing would ever make room again.
+                queue.retire(last_signaled.take().expect("a signaled request in a full queue"));
+                assert!(queue.has_room(3), "window {window}");
+            }
+        }
+    }
+
+    #[test]
+    fn low_bits_of_a_number_suffice() {
+        let mut queue = SendQueue::new(2);
+        (queue.posted, queue.retired) = (0x3000_0003, 0x2fff_fffb);
+        assert!(!queue.has_room(1));
+        queue.retire(0x0fff_fffe);
+        assert_eq!(queue.retired, 0x2fff_fffe);
+        queue.retire(3);
+        assert_eq!(queue.retired, 0x3000_0003);
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        let mut queue = SendQueue::new(2);
+        queue.posted = u32::MAX - 1;
+        queue.retired = u32::MAX - 1;
+        for _ in 0..8 {
+            assert!(queue.has_room(1));
+            queue.enter(true);
+        }
+        assert!(!queue.has_room(1));
+        queue.retire(2);
+        assert_eq!(queue.retired, 2);
+        assert!(queue.has_room(4) && !queue.has_room(5));
+    }
+}

@@ -1,0 +1,46 @@
+//! Little-endian numbers at fixed places of a byte slice.
+
+#[cfg(not(target_endian = "little"))]
+compile_error!("tables are little-endian and are read by word: a big-endian machine needs swaps in `region`");
+
+/// The 16 bits at `at`.
+#[inline(always)]
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    let mut word = [0; 2];
+    word.copy_from_slice(&bytes[at..at + 2]);
+    u16::from_le_bytes(word)
+}
+
+/// The 32 bits at `at`.
+#[inline(always)]
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(word)
+}
+
+/// The 64 bits at `at`.
+#[inline(always)]
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+/// Stores 16 bits at `at`.
+#[inline(always)]
+pub(crate) fn set_u16(bytes: &mut [u8], at: usize, value: u16) {
+    bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
+}
+
+/// Stores 32 bits at `at`.
+#[inline(always)]
+pub(crate) fn set_u32(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+/// Stores 64 bits at `at`.
+#[inline(always)]
+pub(crate) fn set_u64(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}

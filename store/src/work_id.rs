@@ -1,0 +1,66 @@
+//! What the id of a work request says to the machine that posted it.
+
+/// Kind of work, place (a slot, or a receive buffer) and, of sends, the number in the send queue's account. A NIC's
+/// ids have 48 bits: 4, 16 and 28.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WorkId {
+    pub work: Work,
+    pub place: u16,
+    /// The low 28 bits count.
+    pub number: u32,
+}
+
+/// Kinds of work.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// The last READ of a step.
+    Read,
+    /// A message.
+    Message,
+    /// A receive buffer.
+    Receive,
+}
+
+/// The bits of a number that an id holds.
+pub(crate) const NUMBER: u32 = (1 << 28) - 1;
+
+impl WorkId {
+    #[inline]
+    pub fn encode(self) -> u64 {
+        let kind = match self.work {
+            Work::Read => 1,
+            Work::Message => 2,
+            Work::Receive => 3,
+        };
+        kind << 44 | u64::from(self.place) << 28 | u64::from(self.number & NUMBER)
+    }
+
+    /// None if it is not one of these.
+    #[inline]
+    pub fn decode(id: u64) -> Option<WorkId> {
+        let work = match id >> 44 {
+            1 => Work::Read,
+            2 => Work::Message,
+            3 => Work::Receive,
+            _ => return None,
+        };
+        Some(WorkId { work, place: (id >> 28) as u16, number: id as u32 & NUMBER })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_take_48_bits_and_come_back() {
+        for work in [Work::Read, Work::Message, Work::Receive] {
+            let id = WorkId { work, place: u16::MAX, number: NUMBER };
+            assert!(id.encode() < 1 << 48);
+            assert_eq!(WorkId::decode(id.encode()), Some(id));
+        }
+        let wrapped = WorkId { work: Work::Read, place: 0, number: NUMBER + 6 };
+        assert_eq!(WorkId::decode(wrapped.encode()).map(|id| id.number), Some(5));
+        assert_eq!(WorkId::decode(0), None);
+    }
+}
