@@ -3,19 +3,19 @@
 use super::client_config::ClientConfig;
 use super::hash::hash_key;
 use super::lookup::{Lookup, Reads, Step};
-use super::region::Registered;
 use super::rpc::{HEADER, Refusal, Request, Response};
-use super::send_queue::SendQueue;
 use super::session::{Grant, SessionError};
-use super::work_id::{Work, WorkId};
 use super::{Broken, Operation, Post};
+use crate::region::Registered;
+use crate::send_queue::SendQueue;
+use crate::work_id::{Work, WorkId};
 use nic::{CompletionKind, Flags, Payload, ReceiveRequest, Remote, Sge, WorkCompletion, WorkRequest};
 use std::collections::VecDeque;
 use transport::Status;
 
 /// An operation in flight: below the window, and its own until the operation is handed back.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Slot(u16);
+pub struct Slot(pub(super) u16);
 
 impl Slot {
     /// As an index, below the window.

@@ -1,10 +1,10 @@
 //! How large a client is, and where things lie in its memory.
 
 use super::lookup::Lookup;
-use super::region::Registered;
 use super::rpc::HEADER;
-use super::send_queue::{QueueNeeds, SendQueue};
 use super::session::Hello;
+use crate::region::Registered;
+use crate::send_queue::{QueueNeeds, SendQueue};
 
 /// How large a client is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Where objects lie: runs of 64-byte lines in one region.
 
-use super::region::{Region, Registered};
 use super::rpc::Refusal;
+use crate::region::{Region, Registered};
 use offset_allocator::{Allocation, Allocator};
 
 /// Bytes in a line: objects begin on a cache line.
@@ -58,6 +58,11 @@ impl Extents {
         bytes.div_ceil(LINE).max(1)
     }
 
+    /// Lines that `bytes` bytes really take.
+    pub fn lines_taken(bytes: usize) -> usize {
+        class(Extents::lines_for(bytes))
+    }
+
     /// Do the bytes from `skip` on in the extent equal `bytes`?
     #[inline]
     pub fn equal(&self, extent: Extent, skip: usize, bytes: &[u8]) -> bool {
@@ -77,7 +82,7 @@ impl Extents {
     /// # Errors
     /// `NoSpace`: no run is long enough.
     pub fn allocate(&mut self, bytes: usize) -> Result<Extent, Refusal> {
-        let lines = u32::try_from(class(Extents::lines_for(bytes))).map_err(|_| Refusal::NoSpace)?;
+        let lines = u32::try_from(Extents::lines_taken(bytes)).map_err(|_| Refusal::NoSpace)?;
         self.allocator.allocate(lines).map(Extent).ok_or(Refusal::NoSpace)
     }
 

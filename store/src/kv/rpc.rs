@@ -17,8 +17,8 @@
 //! 16  key, value                                16  value
 //! ```
 
-use super::words::{set_u16, set_u32, u16_at, u32_at};
 use super::{MAX_KEY, MAX_VALUE, Operation};
+use crate::words::{set_u16, set_u32, u16_at, u32_at};
 
 /// Why a server did not do what it was asked.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

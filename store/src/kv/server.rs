@@ -1,13 +1,13 @@
 //! The server machine: owns a table and answers the calls of its connections.
 
 use super::extents::LINE;
-use super::region::Registered;
 use super::rpc::{HEADER, Refusal, Request, Response};
-use super::send_queue::{QueueNeeds, SendQueue};
 use super::session::{Grant, Hello, SessionError};
 use super::table::{Hold, Stored, Table};
-use super::work_id::{NUMBER, Work, WorkId};
 use super::{Broken, Operation, Post};
+use crate::region::Registered;
+use crate::send_queue::{QueueNeeds, SendQueue};
+use crate::work_id::{NUMBER, Work, WorkId};
 use nic::{CompletionKind, Flags, Payload, ReceiveRequest, Remote, WorkCompletion, WorkRequest};
 use std::collections::VecDeque;
 use transport::Status;

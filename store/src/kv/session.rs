@@ -2,11 +2,11 @@
 //! (a TCP exchange, the private data of a connection manager) is the caller's business; both fit 196 bytes, the
 //! least private data that every connection manager message but the reject carries.
 
-use super::words::{set_u32, set_u64, u32_at, u64_at};
+use crate::words::{set_u32, set_u64, u32_at, u64_at};
 use memory::Key;
 use nic::Remote;
 
-/// The classical designs.
+/// The designs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Design {
@@ -16,11 +16,13 @@ pub enum Design {
     Farm = 2,
     /// Every operation is a call.
     TwoSided = 3,
+    /// Clients do all operations themselves (PRISM, SOSP'21 §6).
+    Prism = 4,
 }
 
 impl Design {
     /// All of them.
-    pub const ALL: [Design; 3] = [Design::Pilaf, Design::Farm, Design::TwoSided];
+    pub const ALL: [Design; 4] = [Design::Pilaf, Design::Farm, Design::TwoSided, Design::Prism];
 
     /// The design of a [`name`](Design::name).
     pub fn named(name: &str) -> Option<Design> {
@@ -33,6 +35,7 @@ impl Design {
             Design::Pilaf => "pilaf",
             Design::Farm => "farm",
             Design::TwoSided => "two-sided",
+            Design::Prism => "prism",
         }
     }
 
@@ -278,7 +281,7 @@ mod tests {
         assert_eq!(Hello::decode(&bytes[..39]), Err(SessionError::Malformed));
         assert_eq!(Grant::decode(&bytes), Err(SessionError::Malformed));
         let mut other = bytes;
-        other[4] = 4;
+        other[4] = 5;
         assert_eq!(Hello::decode(&other), Err(SessionError::Malformed));
     }
 }

@@ -1,9 +1,9 @@
 //! What a server needs of a table: the part in which the designs differ at the server.
 
 use super::extents::Extent;
-use super::region::Registered;
 use super::rpc::Refusal;
 use super::session::Design;
+use crate::region::Registered;
 use nic::Remote;
 
 /// A table in registered memory, changed by its server only.
@@ -79,6 +79,13 @@ pub struct Stored {
     pub len: usize,
     /// What keeps it there.
     pub hold: Hold,
+}
+
+impl Stored {
+    /// The line on which its object begins.
+    pub(crate) fn line(&self) -> usize {
+        self.hold.0.line() as usize
+    }
 }
 
 /// Names an object that a response is being sent from.

@@ -12,13 +12,14 @@
 //!  8  key, value
 //! ```
 
+pub(crate) use super::extents::LINE;
 use super::extents::{Extent, Extents, room_for};
 use super::hash::hash_key;
 use super::lookup::{Lookup, Step};
-use super::region::Registered;
 use super::rpc::Refusal;
 use super::session::{Design, Grant};
 use super::table::{Hold, Stored, Table, TableGrant};
+use crate::region::Registered;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use memory::Key;
@@ -88,6 +89,26 @@ pub struct TwoSidedTable {
     config: Config,
 }
 
+/// An object that is still being written: nobody finds it before it is [published](TwoSidedTable::publish).
+///
+/// Belongs to its table, and goes back by `publish` or [`discard`](TwoSidedTable::discard).
+pub struct Draft {
+    extent: Extent,
+    key_len: u32,
+    value_len: u32,
+}
+
+impl Draft {
+    fn value_at(&self) -> usize {
+        self.extent.offset() + HEADER + self.key_len as usize
+    }
+
+    /// Where the value is to lie.
+    pub(crate) fn stored(&self) -> Stored {
+        Stored { offset: self.value_at(), len: self.value_len as usize, hold: Hold(self.extent) }
+    }
+}
+
 /// Bytes before the key of an object.
 const HEADER: usize = 8;
 const DEAD: u64 = 1 << 32;
@@ -107,6 +128,59 @@ impl TwoSidedTable {
     /// Free 64-byte lines.
     pub fn free_lines(&self) -> u32 {
         self.extents.free_lines()
+    }
+
+    /// Lines that an object takes.
+    pub(crate) fn lines(key_len: usize, value_len: usize) -> usize {
+        Extents::lines_taken(object_len(key_len, value_len))
+    }
+
+    /// Room for a value of `key` that comes in pieces; what is stored under the key stays until it is published.
+    ///
+    /// # Errors
+    /// `NoSpace`.
+    pub fn draft(&mut self, key: &[u8], value_len: usize) -> Result<Draft, Refusal> {
+        let extent = self.extents.allocate(object_len(key.len(), value_len))?;
+        self.extents.region.store(extent.offset(), 0);
+        self.extents.region.write(extent.offset() + HEADER, key);
+        Ok(Draft { extent, key_len: key.len() as u32, value_len: value_len as u32 })
+    }
+
+    /// Writes `data` at byte `at` of the value.
+    ///
+    /// # Panics
+    /// When that is not inside the value.
+    pub fn fill(&mut self, draft: &Draft, at: usize, data: &[u8]) {
+        assert!(at + data.len() <= draft.value_len as usize, "a draft is filled inside its length");
+        self.extents.region.write(draft.value_at() + at, data);
+    }
+
+    /// Stores the draft under `key`, the one it was made for, new or not.
+    ///
+    /// # Errors
+    /// The draft, if the table is full.
+    pub fn publish(&mut self, key: &[u8], draft: Draft) -> Result<Stored, Draft> {
+        let hash = hash_key(self.config.hash_seed, key);
+        let TwoSidedTable { index, extents, config } = self;
+        let full = index.len() >= config.keys as usize;
+        let Draft { extent, key_len, value_len } = draft;
+        let stored = draft.stored();
+        match index.entry(hash, |item| is(extents, item, hash, key), |item| item.hash) {
+            Entry::Occupied(mut entry) => {
+                let old = std::mem::replace(entry.get_mut(), Item { hash, extent, key_len, value_len });
+                retire(extents, old.extent);
+            }
+            Entry::Vacant(_) if full => return Err(draft),
+            Entry::Vacant(entry) => {
+                entry.insert(Item { hash, extent, key_len, value_len });
+            }
+        }
+        Ok(stored)
+    }
+
+    /// Gives the room of a draft back.
+    pub fn discard(&mut self, draft: Draft) {
+        self.extents.free(draft.extent);
     }
 }
 

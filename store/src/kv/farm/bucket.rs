@@ -17,7 +17,7 @@
 //! versions). A chained block has the same form; its joints are unused.
 
 use super::line::PAYLOAD;
-use crate::kv::words::{set_u16, set_u32, u16_at, u32_at};
+use crate::words::{set_u16, set_u32, u16_at, u32_at};
 
 /// Slots in a bucket: H/2.
 pub(crate) const SLOTS: usize = 3;

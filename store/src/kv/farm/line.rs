@@ -17,8 +17,8 @@
 //! version. A reader that finds equal versions, not locked, has read one state of the line: the end it read first had
 //! that version, so the rest was complete; the end it read last still had it, so no change had begun.
 
-use crate::kv::region::Region;
-use crate::kv::words::{set_u32, set_u64, u32_at, u64_at};
+use crate::region::Region;
+use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
 /// Bytes in a line, and of payload in it.
 pub(crate) const LINE: usize = 64;

@@ -6,10 +6,10 @@ use super::line::{
 };
 use crate::kv::extents::{Extent, Extents, room_for};
 use crate::kv::hash::hash_key;
-use crate::kv::region::{Region, Registered};
 use crate::kv::rpc::Refusal;
 use crate::kv::session::Design;
 use crate::kv::table::{Table, TableGrant};
+use crate::region::{Region, Registered};
 
 /// How large a table is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@
 //! An object is its key and its value, nothing between; it begins on a 64-byte line.
 
 use crate::kv::checksum::crc64;
-use crate::kv::words::{set_u32, set_u64, u32_at, u64_at};
+use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
 /// Bytes in an entry.
 pub(crate) const ENTRY: usize = 64;

@@ -5,11 +5,11 @@ use super::entry::{ENTRY, PilafEntry};
 use crate::kv::checksum::crc64;
 use crate::kv::extents::{Extent, Extents, room_for};
 use crate::kv::hash::{choice, hash_key};
-use crate::kv::region::{Region, Registered};
 use crate::kv::rpc::Refusal;
 use crate::kv::session::Design;
 use crate::kv::table::{Table, TableGrant};
-use crate::kv::words::u64_at;
+use crate::region::{Region, Registered};
+use crate::words::u64_at;
 
 /// How large a table is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 use super::journal;
 use super::wire::{CopyOrder, Side, Wire, below};
 use super::world::{Arm, FarmArm, PilafArm, SEED};
-use crate::kv::region::Registered;
 use crate::kv::{Grant, Lookup, QueueNeeds, Reads, Step, Table, hash_key};
+use crate::region::Registered;
 use std::collections::BTreeMap;
 
 mod pilaf {

@@ -1,9 +1,9 @@
 //! Two queue pairs and the memory behind them, just real enough to drive a client and a server: requests of a queue
 //! run in order, one when the test says so; a READ copies word by word and lets the test act between any two.
 
-use crate::kv::region::Registered;
-use crate::kv::send_queue::QueueNeeds;
 use crate::kv::{Post, PostError};
+use crate::region::Registered;
+use crate::send_queue::QueueNeeds;
 use memory::{Bytes, Key};
 use nic::{CompletionKind, Operation, Payload, ReceiveRequest, Remote, Sge, WorkCompletion, WorkRequest};
 use std::collections::VecDeque;

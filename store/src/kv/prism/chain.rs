@@ -1,0 +1,145 @@
+//! The requests of an operation.
+
+use nic::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
+use nic::{Flags, Payload, Remote};
+
+use super::client_config::Arena;
+use super::flight::Flight;
+use super::slot::{SLOT, Words};
+use crate::heap::Class;
+use crate::words::{set_u64, u64_at};
+use crate::{Broken, PostPrism};
+
+/// What a request is of; in the high bits of its id, above the place.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// The READ of a slot.
+    Look = 1,
+    /// The swap of a slot.
+    Swap = 2,
+    /// Buffers go back.
+    Return = 3,
+    /// A message of the server's.
+    Listen = 4,
+    /// What brings no completion unless it fails.
+    Quiet = 5,
+}
+
+impl Part {
+    #[inline]
+    pub fn id(self, place: u16) -> u64 {
+        (self as u64) << 44 | u64::from(place)
+    }
+
+    #[inline]
+    pub fn of(id: u64) -> Option<(Part, u16)> {
+        let part = match id >> 44 {
+            1 => Part::Look,
+            2 => Part::Swap,
+            3 => Part::Return,
+            4 => Part::Listen,
+            5 => Part::Quiet,
+            _ => return None,
+        };
+        Some((part, id as u16))
+    }
+}
+
+const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
+
+fn request(id: u64, operation: Operation<'_>) -> WorkRequest<'_> {
+    WorkRequest { id, operation, conditional: false, redirect: None, result: None, flags: Flags::default() }
+}
+
+/// The bounded READ through a slot, of `flight.asked` bytes to `to` in the arena.
+#[inline]
+pub(super) fn look(
+    slot: Remote,
+    place: u16,
+    len: u32,
+    to: usize,
+    arena: &Arena,
+    nic: &mut impl PostPrism,
+) -> Result<(), Broken> {
+    let into = [arena.block.sge(to, len as usize)];
+    let read = Operation::Read { from: Address::bounded(slot), len, into: &into };
+    Ok(nic.post_prism(&WorkRequest { flags: SIGNALED, ..request(Part::Look.id(place), read) })?)
+}
+
+/// The swap of a whole slot, if it has this generation.
+fn swap<'a>(slot: Remote, place: u16, generation: u64, new: Operand, arena: &Arena) -> WorkRequest<'a> {
+    let operands = Operands {
+        mode: Mode::Equal,
+        size: SLOT as u8,
+        compare_mask: [0, 0, u64::MAX, 0],
+        swap_mask: [u64::MAX; 4],
+        compare: Operand::Immediate([0, 0, generation, 0]),
+        swap_add: new,
+    };
+    let operation = Operation::CompareSwap { at: Address::direct(slot), operands };
+    let result = Some(arena.block.sge(arena.old(place), SLOT));
+    WorkRequest { result, flags: SIGNALED, ..request(Part::Swap.id(place), operation) }
+}
+
+/// A DELETE: the slot leads to no object from now on.
+pub(super) fn delete(
+    slot: Remote,
+    place: u16,
+    flight: &Flight,
+    arena: &Arena,
+    nic: &mut impl PostPrism,
+) -> Result<(), Broken> {
+    let bare = Words::bare(slot.addr, flight.next_generation(), flight.hash);
+    let new = Operand::Immediate(bare.number());
+    Ok(nic.post_prism(&swap(slot, place, flight.generation, new, arena))?)
+}
+
+/// A PUT (§6.1): all but the pointer of the new slot to scratch memory; a buffer with the object, its address in front of that, and here for
+/// who has to give it back; all of it into the slot if it is still the one that was seen.
+pub(super) fn put(
+    slot: Remote,
+    place: u16,
+    flight: &Flight,
+    class: &Class,
+    arena: &Arena,
+    nic: &mut impl PostPrism,
+) -> Result<(), Broken> {
+    let len = super::HEADER + flight.key_len as usize + flight.value_len as usize;
+    let generation = flight.next_generation();
+    arena.block.write(arena.object(place), &generation.to_le_bytes());
+    let mut words = [0; SLOT - 8];
+    [len as u64, generation, flight.hash]
+        .iter()
+        .enumerate()
+        .for_each(|(at, w)| set_u64(&mut words, at * 8, *w));
+    arena.block.write(arena.new_words(place), &words);
+    let quiet = Part::Quiet.id(place);
+    let scratch = |offset: u64| Remote { addr: SCRATCH + offset, rkey: slot.rkey };
+    nic.post_send(&nic::WorkRequest {
+        id: quiet,
+        operation: nic::Operation::Write(scratch(8)),
+        payload: Payload::Sges(&[arena.block.sge(arena.new_words(place), words.len())]),
+        flags: Flags::default(),
+    })?;
+    let object = [arena.block.sge(arena.object(place), len)];
+    let data = Data::Local(Payload::Sges(&object));
+    let allocate = Operation::Allocate { list: class.list, rkey: slot.rkey, data };
+    let taken = Some(arena.block.sge(arena.taken(place), 8));
+    nic.post_prism(&WorkRequest { redirect: Some(SCRATCH), result: taken, ..request(quiet, allocate) })?;
+    let swap = swap(slot, place, flight.generation, Operand::At(SCRATCH), arena);
+    Ok(nic.post_prism(&WorkRequest { conditional: true, ..swap })?)
+}
+
+/// The slot as a swap found it.
+pub(super) fn old(arena: &Arena, place: u16) -> Words {
+    let mut bytes = [0; SLOT];
+    arena.block.read(arena.old(place), &mut bytes);
+    Words::parse(&bytes)
+}
+
+/// The address of the buffer that a chain took.
+pub(super) fn taken(arena: &Arena, place: u16) -> u64 {
+    let mut bytes = [0; 8];
+    arena.block.read(arena.taken(place), &mut bytes);
+    u64_at(&bytes, 0)
+}

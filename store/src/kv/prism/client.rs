@@ -1,0 +1,523 @@
+//! The client machine: a window of operations on one queue pair.
+
+use std::collections::VecDeque;
+
+use nic::prism::Outcome as Ended;
+use nic::{CompletionKind, Remote, WorkCompletion};
+use transport::Status;
+
+use super::chain::{self, Part};
+use super::client_config::{Arena, ClientConfig};
+use super::flight::{Flight, State};
+use super::grant::Grant;
+use super::known::Known;
+use super::object::{HEADER, Seen, binding, header, see};
+use super::slot::SLOT;
+use crate::heap::Returns;
+use crate::kv::hash::reduce;
+use crate::kv::lookup::MOST_TRIES;
+use crate::kv::{Finished, Operation, Outcome, Refusal, Refused, SessionError, Slot};
+use crate::{Broken, PostPrism, Registered};
+
+/// Slots of others that one may pass. So a key is within as many from its home, or nowhere.
+pub(super) const MOST_PASSED: u32 = 512;
+
+/// How an operation ended, before the value is borrowed.
+#[derive(Copy, Clone)]
+enum End {
+    /// `len` bytes at `start` of what landed.
+    Value(usize, usize),
+    Other(Outcome<'static>),
+}
+
+/// What comes of a completion.
+enum Then {
+    /// The operation has ended.
+    End(End),
+    /// It has another round trip ahead.
+    On,
+}
+
+/// A client: pure, driven by whoever owns the queue pair. Nothing is allocated after it was made.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    grant: Grant,
+    arena: Arena,
+    flights: Vec<Flight>,
+    /// The keys in flight, `max_key` bytes a place.
+    keys: Vec<u8>,
+    idle: Vec<u16>,
+    /// Swaps that wait until what may come of them can be given back.
+    waiting: VecDeque<u16>,
+    /// Swaps under way: each may leave a buffer to be given back.
+    swaps: usize,
+    known: Known,
+    returns: Returns,
+    /// What landed last, away from the NIC's reach.
+    landed: Vec<u8>,
+    broken: Option<Broken>,
+}
+
+impl Client {
+    /// A client of the server that gave `grant`, with its memory in `arena`.
+    ///
+    /// # Errors
+    /// The numbers of `config` are impossible, or the arena is too small.
+    pub fn new(config: ClientConfig, grant: &Grant, arena: Registered) -> Result<Client, SessionError> {
+        if !config.is_sound() || grant.slots == 0 {
+            return Err(SessionError::Malformed);
+        }
+        let needed = config.arena_len();
+        if arena.bytes.len() < needed {
+            return Err(SessionError::ArenaTooSmall { needed });
+        }
+        let window = config.window as usize;
+        let arena = Arena::new(arena, config);
+        // Half of it fills while the other half travels.
+        let most = (2 * window).max(64);
+        Ok(Client {
+            returns: Returns::new(arena.block.clone(), arena.returns(), most),
+            config,
+            grant: grant.clone(),
+            arena,
+            flights: vec![Flight::IDLE; window],
+            keys: vec![0; window * config.max_key as usize],
+            idle: (0..config.window as u16).rev().collect(),
+            waiting: VecDeque::with_capacity(window),
+            swaps: 0,
+            known: Known::new(config.known),
+            landed: vec![0; config.object_len()],
+            broken: None,
+        })
+    }
+
+    /// Posts the receive request; once, before the first operation.
+    ///
+    /// # Errors
+    /// The queue did not take it.
+    pub fn start(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        self.returns.listen(Part::Listen.id(0), nic)
+    }
+
+    /// Operations in flight.
+    pub fn in_flight(&self) -> usize {
+        self.flights.len() - self.idle.len()
+    }
+
+    /// Starts reading the value of `key`.
+    ///
+    /// # Errors
+    /// See [`Refused`]; nothing was started.
+    #[inline]
+    pub fn get(&mut self, key: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused> {
+        let place = self.begin(Operation::Get, key)?;
+        let first = (self.config.first_read as usize).max(HEADER + key.len());
+        self.flights[usize::from(place)].asked = first.min(self.config.object_len()) as u32;
+        let posted = self.look(place, nic);
+        self.started(place, posted)
+    }
+
+    /// Starts storing `value` under `key`. Both are copied before this returns.
+    ///
+    /// # Errors
+    /// See [`Refused`]; nothing was started.
+    pub fn put(&mut self, key: &[u8], value: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused> {
+        let fits = value.len() <= self.config.max_value.min(self.grant.max_value) as usize;
+        let len = HEADER as u64 + key.len() as u64 + value.len() as u64;
+        if !fits || self.grant.classes.for_len(len).is_none() {
+            return Err(Refused::ValueTooLong);
+        }
+        let place = self.begin(Operation::Put, key)?;
+        let flight = &mut self.flights[usize::from(place)];
+        flight.value_len = value.len() as u32;
+        let at = self.arena.object(place);
+        self.arena.block.write(at, &header(0, flight.hash, key.len(), value.len()));
+        self.arena.block.write(at + HEADER, key);
+        self.arena.block.write(at + HEADER + key.len(), value);
+        let posted = self.change(place, nic);
+        self.started(place, posted)
+    }
+
+    /// Starts removing `key`.
+    ///
+    /// # Errors
+    /// See [`Refused`]; nothing was started.
+    pub fn delete(&mut self, key: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused> {
+        let place = self.begin(Operation::Delete, key)?;
+        let posted = self.change(place, nic);
+        self.started(place, posted)
+    }
+
+    /// Takes a completion of this client's queue pair; the operation that it ends, if it ends one.
+    ///
+    /// # Errors
+    /// The queue pair has failed. What is in flight comes back by [`abandon`](Client::abandon).
+    #[inline]
+    pub fn complete(
+        &mut self,
+        completion: &WorkCompletion,
+        nic: &mut impl PostPrism,
+    ) -> Result<Option<Finished<'_>>, Broken> {
+        if let Some(broken) = self.broken {
+            return Err(broken);
+        }
+        let ended = self.take(completion, nic).inspect_err(|broken| self.broken = Some(*broken))?;
+        if let Some((place, _)) = ended {
+            self.release(place);
+        }
+        // A failure is noted, and told by the next call: what ended here has ended.
+        if let Err(broken) = self.go_on(nic) {
+            self.broken = Some(broken);
+        }
+        Ok(ended.map(|(place, end)| {
+            let outcome = match end {
+                End::Value(start, len) => Outcome::Value(&self.landed[start..start + len]),
+                End::Other(outcome) => outcome,
+            };
+            finished(place, &self.flights[usize::from(place)], outcome)
+        }))
+    }
+
+    /// After a failure: hands back the operations in flight, one a call.
+    pub fn abandon(&mut self) -> Option<Finished<'static>> {
+        let broken = self.broken?;
+        let place = self.flights.iter().position(|flight| flight.state != State::Idle)? as u16;
+        self.release(place);
+        Some(finished(place, &self.flights[usize::from(place)], Outcome::Failed(broken)))
+    }
+
+    /// Gives the client up, for instance because its server is gone: every operation in flight comes back by
+    /// [`abandon`](Client::abandon).
+    pub fn give_up(&mut self, status: Status) {
+        self.broken.get_or_insert(Broken::Completion(status));
+    }
+
+    /// Takes a place for an operation on `key`.
+    #[inline]
+    fn begin(&mut self, operation: Operation, key: &[u8]) -> Result<u16, Refused> {
+        if let Some(broken) = self.broken {
+            return Err(Refused::Broken(broken));
+        }
+        if key.len() > self.config.max_key.min(self.grant.max_key) as usize {
+            return Err(Refused::KeyTooLong);
+        }
+        let place = self.idle.pop().ok_or(Refused::WindowFull)?;
+        let at = usize::from(place) * self.config.max_key as usize;
+        self.keys[at..at + key.len()].copy_from_slice(key);
+        let hash = binding(self.grant.hash_seed, key);
+        let known = self.known.get(hash);
+        self.flights[usize::from(place)] = Flight {
+            state: State::Waiting,
+            operation,
+            hash,
+            key_len: key.len() as u32,
+            slot: known.map_or_else(|| reduce(hash, self.grant.slots), |(slot, _)| slot),
+            by_heart: known.is_some(),
+            asked: (HEADER + key.len()) as u32,
+            generation: known.map_or(0, |(_, generation)| generation),
+            phase: (operation != Operation::Get).then(|| self.returns.begin()),
+            ..Flight::IDLE
+        };
+        Ok(place)
+    }
+
+    /// The place of an operation that was started; frees it if the queue pair failed.
+    #[inline]
+    fn started(&mut self, place: u16, posted: Result<(), Broken>) -> Result<Slot, Refused> {
+        posted.map(|()| Slot(place)).map_err(|broken| {
+            self.broken = Some(broken);
+            self.release(place);
+            Refused::Broken(broken)
+        })
+    }
+
+    #[inline]
+    fn release(&mut self, place: u16) {
+        let flight = &mut self.flights[usize::from(place)];
+        flight.state = State::Idle;
+        if let Some(phase) = flight.phase.take() {
+            self.returns.end(phase);
+        }
+        self.idle.push(place);
+    }
+
+    fn slot_at(&self, slot: u64) -> Remote {
+        let table = self.grant.table;
+        Remote { addr: table.addr.wrapping_add(slot.wrapping_mul(SLOT as u64)), rkey: table.rkey }
+    }
+
+    /// READs through the slot that an operation is at.
+    #[inline]
+    fn look(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        let to = self.landing(place);
+        let flight = &mut self.flights[usize::from(place)];
+        flight.state = State::Reading;
+        flight.round_trips += 1;
+        let (slot, asked) = (flight.slot, flight.asked);
+        chain::look(self.slot_at(slot), place, asked, to, &self.arena, nic)
+    }
+
+    /// Where an operation's READs come to.
+    #[inline]
+    fn landing(&self, place: u16) -> usize {
+        match self.flights[usize::from(place)].operation {
+            Operation::Get => self.arena.object(place),
+            // The object to be stored stays where it is.
+            Operation::Put | Operation::Delete => self.arena.probe(place),
+        }
+    }
+
+    /// A PUT or DELETE: swaps the slot if it is known, else looks for it.
+    fn change(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        if self.flights[usize::from(place)].by_heart { self.swap(place, nic) } else { self.look(place, nic) }
+    }
+
+    /// Swaps the slot now, or later if what comes of that could not be given back.
+    fn swap(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        if self.returns.room() > self.swaps && self.waiting.is_empty() {
+            return self.post_swap(place, nic);
+        }
+        self.flights[usize::from(place)].state = State::Waiting;
+        self.waiting.push_back(place);
+        Ok(())
+    }
+
+    fn post_swap(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        let flight = &mut self.flights[usize::from(place)];
+        flight.state = State::Swapping;
+        flight.round_trips += 1;
+        self.swaps += 1;
+        let flight = self.flights[usize::from(place)];
+        let slot = self.slot_at(flight.slot);
+        if flight.operation == Operation::Delete {
+            return chain::delete(slot, place, &flight, &self.arena, nic);
+        }
+        let len = HEADER as u64 + u64::from(flight.key_len) + u64::from(flight.value_len);
+        let class = self.grant.classes.for_len(len).ok_or(Broken::Protocol)?;
+        chain::put(slot, place, &flight, &self.grant.classes.all()[class], &self.arena, nic)
+    }
+
+    /// Sends what is to be given back, and posts swaps that waited for that.
+    #[inline]
+    fn go_on(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        let idle = self.in_flight() == 0 || !self.waiting.is_empty();
+        if self.returns.is_due(idle) {
+            self.returns.send(Part::Return.id(0), idle, nic)?;
+        }
+        while self.returns.room() > self.swaps {
+            let Some(place) = self.waiting.pop_front() else { break };
+            self.post_swap(place, nic)?;
+        }
+        Ok(())
+    }
+
+    /// Acts on a completion.
+    #[inline]
+    fn take(
+        &mut self,
+        completion: &WorkCompletion,
+        nic: &mut impl PostPrism,
+    ) -> Result<Option<(u16, End)>, Broken> {
+        if completion.status != Status::Success {
+            return Err(Broken::Completion(completion.status));
+        }
+        let (part, place) = Part::of(completion.id).ok_or(Broken::Protocol)?;
+        let then = match part {
+            Part::Look => self.landed(place, completion.byte_len as usize, nic)?,
+            Part::Swap => self.swapped(place, completion.vendor_err, nic)?,
+            Part::Return => {
+                self.returns.sent();
+                Then::On
+            }
+            Part::Listen if completion.kind == CompletionKind::Receive => {
+                self.returns.received(completion.byte_len, Part::Listen.id(0), nic)?;
+                Then::On
+            }
+            Part::Listen | Part::Quiet => return Err(Broken::Protocol),
+        };
+        Ok(match then {
+            Then::End(end) => Some((place, end)),
+            Then::On => None,
+        })
+    }
+
+    /// A READ has brought what a slot leads to.
+    #[inline]
+    fn landed(&mut self, place: u16, len: usize, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+        let flight = self.flights.get(usize::from(place)).ok_or(Broken::Protocol)?;
+        if flight.state != State::Reading || len > flight.asked as usize {
+            return Err(Broken::Protocol);
+        }
+        let (hash, operation) = (flight.hash, flight.operation);
+        let key_at = usize::from(place) * self.config.max_key as usize;
+        let key = &self.keys[key_at..key_at + flight.key_len as usize];
+        let at = self.landing(place);
+        let landed = &mut self.landed[..len];
+        self.arena.block.read(at, landed);
+        let seen = see(landed, hash, key).ok_or(Broken::Protocol)?;
+        match (operation, seen) {
+            (_, Seen::Free | Seen::Other) if flight.by_heart => self.anew(place, nic),
+            (_, Seen::Other) => self.pass(place, nic),
+            (Operation::Get, Seen::Mine { generation, len: whole }) => {
+                self.found(place, generation, whole, len, nic)
+            }
+            (Operation::Put, Seen::Twin) => Ok(Then::End(End::Other(Outcome::Refused(Refusal::TableFull)))),
+            (Operation::Put, Seen::Free) => self.swap_from(place, 0, nic),
+            (Operation::Put, Seen::Gone { generation }) => self.swap_from(place, generation, nic),
+            (Operation::Put | Operation::Delete, Seen::Mine { generation, .. }) => {
+                self.swap_from(place, generation, nic)
+            }
+            (Operation::Get | Operation::Delete, Seen::Free | Seen::Gone { .. } | Seen::Twin) => {
+                Ok(Then::End(End::Other(Outcome::Absent)))
+            }
+        }
+    }
+
+    /// A GET has come to its object; all of it, unless that is longer than it asked for.
+    #[inline]
+    fn found(
+        &mut self,
+        place: u16,
+        generation: u64,
+        whole: u64,
+        len: usize,
+        nic: &mut impl PostPrism,
+    ) -> Result<Then, Broken> {
+        let flight = &mut self.flights[usize::from(place)];
+        self.known.set(flight.hash, flight.slot, generation);
+        if whole <= len as u64 {
+            let start = HEADER + flight.key_len as usize;
+            return Ok(Then::End(End::Value(start, whole as usize - start)));
+        }
+        if len < flight.asked as usize {
+            // The slot's bound and the object's header contradict each other.
+            return Err(Broken::Protocol);
+        }
+        if whole > self.config.object_len() as u64 {
+            return Ok(Then::End(End::Other(Outcome::TooLong)));
+        }
+        flight.asked = whole as u32;
+        self.again(place, nic)
+    }
+
+    /// On to the next slot.
+    fn pass(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+        let flight = &mut self.flights[usize::from(place)];
+        flight.passed += 1;
+        if u64::from(flight.passed) >= u64::from(MOST_PASSED).min(self.grant.slots) {
+            return Ok(Then::End(End::Other(match flight.operation {
+                Operation::Put => Outcome::Refused(Refusal::TableFull),
+                Operation::Get | Operation::Delete => Outcome::Absent,
+            })));
+        }
+        flight.slot = (flight.slot + 1) % self.grant.slots;
+        self.look(place, nic)?;
+        Ok(Then::On)
+    }
+
+    /// Looks into the same slot once more.
+    fn again(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+        let flight = &mut self.flights[usize::from(place)];
+        flight.tries += 1;
+        if flight.tries >= MOST_TRIES {
+            return Ok(Then::End(End::Other(Outcome::Contended)));
+        }
+        self.look(place, nic)?;
+        Ok(Then::On)
+    }
+
+    /// What was remembered is not so: begins at the key's home.
+    #[cold]
+    fn anew(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+        let flight = &mut self.flights[usize::from(place)];
+        self.known.forget(flight.hash);
+        flight.by_heart = false;
+        flight.slot = reduce(flight.hash, self.grant.slots);
+        flight.passed = 0;
+        self.again(place, nic)
+    }
+
+    fn swap_from(&mut self, place: u16, generation: u64, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+        self.flights[usize::from(place)].generation = generation;
+        self.swap(place, nic)?;
+        Ok(Then::On)
+    }
+
+    /// A swap has come to its end, and with it a DELETE or the chain of a PUT.
+    fn swapped(&mut self, place: u16, outcome: u32, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+        let flight = self.flights.get_mut(usize::from(place)).ok_or(Broken::Protocol)?;
+        if flight.state != State::Swapping {
+            return Err(Broken::Protocol);
+        }
+        let outcome = Ended::from_number(outcome).ok_or(Broken::Protocol)?;
+        self.swaps -= 1;
+        if flight.operation != Operation::Delete {
+            let flight = *flight;
+            return self.chained(place, flight, outcome, nic);
+        }
+        self.known.forget(flight.hash);
+        match outcome {
+            Ended::Done => {
+                self.give_old(place);
+                Ok(Then::End(End::Other(Outcome::Done)))
+            }
+            // Only a DELETE makes another generation of an odd one, and this one came since we looked.
+            Ended::NotSwapped if !flight.by_heart => Ok(Then::End(End::Other(Outcome::Absent))),
+            Ended::NotSwapped => self.anew(place, nic),
+            _ => Err(Broken::Protocol),
+        }
+    }
+
+    /// A PUT's chain has come to its end.
+    fn chained(
+        &mut self,
+        place: u16,
+        flight: Flight,
+        outcome: Ended,
+        nic: &mut impl PostPrism,
+    ) -> Result<Then, Broken> {
+        match outcome {
+            Ended::Done => {
+                self.known.set(flight.hash, flight.slot, flight.next_generation());
+                self.give_old(place);
+                Ok(Then::End(End::Other(Outcome::Done)))
+            }
+            Ended::NotSwapped => {
+                self.returns.give(chain::taken(&self.arena, place));
+                if flight.by_heart {
+                    return self.anew(place, nic);
+                }
+                if flight.overwrites() {
+                    // The key was deleted since we looked: as if we had come just before.
+                    return Ok(Then::End(End::Other(Outcome::Done)));
+                }
+                self.again(place, nic)
+            }
+            // No buffer: the swap was skipped.
+            _ => {
+                self.known.forget(flight.hash);
+                self.returns.send(Part::Return.id(0), true, nic)?;
+                Ok(Then::End(End::Other(Outcome::Refused(Refusal::NoSpace))))
+            }
+        }
+    }
+
+    /// Gives back the buffer that a swap found in the slot, if there was one.
+    fn give_old(&mut self, place: u16) {
+        let old = chain::old(&self.arena, place);
+        if old.generation & 1 == 1 {
+            self.returns.give(old.pointer);
+        }
+    }
+}
+
+fn finished<'a>(place: u16, flight: &Flight, outcome: Outcome<'a>) -> Finished<'a> {
+    Finished {
+        slot: Slot(place),
+        operation: flight.operation,
+        outcome,
+        round_trips: flight.round_trips,
+        tries: flight.tries,
+    }
+}

@@ -1,0 +1,120 @@
+//! How large a client is, and where things lie in its memory.
+//!
+//! Each place of the window has: 32 bytes for the slot as a swap found it, 8 for the address of the buffer that was taken, 24 for the new
+//! slot's last three words; an object, on its way out or as a GET brings it; and a header with a key, as a PUT or DELETE looks for them.
+
+use super::object::HEADER;
+use super::slot::SLOT;
+use crate::heap::Returns;
+use crate::kv::{MAX_KEY, MAX_VALUE};
+use crate::{QueueNeeds, Registered};
+
+/// How large a client is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct ClientConfig {
+    /// Operations in flight at most; 1 to 65535.
+    pub window: u32,
+    /// Longest key that it will use, in bytes.
+    pub max_key: u32,
+    /// Longest value that it will use, in bytes.
+    pub max_value: u32,
+    /// Bytes of a GET's first READ: a longer object takes another.
+    pub first_read: u32,
+    /// Slots that it remembers.
+    pub known: u32,
+}
+
+impl Default for ClientConfig {
+    fn default() -> ClientConfig {
+        ClientConfig { window: 16, max_key: 256, max_value: 4096, first_read: 4096, known: 4096 }
+    }
+}
+
+/// Slots of the send queue that the longest chain takes: a WRITE, an ALLOCATE of two slots, a swap of five.
+const CHAIN: u32 = 8;
+/// Bytes before the object in a place of the window.
+const FRONT: usize = 64;
+/// Offsets there.
+const OLD: usize = 0;
+const TAKEN: usize = SLOT;
+const NEW: usize = TAKEN + 8;
+
+impl ClientConfig {
+    /// What its queue pair must hold; `send` counts 64-byte slots.
+    pub fn needs(&self) -> QueueNeeds {
+        let send = self.window * CHAIN + 1;
+        QueueNeeds { send, receive: 1, sges: 1, completions: self.window + 2 }
+    }
+
+    /// Bytes of registered memory that it needs; nobody but its own NIC touches it.
+    pub fn arena_len(&self) -> usize {
+        self.window as usize * self.stride() + Returns::ARENA
+    }
+
+    /// Bytes of the longest object.
+    pub(super) fn object_len(&self) -> usize {
+        HEADER + self.max_key as usize + self.max_value as usize
+    }
+
+    pub(super) fn probe_len(&self) -> usize {
+        HEADER + self.max_key as usize
+    }
+
+    fn stride(&self) -> usize {
+        (FRONT + self.object_len() + self.probe_len()).next_multiple_of(64)
+    }
+
+    /// Are the numbers possible?
+    pub(super) fn is_sound(&self) -> bool {
+        (1..=0xffff).contains(&self.window)
+            && self.max_key as usize <= MAX_KEY
+            && self.max_value as usize <= MAX_VALUE
+    }
+}
+
+/// A client's memory.
+#[derive(Debug)]
+pub(super) struct Arena {
+    pub block: Registered,
+    config: ClientConfig,
+}
+
+impl Arena {
+    pub fn new(block: Registered, config: ClientConfig) -> Arena {
+        Arena { block, config }
+    }
+
+    fn place(&self, place: u16) -> usize {
+        usize::from(place) * self.config.stride()
+    }
+
+    /// Where the slot comes to as a swap found it.
+    pub fn old(&self, place: u16) -> usize {
+        self.place(place) + OLD
+    }
+
+    /// Where the address of the buffer comes to that was taken.
+    pub fn taken(&self, place: u16) -> usize {
+        self.place(place) + TAKEN
+    }
+
+    /// The new slot's last three words.
+    pub fn new_words(&self, place: u16) -> usize {
+        self.place(place) + NEW
+    }
+
+    /// An object.
+    pub fn object(&self, place: u16) -> usize {
+        self.place(place) + FRONT
+    }
+
+    /// A header and a key.
+    pub fn probe(&self, place: u16) -> usize {
+        self.object(place) + self.config.object_len()
+    }
+
+    /// What `Returns` uses.
+    pub fn returns(&self) -> usize {
+        self.config.window as usize * self.config.stride()
+    }
+}

@@ -1,0 +1,68 @@
+//! What a server tells a client. The client's [`Hello`](crate::kv::Hello) is that of all designs.
+//!
+//! "RKP2", number of slots (64 bits), hash seed (64), address of the table (64), key of table and buffers (32), longest key (32), longest
+//! value (32), then the classes as [`Classes::encode`] has them. All little-endian.
+
+use memory::Key;
+use nic::Remote;
+
+use crate::heap::Classes;
+use crate::kv::session::SessionError;
+use crate::kv::{MAX_KEY, MAX_VALUE};
+use crate::words::{set_u32, set_u64, u32_at, u64_at};
+
+const MAGIC: u32 = u32::from_le_bytes(*b"RKP2");
+const HEAD: usize = 40;
+
+/// What a client needs to know of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Slots of the table.
+    pub slots: u64,
+    /// Seed of [`hash_key`](crate::kv::hash_key).
+    pub hash_seed: u64,
+    /// The table; its key is that of the buffers too.
+    pub table: Remote,
+    /// Longest key that the server stores.
+    pub max_key: u32,
+    /// Longest value that it stores.
+    pub max_value: u32,
+    /// Its buffers.
+    pub classes: Classes,
+}
+
+impl Grant {
+    /// The message.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![0; HEAD];
+        set_u32(&mut out, 0, MAGIC);
+        set_u64(&mut out, 4, self.slots);
+        set_u64(&mut out, 12, self.hash_seed);
+        set_u64(&mut out, 20, self.table.addr);
+        set_u32(&mut out, 28, self.table.rkey.get());
+        set_u32(&mut out, 32, self.max_key);
+        set_u32(&mut out, 36, self.max_value);
+        self.classes.encode(&mut out);
+        out
+    }
+
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// `Malformed`.
+    pub fn decode(bytes: &[u8]) -> Result<Grant, SessionError> {
+        let head = bytes.get(..HEAD).filter(|head| u32_at(head, 0) == MAGIC);
+        let head = head.ok_or(SessionError::Malformed)?;
+        let classes = Classes::decode(&bytes[HEAD..]).ok_or(SessionError::Malformed)?;
+        let grant = Grant {
+            slots: u64_at(head, 4),
+            hash_seed: u64_at(head, 12),
+            table: Remote { addr: u64_at(head, 20), rkey: Key::new(u32_at(head, 28)) },
+            max_key: u32_at(head, 32),
+            max_value: u32_at(head, 36),
+            classes,
+        };
+        let lens = grant.max_key as usize <= MAX_KEY && grant.max_value as usize <= MAX_VALUE;
+        (grant.slots > 0 && lens).then_some(grant).ok_or(SessionError::Malformed)
+    }
+}

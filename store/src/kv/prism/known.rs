@@ -1,0 +1,81 @@
+//! Slots that a client remembers, so that a PUT need not look for its slot: as many as were asked for, the older one gives way.
+
+/// Where a key of some hash is.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+struct Entry {
+    /// 0: nothing is remembered here.
+    hash: u64,
+    slot: u64,
+    generation: u64,
+}
+
+/// A table of slots by hash.
+#[derive(Debug)]
+pub(super) struct Known {
+    entries: Vec<Entry>,
+}
+
+impl Known {
+    /// For at least so many slots; none for 0.
+    pub fn new(count: u32) -> Known {
+        let count = if count == 0 { 0 } else { (count as usize).next_power_of_two() };
+        Known { entries: vec![Entry::default(); count] }
+    }
+
+    /// Homes of slots are the high bits of a hash: here the low ones are taken.
+    #[inline]
+    fn place(&self, hash: u64) -> usize {
+        hash as usize & self.entries.len().wrapping_sub(1)
+    }
+
+    /// The slot of a hash, and its generation.
+    #[inline]
+    pub fn get(&self, hash: u64) -> Option<(u64, u64)> {
+        let entry = self.entries.get(self.place(hash)).filter(|entry| entry.hash == hash)?;
+        Some((entry.slot, entry.generation))
+    }
+
+    /// Remembers one.
+    #[inline]
+    pub fn set(&mut self, hash: u64, slot: u64, generation: u64) {
+        let place = self.place(hash);
+        if let Some(entry) = self.entries.get_mut(place) {
+            *entry = Entry { hash, slot, generation };
+        }
+    }
+
+    /// Forgets one.
+    pub fn forget(&mut self, hash: u64) {
+        let place = self.place(hash);
+        if let Some(entry) = self.entries.get_mut(place).filter(|entry| entry.hash == hash) {
+            *entry = Entry::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_gives_way_to_what_has_its_place() {
+        let mut known = Known::new(3);
+        known.set(5, 50, 1);
+        known.set(6, 60, 3);
+        assert_eq!((known.get(5), known.get(6), known.get(9)), (Some((50, 1)), Some((60, 3)), None));
+        known.set(9, 90, 1);
+        assert_eq!((known.get(5), known.get(9)), (None, Some((90, 1))));
+        known.forget(5);
+        assert_eq!(known.get(9), Some((90, 1)));
+        known.forget(9);
+        assert_eq!(known.get(9), None);
+    }
+
+    #[test]
+    fn none_is_a_number_too() {
+        let mut known = Known::new(0);
+        known.set(5, 50, 1);
+        known.forget(5);
+        assert_eq!(known.get(5), None);
+    }
+}

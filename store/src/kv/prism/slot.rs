@@ -1,0 +1,70 @@
+//! The 32 bytes of a slot.
+//!
+//! ```text
+//!  0  pointer     u64  to the object; without one, to byte 16 of the slot itself
+//!  8  bound       u64  bytes of the object; without one, 16
+//! 16  generation  u64  odd: there is an object
+//! 24  hash        u64  of the keys that the slot is for; 0: of none yet
+//! ```
+//! So one bounded READ through the pointer brings either an object or the slot's own last two words, and no slot leads nowhere.
+
+use nic::prism::Number;
+
+use crate::words::{set_u64, u64_at};
+
+/// Bytes in a slot.
+pub const SLOT: usize = 32;
+/// Bytes that a READ through a slot without an object brings.
+pub(super) const BARE: usize = 16;
+
+/// A slot, as a value.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Words {
+    /// Where the object is, or where the slot's own generation is.
+    pub pointer: u64,
+    /// Bytes of the object, or 16.
+    pub bound: u64,
+    /// Counts deletions and insertions.
+    pub generation: u64,
+    /// Of the keys that the slot is for.
+    pub hash: u64,
+}
+
+impl Words {
+    /// A slot at `address` that leads to no object.
+    pub fn bare(address: u64, generation: u64, hash: u64) -> Words {
+        Words { pointer: address.wrapping_add(BARE as u64), bound: BARE as u64, generation, hash }
+    }
+
+    /// As operand of an atomic.
+    pub(super) fn number(&self) -> Number {
+        [self.pointer, self.bound, self.generation, self.hash]
+    }
+
+    /// From its bytes.
+    pub(super) fn parse(bytes: &[u8; SLOT]) -> Words {
+        let word = |at: usize| u64_at(bytes, at * 8);
+        Words { pointer: word(0), bound: word(1), generation: word(2), hash: word(3) }
+    }
+
+    /// Its bytes.
+    pub(super) fn emit(&self) -> [u8; SLOT] {
+        let mut out = [0; SLOT];
+        self.number().iter().enumerate().for_each(|(at, word)| set_u64(&mut out, at * 8, *word));
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_slot_leads_to_its_own_generation() {
+        let words = Words::bare(0x1000, 4, 9);
+        let bytes = words.emit();
+        assert_eq!(bytes[..16], [0x10, 0x10, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[16..], [4, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(Words::parse(&bytes), words);
+    }
+}
