@@ -1,0 +1,30 @@
+//! How long to wait for a lock that another client holds.
+
+use crate::ycsb::Random;
+
+/// The first pause, in nanoseconds, at most.
+const FIRST: u64 = 8_000;
+/// Pauses grow up to 2^8 times the first.
+const DOUBLINGS: u32 = 8;
+
+/// A pause after so many tries: twice as long each time, a random part of it, so that two clients do not meet again.
+pub fn pause(tries: u32, random: &mut Random) -> u64 {
+    let most = FIRST << tries.min(DOUBLINGS);
+    most / 4 + random.below(most - most / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_bound_and_differ() {
+        let mut random = Random::new(1);
+        for tries in 0..40 {
+            let most = FIRST << tries.min(DOUBLINGS);
+            let all: Vec<u64> = (0..100).map(|_| pause(tries, &mut random)).collect();
+            assert!(all.iter().all(|pause| (most / 4..most).contains(pause)), "{tries}: {all:?}");
+            assert!(all.iter().min() < all.iter().max());
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! The client machine: a window of operations, each under locks of its own at a majority.
+
+use nic::WorkCompletion;
+use transport::Instant;
+
+use super::super::crew::Crew;
+use super::super::grant::WORD;
+use super::super::{
+    Canary, ClientConfig, Design, Finished, Grant, Lost, Operation, Outcome, Refused, Slot, Tag,
+};
+use super::backoff::pause;
+use super::flight::{Flight, State, Step};
+use super::verbs::{self, checked_len, pair_len};
+use crate::words::u64_at;
+use crate::ycsb::Random;
+use crate::{Broken, Fleet, QueueNeeds, Registered};
+
+/// How long an operation waits for an answer, with locks of others in its hands, before it gives them back: nanoseconds. It doubles with each try.
+const PATIENCE: u64 = 500_000;
+/// Up to 2^7 times that.
+const DOUBLINGS: u32 = 7;
+
+/// A client: pure, driven by whoever owns the queue pairs. Its memory is one block; nothing is allocated for an operation.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    arena: Registered,
+    crew: Crew,
+    random: Random,
+    flights: Vec<Flight>,
+    idle: Vec<u16>,
+    in_flight: usize,
+    /// A block with tag and checksum, away from the NIC's reach.
+    value: Vec<u8>,
+}
+
+impl Client {
+    /// A client with [`Client::arena_len`] bytes, whose pauses come from `seed`; it is connected to nobody yet. None: the
+    /// numbers are impossible.
+    pub fn new(config: ClientConfig, arena: Registered, seed: u64) -> Option<Client> {
+        if !config.is_sound() || arena.bytes.len() < Client::arena_len(&config) {
+            return None;
+        }
+        Some(Client {
+            crew: Crew::new(&config),
+            random: Random::new(seed),
+            flights: vec![Flight::new(); config.slots()],
+            idle: (0..config.slots() as u16).rev().collect(),
+            in_flight: 0,
+            value: vec![0; pair_len(&config.layout)],
+            config,
+            arena,
+        })
+    }
+
+    /// Bytes of registered memory that it needs.
+    pub fn arena_len(config: &ClientConfig) -> usize {
+        Client::buffer_at(config, config.slots(), 0)
+    }
+
+    /// What each queue pair must hold.
+    pub fn needs(config: &ClientConfig) -> QueueNeeds {
+        let slots = config.slots() as u32;
+        QueueNeeds { send: slots + 1, receive: 1, sges: 1, completions: slots + 1 }
+    }
+
+    /// Operations in flight.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Nothing is in flight, under way to a slow replica, or locked.
+    pub fn is_quiet(&self) -> bool {
+        self.idle.len() == self.flights.len()
+    }
+
+    /// A replica whose connection is of no further use.
+    pub fn lost(&self) -> Option<Lost> {
+        self.crew.lost()
+    }
+
+    /// There is a connection to a replica, and nothing was posted on it.
+    ///
+    /// # Errors
+    /// It is none of this store.
+    pub fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet) -> Result<(), Broken> {
+        if grant.design != Design::AbdLock || grant.layout != self.config.layout || grant.lease == 0 {
+            return Err(Broken::Protocol);
+        }
+        self.crew.join(replica, grant);
+        self.ask_for_all(replica, fleet);
+        Ok(())
+    }
+
+    /// The connection to a replica has ended: no completion of it comes any more, and the locks there are broken.
+    ///
+    /// All operations begin anew: the replica may come back without its memory, and what it said does not count then
+    /// (`docs/BLOCK.md`, empty replicas).
+    pub fn disconnect(&mut self, replica: usize, now: Instant, fleet: &mut impl Fleet) {
+        self.crew.leave(replica);
+        for slot in 0..self.flights.len() {
+            let flight = &mut self.flights[slot];
+            flight.busy[replica] = None;
+            flight.held.remove(replica);
+            // One that was done, but for this lock, has nobody left to say so.
+            let released = flight.state == State::Releasing && flight.held.is_empty();
+            if released || matches!(flight.state, State::Locking | State::Reading | State::Writing) {
+                flight.state = State::Waiting(now);
+            } else if flight.state == State::Over && flight.is_free() {
+                flight.state = State::Idle;
+                self.idle.push(slot as u16);
+            }
+            self.ask_all(slot, fleet);
+        }
+    }
+
+    /// Reads a block.
+    ///
+    /// # Errors
+    /// It was not started.
+    pub fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
+        let slot = self.slot(block)?;
+        Ok(self.begin(slot, Operation::Read, block, now, fleet))
+    }
+
+    /// Writes a block.
+    ///
+    /// # Errors
+    /// It was not started.
+    pub fn write(
+        &mut self,
+        now: Instant,
+        block: u64,
+        value: &[u8],
+        fleet: &mut impl Fleet,
+    ) -> Result<Slot, Refused> {
+        if value.len() != self.config.layout.block_len as usize {
+            return Err(Refused::WrongLength);
+        }
+        let slot = self.slot(block)?;
+        self.arena.write(Client::buffer_at(&self.config, slot, 0) + WORD, value);
+        Ok(self.begin(slot, Operation::Write, block, now, fleet))
+    }
+
+    /// When [`expire`](Client::expire) wants to be called.
+    pub fn next_deadline(&self) -> Instant {
+        self.flights.iter().map(deadline).min().unwrap_or(Instant::NEVER)
+    }
+
+    /// Goes on with what has waited long enough.
+    pub fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
+        for slot in 0..self.flights.len() {
+            if deadline(&self.flights[slot]) > now {
+                continue;
+            }
+            if matches!(self.flights[slot].state, State::Waiting(_)) {
+                self.flights[slot].lock(now);
+                self.ask_all(slot, fleet);
+            } else {
+                self.give_up(slot, now, fleet);
+            }
+        }
+    }
+
+    /// Takes a completion of a replica's queue pair. Those of an earlier connection are ignored.
+    pub fn complete(
+        &mut self,
+        now: Instant,
+        replica: usize,
+        completion: &WorkCompletion,
+        fleet: &mut impl Fleet,
+    ) -> Option<Finished<'_>> {
+        let slot = usize::from(self.crew.take(replica, completion)?.slot);
+        let step = self.flights.get_mut(slot)?.busy[replica].take()?;
+        let flight = &mut self.flights[slot];
+        let counts = flight.asked.has(replica);
+        match step {
+            Step::Lock => self.lock_answered(slot, replica),
+            Step::Unlock => {
+                flight.held.remove(replica);
+                flight.released += 1;
+            }
+            Step::Read if counts && flight.state == State::Reading => self.block_came(slot, replica),
+            Step::Write if counts && flight.state == State::Writing => flight.has.add(replica),
+            Step::Read | Step::Write => {}
+        }
+        let exhausted = self.advance(slot, now, fleet);
+        self.ask(slot, replica, fleet);
+        let over = self.end(slot, replica, exhausted);
+        if self.crew.caught_up(replica, true) {
+            self.ask_for_all(replica, fleet);
+        }
+        over.then(|| self.finished(slot, exhausted))
+    }
+
+    fn slot(&mut self, block: u64) -> Result<usize, Refused> {
+        if block >= self.config.layout.blocks {
+            return Err(Refused::NoSuchBlock);
+        }
+        if self.in_flight == usize::from(self.config.window) {
+            return Err(Refused::WindowFull);
+        }
+        self.idle.pop().map(usize::from).ok_or(Refused::WindowFull)
+    }
+
+    fn begin(
+        &mut self,
+        slot: usize,
+        operation: Operation,
+        block: u64,
+        now: Instant,
+        fleet: &mut impl Fleet,
+    ) -> Slot {
+        self.in_flight += 1;
+        self.flights[slot].begin(operation, block, now);
+        self.ask_all(slot, fleet);
+        Slot(slot as u16)
+    }
+
+    fn ask_all(&mut self, slot: usize, fleet: &mut impl Fleet) {
+        (0..self.crew.len()).for_each(|replica| self.ask(slot, replica, fleet));
+    }
+
+    fn ask_for_all(&mut self, replica: usize, fleet: &mut impl Fleet) {
+        (0..self.flights.len()).for_each(|slot| self.ask(slot, replica, fleet));
+    }
+
+    /// Asks a replica what the operation wants of it next.
+    fn ask(&mut self, slot: usize, replica: usize, fleet: &mut impl Fleet) {
+        let Some(step) = self.flights[slot].next(replica) else { return };
+        if self.crew.grant(replica).is_none() || (step == Step::Lock && !self.crew.takes(replica, true)) {
+            return;
+        }
+        let flight = &mut self.flights[slot];
+        flight.busy[replica] = Some(step);
+        let id = self.crew.id(replica, step as u8, slot);
+        let Some(grant) = self.crew.grant(replica) else { return };
+        let (config, arena, len) = (&self.config, &self.arena, checked_len(&grant.layout));
+        let buffer = |buffer: usize, len: usize| arena.sge(Client::buffer_at(config, slot, buffer), len);
+        let old = arena.sge(Client::lock_at(config, slot, replica), WORD);
+        let nic = &mut fleet.end(replica);
+        let posted = match step {
+            Step::Lock => {
+                flight.asked.add(replica);
+                verbs::swap_lock(grant, flight.block, [0, grant.lease], id, old, nic)
+            }
+            Step::Unlock => verbs::swap_lock(grant, flight.block, [grant.lease, 0], id, old, nic),
+            Step::Read => verbs::read(grant, flight.block, id, buffer(1 + replica, 2 * len), nic),
+            Step::Write => {
+                let older = 1 - flight.newer[replica];
+                verbs::write(grant, (flight.block, older), id, buffer(0, len), nic)
+            }
+        };
+        if let Err(error) = posted {
+            self.crew.lose(replica, error.into());
+        }
+    }
+
+    fn lock_answered(&mut self, slot: usize, replica: usize) {
+        let mut old = [0; WORD];
+        self.arena.read(Client::lock_at(&self.config, slot, replica), &mut old);
+        if u64_at(&old, 0) == 0 {
+            self.flights[slot].held.add(replica);
+        }
+    }
+
+    /// A block came under its lock: which copy is the newer one of those that are whole?
+    fn block_came(&mut self, slot: usize, replica: usize) {
+        self.arena.read(Client::buffer_at(&self.config, slot, 1 + replica), &mut self.value);
+        let (first, second) = self.value.split_at(checked_len(&self.config.layout));
+        let tags = [verbs::unseal(first), verbs::unseal(second)];
+        // One is whole, whoever died while he wrote the other.
+        let newer = usize::from(tags[1] > tags[0]);
+        if let Some(tag) = tags[newer] {
+            let flight = &mut self.flights[slot];
+            (flight.seen[replica], flight.newer[replica]) = (tag, newer);
+            flight.read.add(replica);
+        }
+    }
+
+    /// The operation goes to its next state, if it has what it needs. True: there is no tag left for it.
+    fn advance(&mut self, slot: usize, now: Instant, fleet: &mut impl Fleet) -> bool {
+        let quorum = self.config.quorum();
+        let flight = &mut self.flights[slot];
+        let (locks, coming) = flight.locks();
+        let mut exhausted = false;
+        match flight.state {
+            State::Locking if locks >= quorum => flight.enter(State::Reading),
+            State::Locking if locks + coming < quorum => return self.give_up(slot, now, fleet),
+            State::Reading if flight.read.len() >= quorum => exhausted = !self.decide(slot),
+            State::Writing if flight.has.len() >= quorum => flight.enter(State::Releasing),
+            _ => return false,
+        }
+        let flight = &mut self.flights[slot];
+        if flight.state == State::Writing && flight.has.len() >= quorum {
+            flight.state = State::Releasing;
+        }
+        if flight.state == State::Releasing {
+            flight.released = 0;
+        }
+        self.ask_all(slot, fleet);
+        exhausted
+    }
+
+    /// A quorum was read: what is written, and to whom. False: there is no tag left.
+    fn decide(&mut self, slot: usize) -> bool {
+        let flight = &mut self.flights[slot];
+        let (newest, source, _) = flight.newest();
+        flight.enter(State::Writing);
+        let (operation, block, known) = (flight.operation, flight.block, flight.tag);
+        let newer = flight.newer[source];
+        let tag = match (known, operation) {
+            // One that begins again has its tag, and may have been written in part.
+            (Some(tag), _) => Some(tag),
+            (None, Operation::Read) => Some(newest),
+            (None, Operation::Write) => self.next_tag(block, newest),
+        };
+        let Some(tag) = tag else {
+            self.flights[slot].state = State::Releasing;
+            return false;
+        };
+        let at = Client::buffer_at(&self.config, slot, 0);
+        if known.is_none() {
+            // What is written stays what it is, whatever is read in a later try.
+            let len = checked_len(&self.config.layout);
+            let copy = Client::buffer_at(&self.config, slot, 1 + source) + newer * len;
+            let checked = &mut self.value[..len];
+            self.arena.read(if operation == Operation::Read { copy } else { at }, checked);
+            verbs::seal(checked, tag);
+            self.arena.write(at, checked);
+        }
+        let checks = self.config.canary != Canary::NoTagCheck;
+        let flight = &mut self.flights[slot];
+        flight.tag = Some(tag);
+        if operation == Operation::Read && self.config.canary == Canary::NoWriteBack {
+            flight.state = State::Releasing;
+        }
+        flight
+            .read
+            .iter()
+            .filter(|replica| checks && flight.seen[*replica] >= tag)
+            .for_each(|replica| flight.has.add(replica));
+        true
+    }
+
+    /// A tag above the newest that a quorum knows, and above those of this client's writes that are under way.
+    fn next_tag(&self, block: u64, newest: Tag) -> Option<Tag> {
+        let ours = self.flights.iter().filter(|flight| flight.is_active() && flight.block == block);
+        let own = ours.filter_map(|flight| flight.tag).map(Tag::time).max().unwrap_or(0);
+        Tag::after(newest.time().max(own), self.config.id)
+    }
+
+    /// Gives its locks back, and begins again after a pause.
+    fn give_up(&mut self, slot: usize, now: Instant, fleet: &mut impl Fleet) -> bool {
+        let pause = pause(self.flights[slot].tries, &mut self.random);
+        let flight = &mut self.flights[slot];
+        flight.tries += 1;
+        flight.state = State::Waiting(now.after(pause));
+        self.ask_all(slot, fleet);
+        false
+    }
+
+    /// Is the operation over for its user? What is left of it at slow replicas is seen to.
+    fn end(&mut self, slot: usize, replica: usize, exhausted: bool) -> bool {
+        let quorum = self.config.quorum();
+        let flight = &mut self.flights[slot];
+        let rests =
+            |flight: &Flight, replica: usize| flight.held.has(replica) || flight.busy[replica].is_some();
+        let released = flight.held.is_empty() || flight.released >= quorum;
+        let over = exhausted || (flight.state == State::Releasing && released);
+        if over {
+            flight.state = State::Over;
+            self.in_flight -= 1;
+            (0..self.crew.len()).filter(|r| rests(flight, *r)).for_each(|r| self.crew.tail(r, true));
+            let at = Client::buffer_at(&self.config, slot, 0);
+            self.arena.read(at, &mut self.value);
+        } else if flight.state == State::Over && !rests(flight, replica) {
+            self.crew.tail(replica, false);
+        }
+        if flight.state == State::Over && flight.is_free() {
+            flight.state = State::Idle;
+            self.idle.push(slot as u16);
+        }
+        over
+    }
+
+    fn finished(&self, slot: usize, exhausted: bool) -> Finished<'_> {
+        let Flight { operation, block, tag, round_trips, .. } = self.flights[slot];
+        let len = self.config.layout.block_len as usize;
+        let outcome = match operation {
+            _ if exhausted => Outcome::Exhausted,
+            Operation::Read => Outcome::Value(&self.value[WORD..WORD + len]),
+            Operation::Write => Outcome::Done,
+        };
+        let tag = tag.unwrap_or(Tag::NEVER);
+        Finished { slot: Slot(slot as u16), operation, block, tag, outcome, round_trips }
+    }
+
+    /// Where the old value of a replica's lock comes to.
+    fn lock_at(config: &ClientConfig, slot: usize, replica: usize) -> usize {
+        (slot * config.replicas + replica) * WORD
+    }
+
+    /// Where a slot's buffers are: 0 holds its own block, the others what the replicas read.
+    fn buffer_at(config: &ClientConfig, slot: usize, buffer: usize) -> usize {
+        let locks = Client::lock_at(config, config.slots(), 0).next_multiple_of(64);
+        let stride = pair_len(&config.layout).next_multiple_of(64);
+        locks + (slot * (config.replicas + 1) + buffer) * stride
+    }
+}
+
+/// When an operation wants to go on without an answer.
+fn deadline(flight: &Flight) -> Instant {
+    match flight.state {
+        State::Waiting(until) => until,
+        State::Locking | State::Reading | State::Writing => {
+            flight.since.after(PATIENCE << flight.tries.min(DOUBLINGS))
+        }
+        _ => Instant::NEVER,
+    }
+}

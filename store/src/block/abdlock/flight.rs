@@ -1,0 +1,144 @@
+//! An operation, and what each replica has to do with it.
+
+use super::super::set::Set;
+use super::super::{MAX_REPLICAS, Operation, Tag};
+use transport::Instant;
+
+/// Where the operation stands.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    Idle,
+    /// Asks for locks.
+    Locking,
+    /// Reads where it has the lock.
+    Reading,
+    /// Writes where it has read.
+    Writing,
+    /// It is done, and gives its locks back.
+    Releasing,
+    /// It found locks that others hold, or somebody slow: gives its locks back, and begins again at this time.
+    Waiting(Instant),
+    /// It was handed back; a slow replica still has a request, or a lock.
+    Over,
+}
+
+/// What a replica was asked last.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    Lock,
+    Read,
+    Write,
+    Unlock,
+}
+
+/// One slot.
+#[derive(Copy, Clone, Debug)]
+pub struct Flight {
+    pub state: State,
+    pub operation: Operation,
+    pub block: u64,
+    /// What is written, as soon as it is known; a write has it until its end.
+    pub tag: Option<Tag>,
+    pub round_trips: u32,
+    /// How often it got no quorum of locks.
+    pub tries: u32,
+    /// When it began to ask for locks.
+    pub since: Instant,
+    /// Locks that it has given back, of those that it had when it was done.
+    pub released: usize,
+    /// Replicas with a request of it, one each.
+    pub busy: [Option<Step>; MAX_REPLICAS],
+    /// Those that were asked for their locks in this try; only their answers count.
+    pub asked: Set,
+    /// Those whose locks it has, whatever the try.
+    pub held: Set,
+    /// Read in this try; and those that are known to have the tag.
+    pub read: Set,
+    /// Which of its two copies is the newer one, of each that was read.
+    pub newer: [usize; MAX_REPLICAS],
+    pub has: Set,
+    pub seen: [Tag; MAX_REPLICAS],
+}
+
+impl Flight {
+    pub fn new() -> Flight {
+        Flight {
+            state: State::Idle,
+            operation: Operation::Read,
+            block: 0,
+            tag: None,
+            round_trips: 0,
+            tries: 0,
+            since: Instant(0),
+            released: 0,
+            busy: [None; MAX_REPLICAS],
+            asked: Set::NONE,
+            held: Set::NONE,
+            read: Set::NONE,
+            newer: [0; MAX_REPLICAS],
+            has: Set::NONE,
+            seen: [Tag::NEVER; MAX_REPLICAS],
+        }
+    }
+
+    pub fn begin(&mut self, operation: Operation, block: u64, now: Instant) {
+        *self = Flight { operation, block, ..Flight::new() };
+        self.lock(now);
+    }
+
+    /// Asks for locks (again).
+    pub fn lock(&mut self, now: Instant) {
+        self.enter(State::Locking);
+        self.since = now;
+        (self.asked, self.read, self.has) = (Set::NONE, Set::NONE, Set::NONE);
+    }
+
+    /// A round trip begins.
+    pub fn enter(&mut self, state: State) {
+        self.state = state;
+        self.round_trips += 1;
+    }
+
+    /// Locks that it has of this try, and those that it may still get.
+    pub fn locks(&self) -> (usize, usize) {
+        let has = |replica: &usize| self.held.has(*replica);
+        let may = |replica: &usize| self.busy[*replica] == Some(Step::Lock);
+        (self.asked.iter().filter(has).count(), self.asked.iter().filter(may).count())
+    }
+
+    /// What a replica without a request is asked now.
+    pub fn next(&self, replica: usize) -> Option<Step> {
+        let (asked, held) = (self.asked.has(replica), self.held.has(replica));
+        let read = self.read.has(replica);
+        let step = match self.state {
+            // A lock of an earlier try is given back first.
+            State::Locking if !asked => Some(if held { Step::Unlock } else { Step::Lock }),
+            State::Reading if held && asked && !read => Some(Step::Read),
+            State::Writing if held && read && !self.has.has(replica) => Some(Step::Write),
+            State::Releasing | State::Waiting(_) | State::Over if held => Some(Step::Unlock),
+            _ => None,
+        };
+        step.filter(|_| self.busy[replica].is_none())
+    }
+
+    /// It waits for answers or for its time.
+    pub fn is_active(&self) -> bool {
+        !matches!(self.state, State::Idle | State::Over)
+    }
+
+    /// No replica has a request or a lock of it.
+    pub fn is_free(&self) -> bool {
+        self.held.is_empty() && self.busy.iter().all(Option::is_none)
+    }
+
+    /// The newest of what was read, who has it first, and all who have it.
+    pub fn newest(&self) -> (Tag, usize, Set) {
+        let newest = self.read.iter().map(|replica| self.seen[replica]).max().unwrap_or_default();
+        let mut holders = Set::NONE;
+        self.read
+            .iter()
+            .filter(|replica| self.seen[*replica] == newest)
+            .for_each(|replica| holders.add(replica));
+        (newest, holders.iter().next().unwrap_or(0), holders)
+    }
+}

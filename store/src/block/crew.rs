@@ -1,0 +1,130 @@
+//! The replicas as a client sees them: who is there, who is slow, and the ids of what is asked of them.
+
+use nic::WorkCompletion;
+
+use super::set::Set;
+use super::{ClientConfig, Grant, Lost};
+use crate::Broken;
+
+/// What a request is for. Ids hold it, the connection's number among those to the same replica, and the slot.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct WorkId {
+    pub step: u8,
+    pub connection: u16,
+    pub slot: u16,
+}
+
+impl WorkId {
+    pub fn encode(self) -> u64 {
+        u64::from(self.step) << 32 | u64::from(self.connection) << 16 | u64::from(self.slot)
+    }
+
+    pub fn decode(id: u64) -> WorkId {
+        WorkId { step: (id >> 32) as u8, connection: (id >> 16) as u16, slot: id as u16 }
+    }
+}
+
+/// One replica.
+#[derive(Debug, Default)]
+struct Member {
+    grant: Option<Grant>,
+    /// Connections to it so far; wraps.
+    connection: u16,
+    /// Operations that are over and have a request here.
+    tails: u32,
+    lost: Option<Broken>,
+}
+
+/// All replicas.
+#[derive(Debug)]
+pub struct Crew {
+    members: Vec<Member>,
+    most_tails: u32,
+    /// Those that were passed over, because they had too much to do.
+    passed: Set,
+}
+
+impl Crew {
+    pub fn new(config: &ClientConfig) -> Crew {
+        Crew {
+            members: (0..config.replicas).map(|_| Member::default()).collect(),
+            most_tails: config.tails(),
+            passed: Set::NONE,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    pub fn join(&mut self, replica: usize, grant: Grant) {
+        let member = &mut self.members[replica];
+        let connection = member.connection.wrapping_add(1);
+        *member = Member { grant: Some(grant), connection, ..Member::default() };
+    }
+
+    pub fn leave(&mut self, replica: usize) {
+        let member = &mut self.members[replica];
+        (member.grant, member.tails, member.lost) = (None, 0, None);
+        self.passed.remove(replica);
+    }
+
+    /// What the replica granted; None if it is not there.
+    #[inline]
+    pub fn grant(&self, replica: usize) -> Option<&Grant> {
+        self.members[replica].grant.as_ref()
+    }
+
+    /// May it get a new request? If not, it is asked again when it has [caught up](Crew::caught_up).
+    #[inline]
+    pub fn takes(&mut self, replica: usize, room: bool) -> bool {
+        let takes = room && self.members[replica].tails < self.most_tails;
+        if !takes {
+            self.passed.add(replica);
+        }
+        takes
+    }
+
+    /// It was passed over, and takes requests again: true once.
+    pub fn caught_up(&mut self, replica: usize, room: bool) -> bool {
+        let caught = self.passed.has(replica) && room && self.members[replica].tails < self.most_tails;
+        if caught {
+            self.passed.remove(replica);
+        }
+        caught
+    }
+
+    /// An operation is over and has a request here, or has it no more.
+    pub fn tail(&mut self, replica: usize, more: bool) {
+        let tails = &mut self.members[replica].tails;
+        *tails = if more { *tails + 1 } else { tails.saturating_sub(1) };
+    }
+
+    pub fn id(&self, replica: usize, step: u8, slot: usize) -> u64 {
+        WorkId { step, connection: self.members[replica].connection, slot: slot as u16 }.encode()
+    }
+
+    /// What a completion is about; None if it is of a connection that is no more, or failed.
+    pub fn take(&mut self, replica: usize, completion: &WorkCompletion) -> Option<WorkId> {
+        let id = WorkId::decode(completion.id);
+        let member = &self.members[replica];
+        if member.grant.is_none() || id.connection != member.connection {
+            return None;
+        }
+        if completion.status != transport::Status::Success {
+            self.lose(replica, Broken::Completion(completion.status));
+            return None;
+        }
+        Some(id)
+    }
+
+    /// Notes that a connection is of no further use.
+    pub fn lose(&mut self, replica: usize, why: Broken) {
+        self.members[replica].lost.get_or_insert(why);
+    }
+
+    pub fn lost(&self) -> Option<Lost> {
+        let all = self.members.iter().enumerate();
+        all.filter_map(|(replica, member)| Some(Lost { replica, why: member.lost? })).next()
+    }
+}

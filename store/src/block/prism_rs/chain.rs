@@ -1,0 +1,101 @@
+//! What is asked of a replica: the READ of a read phase, and the chain of a write phase.
+
+use nic::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
+use nic::{Flags, Payload, PostError, Remote, Sge};
+
+use super::super::grant::WORD;
+use super::super::{Grant, Tag};
+use crate::PostPrism;
+
+/// Slots of the send queue that a READ and a chain take together.
+pub const SLOTS: u32 = 2 + 3 + 2 + 3;
+
+const SIGNALED: Flags = Flags { signaled: true, ..QUIET };
+const QUIET: Flags = Flags { signaled: false, solicited: false, fence: false };
+const TAG_ONLY: [u64; 4] = [u64::MAX, 0, 0, 0];
+const NOTHING: [u64; 4] = [0; 4];
+const WHOLE: [u64; 4] = [u64::MAX, u64::MAX, 0, 0];
+
+/// Where a chain's answers go.
+pub struct Answers {
+    /// The metadata as it was: 16 bytes. Nothing comes if no buffer was there.
+    pub old: Sge,
+    /// The address of the new buffer: 8 bytes; 0 if none was there.
+    pub mine: Sge,
+}
+
+fn entry(grant: &Grant, block: u64) -> Remote {
+    Remote { addr: grant.table.addr + grant.layout.entry(block) as u64, rkey: grant.table.rkey }
+}
+
+/// Asks for tag and value of a block: one READ through the address in its metadata.
+pub fn read(
+    grant: &Grant,
+    block: u64,
+    id: u64,
+    into: Sge,
+    nic: &mut impl PostPrism,
+) -> Result<(), PostError> {
+    let pointer = entry(grant, block);
+    let pointer = Remote { addr: pointer.addr + WORD as u64, ..pointer };
+    let operation = Operation::Read {
+        from: Address::indirect(pointer),
+        len: grant.layout.tagged_len() as u32,
+        into: &[into],
+    };
+    nic.post_prism(&WorkRequest {
+        id,
+        operation,
+        conditional: false,
+        redirect: None,
+        result: None,
+        flags: SIGNALED,
+    })
+}
+
+/// Brings a block with its tag in, if the tag is greater than the replica's. One completion: the last one.
+///
+/// 1. WRITE of ⟨tag, 0⟩ to scratch memory.
+/// 2. ALLOCATE of tag and value; the address goes beside the tag, and here: the loser must give its buffer back. It is 0 if there was none.
+/// 3. If there was a buffer: CAS of the metadata with scratch memory, *greater*, comparing the tags alone.
+///
+/// Without `checks` the CAS always swaps.
+pub fn write(
+    grant: &Grant,
+    (block, tag): (u64, Tag),
+    checks: bool,
+    id: u64,
+    source: Sge,
+    answers: &Answers,
+    nic: &mut impl PostPrism,
+) -> Result<(), PostError> {
+    let rkey = grant.table.rkey;
+    let scratch = |at: usize| Remote { addr: SCRATCH + at as u64, rkey };
+    let quiet = |operation| WorkRequest {
+        id,
+        operation,
+        conditional: false,
+        redirect: None,
+        result: None,
+        flags: QUIET,
+    };
+    let start = (u128::from(tag.0)).to_le_bytes();
+    let source = [source];
+    let data = Data::Local(Payload::Sges(&source));
+    let allocate = Operation::Allocate { list: grant.class.list, rkey, data };
+    let operands = Operands {
+        mode: if checks { Mode::Greater } else { Mode::Equal },
+        size: 16,
+        compare_mask: if checks { TAG_ONLY } else { NOTHING },
+        swap_mask: WHOLE,
+        compare: Operand::At(SCRATCH),
+        swap_add: Operand::At(SCRATCH),
+    };
+    let swap = Operation::CompareSwap { at: Address::direct(entry(grant, block)), operands };
+    let data = Data::Local(Payload::Inline(&start));
+    nic.post_prism(&quiet(Operation::Write { to: Address::direct(scratch(0)), data }))?;
+    let (redirect, result) = (Some(SCRATCH + WORD as u64), Some(answers.mine));
+    nic.post_prism(&WorkRequest { redirect, result, ..quiet(allocate) })?;
+    let result = Some(answers.old);
+    nic.post_prism(&WorkRequest { conditional: true, result, flags: SIGNALED, ..quiet(swap) })
+}

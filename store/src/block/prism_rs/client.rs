@@ -1,0 +1,416 @@
+//! The client machine: a window of operations at all replicas.
+
+use nic::WorkCompletion;
+
+use super::super::crew::Crew;
+use super::super::grant::{ENTRY, WORD};
+use super::super::set::Set;
+use super::super::{
+    Canary, ClientConfig, Design, Finished, Grant, Lost, Operation, Outcome, Refused, Slot, Tag,
+};
+use super::chain::{self, Answers};
+use super::flight::{Flight, State};
+use crate::heap::{MOST_RETURNED, Returns};
+use crate::words::u64_at;
+use crate::{Broken, Fleet, QueueNeeds, Registered};
+
+/// What a request is for.
+const READ: u8 = 1;
+const WRITE: u8 = 2;
+const RETURN: u8 = 3;
+const LISTEN: u8 = 4;
+
+/// Bytes for the answers to a chain: metadata as it was, address of the new buffer.
+const ANSWERS: usize = 32;
+const MINE: usize = ENTRY;
+
+/// How an operation ended, before the value is borrowed.
+#[derive(Copy, Clone)]
+enum End {
+    /// What this replica's answer says.
+    Value(usize),
+    Other(Outcome<'static>),
+}
+
+/// A client: pure, driven by whoever owns the queue pairs. Its memory is one block; nothing is allocated for an operation.
+#[derive(Debug)]
+pub struct Client {
+    config: ClientConfig,
+    arena: Registered,
+    crew: Crew,
+    /// Buffers on their way back to each replica, and chains that may bring more.
+    returns: Vec<Option<Returns>>,
+    chains: Vec<usize>,
+    flights: Vec<Flight>,
+    idle: Vec<u16>,
+    in_flight: usize,
+    /// No tag of ours of this time or earlier may come again: a write of it ended before f + 1 replicas had it.
+    floor: u64,
+    /// What was read last, away from the NIC's reach.
+    value: Vec<u8>,
+}
+
+impl Client {
+    /// A client with [`Client::arena_len`] bytes; it is connected to nobody yet. None: the numbers are impossible.
+    pub fn new(config: ClientConfig, arena: Registered) -> Option<Client> {
+        if !config.is_sound() || arena.bytes.len() < Client::arena_len(&config) {
+            return None;
+        }
+        Some(Client {
+            crew: Crew::new(&config),
+            returns: (0..config.replicas).map(|_| None).collect(),
+            chains: vec![0; config.replicas],
+            flights: vec![Flight::new(); config.slots()],
+            idle: (0..config.slots() as u16).rev().collect(),
+            in_flight: 0,
+            floor: 0,
+            value: vec![0; config.layout.block_len as usize],
+            config,
+            arena,
+        })
+    }
+
+    /// Bytes of registered memory that it needs.
+    pub fn arena_len(config: &ClientConfig) -> usize {
+        Client::buffer_at(config, config.slots(), 0)
+    }
+
+    /// What each queue pair must hold; a request takes up to three slots of the send queue.
+    pub fn needs(config: &ClientConfig) -> QueueNeeds {
+        let slots = config.slots() as u32;
+        QueueNeeds { send: slots * chain::SLOTS + 1, receive: 2, sges: 1, completions: 2 * slots + 4 }
+    }
+
+    /// Operations in flight.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Nothing is in flight, under way to a slow replica, or to be returned.
+    pub fn is_quiet(&self) -> bool {
+        let all_returned = |returns: &Returns| !returns.is_due(true);
+        self.idle.len() == self.flights.len() && self.returns.iter().flatten().all(all_returned)
+    }
+
+    /// A replica whose connection is of no further use.
+    pub fn lost(&self) -> Option<Lost> {
+        self.crew.lost()
+    }
+
+    /// There is a connection to a replica, and nothing was posted on it.
+    ///
+    /// # Errors
+    /// It is none of this store.
+    pub fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet) -> Result<(), Broken> {
+        if grant.design != Design::PrismRs || grant.layout != self.config.layout {
+            return Err(Broken::Protocol);
+        }
+        let at = replica * Returns::ARENA.next_multiple_of(64);
+        let returns = Returns::new(self.arena.clone(), at, self.config.slots() + 2 * MOST_RETURNED);
+        self.crew.join(replica, grant);
+        returns.listen(self.crew.id(replica, LISTEN, 0), &mut fleet.end(replica))?;
+        self.returns[replica] = Some(returns);
+        self.ask_for_all(replica, fleet);
+        Ok(())
+    }
+
+    /// The connection to a replica has ended: no completion of it comes any more.
+    ///
+    /// All operations begin their phase anew: the replica may come back without its memory, and what it said does not count
+    /// then (`docs/BLOCK.md`, empty replicas).
+    pub fn disconnect(&mut self, replica: usize, fleet: &mut impl Fleet) {
+        self.crew.leave(replica);
+        (self.returns[replica], self.chains[replica]) = (None, 0);
+        for slot in 0..self.flights.len() {
+            let flight = &mut self.flights[slot];
+            let had = flight.under_way().has(replica);
+            flight.reading.remove(replica);
+            flight.writing.remove(replica);
+            if flight.is_active() {
+                flight.restart();
+            } else if had && flight.under_way().is_empty() {
+                flight.state = State::Idle;
+                self.idle.push(slot as u16);
+            }
+        }
+        (0..self.crew.len()).for_each(|replica| self.ask_for_all(replica, fleet));
+    }
+
+    /// Reads a block.
+    ///
+    /// # Errors
+    /// It was not started.
+    pub fn read(&mut self, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
+        let slot = self.slot(block)?;
+        Ok(self.begin(slot, Operation::Read, block, fleet))
+    }
+
+    /// Writes a block.
+    ///
+    /// # Errors
+    /// It was not started.
+    pub fn write(&mut self, block: u64, value: &[u8], fleet: &mut impl Fleet) -> Result<Slot, Refused> {
+        if value.len() != self.value.len() {
+            return Err(Refused::WrongLength);
+        }
+        let slot = self.slot(block)?;
+        self.arena.write(Client::buffer_at(&self.config, slot, 0) + WORD, value);
+        Ok(self.begin(slot, Operation::Write, block, fleet))
+    }
+
+    /// Takes a completion of a replica's queue pair. Those of an earlier connection are ignored.
+    pub fn complete(
+        &mut self,
+        replica: usize,
+        completion: &WorkCompletion,
+        fleet: &mut impl Fleet,
+    ) -> Option<Finished<'_>> {
+        let id = self.crew.take(replica, completion)?;
+        let slot = usize::from(id.slot);
+        let end = match (id.step, &mut self.returns[replica]) {
+            (READ, _) => self.read_answered(slot, replica, fleet),
+            (WRITE, _) => self.chain_answered(slot, replica, fleet),
+            (RETURN, Some(returns)) => {
+                returns.sent();
+                None
+            }
+            (LISTEN, Some(returns)) => {
+                let heard = returns.received(completion.byte_len, completion.id, &mut fleet.end(replica));
+                if let Err(why) = heard {
+                    self.crew.lose(replica, why);
+                }
+                None
+            }
+            _ => None,
+        };
+        let over = end.map(|end| self.over(slot, end));
+        if over.is_some() && self.in_flight == 0 {
+            (0..self.crew.len()).for_each(|replica| self.give_back(replica, fleet));
+        } else {
+            self.give_back(replica, fleet);
+        }
+        over.map(|outcome| self.finished(slot, outcome))
+    }
+
+    fn slot(&mut self, block: u64) -> Result<usize, Refused> {
+        if block >= self.config.layout.blocks {
+            return Err(Refused::NoSuchBlock);
+        }
+        if self.in_flight == usize::from(self.config.window) {
+            return Err(Refused::WindowFull);
+        }
+        self.idle.pop().map(usize::from).ok_or(Refused::WindowFull)
+    }
+
+    fn begin(&mut self, slot: usize, operation: Operation, block: u64, fleet: &mut impl Fleet) -> Slot {
+        self.in_flight += 1;
+        self.flights[slot].begin(operation, block);
+        self.ask_all(slot, fleet);
+        Slot(slot as u16)
+    }
+
+    fn ask_all(&mut self, slot: usize, fleet: &mut impl Fleet) {
+        (0..self.crew.len()).for_each(|replica| self.ask(slot, replica, fleet));
+    }
+
+    fn ask_for_all(&mut self, replica: usize, fleet: &mut impl Fleet) {
+        (0..self.flights.len()).for_each(|slot| self.ask(slot, replica, fleet));
+    }
+
+    /// Asks a replica what the operation's phase asks, unless it was asked or has an old request of the same kind.
+    fn ask(&mut self, slot: usize, replica: usize, fleet: &mut impl Fleet) {
+        let flight = &mut self.flights[slot];
+        if !flight.is_active() || flight.asked.has(replica) || self.crew.grant(replica).is_none() {
+            return;
+        }
+        let reading = flight.state == State::Reading;
+        let busy = if reading { flight.reading } else { flight.writing };
+        let Some(returns) = &mut self.returns[replica] else { return };
+        let room = reading || returns.room() > self.chains[replica];
+        if busy.has(replica) || !self.crew.takes(replica, room) {
+            return;
+        }
+        flight.asked.add(replica);
+        let step = if reading { READ } else { WRITE };
+        let id = self.crew.id(replica, step, slot);
+        let Some(grant) = self.crew.grant(replica) else { return };
+        let (config, arena, len) = (&self.config, &self.arena, grant.layout.tagged_len());
+        let landing = |replica: usize| arena.sge(Client::buffer_at(config, slot, 1 + replica), len);
+        let nic = &mut fleet.end(replica);
+        let posted = if reading {
+            flight.reading.add(replica);
+            chain::read(grant, flight.block, id, landing(replica), nic)
+        } else {
+            flight.writing.add(replica);
+            flight.phases[replica] = returns.begin();
+            self.chains[replica] += 1;
+            let own = || arena.sge(Client::buffer_at(config, slot, 0), len);
+            let at = Client::answers_at(config, slot, replica);
+            let answers = Answers { old: arena.sge(at, ENTRY), mine: arena.sge(at + MINE, WORD) };
+            let source = flight.source.map_or_else(own, landing);
+            let checks = config.canary != Canary::NoTagCheck;
+            chain::write(grant, (flight.block, flight.tag), checks, id, source, &answers, nic)
+        };
+        if let Err(error) = posted {
+            self.crew.lose(replica, error.into());
+        }
+    }
+
+    fn read_answered(&mut self, slot: usize, replica: usize, fleet: &mut impl Fleet) -> Option<End> {
+        let seen = Tag(self.word(Client::buffer_at(&self.config, slot, 1 + replica)));
+        let flight = self.flights.get_mut(slot)?;
+        flight.reading.remove(replica);
+        if flight.state != State::Reading {
+            self.tail_ends(slot, replica);
+            return None;
+        }
+        if flight.stale[0].has(replica) {
+            flight.stale[0].remove(replica);
+            self.ask(slot, replica, fleet);
+            return None;
+        }
+        flight.seen[replica] = seen;
+        flight.answered.add(replica);
+        if flight.answered.len() < self.config.quorum() {
+            return None;
+        }
+        let (newest, from, holders) = flight.newest();
+        if flight.operation == Operation::Read {
+            flight.tag = newest;
+            if holders == flight.answered || self.config.canary == Canary::NoWriteBack {
+                return Some(End::Value(from));
+            }
+            flight.write(newest, Some(from), holders);
+        } else {
+            let block = flight.block;
+            let Some(tag) = self.next_tag(block, newest) else { return Some(End::Other(Outcome::Exhausted)) };
+            self.arena.write(Client::buffer_at(&self.config, slot, 0), &tag.0.to_le_bytes());
+            self.flights[slot].write(tag, None, Set::NONE);
+        }
+        self.ask_all(slot, fleet);
+        None
+    }
+
+    /// A tag above the newest that a quorum knows, and above those of this client that are not known to a quorum.
+    fn next_tag(&self, block: u64, newest: Tag) -> Option<Tag> {
+        let ours =
+            self.flights.iter().filter(|flight| flight.state == State::Writing && flight.block == block);
+        let own = ours.map(|flight| flight.tag.time()).max().unwrap_or(0);
+        Tag::after(newest.time().max(own).max(self.floor), self.config.id)
+    }
+
+    fn chain_answered(&mut self, slot: usize, replica: usize, fleet: &mut impl Fleet) -> Option<End> {
+        let at = Client::answers_at(&self.config, slot, replica);
+        let (old, old_address, mine) = (Tag(self.word(at)), self.word(at + WORD), self.word(at + MINE));
+        let flight = self.flights.get_mut(slot)?;
+        flight.writing.remove(replica);
+        self.chains[replica] -= 1;
+        let swapped = old < flight.tag || self.config.canary == Canary::NoTagCheck;
+        if let (Some(returns), Some(grant)) = (&mut self.returns[replica], self.crew.grant(replica)) {
+            // Of the old buffer and ours, the one that is not in the table; none if we got none.
+            let unlinked = if swapped { old_address } else { mine };
+            if mine != 0 && grant.class.index(unlinked).is_some() {
+                returns.give(unlinked);
+            }
+            returns.end(flight.phases[replica]);
+        }
+        if flight.state != State::Writing {
+            self.tail_ends(slot, replica);
+            return None;
+        }
+        if flight.stale[1].has(replica) {
+            flight.stale[1].remove(replica);
+            self.ask(slot, replica, fleet);
+            return None;
+        }
+        if mine == 0 {
+            flight.refused.add(replica);
+        } else {
+            flight.answered.add(replica);
+        }
+        let done = flight.answered.len() >= self.config.quorum();
+        let hopeless = flight.refused.len() > self.config.faults();
+        if !done && !hopeless {
+            return None;
+        }
+        Some(match (done, flight.operation) {
+            (true, Operation::Read) => End::Value(flight.source.unwrap_or(0)),
+            (true, Operation::Write) => End::Other(Outcome::Done),
+            (false, _) => {
+                self.floor = self.floor.max(flight.tag.time());
+                End::Other(Outcome::NoBuffer)
+            }
+        })
+    }
+
+    /// A request of an operation that is over, or in its next phase, has ended.
+    fn tail_ends(&mut self, slot: usize, replica: usize) {
+        let flight = &mut self.flights[slot];
+        if flight.state != State::Over || flight.under_way().has(replica) {
+            return;
+        }
+        self.crew.tail(replica, false);
+        if flight.under_way().is_empty() {
+            flight.state = State::Idle;
+            self.idle.push(slot as u16);
+        }
+    }
+
+    /// The operation is over for its user.
+    fn over(&mut self, slot: usize, end: End) -> Option<Outcome<'static>> {
+        self.in_flight -= 1;
+        let flight = &mut self.flights[slot];
+        flight.state = State::Over;
+        let tails = flight.under_way();
+        tails.iter().for_each(|replica| self.crew.tail(replica, true));
+        if tails.is_empty() {
+            flight.state = State::Idle;
+            self.idle.push(slot as u16);
+        }
+        match end {
+            End::Value(replica) => {
+                let at = Client::buffer_at(&self.config, slot, 1 + replica) + WORD;
+                self.arena.read(at, &mut self.value);
+                None
+            }
+            End::Other(outcome) => Some(outcome),
+        }
+    }
+
+    fn finished(&self, slot: usize, outcome: Option<Outcome<'static>>) -> Finished<'_> {
+        let Flight { operation, block, tag, round_trips, .. } = self.flights[slot];
+        let outcome = outcome.unwrap_or(Outcome::Value(&self.value));
+        Finished { slot: Slot(slot as u16), operation, block, tag, outcome, round_trips }
+    }
+
+    /// Buffers go back to a replica if it is time; if it was passed over and has room again, it is asked.
+    fn give_back(&mut self, replica: usize, fleet: &mut impl Fleet) {
+        let id = self.crew.id(replica, RETURN, 0);
+        let Some(returns) = &mut self.returns[replica] else { return };
+        if let Err(why) = returns.send(id, self.in_flight == 0, &mut fleet.end(replica)) {
+            self.crew.lose(replica, why);
+        }
+        let room = returns.room() > self.chains[replica];
+        if self.crew.caught_up(replica, room) {
+            self.ask_for_all(replica, fleet);
+        }
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        let mut bytes = [0; WORD];
+        self.arena.read(at, &mut bytes);
+        u64_at(&bytes, 0)
+    }
+
+    /// Where the answers of a replica to a slot's chain go.
+    fn answers_at(config: &ClientConfig, slot: usize, replica: usize) -> usize {
+        let returns = config.replicas * Returns::ARENA.next_multiple_of(64);
+        returns + (slot * config.replicas + replica) * ANSWERS
+    }
+
+    /// Where a slot's buffers are: 0 holds its own value with the tag in front, the others what the replicas read.
+    fn buffer_at(config: &ClientConfig, slot: usize, buffer: usize) -> usize {
+        let answers = Client::answers_at(config, config.slots(), 0).next_multiple_of(64);
+        answers + (slot * (config.replicas + 1) + buffer) * config.layout.buffer_len()
+    }
+}

@@ -1,0 +1,90 @@
+//! A replica's table: ⟨tag, address⟩ for each block.
+
+use nic::Remote;
+
+use super::super::grant::WORD;
+use super::super::{Design, Grant, Layout, Tag};
+use crate::heap::{Class, Classes, Reachable};
+use crate::region::Region;
+use crate::{Registered, words};
+
+/// The table of a replica. Clients change it; the replica's own program looks at it, and fills it before there are any.
+#[derive(Debug)]
+pub struct Table {
+    layout: Layout,
+    region: Region,
+}
+
+impl Table {
+    /// A table in memory whose blocks were never written: they lead to a buffer of zeros behind the table, that belongs to no
+    /// list. None: the memory is too short, or the layout impossible.
+    pub fn format(layout: Layout, memory: Registered) -> Option<Table> {
+        let mut table = Table::open(layout, memory)?;
+        table.region.write(layout.zeros(), &vec![0; layout.buffer_len()]);
+        let zeros = table.zeros();
+        for block in 0..layout.blocks {
+            table.set(block, Tag::NEVER, zeros);
+        }
+        Some(table)
+    }
+
+    /// The table that is in memory. None as with [`Table::format`].
+    pub fn open(layout: Layout, memory: Registered) -> Option<Table> {
+        let fits = layout.is_sound() && memory.bytes.len() >= layout.table_len();
+        fits.then(|| Table { layout, region: Region::new(memory) })
+    }
+
+    fn zeros(&self) -> u64 {
+        self.region.block().addr + self.layout.zeros() as u64
+    }
+
+    fn set(&mut self, block: u64, tag: Tag, address: u64) {
+        self.region.store(self.layout.entry(block), tag.0);
+        self.region.store(self.layout.entry(block) + WORD, address);
+    }
+
+    /// A block as other replicas have it goes into the buffer of this number; before there are clients, and before the
+    /// buffers are posted. False: there is no such block or buffer, or the value is not as long as a block.
+    pub fn install(&mut self, block: u64, tag: Tag, value: &[u8], class: &Class, buffer: u32) -> bool {
+        let fits = block < self.layout.blocks
+            && buffer < class.count
+            && value.len() == self.layout.block_len as usize;
+        if fits && tag != Tag::NEVER {
+            let at = (class.address(buffer) - self.region.block().addr) as usize;
+            self.region.write(at, &tag.0.to_le_bytes());
+            self.region.write(at + WORD, value);
+            self.set(block, tag, class.address(buffer));
+        }
+        fits
+    }
+
+    /// What clients are told.
+    pub fn grant(&self, classes: &Classes) -> Option<Grant> {
+        let len = self.layout.tagged_len();
+        let class = classes.all()[classes.for_len(len as u64)?];
+        let table = Remote { addr: self.region.block().addr, rkey: self.region.block().key };
+        Some(Grant { design: Design::PrismRs, layout: self.layout, table, class, lease: 0 })
+    }
+
+    /// The tag of a block, and the one in its buffer: the same, whoever looks.
+    pub fn tags(&self, block: u64) -> (Tag, Tag) {
+        let at = self.layout.entry(block);
+        let buffer = (self.region.load(at + WORD) - self.region.block().addr) as usize;
+        let mut tag = [0; WORD];
+        self.region.read(buffer, &mut tag);
+        (Tag(self.region.load(at)), Tag(words::u64_at(&tag, 0)))
+    }
+}
+
+impl Reachable for Table {
+    fn entries(&self) -> usize {
+        self.layout.blocks as usize
+    }
+
+    fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64)) {
+        let address = self.region.load(self.layout.entry(entry as u64) + WORD);
+        if address != self.zeros() {
+            found(address);
+        }
+    }
+}
