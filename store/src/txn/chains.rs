@@ -1,0 +1,307 @@
+//! The work requests: what each step of a transaction asks a shard's NIC for.
+
+use nic::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
+use nic::{Flags, Payload, Remote, Sge};
+
+use super::client::Client;
+use super::client_config::Rules;
+use super::layout::{Cell, Header, MARKS, Place, SLOT, Slot};
+use super::timestamp::{Fate, STATE, Timestamp};
+use super::transaction::{Change, Entry};
+use crate::{Broken, Fleet, PostPrism};
+
+/// What an operation was for; its completion says so.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Work {
+    /// A key's latest version.
+    Look = 1,
+    /// A read is validated.
+    Validate,
+    /// A pending version is put in.
+    Prepare,
+    /// The transaction's own cell.
+    Decide,
+    /// A version of the transaction becomes committed.
+    Flip,
+    /// It is taken out.
+    Undo,
+    /// Somebody else's cell.
+    Ask,
+    /// The slot of somebody else's pending version.
+    Snapshot,
+    /// Somebody else's version becomes committed, or is taken out.
+    Mend,
+    /// Buffers are returned.
+    Return,
+    /// The keeper says something.
+    Told,
+}
+
+const WORKS: [Work; 11] = [
+    Work::Look,
+    Work::Validate,
+    Work::Prepare,
+    Work::Decide,
+    Work::Flip,
+    Work::Undo,
+    Work::Ask,
+    Work::Snapshot,
+    Work::Mend,
+    Work::Return,
+    Work::Told,
+];
+
+/// An id: the work, and the transaction or key that it is for.
+pub fn id(work: Work, of: u32) -> u64 {
+    (work as u64) << 40 | u64::from(of)
+}
+
+/// What an id says; None if it is none of ours.
+pub fn parse_id(id: u64) -> Option<(Work, u32)> {
+    let work = WORKS.into_iter().find(|work| *work as u64 == id >> 40)?;
+    Some((work, id as u32))
+}
+
+/// Where in a key's results the old slot, the buffer and a cell come to.
+pub const OLD: usize = 0;
+pub const TAKEN: usize = 32;
+pub const CELL: usize = 40;
+
+const ALL: u64 = u64::MAX;
+
+fn request(work: Work, of: u32, operation: Operation<'_>) -> WorkRequest<'_> {
+    let flags = Flags { signaled: true, ..Flags::default() };
+    WorkRequest { id: id(work, of), operation, conditional: false, redirect: None, result: None, flags }
+}
+
+/// The request without completion.
+fn quietly(request: WorkRequest<'_>) -> WorkRequest<'_> {
+    WorkRequest { flags: Flags { signaled: false, ..request.flags }, ..request }
+}
+
+/// A compare-and-swap that compares and swaps nothing: its result is the target, of the moment when it is executed.
+fn observe(size: u8) -> Operands {
+    Operands {
+        mode: Mode::Equal,
+        size,
+        compare_mask: [0; 4],
+        swap_mask: [0; 4],
+        compare: Operand::Immediate([0; 4]),
+        swap_add: Operand::Immediate([0; 4]),
+    }
+}
+
+impl Client {
+    fn remote(&self, shard: u16, addr: u64) -> Remote {
+        Remote { addr, rkey: self.grants[usize::from(shard)].slots.rkey }
+    }
+
+    /// The slot that a key is looked for in.
+    fn slot(&self, entry: &Entry) -> u64 {
+        let grant = &self.grants[usize::from(entry.shard)];
+        let place = (entry.hash + u64::from(entry.further)) % grant.slot_count;
+        grant.slots.addr + place * SLOT
+    }
+
+    fn cell(&self, cell: Cell) -> u64 {
+        self.grants[usize::from(cell.shard)].cells + u64::from(cell.index) * 8
+    }
+
+    fn result(&self, of: u32, at: usize, len: usize) -> Sge {
+        self.arena.sge(self.config.entry_at(of) + at, len)
+    }
+
+    /// READs a key's latest version.
+    pub(super) fn post_look(&mut self, of: u32, fleet: &mut impl Fleet) -> Result<(), Broken> {
+        let entry = &self.entries[of as usize];
+        // Who will only write needs to know which key is there.
+        let len = if entry.reads { self.config.longest() } else { super::HEADER + entry.key_len as usize };
+        let from = Address::bounded(self.remote(entry.shard, self.slot(entry)));
+        let into = [self.arena.sge(self.config.landing_at(of), len)];
+        let look = request(Work::Look, of, Operation::Read { from, len: len as u32, into: &into });
+        Ok(fleet.end(entry.shard.into()).post_prism(&look)?)
+    }
+
+    /// PR becomes the transaction's time, if the version read is the latest and committed.
+    pub(super) fn post_validate(
+        &mut self,
+        of: u32,
+        at: Timestamp,
+        fleet: &mut impl Fleet,
+    ) -> Result<(), Broken> {
+        let entry = &self.entries[of as usize];
+        let operands = Operands {
+            mode: Mode::Greater,
+            size: 16,
+            compare_mask: [ALL, ALL, 0, 0],
+            swap_mask: [ALL, 0, 0, 0],
+            compare: Operand::Immediate([at.word(), entry.found.version.word(), 0, 0]),
+            swap_add: Operand::Immediate([at.word(), 0, 0, 0]),
+        };
+        let marks = Address::direct(self.remote(entry.shard, self.slot(entry) + MARKS));
+        let swap = request(Work::Validate, of, Operation::CompareSwap { at: marks, operands });
+        let swap = WorkRequest { result: Some(self.result(of, OLD, 16)), ..swap };
+        Ok(fleet.end(entry.shard.into()).post_prism(&swap)?)
+    }
+
+    /// Writes what the key becomes into the arena; how many bytes.
+    fn compose(&self, of: u32, at: Timestamp, fate: Fate, cell: Cell) -> u64 {
+        let entry = &self.entries[of as usize];
+        let header = Header {
+            own: 0,
+            version: at,
+            fate,
+            before: entry.found,
+            cell,
+            key_len: Some(entry.key_len),
+            value_len: match entry.change {
+                Some(Change::Value(len)) => Some(len),
+                _ => None,
+            },
+        };
+        self.arena.write(self.config.outgoing_at(of), &header.emit());
+        header.bound()
+    }
+
+    /// Takes a buffer, and puts it into the slot if the version found is still the latest one, committed, and nobody later has read
+    /// it. In one step the version is committed at once.
+    pub(super) fn post_prepare(
+        &mut self,
+        (of, one_step): (u32, bool),
+        at: Timestamp,
+        cell: Cell,
+        fleet: &mut impl Fleet,
+    ) -> Result<(), Broken> {
+        let fate = if one_step { Fate::Committed } else { Fate::Pending };
+        let bound = self.compose(of, at, fate, cell);
+        let entry = &self.entries[of as usize];
+        let grant = &self.grants[usize::from(entry.shard)];
+        let rkey = grant.slots.rkey;
+        let scratch = |offset: u64| Remote { addr: SCRATCH + offset, rkey };
+        let words: [u64; 3] = [bound, 0, at.word()];
+        let mut rest = [0; 24];
+        rest.chunks_exact_mut(8).zip(words).for_each(|(out, word)| out.copy_from_slice(&word.to_le_bytes()));
+        let rest = Data::Local(Payload::Inline(&rest));
+        let rest = Operation::Write { to: Address::direct(scratch(8)), data: rest };
+        let class = grant.classes.for_len(bound).ok_or(Broken::Protocol)?;
+        let bytes = [self.arena.sge(self.config.outgoing_at(of), bound as usize)];
+        let data = Data::Local(Payload::Sges(&bytes));
+        let allocate = Operation::Allocate { list: grant.classes.all()[class].list, rkey, data };
+        let allocate = quietly(request(Work::Prepare, of, allocate));
+        let result = Some(self.result(of, TAKEN, 8));
+        let allocate = WorkRequest { redirect: Some(SCRATCH), result, ..allocate };
+        let slot = Address::direct(self.remote(entry.shard, self.slot(entry)));
+        let operands = self.prepare_operands(entry, at);
+        let swap = request(Work::Prepare, of, Operation::CompareSwap { at: slot, operands });
+        let swap = WorkRequest { conditional: true, result: Some(self.result(of, OLD, 32)), ..swap };
+        // A committed version knows its own address.
+        let own = Operation::Write {
+            to: Address::indirect(scratch(0)),
+            data: Data::There { addr: SCRATCH, len: 8 },
+        };
+        let own = WorkRequest { conditional: true, ..quietly(request(Work::Prepare, of, own)) };
+        let mut end = fleet.end(entry.shard.into());
+        end.post_prism(&quietly(request(Work::Prepare, of, rest)))?;
+        end.post_prism(&allocate)?;
+        if one_step {
+            end.post_prism(&own)?;
+        }
+        Ok(end.post_prism(&swap)?)
+    }
+
+    /// PW|PR must not be above the version found and the transaction's time; then PW, address and bound are new.
+    fn prepare_operands(&self, entry: &Entry, at: Timestamp) -> Operands {
+        let (mode, compare_mask, compare) = match self.config.rules {
+            Rules::PrintedAbort if !entry.reads => (Mode::Greater, [0, 0, 0, ALL], [0, 0, 0, at.word()]),
+            rules => {
+                let strict = rules == Rules::PrintedStrict;
+                let mode = if strict { Mode::Greater } else { Mode::GreaterEqual };
+                (mode, [0, 0, ALL, ALL], [0, 0, at.word(), entry.found.version.word()])
+            }
+        };
+        Operands {
+            mode,
+            size: 32,
+            compare_mask,
+            swap_mask: [ALL, ALL, 0, ALL],
+            compare: Operand::Immediate(compare),
+            swap_add: Operand::At(SCRATCH),
+        }
+    }
+
+    /// The first word for a cell counts: later ones of the same transaction find it there.
+    pub(super) fn post_cell(
+        &mut self,
+        (work, of): (Work, u32),
+        (cell, at, fate): (Cell, Timestamp, Fate),
+        result: Sge,
+        fleet: &mut impl Fleet,
+    ) -> Result<(), Broken> {
+        let operands = Operands {
+            mode: Mode::Greater,
+            size: 8,
+            compare_mask: [!STATE, 0, 0, 0],
+            swap_mask: [ALL, 0, 0, 0],
+            compare: Operand::Immediate([at.word(), 0, 0, 0]),
+            swap_add: Operand::Immediate([at.is(fate), 0, 0, 0]),
+        };
+        let place = Address::direct(self.remote(cell.shard, self.cell(cell)));
+        let swap = request(work, of, Operation::CompareSwap { at: place, operands });
+        let swap = WorkRequest { result: Some(result), ..swap };
+        Ok(fleet.end(cell.shard.into()).post_prism(&swap)?)
+    }
+
+    /// The pending version of this time in the buffer at `addr` becomes committed, and knows its address.
+    pub(super) fn post_flip(
+        &mut self,
+        (work, of): (Work, u32),
+        (addr, at): (u64, Timestamp),
+        conditional: bool,
+        fleet: &mut impl Fleet,
+    ) -> Result<(), Broken> {
+        let operands = Operands {
+            mode: Mode::Equal,
+            size: 16,
+            compare_mask: [0, ALL, 0, 0],
+            swap_mask: [ALL, ALL, 0, 0],
+            compare: Operand::Immediate([0, at.is(Fate::Pending), 0, 0]),
+            swap_add: Operand::Immediate([addr, at.is(Fate::Committed), 0, 0]),
+        };
+        let shard = self.entries[of as usize].shard;
+        let place = Address::direct(self.remote(shard, addr));
+        let swap = request(work, of, Operation::CompareSwap { at: place, operands });
+        Ok(fleet.end(shard.into()).post_prism(&WorkRequest { conditional, ..swap })?)
+    }
+
+    /// The slot leads to the version before again, if it leads to the one of this time.
+    pub(super) fn post_undo(
+        &mut self,
+        (work, of): (Work, u32),
+        (at, before): (Timestamp, Place),
+        fleet: &mut impl Fleet,
+    ) -> Result<(), Broken> {
+        let entry = &self.entries[of as usize];
+        let back = Slot { latest: before, read: Timestamp::default() };
+        let operands = Operands {
+            mode: Mode::Equal,
+            size: 32,
+            compare_mask: [0, 0, 0, ALL],
+            swap_mask: [ALL, ALL, 0, ALL],
+            compare: Operand::Immediate([0, 0, 0, at.word()]),
+            swap_add: Operand::Immediate(back.words()),
+        };
+        let slot = Address::direct(self.remote(entry.shard, self.slot(entry)));
+        let swap = request(work, of, Operation::CompareSwap { at: slot, operands });
+        Ok(fleet.end(entry.shard.into()).post_prism(&swap)?)
+    }
+
+    /// Reads a key's slot, of one moment. A plain READ could mix two.
+    pub(super) fn post_snapshot(&mut self, of: u32, fleet: &mut impl Fleet) -> Result<(), Broken> {
+        let entry = &self.entries[of as usize];
+        let slot = Address::direct(self.remote(entry.shard, self.slot(entry)));
+        let read = request(Work::Snapshot, of, Operation::CompareSwap { at: slot, operands: observe(32) });
+        let read = WorkRequest { result: Some(self.result(of, OLD, 32)), ..read };
+        Ok(fleet.end(entry.shard.into()).post_prism(&read)?)
+    }
+}

@@ -1,0 +1,513 @@
+//! The client machine: a window of transactions over the queue pairs of several shards.
+
+use nic::WorkCompletion;
+use transport::Status;
+
+use super::chains::{Work, id, parse_id};
+use super::client_config::ClientConfig;
+use super::grant::Grant;
+use super::timestamp::{CLIENTS, LAST_TICK, Timestamp};
+use super::transaction::{Change, Entry, EntryId, Hold, Outcome, Phase, Step, Transaction, Tx};
+use crate::heap::Returns;
+use crate::kv::hash_key;
+use crate::{Broken, Fleet, Registered};
+
+/// Something was not started.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// As many transactions as the window allows are under way, or the buffers of earlier ones have not gone back yet.
+    WindowFull,
+    /// The transaction has as many keys as it may.
+    TooManyKeys,
+    /// The key is longer than this client takes.
+    KeyTooLong,
+    /// The value is longer than this client or the shard takes.
+    ValueTooLong,
+    /// The transaction is not open.
+    NotOpen,
+    /// The clock has come to its end.
+    ClockOut,
+    /// A connection has failed; what is under way comes back by [`Client::abandon`].
+    Broken(Broken),
+}
+
+impl core::fmt::Display for Refused {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Refused::WindowFull => "as many transactions as the window allows are under way",
+            Refused::TooManyKeys => "the transaction has as many keys as it may",
+            Refused::KeyTooLong => "the key is longer than this client takes",
+            Refused::ValueTooLong => "the value is longer than client or shard take",
+            Refused::NotOpen => "the transaction is not open",
+            Refused::ClockOut => "the clock has come to its end",
+            Refused::Broken(broken) => return broken.fmt(f),
+        })
+    }
+}
+
+impl core::error::Error for Refused {}
+
+impl From<Broken> for Refused {
+    fn from(broken: Broken) -> Refused {
+        Refused::Broken(broken)
+    }
+}
+
+/// What a client tells its owner.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// What a transaction reads of a key; None: it is absent.
+    Read {
+        /// The transaction.
+        tx: Tx,
+        /// The key.
+        entry: EntryId,
+        /// The value.
+        value: Option<&'a [u8]>,
+    },
+    /// A transaction has ended.
+    Ended {
+        /// The transaction; its place in the window may be taken again.
+        tx: Tx,
+        /// How.
+        outcome: Outcome,
+        /// Round trips that it took, one behind the other.
+        round_trips: u32,
+        /// Pending versions of others that it put in order.
+        resolved: u32,
+    },
+}
+
+/// What a completion has led to, before anything is borrowed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    Nothing,
+    Read(u32),
+    Ended(u16, Outcome),
+}
+
+/// A client: pure, driven by whoever owns the queue pairs. Its memory is one block ([`ClientConfig::arena_len`]); nothing is allocated after it
+/// was made.
+#[derive(Debug)]
+pub struct Client {
+    pub(super) config: ClientConfig,
+    pub(super) grants: Vec<Grant>,
+    pub(super) arena: Registered,
+    pub(super) transactions: Vec<Transaction>,
+    /// `max_keys` for each transaction.
+    pub(super) entries: Vec<Entry>,
+    keys: Vec<u8>,
+    /// One a transaction and shard.
+    holds: Vec<Hold>,
+    pub(super) returns: Vec<Returns>,
+    idle: Vec<u16>,
+    /// Values on their way to the owner.
+    pub(super) scratch: Vec<u8>,
+    number: u32,
+    /// The next timestamp is later.
+    pub(super) last: Timestamp,
+    pub(super) broken: Option<Broken>,
+}
+
+/// Seed of the hash that says which shard a key is on, and of the one that says where.
+const SHARD_SEED: u64 = 1;
+const SLOT_SEED: u64 = 2;
+
+/// The high bits of a hash say which of `n`.
+fn reduce(hash: u64, n: u64) -> u64 {
+    ((u128::from(hash) * u128::from(n)) >> 64) as u64
+}
+
+/// Which of so many shards a key is on.
+pub(super) fn shard_of(key: &[u8], shards: usize) -> usize {
+    reduce(hash_key(SHARD_SEED, key), shards as u64) as usize
+}
+
+/// Which of so many slots a key's hash leads to.
+pub(super) fn slot_of(key: &[u8], slots: u64) -> u64 {
+    reduce(hash_key(SLOT_SEED, key), slots)
+}
+
+impl Client {
+    /// A client of the shards that gave these grants, in the order of the shard map; None if its numbers are not possible, it asks for
+    /// more than was granted, or the arena is too small.
+    pub fn new(config: ClientConfig, grants: Vec<Grant>, arena: Registered) -> Option<Client> {
+        let number = grants.first()?.session;
+        let fits = |grant: &Grant| config.window <= grant.window && number < grant.sessions.min(CLIENTS);
+        let sound = config.is_sound() && grants.len() <= 1 << 16 && grants.iter().all(fits);
+        if !sound || arena.bytes.len() < config.arena_len(grants.len()) {
+            return None;
+        }
+        let (window, shards) = (config.window as usize, grants.len());
+        let entries = window * config.max_keys as usize;
+        let returns = |shard| Returns::new(arena.clone(), config.returns_at(shard), config.most_returns());
+        Some(Client {
+            transactions: vec![Transaction::default(); window],
+            entries: vec![Entry::default(); entries],
+            keys: vec![0; entries * config.max_key as usize],
+            holds: vec![None; window * shards],
+            returns: (0..shards).map(returns).collect(),
+            idle: (0..window as u16).rev().collect(),
+            scratch: vec![0; config.max_key.max(config.max_value) as usize],
+            number,
+            last: grants[0].after,
+            broken: None,
+            config,
+            grants,
+            arena,
+        })
+    }
+
+    /// Posts the receive requests; once, before the first transaction.
+    ///
+    /// # Errors
+    /// A queue did not take them.
+    pub fn start(&mut self, fleet: &mut impl Fleet) -> Result<(), Broken> {
+        let told = id(Work::Told, 0);
+        self.returns
+            .iter()
+            .enumerate()
+            .try_for_each(|(shard, returns)| returns.listen(told, &mut fleet.end(shard)))
+    }
+
+    /// Which shard a key is on.
+    pub fn shard_of(&self, key: &[u8]) -> usize {
+        shard_of(key, self.grants.len())
+    }
+
+    /// Transactions under way, those included that have ended but for what is being cleared up.
+    pub fn in_flight(&self) -> usize {
+        self.transactions.len() - self.idle.len()
+    }
+
+    /// The latest timestamp that it has used or seen.
+    pub fn latest(&self) -> Timestamp {
+        self.last
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// `WindowFull`, `Broken`.
+    pub fn begin(&mut self) -> Result<Tx, Refused> {
+        if let Some(broken) = self.broken {
+            return Err(Refused::Broken(broken));
+        }
+        // Each transaction gives back two buffers a key at most, and some for others.
+        let reserve = self.config.most_returns() / 2;
+        if self.returns.iter().any(|returns| returns.room() < reserve) {
+            return Err(Refused::WindowFull);
+        }
+        let tx = self.idle.pop().ok_or(Refused::WindowFull)?;
+        self.transactions[usize::from(tx)] = Transaction { phase: Phase::Open, ..Transaction::default() };
+        Ok(Tx(tx))
+    }
+
+    /// Reads a key: what was committed last comes as [`Event::Read`], once; from then on [`value`](Client::value) tells it.
+    ///
+    /// # Errors
+    /// `NotOpen`, `TooManyKeys`, `KeyTooLong`, `Broken`.
+    pub fn read(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
+        self.touch(tx, key, None, fleet)
+    }
+
+    /// Writes a key: the value is copied, and seen by nobody before the commit.
+    ///
+    /// # Errors
+    /// `NotOpen`, `TooManyKeys`, `KeyTooLong`, `ValueTooLong`, `Broken`.
+    pub fn write(
+        &mut self,
+        tx: Tx,
+        key: &[u8],
+        value: &[u8],
+        fleet: &mut impl Fleet,
+    ) -> Result<EntryId, Refused> {
+        let grant = &self.grants[self.shard_of(key)];
+        let len = (super::HEADER + key.len() + value.len()) as u64;
+        if value.len() > self.config.max_value as usize || grant.classes.for_len(len).is_none() {
+            return Err(Refused::ValueTooLong);
+        }
+        let entry = self.touch(tx, key, Some(Change::Value(value.len() as u32)), fleet)?;
+        let at = self.config.outgoing_at(self.entry_index(tx.0, entry.0));
+        self.arena.write(at + super::HEADER, key);
+        self.arena.write(at + super::HEADER + key.len(), value);
+        Ok(entry)
+    }
+
+    /// Removes a key, at the commit.
+    ///
+    /// # Errors
+    /// As [`write`](Client::write).
+    pub fn delete(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
+        let entry = self.touch(tx, key, Some(Change::Absent), fleet)?;
+        let at = self.config.outgoing_at(self.entry_index(tx.0, entry.0));
+        self.arena.write(at + super::HEADER, key);
+        Ok(entry)
+    }
+
+    /// The number of a key of a transaction among all.
+    pub(super) fn entry_index(&self, tx: u16, entry: u16) -> u32 {
+        u32::from(tx) * self.config.max_keys + u32::from(entry)
+    }
+
+    /// The numbers of a transaction's keys.
+    pub(super) fn entries_of(&self, tx: u16) -> std::ops::Range<u32> {
+        let first = self.entry_index(tx, 0);
+        first..first + u32::from(self.transactions[usize::from(tx)].entries)
+    }
+
+    pub(super) fn key(&self, of: u32) -> &[u8] {
+        let at = of as usize * self.config.max_key as usize;
+        &self.keys[at..at + self.entries[of as usize].key_len as usize]
+    }
+
+    /// Finds a key among those of a transaction, or adds it and looks for it.
+    fn touch(
+        &mut self,
+        tx: Tx,
+        key: &[u8],
+        change: Option<Change>,
+        fleet: &mut impl Fleet,
+    ) -> Result<EntryId, Refused> {
+        if let Some(broken) = self.broken {
+            return Err(Refused::Broken(broken));
+        }
+        let transaction = &self.transactions[tx.index()];
+        if transaction.phase != Phase::Open {
+            return Err(Refused::NotOpen);
+        }
+        let known = self.entries_of(tx.0).find(|of| self.key(*of) == key);
+        let of = match known {
+            Some(of) => of,
+            None => self.add(tx.0, key)?,
+        };
+        let entry = &mut self.entries[of as usize];
+        let id = EntryId((of - u32::from(tx.0) * self.config.max_keys) as u16);
+        // Who was only going to write has not seen the value yet.
+        let first = change.is_none() && !entry.reads;
+        match change {
+            Some(change) => entry.change = Some(change),
+            None if first => (entry.reads, entry.asked) = (true, true),
+            None => {}
+        }
+        entry.further = entry.further.min(self.grants[usize::from(entry.shard)].reach - 1);
+        if known.is_none() || first && matches!(entry.step, Step::Found | Step::NoSlot) {
+            self.look(tx.0, of, fleet)?;
+        }
+        Ok(id)
+    }
+
+    /// What a transaction knows of a key: what it wrote, or else what it read; None: nothing yet. Within is None if the key is absent.
+    pub fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Option<&[u8]>> {
+        if entry.0 >= self.transactions[tx.index()].entries {
+            return None;
+        }
+        let of = self.entry_index(tx.0, entry.0);
+        let Entry { change, reads, asked, value_len, key_len, .. } = self.entries[of as usize];
+        let (at, len) = match change {
+            Some(Change::Value(len)) => (self.config.outgoing_at(of), Some(len)),
+            Some(Change::Absent) => (0, None),
+            None if !reads || asked => return None,
+            None => (self.config.landing_at(of), value_len),
+        };
+        Some(len.map(|len| {
+            let room = &mut self.scratch[..len as usize];
+            self.arena.read(at + super::HEADER + key_len as usize, room);
+            &*room
+        }))
+    }
+
+    fn add(&mut self, tx: u16, key: &[u8]) -> Result<u32, Refused> {
+        if key.len() > self.config.max_key as usize {
+            return Err(Refused::KeyTooLong);
+        }
+        let entries = self.transactions[usize::from(tx)].entries;
+        if u32::from(entries) == self.config.max_keys {
+            return Err(Refused::TooManyKeys);
+        }
+        let of = self.entry_index(tx, entries);
+        self.transactions[usize::from(tx)].entries += 1;
+        let shard = self.shard_of(key);
+        let hash = slot_of(key, self.grants[shard].slot_count);
+        let at = of as usize * self.config.max_key as usize;
+        self.keys[at..at + key.len()].copy_from_slice(key);
+        let key_len = key.len() as u32;
+        self.entries[of as usize] = Entry { shard: shard as u16, key_len, hash, ..Entry::default() };
+        let hold = &mut self.holds[usize::from(tx) * self.grants.len() + shard];
+        if hold.is_none() {
+            *hold = Some(self.returns[shard].begin());
+        }
+        Ok(of)
+    }
+
+    /// Wants a transaction to commit, at about this time: microseconds of a clock that is about the same for all clients. How it ended comes as
+    /// [`Event::Ended`], or at once if nothing is to be done.
+    ///
+    /// # Errors
+    /// `NotOpen`, `ClockOut`, `Broken`.
+    pub fn commit(
+        &mut self,
+        tx: Tx,
+        clock: u64,
+        fleet: &mut impl Fleet,
+    ) -> Result<Option<Event<'static>>, Refused> {
+        if let Some(broken) = self.broken {
+            return Err(Refused::Broken(broken));
+        }
+        if self.transactions[tx.index()].phase != Phase::Open {
+            return Err(Refused::NotOpen);
+        }
+        if clock.max(self.last.clock()) >= LAST_TICK {
+            return Err(Refused::ClockOut);
+        }
+        let transaction = &mut self.transactions[tx.index()];
+        // The clock's reading stands here until the keys are found.
+        (transaction.phase, transaction.at) = (Phase::Closing, Timestamp::new(clock, self.number));
+        let news = self.advance(tx.0, fleet).inspect_err(|broken| self.broken = Some(*broken))?;
+        Ok(self.end_of(news))
+    }
+
+    /// Gives a transaction up. If something of it is still under way, [`Event::Ended`] follows; else it has ended at once.
+    ///
+    /// # Errors
+    /// `NotOpen`.
+    pub fn abort(&mut self, tx: Tx) -> Result<Option<Event<'static>>, Refused> {
+        let transaction = &mut self.transactions[tx.index()];
+        if transaction.phase != Phase::Open {
+            return Err(Refused::NotOpen);
+        }
+        transaction.phase = Phase::Dropping(Outcome::Aborted);
+        let news = self.drop_if_quiet(tx.0);
+        Ok(self.end_of(news))
+    }
+
+    fn end_of(&self, news: News) -> Option<Event<'static>> {
+        match news {
+            News::Ended(tx, outcome) => Some(self.tell_end(tx, outcome)),
+            _ => None,
+        }
+    }
+
+    /// A transaction's time: at or after the clock's reading, and later than all that this client has used or seen.
+    pub(super) fn stamp(&mut self, tx: u16) -> Timestamp {
+        let clock = self.transactions[usize::from(tx)].at.clock();
+        let found = self.entries_of(tx).map(|of| self.entries[of as usize].found.version);
+        let last = found.fold(self.last, Timestamp::max);
+        self.last = Timestamp::new(clock.max((last.clock() + 1).min(LAST_TICK)), self.number);
+        self.transactions[usize::from(tx)].at = self.last;
+        self.last
+    }
+
+    /// Takes a completion of a shard's queue pair.
+    ///
+    /// # Errors
+    /// The queue pair has failed, and the client with it: what is under way comes back by [`abandon`](Client::abandon).
+    pub fn complete(
+        &mut self,
+        shard: usize,
+        completion: &WorkCompletion,
+        fleet: &mut impl Fleet,
+    ) -> Result<Option<Event<'_>>, Broken> {
+        if let Some(broken) = self.broken {
+            return Err(broken);
+        }
+        let news = self.take(shard, completion, fleet).inspect_err(|broken| self.broken = Some(*broken))?;
+        Ok(match news {
+            News::Nothing => None,
+            News::Read(of) => Some(self.tell_value(of)),
+            News::Ended(tx, outcome) => Some(self.tell_end(tx, outcome)),
+        })
+    }
+
+    fn take(
+        &mut self,
+        shard: usize,
+        completion: &WorkCompletion,
+        fleet: &mut impl Fleet,
+    ) -> Result<News, Broken> {
+        if completion.status != Status::Success {
+            return Err(Broken::Completion(completion.status));
+        }
+        let (work, of) = parse_id(completion.id).ok_or(Broken::Protocol)?;
+        let returns = self.returns.get_mut(shard).ok_or(Broken::Protocol)?;
+        match work {
+            Work::Return => returns.sent(),
+            Work::Told => {
+                returns.received(completion.byte_len, id(Work::Told, 0), &mut fleet.end(shard))?;
+            }
+            _ => {
+                let news = self.progress(work, of, completion, fleet)?;
+                self.return_buffers(shard, fleet)?;
+                return Ok(news);
+            }
+        }
+        self.return_buffers(shard, fleet)?;
+        Ok(News::Nothing)
+    }
+
+    /// Sends a message to a shard's keeper, if there is reason to. Its owner calls it for every shard now and then, as buffers may wait for others
+    /// to go with.
+    ///
+    /// # Errors
+    /// The queue did not take it.
+    pub fn return_buffers(&mut self, shard: usize, fleet: &mut impl Fleet) -> Result<(), Broken> {
+        let idle = self.in_flight() == 0;
+        if self.returns[shard].is_due(idle) {
+            self.returns[shard].send(id(Work::Return, 0), idle, &mut fleet.end(shard))?;
+        }
+        Ok(())
+    }
+
+    fn tell_value(&mut self, of: u32) -> Event<'_> {
+        let (tx, entry) = (of / self.config.max_keys, of % self.config.max_keys);
+        let Entry { value_len, key_len, .. } = self.entries[of as usize];
+        let at = self.config.landing_at(of) + super::HEADER + key_len as usize;
+        let value = value_len.map(|len| {
+            let room = &mut self.scratch[..len as usize];
+            self.arena.read(at, room);
+            &*room
+        });
+        Event::Read { tx: Tx(tx as u16), entry: EntryId(entry as u16), value }
+    }
+
+    fn tell_end(&self, tx: u16, outcome: Outcome) -> Event<'static> {
+        let Transaction { trips, resolved, .. } = self.transactions[usize::from(tx)];
+        Event::Ended { tx: Tx(tx), outcome, round_trips: trips, resolved }
+    }
+
+    /// A place in the window is free again; what the transaction might touch may come to others.
+    pub(super) fn release(&mut self, tx: u16) {
+        let shards = self.grants.len();
+        for shard in 0..shards {
+            if let Some(phase) = self.holds[usize::from(tx) * shards + shard].take() {
+                self.returns[shard].end(phase);
+            }
+        }
+        let transaction = &mut self.transactions[usize::from(tx)];
+        (transaction.phase, transaction.entries) = (Phase::Idle, 0);
+        self.idle.push(tx);
+    }
+
+    /// Gives the client up, for instance because a shard is gone.
+    pub fn give_up(&mut self, status: Status) {
+        self.broken.get_or_insert(Broken::Completion(status));
+    }
+
+    /// After a failure: hands back the transactions under way, one a call. What they left at the shards is put in order by whoever meets it.
+    pub fn abandon(&mut self) -> Option<(Tx, Outcome)> {
+        let broken = self.broken?;
+        loop {
+            let busy = |transaction: &Transaction| transaction.phase != Phase::Idle;
+            let tx = self.transactions.iter().position(busy)?;
+            let Transaction { phase, one_step, .. } = self.transactions[tx];
+            self.release(tx as u16);
+            let outcome = match phase {
+                Phase::Finishing => continue,
+                Phase::Deciding => Outcome::Unknown(broken),
+                Phase::Preparing if one_step => Outcome::Unknown(broken),
+                _ => Outcome::Failed(broken),
+            };
+            return Some((Tx(tx as u16), outcome));
+        }
+    }
+}

@@ -1,0 +1,509 @@
+//! The client machine: a window of transactions over the queue pairs of several shards.
+
+use nic::WorkCompletion;
+use transport::{Instant, Status};
+
+use super::config::ClientConfig;
+use super::grant::Grant;
+use super::layout::{FRONT, LOG_FRONT, Record, WORD, Word, record_len};
+use super::verbs::{Work, parse_id};
+use crate::block::abdlock::backoff;
+use crate::txn::client::{shard_of, slot_of};
+use crate::txn::transaction::Change;
+use crate::txn::{EntryId, Event, Outcome, Refused, Tx};
+use crate::words::u64_at;
+use crate::ycsb::Random;
+use crate::{Broken, Fleet, Registered};
+
+/// Where a transaction stands.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// There is none.
+    #[default]
+    Idle,
+    /// It reads and writes.
+    Open,
+    /// Its owner wants it to commit; some keys are still being looked for.
+    Closing,
+    /// It takes its locks.
+    Locking,
+    /// It looks whether what it only read is still there.
+    Validating,
+    /// It writes and unlocks.
+    Updating,
+    /// It gives its locks back.
+    Unlocking,
+    /// It ends as soon as no operation is under way.
+    Dropping(Outcome),
+}
+
+/// A transaction.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Transaction {
+    pub phase: Phase,
+    /// Keys.
+    pub entries: u16,
+    /// Completions to come.
+    pub under_way: u32,
+    /// Its number among this client's commits.
+    pub number: u64,
+    /// Round trips, one behind the other.
+    pub trips: u32,
+}
+
+/// What is being done about a key.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is being looked for.
+    #[default]
+    Looking,
+    /// It was found, or its absence was; nothing stands in the way of its read.
+    Found,
+    /// There is neither the key nor a slot for it.
+    NoSlot,
+    /// The answer about its lock, or its word, is to come.
+    Waiting,
+    /// It is locked by this transaction.
+    Locked,
+    /// Another transaction was faster.
+    Refused,
+}
+
+/// A key of a transaction.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Entry {
+    pub step: Step,
+    pub shard: u16,
+    pub key_len: u32,
+    /// Where the key's hash leads, and how many slots further it looks.
+    pub hash: u64,
+    pub further: u32,
+    /// The program asked for its value.
+    pub reads: bool,
+    /// It is to be told when the value is there.
+    pub asked: bool,
+    pub change: Option<Change>,
+    /// The version that was found.
+    pub version: u64,
+    /// Length of its value, if the key was there.
+    pub value_len: Option<u32>,
+    /// The slot never had a key.
+    pub fresh: bool,
+    /// So often it was found locked.
+    pub looks: u32,
+    /// Round trips of the transaction when the present operation began.
+    pub since: u32,
+}
+
+/// What a completion has led to, before anything is borrowed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    Nothing,
+    Read(u32),
+    Ended(u16, Outcome),
+}
+
+/// A client: pure, driven by whoever owns the queue pairs. Its memory is one block ([`ClientConfig::arena_len`]); nothing is allocated after it
+/// was made.
+#[derive(Debug)]
+pub struct Client {
+    pub(super) config: ClientConfig,
+    pub(super) grants: Vec<Grant>,
+    /// The largest of the shards' rooms.
+    pub(super) room: u32,
+    pub(super) arena: Registered,
+    pub(super) transactions: Vec<Transaction>,
+    /// `max_keys` for each transaction.
+    pub(super) entries: Vec<Entry>,
+    keys: Vec<u8>,
+    idle: Vec<u16>,
+    /// Records that are looked at or put together.
+    pub(super) scratch: Vec<u8>,
+    /// Commits so far.
+    pub(super) commits: u64,
+    random: Random,
+    broken: Option<Broken>,
+}
+
+impl Client {
+    /// A client of the shards that gave these grants, in the order of the shard map; None if its numbers are not possible, it asks for
+    /// more than was granted, or the arena is too small.
+    pub fn new(config: ClientConfig, grants: Vec<Grant>, arena: Registered) -> Option<Client> {
+        let room = grants.iter().map(|grant| grant.room).max()?;
+        // The marks of a log are numbered by its keys.
+        let fits = |grant: &Grant| {
+            grant.is_sound() && config.window <= grant.window && config.max_keys == grant.max_keys
+        };
+        let sound = config.is_sound() && grants.len() <= 1 << 16 && grants.iter().all(fits);
+        if !sound || arena.bytes.len() < config.arena_len(room) {
+            return None;
+        }
+        let (window, entries) = (config.window, (config.window * config.max_keys) as usize);
+        Some(Client {
+            transactions: vec![Transaction::default(); window as usize],
+            entries: vec![Entry::default(); entries],
+            keys: vec![0; entries * config.max_key as usize],
+            idle: (0..window as u16).rev().collect(),
+            scratch: vec![0; WORD + record_len(room)],
+            commits: 0,
+            random: Random::new(config.seed),
+            broken: None,
+            config,
+            grants,
+            room,
+            arena,
+        })
+    }
+
+    /// Which shard a key is on.
+    pub fn shard_of(&self, key: &[u8]) -> usize {
+        shard_of(key, self.grants.len())
+    }
+
+    /// Transactions under way.
+    pub fn in_flight(&self) -> usize {
+        self.transactions.len() - self.idle.len()
+    }
+
+    /// When a transaction that has aborted so many times should be tried again: after a pause that doubles, a seeded random part of it.
+    pub fn retry_at(&mut self, now: Instant, attempts: u32) -> Instant {
+        now.after(backoff::pause(attempts, &mut self.random))
+    }
+
+    fn whole(&self) -> Result<(), Refused> {
+        self.broken.map_or(Ok(()), |broken| Err(Refused::Broken(broken)))
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// `WindowFull`, `Broken`.
+    pub fn begin(&mut self) -> Result<Tx, Refused> {
+        self.whole()?;
+        let tx = self.idle.pop().ok_or(Refused::WindowFull)?;
+        self.transactions[usize::from(tx)] = Transaction { phase: Phase::Open, ..Transaction::default() };
+        Ok(Tx(tx))
+    }
+
+    /// Reads a key: what was committed last comes as [`Event::Read`], once; from then on [`value`](Client::value) tells it. If the key
+    /// stays locked the transaction ends as aborted instead.
+    ///
+    /// # Errors
+    /// `NotOpen`, `TooManyKeys`, `KeyTooLong`, `Broken`.
+    pub fn read(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
+        self.touch(tx, key, None, fleet)
+    }
+
+    /// Writes a key: the value is copied, and seen by nobody before the commit.
+    ///
+    /// # Errors
+    /// `NotOpen`, `TooManyKeys`, `KeyTooLong`, `ValueTooLong`, `Broken`.
+    pub fn write(
+        &mut self,
+        tx: Tx,
+        key: &[u8],
+        value: &[u8],
+        fleet: &mut impl Fleet,
+    ) -> Result<EntryId, Refused> {
+        let room = self.grants[self.shard_of(key)].room as usize;
+        if value.len() > self.config.max_value as usize || key.len() + value.len() > room {
+            return Err(Refused::ValueTooLong);
+        }
+        let entry = self.touch(tx, key, Some(Change::Value(value.len() as u32)), fleet)?;
+        self.keep(tx, entry, key, value);
+        Ok(entry)
+    }
+
+    /// Removes a key, at the commit.
+    ///
+    /// # Errors
+    /// As [`write`](Client::write).
+    pub fn delete(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
+        let entry = self.touch(tx, key, Some(Change::Absent), fleet)?;
+        self.keep(tx, entry, key, &[]);
+        Ok(entry)
+    }
+
+    fn keep(&self, tx: Tx, entry: EntryId, key: &[u8], value: &[u8]) {
+        let of = self.entry_index(tx.0, entry.0);
+        let at = self.config.outgoing_at(of, self.room) + LOG_FRONT + FRONT;
+        self.arena.write(at, key);
+        self.arena.write(at + key.len(), value);
+    }
+
+    fn entry_index(&self, tx: u16, entry: u16) -> u32 {
+        u32::from(tx) * self.config.max_keys + u32::from(entry)
+    }
+
+    /// The numbers of a transaction's keys.
+    pub(super) fn entries_of(&self, tx: u16) -> std::ops::Range<u32> {
+        let first = self.entry_index(tx, 0);
+        first..first + u32::from(self.transactions[usize::from(tx)].entries)
+    }
+
+    fn key(&self, of: u32) -> &[u8] {
+        let at = of as usize * self.config.max_key as usize;
+        &self.keys[at..at + self.entries[of as usize].key_len as usize]
+    }
+
+    /// Finds a key among those of a transaction, or adds it and looks for it.
+    fn touch(
+        &mut self,
+        tx: Tx,
+        key: &[u8],
+        change: Option<Change>,
+        fleet: &mut impl Fleet,
+    ) -> Result<EntryId, Refused> {
+        self.whole()?;
+        if self.transactions[tx.index()].phase != Phase::Open {
+            return Err(Refused::NotOpen);
+        }
+        let known = self.entries_of(tx.0).find(|of| self.key(*of) == key);
+        let of = match known {
+            Some(of) => of,
+            None => self.add(tx.0, key)?,
+        };
+        let entry = &mut self.entries[of as usize];
+        // Who was only going to write has not been told the value yet.
+        let first = change.is_none() && !entry.reads;
+        match change {
+            Some(change) => entry.change = Some(change),
+            None if first => (entry.reads, entry.asked) = (true, true),
+            None => {}
+        }
+        entry.further = entry.further.min(self.grants[usize::from(entry.shard)].reach - 1);
+        if known.is_none() || first && matches!(entry.step, Step::Found | Step::NoSlot) {
+            self.look(tx.0, of, fleet).inspect_err(|broken| self.broken = Some(*broken))?;
+        }
+        Ok(EntryId((of - u32::from(tx.0) * self.config.max_keys) as u16))
+    }
+
+    fn add(&mut self, tx: u16, key: &[u8]) -> Result<u32, Refused> {
+        let shard = self.shard_of(key);
+        let Grant { room, slot_count, .. } = self.grants[shard];
+        if key.len() > self.config.max_key.min(room) as usize {
+            return Err(Refused::KeyTooLong);
+        }
+        let entries = self.transactions[usize::from(tx)].entries;
+        if u32::from(entries) == self.config.max_keys {
+            return Err(Refused::TooManyKeys);
+        }
+        let of = self.entry_index(tx, entries);
+        self.transactions[usize::from(tx)].entries += 1;
+        let hash = slot_of(key, slot_count);
+        let at = of as usize * self.config.max_key as usize;
+        self.keys[at..at + key.len()].copy_from_slice(key);
+        let key_len = key.len() as u32;
+        self.entries[of as usize] = Entry { shard: shard as u16, key_len, hash, ..Entry::default() };
+        Ok(of)
+    }
+
+    /// What a transaction knows of a key: what it wrote, or else what it read; None: nothing yet. Within is None if the key is absent.
+    pub fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Option<&[u8]>> {
+        if entry.0 >= self.transactions[tx.index()].entries {
+            return None;
+        }
+        let of = self.entry_index(tx.0, entry.0);
+        let Entry { change, reads, asked, value_len, .. } = self.entries[of as usize];
+        let (at, len) = match change {
+            Some(Change::Value(len)) => (self.config.outgoing_at(of, self.room) + LOG_FRONT, Some(len)),
+            Some(Change::Absent) => (0, None),
+            None if !reads || asked => return None,
+            None => (self.config.landing_at(of, self.room) + WORD, value_len),
+        };
+        Some(len.map(|len| self.copied(of, at, len)))
+    }
+
+    /// The value of a record in the arena.
+    fn copied(&mut self, of: u32, record: usize, len: u32) -> &[u8] {
+        let at = record + FRONT + self.entries[of as usize].key_len as usize;
+        let room = &mut self.scratch[..len as usize];
+        self.arena.read(at, room);
+        room
+    }
+
+    /// Wants a transaction to commit. How it ended comes as [`Event::Ended`], or at once if nothing is to be done. The clock is PRISM-TX's;
+    /// this protocol needs none.
+    ///
+    /// # Errors
+    /// `NotOpen`, `Broken`.
+    pub fn commit(
+        &mut self,
+        tx: Tx,
+        _clock: u64,
+        fleet: &mut impl Fleet,
+    ) -> Result<Option<Event<'static>>, Refused> {
+        self.whole()?;
+        if self.transactions[tx.index()].phase != Phase::Open {
+            return Err(Refused::NotOpen);
+        }
+        self.transactions[tx.index()].phase = Phase::Closing;
+        let news = self.advance(tx.0, fleet).inspect_err(|broken| self.broken = Some(*broken))?;
+        Ok(self.end_of(news))
+    }
+
+    /// Gives a transaction up. If something of it is still under way, [`Event::Ended`] follows; else it has ended at once.
+    ///
+    /// # Errors
+    /// `NotOpen`.
+    pub fn abort(&mut self, tx: Tx) -> Result<Option<Event<'static>>, Refused> {
+        if self.transactions[tx.index()].phase != Phase::Open {
+            return Err(Refused::NotOpen);
+        }
+        let news = self.fail(tx.0, Outcome::Aborted);
+        Ok(self.end_of(news))
+    }
+
+    fn end_of(&self, news: News) -> Option<Event<'static>> {
+        let News::Ended(tx, outcome) = news else { return None };
+        let round_trips = self.transactions[usize::from(tx)].trips;
+        Some(Event::Ended { tx: Tx(tx), outcome, round_trips, resolved: 0 })
+    }
+
+    /// Takes a completion of a shard's queue pair.
+    ///
+    /// # Errors
+    /// The queue pair has failed, and the client with it: what is under way comes back by [`abandon`](Client::abandon).
+    pub fn complete(
+        &mut self,
+        _shard: usize,
+        completion: &WorkCompletion,
+        fleet: &mut impl Fleet,
+    ) -> Result<Option<Event<'_>>, Broken> {
+        if let Some(broken) = self.broken {
+            return Err(broken);
+        }
+        let news = self.take(completion, fleet).inspect_err(|broken| self.broken = Some(*broken))?;
+        let News::Read(of) = news else { return Ok(self.end_of(news)) };
+        let (tx, entry) = ((of / self.config.max_keys) as u16, (of % self.config.max_keys) as u16);
+        let at = self.config.landing_at(of, self.room) + WORD;
+        let value = self.entries[of as usize].value_len.map(|len| self.copied(of, at, len));
+        Ok(Some(Event::Read { tx: Tx(tx), entry: EntryId(entry), value }))
+    }
+
+    fn take(&mut self, completion: &WorkCompletion, fleet: &mut impl Fleet) -> Result<News, Broken> {
+        if completion.status != Status::Success {
+            return Err(Broken::Completion(completion.status));
+        }
+        let (work, of) = parse_id(completion.id).ok_or(Broken::Protocol)?;
+        let tx = (of / self.config.max_keys) as u16;
+        let transaction = self.transactions.get_mut(usize::from(tx)).ok_or(Broken::Protocol)?;
+        transaction.under_way = transaction.under_way.checked_sub(1).ok_or(Broken::Protocol)?;
+        let trips = &mut transaction.trips;
+        *trips = (*trips).max(self.entries[of as usize].since + 1);
+        match work {
+            Work::Look => self.landed(tx, of, fleet),
+            _ => self.answered(tx, (work, of), fleet),
+        }
+    }
+
+    /// Something begins for a key, with one completion.
+    pub(super) fn set_out(&mut self, tx: u16, of: u32, step: Step) {
+        let transaction = &mut self.transactions[usize::from(tx)];
+        transaction.under_way += 1;
+        let entry = &mut self.entries[of as usize];
+        (entry.step, entry.since) = (step, transaction.trips);
+    }
+
+    fn look(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<(), Broken> {
+        self.set_out(tx, of, Step::Looking);
+        self.post_look(of, fleet)
+    }
+
+    /// A slot is here.
+    fn landed(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+        if let Phase::Dropping(_) = self.transactions[usize::from(tx)].phase {
+            return Ok(self.drop_if_quiet(tx));
+        }
+        let room = self.grants[usize::from(self.entries[of as usize].shard)].room;
+        let bytes = &mut self.scratch[..WORD + record_len(room)];
+        self.arena.read(self.config.landing_at(of, self.room), bytes);
+        let word = Word::parse(u64_at(bytes, 0));
+        // Two of the same version are one state of the slot.
+        let record = Record::unseal(&bytes[WORD..]);
+        let whole = record.filter(|record| word.holder == 0 && record.version == word.version);
+        let Some(record) = whole else {
+            let entry = &mut self.entries[of as usize];
+            entry.looks += 1;
+            if entry.looks > self.config.patience {
+                return Ok(self.fail(tx, Outcome::Aborted));
+            }
+            self.look(tx, of, fleet)?;
+            return Ok(News::Nothing);
+        };
+        let key = &self.scratch[WORD + FRONT..][..record.key_len as usize];
+        let (fresh, same) = (word.version == 0, *key == *self.key(of));
+        if !fresh && !same {
+            return self.look_further(tx, of, fleet);
+        }
+        if record.value_len.is_some_and(|len| len > self.config.max_value) {
+            return Ok(self.fail(tx, Outcome::TooLong));
+        }
+        let entry = &mut self.entries[of as usize];
+        (entry.version, entry.fresh, entry.step) = (word.version, fresh, Step::Found);
+        entry.value_len = record.value_len;
+        self.found(tx, of, fleet)
+    }
+
+    /// The next slot; when it has gone as far as keys may lie, the key is nowhere.
+    pub(super) fn look_further(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+        let entry = &mut self.entries[of as usize];
+        (entry.further, entry.looks) = (entry.further + 1, 0);
+        if entry.further < self.grants[usize::from(entry.shard)].reach {
+            self.look(tx, of, fleet)?;
+            return Ok(News::Nothing);
+        }
+        (entry.step, entry.value_len) = (Step::NoSlot, None);
+        self.found(tx, of, fleet)
+    }
+
+    /// A key was found, or its absence was.
+    fn found(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+        match self.transactions[usize::from(tx)].phase {
+            Phase::Closing => self.advance(tx, fleet),
+            Phase::Open if std::mem::take(&mut self.entries[of as usize].asked) => Ok(News::Read(of)),
+            _ => Ok(News::Nothing),
+        }
+    }
+
+    /// A transaction cannot go on: it ends when nothing of it is under way.
+    pub(super) fn fail(&mut self, tx: u16, outcome: Outcome) -> News {
+        self.transactions[usize::from(tx)].phase = Phase::Dropping(outcome);
+        self.drop_if_quiet(tx)
+    }
+
+    fn drop_if_quiet(&mut self, tx: u16) -> News {
+        let transaction = &self.transactions[usize::from(tx)];
+        match transaction.phase {
+            Phase::Dropping(outcome) if transaction.under_way == 0 => self.end(tx, outcome),
+            _ => News::Nothing,
+        }
+    }
+
+    /// A transaction has ended: its place in the window is free again.
+    pub(super) fn end(&mut self, tx: u16, outcome: Outcome) -> News {
+        let transaction = &mut self.transactions[usize::from(tx)];
+        (transaction.phase, transaction.entries) = (Phase::Idle, 0);
+        self.idle.push(tx);
+        News::Ended(tx, outcome)
+    }
+
+    /// Gives the client up, for instance because a shard is gone.
+    pub fn give_up(&mut self, status: Status) {
+        self.broken.get_or_insert(Broken::Completion(status));
+    }
+
+    /// After a failure: hands back the transactions under way, one a call. What they left at the shards is ended by
+    /// [`recover`](super::recover).
+    pub fn abandon(&mut self) -> Option<(Tx, Outcome)> {
+        let broken = self.broken?;
+        let busy = |transaction: &Transaction| transaction.phase != Phase::Idle;
+        let tx = self.transactions.iter().position(busy)?;
+        let outcome = match self.transactions[tx].phase {
+            Phase::Updating => Outcome::Unknown(broken),
+            _ => Outcome::Failed(broken),
+        };
+        self.end(tx as u16, outcome);
+        Some((Tx(tx as u16), outcome))
+    }
+}

@@ -1,0 +1,99 @@
+//! How large a client is, and where things lie in its memory.
+
+use super::layout::{ENTRIES, LOG_FRONT, WORD, record_len};
+use crate::QueueNeeds;
+
+/// Which rules a client keeps.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Rules {
+    /// Those of `docs/TXN.md`.
+    #[default]
+    Proved,
+    /// What was read is not validated: for the tests that must find it out.
+    ReadsUnchecked,
+}
+
+/// How large a client is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct ClientConfig {
+    /// Transactions at a time.
+    pub window: u32,
+    /// Keys that a transaction may read or write; window and keys multiply to 4096 at most.
+    pub max_keys: u32,
+    /// Longest key, in bytes.
+    pub max_key: u32,
+    /// Longest value, in bytes.
+    pub max_value: u32,
+    /// So often it looks at a locked key before its transaction aborts.
+    pub patience: u32,
+    /// Of the random numbers that its pauses are drawn from.
+    pub seed: u64,
+    /// Its rules.
+    pub rules: Rules,
+}
+
+impl Default for ClientConfig {
+    fn default() -> ClientConfig {
+        ClientConfig {
+            window: 16,
+            max_keys: 16,
+            max_key: 64,
+            max_value: 1024,
+            patience: 16,
+            seed: 1,
+            rules: Rules::Proved,
+        }
+    }
+}
+
+/// Work requests of one key at a time, at most: mark, record, unlocking.
+const CHAIN: u32 = 3;
+
+/// Bytes for the old word of a key's slot.
+const RESULT: usize = 64;
+
+impl ClientConfig {
+    /// Are the numbers possible?
+    pub(super) fn is_sound(&self) -> bool {
+        let small = 1..=ENTRIES;
+        small.contains(&self.window)
+            && small.contains(&self.max_keys)
+            && self.window * self.max_keys <= ENTRIES
+            && self.max_key as usize <= crate::kv::MAX_KEY
+            && self.max_value as usize <= crate::kv::MAX_VALUE
+    }
+
+    /// What its queue pair to each shard must hold.
+    pub fn needs(&self) -> QueueNeeds {
+        let keys = self.window * self.max_keys;
+        QueueNeeds { send: keys * CHAIN, receive: 1, sges: 1, completions: keys + 2 }
+    }
+
+    /// Bytes of registered memory that it needs to work with shards whose keys and values have so much room.
+    pub fn arena_len(&self, room: u32) -> usize {
+        self.entry_at(self.window * self.max_keys, room)
+    }
+
+    /// Where the old word of a key's slot comes to; behind it what is read of it, and what goes there.
+    pub(super) fn entry_at(&self, entry: u32, room: u32) -> usize {
+        entry as usize * (RESULT + self.landing_len(room) + self.outgoing_len(room))
+    }
+
+    fn landing_len(&self, room: u32) -> usize {
+        (WORD + record_len(room)).next_multiple_of(64)
+    }
+
+    fn outgoing_len(&self, room: u32) -> usize {
+        (LOG_FRONT + record_len(room)).next_multiple_of(64)
+    }
+
+    /// Where a key's slot is read to.
+    pub(super) fn landing_at(&self, entry: u32, room: u32) -> usize {
+        self.entry_at(entry, room) + RESULT
+    }
+
+    /// Where its log entry is put together.
+    pub(super) fn outgoing_at(&self, entry: u32, room: u32) -> usize {
+        self.landing_at(entry, room) + self.landing_len(room)
+    }
+}

@@ -1,0 +1,146 @@
+//! A key's slot, and an entry of a log, byte by byte (`docs/TXN.md` draws them).
+
+use crate::kv::checksum::crc64;
+use crate::words::{set_u32, set_u64, u32_at, u64_at};
+
+/// Bytes of a slot before its record, and of a log entry before its own.
+pub const WORD: usize = 8;
+pub const LOG_FRONT: usize = 16;
+/// Bytes of a record before the key.
+pub const FRONT: usize = 16;
+const SUM: usize = 8;
+/// `value_len` of a record whose key is absent.
+const ABSENT: u32 = u32::MAX;
+
+const VERSION_BITS: u32 = 40;
+const ENTRY_BITS: u32 = 12;
+/// Entries of a client's log are numbered below this, and its holder's number is.
+pub const ENTRIES: u32 = 1 << ENTRY_BITS;
+pub const HOLDERS: u32 = 1 << (64 - VERSION_BITS - ENTRY_BITS);
+const LAST: u64 = (1 << VERSION_BITS) - 1;
+
+/// A slot's first word: the version, and who has it locked, for which entry of its log.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    pub version: u64,
+    /// 0: nobody.
+    pub holder: u32,
+    pub entry: u32,
+}
+
+impl Word {
+    pub fn free(version: u64) -> Word {
+        Word { version: version & LAST, holder: 0, entry: 0 }
+    }
+
+    pub fn locked(version: u64, holder: u32, entry: u32) -> Word {
+        Word { version, holder, entry }
+    }
+
+    pub fn pack(self) -> u64 {
+        u64::from(self.holder) << (VERSION_BITS + ENTRY_BITS)
+            | u64::from(self.entry) << VERSION_BITS
+            | self.version
+    }
+
+    pub fn parse(word: u64) -> Word {
+        let entry = (word >> VERSION_BITS) as u32 % ENTRIES;
+        Word { version: word & LAST, holder: (word >> (VERSION_BITS + ENTRY_BITS)) as u32, entry }
+    }
+}
+
+/// The version after one. A key has 2^40.
+pub fn next(version: u64) -> u64 {
+    version.wrapping_add(1) & LAST
+}
+
+/// Bytes of a record with room for so many of key and value.
+pub fn record_len(room: u32) -> usize {
+    FRONT + room as usize + SUM
+}
+
+/// Bytes from a slot to the next.
+pub fn stride(room: u32) -> usize {
+    (WORD + record_len(room)).next_multiple_of(64)
+}
+
+/// Bytes from a log entry to the next.
+pub fn log_stride(room: u32) -> usize {
+    (LOG_FRONT + record_len(room)).next_multiple_of(64)
+}
+
+/// What a record says of itself.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub version: u64,
+    pub key_len: u32,
+    /// None: the key is absent.
+    pub value_len: Option<u32>,
+}
+
+impl Record {
+    /// Bytes of the record before its checksum.
+    fn body(&self) -> usize {
+        FRONT + self.key_len as usize + self.value_len.unwrap_or(0) as usize
+    }
+
+    /// Puts front and checksum around the key and value that are in place; how many bytes it is.
+    pub fn seal(&self, bytes: &mut [u8]) -> usize {
+        let end = self.body();
+        set_u64(bytes, 0, self.version);
+        set_u32(bytes, 8, self.key_len);
+        set_u32(bytes, 12, self.value_len.unwrap_or(ABSENT));
+        let sum = crc64(&bytes[..end]);
+        set_u64(bytes, end, sum);
+        end + SUM
+    }
+
+    /// Reads it; None if it is not whole.
+    pub fn unseal(bytes: &[u8]) -> Option<Record> {
+        let front = bytes.get(..FRONT)?;
+        let value_len = Some(u32_at(front, 12)).filter(|len| *len != ABSENT);
+        let record = Record { version: u64_at(front, 0), key_len: u32_at(front, 8), value_len };
+        let end = record.body();
+        let sum = bytes.get(end..end + SUM)?;
+        (u64_at(sum, 0) == crc64(&bytes[..end])).then_some(record)
+    }
+
+    /// Its bytes with checksum.
+    pub fn len(&self) -> usize {
+        self.body() + SUM
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_come_back_as_they_went() {
+        for word in [Word::free(LAST), Word::locked(7, HOLDERS - 1, ENTRIES - 1), Word::locked(LAST, 1, 0)] {
+            assert_eq!(Word::parse(word.pack()), word);
+        }
+        assert_eq!((next(0), next(LAST)), (1, 0));
+    }
+
+    #[test]
+    fn half_a_record_over_another_is_seen() {
+        let sealed = |byte, version, value_len| {
+            let mut bytes = vec![byte; record_len(60)];
+            let len = Record { version, key_len: 4, value_len: Some(value_len) }.seal(&mut bytes);
+            bytes.truncate(len);
+            bytes
+        };
+        let (old, new) = (sealed(1, 5, 56), sealed(2, 6, 40));
+        assert_eq!(Record::unseal(&new).map(|record| record.version), Some(6));
+        for cut in 1..new.len() {
+            let torn = [&new[..cut], &old[cut..]].concat();
+            let known = Record::unseal(&torn);
+            assert!(known.is_none() || torn == old || cut == new.len(), "cut at {cut}");
+        }
+        assert!((0..new.len()).all(|len| Record::unseal(&new[..len]).is_none()));
+        let mut long = new;
+        set_u32(&mut long, 8, u32::MAX - 1);
+        assert_eq!(Record::unseal(&long), None, "lengths beyond the slot");
+    }
+}

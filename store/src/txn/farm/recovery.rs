@@ -1,0 +1,80 @@
+//! What is done about a client that has died: each of its transactions is ended, everywhere in the same way.
+
+use super::layout::{LOG_FRONT, WORD, Word, next};
+use super::shard::Shard;
+
+/// A slot that a dead client has locked, and the entry of its log that it is locked for.
+#[derive(Copy, Clone, Debug)]
+struct Held {
+    slot: u64,
+    version: u64,
+    entry: u32,
+    /// Its transaction.
+    number: u64,
+}
+
+impl Shard {
+    /// What a client has locked here. The log leads to it, so the table is not searched.
+    fn held(&self, holder: u32) -> impl Iterator<Item = Held> {
+        (0..self.config.entries()).filter_map(move |entry| {
+            let log = self.config.log_at(holder, entry);
+            let (number, slot) = (self.word(log), self.word(log + 8));
+            if number == 0 || slot >= self.config.slots {
+                return None;
+            }
+            let word = Word::parse(self.word(self.config.slot_at(slot)));
+            let held = word.holder == holder && word.entry == entry;
+            held.then_some(Held { slot, version: word.version, entry, number })
+        })
+    }
+
+    /// Transactions of a dead client of which this shard can tell that they had begun to write: everything was locked and validated by then.
+    pub fn decided(&self, name: u64) -> Vec<u64> {
+        let Some(holder) = self.holder(name) else { return Vec::new() };
+        let marks = (0..self.config.window).map(|place| self.word(self.config.mark_at(holder, place)));
+        let written = |held: &Held| {
+            let record = self.record(self.config.slot_at(held.slot) + WORD);
+            record.is_none_or(|(record, _)| record.version != held.version)
+        };
+        let written = self.held(holder).filter(written).map(|held| held.number);
+        marks.chain(written).filter(|number| *number != 0).collect()
+    }
+
+    /// Ends the transactions of a dead client here: those in `decided` happen, the others do not. Doing it again does no harm.
+    pub fn settle(&self, name: u64, decided: &[u64]) {
+        let Some(holder) = self.holder(name) else { return };
+        for held in self.held(holder) {
+            let slot = self.config.slot_at(held.slot);
+            if !decided.contains(&held.number) {
+                self.set(slot, Word::free(held.version).pack());
+                continue;
+            }
+            // Who has to begin anew finds the decision.
+            self.set(self.config.mark_at(holder, held.entry / self.config.max_keys), held.number);
+            let log = self.config.log_at(holder, held.entry) + LOG_FRONT;
+            let Some((_, record)) = self.record(log) else {
+                // The client wrote what no correct client writes.
+                self.set(slot, Word::free(held.version).pack());
+                continue;
+            };
+            self.put(held.slot, &record);
+            self.set(slot, Word::free(next(held.version)).pack());
+        }
+    }
+
+    /// All shards have settled what a client had begun: its place here is free.
+    pub fn release(&mut self, name: u64) {
+        if let Some(holder) = self.holder(name) {
+            self.forget(holder);
+        }
+    }
+}
+
+/// Ends what a dead client has begun, at all shards of the map. Before that, every one of them has ended its connection: nothing that it posted comes
+/// any more. May be begun anew if it is interrupted. Shards that are apart do the same by messages: all say what is [decided](Shard::decided), all
+/// [settle](Shard::settle) it, and then all [release](Shard::release) the client's place.
+pub fn recover(shards: &mut [&mut Shard], name: u64) {
+    let decided: Vec<u64> = shards.iter().flat_map(|shard| shard.decided(name)).collect();
+    shards.iter().for_each(|shard| shard.settle(name, &decided));
+    shards.iter_mut().for_each(|shard| shard.release(name));
+}

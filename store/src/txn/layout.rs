@@ -1,0 +1,155 @@
+//! A key's slot, and the buffer of a version, byte by byte (`docs/TXN.md` draws them).
+
+use super::timestamp::{Fate, Timestamp};
+use crate::words::{set_u32, set_u64, u32_at, u64_at};
+
+/// Bytes of a slot: address and bound of the latest version's buffer, PR, PW.
+pub const SLOT: u64 = 32;
+/// Where PR and PW stand in it.
+pub const MARKS: u64 = 16;
+/// Bytes before the key in a buffer.
+pub const HEADER: usize = 64;
+/// `value_len` of a version in which the key is absent.
+const ABSENT: u32 = u32::MAX;
+/// `key_len` of the buffer that all slots lead to which never had a key.
+const NO_KEY: u32 = u32::MAX;
+
+/// A version, as a slot or a newer version leads to it.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Address of its buffer.
+    pub addr: u64,
+    /// How many bytes of it are meant.
+    pub bound: u64,
+    /// The slot's PW while the version is the latest.
+    pub version: Timestamp,
+}
+
+impl Place {
+    /// A slot that never had a key.
+    pub fn empty(addr: u64) -> Place {
+        Place { addr, bound: HEADER as u64, version: Timestamp::default() }
+    }
+}
+
+/// A slot.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    /// Its latest version, committed or not.
+    pub latest: Place,
+    /// PR: no version below may come any more.
+    pub read: Timestamp,
+}
+
+impl Slot {
+    pub fn words(&self) -> [u64; 4] {
+        [self.latest.addr, self.latest.bound, self.read.word(), self.latest.version.word()]
+    }
+
+    pub fn of(words: [u64; 4]) -> Slot {
+        let [addr, bound, read, version] = words;
+        Slot { latest: Place { addr, bound, version: Timestamp::of(version) }, read: Timestamp::of(read) }
+    }
+}
+
+/// Where a transaction's decision cell is.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    pub shard: u16,
+    pub index: u32,
+}
+
+/// The head of a buffer.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Address of this buffer; 0 until the version is committed.
+    pub own: u64,
+    /// When the version was written.
+    pub version: Timestamp,
+    /// Pending or committed.
+    pub fate: Fate,
+    /// The version before.
+    pub before: Place,
+    /// Says what became of its transaction.
+    pub cell: Cell,
+    /// None: no key was ever here.
+    pub key_len: Option<u32>,
+    /// None: the key is absent in this version.
+    pub value_len: Option<u32>,
+}
+
+impl Header {
+    pub fn emit(&self) -> [u8; HEADER] {
+        let mut out = [0; HEADER];
+        set_u64(&mut out, 0, self.own);
+        set_u64(&mut out, 8, self.version.is(self.fate));
+        set_u64(&mut out, 16, self.before.addr);
+        set_u64(&mut out, 24, self.before.bound);
+        set_u64(&mut out, 32, self.before.version.word());
+        set_u32(&mut out, 40, self.cell.index);
+        set_u32(&mut out, 44, self.cell.shard.into());
+        set_u32(&mut out, 48, self.key_len.unwrap_or(NO_KEY));
+        set_u32(&mut out, 52, self.value_len.unwrap_or(ABSENT));
+        out
+    }
+
+    /// None: this is no buffer of a version.
+    pub fn parse(bytes: &[u8; HEADER]) -> Option<Header> {
+        let before = Place {
+            addr: u64_at(bytes, 16),
+            bound: u64_at(bytes, 24),
+            version: Timestamp::of(u64_at(bytes, 32)),
+        };
+        let len = |at: usize, none: u32| Some(u32_at(bytes, at)).filter(|len| *len != none);
+        Some(Header {
+            own: u64_at(bytes, 0),
+            version: Timestamp::of(u64_at(bytes, 8)),
+            fate: Fate::of(u64_at(bytes, 8)).filter(|fate| *fate != Fate::Aborted)?,
+            before,
+            cell: Cell { index: u32_at(bytes, 40), shard: u16::try_from(u32_at(bytes, 44)).ok()? },
+            key_len: len(48, NO_KEY),
+            value_len: len(52, ABSENT),
+        })
+    }
+
+    /// Bytes of the buffer that are meant.
+    pub fn bound(&self) -> u64 {
+        let len = |len: Option<u32>| u64::from(len.unwrap_or(0));
+        HEADER as u64 + len(self.key_len) + len(self.value_len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_and_slots_come_back_as_they_went() {
+        let before = Place { addr: 0x1000, bound: 99, version: Timestamp::new(7, 3) };
+        let header = Header {
+            own: 0x2000,
+            version: Timestamp::new(8, 2),
+            fate: Fate::Committed,
+            before,
+            cell: Cell { shard: 3, index: 17 },
+            key_len: Some(5),
+            value_len: None,
+        };
+        assert_eq!(Header::parse(&header.emit()), Some(header));
+        assert_eq!(header.bound(), 69);
+        let slot = Slot { latest: before, read: Timestamp::new(9, 1) };
+        assert_eq!(Slot::of(slot.words()), slot);
+    }
+
+    #[test]
+    fn a_state_that_no_version_has_is_no_header() {
+        for state in [2, 3] {
+            let mut bytes = [0; HEADER];
+            bytes[8] = state;
+            assert_eq!(Header::parse(&bytes), None);
+        }
+        let mut bytes = [0; HEADER];
+        bytes[46] = 1;
+        assert_eq!(Header::parse(&bytes), None, "a shard beyond 65535");
+    }
+}

@@ -1,0 +1,152 @@
+//! Finding a key's latest committed version: from the slot where its hash leads on, one indirect bounded READ a slot.
+
+use nic::WorkCompletion;
+
+use super::chains::Work;
+use super::client::{Client, News};
+use super::layout::{HEADER, Header, Place};
+use super::timestamp::Fate;
+use super::transaction::{Outcome, Phase, Step};
+use crate::{Broken, Fleet};
+
+impl Client {
+    /// A completion of a transaction's work.
+    pub(super) fn progress(
+        &mut self,
+        work: Work,
+        of: u32,
+        completion: &WorkCompletion,
+        fleet: &mut impl Fleet,
+    ) -> Result<News, Broken> {
+        let tx = if work == Work::Decide { of } else { of / self.config.max_keys };
+        let transaction = self.transactions.get_mut(tx as usize).ok_or(Broken::Protocol)?;
+        transaction.under_way = transaction.under_way.checked_sub(1).ok_or(Broken::Protocol)?;
+        let tx = tx as u16;
+        match work {
+            Work::Look => self.landed(tx, of, completion.byte_len, fleet),
+            Work::Ask | Work::Snapshot => self.asked(tx, of, fleet),
+            Work::Mend => self.mended(tx, of, completion, fleet),
+            _ => self.answered(tx, (work, of), completion, fleet),
+        }
+    }
+
+    /// READs the slot that a key is looked for in.
+    pub(super) fn look(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<(), Broken> {
+        self.set_out(tx, of, Step::Looking, 1);
+        self.post_look(of, fleet)
+    }
+
+    /// Something begins for a key, with so many completions.
+    pub(super) fn set_out(&mut self, tx: u16, of: u32, step: Step, completions: u32) {
+        let transaction = &mut self.transactions[usize::from(tx)];
+        transaction.under_way += completions;
+        let entry = &mut self.entries[of as usize];
+        (entry.step, entry.since) = (step, transaction.trips);
+    }
+
+    /// It has ended: the transaction has waited so many round trips at least.
+    pub(super) fn count_trip(&mut self, tx: u16, of: u32) {
+        let since = self.entries[of as usize].since;
+        let trips = &mut self.transactions[usize::from(tx)].trips;
+        *trips = (*trips).max(since + 1);
+    }
+
+    /// What a slot leads to is here.
+    fn landed(&mut self, tx: u16, of: u32, len: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+        self.count_trip(tx, of);
+        if let Phase::Dropping(_) = self.transactions[usize::from(tx)].phase {
+            return Ok(self.drop_if_quiet(tx));
+        }
+        let mut bytes = [0; HEADER];
+        self.arena.read(self.config.landing_at(of), &mut bytes);
+        let header = Header::parse(&bytes).filter(|_| len as usize >= HEADER).ok_or(Broken::Protocol)?;
+        let same = self.is_key(of, &header, len);
+        if header.fate == Fate::Pending {
+            // A key that stays, whatever becomes of this version, is passed; a slot that may become free again is not.
+            let stays = header.before.version != Default::default();
+            if !same && stays {
+                return self.look_further(tx, of, fleet);
+            }
+            return self.held_up(tx, of, header, fleet);
+        }
+        if header.own == 0 {
+            // It became committed while it was read.
+            self.look(tx, of, fleet)?;
+            return Ok(News::Nothing);
+        }
+        if header.key_len.is_some() && !same {
+            return self.look_further(tx, of, fleet);
+        }
+        let entry = &mut self.entries[of as usize];
+        entry.found = Place { addr: header.own, bound: header.bound(), version: header.version };
+        (entry.value_len, entry.fresh, entry.step) =
+            (header.value_len, header.key_len.is_none(), Step::Found);
+        if entry.reads && header.bound() > u64::from(len) {
+            if header.bound() > self.config.longest() as u64 {
+                return Ok(self.fail(tx, Outcome::TooLong));
+            }
+            // It was looked for without its value when the program asked for that, too.
+            self.look(tx, of, fleet)?;
+            return Ok(News::Nothing);
+        }
+        self.found(tx, of, fleet)
+    }
+
+    /// Is it the key's buffer?
+    fn is_key(&mut self, of: u32, header: &Header, len: u32) -> bool {
+        let entry = &self.entries[of as usize];
+        if header.key_len != Some(entry.key_len) || (len as usize) < HEADER + entry.key_len as usize {
+            return false;
+        }
+        let there = self.config.landing_at(of) + HEADER;
+        let mut room = std::mem::take(&mut self.scratch);
+        let bytes = &mut room[..self.entries[of as usize].key_len as usize];
+        self.arena.read(there, bytes);
+        let same = *bytes == *self.key(of);
+        self.scratch = room;
+        same
+    }
+
+    /// The next slot; when it has gone as far as keys may lie, the key is nowhere.
+    pub(super) fn look_further(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+        let entry = &mut self.entries[of as usize];
+        (entry.further, entry.looks) = (entry.further + 1, 0);
+        if entry.further < self.grants[usize::from(entry.shard)].reach {
+            self.look(tx, of, fleet)?;
+            return Ok(News::Nothing);
+        }
+        (entry.step, entry.value_len) = (Step::NoSlot, None);
+        self.found(tx, of, fleet)
+    }
+
+    /// A key was found, or its absence was.
+    fn found(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+        if std::mem::take(&mut self.entries[of as usize].asked)
+            && self.transactions[usize::from(tx)].phase == Phase::Open
+        {
+            return Ok(News::Read(of));
+        }
+        match self.transactions[usize::from(tx)].phase {
+            Phase::Closing => self.advance(tx, fleet),
+            _ => Ok(News::Nothing),
+        }
+    }
+
+    /// A transaction cannot go on: it ends when nothing of it is under way.
+    pub(super) fn fail(&mut self, tx: u16, outcome: Outcome) -> News {
+        self.transactions[usize::from(tx)].phase = Phase::Dropping(outcome);
+        self.drop_if_quiet(tx)
+    }
+
+    /// Ends a transaction that was given up before it was prepared.
+    pub(super) fn drop_if_quiet(&mut self, tx: u16) -> News {
+        let transaction = &self.transactions[usize::from(tx)];
+        match transaction.phase {
+            Phase::Dropping(outcome) if transaction.under_way == 0 => {
+                self.release(tx);
+                News::Ended(tx, outcome)
+            }
+            _ => News::Nothing,
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! A server's part: the table that clients work on. Its program makes it, numbers the clients and looks at it for the keeper's sake.
+
+use std::sync::atomic::Ordering;
+
+use nic::Remote;
+
+use super::client::slot_of;
+use super::grant::Grant;
+use super::layout::{Cell, HEADER, Header, Place, SLOT, Slot};
+use super::timestamp::{CLIENTS, Fate, Timestamp};
+use crate::Registered;
+use crate::heap::{Classes, Reachable};
+
+/// How large a shard is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct ShardConfig {
+    /// Slots: keys that it ever had, at most.
+    pub slots: u64,
+    /// Slots that a key may be away from where its hash leads.
+    pub reach: u32,
+    /// Clients that it ever had, at most; below 16384.
+    pub sessions: u32,
+    /// Transactions of each at a time.
+    pub window: u32,
+}
+
+/// The first word of a table: "RTXTABLE".
+const MAGIC: u64 = u64::from_le_bytes(*b"RTXTABLE");
+/// Words of the front: the magic, the shape, the number of the next session.
+const SHAPE: usize = 8;
+const NEXT: usize = 16;
+/// The buffer that all slots lead to that never had a key.
+const EMPTY: usize = 64;
+/// The first slot.
+const SLOTS: usize = EMPTY + HEADER;
+
+impl ShardConfig {
+    /// Bytes of the table.
+    pub fn table_len(&self) -> usize {
+        self.cells_at() + self.sessions as usize * self.window as usize * 8
+    }
+
+    fn cells_at(&self) -> usize {
+        SLOTS + self.slots as usize * SLOT as usize
+    }
+
+    fn shape(&self) -> u64 {
+        self.slots << 32 ^ u64::from(self.sessions) << 16 ^ u64::from(self.window)
+    }
+
+    fn is_sound(&self) -> bool {
+        (1..1 << 32).contains(&self.slots)
+            && (2..=CLIENTS).contains(&self.sessions)
+            && (1..=1 << 16).contains(&self.window)
+            && (1..=self.slots).contains(&self.reach.into())
+    }
+}
+
+/// A shard's table, at the start of its memory.
+#[derive(Debug)]
+pub struct Shard {
+    config: ShardConfig,
+    memory: Registered,
+}
+
+impl Shard {
+    /// The table in this memory: the one that is there, if it is of this shape, or a new one. None: the numbers are not possible, or the
+    /// memory is too small. The memory begins at a multiple of 64.
+    pub fn open(config: ShardConfig, memory: &Registered) -> Option<Shard> {
+        if !config.is_sound() || memory.bytes.len() < config.table_len() || !memory.addr.is_multiple_of(64) {
+            return None;
+        }
+        let shard = Shard { config, memory: memory.clone() };
+        if shard.word(0) != MAGIC || shard.word(SHAPE) != config.shape() {
+            shard.format();
+        }
+        Some(shard)
+    }
+
+    fn format(&self) {
+        let empty = self.memory.addr + EMPTY as u64;
+        let header = Header {
+            own: empty,
+            version: Timestamp::default(),
+            fate: Fate::Committed,
+            before: Place::default(),
+            cell: Cell::default(),
+            key_len: None,
+            value_len: None,
+        };
+        self.memory.write(EMPTY, &header.emit());
+        let slot = Slot { latest: Place::empty(empty), read: Timestamp::default() };
+        (0..self.config.slots).for_each(|index| self.put(index, &slot));
+        let cells = self.config.cells_at()..self.config.table_len();
+        cells.step_by(8).for_each(|at| self.set(at, 0));
+        self.set(SHAPE, self.config.shape());
+        self.set(NEXT, 1);
+        self.set(0, MAGIC);
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        self.memory.bytes.word(at).expect("an aligned word of the table").load(Ordering::Acquire)
+    }
+
+    fn set(&self, at: usize, word: u64) {
+        self.memory.bytes.word(at).expect("an aligned word of the table").store(word, Ordering::Release);
+    }
+
+    fn slot(&self, index: u64) -> Slot {
+        let at = SLOTS + (index * SLOT) as usize;
+        Slot::of(std::array::from_fn(|word| self.word(at + 8 * word)))
+    }
+
+    fn put(&self, index: u64, slot: &Slot) {
+        let at = SLOTS + (index * SLOT) as usize;
+        slot.words().iter().enumerate().for_each(|(word, value)| self.set(at + 8 * word, *value));
+    }
+
+    /// Takes a client on; None: it had as many as it has cells for.
+    pub fn accept(&mut self, classes: &Classes) -> Option<Grant> {
+        let session = self.word(NEXT);
+        if session >= u64::from(self.config.sessions) {
+            return None;
+        }
+        self.set(NEXT, session + 1);
+        let (addr, rkey) = (self.memory.addr, self.memory.key);
+        Some(Grant {
+            slots: Remote { addr: addr + SLOTS as u64, rkey },
+            slot_count: self.config.slots,
+            cells: addr + self.config.cells_at() as u64,
+            window: self.config.window,
+            sessions: self.config.sessions,
+            session: session as u32,
+            after: Timestamp::default(),
+            reach: self.config.reach,
+            classes: classes.clone(),
+        })
+    }
+
+    /// Puts a key into the table before clients come, in a buffer that is long enough. False: there is no slot for it.
+    pub fn load(&mut self, key: &[u8], value: &[u8], buffer: u64) -> bool {
+        let home = slot_of(key, self.config.slots);
+        let free = (0..u64::from(self.config.reach))
+            .map(|further| (home + further) % self.config.slots)
+            .find(|index| self.slot(*index).latest.version == Timestamp::default());
+        let (Some(index), Some(at)) = (free, buffer.checked_sub(self.memory.addr)) else { return false };
+        // The loader is client 0, and its time is the first.
+        let version = Timestamp::new(1, 0);
+        let header = Header {
+            own: buffer,
+            version,
+            fate: Fate::Committed,
+            before: Place::empty(self.memory.addr + EMPTY as u64),
+            cell: Cell::default(),
+            key_len: Some(key.len() as u32),
+            value_len: Some(value.len() as u32),
+        };
+        self.memory.write(at as usize, &header.emit());
+        self.memory.write(at as usize + HEADER, key);
+        self.memory.write(at as usize + HEADER + key.len(), value);
+        let latest = Place { addr: buffer, bound: header.bound(), version };
+        self.put(index, &Slot { latest, read: Timestamp::default() });
+        true
+    }
+
+    /// The pending version's predecessor at an address; None if the version there is not pending.
+    fn before(&self, addr: u64) -> Option<u64> {
+        let at = usize::try_from(addr.checked_sub(self.memory.addr)?).ok()?;
+        let mut bytes = [0; HEADER];
+        self.memory.bytes.read(at, &mut bytes).ok()?;
+        let header = Header::parse(&bytes)?;
+        (header.fate == Fate::Pending).then_some(header.before.addr)
+    }
+}
+
+impl Reachable for Shard {
+    fn entries(&self) -> usize {
+        self.config.slots as usize
+    }
+
+    /// The latest version, and the one before it while that one is pending. A slot that changes while it is looked at is looked at again.
+    fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64)) {
+        let empty = self.memory.addr + EMPTY as u64;
+        loop {
+            let latest = self.slot(entry as u64).latest;
+            let before = self.before(latest.addr);
+            if self.slot(entry as u64).latest == latest {
+                [Some(latest.addr), before]
+                    .into_iter()
+                    .flatten()
+                    .filter(|addr| *addr != empty)
+                    .for_each(found);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Shards' memories, and what clients have posted to them: one operation is executed when a test says so.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::hash::{Hash, Hasher};
+
+use memory::{Bytes, Key};
+use nic::prism::{Address, Data, Number, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
+use nic::{CompletionKind, Payload, PostError, ReceiveRequest, Sge, WorkCompletion};
+use transport::Status;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::heap::{Class, Classes, Reachable};
+use crate::txn::{Grant, Shard, ShardConfig};
+use crate::{Fleet, Post, PostPrism, Registered};
+
+pub fn block(addr: u64, key: u32, len: usize) -> Registered {
+    Registered { bytes: Bytes::heap(len).unwrap(), addr, key: Key::new(key) }
+}
+
+const ARENAS: u64 = 1 << 40;
+/// Bytes of a buffer.
+const BUFFER: u32 = 128;
+
+/// An operation as it was posted, its bytes gathered.
+#[derive(Clone, Debug)]
+enum Op {
+    Read { from: Address, len: u32, into: Sge },
+    Write { to: Address, data: Result<Vec<u8>, (u64, u32)> },
+    Allocate { data: Vec<u8> },
+    Swap { at: Address, operands: Operands },
+    Message(Vec<u8>),
+}
+
+#[derive(Clone, Debug)]
+struct Posted {
+    id: u64,
+    op: Op,
+    conditional: bool,
+    redirect: bool,
+    result: Option<Sge>,
+    signaled: bool,
+}
+
+/// A client's queue pair at a shard.
+#[derive(Default)]
+struct Link {
+    queue: VecDeque<Posted>,
+    scratch: [u8; 32],
+    failed: bool,
+    completions: VecDeque<WorkCompletion>,
+}
+
+/// A shard with its buffers, which are taken in the order that is worst: the last one returned first.
+pub struct Server {
+    pub shard: Shard,
+    pub memory: Registered,
+    pub classes: Classes,
+    pub free: Vec<u64>,
+}
+
+impl Server {
+    fn new(number: usize, config: ShardConfig, buffers: u32) -> Server {
+        let table = config.table_len().next_multiple_of(64);
+        let base = (number as u64 + 1) << 32;
+        let memory = block(base, number as u32 + 1, table + (BUFFER * buffers) as usize);
+        let class = Class { list: 1, base: base + table as u64, size: BUFFER, count: buffers };
+        let shard = Shard::open(config, &memory).unwrap();
+        let free = (0..buffers).map(|index| class.address(index)).collect();
+        Server { shard, memory, classes: Classes::new(vec![class]).unwrap(), free }
+    }
+
+    /// Buffers that the table leads to.
+    pub fn live(&self) -> BTreeSet<u64> {
+        let mut live = BTreeSet::new();
+        (0..self.shard.entries()).for_each(|entry| {
+            self.shard.buffers(entry, &mut |addr| assert!(live.insert(addr), "two slots lead to one buffer"))
+        });
+        live
+    }
+
+    fn load(&self, addr: u64, len: usize) -> Vec<u8> {
+        let mut out = vec![0; len];
+        self.memory.read((addr - self.memory.addr) as usize, &mut out);
+        out
+    }
+
+    fn store(&self, addr: u64, bytes: &[u8]) {
+        self.memory.write((addr - self.memory.addr) as usize, bytes);
+    }
+
+    fn number(&self, addr: u64, size: usize) -> Number {
+        let bytes = self.load(addr, size);
+        let mut number = [0; 4];
+        number.iter_mut().zip(bytes.chunks_exact(8)).for_each(|(word, bytes)| {
+            *word = u64::from_le_bytes(bytes.try_into().unwrap());
+        });
+        number
+    }
+}
+
+/// All of it.
+pub struct Net {
+    pub servers: Vec<Server>,
+    links: Vec<Vec<Link>>,
+    arenas: Vec<Registered>,
+    /// All that each client has been told.
+    seen: Vec<Xxh3>,
+}
+
+impl Net {
+    pub fn new(shards: usize, config: ShardConfig, buffers: u32) -> Net {
+        let servers = (0..shards).map(|number| Server::new(number, config, buffers)).collect();
+        Net { servers, links: Vec::new(), arenas: Vec::new(), seen: Vec::new() }
+    }
+
+    /// A client more: its grants, and its arena.
+    pub fn join(&mut self, arena_len: usize) -> (Vec<Grant>, Registered) {
+        let grants =
+            self.servers.iter_mut().map(|server| server.shard.accept(&server.classes).unwrap()).collect();
+        let arena = block(ARENAS * (self.arenas.len() as u64 + 1), 99, arena_len);
+        self.arenas.push(arena.clone());
+        self.seen.push(Xxh3::new());
+        self.links.push(self.servers.iter().map(|_| Link::default()).collect());
+        (grants, arena)
+    }
+
+    pub fn fleet(&mut self, client: usize) -> Ends<'_> {
+        Ends { net: self, client }
+    }
+
+    /// Has a client anything for a shard?
+    pub fn has_work(&self, client: usize, shard: usize) -> bool {
+        !self.links[client][shard].queue.is_empty()
+    }
+
+    /// What it has posted is lost.
+    pub fn kill(&mut self, client: usize) {
+        self.links[client].iter_mut().for_each(|link| link.queue.clear());
+    }
+
+    pub fn poll(&mut self, client: usize, shard: usize) -> Option<WorkCompletion> {
+        self.links[client][shard].completions.pop_front()
+    }
+
+    /// Two clients that were told the same are in the same state.
+    pub fn seen(&self, client: usize) -> u64 {
+        self.seen[client].finish()
+    }
+
+    /// Executes a client's operations at a shard up to the first that others can tell from not executed, and those behind it that they
+    /// cannot.
+    pub fn step(&mut self, client: usize, shard: usize) {
+        let mut visible = false;
+        while let Some(posted) = self.links[client][shard].queue.front() {
+            let shows = posted.shows();
+            if shows && visible {
+                return;
+            }
+            visible |= shows;
+            let posted = self.links[client][shard].queue.pop_front().unwrap();
+            self.execute(client, shard, &posted);
+        }
+    }
+
+    fn execute(&mut self, client: usize, shard: usize, posted: &Posted) {
+        let link = &mut self.links[client][shard];
+        let (outcome, bytes) = if posted.conditional && link.failed {
+            (Outcome::Skipped, vec![0; 32])
+        } else {
+            Self::perform(&mut self.servers[shard], link, posted)
+        };
+        link.failed = outcome != Outcome::Done;
+        (shard, posted.id, outcome as u32, &bytes).hash(&mut self.seen[client]);
+        let into = match posted.op {
+            Op::Read { into, .. } => Some(into),
+            _ => posted.result,
+        };
+        if let Some(sge) = into {
+            let arena = &self.arenas[client];
+            let len = bytes.len().min(sge.len as usize);
+            arena.write((sge.addr - arena.addr) as usize, &bytes[..len]);
+        }
+        if posted.signaled {
+            link.completions.push_back(WorkCompletion {
+                id: posted.id,
+                status: Status::Success,
+                kind: CompletionKind::Read,
+                byte_len: bytes.len() as u32,
+                imm: None,
+                invalidated: None,
+                qp_num: 0,
+                src_qp: 0,
+                grh: false,
+                vendor_err: outcome as u32,
+            });
+        }
+    }
+
+    fn perform(server: &mut Server, link: &mut Link, posted: &Posted) -> (Outcome, Vec<u8>) {
+        let pointer = |server: &Server, link: &Link, address: &Address| match address.remote.addr {
+            addr if !address.indirect => (addr, u64::MAX),
+            SCRATCH => (u64::from_le_bytes(link.scratch[..8].try_into().unwrap()), u64::MAX),
+            addr => {
+                let [target, bound, ..] = server.number(addr, 16);
+                (target, if address.bounded { bound } else { u64::MAX })
+            }
+        };
+        match &posted.op {
+            Op::Read { from, len, .. } => {
+                let (addr, bound) = pointer(server, link, from);
+                let len = bound.min((*len).into()) as usize;
+                if addr >= SCRATCH {
+                    let at = (addr - SCRATCH) as usize;
+                    return (Outcome::Done, link.scratch[at..at + len].to_vec());
+                }
+                (Outcome::Done, server.load(addr, len))
+            }
+            Op::Write { to, data } => {
+                let (addr, _) = pointer(server, link, to);
+                let bytes = match data {
+                    Ok(bytes) => bytes.clone(),
+                    Err((from, len)) => link.scratch[(*from - SCRATCH) as usize..][..*len as usize].to_vec(),
+                };
+                match addr.checked_sub(SCRATCH) {
+                    Some(at) => link.scratch[at as usize..][..bytes.len()].copy_from_slice(&bytes),
+                    None => server.store(addr, &bytes),
+                }
+                (Outcome::Done, Vec::new())
+            }
+            Op::Allocate { data } => {
+                assert!(posted.redirect, "to scratch memory");
+                let Some(addr) = server.free.pop() else { return (Outcome::NoBuffer, Vec::new()) };
+                server.store(addr, data);
+                link.scratch[..8].copy_from_slice(&addr.to_le_bytes());
+                (Outcome::Done, addr.to_le_bytes().to_vec())
+            }
+            Op::Swap { at, operands } => swap(server, link, at, operands),
+            Op::Message(bytes) => {
+                let live = server.live();
+                for addr in bytes[16..].chunks_exact(8) {
+                    let addr = u64::from_le_bytes(addr.try_into().unwrap());
+                    assert!(!live.contains(&addr), "a buffer came back that the table leads to");
+                    assert!(!server.free.contains(&addr), "a buffer came back twice");
+                    server.free.push(addr);
+                }
+                (Outcome::Done, Vec::new())
+            }
+        }
+    }
+}
+
+fn swap(server: &Server, link: &Link, at: &Address, operands: &Operands) -> (Outcome, Vec<u8>) {
+    let size = usize::from(operands.size);
+    if at.remote.addr >= SCRATCH {
+        assert_eq!(operands.swap_mask, [0; 4], "its own scratch memory is only looked at");
+        return (Outcome::Done, link.scratch[..size].to_vec());
+    }
+    assert!(!at.indirect && at.remote.addr.is_multiple_of(size as u64), "aligned to its size");
+    let old = server.number(at.remote.addr, size);
+    let load = |operand: &Operand| match operand {
+        Operand::Immediate(number) => *number,
+        Operand::At(addr) => {
+            assert_eq!(*addr, SCRATCH);
+            std::array::from_fn(|word| u64::from_le_bytes(link.scratch[8 * word..][..8].try_into().unwrap()))
+        }
+    };
+    let masked = |number: &Number| std::array::from_fn(|word| number[word] & operands.compare_mask[word]);
+    let holds = operands.mode.holds(&masked(&load(&operands.compare)), &masked(&old));
+    if holds {
+        let (new, mask) = (load(&operands.swap_add), operands.swap_mask);
+        for word in 0..size / 8 {
+            let value = old[word] & !mask[word] | new[word] & mask[word];
+            server.store(at.remote.addr + 8 * word as u64, &value.to_le_bytes());
+        }
+    }
+    let bytes = old[..size / 8].iter().flat_map(|word| word.to_le_bytes()).collect();
+    (if holds { Outcome::Done } else { Outcome::NotSwapped }, bytes)
+}
+
+impl Posted {
+    /// Can others tell that it was executed, or can it tell what others did?
+    fn shows(&self) -> bool {
+        match &self.op {
+            Op::Read { from, .. } => from.remote.addr < SCRATCH,
+            // A buffer that nobody knows of yet.
+            Op::Write { .. } | Op::Allocate { .. } | Op::Message(_) => false,
+            Op::Swap { at, .. } => at.remote.addr < SCRATCH,
+        }
+    }
+}
+
+/// A client's queue pairs.
+pub struct Ends<'a> {
+    net: &'a mut Net,
+    client: usize,
+}
+
+impl Fleet for Ends<'_> {
+    type End<'a>
+        = End<'a>
+    where
+        Self: 'a;
+
+    fn end(&mut self, server: usize) -> End<'_> {
+        End { net: self.net, client: self.client, shard: server }
+    }
+}
+
+/// One of them.
+pub struct End<'a> {
+    net: &'a mut Net,
+    client: usize,
+    shard: usize,
+}
+
+impl End<'_> {
+    fn gather(&self, payload: Payload<'_>) -> Vec<u8> {
+        match payload {
+            Payload::Inline(bytes) => bytes.to_vec(),
+            Payload::Sges(sges) => {
+                let arena = &self.net.arenas[self.client];
+                let load = |sge: &Sge| {
+                    let mut out = vec![0; sge.len as usize];
+                    arena.read((sge.addr - arena.addr) as usize, &mut out);
+                    out
+                };
+                sges.iter().flat_map(load).collect()
+            }
+        }
+    }
+
+    fn post(&mut self, posted: Posted) {
+        self.net.links[self.client][self.shard].queue.push_back(posted);
+    }
+}
+
+impl Post for End<'_> {
+    fn post_send(&mut self, request: &nic::WorkRequest<'_>) -> Result<(), PostError> {
+        let op = Op::Message(self.gather(request.payload));
+        let (id, signaled) = (request.id, request.flags.signaled);
+        self.post(Posted { id, op, conditional: false, redirect: false, result: None, signaled });
+        Ok(())
+    }
+
+    fn post_receive(&mut self, _: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        Ok(())
+    }
+}
+
+impl PostPrism for End<'_> {
+    fn post_prism(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
+        let data = |data: &Data<'_>| match data {
+            Data::Local(payload) => Ok(self.gather(*payload)),
+            Data::There { addr, len } => Err((*addr, *len)),
+        };
+        let op = match &request.operation {
+            Operation::Read { from, len, into } => Op::Read { from: *from, len: *len, into: into[0] },
+            Operation::Write { to, data: what } => Op::Write { to: *to, data: data(what) },
+            Operation::Allocate { data: what, .. } => Op::Allocate { data: data(what).unwrap() },
+            Operation::CompareSwap { at, operands } => Op::Swap { at: *at, operands: *operands },
+            Operation::FetchAdd { .. } => return Err(PostError::BadPayload),
+        };
+        self.post(Posted {
+            id: request.id,
+            op,
+            conditional: request.conditional,
+            redirect: request.redirect == Some(SCRATCH),
+            result: request.result,
+            signaled: request.flags.signaled,
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! One client: what its transactions see, how many round trips they take, and where its bounds are.
+
+use super::executor::Net;
+use crate::txn::{Client, ClientConfig, Event, Outcome, Refused, Shard, ShardConfig, Tx};
+
+const SHARD: ShardConfig = ShardConfig { slots: 2, reach: 2, sessions: 3, window: 2 };
+
+struct Bench {
+    net: Net,
+    client: Client,
+}
+
+impl Bench {
+    fn new(one_step: bool, buffers: u32) -> Bench {
+        let config = ClientConfig {
+            window: 2,
+            max_keys: 3,
+            max_key: 8,
+            max_value: 32,
+            one_step,
+            ..Default::default()
+        };
+        let mut net = Net::new(1, SHARD, buffers);
+        let (grants, arena) = net.join(config.arena_len(1));
+        let mut client = Client::new(config, grants, arena).unwrap();
+        client.start(&mut net.fleet(0)).unwrap();
+        Bench { net, client }
+    }
+
+    /// Executes everything; how a transaction ended, in how many round trips.
+    fn run(&mut self) -> Option<(Outcome, u32)> {
+        let mut ended = None;
+        while self.net.has_work(0, 0) {
+            self.net.step(0, 0);
+            while let Some(completion) = self.net.poll(0, 0) {
+                let event = self.client.complete(0, &completion, &mut self.net.fleet(0)).unwrap();
+                if let Some(Event::Ended { outcome, round_trips, .. }) = event {
+                    ended = Some((outcome, round_trips));
+                }
+            }
+        }
+        ended
+    }
+
+    fn write(&mut self, tx: Tx, key: &[u8], value: &[u8]) {
+        self.client.write(tx, key, value, &mut self.net.fleet(0)).unwrap();
+    }
+
+    fn read(&mut self, tx: Tx, key: &[u8]) -> Option<Vec<u8>> {
+        let entry = self.client.read(tx, key, &mut self.net.fleet(0)).unwrap();
+        self.run();
+        self.client.value(tx, entry).expect("it is there").map(<[u8]>::to_vec)
+    }
+
+    fn commit(&mut self, tx: Tx) -> (Outcome, u32) {
+        let ended = self.client.commit(tx, 5, &mut self.net.fleet(0)).unwrap();
+        let at_once = ended.map(|event| match event {
+            Event::Ended { outcome, round_trips, .. } => (outcome, round_trips),
+            Event::Read { .. } => panic!("a commit reads nothing"),
+        });
+        at_once.or_else(|| self.run()).expect("it ends")
+    }
+}
+
+#[test]
+fn round_trips_are_counted_and_values_come_back() {
+    for (one_step, trips) in [(false, 3), (true, 2)] {
+        let mut bench = Bench::new(one_step, 8);
+        let tx = bench.client.begin().unwrap();
+        assert_eq!(bench.read(tx, b"a"), None);
+        bench.write(tx, b"a", b"one");
+        assert_eq!(bench.read(tx, b"a"), Some(b"one".to_vec()), "its own");
+        let (outcome, taken) = bench.commit(tx);
+        assert!(matches!(outcome, Outcome::Committed(_)));
+        assert_eq!(taken, trips, "one step: {one_step}");
+        let tx = bench.client.begin().unwrap();
+        assert_eq!(bench.read(tx, b"a"), Some(b"one".to_vec()));
+        assert_eq!(bench.commit(tx).1, 1);
+        let tx = bench.client.begin().unwrap();
+        bench.client.delete(tx, b"a", &mut bench.net.fleet(0)).unwrap();
+        assert!(matches!(bench.commit(tx).0, Outcome::Committed(_)));
+        let tx = bench.client.begin().unwrap();
+        assert_eq!(bench.read(tx, b"a"), None);
+    }
+}
+
+#[test]
+fn at_its_bounds_it_says_so() {
+    let mut bench = Bench::new(true, 1);
+    let (tx, other) = (bench.client.begin().unwrap(), bench.client.begin().unwrap());
+    assert_eq!(bench.client.begin(), Err(Refused::WindowFull));
+    let mut fleet = bench.net.fleet(0);
+    let too_long = [0; 33];
+    assert_eq!(bench.client.write(tx, b"k", &too_long, &mut fleet), Err(Refused::ValueTooLong));
+    assert_eq!(bench.client.read(tx, &[0; 9], &mut fleet), Err(Refused::KeyTooLong));
+    for key in [b"a", b"b", b"c"] {
+        bench.client.write(tx, key, b"1", &mut fleet).unwrap();
+    }
+    assert_eq!(bench.client.read(tx, b"d", &mut fleet), Err(Refused::TooManyKeys));
+    assert_eq!(bench.commit(tx).0, Outcome::TableFull, "three keys for two slots");
+    assert_eq!(bench.client.commit(tx, 5, &mut bench.net.fleet(0)), Err(Refused::NotOpen));
+    bench.write(other, b"a", b"1");
+    bench.write(other, b"b", b"1");
+    assert_eq!(bench.commit(other).0, Outcome::NoBuffer, "two keys for one buffer");
+    let server = &mut bench.net.servers[0];
+    assert!(server.live().is_empty(), "nothing of it happened");
+    assert!(server.shard.accept(&server.classes).is_some());
+    assert_eq!(server.shard.accept(&server.classes), None, "cells for two sessions");
+    // What was numbered stays numbered over a restart.
+    let mut again = Shard::open(SHARD, &server.memory).unwrap();
+    assert_eq!(again.accept(&server.classes), None);
+}
+
+/// A key that was not there, in a slot that another key has taken meanwhile: reading it is validated although its reader locks the slot.
+#[test]
+fn an_absent_key_whose_slot_another_key_took_is_not_taken_for_covered() {
+    let config = ClientConfig { window: 2, max_keys: 3, max_key: 8, max_value: 32, ..Default::default() };
+    let mut net = Net::new(1, ShardConfig { slots: 2, reach: 2, sessions: 4, window: 2 }, 16);
+    let mut clients = Vec::new();
+    for client in 0..2 {
+        let (grants, arena) = net.join(config.arena_len(1));
+        clients.push(Client::new(config, grants, arena).unwrap());
+        clients[client].start(&mut net.fleet(client)).unwrap();
+    }
+    fn run(net: &mut Net, clients: &mut [Client], at: usize) -> Option<Outcome> {
+        let mut ended = None;
+        while net.has_work(at, 0) {
+            net.step(at, 0);
+            while let Some(completion) = net.poll(at, 0) {
+                if let Some(Event::Ended { outcome, .. }) =
+                    clients[at].complete(0, &completion, &mut net.fleet(at)).unwrap()
+                {
+                    ended = Some(outcome);
+                }
+            }
+        }
+        ended
+    }
+    let home = |key: &[u8]| crate::txn::client::slot_of(key, 2);
+    let keys: Vec<Vec<u8>> = (0u8..50).map(|n| vec![b'k', n]).filter(|key| home(key) == 0).take(2).collect();
+    let (a, b) = (&keys[0], &keys[1]);
+    let tx = clients[0].begin().unwrap();
+    clients[0].read(tx, a, &mut net.fleet(0)).unwrap();
+    run(&mut net, &mut clients, 0);
+    let other = clients[1].begin().unwrap();
+    for key in [b, a] {
+        clients[1].write(other, key, b"1", &mut net.fleet(1)).unwrap();
+    }
+    run(&mut net, &mut clients, 1);
+    assert_eq!(clients[1].commit(other, 5, &mut net.fleet(1)).unwrap(), None);
+    assert!(matches!(run(&mut net, &mut clients, 1), Some(Outcome::Committed(_))));
+    let entry = clients[0].read(tx, b, &mut net.fleet(0)).unwrap();
+    run(&mut net, &mut clients, 0);
+    assert_eq!(clients[0].value(tx, entry), Some(Some(&b"1"[..])));
+    clients[0].write(tx, b, b"2", &mut net.fleet(0)).unwrap();
+    let at_once = clients[0].commit(tx, 9, &mut net.fleet(0)).unwrap();
+    assert_eq!(at_once, None);
+    assert_eq!(
+        run(&mut net, &mut clients, 0),
+        Some(Outcome::Aborted),
+        "it has read that a is absent, and what b has with it"
+    );
+}

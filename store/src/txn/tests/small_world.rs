@@ -1,0 +1,305 @@
+//! An exhaustive search of small worlds: a few clients with a few transactions on two keys, every order in which the shards can
+//! execute their operations, and a client that dies at any of them. What is left at the end must have been possible one after the other.
+
+use std::collections::BTreeSet;
+use std::hash::{Hash, Hasher};
+
+use check::{History, Step as Recorded};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::executor::Net;
+use crate::txn::client::shard_of;
+use crate::txn::{Client, ClientConfig, EntryId, Event, Outcome, Rules, ShardConfig, Tx};
+
+/// A transaction: which keys it reads, which it writes, by what clock.
+#[derive(Copy, Clone, Debug)]
+pub struct Plan {
+    pub reads: &'static [usize],
+    pub writes: &'static [usize],
+    pub clock: u64,
+}
+
+/// What is searched.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub config: ClientConfig,
+    pub shards: usize,
+    /// Slots of each shard: keys meet if there are few.
+    pub slots: u64,
+    /// The transactions of each client, one after the other.
+    pub clients: Vec<Vec<Plan>>,
+    /// One of them may die.
+    pub deaths: bool,
+    /// The keys are there from the beginning.
+    pub loaded: bool,
+}
+
+/// The keys: where there are two shards, one on each.
+pub fn keys() -> [&'static [u8]; 2] {
+    let others: [&[u8]; 6] = [b"yy", b"z", b"k1", b"k2", b"k3", b"k4"];
+    let apart = |key: &&&[u8]| shard_of(key, 2) != shard_of(b"x", 2);
+    [b"x", others.iter().find(apart).expect("a key on the other shard")]
+}
+const BUFFERS: u32 = 10;
+
+/// One thing that may happen next.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Move {
+    Step { client: usize, shard: usize },
+    Die(usize),
+}
+
+/// A transaction under way: the keys that it reads, and what it found.
+type Open = (Tx, Vec<EntryId>, Vec<(usize, Option<u64>)>);
+
+/// A client's program.
+struct Program {
+    client: Client,
+    plans: Vec<Plan>,
+    next: usize,
+    open: Option<Open>,
+    committing: bool,
+    dead: bool,
+}
+
+/// A run up to some moment.
+struct Run {
+    net: Net,
+    programs: Vec<Program>,
+    history: History,
+    recorded: u32,
+    committed: u32,
+}
+
+/// The value that a client's transaction writes.
+fn value(client: usize, plan: usize, key: usize) -> u64 {
+    1000 + (client * 100 + plan * 10 + key) as u64
+}
+
+impl Run {
+    fn new(world: &World) -> Run {
+        let config = ShardConfig { slots: world.slots, reach: world.slots as u32, sessions: 8, window: 4 };
+        let mut net = Net::new(world.shards, config, BUFFERS);
+        let mut history = History::default();
+        if world.loaded {
+            let steps = keys().into_iter().enumerate().map(|(key, name)| {
+                let server = &mut net.servers[shard_of(name, world.shards)];
+                let buffer = server.free.pop().unwrap();
+                assert!(server.shard.load(name, &(key as u64 + 1).to_le_bytes(), buffer));
+                Recorded::Write { key: key as u64, value: key as u64 + 1 }
+            });
+            let steps: Vec<_> = steps.collect();
+            history.invoke(0, 0, &steps);
+            history.ok(0, 1, &steps);
+        }
+        let mut run = Run { net, programs: Vec::new(), history, recorded: 1, committed: 0 };
+        world.clients.iter().for_each(|plans| run.join(world.config, plans.clone()));
+        (0..run.programs.len()).for_each(|client| run.go_on(client));
+        run
+    }
+
+    fn join(&mut self, config: ClientConfig, plans: Vec<Plan>) {
+        let (grants, arena) = self.net.join(config.arena_len(self.net.servers.len()));
+        let mut client = Client::new(config, grants, arena).unwrap();
+        client.start(&mut self.net.fleet(self.programs.len())).unwrap();
+        self.programs.push(Program { client, plans, next: 0, open: None, committing: false, dead: false });
+    }
+
+    /// A client does what it can before it has to wait.
+    fn go_on(&mut self, at: usize) {
+        loop {
+            let Program { client, plans, next, open, committing, .. } = &mut self.programs[at];
+            let Some(plan) = plans.get(*next).copied() else {
+                (0..self.net.servers.len())
+                    .for_each(|shard| client.return_buffers(shard, &mut self.net.fleet(at)).unwrap());
+                return;
+            };
+            let mut fleet = self.net.fleet(at);
+            match open {
+                None => {
+                    let Ok(tx) = client.begin() else { return };
+                    let reads =
+                        plan.reads.iter().map(|key| client.read(tx, keys()[*key], &mut fleet).unwrap());
+                    let entries = reads.collect();
+                    for key in plan.writes {
+                        let bytes = value(at, *next, *key).to_le_bytes();
+                        client.write(tx, keys()[*key], &bytes, &mut fleet).unwrap();
+                    }
+                    *open = Some((tx, entries, Vec::new()));
+                }
+                Some((tx, entries, found)) if found.len() == entries.len() && !*committing => {
+                    *committing = true;
+                    let tx = *tx;
+                    let ended = client.commit(tx, plan.clock, &mut fleet).unwrap();
+                    if let Some(Event::Ended { outcome, .. }) = ended {
+                        self.ended(at, outcome);
+                    }
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn steps(&self, at: usize) -> Vec<Recorded> {
+        let program = &self.programs[at];
+        let plan = program.plans[program.next];
+        let found = &program.open.as_ref().unwrap().2;
+        let reads = found.iter().map(|(key, value)| Recorded::Read { key: *key as u64, value: *value });
+        let writes = plan
+            .writes
+            .iter()
+            .map(|key| Recorded::Write { key: *key as u64, value: value(at, program.next, *key) });
+        reads.chain(writes).collect()
+    }
+
+    /// A transaction has ended, or will never say how.
+    fn record(&mut self, at: usize, outcome: Option<Outcome>) {
+        let (steps, number) = (self.steps(at), self.recorded);
+        self.recorded += 1;
+        match outcome {
+            Some(Outcome::Committed(_)) => {
+                self.committed += 1;
+                self.history.invoke(number, 2, &steps);
+                self.history.ok(number, 3, &steps);
+            }
+            Some(Outcome::Aborted) => {}
+            None => self.history.invoke(number, 2, &steps),
+            Some(other) => panic!("{other:?}"),
+        }
+    }
+
+    fn ended(&mut self, at: usize, outcome: Outcome) {
+        self.record(at, Some(outcome));
+        let program = &mut self.programs[at];
+        (program.open, program.committing, program.next) = (None, false, program.next + 1);
+    }
+
+    fn moves(&self, deaths: bool) -> Vec<Move> {
+        let mut moves = Vec::new();
+        let alive = |client: &usize| !self.programs[*client].dead;
+        for client in (0..self.programs.len()).filter(alive) {
+            let shards = (0..self.net.servers.len()).filter(|shard| self.net.has_work(client, *shard));
+            let before = moves.len();
+            moves.extend(shards.map(|shard| Move::Step { client, shard }));
+            if deaths && moves.len() > before && self.programs.iter().all(|program| !program.dead) {
+                moves.push(Move::Die(client));
+            }
+        }
+        moves
+    }
+
+    fn make(&mut self, step: Move) {
+        match step {
+            Move::Die(client) => {
+                if self.programs[client].committing {
+                    self.record(client, None);
+                }
+                self.programs[client].dead = true;
+                self.net.kill(client);
+            }
+            Move::Step { client, shard } => {
+                self.net.step(client, shard);
+                while let Some(completion) = self.net.poll(client, shard) {
+                    let program = &mut self.programs[client];
+                    let event =
+                        program.client.complete(shard, &completion, &mut self.net.fleet(client)).unwrap();
+                    match event {
+                        Some(Event::Read { entry, value, .. }) => {
+                            let value = value.map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
+                            let plan = program.plans[program.next];
+                            let (_, entries, found) = program.open.as_mut().unwrap();
+                            let at = entries.iter().position(|known| *known == entry).unwrap();
+                            found.push((plan.reads[at], value));
+                        }
+                        Some(Event::Ended { outcome, .. }) => self.ended(client, outcome),
+                        None => {}
+                    }
+                }
+                self.go_on(client);
+            }
+        }
+    }
+
+    /// Two runs in the same state go on alike.
+    fn state(&self) -> u64 {
+        let mut hasher = Xxh3::new();
+        for server in &self.net.servers {
+            let mut bytes = vec![0; server.memory.bytes.len()];
+            server.memory.read(0, &mut bytes);
+            (bytes, &server.free).hash(&mut hasher);
+        }
+        for (client, program) in self.programs.iter().enumerate() {
+            let queues = (0..self.net.servers.len()).map(|shard| self.net.has_work(client, shard));
+            (self.net.seen(client), program.dead, queues.collect::<Vec<_>>()).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    /// Nobody has anything to do any more: somebody looks at all keys, and it must fit together.
+    fn close(mut self, world: &World) -> Result<u32, String> {
+        let janitor = self.programs.len();
+        let config = ClientConfig { patience: 0, rules: Rules::Proved, ..world.config };
+        self.join(config, vec![Plan { reads: &[0, 1], writes: &[], clock: 0 }; 3]);
+        self.go_on(janitor);
+        let before = self.committed;
+        while let Some(step) = self.moves(false).first().copied() {
+            self.make(step);
+        }
+        if self.programs[janitor].open.is_some() || self.committed == before {
+            return Err("a key is blocked".to_owned());
+        }
+        check::serializable(&self.history).map_err(|violation| violation.to_string())?;
+        let died = self.programs.iter().any(|program| program.dead);
+        for server in self.net.servers.iter().filter(|_| !died && world.config.rules == Rules::Proved) {
+            let (free, live) = (server.free.len(), server.live().len());
+            if free + live != BUFFERS as usize {
+                return Err(format!("{free} buffers are free and {live} live"));
+            }
+        }
+        Ok(before)
+    }
+}
+
+/// What a search found.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub states: usize,
+    pub ends: usize,
+    /// The fewest transactions that committed, and the most.
+    pub committed: (u32, u32),
+    pub broken: Option<String>,
+}
+
+/// Every order.
+pub fn search(world: &World) -> Found {
+    let mut found = Found { committed: (u32::MAX, 0), ..Found::default() };
+    let mut known = BTreeSet::new();
+    let mut paths: Vec<Vec<Move>> = vec![Vec::new()];
+    while let Some(mut path) = paths.pop() {
+        let mut run = Run::new(world);
+        path.iter().for_each(|step| run.make(*step));
+        // Goes on with the first of the moves, and comes back for the others.
+        while known.insert(run.state()) {
+            let moves = run.moves(world.deaths);
+            if moves.iter().any(|step| matches!(step, Move::Step { .. })) {
+                paths.extend(moves[1..].iter().map(|step| [path.as_slice(), &[*step]].concat()));
+                run.make(moves[0]);
+                path.push(moves[0]);
+                continue;
+            }
+            found.ends += 1;
+            match run.close(world) {
+                Ok(committed) => {
+                    found.committed = (found.committed.0.min(committed), found.committed.1.max(committed));
+                }
+                Err(says) => {
+                    found.broken = Some(format!("{says}\nafter {path:?}"));
+                    paths.clear();
+                }
+            }
+            break;
+        }
+    }
+    found.states = known.len();
+    found
+}

@@ -1,0 +1,158 @@
+//! A transaction in a client's window, and the keys that it touches.
+
+use super::layout::{Header, Place};
+use super::timestamp::Timestamp;
+use crate::Broken;
+use crate::heap::Phase as Grace;
+
+/// A transaction: below the window, and its owner's until its outcome is told.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Tx(pub(super) u16);
+
+impl Tx {
+    /// As an index, below the window.
+    pub fn index(self) -> usize {
+        self.0.into()
+    }
+}
+
+/// A key of a transaction: they are numbered in the order in which it named them.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct EntryId(pub(super) u16);
+
+impl EntryId {
+    /// As an index.
+    pub fn index(self) -> usize {
+        self.0.into()
+    }
+}
+
+/// How a transaction ended.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All of it happened, at this time; FaRM has no timestamps and says 0.
+    Committed(Timestamp),
+    /// Nothing of it happened, because of another transaction or because its owner said so; a new attempt may commit.
+    Aborted,
+    /// Nothing of it happened: a shard has no buffer left.
+    NoBuffer,
+    /// Nothing of it happened: there is no slot for a new key.
+    TableFull,
+    /// Nothing of it happened: a value is longer than this client's buffers.
+    TooLong,
+    /// A connection failed before it could have committed.
+    Failed(Broken),
+    /// A connection failed while it committed: all of it happened, or nothing.
+    Unknown(Broken),
+}
+
+/// Where a transaction stands.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// There is none.
+    #[default]
+    Idle,
+    /// It reads and writes.
+    Open,
+    /// Its owner wants it to commit; some keys are still being looked for.
+    Closing,
+    /// It validates its reads, and puts its versions in as pending.
+    Preparing,
+    /// Its cell is being decided.
+    Deciding,
+    /// It has committed; some versions still say that they are pending.
+    Finishing,
+    /// It takes its pending versions out.
+    Undoing(Outcome),
+    /// It ends as soon as no operation is under way.
+    Dropping(Outcome),
+}
+
+/// A transaction.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Transaction {
+    pub phase: Phase,
+    /// Keys.
+    pub entries: u16,
+    /// Completions to come.
+    pub under_way: u32,
+    pub at: Timestamp,
+    /// The first written key's shard.
+    pub home: u16,
+    /// It commits by its only compare-and-swap.
+    pub one_step: bool,
+    /// It lost against another transaction.
+    pub lost: bool,
+    /// Round trips, one behind the other.
+    pub trips: u32,
+    /// Pending versions of others that it put in order.
+    pub resolved: u32,
+}
+
+/// What a transaction does to a key.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A value of so many bytes.
+    Value(u32),
+    /// The key is absent from then on.
+    Absent,
+}
+
+/// What is being done about a key.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Step {
+    /// It is being looked for.
+    #[default]
+    Looking,
+    /// It was found, or its absence was.
+    Found,
+    /// There is neither the key nor a slot for it.
+    NoSlot,
+    /// The cell of a pending version and the key's slot are being read: so many answers are to come.
+    Asking(u8),
+    /// A pending version is being made committed (true), or taken out.
+    Mending(bool),
+    /// The transaction is being prepared here; no answer, then the first of two.
+    Preparing,
+    /// Nothing stands in the way of its read here.
+    Validated,
+    /// Its version is in, pending, in this buffer.
+    Linked(u64),
+    /// Its version is committed, or out again: nothing is left to do.
+    Settled,
+    /// It lost against another transaction here.
+    Refused,
+    /// There was no buffer.
+    NoBuffer,
+}
+
+/// A key of a transaction.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Entry {
+    pub step: Step,
+    pub shard: u16,
+    pub key_len: u32,
+    /// Where the key's hash leads, and how many slots further it looks.
+    pub hash: u64,
+    pub further: u32,
+    /// The program asked for its value.
+    pub reads: bool,
+    /// That it is told when the value is there.
+    pub asked: bool,
+    pub change: Option<Change>,
+    /// The version that was found.
+    pub found: Place,
+    /// Length of its value, if the key was there.
+    pub value_len: Option<u32>,
+    /// The slot never had a key.
+    pub fresh: bool,
+    /// So often it was found pending.
+    pub looks: u32,
+    /// Round trips of the transaction when the present operation began.
+    pub since: u32,
+    /// The pending version that is in the way.
+    pub mark: Option<Header>,
+}
+
+/// What a transaction holds at a shard: what it may touch there does not come to others meanwhile.
+pub type Hold = Option<Grace>;
