@@ -1,0 +1,194 @@
+//! A line of a client's, read: every command but the retrievals, whose keys may be any number.
+
+use super::MAX_KEY;
+use transport::Instant;
+
+/// How a value is stored.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Verb {
+    /// In any case.
+    Set,
+    /// If the key is new.
+    Add,
+    /// If the key is there.
+    Replace,
+    /// Behind the value that is there.
+    Append,
+    /// Before the value that is there.
+    Prepend,
+    /// If the item still has this number.
+    Cas(u64),
+}
+
+/// What a client asks for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Command<'a> {
+    /// A value follows.
+    Store { verb: Verb, key: &'a [u8], flags: u32, expires: i64, len: u64 },
+    /// Remove an item.
+    Delete { key: &'a [u8] },
+    /// Count up or down.
+    Count { key: &'a [u8], delta: u64, up: bool },
+    /// Give an item another expiry.
+    Touch { key: &'a [u8], expires: i64 },
+    /// Remove all items, now or later.
+    Flush { delay: i64 },
+    /// Tell figures; which.
+    Stats(&'a [u8]),
+    /// Tell the version.
+    Version,
+    /// Taken, and without effect.
+    Verbosity,
+    /// Close the connection.
+    Quit,
+}
+
+/// What is wrong with a line.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Wrong {
+    /// No command, or too many or too few words.
+    Unknown,
+    /// A key or a number is none.
+    Format,
+    /// Nor is the expiry.
+    Expiry,
+    /// Nor is what to count by.
+    Delta,
+    /// `delete` takes no time any more.
+    DeleteTime,
+}
+
+impl Wrong {
+    /// The answer.
+    pub fn text(self) -> &'static str {
+        match self {
+            Wrong::Unknown => "ERROR",
+            Wrong::Format => "CLIENT_ERROR bad command line format",
+            Wrong::Expiry => "CLIENT_ERROR invalid exptime argument",
+            Wrong::Delta => "CLIENT_ERROR invalid numeric delta argument",
+            Wrong::DeleteTime => "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]",
+        }
+    }
+}
+
+/// Words of a line at most; commands have fewer.
+const WORDS: usize = 8;
+/// As memcached: a value and its end are counted in a signed 32-bit number.
+const MAX_LEN: i64 = i32::MAX as i64 - 2;
+
+/// Reads a line without its end; also whether its last word forbids an answer.
+pub fn parse(line: &[u8]) -> (Result<Command<'_>, Wrong>, bool) {
+    let mut words: [&[u8]; WORDS] = [&[]; WORDS];
+    let mut count = 0;
+    for word in line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).take(WORDS) {
+        words[count] = word;
+        count += 1;
+    }
+    let words = &words[..count];
+    // To `delete` alone its first word is a key, whatever it says.
+    let quiet =
+        count > if words.first() == Some(&&b"delete"[..]) { 2 } else { 1 } && words[count - 1] == b"noreply";
+    match command(words, quiet) {
+        // A line of the wrong form may end with that word by chance.
+        Err(Wrong::Unknown) => (Err(Wrong::Unknown), false),
+        // Names and figures are always answered.
+        Ok(command @ (Command::Version | Command::Stats(_))) => (Ok(command), false),
+        other => (other, quiet),
+    }
+}
+
+fn command<'a>(words: &[&'a [u8]], quiet: bool) -> Result<Command<'a>, Wrong> {
+    let Some((verb, rest)) = words.split_first() else { return Err(Wrong::Unknown) };
+    match (*verb, rest) {
+        (b"set", [rest @ .., _, _, _, _]) if rest.len() < 2 => store(Verb::Set, words),
+        (b"add", [rest @ .., _, _, _, _]) if rest.len() < 2 => store(Verb::Add, words),
+        (b"replace", [rest @ .., _, _, _, _]) if rest.len() < 2 => store(Verb::Replace, words),
+        (b"append", [rest @ .., _, _, _, _]) if rest.len() < 2 => store(Verb::Append, words),
+        (b"prepend", [rest @ .., _, _, _, _]) if rest.len() < 2 => store(Verb::Prepend, words),
+        (b"cas", [_, _, _, _, unique, rest @ ..]) if rest.len() < 2 => {
+            // The number is read last, but wrong numbers all have one answer.
+            store(Verb::Cas(unsigned(unique).ok_or(Wrong::Format)?), words)
+        }
+        (b"incr" | b"decr", [name, delta, rest @ ..]) if rest.len() < 2 => {
+            let key = key(name).ok_or(Wrong::Format)?;
+            let delta = unsigned(delta).ok_or(Wrong::Delta)?;
+            Ok(Command::Count { key, delta, up: *verb == b"incr" })
+        }
+        (b"touch", [name, expires, rest @ ..]) if rest.len() < 2 => {
+            let key = key(name).ok_or(Wrong::Format)?;
+            Ok(Command::Touch { key, expires: signed(expires).ok_or(Wrong::Expiry)? })
+        }
+        (b"delete", [name, rest @ ..]) if rest.len() < 3 => match rest {
+            [] | [b"0"] | [b"noreply"] | [b"0", b"noreply"] => {
+                Ok(Command::Delete { key: key(name).ok_or(Wrong::Format)? })
+            }
+            _ => Err(Wrong::DeleteTime),
+        },
+        (b"flush_all", []) => Ok(Command::Flush { delay: 0 }),
+        (b"flush_all", [_]) if quiet => Ok(Command::Flush { delay: 0 }),
+        (b"flush_all", [delay, rest @ ..]) if rest.len() < 2 => {
+            signed(delay).map(|delay| Command::Flush { delay }).ok_or(Wrong::Expiry)
+        }
+        (b"verbosity", [level, rest @ ..]) if rest.len() < 2 => {
+            unsigned(level).map(|_| Command::Verbosity).ok_or(Wrong::Format)
+        }
+        (b"stats", []) => Ok(Command::Stats(&[])),
+        (b"stats", [which, ..]) => Ok(Command::Stats(which)),
+        (b"version", _) => Ok(Command::Version),
+        (b"quit", _) => Ok(Command::Quit),
+        _ => Err(Wrong::Unknown),
+    }
+}
+
+fn store<'a>(verb: Verb, words: &[&'a [u8]]) -> Result<Command<'a>, Wrong> {
+    let read = || {
+        let flags = u32::try_from(unsigned(words[2])?).ok()?;
+        let len = signed(words[4]).filter(|len| (0..=MAX_LEN).contains(len))?;
+        Some(Command::Store { verb, key: key(words[1])?, flags, expires: signed(words[3])?, len: len as u64 })
+    };
+    read().ok_or(Wrong::Format)
+}
+
+/// A key, if it may be one: 1 to 250 bytes, none of them 0. Other control characters are in the keys of real programs, though
+/// memcached's protocol.txt forbids them.
+pub fn key(word: &[u8]) -> Option<&[u8]> {
+    let whole = !word.contains(&0);
+    (whole && (1..=MAX_KEY).contains(&word.len())).then_some(word)
+}
+
+/// A decimal number of 64 bits.
+pub fn unsigned(word: &[u8]) -> Option<u64> {
+    let digits = word.strip_prefix(b"+").unwrap_or(word);
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |number, digit| {
+        let digit = digit.is_ascii_digit().then(|| digit - b'0')?;
+        number.checked_mul(10)?.checked_add(digit.into())
+    })
+}
+
+/// A decimal number with its sign.
+pub fn signed(word: &[u8]) -> Option<i64> {
+    match word.strip_prefix(b"-") {
+        Some(digits) if !digits.starts_with(b"+") => {
+            unsigned(digits).and_then(|number| 0i64.checked_sub_unsigned(number))
+        }
+        Some(_) => None,
+        None => unsigned(word).and_then(|number| i64::try_from(number).ok()),
+    }
+}
+
+/// Longest relative expiry, in seconds; larger numbers are times since 1970.
+const RELATIVE: i64 = 30 * 24 * 60 * 60;
+
+/// When an item with this expiry dies: 0 never, below 0 at once. `now` counts from 1970.
+pub fn expiry(seconds: i64, now: Instant) -> Instant {
+    const SECOND: u64 = 1_000_000_000;
+    match u64::try_from(seconds) {
+        Err(_) => Instant(0),
+        Ok(0) => Instant::NEVER,
+        Ok(seconds) if seconds <= RELATIVE as u64 => now.after(seconds * SECOND),
+        Ok(seconds) => Instant(seconds.saturating_mul(SECOND)),
+    }
+}

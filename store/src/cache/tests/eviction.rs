@@ -1,0 +1,86 @@
+//! What goes when there is no room.
+
+use super::{Talk, set};
+use crate::cache::MAX_VALUE;
+
+fn has(talk: &mut Talk, key: &str) -> bool {
+    talk.tell(format!("get {key}\r\n")).starts_with("VALUE")
+}
+
+#[test]
+fn the_item_not_used_for_longest_goes_first_for_memory() {
+    let mut talk = Talk::new();
+    // About twenty of them fit.
+    let mut stored = 0;
+    while talk.stat("evictions") == 0 {
+        talk.tell(set(&format!("k{stored}"), 100_000));
+        stored += 1;
+        // This one is used all the time.
+        assert!(has(&mut talk, "k0"));
+    }
+    assert!(stored > 15, "{stored}");
+    assert_eq!(talk.stat("curr_items"), stored - 1);
+    for n in 0..stored {
+        let key = format!("k{n}");
+        // Asked without being used.
+        let there = talk.tell(format!("get {key}\r\n")).starts_with("VALUE");
+        assert_eq!(there, n != 1, "{key}");
+    }
+}
+
+#[test]
+fn the_item_not_used_for_longest_goes_first_for_a_node() {
+    let mut talk = Talk::with(super::MIN_MEMORY, 10);
+    for n in 0..10 {
+        assert_eq!(talk.tell(set(&format!("k{n}"), 1)), "STORED\r\n");
+    }
+    assert_eq!((talk.stat("curr_items"), talk.stat("evictions")), (10, 0));
+    // Each way of using an item.
+    talk.tell("touch k0 0\r\nget k1\r\ngat 0 k2\r\nadd k3 0 0 1\r\nx\r\nappend k4 0 0 1\r\nx\r\nset k5 0 0 1\r\n5\r\nincr k5 1\r\n");
+    for n in 10..14 {
+        assert_eq!(talk.tell(set(&format!("k{n}"), 1)), "STORED\r\n");
+    }
+    assert_eq!((talk.stat("curr_items"), talk.stat("evictions")), (10, 4));
+    for n in 0..14 {
+        assert_eq!(has(&mut talk, &format!("k{n}")), !(6..10).contains(&n), "k{n}");
+    }
+    // A key that is there needs no other node.
+    assert_eq!(talk.tell(set("k0", 2)), "STORED\r\n");
+    assert_eq!(talk.stat("evictions"), 4);
+}
+
+#[test]
+fn a_long_value_among_many_short_ones_drops_what_lies_in_its_way_and_not_the_rest() {
+    let mut talk = Talk::with(8 << 20, 100_000);
+    let mut random = crate::ycsb::Random::new(3);
+    // Short ones all over the memory, used in no order of place.
+    for n in 0..90_000 {
+        talk.tell(set(&format!("k{n}"), 20));
+    }
+    for _ in 0..90_000 {
+        let n = random.below(90_000);
+        talk.tell(format!("touch k{n} 0\r\n"));
+    }
+    let (before, evicted) = (talk.stat("curr_items"), talk.stat("evictions"));
+    assert_eq!(talk.tell(set("long", 7 << 17)), "STORED\r\n");
+    let (after, long) = (talk.stat("curr_items"), 7 << 17);
+    let dropped = talk.stat("evictions") - evicted;
+    assert_eq!(before + 1 - after, dropped);
+    assert!(dropped <= long / 64 * 9 / 8 + 20, "{dropped} went for a value of {} lines", long / 64);
+    assert!(has(&mut talk, "long"));
+}
+
+#[test]
+fn a_value_that_needs_the_room_of_the_one_it_replaces_replaces_it() {
+    let mut talk = Talk::new();
+    for _ in 0..3 {
+        assert_eq!(talk.tell(set("a", MAX_VALUE)), "STORED\r\n");
+        assert_eq!(talk.stat("curr_items"), 1);
+    }
+    // Joined, the pieces and the whole must lie in memory at once: that is more than there is, and the old one went.
+    talk.tell(set("a", 700_000));
+    let mut piece = set("a", 300_000);
+    piece.splice(..3, *b"append");
+    assert_eq!(talk.tell(&piece), "NOT_STORED\r\n");
+    assert_eq!(talk.tell("get a\r\n"), "END\r\n");
+}

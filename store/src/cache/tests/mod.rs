@@ -1,0 +1,82 @@
+//! The cache, spoken to as clients do.
+
+mod bounds;
+mod cuts;
+mod eviction;
+mod protocol;
+mod time;
+
+use super::{Cache, Config, MIN_MEMORY, OUTPUT, Session};
+use crate::Registered;
+use memory::{Bytes, Key};
+use transport::Instant;
+
+/// Noon on some day.
+pub const NOON: u64 = 1_700_000_000;
+
+/// A cache with one client.
+pub struct Talk {
+    pub cache: Cache,
+    pub session: Session,
+    /// Nanoseconds since 1970.
+    pub now: Instant,
+}
+
+impl Talk {
+    /// As small as may be.
+    pub fn new() -> Talk {
+        Talk::with(MIN_MEMORY, 1000)
+    }
+
+    pub fn with(memory: usize, items: u32) -> Talk {
+        let memory = Registered { bytes: Bytes::heap(memory).unwrap(), addr: 0, key: Key::new(0) };
+        let config = Config { items, hash_seed: 1, version: "1.2.3", pid: 7, connections: 10 };
+        let mut cache = Cache::new(config, memory, Instant(NOON * 1_000_000_000));
+        let session = Session::new(&mut cache);
+        Talk { cache, session, now: Instant(NOON * 1_000_000_000) }
+    }
+
+    /// Lets seconds pass.
+    pub fn pass(&mut self, seconds: u64) {
+        self.now = self.now.after(seconds * 1_000_000_000);
+    }
+
+    /// All that is answered, though a client take it slowly.
+    pub fn say(&mut self, bytes: &[u8]) -> Vec<u8> {
+        say(&mut self.cache, &mut self.session, self.now, bytes)
+    }
+
+    /// The same, as text.
+    pub fn tell(&mut self, bytes: impl AsRef<[u8]>) -> String {
+        String::from_utf8_lossy(&self.say(bytes.as_ref())).into_owned()
+    }
+
+    /// One figure of `stats`.
+    pub fn stat(&mut self, name: &str) -> u64 {
+        let all = self.tell("stats\r\n");
+        let line = all.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} "))).expect(name);
+        line.parse().expect("a number")
+    }
+}
+
+/// All that one session answers.
+pub fn say(cache: &mut Cache, session: &mut Session, now: Instant, bytes: &[u8]) -> Vec<u8> {
+    let (mut at, mut all, mut out) = (0, Vec::new(), Vec::with_capacity(OUTPUT));
+    loop {
+        let taken = session.run(cache, now, &bytes[at..], &mut out);
+        assert!(out.len() <= OUTPUT && out.capacity() == OUTPUT, "output has its bound");
+        at += taken;
+        if taken == 0 && out.is_empty() {
+            return all;
+        }
+        all.append(&mut out);
+    }
+}
+
+/// `set` of a value of so many bytes.
+pub fn set(key: &str, len: usize) -> Vec<u8> {
+    let mut command = format!("set {key} 0 0 {len}\r\n").into_bytes();
+    command.resize(command.len() + len, b'v');
+    command.extend_from_slice(b"\r\n");
+    command
+}
