@@ -1,0 +1,335 @@
+//! What clients asked and were told, and when: the only thing that a judge sees of a store.
+
+use crate::{TORN, Violation};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io::{self, BufRead, Write};
+
+/// One access to one key. Keys and values are numbers: a test names its keys by number and lets each value's bytes
+/// follow from the value's number (`stamp`), which it writes once and never again under the same key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "Wire", into = "Wire")]
+pub enum Step {
+    /// The key was asked for; `None`: there was none (or, before the answer, nobody knows).
+    Read {
+        /// Whose value.
+        key: u64,
+        /// The value found.
+        value: Option<u64>,
+    },
+    /// The key got this value.
+    Write {
+        /// Whose value.
+        key: u64,
+        /// The new value.
+        value: u64,
+    },
+    /// The key was taken away.
+    Delete {
+        /// Which key.
+        key: u64,
+        /// Whether it was there, if the store told.
+        found: Option<bool>,
+    },
+}
+
+/// A step in Jepsen's notation: `["r", key, value or null]`, `["w", key, value]`, `["d", key, 0, 1 or null]`.
+#[derive(Serialize, Deserialize)]
+struct Wire(Letter, u64, Option<u64>);
+
+#[derive(Serialize, Deserialize)]
+enum Letter {
+    #[serde(rename = "r")]
+    Read,
+    #[serde(rename = "w")]
+    Write,
+    #[serde(rename = "d")]
+    Delete,
+}
+
+impl From<Wire> for Step {
+    fn from(Wire(letter, key, value): Wire) -> Self {
+        match letter {
+            Letter::Read => Self::Read { key, value },
+            Letter::Write => Self::Write { key, value: value.unwrap_or(TORN) },
+            Letter::Delete => Self::Delete { key, found: value.map(|found| found != 0) },
+        }
+    }
+}
+
+impl From<Step> for Wire {
+    fn from(step: Step) -> Self {
+        match step {
+            Step::Read { key, value } => Self(Letter::Read, key, value),
+            Step::Write { key, value } => Self(Letter::Write, key, Some(value)),
+            Step::Delete { key, found } => Self(Letter::Delete, key, found.map(u64::from)),
+        }
+    }
+}
+
+impl Step {
+    /// The key that it touches.
+    pub fn key(&self) -> u64 {
+        match *self {
+            Self::Read { key, .. } | Self::Write { key, .. } | Self::Delete { key, .. } => key,
+        }
+    }
+
+    /// What of it is known before there is an answer, whatever the recorder put there.
+    fn unanswered(&self) -> Self {
+        match *self {
+            Self::Read { key, .. } => Self::Read { key, value: None },
+            Self::Write { .. } => *self,
+            Self::Delete { key, .. } => Self::Delete { key, found: None },
+        }
+    }
+}
+
+/// What an event says about its client's operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// It begins now, and these are all the writes it may make.
+    Invoke,
+    /// It is done, and this is what it did.
+    Ok,
+    /// It has not happened and never will.
+    Fail,
+    /// The client stopped waiting: it may happen at any later time, or never.
+    Info,
+}
+
+/// One line of a history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// What it says.
+    #[serde(rename = "type")]
+    pub kind: Kind,
+    /// Whose operation. A client has one operation at a time; one that overlaps its own is several clients.
+    #[serde(rename = "process")]
+    pub client: u32,
+    /// When, on the one clock that all clients read.
+    pub time: u64,
+    /// The steps, with the values found once they are known.
+    #[serde(rename = "value")]
+    pub steps: Vec<Step>,
+}
+
+/// All events of one run. Those of one client stand in the order in which it recorded them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct History {
+    /// The events.
+    pub events: Vec<Event>,
+}
+
+/// How an operation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It happened between its invocation and its return.
+    Done,
+    /// It did not happen.
+    Failed,
+    /// It happened after its invocation, perhaps long after the client gave up or died; or never.
+    Unknown,
+}
+
+/// One operation: a pair of events, or an invocation that nothing answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operation {
+    /// Whose.
+    pub client: u32,
+    /// When it was invoked.
+    pub invoked: u64,
+    /// When the client stopped waiting for it; `None`: it died first, or the run was over.
+    pub ended: Option<u64>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What it did, or if that is not known, might have done.
+    pub steps: Vec<Step>,
+}
+
+impl History {
+    /// `client` begins an operation that makes these steps; it is recorded before the first packet leaves. What a
+    /// transaction writes must be known here: an interactive one is recorded when it asks to commit, with the time of
+    /// its beginning.
+    pub fn invoke(&mut self, client: u32, time: u64, steps: &[Step]) {
+        self.push(Kind::Invoke, client, time, steps);
+    }
+
+    /// The client's operation is done; `steps` hold the values that it found.
+    pub fn ok(&mut self, client: u32, time: u64, steps: &[Step]) {
+        self.push(Kind::Ok, client, time, steps);
+    }
+
+    /// The client's operation surely had no effect: refused, or aborted.
+    pub fn fail(&mut self, client: u32, time: u64) {
+        self.push(Kind::Fail, client, time, &[]);
+    }
+
+    /// The client gives up and does not know. One that is killed says nothing, which means the same.
+    pub fn info(&mut self, client: u32, time: u64) {
+        self.push(Kind::Info, client, time, &[]);
+    }
+
+    fn push(&mut self, kind: Kind, client: u32, time: u64, steps: &[Step]) {
+        self.events.push(Event { kind, client, time, steps: steps.to_vec() });
+    }
+
+    /// Adds what another process recorded, by the same clock.
+    pub fn merge(&mut self, other: Self) {
+        self.events.extend(other.events);
+    }
+
+    /// Reads lines of JSON. A last line that has no end is what its writer was killed in: it is left out, as if the
+    /// writer had been killed before it.
+    ///
+    /// # Errors
+    /// The reader's, and `InvalidData` for a line that is no event.
+    pub fn read(mut from: impl BufRead) -> io::Result<Self> {
+        let mut history = Self::default();
+        let mut line = String::new();
+        while from.read_line(&mut line)? > 0 && line.ends_with('\n') {
+            history.events.push(serde_json::from_str(&line)?);
+            line.clear();
+        }
+        Ok(history)
+    }
+
+    /// Writes lines of JSON.
+    ///
+    /// # Errors
+    /// The writer's.
+    pub fn write(&self, mut to: impl Write) -> io::Result<()> {
+        self.events.iter().try_for_each(|event| to.write_all(event.line().as_bytes()))
+    }
+
+    /// The operations, in the order of their invocations.
+    ///
+    /// # Errors
+    /// Events that make no history: an answer to nothing, or one that comes before its question.
+    pub fn operations(&self) -> Result<Vec<Operation>, Violation> {
+        let mut operations: Vec<Operation> = Vec::with_capacity(self.events.len() / 2 + 1);
+        let mut running: BTreeMap<u32, usize> = BTreeMap::new();
+        for event in &self.events {
+            if event.kind == Kind::Invoke {
+                running.insert(event.client, operations.len());
+                operations.push(Operation::begin(event));
+                continue;
+            }
+            let Some(at) = running.remove(&event.client) else {
+                return Err(Violation::malformed(format!("{event:?} answers nothing")));
+            };
+            if event.time < operations[at].invoked {
+                return Err(Violation::malformed(format!("{event:?} comes before its invocation")));
+            }
+            operations[at].end(event);
+        }
+        operations.sort_by_key(|operation| operation.invoked);
+        Ok(operations)
+    }
+}
+
+impl Event {
+    /// The event as a line with its end. Written by one call before anything is done about it, it outlives the process.
+    pub fn line(&self) -> String {
+        let mut line = serde_json::to_string(self).expect("numbers and names are JSON");
+        line.push('\n');
+        line
+    }
+}
+
+impl Operation {
+    fn begin(event: &Event) -> Self {
+        let steps = event.steps.iter().map(Step::unanswered).collect();
+        Self { client: event.client, invoked: event.time, ended: None, outcome: Outcome::Unknown, steps }
+    }
+
+    fn end(&mut self, event: &Event) {
+        self.ended = Some(event.time);
+        match event.kind {
+            Kind::Ok => (self.outcome, self.steps) = (Outcome::Done, event.steps.clone()),
+            Kind::Fail => self.outcome = Outcome::Failed,
+            Kind::Info | Kind::Invoke => {}
+        }
+    }
+
+    /// What it writes, by key and value.
+    pub fn writes(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.steps.iter().filter_map(|step| match *step {
+            Step::Write { key, value } => Some((key, value)),
+            _ => None,
+        })
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Read { key, value: None } => write!(to, "read {key}: none"),
+            Self::Read { key, value: Some(TORN) } => write!(to, "read {key}: torn bytes"),
+            Self::Read { key, value: Some(value) } => write!(to, "read {key}: {value}"),
+            Self::Write { key, value } => write!(to, "write {key}: {value}"),
+            Self::Delete { key, found: None } => write!(to, "delete {key}"),
+            Self::Delete { key, found: Some(found) } => write!(to, "delete {key}: found {found}"),
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "client {} [{}, ", self.client, self.invoked)?;
+        match (self.outcome, self.ended) {
+            (Outcome::Done, Some(returned)) => write!(to, "{returned}]")?,
+            (Outcome::Failed, _) => write!(to, "failed]")?,
+            _ => write!(to, "unknown]")?,
+        }
+        self.steps.iter().try_for_each(|step| write!(to, " {step};"))
+    }
+}
+
+/// When each value was written and first surely read: what is known of operations whose end is not.
+pub(crate) struct Sightings {
+    /// By key and value: the operation that writes it.
+    pub writers: BTreeMap<(u64, u64), usize>,
+    /// By key and value: when the first of those who read it had returned.
+    pub seen: BTreeMap<(u64, u64), u64>,
+    /// Keys of which a deletion told that it found something, and nobody knows what.
+    pub found: BTreeSet<u64>,
+}
+
+impl Sightings {
+    /// # Errors
+    /// A value that is written twice under one key: who reads it could not be told.
+    pub fn of(operations: &[Operation]) -> Result<Self, Violation> {
+        let mut found = Self { writers: BTreeMap::new(), seen: BTreeMap::new(), found: BTreeSet::new() };
+        for (at, operation) in operations.iter().enumerate() {
+            for (key, value) in operation.writes() {
+                if value == TORN || found.writers.insert((key, value), at).is_some() {
+                    let says =
+                        format!("value {value} of key {key} is written more than once, or is no value");
+                    return Err(Violation::malformed(says));
+                }
+            }
+            let (Outcome::Done, Some(returned)) = (operation.outcome, operation.ended) else { continue };
+            for step in &operation.steps {
+                match *step {
+                    Step::Read { key, value: Some(value) } => {
+                        let first = found.seen.entry((key, value)).or_insert(returned);
+                        *first = returned.min(*first);
+                    }
+                    Step::Delete { key, found: Some(true) } => {
+                        found.found.insert(key);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// When somebody had read one of the operation's values at the latest; `None`: nobody ever did.
+    pub fn surfaced(&self, operation: &Operation) -> Option<u64> {
+        operation.writes().filter_map(|written| self.seen.get(&written).copied()).min()
+    }
+}

@@ -1,0 +1,40 @@
+//! Histories of clients, and judges of them: was it linearizable, was it serializable?
+//!
+//! Tests of the stores record what their clients asked and were told, in the simulated world with its clock and in
+//! real runs with a file for each process, and ask one of the judges. They know nothing of Remora.
+//!
+//! ```
+//! use remora_check::{History, Measures, Step, linearizable, strictly_serializable};
+//!
+//! let mut history = History::default();
+//! history.invoke(0, 10, &[Step::Write { key: 7, value: 1 }]);
+//! history.invoke(1, 12, &[Step::Read { key: 7, value: None }]);
+//! history.ok(1, 30, &[Step::Read { key: 7, value: Some(1) }]); // seen before its writer returned: that is fine,
+//! history.invoke(1, 40, &[Step::Read { key: 7, value: None }]);
+//! history.ok(1, 50, &[Step::Read { key: 7, value: None }]); // but it must not be gone again.
+//! // Client 0 is killed: its write may have happened at any time, or never.
+//! let broken = linearizable(&history).unwrap_err();
+//! assert!(broken.to_string().starts_with("not linearizable: key 7"), "{broken}");
+//! assert!(strictly_serializable(&history).is_err());
+//!
+//! let mut measures = Measures::default();
+//! measures.add(&history, &["kill"]);
+//! assert_eq!((measures.histories, measures.fired["kill"]), (1, 1));
+//! ```
+
+mod history;
+mod linear;
+mod measures;
+mod porcupine;
+mod precedence;
+mod serial;
+mod stamp;
+mod transactions;
+mod violation;
+
+pub use history::{Event, History, Kind, Operation, Outcome, Step};
+pub use linear::linearizable;
+pub use measures::{Asked, Measures};
+pub use serial::{serializable, strictly_serializable};
+pub use stamp::{TORN, identify, stamp};
+pub use violation::{Anomaly, Violation, hold};

@@ -1,0 +1,128 @@
+//! Linearizability of each key, by Porcupine.
+
+use crate::history::{Sightings, Step};
+use crate::porcupine::{self, Interval, READ, REMOVE, Verdict, WRITE};
+use crate::{Anomaly, History, Operation, Outcome, Violation};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A key with its operations is a small problem; this is for one that is not.
+const MILLISECONDS: u64 = 60_000;
+
+/// Is each key's register linearizable? Linearizability is a local property (Herlihy and Wing's theorem 1), so keys are
+/// judged one by one. An operation may make several steps, but all on one key: a read and a write together are a swap.
+///
+/// # Errors
+/// The first key that is not, with the operations around the place where every order ends.
+pub fn linearizable(history: &History) -> Result<(), Violation> {
+    let operations = history.operations()?;
+    let sightings = Sightings::of(&operations)?;
+    let mut keys: BTreeMap<u64, Vec<(&Operation, u64)>> = BTreeMap::new();
+    for operation in &operations {
+        let Some(key) = operation.steps.first().map(Step::key) else { continue };
+        if operation.steps.iter().any(|step| step.key() != key) {
+            return Err(Violation::malformed(format!("more than one key in {operation:?}")));
+        }
+        if let Some(returned) = effective_return(operation, &sightings) {
+            keys.entry(key).or_default().push((operation, returned));
+        }
+    }
+    for (key, operations) in keys {
+        let intervals = intervals(&operations);
+        match porcupine::ask(1, &intervals, MILLISECONDS) {
+            Verdict::Linearizable => {}
+            Verdict::Unknown => {
+                let says = format!("key {key}: no verdict within {MILLISECONDS} ms");
+                return Err(Violation { anomaly: Anomaly::Undecided, says });
+            }
+            Verdict::Illegal(longest) => return Err(explain(key, &operations, &longest)),
+        }
+    }
+    Ok(())
+}
+
+/// When the operation had surely happened; `None`: it can be left out.
+///
+/// One of unknown outcome has no return, which makes it concurrent with all that follows, and that is dear. But if its
+/// value was read, it had happened by then; and if nobody ever read it, leaving it out changes nothing, because any
+/// order with it stays legal without it. That cannot be told of deletions, nor of writes that a deletion may have found.
+fn effective_return(operation: &Operation, sightings: &Sightings) -> Option<u64> {
+    match operation.outcome {
+        Outcome::Done => operation.ended,
+        Outcome::Failed => None,
+        Outcome::Unknown => {
+            let surfaced = sightings.surfaced(operation).map(|seen| seen.max(operation.invoked));
+            let hidden = operation.steps.iter().any(|step| match step {
+                Step::Delete { .. } => true,
+                Step::Write { key, .. } => sightings.found.contains(key),
+                Step::Read { .. } => false,
+            });
+            surfaced.or(hidden.then_some(u64::MAX))
+        }
+    }
+}
+
+/// The operations for Porcupine, with dense registers, values and times; none of the order among them is lost.
+pub(crate) fn intervals(operations: &[(&Operation, u64)]) -> Vec<Interval> {
+    let mut times = BTreeSet::new();
+    let (mut keys, mut values) = (BTreeSet::new(), BTreeSet::new());
+    for (operation, returned) in operations {
+        times.extend([operation.invoked, *returned]);
+        for step in &operation.steps {
+            keys.insert(step.key());
+            if let Step::Write { value, .. } | Step::Read { value: Some(value), .. } = *step {
+                values.insert(value);
+            }
+        }
+    }
+    let number = |sorted: &BTreeSet<u64>, offset: usize| -> BTreeMap<u64, usize> {
+        sorted.iter().enumerate().map(|(at, &item)| (item, at + offset)).collect()
+    };
+    let (times, keys, values) = (number(&times, 0), number(&keys, 0), number(&values, 1));
+    let value = |value: Option<u64>| value.map_or(0, |value| values[&value] as u32);
+    let steps = |operation: &Operation| {
+        let visible = operation.steps.iter().filter(|step| is_certain(operation, step));
+        let step = |step: &Step| {
+            let register = keys[&step.key()] as u32;
+            match *step {
+                Step::Read { value: found, .. } => [READ, register, value(found)],
+                Step::Write { value: new, .. } => [WRITE, register, value(Some(new))],
+                Step::Delete { found, .. } => {
+                    [REMOVE, register, found.map_or(0, |found| 1 + u32::from(found))]
+                }
+            }
+        };
+        visible.map(step).collect()
+    };
+    let interval = |(operation, returned): &(&Operation, u64)| Interval {
+        call: times[&operation.invoked] as u64,
+        returned: times[returned] as u64,
+        steps: steps(operation),
+    };
+    operations.iter().map(interval).collect()
+}
+
+/// What a client that never heard the end had read says nothing.
+fn is_certain(operation: &Operation, step: &Step) -> bool {
+    operation.outcome == Outcome::Done || !matches!(step, Step::Read { .. })
+}
+
+/// How many operations of the longest order are shown.
+const SHOWN: usize = 4;
+
+fn explain(key: u64, operations: &[(&Operation, u64)], longest: &[usize]) -> Violation {
+    let show = |at: usize| format!("\n    {}", operations[at].0);
+    let before: String =
+        longest.iter().skip(longest.len().saturating_sub(SHOWN)).map(|&at| show(at)).collect();
+    let placed: BTreeSet<usize> = longest.iter().copied().collect();
+    let left: Vec<usize> = (0..operations.len()).filter(|at| !placed.contains(at)).collect();
+    // Of those left, one that returned before another was invoked comes before it: only the rest could be next.
+    let first_return = left.iter().map(|&at| operations[at].1).min().unwrap_or(u64::MAX);
+    let next = left.iter().filter(|&&at| operations[at].0.invoked <= first_return);
+    let next: String = next.map(|&at| show(at)).collect();
+    let says = format!(
+        "key {key}: after {} of {} operations, the last of them{before}\n  none of these can be next:{next}",
+        longest.len(),
+        operations.len()
+    );
+    Violation { anomaly: Anomaly::NotLinearizable, says }
+}

@@ -1,0 +1,186 @@
+//! What a batch of histories was made of: a judge that saw nothing happen says nothing.
+
+use crate::{History, Operation, Outcome, Step};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// Counts over many histories. Print it, and assert it.
+#[derive(Debug, Clone, Default)]
+pub struct Measures {
+    /// Histories added.
+    pub histories: usize,
+    /// Their operations.
+    pub operations: usize,
+    /// Operations that shared time and a key with one of another client. (One of unknown outcome counts as long as its
+    /// client waited.)
+    pub overlapping: usize,
+    /// Operations that surely did nothing.
+    pub failed: usize,
+    /// Operations of which nobody knows.
+    pub unknown: usize,
+    /// Operations of unknown outcome that did happen: somebody read what they wrote.
+    pub surfaced: usize,
+    /// Reads that found what another client wrote.
+    pub seen: usize,
+    /// The fewest clients of any history.
+    pub clients: usize,
+    /// The most keys of any history.
+    pub keys: usize,
+    /// In how many histories each fault fired, by the name the caller gave it.
+    pub fired: BTreeMap<String, usize>,
+}
+
+/// What a batch must be made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// At least so many histories.
+    pub histories: usize,
+    /// At least so many clients in each.
+    pub clients: usize,
+    /// At most so many keys in each.
+    pub keys: usize,
+    /// At least this share of all operations overlaps, 0 to 1.
+    pub overlapping: f64,
+    /// Each of these faults
+    pub faults: &'a [&'a str],
+    /// fired in at least this share of the histories, 0 to 1.
+    pub fired: f64,
+}
+
+impl Measures {
+    /// Adds a history, and the kinds of faults that fired in it, each named once or more.
+    ///
+    /// # Panics
+    /// The events make no history.
+    pub fn add(&mut self, history: &History, faults: &[&str]) {
+        let operations = history.operations().unwrap_or_else(|violation| panic!("{violation}"));
+        let clients: BTreeSet<u32> = operations.iter().map(|operation| operation.client).collect();
+        let keys: BTreeSet<u64> = steps(&operations).map(|(_, step)| step.key()).collect();
+        self.clients = if self.histories == 0 { clients.len() } else { self.clients.min(clients.len()) };
+        self.keys = self.keys.max(keys.len());
+        self.histories += 1;
+        self.operations += operations.len();
+        self.overlapping += overlapping(&operations);
+        self.failed += operations.iter().filter(|operation| operation.outcome == Outcome::Failed).count();
+        self.look_at_reads(&operations);
+        for fault in faults.iter().collect::<BTreeSet<_>>() {
+            *self.fired.entry((*fault).to_owned()).or_default() += 1;
+        }
+    }
+
+    fn look_at_reads(&mut self, operations: &[Operation]) {
+        let written = operations.iter().enumerate();
+        let written = written.flat_map(|(at, operation)| operation.writes().map(move |write| (write, at)));
+        let written: BTreeMap<(u64, u64), usize> = written.collect();
+        let mut surfaced = BTreeSet::new();
+        for (reader, step) in steps(operations).filter(|(reader, _)| reader.outcome == Outcome::Done) {
+            let Step::Read { key, value: Some(value) } = *step else { continue };
+            let Some(&at) = written.get(&(key, value)) else { continue };
+            self.seen += usize::from(operations[at].client != reader.client);
+            if operations[at].outcome == Outcome::Unknown {
+                surfaced.insert(at);
+            }
+        }
+        self.unknown += operations.iter().filter(|operation| operation.outcome == Outcome::Unknown).count();
+        self.surfaced += surfaced.len();
+    }
+
+    /// Adds what another batch counted, such as another thread's.
+    pub fn merge(&mut self, other: &Self) {
+        if other.histories == 0 {
+            return;
+        }
+        self.clients = if self.histories == 0 { other.clients } else { self.clients.min(other.clients) };
+        self.keys = self.keys.max(other.keys);
+        self.histories += other.histories;
+        self.operations += other.operations;
+        self.overlapping += other.overlapping;
+        self.failed += other.failed;
+        self.unknown += other.unknown;
+        self.surfaced += other.surfaced;
+        self.seen += other.seen;
+        for (fault, histories) in &other.fired {
+            *self.fired.entry(fault.clone()).or_default() += histories;
+        }
+    }
+
+    /// Prints the counts, and asserts that they are what was asked for.
+    ///
+    /// # Panics
+    /// With all that is missing.
+    pub fn hold(&self, asked: &Asked<'_>) {
+        println!("{self}");
+        let mut missing = Vec::new();
+        let mut need = |holds: bool, says: String| {
+            if !holds {
+                missing.push(says);
+            }
+        };
+        need(self.histories >= asked.histories, format!("at least {} histories", asked.histories));
+        need(self.clients >= asked.clients, format!("at least {} clients in each", asked.clients));
+        need(self.keys <= asked.keys, format!("at most {} keys in each", asked.keys));
+        let overlap = share(self.overlapping, self.operations);
+        need(overlap >= asked.overlapping, format!("{:.0} % overlapping", 100.0 * asked.overlapping));
+        need(self.seen > 0, "a read that found what another client wrote".to_owned());
+        for fault in asked.faults {
+            let fired = self.fired.get(*fault).copied().unwrap_or(0);
+            let enough = share(fired, self.histories) >= asked.fired;
+            need(enough, format!("{fault} in {:.0} % of the histories", 100.0 * asked.fired));
+        }
+        assert!(missing.is_empty(), "these histories show too little: {}\n{self}", missing.join(", "));
+    }
+}
+
+impl fmt::Display for Measures {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            to,
+            "{} histories, each of {} clients or more and {} keys or fewer; {} operations: {:.1} % overlapping, {} \
+             failed, {} of unknown outcome ({} of them surfaced); {} reads found another client's value; faults fired:",
+            self.histories,
+            self.clients,
+            self.keys,
+            self.operations,
+            100.0 * share(self.overlapping, self.operations),
+            self.failed,
+            self.unknown,
+            self.surfaced,
+            self.seen,
+        )?;
+        let mut fired = self.fired.iter();
+        fired.try_for_each(|(fault, runs)| {
+            write!(to, " {fault} {:.1} %", 100.0 * share(*runs, self.histories))
+        })
+    }
+}
+
+fn share(part: usize, whole: usize) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+fn steps(operations: &[Operation]) -> impl Iterator<Item = (&Operation, &Step)> {
+    operations.iter().flat_map(|operation| operation.steps.iter().map(move |step| (operation, step)))
+}
+
+/// How many operations share a key and a moment with one of another client. The operations are in the order of their
+/// invocations.
+fn overlapping(operations: &[Operation]) -> usize {
+    let mut overlaps = vec![false; operations.len()];
+    let mut running: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (at, operation) in operations.iter().enumerate() {
+        for step in &operation.steps {
+            let on_key = running.entry(step.key()).or_default();
+            on_key.retain(|&other| waited_until(&operations[other]) > operation.invoked);
+            for &other in on_key.iter().filter(|&&other| operations[other].client != operation.client) {
+                overlaps[other] = true;
+                overlaps[at] = true;
+            }
+            on_key.push(at);
+        }
+    }
+    overlaps.into_iter().filter(|overlaps| *overlaps).count()
+}
+
+fn waited_until(operation: &Operation) -> u64 {
+    operation.ended.unwrap_or(operation.invoked)
+}

@@ -1,0 +1,144 @@
+//! Which transaction comes before which, and why: a directed graph that is always closed, so that a cycle is found
+//! with the edge that makes it.
+
+use fixedbitset::FixedBitSet;
+use petgraph::graph::{DiGraph, NodeIndex};
+
+/// Why a transaction comes before another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Because {
+    /// The second read this value, which the first wrote (wr).
+    Read { key: u64, value: u64 },
+    /// The second replaced what the first read (rw).
+    Replaced { key: u64, read: Option<u64>, by: u64 },
+    /// Both wrote this key, and `reader`, which comes after the first, read what the second wrote (ww).
+    Overwrote { key: u64, reader: usize },
+    /// The first returned before the second was invoked.
+    Returned,
+}
+
+/// A cycle: each transaction with why it comes before the next, and the last before the first.
+pub(crate) type Cycle = Vec<(usize, Because)>;
+
+/// The order as far as it is known.
+#[derive(Clone)]
+pub(crate) struct Precedence {
+    /// By transaction: all that come after it.
+    after: Vec<FixedBitSet>,
+    /// The edges that were put in one by one.
+    edges: Vec<(usize, usize, Because)>,
+    /// By transaction: the first, in the order of invocations, that was invoked after it returned.
+    next: Vec<usize>,
+}
+
+impl Precedence {
+    /// Transactions numbered in the order of their invocations; transaction `i` returned before those from `next[i]`
+    /// on were invoked.
+    pub fn new(next: Vec<usize>) -> Self {
+        let all = next.len();
+        let following = |&next: &usize| {
+            let mut set = FixedBitSet::with_capacity(all);
+            set.insert_range(next.min(all)..);
+            set
+        };
+        Self { after: next.iter().map(following).collect(), edges: Vec::new(), next }
+    }
+
+    /// Does `first` surely come before `second`?
+    pub fn holds(&self, first: usize, second: usize) -> bool {
+        self.after[first].contains(second)
+    }
+
+    /// From now on `first` comes before `second`.
+    ///
+    /// # Errors
+    /// The shortest cycle that this closes.
+    pub fn insert(&mut self, first: usize, second: usize, because: Because) -> Result<(), Cycle> {
+        self.edges.push((first, second, because));
+        if first == second || self.holds(second, first) {
+            return Err(self.cycle(first, second, because));
+        }
+        if self.holds(first, second) {
+            return Ok(());
+        }
+        let mut gained = self.after[second].clone();
+        gained.insert(second);
+        for earlier in 0..self.after.len() {
+            let gains = (earlier == first || self.holds(earlier, first)) && !self.holds(earlier, second);
+            if gains {
+                self.after[earlier].union_with(&gained);
+            }
+        }
+        Ok(())
+    }
+
+    /// The edge just put in, and the shortest way back.
+    fn cycle(&self, first: usize, second: usize, because: Because) -> Cycle {
+        let mut graph: DiGraph<(), Because> = DiGraph::new();
+        let nodes: Vec<NodeIndex> = self.after.iter().map(|_| graph.add_node(())).collect();
+        // What was read or replaced tells more than a clock: put in last, `find_edge` meets it first.
+        for (earlier, &next) in self.next.iter().enumerate() {
+            for later in next..nodes.len() {
+                graph.add_edge(nodes[earlier], nodes[later], Because::Returned);
+            }
+        }
+        for &(earlier, later, because) in &self.edges {
+            graph.add_edge(nodes[earlier], nodes[later], because);
+        }
+        let (from, to) = (nodes[second], nodes[first]);
+        let way = petgraph::algo::astar(&graph, from, |node| node == to, |_| 1, |_| 0);
+        let (_, way) = way.expect("the closure says that there is a way back");
+        let mut cycle = vec![(first, because)];
+        for pair in way.windows(2) {
+            let edge = graph.find_edge(pair[0], pair[1]).expect("a way goes along edges");
+            cycle.push((pair[0].index(), graph[edge]));
+        }
+        cycle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READ: Because = Because::Read { key: 0, value: 0 };
+
+    fn concurrent(all: usize) -> Precedence {
+        Precedence::new(vec![all; all])
+    }
+
+    #[test]
+    fn what_follows_from_two_edges_holds() {
+        let mut order = concurrent(4);
+        order.insert(2, 1, READ).expect("no cycle");
+        order.insert(3, 2, READ).expect("no cycle");
+        order.insert(1, 0, READ).expect("no cycle");
+        assert!(order.holds(3, 0) && order.holds(2, 0) && !order.holds(0, 3) && !order.holds(0, 0));
+    }
+
+    #[test]
+    fn the_shortest_cycle_is_told_with_its_reasons() {
+        let mut order = concurrent(5);
+        for (first, second) in [(0, 1), (1, 2), (2, 3), (0, 3), (3, 4)] {
+            order.insert(first, second, READ).expect("no cycle");
+        }
+        let back = Because::Replaced { key: 9, read: None, by: 7 };
+        let cycle = order.insert(4, 0, back).unwrap_err();
+        assert_eq!(cycle, [(4, back), (0, READ), (3, READ)]);
+    }
+
+    #[test]
+    fn returns_come_before_later_invocations() {
+        // 0 returned before 2 was invoked; 1 and 2 overlap both.
+        let mut order = Precedence::new(vec![2, 3, 3]);
+        assert!(order.holds(0, 2) && !order.holds(0, 1) && !order.holds(1, 2));
+        order.insert(2, 1, READ).expect("no cycle");
+        assert!(order.holds(0, 1));
+        assert_eq!(order.insert(1, 0, READ).unwrap_err(), [(1, READ), (0, Because::Returned), (2, READ)]);
+    }
+
+    #[test]
+    fn nothing_comes_before_itself() {
+        assert_eq!(concurrent(2).insert(1, 1, READ).unwrap_err(), [(1, READ)]);
+    }
+}

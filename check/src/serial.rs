@@ -1,0 +1,256 @@
+//! Serializability by Adya's dependencies, as Elle finds them, with the order of versions inferred exactly.
+//!
+//! Each value is written once, so who read from whom is known (wr). The order of a key's versions is not, and only
+//! matters where one was read: if R read W's version, any other writer O of the key came before W (ww) or after R (rw).
+//! A history is serializable exactly if one of the two can be chosen for each such triple without a cycle (Papadimitriou's
+//! polygraph). Nearly all choices follow from the edges known so far; what is left is searched.
+
+use crate::linear::intervals;
+use crate::porcupine::{self, Verdict};
+use crate::precedence::{Because, Cycle, Precedence};
+use crate::transactions::{Transaction, committed, show};
+use crate::{Anomaly, History, Operation, Violation};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Is there an order of the transactions that explains all that they read? Each key begins without a value.
+///
+/// # Errors
+/// What shows that there is none; `Undecided` when the search was given up.
+pub fn serializable(history: &History) -> Result<(), Violation> {
+    let operations = history.operations()?;
+    let transactions = committed(&operations)?;
+    // The order in which things returned leaves little to guess, and mostly fits.
+    if order(&transactions, in_time(&transactions), GUESSES).is_ok() {
+        return Ok(());
+    }
+    order(&transactions, unordered(&transactions), GUESSES)
+}
+
+/// Is there an order that also has each transaction after all that had returned before it was invoked? Porcupine is
+/// asked as well, as a second judge: transactions are operations on one object that holds all the keys.
+///
+/// # Errors
+/// What shows that there is none; `Undecided` when the search was given up.
+pub fn strictly_serializable(history: &History) -> Result<(), Violation> {
+    let operations = history.operations()?;
+    let transactions = committed(&operations)?;
+    order(&transactions, in_time(&transactions), GUESSES)?;
+    second_judge(&transactions)
+}
+
+/// Who had returned before another was invoked comes before it; more is not known.
+fn in_time(transactions: &[Transaction<'_>]) -> Precedence {
+    let next = |transaction: &Transaction<'_>| {
+        transactions.partition_point(|other| other.operation.invoked <= transaction.returned)
+    };
+    Precedence::new(transactions.iter().map(next).collect())
+}
+
+/// Nothing is known.
+fn unordered(transactions: &[Transaction<'_>]) -> Precedence {
+    Precedence::new(vec![transactions.len(); transactions.len()])
+}
+
+/// So long may the second judge think. It is exponential where the first is not, and has no verdict then.
+const MILLISECONDS: u64 = 100;
+
+fn second_judge(transactions: &[Transaction<'_>]) -> Result<(), Violation> {
+    let operations: Vec<(&Operation, u64)> =
+        transactions.iter().map(|transaction| (transaction.operation, transaction.returned)).collect();
+    let keys = transactions.iter().flat_map(|transaction| &transaction.operation.steps);
+    let keys: BTreeSet<u64> = keys.map(|step| step.key()).collect();
+    match porcupine::ask(keys.len(), &intervals(&operations), MILLISECONDS) {
+        Verdict::Linearizable | Verdict::Unknown => Ok(()),
+        Verdict::Illegal(longest) => {
+            let says = format!("Porcupine finds an order of only {} transactions", longest.len());
+            Err(Violation { anomaly: Anomaly::Disagreement, says })
+        }
+    }
+}
+
+/// R read W's version of a key that O writes as well: O comes before W, or after R.
+#[derive(Debug, Clone, Copy)]
+struct Choice {
+    key: u64,
+    writer: usize,
+    reader: usize,
+    read: u64,
+    other: usize,
+    other_value: u64,
+}
+
+impl Choice {
+    fn other_last(&self) -> (usize, usize, Because) {
+        let because = Because::Replaced { key: self.key, read: Some(self.read), by: self.other_value };
+        (self.reader, self.other, because)
+    }
+
+    fn other_first(&self) -> (usize, usize, Because) {
+        (self.other, self.writer, Because::Overwrote { key: self.key, reader: self.reader })
+    }
+}
+
+fn order(transactions: &[Transaction<'_>], mut known: Precedence, guesses: usize) -> Result<(), Violation> {
+    let explain = |cycle| explain(transactions, cycle);
+    let choices = dependencies(transactions, &mut known).map_err(explain)?;
+    settle(transactions, known, choices, &mut { guesses })
+}
+
+/// Puts in all that is certain, and returns what is to be chosen.
+fn dependencies(transactions: &[Transaction<'_>], known: &mut Precedence) -> Result<Vec<Choice>, Cycle> {
+    let mut writers: BTreeMap<u64, Vec<(usize, u64)>> = BTreeMap::new();
+    for (at, transaction) in transactions.iter().enumerate() {
+        for (&key, &value) in &transaction.writes {
+            writers.entry(key).or_default().push((at, value));
+        }
+    }
+    let mut choices = Vec::new();
+    for (reader, transaction) in transactions.iter().enumerate() {
+        for (&key, &read) in &transaction.reads {
+            let of_key = writers.get(&key).map_or(&[][..], Vec::as_slice);
+            let from = of_key.iter().find(|(_, value)| Some(*value) == read).map(|(writer, _)| *writer);
+            if let (Some(writer), Some(value)) = (from, read) {
+                known.insert(writer, reader, Because::Read { key, value })?;
+            }
+            for &(other, other_value) in of_key.iter().filter(|(other, _)| *other != reader) {
+                match (from, read) {
+                    (Some(writer), Some(read)) if writer != other => {
+                        choices.push(Choice { key, writer, reader, read, other, other_value });
+                    }
+                    (Some(_), _) => {}
+                    // Nothing was there yet: every writer comes later.
+                    _ => known.insert(reader, other, Because::Replaced { key, read, by: other_value })?,
+                }
+            }
+        }
+    }
+    Ok(choices)
+}
+
+/// Makes every choice that has only one way left, until none has.
+fn propagate(known: &mut Precedence, choices: &mut Vec<Choice>) -> Result<(), Cycle> {
+    let mut before = usize::MAX;
+    while choices.len() < before {
+        before = choices.len();
+        let mut left = Vec::with_capacity(before);
+        for choice in choices.drain(..) {
+            let Choice { writer, reader, other, .. } = choice;
+            if known.holds(other, writer) || known.holds(reader, other) {
+                continue;
+            }
+            let edge = match (known.holds(writer, other), known.holds(other, reader)) {
+                (false, false) => {
+                    left.push(choice);
+                    continue;
+                }
+                (true, _) => choice.other_last(),
+                (false, true) => choice.other_first(),
+            };
+            known.insert(edge.0, edge.1, edge.2)?;
+        }
+        *choices = left;
+    }
+    Ok(())
+}
+
+/// So many guesses, and then there is no verdict.
+const GUESSES: usize = 20_000;
+
+fn settle(
+    transactions: &[Transaction<'_>],
+    mut known: Precedence,
+    mut choices: Vec<Choice>,
+    guesses: &mut usize,
+) -> Result<(), Violation> {
+    // After a guess was refuted, a cycle may stand on its opposite: then no single cycle tells the story.
+    let mut refuted: Option<Violation> = None;
+    let against = |refuted: &Option<Violation>, cycle: Cycle| match refuted {
+        None => explain(transactions, cycle),
+        Some(one) => {
+            let says = format!("one way {one}\nand the other way {}", explain(transactions, cycle));
+            Violation { anomaly: Anomaly::NoOrder, says }
+        }
+    };
+    loop {
+        propagate(&mut known, &mut choices).map_err(|cycle| against(&refuted, cycle))?;
+        let Some(choice) = choices.pop() else { return Ok(()) };
+        let Some(left) = guesses.checked_sub(1) else {
+            let says = format!("{} choices are open, and no guess is left", choices.len() + 1);
+            return Err(Violation { anomaly: Anomaly::Undecided, says });
+        };
+        *guesses = left;
+        // Most stores do things in about the order in which they are asked.
+        let late = transactions[choice.other].returned > transactions[choice.reader].returned;
+        let (first, last) = (choice.other_first(), choice.other_last());
+        let (guess, opposite) = if late { (last, first) } else { (first, last) };
+        let mut guessed = known.clone();
+        // Neither way closes a cycle at once, or `propagate` would have made the choice.
+        let inserted =
+            guessed.insert(guess.0, guess.1, guess.2).map_err(|cycle| explain(transactions, cycle));
+        match inserted.and_then(|()| settle(transactions, guessed, choices.clone(), guesses)) {
+            Err(violation) if violation.anomaly != Anomaly::Undecided => refuted = Some(violation),
+            verdict => return verdict,
+        }
+        known.insert(opposite.0, opposite.1, opposite.2).map_err(|cycle| against(&refuted, cycle))?;
+    }
+}
+
+/// The cycle in words, and its name.
+fn explain(transactions: &[Transaction<'_>], cycle: Cycle) -> Violation {
+    let names = |at: usize| format!("T{at}");
+    let mut says = String::from("a cycle");
+    for (place, &(at, because)) in cycle.iter().enumerate() {
+        let (this, next) = (names(at), names(cycle[(place + 1) % cycle.len()].0));
+        let why = match because {
+            Because::Read { key, value } => format!("{next} read what {this} wrote, {key}: {value}"),
+            Because::Replaced { key, read, by } => {
+                format!("{this} read {key}: {}, which {next} replaced by {by}", show(read))
+            }
+            Because::Overwrote { key, reader } => {
+                format!("both wrote {key}, and {}, later than {this}, read {next}'s", names(reader))
+            }
+            Because::Returned => format!("{this} had returned when {next} was invoked"),
+        };
+        says += &format!("\n    {this} before {next}: {why}");
+    }
+    let readers = cycle.iter().filter_map(|(_, because)| match because {
+        Because::Overwrote { reader, .. } => Some(*reader),
+        _ => None,
+    });
+    let named: BTreeSet<usize> = cycle.iter().map(|(at, _)| *at).chain(readers).collect();
+    for at in named {
+        says += &format!("\n  {}: {}", names(at), transactions[at].operation);
+    }
+    let replaced = cycle.iter().filter(|(_, because)| matches!(because, Because::Replaced { .. })).count();
+    let anomaly = match replaced {
+        0 => Anomaly::CircularInformation,
+        1 => Anomaly::ReadSkew,
+        _ => Anomaly::WriteSkew,
+    };
+    Violation { anomaly, says }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Step;
+
+    /// Two write a key and one reads it, all at once: who wrote last cannot be known.
+    fn either_way() -> History {
+        let mut history = History::default();
+        let steps = [Step::Write { key: 1, value: 10 }, Step::Write { key: 1, value: 11 }];
+        let steps = [steps[0], steps[1], Step::Read { key: 1, value: Some(10) }];
+        (0..3).for_each(|client| history.invoke(client, 10, &[steps[client as usize]]));
+        (0..3).for_each(|client| history.ok(client, 20, &[steps[client as usize]]));
+        history
+    }
+
+    #[test]
+    fn without_a_guess_left_there_is_no_verdict() {
+        let operations = either_way().operations().expect("a history");
+        let transactions = committed(&operations).expect("nothing wrong with any one");
+        let verdict = |guesses| order(&transactions, unordered(&transactions), guesses);
+        assert_eq!(verdict(0).map_err(|violation| violation.anomaly), Err(Anomaly::Undecided));
+        assert_eq!(verdict(1), Ok(()));
+    }
+}

@@ -1,0 +1,46 @@
+//! Histories written as a reader would tell them.
+
+use remora_check::{History, Step};
+
+/// How an operation of a story ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// It returned at this time.
+    Returned(u64),
+    /// It failed at this time: it never happened.
+    Failed(u64),
+    /// Its client gave up at this time.
+    GaveUp(u64),
+    /// Its client was killed.
+    Killed,
+}
+use End::{Failed, GaveUp, Killed, Returned};
+
+/// A history of operations: each a client, when it was invoked, how it ended, and its steps as words: `w7=1` writes 1 to
+/// key 7, `r7=1` reads it, `r7=-` finds none, `d7` deletes, `d7=1` deletes and was told that the key was there.
+pub fn story(operations: &[(u32, u64, End, &str)]) -> History {
+    let mut history = History::default();
+    for &(client, invoked, end, words) in operations {
+        let steps: Vec<Step> = words.split_whitespace().map(step).collect();
+        history.invoke(client, invoked, &steps);
+        match end {
+            Returned(at) => history.ok(client, at, &steps),
+            Failed(at) => history.fail(client, at),
+            GaveUp(at) => history.info(client, at),
+            Killed => {}
+        }
+    }
+    history
+}
+
+fn step(word: &str) -> Step {
+    let (key, value) = word[1..].split_once('=').unwrap_or((&word[1..], "-"));
+    let key = key.parse().expect("a key is a number");
+    let value = (value != "-").then(|| value.parse::<u64>().expect("a value is a number or -"));
+    match &word[..1] {
+        "r" => Step::Read { key, value },
+        "w" => Step::Write { key, value: value.expect("a write has a value") },
+        "d" => Step::Delete { key, found: value.map(|found| found != 0) },
+        other => panic!("no such step: {other}"),
+    }
+}
