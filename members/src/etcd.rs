@@ -1,0 +1,154 @@
+//! A map in etcd (v3.4 or later), asked through the JSON gateway that each of its servers has: `/v3/kv/range`, `/v3/watch`.
+
+use std::io::{BufRead, BufReader, Read};
+use std::thread;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::follower::{News, Place};
+use crate::{Map, SourceError};
+
+/// A server that does not answer in this time is passed over.
+const ANSWER: Duration = Duration::from_secs(3);
+/// A watch that says nothing for so long is begun again: nobody knows whether its server is still there.
+const WATCH: Duration = Duration::from_secs(10);
+/// Time until the servers are asked again after none answered.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Longest line of a watch.
+const LONGEST: u64 = 4 << 20;
+
+pub struct Etcd {
+    endpoints: Vec<String>,
+    /// The one that answered last.
+    current: usize,
+    key: String,
+    agent: ureq::Agent,
+    watch: Option<BufReader<Box<dyn Read + Send>>>,
+    /// Changes up to this revision are known.
+    revision: u64,
+}
+
+/// What etcd answers; its numbers are strings, and what is zero or empty is left out.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Answer {
+    header: Header,
+    kvs: Vec<Pair>,
+    events: Vec<Event>,
+    canceled: bool,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Header {
+    revision: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Pair {
+    value: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Event {
+    r#type: String,
+    kv: Pair,
+}
+
+/// A line of a watch.
+#[derive(Deserialize)]
+struct Line {
+    result: Answer,
+}
+
+impl Etcd {
+    pub fn new(endpoints: Vec<String>, key: String) -> Etcd {
+        let config = ureq::Agent::config_builder()
+            .timeout_connect(Some(ANSWER))
+            .timeout_recv_response(Some(ANSWER))
+            .timeout_recv_body(Some(WATCH));
+        let agent = config.build().new_agent();
+        Etcd { endpoints, current: 0, key, agent, watch: None, revision: 0 }
+    }
+
+    fn place(&self) -> String {
+        format!("etcd's key {:?} at {}", self.key, self.endpoints.join(","))
+    }
+
+    fn ask(&self, call: &str, question: &serde_json::Value) -> Result<ureq::Body, ureq::Error> {
+        let url = format!("http://{}{call}", self.endpoints[self.current]);
+        self.agent.post(&url).send_json(question).map(|answer| answer.into_body())
+    }
+
+    fn coded_key(&self) -> String {
+        STANDARD.encode(&self.key)
+    }
+
+    /// Asks one server after the other until one answers.
+    fn range(&mut self) -> Result<Answer, SourceError> {
+        let question = json!({ "key": self.coded_key() });
+        let mut says = String::new();
+        for _ in 0..self.endpoints.len() {
+            match self.ask("/v3/kv/range", &question).and_then(|mut body| body.read_json::<Answer>()) {
+                Ok(answer) => return Ok(answer),
+                Err(error) => says = error.to_string(),
+            }
+            self.current = (self.current + 1) % self.endpoints.len();
+        }
+        Err(SourceError::Reach(format!("no etcd answers at {}: {says}", self.endpoints.join(","))))
+    }
+
+    fn read(&self, pair: Option<&Pair>) -> News {
+        let pair = pair.ok_or_else(|| SourceError::Missing(self.place()))?;
+        let text = STANDARD.decode(&pair.value).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let text = text.ok_or_else(|| SourceError::Reach(format!("{} holds no text", self.place())))?;
+        Map::parse(&text).map_err(|error| SourceError::Map(self.place(), error))
+    }
+
+    /// Begins a watch behind what is known.
+    fn listen(&mut self) -> Result<(), ureq::Error> {
+        let create = json!({ "key": self.coded_key(), "start_revision": (self.revision + 1).to_string() });
+        let body = self.ask("/v3/watch", &json!({ "create_request": create }))?;
+        self.watch = Some(BufReader::new(Box::new(body.into_reader())));
+        Ok(())
+    }
+
+    /// The next line of the watch; None if there is no more.
+    fn line(&mut self) -> Option<Answer> {
+        let watch = self.watch.as_mut()?;
+        let mut text = String::new();
+        let read = watch.by_ref().take(LONGEST).read_line(&mut text);
+        let line = read.ok().and_then(|_| serde_json::from_str::<Line>(&text).ok());
+        line.map(|line| line.result).filter(|answer| !answer.canceled)
+    }
+}
+
+impl Place for Etcd {
+    fn load(&mut self) -> News {
+        let answer = self.range()?;
+        self.revision = answer.header.revision.parse().unwrap_or(0);
+        self.read(answer.kvs.first())
+    }
+
+    fn wait(&mut self) -> Option<News> {
+        if self.watch.is_none() && self.listen().is_err() {
+            thread::sleep(AGAIN);
+            // By asking, it finds a server that is there, and what it missed.
+            return Some(self.load());
+        }
+        let Some(answer) = self.line() else {
+            self.watch = None;
+            return Some(self.load());
+        };
+        let revision = answer.header.revision.parse().unwrap_or(0);
+        self.revision = self.revision.max(revision);
+        let last = answer.events.last()?;
+        Some(self.read((last.r#type != "DELETE").then_some(&last.kv)))
+    }
+}

@@ -1,0 +1,90 @@
+//! The map as it is now.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
+use std::thread;
+
+use crate::etcd::Etcd;
+use crate::file::File;
+use crate::{Map, Source, SourceError};
+
+/// What comes from a source.
+pub type News = Result<Map, SourceError>;
+
+/// Changes that wait to be asked for; the source waits then.
+const WAITING: usize = 4;
+
+/// A map, and a thread that waits for its changes. The thread ends within seconds after the follower is dropped.
+#[derive(Debug)]
+pub struct Follower {
+    map: Map,
+    news: Receiver<News>,
+    /// Its thread sees by this that somebody listens.
+    _listens: Arc<()>,
+}
+
+/// A place in which a map is kept.
+pub trait Place: Send + 'static {
+    /// The map as it is.
+    fn load(&mut self) -> News;
+
+    /// Waits for a change, at most for a second or some. None: there was none.
+    fn wait(&mut self) -> Option<News>;
+}
+
+impl Follower {
+    pub(crate) fn open(source: &Source) -> Result<Follower, SourceError> {
+        match source {
+            Source::File(path) => Follower::of(File::new(path.clone())),
+            Source::Etcd { endpoints, key } => Follower::of(Etcd::new(endpoints.clone(), key.clone())),
+        }
+    }
+
+    fn of(mut place: impl Place) -> Result<Follower, SourceError> {
+        let map = place.load()?;
+        let (sender, news) = sync_channel(WAITING);
+        let (first, listens) = (map.clone(), Arc::new(()));
+        let listener = Arc::downgrade(&listens);
+        let thread = thread::Builder::new().name("members".into());
+        let started = thread.spawn(move || watch(place, first, &sender, &listener));
+        started.map_err(|error| SourceError::Reach(format!("no thread to follow the map: {error}")))?;
+        Ok(Follower { map, news, _listens: listens })
+    }
+
+    /// The map as it was when it was last [asked](Follower::changed) for.
+    pub fn map(&self) -> &Map {
+        &self.map
+    }
+
+    /// Takes the next change, if there is one, without waiting. An error leaves the map as it was; each is told once.
+    pub fn changed(&mut self) -> Option<Result<&Map, SourceError>> {
+        match self.news.try_recv().ok()? {
+            Ok(map) => {
+                self.map = map;
+                Some(Ok(&self.map))
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+/// Tells what is new, until nobody listens.
+fn watch(mut place: impl Place, mut known: Map, news: &SyncSender<News>, listener: &Weak<()>) {
+    let mut fault = None;
+    while listener.strong_count() > 0 {
+        let new = match place.wait() {
+            Some(Ok(map)) if map != known || fault.is_some() => {
+                (known, fault) = (map.clone(), None);
+                Ok(map)
+            }
+            Some(Err(error)) if fault.as_ref() != Some(&error) => {
+                fault = Some(error.clone());
+                Err(error)
+            }
+            _ => continue,
+        };
+        if news.send(new).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Where a map is kept.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::{Follower, MapError};
+
+/// Where a map is kept, as people write it: the path of a file, or `etcd://HOST:PORT[,HOST:PORT…]/KEY`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A file.
+    File(PathBuf),
+    /// A key of etcd.
+    Etcd {
+        /// `HOST:PORT` of one or more of its servers: the first that answers is asked.
+        endpoints: Vec<String>,
+        /// The key.
+        key: String,
+    },
+}
+
+/// There is no map to be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceError {
+    /// This names no source.
+    Name(String),
+    /// The source was not reached.
+    Reach(String),
+    /// The source holds nothing.
+    Missing(String),
+    /// What it holds is no map.
+    Map(String, MapError),
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SourceError::Name(name) => {
+                write!(f, "{name:?} names no map of servers: give a file, or etcd://HOST:2379/KEY")
+            }
+            SourceError::Reach(says) => f.write_str(says),
+            SourceError::Missing(place) => write!(f, "{place} holds no map of servers"),
+            SourceError::Map(place, error) => write!(f, "{place} is no map of servers: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for SourceError {}
+
+impl FromStr for Source {
+    type Err = SourceError;
+
+    fn from_str(name: &str) -> Result<Source, SourceError> {
+        let Some(rest) = name.strip_prefix("etcd://") else {
+            return match name.split_once("://") {
+                None if !name.is_empty() => Ok(Source::File(name.into())),
+                _ => Err(SourceError::Name(name.into())),
+            };
+        };
+        let (endpoints, key) = rest.split_once('/').unwrap_or((rest, ""));
+        let endpoints: Vec<String> = endpoints.split(',').map(String::from).collect();
+        let complete = endpoints.iter().all(|endpoint| {
+            endpoint
+                .rsplit_once(':')
+                .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+        });
+        match complete && !key.is_empty() {
+            true => Ok(Source::Etcd { endpoints, key: key.into() }),
+            false => Err(SourceError::Name(name.into())),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::File(path) => write!(f, "{}", path.display()),
+            Source::Etcd { endpoints, key } => write!(f, "etcd://{}/{key}", endpoints.join(",")),
+        }
+    }
+}
+
+impl Source {
+    /// Reads the map, and follows its changes from then on.
+    ///
+    /// # Errors
+    /// There is no map now. Later ones are told by the follower, which goes on with the last map that it had.
+    pub fn follow(&self) -> Result<Follower, SourceError> {
+        Follower::open(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_sources_are_read_and_written() {
+        for name in
+            ["servers.toml", "/etc/remora/map", "etcd://127.0.0.1:2379/remora/blocks", "etcd://a:1,b:2/k"]
+        {
+            assert_eq!(name.parse::<Source>().unwrap().to_string(), name);
+        }
+        let key = |name: &str| {
+            name.parse::<Source>().map(|source| matches!(source, Source::Etcd { key, .. } if key == "a/b"))
+        };
+        assert_eq!(key("etcd://h:1/a/b"), Ok(true));
+        for bad in [
+            "",
+            "etcd://",
+            "etcd://host/k",
+            "etcd://host:1",
+            "etcd://host:1/",
+            "etcd://:1/k",
+            "http://host:1/k",
+        ] {
+            let error = bad.parse::<Source>().unwrap_err();
+            assert_eq!(error, SourceError::Name(bad.into()));
+            assert!(error.to_string().contains("etcd://HOST:2379/KEY"));
+        }
+    }
+}
