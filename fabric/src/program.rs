@@ -443,6 +443,15 @@ impl World {
         self.with_nic(list.node, |nic, _| nic.free_list_facts(list.number)).expect("a list that is there")
     }
 
+    /// Which buffers of a free list are neither free nor resting, as [`nic::Nic::free_list_out`] says it.
+    ///
+    /// # Panics
+    /// If the list is gone.
+    pub fn free_list_out(&mut self, list: &FreeList, first: u32, bits: &mut [u64]) {
+        let asked = self.with_nic(list.node, |nic, _| nic.free_list_out(list.number, first, bits));
+        asked.expect("a list that is there");
+    }
+
     pub(crate) fn put(
         &mut self,
         qp: QueuePair,

@@ -53,7 +53,7 @@ pub struct Side<'a> {
     pub responder_resources: u8,
     /// It wants IRN, if the peer does too; else the two go back N.
     pub irn: bool,
-    /// It wants PRISM, if the peer does too. Then the two go back N.
+    /// It wants PRISM, if the peer does too.
     pub prism: bool,
     /// Up to [`MAX_PRIVATE`] bytes for the program at the other side.
     pub private_data: &'a [u8],
@@ -111,7 +111,7 @@ impl Agreement {
             path_mtu: local.path_mtu.min(remote.path_mtu),
             max_rd_atomic: local.initiator_depth.min(remote.responder_resources),
             extensions,
-            irn: (extensions & (IRN | PRISM) == IRN).then_some(remote.irn_reach),
+            irn: (extensions & IRN != 0).then_some(remote.irn_reach),
             prism: extensions & PRISM != 0,
             remote,
         }

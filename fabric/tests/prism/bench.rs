@@ -7,6 +7,7 @@ use remora_fabric::{ALL, CompletionQueue, Config, FreeList, QueuePair, Region, S
 
 pub struct Bench {
     pub world: World,
+    pub settings: Settings,
     pub left: QueuePair,
     pub left_cq: CompletionQueue,
     pub right: QueuePair,
@@ -19,13 +20,16 @@ pub struct Bench {
 /// Where results come to in the client's memory.
 pub const RESULTS: usize = 1 << 20;
 
-pub fn settings() -> Settings {
-    Settings { mtu: 256, prism: true, max_inline: 512, ..Settings::default() }
+/// What the two agree on: PRISM, going back N, and PRISM over IRN.
+pub fn arms() -> [Settings; 2] {
+    let go_back_n = Settings { mtu: 256, prism: true, max_inline: 512, ..Settings::default() };
+    [go_back_n, Settings { irn: Some(128), ..go_back_n }]
 }
 
 impl Bench {
-    pub fn new() -> Bench {
-        Bench::over(&Config::default(), &settings())
+    /// One for each of these.
+    pub fn arms() -> [Bench; 2] {
+        arms().map(|settings| Bench::over(&Config::default(), &settings))
     }
 
     pub fn over(config: &Config, settings: &Settings) -> Bench {
@@ -33,7 +37,7 @@ impl Bench {
         let [(left, left_cq), (right, _)] = world.pair(0, 1, settings);
         let here = world.register(0, 2 << 20, ALL);
         let there = world.register(1, 2 << 20, ALL);
-        Bench { world, left, left_cq, right, here, there }
+        Bench { world, settings: *settings, left, left_cq, right, here, there }
     }
 
     pub fn at(&self, offset: usize) -> Remote {

@@ -1,10 +1,15 @@
 //! PRISM between simulated NICs: each primitive by itself, chains, what is refused, and random operations over bad links
 //! beside a plain model.
 
+mod accounts;
 mod bench;
 mod chains;
 mod free_lists;
 mod model;
+mod over_irn;
 mod primitives;
+mod random_body;
 mod random_operations;
 mod refusals;
+
+use remora_fabric::Random;

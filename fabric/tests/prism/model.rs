@@ -121,9 +121,10 @@ impl Model {
         }
         let Some(buffer) = self.free.pop() else { return none(Outcome::NoBuffer) };
         self.place(buffer, bytes.len()).copy_from_slice(bytes);
-        let Some(to) = redirect else { return done(Some(([buffer, 0, 0, 0], 8)), Vec::new()) };
-        self.put_number(to, &[buffer, 0, 0, 0], 8);
-        done(Some(([8, 0, 0, 0], 8)), Vec::new())
+        if let Some(to) = redirect {
+            self.put_number(to, &[buffer, 0, 0, 0], 8);
+        }
+        done(Some(([buffer, 0, 0, 0], 8)), Vec::new())
     }
 
     fn atomic(&mut self, at: &Address, operands: &Operands, swaps: bool, redirect: Option<u64>) -> Expected {

@@ -4,26 +4,31 @@
 use memory::Access;
 use nic::prism::{Address, COPY_MAX, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
 use nic::{Remote, Status};
-use remora_fabric::Settings;
+use remora_fabric::{ALL, Config, Settings};
 
-use crate::bench::{Bench, allocate, inline, read, settings, swap, write};
+use crate::bench::{Bench, allocate, arms, inline, read, swap, write};
 
-/// The status of one request on a fresh connection, and that the server's memory is as it was.
+/// The status of one request on a fresh connection of either kind, and that the server's memory is as it was.
 fn refused(prepare: impl Fn(&Bench), request: impl Fn(&Bench) -> WorkRequest<'static>) -> Status {
-    refused_with(&settings(), prepare, request)
+    refused_with(ALL, prepare, request)
 }
 
 fn refused_with(
-    settings: &Settings,
+    access: Access,
     prepare: impl Fn(&Bench),
     request: impl Fn(&Bench) -> WorkRequest<'static>,
 ) -> Status {
-    let mut bench = Bench::over(&remora_fabric::Config::default(), settings);
-    prepare(&bench);
-    let before = bench.there.load(0, 1 << 20);
-    let request = request(&bench);
-    let status = bench.run_all(&[request])[0].status;
-    assert!(bench.there.load(0, 1 << 20) == before, "{request:?} changed something");
+    let [status, over_irn] = arms().map(|settings| {
+        let settings = Settings { access, ..settings };
+        let mut bench = Bench::over(&Config::default(), &settings);
+        prepare(&bench);
+        let before = bench.there.load(0, 1 << 20);
+        let request = request(&bench);
+        let status = bench.run_all(&[request])[0].status;
+        assert!(bench.there.load(0, 1 << 20) == before, "{request:?} changed something");
+        status
+    });
+    assert_eq!(status, over_irn);
     status
 }
 
@@ -70,30 +75,31 @@ impl Redirected for WorkRequest<'static> {
 
 #[test]
 fn places_behind_another_key_are_refused_even_if_that_key_would_allow_them() {
-    let mut bench = Bench::new();
-    let other = bench.world.register(1, 4096, remora_fabric::ALL);
-    bench.set(0, &[other.address, 8]);
-    let into = [bench.here.sge(0, 64)];
-    let get = bench.ask(0, read(Address::indirect(bench.at(0)), 8, &into));
-    assert_eq!(bench.run_all(&[get])[0].status, Status::RemoteAccess);
+    for mut bench in Bench::arms() {
+        let other = bench.world.register(1, 4096, remora_fabric::ALL);
+        bench.set(0, &[other.address, 8]);
+        let into = [bench.here.sge(0, 64)];
+        let get = bench.ask(0, read(Address::indirect(bench.at(0)), 8, &into));
+        assert_eq!(bench.run_all(&[get])[0].status, Status::RemoteAccess);
+    }
 }
 
 #[test]
 fn each_place_needs_the_right_that_is_used_there() {
     let rights = Access::LOCAL_WRITE | Access::REMOTE_READ;
-    let mut bench = Bench::new();
-    let readable = bench.world.register(1, 4096, rights);
-    let put = bench.ask(0, write(Address::indirect(readable.remote(0)), b"x"));
-    readable.store(0, &readable.remote(64).addr.to_le_bytes());
-    assert_eq!(bench.run_all(&[put])[0].status, Status::RemoteAccess);
-    assert_eq!(readable.load(64, 1), [0]);
+    for mut bench in Bench::arms() {
+        let readable = bench.world.register(1, 4096, rights);
+        let put = bench.ask(0, write(Address::indirect(readable.remote(0)), b"x"));
+        readable.store(0, &readable.remote(64).addr.to_le_bytes());
+        assert_eq!(bench.run_all(&[put])[0].status, Status::RemoteAccess);
+        assert_eq!(readable.load(64, 1), [0]);
+    }
 }
 
 #[test]
 fn what_the_queue_pair_does_not_allow_is_an_invalid_request() {
-    let only_writes = Settings { access: Access::REMOTE_WRITE, ..settings() };
     let prepare = |bench: &Bench| bench.set(0, &[bench.at(64).addr]);
-    let put = refused_with(&only_writes, prepare, |bench| {
+    let put = refused_with(Access::REMOTE_WRITE, prepare, |bench| {
         bench.ask(0, write(Address::indirect(bench.at(0)), b"x"))
     });
     assert_eq!(put, Status::RemoteInvalidRequest);
@@ -149,39 +155,42 @@ fn bounded_without_indirect_is_an_invalid_request() {
 
 #[test]
 fn a_redirection_that_may_not_be_written_takes_no_buffer() {
-    let mut bench = Bench::new();
-    let list = bench.list(65536, 64, 1);
-    let request = bench.ask(0, allocate(&list, bench.there.key, inline(b"x")));
-    let request = WorkRequest { redirect: Some(SCRATCH + 28), ..request };
-    assert_eq!(bench.run_all(&[request])[0].status, Status::RemoteAccess);
-    assert_eq!(bench.world.free_list_facts(&list).free, 1);
+    for mut bench in Bench::arms() {
+        let list = bench.list(65536, 64, 1);
+        let request = bench.ask(0, allocate(&list, bench.there.key, inline(b"x")));
+        let request = WorkRequest { redirect: Some(SCRATCH + 28), ..request };
+        assert_eq!(bench.run_all(&[request])[0].status, Status::RemoteAccess);
+        assert_eq!(bench.world.free_list_facts(&list).free, 1);
+    }
 }
 
 #[test]
 fn buffers_that_do_not_lie_under_the_key_are_not_allocated() {
-    let mut bench = Bench::new();
-    let list = bench.list(65536, 64, 1);
-    let other = bench.world.register(1, 4096, remora_fabric::ALL);
-    let request = bench.ask(0, allocate(&list, other.key, inline(b"x")));
-    assert_eq!(bench.run_all(&[request])[0].status, Status::RemoteAccess);
-    assert_eq!(bench.world.free_list_facts(&list).free, 1);
+    for mut bench in Bench::arms() {
+        let list = bench.list(65536, 64, 1);
+        let other = bench.world.register(1, 4096, remora_fabric::ALL);
+        let request = bench.ask(0, allocate(&list, other.key, inline(b"x")));
+        assert_eq!(bench.run_all(&[request])[0].status, Status::RemoteAccess);
+        assert_eq!(bench.world.free_list_facts(&list).free, 1);
+    }
 }
 
 #[test]
 fn connections_beyond_the_on_nic_memory_have_no_scratch_and_all_else() {
-    let mut config = remora_fabric::Config::default();
+    let mut config = Config::default();
     config.memory.on_nic_bytes = 4096;
-    let mut bench = Bench::over(&config, &settings());
-    // All of it is lent to somebody.
-    let mut lent = Vec::new();
-    while let Ok(scratch) = bench.world.table(1).lend_scratch() {
-        lent.push(scratch);
+    for mut bench in arms().map(|settings| Bench::over(&config, &settings)) {
+        // All of it is lent to somebody.
+        let mut lent = Vec::new();
+        while let Ok(scratch) = bench.world.table(1).lend_scratch() {
+            lent.push(scratch);
+        }
+        assert_eq!(lent.len(), 4096 / 32);
+        let scratch = Remote { addr: SCRATCH, ..bench.at(0) };
+        let fine = bench.ask(0, swap(Mode::Equal, Address::direct(bench.at(0)), 0, 1));
+        let none = bench.ask(1, write(Address::direct(scratch), b"x"));
+        let none = WorkRequest { conditional: true, ..none };
+        let ended: Vec<_> = bench.run_all(&[fine, none]).iter().map(|wc| wc.status).collect();
+        assert_eq!(ended, [Status::Success, Status::RemoteAccess]);
     }
-    assert_eq!(lent.len(), 4096 / 32);
-    let scratch = Remote { addr: SCRATCH, ..bench.at(0) };
-    let fine = bench.ask(0, swap(Mode::Equal, Address::direct(bench.at(0)), 0, 1));
-    let none = bench.ask(1, write(Address::direct(scratch), b"x"));
-    let none = WorkRequest { conditional: true, ..none };
-    let ended: Vec<_> = bench.run_all(&[fine, none]).iter().map(|wc| wc.status).collect();
-    assert_eq!(ended, [Status::Success, Status::RemoteAccess]);
 }

@@ -15,8 +15,8 @@
 //! ```
 //!
 //! Extensions: bit 0, IRN; then the IRN reach is the number of packets ahead of the order that this side remembers, a
-//! power of two from 64 to 65536, else 0. Bit 1, PRISM, which goes before IRN where both are agreed on. Other bits are 0, and ignored: what one side has and the other does not is not
-//! used.
+//! power of two from 64 to 65536, else 0. Bit 1, PRISM. Other bits are 0, and ignored: what one side has and the other does not is
+//! not used.
 //!
 //! READY and GO are empty; the body of REJECT is UTF-8 for people. Whatever comes from the wire is checked here.
 

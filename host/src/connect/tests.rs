@@ -105,8 +105,12 @@ fn irn_is_agreed_on_only_if_both_sides_have_it() {
     for (ours, theirs, agreed) in
         [(&with, &far, Some(512)), (&far, &with, Some(128)), (&with, &without, None), (&without, &with, None)]
     {
-        let agreement = crate::connect::Agreement::new(port::Peer(1), ours, theirs.clone());
-        assert_eq!(agreement.irn, agreed);
+        for prism in [0, PRISM] {
+            let [ours, theirs] =
+                [ours, theirs].map(|hello| Hello { extensions: hello.extensions | prism, ..hello.clone() });
+            let agreement = crate::connect::Agreement::new(port::Peer(1), &ours, theirs);
+            assert_eq!((agreement.irn, agreement.prism), (agreed, prism != 0));
+        }
     }
 }
 

@@ -1,0 +1,220 @@
+//! The designs of replicated blocks, as the runs see them.
+
+use nic::WorkCompletion;
+use store::block::{ClientConfig, Finished, Grant, Layout, Lost, Refused, Slot, Tag, abdlock, prism_rs};
+use store::heap::{Class, Reachable};
+use store::{Fleet, Registered};
+use transport::Instant;
+
+use crate::harness::{Host, Shape};
+
+/// A block as it was read from a quorum.
+pub type Copied = (u64, Tag, Vec<u8>);
+
+/// A client machine with its table.
+pub trait Design: Sized {
+    type Table: Reachable;
+    fn arena_len(config: &ClientConfig) -> usize;
+    fn client(config: ClientConfig, arena: Registered) -> Self;
+    fn shape(layout: Layout, clients: u32, window: u16) -> Shape;
+    /// The table of a replica that begins with these blocks, the others never written.
+    fn table(layout: Layout, memory: &Registered, blocks: &[Copied]) -> Self::Table;
+    /// The table of a replica whose memory is as it was.
+    fn reopen(layout: Layout, memory: &Registered) -> Self::Table;
+    fn grant(host: &mut Host<Self::Table>) -> Grant;
+    /// The connection that was granted this has ended at the replica.
+    fn ended(host: &mut Host<Self::Table>, grant: &Grant);
+
+    fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet);
+    fn disconnect(&mut self, now: Instant, replica: usize, fleet: &mut impl Fleet);
+    fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused>;
+    fn write(
+        &mut self,
+        now: Instant,
+        block: u64,
+        value: &[u8],
+        fleet: &mut impl Fleet,
+    ) -> Result<Slot, Refused>;
+    fn complete(
+        &mut self,
+        now: Instant,
+        replica: usize,
+        completion: &WorkCompletion,
+        fleet: &mut impl Fleet,
+    ) -> Option<Finished<'_>>;
+    /// Time has passed.
+    fn expire(&mut self, now: Instant, fleet: &mut impl Fleet);
+    fn lost(&self) -> Option<Lost>;
+    fn in_flight(&self) -> usize;
+    fn is_quiet(&self) -> bool;
+}
+
+impl Design for prism_rs::Client {
+    type Table = prism_rs::Table;
+
+    fn arena_len(config: &ClientConfig) -> usize {
+        prism_rs::Client::arena_len(config)
+    }
+
+    fn client(config: ClientConfig, arena: Registered) -> Self {
+        prism_rs::Client::new(config, arena).expect("a sound configuration")
+    }
+
+    fn shape(layout: Layout, clients: u32, window: u16) -> Shape {
+        let buffers = layout.buffers_for(clients, window);
+        let classes = vec![(layout.buffer_len() as u32, buffers)];
+        Shape { table_len: layout.table_len(), classes, peers: clients }
+    }
+
+    fn table(layout: Layout, memory: &Registered, blocks: &[Copied]) -> Self::Table {
+        let mut table = prism_rs::Table::format(layout, memory.clone()).expect("memory for the table");
+        let base = memory.addr + layout.table_len().next_multiple_of(64) as u64;
+        let class = Class { list: 0, base, size: layout.buffer_len() as u32, count: layout.blocks as u32 };
+        for (block, tag, value) in blocks {
+            assert!(table.install(*block, *tag, value, &class, *block as u32));
+        }
+        table
+    }
+
+    fn reopen(layout: Layout, memory: &Registered) -> Self::Table {
+        prism_rs::Table::open(layout, memory.clone()).expect("memory for the table")
+    }
+
+    fn grant(host: &mut Host<Self::Table>) -> Grant {
+        host.table.grant(host.keeper.classes()).expect("buffers that hold a block")
+    }
+
+    fn ended(_: &mut Host<Self::Table>, _: &Grant) {}
+
+    fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet) {
+        prism_rs::Client::connect(self, replica, grant, fleet).expect("a replica of this store");
+    }
+
+    fn disconnect(&mut self, _: Instant, replica: usize, fleet: &mut impl Fleet) {
+        prism_rs::Client::disconnect(self, replica, fleet);
+    }
+
+    fn read(&mut self, _: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
+        prism_rs::Client::read(self, block, fleet)
+    }
+
+    fn write(
+        &mut self,
+        _: Instant,
+        block: u64,
+        value: &[u8],
+        fleet: &mut impl Fleet,
+    ) -> Result<Slot, Refused> {
+        prism_rs::Client::write(self, block, value, fleet)
+    }
+
+    fn complete(
+        &mut self,
+        _: Instant,
+        replica: usize,
+        completion: &WorkCompletion,
+        fleet: &mut impl Fleet,
+    ) -> Option<Finished<'_>> {
+        prism_rs::Client::complete(self, replica, completion, fleet)
+    }
+
+    fn expire(&mut self, _: Instant, _: &mut impl Fleet) {}
+
+    fn lost(&self) -> Option<Lost> {
+        prism_rs::Client::lost(self)
+    }
+
+    fn in_flight(&self) -> usize {
+        prism_rs::Client::in_flight(self)
+    }
+
+    fn is_quiet(&self) -> bool {
+        prism_rs::Client::is_quiet(self)
+    }
+}
+
+impl Design for abdlock::Client {
+    type Table = abdlock::Table;
+
+    fn arena_len(config: &ClientConfig) -> usize {
+        abdlock::Client::arena_len(config)
+    }
+
+    fn client(config: ClientConfig, arena: Registered) -> Self {
+        let seed = config.id.get().into();
+        abdlock::Client::new(config, arena, seed).expect("a sound configuration")
+    }
+
+    fn shape(layout: Layout, clients: u32, _: u16) -> Shape {
+        // A server of the harness has buffers; nobody takes this one.
+        Shape { table_len: abdlock::Table::len(layout), classes: vec![(64, 1)], peers: clients }
+    }
+
+    fn table(layout: Layout, memory: &Registered, blocks: &[Copied]) -> Self::Table {
+        let mut table = abdlock::Table::format(layout, memory.clone()).expect("memory for the table");
+        for (block, tag, value) in blocks {
+            assert!(table.install(*block, *tag, value));
+        }
+        table
+    }
+
+    fn reopen(layout: Layout, memory: &Registered) -> Self::Table {
+        abdlock::Table::open(layout, memory.clone()).expect("memory for the table")
+    }
+
+    fn grant(host: &mut Host<Self::Table>) -> Grant {
+        host.table.grant()
+    }
+
+    fn ended(host: &mut Host<Self::Table>, grant: &Grant) {
+        host.table.break_locks(|lease| lease != grant.lease);
+    }
+
+    fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet) {
+        abdlock::Client::connect(self, replica, grant, fleet).expect("a replica of this store");
+    }
+
+    fn disconnect(&mut self, now: Instant, replica: usize, fleet: &mut impl Fleet) {
+        abdlock::Client::disconnect(self, replica, now, fleet);
+    }
+
+    fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
+        abdlock::Client::read(self, now, block, fleet)
+    }
+
+    fn write(
+        &mut self,
+        now: Instant,
+        block: u64,
+        value: &[u8],
+        fleet: &mut impl Fleet,
+    ) -> Result<Slot, Refused> {
+        abdlock::Client::write(self, now, block, value, fleet)
+    }
+
+    fn complete(
+        &mut self,
+        now: Instant,
+        replica: usize,
+        completion: &WorkCompletion,
+        fleet: &mut impl Fleet,
+    ) -> Option<Finished<'_>> {
+        abdlock::Client::complete(self, now, replica, completion, fleet)
+    }
+
+    fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
+        abdlock::Client::expire(self, now, fleet);
+    }
+
+    fn lost(&self) -> Option<Lost> {
+        abdlock::Client::lost(self)
+    }
+
+    fn in_flight(&self) -> usize {
+        abdlock::Client::in_flight(self)
+    }
+
+    fn is_quiet(&self) -> bool {
+        abdlock::Client::is_quiet(self)
+    }
+}

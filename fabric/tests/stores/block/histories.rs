@@ -1,0 +1,81 @@
+//! Many seeds: every history is linearizable, and what is broken on purpose is found.
+
+use check::{Asked, Measures, hold, linearizable};
+use store::block::{Canary, abdlock, prism_rs};
+
+use super::design::Design;
+use super::run::Run;
+use crate::mishaps::{Mishap, Tally};
+
+/// Seeds from the environment, where more than usual are wanted.
+fn seeds() -> u64 {
+    let asked = std::env::var("REMORA_STORE_SEEDS").ok();
+    asked.and_then(|seeds| seeds.parse().ok()).unwrap_or(1000)
+}
+
+const FAULTS: [(Mishap, &str); 6] = [
+    (Mishap::Loss, "loss"),
+    (Mishap::Reordering, "reordering"),
+    (Mishap::Death, "death"),
+    (Mishap::Restart, "restart"),
+    (Mishap::Empty, "empty"),
+    (Mishap::Partition, "partition"),
+];
+
+fn histories<D: Design>(name: &str) {
+    let (mut tally, mut measures) = (Tally::default(), Measures::default());
+    for seed in 0..seeds() {
+        let mut run: Run<D> = Run::new(seed, Canary::Sound);
+        run.run(&mut tally);
+        hold(&format!("{name} seed {seed}"), &run.history, linearizable);
+        let fired: Vec<&str> =
+            FAULTS.iter().filter(|(mishap, _)| tally.fired_last(*mishap)).map(|(_, name)| *name).collect();
+        measures.add(&run.history, &fired);
+    }
+    let faults = FAULTS.map(|(_, name)| name);
+    measures.hold(&Asked {
+        histories: seeds() as usize,
+        clients: 8,
+        keys: 16,
+        overlapping: 0.3,
+        faults: &faults,
+        fired: 0.2,
+    });
+}
+
+/// The first seed whose history the checker refuses.
+fn found<D: Design>(canary: Canary) -> Option<u64> {
+    (0..100).find(|seed| {
+        let mut run: Run<D> = Run::new(*seed, canary);
+        run.run(&mut Tally::default());
+        linearizable(&run.history).is_err()
+    })
+}
+
+#[test]
+fn every_history_of_prism_rs_is_linearizable() {
+    histories::<prism_rs::Client>("prism-rs");
+}
+
+#[test]
+fn a_prism_rs_that_lets_the_older_overwrite_the_newer_is_found() {
+    let seed = found::<prism_rs::Client>(Canary::NoTagCheck).expect("a history that is refused");
+    println!("found by seed {seed}");
+}
+
+#[test]
+fn a_prism_rs_whose_readers_do_not_write_back_is_found() {
+    let seed = found::<prism_rs::Client>(Canary::NoWriteBack).expect("a history that is refused");
+    println!("found by seed {seed}");
+}
+
+#[test]
+fn every_history_of_abdlock_is_linearizable() {
+    histories::<abdlock::Client>("abdlock");
+}
+
+#[test]
+fn an_abdlock_whose_readers_do_not_write_back_is_found() {
+    let seed = found::<abdlock::Client>(Canary::NoWriteBack).expect("a history that is refused");
+    println!("found by seed {seed}");
+}

@@ -1,0 +1,346 @@
+//! Servers and clients of the stores in a simulated world: who posts, polls, joins, dies, crashes and comes back.
+
+use nic::{PostError, ReceiveRequest, Sge, Status, WorkCompletion, WorkRequest, prism};
+use remora_fabric::{ALL, CompletionQueue, FreeList, QueuePair, Region, Settings, World};
+use store::heap::{Class, Classes, Keeper, KeeperConfig, Lists, Peer, Reachable};
+use store::{Fleet, Post, PostPrism, Registered};
+use transport::state::State;
+
+/// A queue pair in the world, as the machines see it.
+pub struct End<'a> {
+    pub world: &'a mut World,
+    pub qp: QueuePair,
+}
+
+impl Post for End<'_> {
+    fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
+        self.world.post(self.qp, request)
+    }
+
+    fn post_receive(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        self.world.post_receive(self.qp, request)
+    }
+}
+
+impl PostPrism for End<'_> {
+    fn post_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
+        self.world.post_prism(self.qp, request)?;
+        self.world.ring(self.qp);
+        Ok(())
+    }
+}
+
+/// The queue pairs of a client, one a server.
+pub struct Ends<'a> {
+    pub world: &'a mut World,
+    pub links: &'a [Link],
+}
+
+impl Fleet for Ends<'_> {
+    type End<'a>
+        = End<'a>
+    where
+        Self: 'a;
+
+    fn end(&mut self, server: usize) -> End<'_> {
+        End { world: self.world, qp: self.links[server].qp }
+    }
+}
+
+/// A client's end of a connection.
+#[derive(Copy, Clone, Debug)]
+pub struct Link {
+    pub qp: QueuePair,
+    pub cq: CompletionQueue,
+    /// The server's end.
+    pub far: QueuePair,
+}
+
+impl Link {
+    /// The next completion.
+    pub fn poll(&self, world: &mut World) -> Option<WorkCompletion> {
+        world.poll(self.cq)
+    }
+
+    /// The client is dead, or gives this connection up: its NIC says nothing more on it.
+    pub fn end(&self, world: &mut World) {
+        end(world, self.qp);
+        while world.poll(self.cq).is_some() {}
+    }
+}
+
+/// Ends a queue pair. Work that was posted comes back flushed, and nobody asks for it.
+fn end(world: &mut World, qp: QueuePair) {
+    world.bring(qp, State::Err);
+    world.with_nic(qp.node, |nic, _| nic.destroy_qp(qp.number)).expect("a queue pair that is there");
+}
+
+/// The free lists of a server.
+struct WorldLists<'a> {
+    world: &'a mut World,
+    lists: &'a mut [FreeList],
+}
+
+impl Lists for WorldLists<'_> {
+    fn post_buffer(&mut self, class: &Class, address: u64) -> Result<(), PostError> {
+        let list =
+            self.lists.iter_mut().find(|list| list.number == class.list).expect("a list of this server");
+        self.world.post_buffer(list, address)
+    }
+
+    fn out(&mut self, class: &Class, first: u32, bits: &mut [u64]) {
+        let list = self.lists.iter().find(|list| list.number == class.list).expect("a list of this server");
+        self.world.free_list_out(list, first, bits);
+    }
+}
+
+/// A connection as the server has it.
+struct Connection {
+    qp: QueuePair,
+    cq: CompletionQueue,
+    peer: Peer,
+}
+
+/// A server: memory in one region, of which the table has the front and the buffers the rest, and a keeper.
+pub struct Host<T> {
+    pub node: usize,
+    pub table: T,
+    pub keeper: Keeper,
+    /// Table and buffers, as the machines see them.
+    pub memory: Registered,
+    region: Region,
+    local: Registered,
+    shape: Shape,
+    lists: Vec<FreeList>,
+    connections: Vec<Connection>,
+    /// Connections are refused, and nothing is answered.
+    pub down: bool,
+}
+
+/// How large a server is.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Bytes of the table.
+    pub table_len: usize,
+    /// Buffers: their size, how many.
+    pub classes: Vec<(u32, u32)>,
+    /// Clients at a time.
+    pub peers: u32,
+}
+
+/// What is with a server's buffers, all classes together.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Buffers {
+    pub capacity: u32,
+    /// Free or resting.
+    pub free: u32,
+    pub bad_posts: u64,
+}
+
+pub fn registered(region: &Region) -> Registered {
+    Registered { bytes: region.bytes.clone(), addr: region.address, key: region.key }
+}
+
+/// Registers memory of a client.
+pub fn arena(world: &mut World, node: usize, len: usize) -> Registered {
+    registered(&world.register(node, len, ALL))
+}
+
+impl<T: Reachable> Host<T> {
+    /// A server on a node, all buffers posted; `make` makes the table out of the memory, whose first bytes are its own.
+    pub fn open(
+        world: &mut World,
+        node: usize,
+        shape: Shape,
+        make: impl FnOnce(&Registered) -> T,
+    ) -> Host<T> {
+        let bytes: usize = shape.classes.iter().map(|(size, count)| (size * count) as usize).sum();
+        let region = world.register(node, shape.table_len.next_multiple_of(64) + bytes, ALL);
+        let config = KeeperConfig { peers: shape.peers };
+        let local = registered(&world.register(node, config.local_len(), ALL));
+        let memory = registered(&region);
+        let table = make(&memory);
+        let (lists, keeper) = lists(world, &region, &shape, &local);
+        let host = Host {
+            node,
+            table,
+            keeper,
+            memory,
+            region,
+            local,
+            shape,
+            lists,
+            connections: Vec::new(),
+            down: false,
+        };
+        host.posted(world)
+    }
+
+    /// Posts every buffer that the table does not lead to.
+    fn posted(mut self, world: &mut World) -> Host<T> {
+        self.post_all(world);
+        self
+    }
+
+    fn post_all(&mut self, world: &mut World) {
+        let mut kept = std::collections::BTreeSet::new();
+        (0..self.table.entries()).for_each(|entry| {
+            self.table.buffers(entry, &mut |address| {
+                kept.insert(address);
+            })
+        });
+        let mut lists = WorldLists { world, lists: &mut self.lists };
+        self.keeper.post_all(&mut lists, |address| kept.contains(&address)).expect("room for every buffer");
+    }
+
+    /// Connects a client; None if the server is down, or has as many as it takes.
+    pub fn accept(&mut self, world: &mut World, client: usize, settings: &Settings) -> Option<Link> {
+        if self.down {
+            return None;
+        }
+        let [(qp, cq), (far, far_cq)] = world.pair(client, self.node, settings);
+        let peer = self.keeper.accept(&mut End { world, qp: far })?;
+        self.connections.push(Connection { qp: far, cq: far_cq, peer });
+        Some(Link { qp, cq, far })
+    }
+
+    /// The server's program has its turn.
+    pub fn turn(&mut self, world: &mut World) {
+        if self.down {
+            return;
+        }
+        for at in (0..self.connections.len()).rev() {
+            let Connection { qp, cq, peer } = self.connections[at];
+            let mut broken = false;
+            while let (false, Some(completion)) = (broken, world.poll(cq)) {
+                broken = self.handle(world, qp, peer, &completion).is_err();
+            }
+            broken |= self.keeper.tell(peer, &mut End { world, qp }).is_err();
+            if broken {
+                self.disconnect(world, at);
+            }
+        }
+        let mut lists = WorldLists { world, lists: &mut self.lists };
+        while self.keeper.work(&self.table, &mut lists) {}
+    }
+
+    fn handle(
+        &mut self,
+        world: &mut World,
+        qp: QueuePair,
+        peer: Peer,
+        completion: &WorkCompletion,
+    ) -> Result<(), store::Broken> {
+        // Two hands on one world: the queue pair's is used for receive requests only.
+        let mut posts = Later::default();
+        let mut lists = WorldLists { world, lists: &mut self.lists };
+        self.keeper.handle(peer, completion, &mut posts, &mut lists)?;
+        posts
+            .0
+            .iter()
+            .try_for_each(|(id, sge)| Ok(world.post_receive(qp, &ReceiveRequest { id: *id, sges: &[*sge] })?))
+    }
+
+    fn disconnect(&mut self, world: &mut World, at: usize) {
+        let connection = self.connections.remove(at);
+        end(world, connection.qp);
+        self.keeper.disconnect(connection.peer);
+    }
+
+    /// The server learns that a client is dead, or decides so.
+    pub fn lose(&mut self, world: &mut World, link: &Link) {
+        if let Some(at) = self.connections.iter().position(|connection| connection.qp == link.far) {
+            self.disconnect(world, at);
+        }
+    }
+
+    /// Clients that hold a sweep up are treated as dead.
+    pub fn lose_late(&mut self, world: &mut World) {
+        let late: Vec<Peer> = self.keeper.late().collect();
+        for at in (0..self.connections.len()).rev() {
+            if late.contains(&self.connections[at].peer) {
+                self.disconnect(world, at);
+            }
+        }
+    }
+
+    /// The server crashes: every connection ends, and nobody is told.
+    pub fn crash(&mut self, world: &mut World) {
+        self.down = true;
+        for connection in std::mem::take(&mut self.connections) {
+            end(world, connection.qp);
+        }
+    }
+
+    /// It comes back, its memory as it was; `make` makes the table out of it.
+    pub fn restart(&mut self, world: &mut World, make: impl FnOnce(&Registered) -> T) {
+        for list in self.lists.drain(..) {
+            world
+                .with_nic(self.node, |nic, _| nic.destroy_free_list(list.number))
+                .expect("a list that is there");
+        }
+        self.table = make(&self.memory);
+        (self.lists, self.keeper) = lists(world, &self.region, &self.shape, &self.local);
+        self.post_all(world);
+        self.down = false;
+    }
+
+    /// It comes back with nothing in its memory.
+    pub fn restart_empty(&mut self, world: &mut World, make: impl FnOnce(&Registered) -> T) {
+        self.region.store(0, &vec![0; self.region.bytes.len()]);
+        self.restart(world, make);
+    }
+
+    /// What is with its buffers.
+    pub fn buffers(&self, world: &mut World) -> Buffers {
+        let facts = self.lists.iter().map(|list| world.free_list_facts(list));
+        facts.fold(Buffers::default(), |all, facts| Buffers {
+            capacity: all.capacity + facts.capacity,
+            free: all.free + facts.free + facts.resting,
+            bad_posts: all.bad_posts + facts.bad_posts,
+        })
+    }
+
+    /// Buffers that the table leads to.
+    pub fn live(&self) -> u32 {
+        let mut live = 0;
+        (0..self.table.entries())
+            .for_each(|entry| self.table.buffers(entry, &mut |address| live += u32::from(address != 0)));
+        live
+    }
+}
+
+/// Makes the free lists of a server, and a keeper that knows them.
+fn lists(world: &mut World, region: &Region, shape: &Shape, local: &Registered) -> (Vec<FreeList>, Keeper) {
+    let mut at = shape.table_len.next_multiple_of(64);
+    let (mut lists, mut classes) = (Vec::new(), Vec::new());
+    for &(size, count) in &shape.classes {
+        let list = world.create_free_list(region, at, size, count).expect("a free list");
+        classes.push(Class { list: list.number, base: region.remote(at).addr, size, count });
+        lists.push(list);
+        at += (size * count) as usize;
+    }
+    let config = KeeperConfig { peers: shape.peers };
+    let classes = Classes::new(classes).expect("classes of different sizes");
+    (lists, Keeper::new(config, classes, local.clone()).expect("memory for the keeper"))
+}
+
+/// Receive requests that are posted a moment later.
+#[derive(Default)]
+struct Later(Vec<(u64, Sge)>);
+
+impl Post for Later {
+    fn post_send(&mut self, _: &WorkRequest<'_>) -> Result<(), PostError> {
+        Err(PostError::BadState)
+    }
+
+    fn post_receive(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        self.0.push((request.id, request.sges[0]));
+        Ok(())
+    }
+}
+
+/// Did this end a queue pair?
+pub fn failed(completion: &WorkCompletion) -> bool {
+    completion.status != Status::Success
+}

@@ -1,0 +1,422 @@
+//! PRISM-KV under what goes wrong: histories that a checker judges, and an account of every buffer.
+
+use std::collections::BTreeSet;
+
+use check::{History, Measures, Step};
+use nic::prism::{self, Operation as Asked};
+use nic::{CompletionKind, PostError, ReceiveRequest, WorkRequest};
+use remora_fabric::{Config, Random, Settings, World};
+use store::kv::prism::{Client, ClientConfig, Config as TableConfig, PrismTable};
+use store::kv::{Finished, Operation, Outcome, Refusal};
+use store::{Post, PostPrism};
+
+use crate::harness::{Buffers, End, Host, Link, Shape, arena};
+use crate::mishaps::{Mishap, Plan, cut_off};
+use crate::seeds;
+
+const CLIENTS: usize = 8;
+const SERVER: usize = CLIENTS;
+const WINDOW: u32 = 2;
+const MTU: u32 = 256;
+/// Lengths of values: four MTUs and more.
+const SHORTEST: u64 = 4 * MTU as u64;
+const LONGEST: u64 = 8 * MTU as u64;
+const STEPS: usize = 300;
+
+/// How a run differs from others.
+#[derive(Copy, Clone)]
+struct Shaped {
+    keys: u64,
+    slots: u64,
+    /// Buffers of each of the two sizes.
+    buffers: u32,
+    /// Of 20 operations so many are GETs, and so many PUTs; the others are DELETEs.
+    mix: [u64; 2],
+    /// The swap of a slot is made without a look at its generation: a store that is broken on purpose.
+    blind: bool,
+}
+
+impl Shaped {
+    fn classes(self) -> Vec<(u32, u32)> {
+        vec![(1536, self.buffers), (2304, self.buffers)]
+    }
+
+    fn table(self) -> TableConfig {
+        TableConfig { slots: self.slots, hash_seed: 5, max_key: 16, max_value: LONGEST as u32 }
+    }
+}
+
+/// A queue pair of a client, honest or not.
+struct Hand<'a> {
+    end: End<'a>,
+    blind: bool,
+}
+
+impl Post for Hand<'_> {
+    fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
+        self.end.post_send(request)
+    }
+
+    fn post_receive(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        self.end.post_receive(request)
+    }
+}
+
+impl PostPrism for Hand<'_> {
+    fn post_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
+        let mut request = *request;
+        if let (true, Asked::CompareSwap { operands, .. }) = (self.blind, &mut request.operation) {
+            operands.compare_mask = [0; 4];
+        }
+        self.end.post_prism(&request)
+    }
+}
+
+/// A client's program.
+struct Program {
+    node: usize,
+    client: Client,
+    link: Link,
+    /// Which of the history's clients its first place is.
+    number: u32,
+    /// What each place of the window does, if it does something.
+    open: Vec<Option<(u64, u64)>>,
+    blind: bool,
+}
+
+/// The history, and the next numbers of it.
+#[derive(Default)]
+struct Book {
+    history: History,
+    clients: u32,
+    value: u64,
+    /// Operations that were refused for want of a buffer.
+    refused: u32,
+    /// Looks that had to be repeated.
+    tries: u32,
+    /// Swaps, and those that came too late.
+    swaps: [u32; 2],
+}
+
+impl Program {
+    fn join(
+        world: &mut World,
+        node: usize,
+        host: &mut Host<PrismTable>,
+        book: &mut Book,
+        blind: bool,
+    ) -> Option<Program> {
+        let config = ClientConfig {
+            window: WINDOW,
+            max_key: 16,
+            max_value: LONGEST as u32,
+            first_read: 1400,
+            known: 4,
+        };
+        let settings =
+            Settings { prism: true, mtu: MTU, send_slots: config.needs().send, ..Settings::default() };
+        let link = host.accept(world, node, &settings)?;
+        let grant = host.table.grant(host.keeper.classes());
+        let mut client = Client::new(config, &grant, arena(world, node, config.arena_len())).unwrap();
+        client.start(&mut Hand { end: End { world, qp: link.qp }, blind }).unwrap();
+        let number = book.clients;
+        book.clients += WINDOW;
+        Some(Program { node, client, link, number, open: vec![None; WINDOW as usize], blind })
+    }
+
+    /// Takes what ended; false: the connection is of no use any more.
+    fn hear(&mut self, world: &mut World, book: &mut Book) -> bool {
+        while let Some(completion) = self.link.poll(world) {
+            let now = world.now().0;
+            // Nothing else that a client asks for is compared with anything.
+            if completion.kind == CompletionKind::CompareSwap {
+                let lost = completion.vendor_err == prism::Outcome::NotSwapped as u32;
+                book.swaps[usize::from(lost)] += 1;
+            }
+            let mut nic = Hand { end: End { world: &mut *world, qp: self.link.qp }, blind: self.blind };
+            match self.client.complete(&completion, &mut nic) {
+                Ok(Some(ended)) => note(&mut self.open, self.number, &ended, now, book),
+                Ok(None) => {}
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// Starts an operation, if there is room.
+    fn ask(&mut self, world: &mut World, random: &mut Random, shaped: &Shaped, book: &mut Book) -> bool {
+        if self.client.in_flight() == WINDOW as usize {
+            return true;
+        }
+        let now = world.now().0;
+        let ([gets, puts], key) = (shaped.mix, random.below(shaped.keys));
+        let name = name(key);
+        let mut nic = Hand { end: End { world, qp: self.link.qp }, blind: self.blind };
+        let (started, step, value) = match random.below(20) {
+            drawn if drawn < gets => (self.client.get(&name, &mut nic), Step::Read { key, value: None }, 0),
+            drawn if drawn < gets + puts => {
+                book.value += 1;
+                let mut bytes = vec![0; random.between(SHORTEST, LONGEST) as usize];
+                check::stamp(book.value, &mut bytes);
+                let step = Step::Write { key, value: book.value };
+                (self.client.put(&name, &bytes, &mut nic), step, book.value)
+            }
+            _ => (self.client.delete(&name, &mut nic), Step::Delete { key, found: None }, 0),
+        };
+        let Ok(slot) = started else { return false };
+        self.open[slot.index()] = Some((key, value));
+        book.history.invoke(self.number + slot.index() as u32, now, &[step]);
+        true
+    }
+}
+
+fn name(key: u64) -> [u8; 8] {
+    *format!("key {key:4}").as_bytes().first_chunk().unwrap()
+}
+
+/// An operation has ended.
+fn note(open: &mut [Option<(u64, u64)>], number: u32, ended: &Finished<'_>, now: u64, book: &mut Book) {
+    let (key, value) = open[ended.slot.index()].take().expect("an operation that was started");
+    let client = number + ended.slot.index() as u32;
+    book.tries += ended.tries;
+    let step = match (ended.operation, ended.outcome) {
+        (Operation::Get, Outcome::Value(bytes)) => Step::Read { key, value: Some(check::identify(bytes)) },
+        (Operation::Get, Outcome::Absent) => Step::Read { key, value: None },
+        (Operation::Put, Outcome::Done) => Step::Write { key, value },
+        (Operation::Delete, Outcome::Done) => Step::Delete { key, found: Some(true) },
+        (Operation::Delete, Outcome::Absent) => Step::Delete { key, found: Some(false) },
+        (Operation::Put, Outcome::Refused(refusal)) => {
+            book.refused += u32::from(refusal == Refusal::NoSpace);
+            return book.history.fail(client, now);
+        }
+        (_, Outcome::Contended) => return book.history.fail(client, now),
+        (_, Outcome::Failed(_)) => return book.history.info(client, now),
+        (operation, outcome) => panic!("{operation:?} ended with {outcome:?}"),
+    };
+    book.history.ok(client, now, &[step]);
+}
+
+struct Run {
+    world: World,
+    random: Random,
+    plan: Plan,
+    shaped: Shaped,
+    host: Host<PrismTable>,
+    programs: Vec<Program>,
+    book: Book,
+    fired: BTreeSet<&'static str>,
+    asking: bool,
+}
+
+impl Run {
+    fn new(seed: u64, shaped: Shaped) -> Run {
+        let mut random = Random::new(seed);
+        let plan = Plan::draw(&mut random);
+        let nic = nic::Config { max_qps: 512, max_cqs: 512, ..Config::default().nic };
+        let mut world = World::new(&Config { seed, nodes: CLIENTS + 1, nic, ..Config::default() });
+        world.set_rules(&plan.rules(), seed);
+        let table = shaped.table();
+        let shape =
+            Shape { table_len: table.table_len(), classes: shaped.classes(), peers: CLIENTS as u32 + 1 };
+        let mut host = Host::open(&mut world, SERVER, shape, |memory| PrismTable::new(table, memory.clone()));
+        let mut book = Book::default();
+        let programs = (0..CLIENTS)
+            .map(|node| Program::join(&mut world, node, &mut host, &mut book, shaped.blind).unwrap())
+            .collect();
+        let fired = BTreeSet::new();
+        Run { world, random, plan, shaped, host, programs, book, fired, asking: true }
+    }
+
+    /// Everybody's programs have a turn, and a little time passes.
+    fn step(&mut self) {
+        self.host.turn(&mut self.world);
+        for at in (0..self.programs.len()).rev() {
+            let program = &mut self.programs[at];
+            let mut well = program.hear(&mut self.world, &mut self.book);
+            if self.asking && well {
+                well = program.ask(&mut self.world, &mut self.random, &self.shaped, &mut self.book);
+            }
+            if !well {
+                self.leave(at, true);
+            }
+        }
+        self.world.run_for(1_000);
+    }
+
+    /// A client is gone. One that died says nothing; one whose connection broke says so, and joins again.
+    fn leave(&mut self, at: usize, again: bool) {
+        let mut program = self.programs.swap_remove(at);
+        program.link.end(&mut self.world);
+        self.host.lose(&mut self.world, &program.link);
+        if !again {
+            return;
+        }
+        program.client.give_up(nic::Status::RetryExceeded);
+        let now = self.world.now().0;
+        while let Some(ended) = program.client.abandon() {
+            note(&mut program.open, program.number, &ended, now, &mut self.book);
+        }
+        let joined =
+            Program::join(&mut self.world, program.node, &mut self.host, &mut self.book, self.shaped.blind);
+        self.programs.extend(joined);
+    }
+
+    fn has(&mut self, mishap: Mishap, name: &'static str, here: bool) -> bool {
+        let now = here && self.plan.has(mishap);
+        if now {
+            self.fired.insert(name);
+        }
+        now
+    }
+
+    fn run(&mut self) {
+        let lengths = self.random.between(50, 150) as usize;
+        for step in 0..STEPS {
+            self.step();
+            if self.has(Mishap::Death, "death", step % lengths == lengths - 1 && self.programs.len() > 4) {
+                let at = self.random.below(self.programs.len() as u64) as usize;
+                self.leave(at, false);
+            }
+            if self.has(Mishap::Partition, "partition", step == 60) {
+                cut_off(&mut self.world, 0, CLIENTS + 1, true);
+            }
+            if step == 120 {
+                cut_off(&mut self.world, 0, CLIENTS + 1, false);
+            }
+            if self.has(Mishap::Restart, "restart", step == 160) {
+                self.restart(false);
+            }
+            if self.has(Mishap::Empty, "empty", step == 230) {
+                self.restart(true);
+            }
+        }
+        let links = self.world.faults();
+        self.fired.extend((links.dropped > 0).then_some("loss"));
+        self.fired.extend((links.reordered > 0).then_some("reordering"));
+    }
+
+    /// A server that comes back with nothing is one that has deleted every key meanwhile.
+    fn restart(&mut self, empty: bool) {
+        self.host.crash(&mut self.world);
+        let table = self.shaped.table();
+        let now = self.world.now().0;
+        let wiper = self.book.clients;
+        for key in (0..self.shaped.keys).filter(|_| empty) {
+            self.book.history.invoke(wiper + key as u32, now, &[Step::Delete { key, found: None }]);
+        }
+        self.world.run_for(2_000);
+        if empty {
+            self.book.clients += self.shaped.keys as u32;
+            self.host.restart_empty(&mut self.world, |memory| PrismTable::new(table, memory.clone()));
+        } else {
+            self.host.restart(&mut self.world, |memory| PrismTable::attach(table, memory.clone()));
+        }
+        let now = self.world.now().0;
+        for key in (0..self.shaped.keys).filter(|_| empty) {
+            self.book.history.ok(wiper + key as u32, now, &[Step::Delete { key, found: None }]);
+        }
+        (0..self.programs.len()).rev().for_each(|at| self.leave(at, true));
+    }
+
+    /// Everybody ends what it does; then all is quiet, and every buffer is accounted for.
+    fn rest(&mut self, seed: u64) {
+        self.asking = false;
+        let capacity = 2 * self.shaped.buffers;
+        let mut late = 0;
+        for _ in 0..50_000 {
+            self.step();
+            late += usize::from(self.host.keeper.late().next().is_some());
+            if late % 2000 == 1999 {
+                self.host.lose_late(&mut self.world);
+            }
+            let quiet = self.programs.iter().all(|program| program.client.in_flight() == 0);
+            if quiet && self.host.buffers(&mut self.world).free + self.host.live() == capacity {
+                break;
+            }
+        }
+        let expected = Buffers { capacity, free: capacity - self.host.live(), bad_posts: 0 };
+        assert_eq!(
+            self.host.buffers(&mut self.world),
+            expected,
+            "seed {seed}, {:?}, in flight {:?}",
+            self.host.keeper.stage(),
+            self.programs.iter().map(|program| program.client.in_flight()).collect::<Vec<_>>()
+        );
+    }
+}
+
+/// Few slots, so that keys pass each other; enough buffers, or sometimes too few.
+fn drawn(seed: u64, blind: bool) -> Shaped {
+    let mut random = Random::new(seed ^ 0x5eed);
+    let keys = random.between(4, 8);
+    let buffers = if random.below(4) == 0 { 6 } else { 40 };
+    Shaped { keys, slots: keys + random.between(0, 4), buffers, mix: [8, 8], blind }
+}
+
+fn histories(seeds: std::ops::Range<u64>) {
+    let count = (seeds.end - seeds.start) as usize;
+    let (mut measures, mut refused, mut swept, mut tries) = (Measures::default(), 0, 0, 0);
+    let one = |seed| {
+        let mut run = Run::new(seed, drawn(seed, false));
+        run.run();
+        run.rest(seed);
+        check::hold(&format!("prism-kv seed {seed}"), &run.book.history, check::linearizable);
+        let swept = run.host.keeper.counters().swept;
+        (run.book, run.fired, swept)
+    };
+    seeds::each(seeds, one, |_, (book, fired, found)| {
+        measures.add(&book.history, &fired.iter().copied().collect::<Vec<_>>());
+        refused += usize::from(book.refused > 0);
+        tries += book.tries;
+        swept += found;
+    });
+    println!("{refused} runs out of buffers, {swept} buffers swept, {tries} looks again");
+    measures.hold(&check::Asked {
+        histories: count,
+        clients: 8,
+        keys: 16,
+        overlapping: 0.3,
+        faults: &["loss", "reordering", "death", "restart", "empty", "partition"],
+        fired: 0.2,
+    });
+    assert!(refused > 0 && swept > 0 && tries > 0);
+}
+
+#[test]
+fn prism_kv_is_linearizable_and_no_buffer_is_lost() {
+    histories(0..1000);
+}
+
+#[test]
+#[ignore = "soak: hours"]
+fn soak_ten_thousand_histories_of_prism_kv() {
+    histories(1000..11_000);
+}
+
+/// One key, put and deleted by sixteen hands: most come too late, and each of those has taken a buffer.
+#[test]
+fn buffers_of_those_who_lose_come_back() {
+    let mut swaps = [0; 2];
+    for seed in 0..20 {
+        let mut run = Run::new(seed, Shaped { keys: 1, slots: 1, mix: [0, 10], ..drawn(seed, false) });
+        run.run();
+        run.rest(seed);
+        swaps = [swaps[0] + run.book.swaps[0], swaps[1] + run.book.swaps[1]];
+    }
+    println!("{swaps:?} swaps that were made, and that were not");
+    assert!(swaps[1] > swaps[0], "half of them should lose");
+}
+
+#[test]
+fn a_store_that_does_not_look_at_generations_is_caught() {
+    let caught = (0u64..100).find(|seed| {
+        let mut run = Run::new(*seed, drawn(*seed, true));
+        run.run();
+        let judged = check::linearizable(&run.book.history);
+        judged.is_err_and(|violation| {
+            println!("seed {seed}: {violation}");
+            true
+        })
+    });
+    assert!(caught.is_some(), "a hundred seeds of a broken store, and nothing seen");
+}
