@@ -1,0 +1,276 @@
+//! Contexts, protection domains, memory regions and completion queues.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use verbs::{
+    Access, CompletionKind, CompletionQueue, Context, CqOptions, Device, EMPTY, MemoryRegion, Mode,
+    ProtectionDomain, Status, WorkCompletion,
+};
+
+use crate::errno::{Fault, number};
+use crate::handle::{Handle, Kind, filled, give, look, string, take};
+
+macro_rules! kind {
+    ($type:ty, $word:literal, $name:literal) => {
+        impl Kind for $type {
+            const WORD: u64 = u64::from_be_bytes(*$word);
+            const NAME: &'static str = $name;
+        }
+    };
+}
+pub(crate) use kind;
+
+/// A completion queue, which any thread may poll.
+pub struct Cq(pub Mutex<CompletionQueue>);
+
+kind!(Context, b"rmr.cont", "remora_context");
+kind!(ProtectionDomain, b"rmr.doma", "remora_pd");
+kind!(MemoryRegion, b"rmr.regi", "remora_mr");
+kind!(Cq, b"rmr.cmpq", "remora_cq");
+
+/// `remora_device_attr`.
+#[repr(C)]
+pub struct DeviceAttr {
+    pub port: u32,
+    pub dedicated: u32,
+    pub address: *const c_char,
+    pub interface: *const c_char,
+    pub capture: *const c_char,
+}
+
+/// `remora_wc`.
+#[repr(C)]
+pub struct Wc {
+    pub wr_id: u64,
+    pub status: u32,
+    pub opcode: u32,
+    pub byte_len: u32,
+    pub qp_num: u32,
+    pub outcome: u32,
+    pub vendor_err: u32,
+}
+
+/// Completions that are taken at a time.
+const AT_ONCE: usize = 64;
+
+fn device(attr: &DeviceAttr) -> Result<Device, Fault> {
+    // SAFETY: the header asks for strings.
+    let (address, interface, capture) =
+        unsafe { (string(attr.address)?, string(attr.interface)?, string(attr.capture)?) };
+    let own = |text: &str| text.parse().map_err(|_| Fault::invalid("not an IP address of one's own"));
+    let mut device = match (attr.port, interface) {
+        (0, None) => match address {
+            Some(text) => Device::shm()
+                .address(text.parse().map_err(|_| Fault::invalid("shm's own addresses are IPv4"))?),
+            None => Device::shm(),
+        },
+        (1, None) => Device::udp(address.unwrap_or("0.0.0.0:0"))?,
+        (2, Some(interface)) => Device::xdp(interface, address.map(own).transpose()?),
+        (2, None) => return Err(Fault::invalid("port xdp needs an interface")),
+        _ => return Err(Fault::invalid("no such port, or an interface where none belongs")),
+    };
+    if let Some(file) = capture {
+        device = device.capture(file);
+    }
+    match attr.dedicated {
+        0 => Ok(device),
+        1 => Ok(device.mode(Mode::Dedicated)),
+        _ => Err(Fault::invalid("dedicated is 0 or 1")),
+    }
+}
+
+/// Opens a NIC.
+///
+/// # Safety
+/// As the header says; so for every function of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_open(attr: *const DeviceAttr, out: *mut *mut Handle<Context>) -> c_int {
+    number((|| {
+        filled(out)?;
+        filled(attr.cast_mut())?;
+        // SAFETY: not null, and as the header says.
+        unsafe { give(device(&*attr)?.open()?, out) }
+    })())
+}
+
+macro_rules! end {
+    ($(#[$doc:meta])* $name:ident, $type:ty) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As the header says.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(handle: *mut Handle<$type>) -> c_int {
+            // SAFETY: as the header says.
+            number(unsafe { take(handle) }.map(drop))
+        }
+    };
+}
+pub(crate) use end;
+
+end!(
+    /// Lets go of a context.
+    remora_close,
+    Context
+);
+end!(
+    /// Lets go of a protection domain.
+    remora_dealloc_pd,
+    ProtectionDomain
+);
+end!(
+    /// Takes a region's keys away.
+    remora_dereg_mr,
+    MemoryRegion
+);
+end!(
+    /// Lets go of a completion queue.
+    remora_destroy_cq,
+    Cq
+);
+
+/// A protection domain.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_alloc_pd(
+    context: *const Handle<Context>,
+    out: *mut *mut Handle<ProtectionDomain>,
+) -> c_int {
+    // SAFETY: as the header says.
+    number((|| unsafe { give(look(context)?.alloc_pd()?, filled(out)?) })())
+}
+
+/// Registers the program's memory.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_reg_mr(
+    pd: *const Handle<ProtectionDomain>,
+    start: *mut c_void,
+    length: usize,
+    access: u32,
+    out: *mut *mut Handle<MemoryRegion>,
+) -> c_int {
+    number((|| {
+        filled(out)?;
+        if start.is_null() || length == 0 || (start as usize).checked_add(length).is_none() {
+            return Err(Fault::invalid("no memory"));
+        }
+        let access = Access::from_bits(access).ok_or_else(|| Fault::invalid("a right that is not known"))?;
+        // SAFETY: the header asks for memory that outlives the region.
+        unsafe { give(look(pd)?.register_raw(start.cast(), length, access)?, out) }
+    })())
+}
+
+/// A region's local key; 0 for none.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_lkey(mr: *const Handle<MemoryRegion>) -> u32 {
+    // SAFETY: as the header says.
+    unsafe { look(mr) }.map_or(0, |region| region.lkey().get())
+}
+
+/// A region's remote key; 0 for none.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_rkey(mr: *const Handle<MemoryRegion>) -> u32 {
+    // SAFETY: as the header says.
+    unsafe { look(mr) }.map_or(0, |region| region.rkey().get())
+}
+
+/// A completion queue.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_create_cq(
+    context: *const Handle<Context>,
+    depth: u32,
+    out: *mut *mut Handle<Cq>,
+) -> c_int {
+    number((|| {
+        filled(out)?;
+        let options = CqOptions { depth, ..CqOptions::default() };
+        // SAFETY: as the header says.
+        unsafe { give(Cq(Mutex::new(look(context)?.create_cq_with(&options)?)), out) }
+    })())
+}
+
+fn told(wc: &WorkCompletion) -> Wc {
+    let good = wc.status == Status::Success;
+    Wc {
+        wr_id: wc.id,
+        status: wc.status as u32,
+        opcode: if wc.kind == CompletionKind::Nop { u32::MAX } else { wc.kind as u32 },
+        byte_len: wc.byte_len,
+        qp_num: wc.qp_num,
+        outcome: if good { wc.vendor_err } else { 0 },
+        vendor_err: if good { 0 } else { wc.vendor_err },
+    }
+}
+
+/// Takes completions: their number, or a negative errno.
+///
+/// # Safety
+/// `out` has room for `count`, and the rest is as the header says.
+unsafe fn completions(
+    cq: *const Handle<Cq>,
+    count: c_int,
+    out: *mut Wc,
+    timeout: Option<Duration>,
+) -> Result<c_int, Fault> {
+    let room = usize::try_from(count).map_err(|_| Fault::invalid("a negative number of completions"))?;
+    filled(out)?;
+    // SAFETY: as the header says.
+    let cq = unsafe { look(cq)? };
+    let mut cq = cq.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut some = [EMPTY; AT_ONCE];
+    let some = &mut some[..room.min(AT_ONCE)];
+    let taken = match timeout {
+        None => cq.poll(some)?,
+        Some(timeout) => cq.wait(some, timeout)?,
+    };
+    for (at, wc) in some[..taken].iter().enumerate() {
+        // SAFETY: `taken` is at most `count`.
+        unsafe { out.add(at).write(told(wc)) };
+    }
+    Ok(taken as c_int)
+}
+
+fn count_or_errno(taken: Result<c_int, Fault>) -> c_int {
+    taken.unwrap_or_else(|fault| -number(Err(fault)))
+}
+
+/// Takes completions that are there.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_poll_cq(cq: *const Handle<Cq>, count: c_int, out: *mut Wc) -> c_int {
+    // SAFETY: as the header says.
+    count_or_errno(unsafe { completions(cq, count, out, None) })
+}
+
+/// Polls until there is a completion.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_wait_cq(
+    cq: *const Handle<Cq>,
+    count: c_int,
+    out: *mut Wc,
+    timeout_ms: u32,
+) -> c_int {
+    let timeout = Duration::from_millis(timeout_ms.into());
+    // SAFETY: as the header says.
+    count_or_errno(unsafe { completions(cq, count, out, Some(timeout)) })
+}

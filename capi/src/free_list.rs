@@ -1,0 +1,175 @@
+//! Free lists.
+
+use std::ffi::c_int;
+use std::sync::{Mutex, PoisonError};
+use verbs::{FreeList, FreeListOptions, MemoryRegion, ProtectionDomain};
+
+use crate::device::{end, kind};
+use crate::errno::{Fault, number};
+use crate::handle::{Handle, Kind, filled, give, list, look, put, take};
+
+/// A free list that any thread may post to.
+pub struct List {
+    inner: Mutex<FreeList>,
+    count: u32,
+}
+
+kind!(List, b"rmr.list", "remora_free_list");
+
+/// `remora_free_list_facts`.
+#[repr(C)]
+pub struct Facts {
+    pub capacity: u32,
+    pub free: u32,
+    pub resting: u32,
+    pub reserved: u32,
+    pub bad_posts: u64,
+}
+
+end!(
+    /// Ends a free list.
+    remora_destroy_free_list,
+    List
+);
+
+/// A free list over a part of a region.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_create_free_list(
+    pd: *const Handle<ProtectionDomain>,
+    mr: *const Handle<MemoryRegion>,
+    offset: usize,
+    size: u32,
+    count: u32,
+    out: *mut *mut Handle<List>,
+) -> c_int {
+    number((|| {
+        filled(out)?;
+        if size == 0 {
+            return Err(Fault::invalid("buffers of no bytes"));
+        }
+        let options = FreeListOptions { offset, size, count, engine: 0 };
+        // SAFETY: as the header says.
+        let inner = unsafe { look(pd)?.create_free_list(look(mr)?, &options)? };
+        // SAFETY: as the header says.
+        unsafe { give(List { inner: Mutex::new(inner), count }, out) }
+    })())
+}
+
+/// What `use_it` makes of the list.
+///
+/// # Safety
+/// As the header says.
+unsafe fn with<T>(
+    handle: *const Handle<List>,
+    use_it: impl FnOnce(&mut FreeList, u32) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    // SAFETY: as the header says.
+    let list = unsafe { look(handle)? };
+    use_it(&mut list.inner.lock().unwrap_or_else(PoisonError::into_inner), list.count)
+}
+
+/// Its number, for ALLOCATE.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_free_list_number(handle: *const Handle<List>, out: *mut u64) -> c_int {
+    // SAFETY: as the header says.
+    number(unsafe { with(handle, |list, _| put(out, list.number())) })
+}
+
+/// Address of a buffer.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_free_list_address(
+    handle: *const Handle<List>,
+    index: u32,
+    out: *mut u64,
+) -> c_int {
+    // SAFETY: as the header says.
+    number(unsafe {
+        with(handle, |list, count| match index < count {
+            true => put(out, list.address(index)),
+            false => Err(Fault::invalid("the list has no such buffer")),
+        })
+    })
+}
+
+/// The buffer at an address.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_free_list_index(
+    handle: *const Handle<List>,
+    address: u64,
+    out: *mut u32,
+) -> c_int {
+    // SAFETY: as the header says.
+    number(unsafe {
+        with(handle, |list, count| match list.index(address).filter(|index| *index < count) {
+            Some(index) => put(out, index),
+            None => Err(Fault::invalid("no buffer of the list begins there")),
+        })
+    })
+}
+
+/// Makes a buffer free.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_free_list_post(handle: *const Handle<List>, index: u32) -> c_int {
+    // SAFETY: as the header says.
+    number(unsafe {
+        with(handle, |list, count| match index < count {
+            true => Ok(list.post(index)?),
+            false => Err(Fault::invalid("the list has no such buffer")),
+        })
+    })
+}
+
+/// Which buffers are neither free nor resting.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_free_list_out(
+    handle: *const Handle<List>,
+    first: u32,
+    words: *mut u64,
+    count: usize,
+) -> c_int {
+    number((|| {
+        // SAFETY: as the header says: it only looks whether a list may be there.
+        unsafe { list(words.cast_const(), count)? };
+        if count == 0 {
+            return Ok(());
+        }
+        // SAFETY: `list` refused what can be none, and the header asks for `count` words.
+        let words = unsafe { std::slice::from_raw_parts_mut(words, count) };
+        // SAFETY: as the header says.
+        unsafe { with(handle, |list, _| Ok(list.out(first, words)?)) }
+    })())
+}
+
+/// How many buffers are free.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_free_list_query(handle: *const Handle<List>, out: *mut Facts) -> c_int {
+    // SAFETY: as the header says.
+    number(unsafe {
+        with(handle, |list, _| {
+            let facts = list.facts()?;
+            let (capacity, free, resting) = (facts.capacity, facts.free, facts.resting);
+            put(out, Facts { capacity, free, resting, reserved: 0, bad_posts: facts.bad_posts })
+        })
+    })
+}

@@ -1,0 +1,15 @@
+//! `libremora`: PRISM for C programs, as `capi/include/remora/prism.h` declares and explains it. `docs/C.md` is the tour.
+//!
+//! Each function looks at what it was given, calls the Rust API, and says how it went as an errno. A handle is a box that begins
+//! with a word of its kind (`handle.rs`); what can go wrong becomes a number in `errno.rs`.
+#![allow(unsafe_code, reason = "every argument is a foreign pointer")]
+
+mod device;
+mod errno;
+mod free_list;
+mod handle;
+mod prism;
+mod queue_pair;
+
+#[cfg(test)]
+mod layout_tests;

@@ -1,0 +1,350 @@
+//! Queue pairs and how they connect.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use verbs::{Access, ConnectRequest, CreateError, Init, Listener, ProtectionDomain, QpOptions, QueuePair};
+
+use crate::device::{Cq, end, kind};
+use crate::errno::{Fault, number};
+use crate::handle::{Handle, Kind, bytes, filled, give, look, put, string, take};
+
+/// How far a queue pair has come.
+pub enum Stage {
+    Init(QueuePair<Init>),
+    Ready(QueuePair),
+    /// Connecting failed.
+    Gone,
+}
+
+/// A queue pair that any thread may post to.
+pub struct Qp {
+    pub stage: Mutex<Stage>,
+    number: u32,
+    pub max_inline: u32,
+}
+
+kind!(Qp, b"rmr.qpai", "remora_qp");
+kind!(Listener, b"rmr.lstn", "remora_listener");
+kind!(ConnectRequest, b"rmr.rqst", "remora_request");
+
+const SIGNAL_ALL: u32 = 1;
+const PRISM: u32 = 2;
+const IRN: u32 = 4;
+
+/// `remora_qp_attr`.
+#[repr(C)]
+pub struct QpAttr {
+    pub max_send_wr: u32,
+    pub max_send_sge: u32,
+    pub max_inline: u32,
+    pub path_mtu: u32,
+    pub access: u32,
+    pub flags: u32,
+    pub connect_timeout_ms: u32,
+    pub private_len: u32,
+    pub private_data: *const c_void,
+    pub max_rd_atomic: u8,
+    pub max_dest_rd_atomic: u8,
+    pub timeout: u8,
+    pub retry_cnt: u8,
+    pub reserved: u32,
+}
+
+end!(
+    /// Ends a queue pair.
+    remora_destroy_qp,
+    Qp
+);
+end!(
+    /// Stops listening.
+    remora_close_listener,
+    Listener
+);
+
+/// Fills in the usual.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_qp_attr_default(out: *mut QpAttr) -> c_int {
+    let usual = QpOptions::default();
+    let attr = QpAttr {
+        max_send_wr: usual.max_send_wr,
+        max_send_sge: usual.max_send_sge,
+        max_inline: usual.max_inline,
+        path_mtu: usual.path_mtu,
+        access: usual.access.bits(),
+        flags: PRISM,
+        connect_timeout_ms: usual.connect_timeout.as_millis() as u32,
+        private_len: 0,
+        private_data: std::ptr::null(),
+        max_rd_atomic: usual.max_rd_atomic,
+        max_dest_rd_atomic: usual.max_dest_rd_atomic,
+        timeout: usual.timeout,
+        retry_cnt: usual.retry_cnt,
+        reserved: 0,
+    };
+    // SAFETY: as the header says.
+    number(unsafe { put(out, attr) })
+}
+
+fn options(attr: &QpAttr) -> Result<QpOptions, Fault> {
+    if attr.flags & !(SIGNAL_ALL | PRISM | IRN) != 0 || attr.reserved != 0 {
+        return Err(Fault::invalid("flags that are not known"));
+    }
+    if attr.private_len > 256 {
+        return Err(Fault::invalid("private data has 256 bytes at most"));
+    }
+    let access = Access::from_bits(attr.access);
+    Ok(QpOptions {
+        max_send_wr: attr.max_send_wr,
+        max_send_sge: attr.max_send_sge,
+        max_inline: attr.max_inline,
+        path_mtu: attr.path_mtu,
+        access: access.ok_or_else(|| Fault::invalid("a right that is not known"))?,
+        signal_all: attr.flags & SIGNAL_ALL != 0,
+        prism: attr.flags & PRISM != 0,
+        irn: attr.flags & IRN != 0,
+        connect_timeout: Duration::from_millis(attr.connect_timeout_ms.into()),
+        max_rd_atomic: attr.max_rd_atomic,
+        max_dest_rd_atomic: attr.max_dest_rd_atomic,
+        timeout: attr.timeout,
+        retry_cnt: attr.retry_cnt,
+        // SAFETY: the header asks for so many bytes.
+        private_data: unsafe { bytes(attr.private_data, attr.private_len as usize)? }.to_vec(),
+        ..QpOptions::default()
+    })
+}
+
+/// A queue pair, to be connected.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_create_qp(
+    pd: *const Handle<ProtectionDomain>,
+    cq: *const Handle<Cq>,
+    attr: *const QpAttr,
+    out: *mut *mut Handle<Qp>,
+) -> c_int {
+    number((|| {
+        filled(out)?;
+        filled(attr.cast_mut())?;
+        // SAFETY: as the header says.
+        let (pd, cq, options) = unsafe { (look(pd)?, look(cq)?, options(&*attr)?) };
+        let cq = cq.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let pair = pd.create_qp(&cq, &cq, &options).map_err(|error: CreateError| Fault::from(error))?;
+        let (number, max_inline) = (pair.number(), options.max_inline);
+        // SAFETY: as the header says.
+        unsafe { give(Qp { stage: Mutex::new(Stage::Init(pair)), number, max_inline }, out) }
+    })())
+}
+
+/// Its number; 0 for none.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_qp_num(qp: *const Handle<Qp>) -> u32 {
+    // SAFETY: as the header says.
+    unsafe { look(qp) }.map_or(0, |qp| qp.number)
+}
+
+impl Qp {
+    /// Takes it out of INIT, through `connect`.
+    fn connect(
+        &self,
+        connect: impl FnOnce(QueuePair<Init>) -> Result<QueuePair, Fault>,
+    ) -> Result<(), Fault> {
+        let mut stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut *stage, Stage::Gone) {
+            Stage::Init(pair) => *stage = Stage::Ready(connect(pair)?),
+            other => {
+                *stage = other;
+                return Err(Fault::new(libc::EISCONN, "it was connected before: a queue pair connects once"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Connects to a listener.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_connect(qp: *const Handle<Qp>, address: *const c_char) -> c_int {
+    number((|| {
+        // SAFETY: as the header says.
+        let (qp, address) = unsafe { (look(qp)?, string(address)?) };
+        let address = address.ok_or_else(|| Fault::invalid("no address"))?;
+        qp.connect(|pair| Ok(pair.connect(address)?))
+    })())
+}
+
+/// Connects two of this process.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_connect_pair(first: *const Handle<Qp>, second: *const Handle<Qp>) -> c_int {
+    number((|| {
+        // SAFETY: as the header says.
+        let (first, second) = unsafe { (look(first)?, look(second)?) };
+        if std::ptr::eq(first, second) {
+            return Err(Fault::invalid("a queue pair cannot be its own peer"));
+        }
+        let busy = |_| Fault::new(libc::EBUSY, "another thread uses it");
+        let mut one = first.stage.try_lock().map_err(busy)?;
+        let busy = |_| Fault::new(libc::EBUSY, "another thread uses it");
+        let mut two = second.stage.try_lock().map_err(busy)?;
+        if !matches!((&*one, &*two), (Stage::Init(_), Stage::Init(_))) {
+            return Err(Fault::new(libc::EISCONN, "one was connected before: a queue pair connects once"));
+        }
+        let taken = (std::mem::replace(&mut *one, Stage::Gone), std::mem::replace(&mut *two, Stage::Gone));
+        if let (Stage::Init(a), Stage::Init(b)) = taken {
+            let (a, b) = QueuePair::connect_pair(a, b)?;
+            (*one, *two) = (Stage::Ready(a), Stage::Ready(b));
+        }
+        Ok(())
+    })())
+}
+
+/// What was agreed on with the peer.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_agreed(qp: *const Handle<Qp>) -> u32 {
+    // SAFETY: as the header says.
+    let Ok(qp) = (unsafe { look(qp) }) else { return 0 };
+    match &*qp.stage.lock().unwrap_or_else(PoisonError::into_inner) {
+        Stage::Ready(pair) => pair.agreement().map_or(0, |agreed| {
+            let when = |there: bool, flag: u32| if there { flag } else { 0 };
+            when(agreed.prism, PRISM) | when(agreed.irn.is_some(), IRN)
+        }),
+        _ => 0,
+    }
+}
+
+/// Copies out what there is room for, and tells how much there is.
+///
+/// # Safety
+/// `room` bytes may be written to `out`, unless it is null.
+unsafe fn copy(data: &[u8], out: *mut c_void, room: usize) -> Result<c_int, Fault> {
+    if room > 0 {
+        let out = filled(out.cast::<u8>())?;
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), out, data.len().min(room)) };
+    }
+    Ok(data.len() as c_int)
+}
+
+fn len_or_errno(len: Result<c_int, Fault>) -> c_int {
+    len.unwrap_or_else(|fault| -number(Err(fault)))
+}
+
+/// The private data of the peer.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_peer_data(qp: *const Handle<Qp>, out: *mut c_void, room: usize) -> c_int {
+    len_or_errno((|| {
+        // SAFETY: as the header says.
+        let qp = unsafe { look(qp)? };
+        match &*qp.stage.lock().unwrap_or_else(PoisonError::into_inner) {
+            // SAFETY: as the header says.
+            Stage::Ready(pair) => unsafe { copy(pair.peer_private_data(), out, room) },
+            _ => Err(Fault::new(libc::ENOTCONN, "it is not connected")),
+        }
+    })())
+}
+
+/// Listens.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_listen(address: *const c_char, out: *mut *mut Handle<Listener>) -> c_int {
+    number((|| {
+        filled(out)?;
+        // SAFETY: as the header says.
+        let address = unsafe { string(address)? }.ok_or_else(|| Fault::invalid("no address"))?;
+        // SAFETY: as the header says.
+        unsafe { give(Listener::bind(address)?, out) }
+    })())
+}
+
+/// The TCP port; 0 for none.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_listener_port(listener: *const Handle<Listener>) -> u16 {
+    // SAFETY: as the header says.
+    unsafe { look(listener) }.map_or(0, |listener| listener.address().port())
+}
+
+/// Waits for somebody who wants to connect.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_get_request(
+    listener: *const Handle<Listener>,
+    timeout_ms: u32,
+    out: *mut *mut Handle<ConnectRequest>,
+) -> c_int {
+    number((|| {
+        filled(out)?;
+        let timeout = Duration::from_millis(timeout_ms.into());
+        // SAFETY: as the header says.
+        let request = unsafe { look(listener)? }.accept(Some(timeout))?;
+        let request = request.ok_or_else(|| Fault::new(libc::ETIMEDOUT, "nobody came"))?;
+        // SAFETY: as the header says.
+        unsafe { give(request, out) }
+    })())
+}
+
+/// The private data of who wants to connect.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_request_data(
+    request: *const Handle<ConnectRequest>,
+    out: *mut c_void,
+    room: usize,
+) -> c_int {
+    // SAFETY: as the header says.
+    len_or_errno(unsafe { look(request).and_then(|request| copy(request.private_data(), out, room)) })
+}
+
+/// Says yes; the request is gone.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_accept(request: *mut Handle<ConnectRequest>, qp: *const Handle<Qp>) -> c_int {
+    number((|| {
+        // SAFETY: as the header says.
+        let (qp, request) = unsafe { (look(qp)?, take(request)?) };
+        qp.connect(|pair| Ok(request.accept(pair)?))
+    })())
+}
+
+/// Says no; the request is gone.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn remora_reject(request: *mut Handle<ConnectRequest>, words: *const c_char) -> c_int {
+    number((|| {
+        // SAFETY: as the header says.
+        let (words, request) = unsafe { (string(words)?, take(request)?) };
+        request.reject(words.unwrap_or("no"));
+        Ok(())
+    })())
+}
