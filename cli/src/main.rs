@@ -1,12 +1,17 @@
 //! The `remora` command: run it, serve with it, measure it, watch it.
 
 mod bench;
+mod block;
+mod cache;
 mod capture;
 mod demo;
 mod device;
 mod devinfo;
 mod doctor;
+mod figures;
 mod kv;
+mod post;
+mod serving;
 mod top;
 
 use std::process::ExitCode;
@@ -30,7 +35,10 @@ enum Command {
     /// The main job: one table, read every way, over every port.
     Demo(demo::Args),
     /// Serve a store.
-    #[command(subcommand, after_help = "Example:\n  remora serve kv --file words.txt")]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  remora serve kv --file words.txt\n  remora serve cache --memory 1g\n  remora serve block --replica 0 --listen 127.0.0.1:7481"
+    )]
     Serve(Serve),
     /// Use a key-value store.
     #[command(
@@ -38,10 +46,18 @@ enum Command {
         after_help = "Examples:\n  remora serve kv &\n  remora kv put colour blue\n  remora kv get colour"
     )]
     Kv(kv::command::KvCommand),
+    /// Use a store of replicated blocks.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  remora block write 7 hello --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483\n  remora block read 7 --members replicas.toml"
+    )]
+    Block(block::command::BlockCommand),
     /// Tell what the device is.
     Devinfo(devinfo::Args),
     /// Measure it against what the machine itself can do, in the same run.
     Bench(bench::Args),
+    /// Draw what the papers draw, from this software.
+    Figures(figures::Args),
     /// Tell what this machine can run, and how to mend what it cannot.
     Doctor(doctor::Args),
     /// Run a command and record what its NICs send and receive.
@@ -58,6 +74,10 @@ enum Command {
 enum Serve {
     /// A key-value table, in one of the classical designs.
     Kv(kv::serve::ServeArgs),
+    /// A cache behind memcached's text protocol, for clients that have no Remora.
+    Cache(cache::serve::CacheArgs),
+    /// A replica of a store of blocks.
+    Block(block::serve::ServeArgs),
 }
 
 fn main() -> ExitCode {
@@ -81,9 +101,13 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(Serve::Kv(args)) => kv::serve::run(&args),
+        Command::Serve(Serve::Cache(args)) => cache::serve::run(&args),
+        Command::Serve(Serve::Block(args)) => block::serve::run(&args),
+        Command::Block(command) => block::command::run(command),
         Command::Kv(command) => kv::command::run(command),
         Command::Devinfo(args) => devinfo::run(&args),
         Command::Bench(args) => bench::run(args),
+        Command::Figures(args) => figures::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Capture(args) => capture::run(&args),
         Command::Top(args) => top::run(&args),

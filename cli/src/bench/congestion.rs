@@ -106,6 +106,7 @@ fn rates_plot<'a>(name: &'a str, outcome: &Outcome) -> plot::Plot<'a> {
         y: "Gb/s",
         labels: times(outcome),
         lines: vec![line(0), line(1)],
+        ..plot::Plot::default()
     }
 }
 
@@ -121,6 +122,7 @@ fn queue_plot(all: &[Figures; 3]) -> plot::Plot<'static> {
         y: "kB",
         labels: all[0].shown.as_ref().map(times).unwrap_or_default(),
         lines: lines.collect(),
+        ..plot::Plot::default()
     }
 }
 

@@ -1,6 +1,7 @@
 //! `remora bench`: figures as ratios to floors and rivals that ran interleaved in the same run.
 
 mod bare;
+mod bars;
 mod congestion;
 pub mod cores;
 mod echo;
@@ -12,6 +13,7 @@ mod page;
 mod pair;
 pub mod peer;
 mod plot;
+mod prism;
 mod replay;
 mod row;
 mod sockperf;
@@ -38,6 +40,10 @@ enum Name {
     Verbs,
     /// Goodput over links that lose frames: go-back-N, IRN, and IRN without each of its parts; simulated, and over udp.
     Loss,
+    /// PRISM's operations: what hardware would take by its primitives, and this software beside the plain verbs.
+    Prism,
+    /// Replicated blocks, half of the operations writes: PRISM-RS against ABDLOCK, three replica processes each.
+    Block,
     /// Two flows over one bottleneck: no control, DCQCN and TIMELY; simulated.
     Congestion,
     /// Replay a trace of arrivals through IRN's receiver: lines of `QP op-code PSN` behind their number.
@@ -49,7 +55,7 @@ enum Name {
 /// Arguments of `remora bench`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
+    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench block --port udp --rounds 5\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
 )]
 pub struct Args {
     /// What to measure.
@@ -65,24 +71,24 @@ pub struct Args {
     /// Packets that the flow has: in a replay of the sender, without end if not given; in `loss`, each side's.
     #[arg(long)]
     packets: Option<u64>,
-    /// Where `loss` and `congestion` write their plots.
+    /// Where `loss`, `congestion` and `prism` write their plots.
     #[arg(long, default_value = "report", value_name = "FOLDER")]
     report: PathBuf,
     /// Only this port; in `loss`, shm is what IRN costs without loss.
     #[arg(long)]
-    port: Option<PortName>,
+    pub port: Option<PortName>,
     /// One JSON object a line.
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     /// Interleaved rounds, at least 5 for a figure to quote.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    rounds: u32,
+    pub rounds: u32,
     /// Only cases whose path or metric contains this.
     #[arg(long)]
     only: Option<String>,
     /// Cores of the two processes [default: the first two].
     #[arg(long, value_delimiter = ',', num_args = 1)]
-    cores: Vec<usize>,
+    pub cores: Vec<usize>,
 }
 
 impl Args {
@@ -90,7 +96,8 @@ impl Args {
         self.port.is_none_or(|only| only == port)
     }
 
-    fn wants_case(&self, name: &str) -> bool {
+    /// Is this case asked for?
+    pub fn wants_case(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
 }
@@ -108,7 +115,9 @@ pub fn run(args: Args) -> Result<()> {
     match args.name {
         Name::Verbs => verbs::run(&args),
         Name::Loss => loss::run(&args),
+        Name::Block => crate::block::bench::run(&args),
         Name::Congestion => congestion::run(&args),
+        Name::Prism => prism::run(&args),
         Name::IrnReceiver => replay::receiver(&args),
         Name::IrnSender => replay::sender(&args),
     }

@@ -1,6 +1,7 @@
 //! The two processes of a benchmark, as the bench sees them: the peer, and the bench's own ends of everything.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use anyhow::{Context, Result};
 use port::shm;
 use port::udp::{self, Socket};
 use rustix::net::SocketAddrAny;
+use verbs::prism::Outcome;
 use verbs::{
     Access, CompletionQueue, EMPTY, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
     RemoteMemory, Status, WorkRequest,
@@ -132,26 +134,38 @@ pub struct End {
     pub remote: RemoteMemory,
     /// Which port.
     pub port: PortName,
+    /// Connections ask for PRISM.
+    prism: bool,
 }
 
 impl End {
     /// Opens a NIC and connects one queue pair.
     pub fn open(peer: &Peer, port: PortName) -> Result<End> {
-        let context = port.device_on(peer.place.address(port), NIC)?.open()?;
+        let mut end = End::unconnected(peer, port, None)?;
+        end.connect(peer, 1, 256, 128)?;
+        Ok(end)
+    }
+
+    /// The same with PRISM; what passes its port is recorded in `capture`, if that is wanted.
+    pub fn with_prism(peer: &Peer, port: PortName, capture: Option<&Path>) -> Result<End> {
+        let mut end = End::unconnected(peer, port, capture)?;
+        end.prism = true;
+        end.connect(peer, 1, 256, 128)?;
+        Ok(end)
+    }
+
+    fn unconnected(peer: &Peer, port: PortName, capture: Option<&Path>) -> Result<End> {
+        let mut device = port.device_on(peer.place.address(port), NIC)?;
+        if let Some(file) = capture {
+            device = device.capture(file);
+        }
+        let context = device.open()?;
         let domain = context.alloc_pd()?;
         let local = domain.allocate(TARGET, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         super::touch(&local)?;
         let cq = context.create_cq(1 << 15)?;
-        let mut end = End {
-            domain,
-            cq,
-            qps: Vec::new(),
-            local,
-            remote: RemoteMemory { addr: 0, len: 0, rkey: verbs::Key::new(0) },
-            port,
-        };
-        end.connect(peer, 1, 256, 128)?;
-        Ok(end)
+        let remote = RemoteMemory { addr: 0, len: 0, rkey: verbs::Key::new(0) };
+        Ok(End { domain, cq, qps: Vec::new(), local, remote, port, prism: false })
     }
 
     /// Connects `count` more queue pairs of `depth` slots, with `reads` READs outstanding at most.
@@ -161,13 +175,14 @@ impl End {
             PortName::Udp => (Role::AcceptUdp, peer.doors.udp),
             PortName::Xdp => (Role::AcceptXdp, peer.doors.xdp.context("the peer has no xdp NIC")?),
         };
-        peer.play(role, u64::from(reads), 0)?;
+        peer.play(role, u64::from(reads), u64::from(self.prism))?;
         for _ in 0..count {
             let options = QpOptions {
                 max_send_wr: depth,
                 max_recv_wr: 16,
                 max_rd_atomic: reads,
                 private_data: self.local.remote_memory().to_bytes().to_vec(),
+                prism: self.prism,
                 ..QpOptions::default()
             };
             let qp = self.domain.create_qp(&self.cq, &self.cq, &options)?.connect(door)?;
@@ -201,8 +216,16 @@ impl End {
         match self.port {
             PortName::Shm => Role::EchoShm,
             PortName::Udp => Role::EchoUdp,
-            // Stores are measured within one host.
-            PortName::Xdp => Role::Sleep,
+            PortName::Xdp => Role::EchoXdp,
+        }
+    }
+
+    /// The role in which the peer posts buffers for ALLOCATE again.
+    pub fn refilling(&self) -> Role {
+        match self.port {
+            PortName::Shm => Role::RefillShm,
+            PortName::Udp => Role::RefillUdp,
+            PortName::Xdp => Role::RefillXdp,
         }
     }
 
@@ -220,6 +243,11 @@ impl End {
                     completion.status == Status::Success,
                     "the benchmark's request ended: {}",
                     completion.status.explain()
+                );
+                let outcome = Outcome::from_number(completion.vendor_err);
+                anyhow::ensure!(
+                    outcome == Some(Outcome::Done),
+                    "the benchmark's request was not done: {outcome:?}"
                 );
             }
             count -= got;

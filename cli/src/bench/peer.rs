@@ -9,13 +9,14 @@ use port::shm;
 use port::udp::{self, Socket};
 use serde::{Deserialize, Serialize};
 use verbs::{
-    Access, CompletionQueue, EMPTY, Listener, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
-    RemoteMemory,
+    Access, CompletionQueue, EMPTY, FreeList, Listener, MemoryRegion, ProtectionDomain, QpOptions, QueuePair,
+    Ready, RemoteMemory,
 };
 
 use super::cores::pin;
 use super::echo::Echo;
 use super::page::{Page, Ticket};
+use super::prism::place::{BUFFERS, FREED};
 use super::veth::{NIC, RAW, Side};
 use super::{PortName, floor, floor_xdp, packets, stream};
 use crate::device::LOOPBACK;
@@ -34,7 +35,8 @@ pub enum Role {
     Udp = 4,
     /// Take a raw UDP stream.
     Stream = 5,
-    /// Take connections of the NIC over shared memory, each for so many READs at a time as the first argument says.
+    /// Take connections of the NIC over shared memory, each for so many READs at a time as the first argument says; with
+    /// PRISM and buffers for ALLOCATE if the second is not zero.
     AcceptShm = 6,
     /// Take connections of the NIC over UDP, likewise.
     AcceptUdp = 7,
@@ -66,6 +68,15 @@ pub enum Role {
     ServeXdp = 20,
     /// As [`Role::RawXdp`], and other code runs before each answer.
     RawXdpWorking = 21,
+    /// Answer messages of the first connection over AF_XDP, as [`Role::EchoShm`].
+    EchoXdp = 22,
+    /// Post buffers of the NIC over shared memory for ALLOCATE again: so many addresses as the first argument says stand in
+    /// the memory.
+    RefillShm = 23,
+    /// Likewise over UDP.
+    RefillUdp = 24,
+    /// Likewise over AF_XDP.
+    RefillXdp = 25,
 }
 
 /// Where the two processes are.
@@ -128,6 +139,8 @@ struct Served {
     cq: CompletionQueue,
     qps: Vec<QueuePair<Ready>>,
     echo: Option<Echo>,
+    /// Buffers for ALLOCATE, once somebody asks for PRISM.
+    buffers: Option<FreeList>,
 }
 
 impl Served {
@@ -140,10 +153,14 @@ impl Served {
         super::touch(&target)?;
         let cq = context.create_cq(256)?;
         let listener = Listener::bind((address, 0))?;
-        Ok(Served { listener, domain, target, cq, qps: Vec::new(), echo: None })
+        Ok(Served { listener, domain, target, cq, qps: Vec::new(), echo: None, buffers: None })
     }
 
-    fn accept(&mut self, reads: u64, page: &Page, ticket: Ticket) -> Result<()> {
+    fn accept(&mut self, reads: u64, prism: bool, page: &Page, ticket: Ticket) -> Result<()> {
+        let mut about = self.target.remote_memory().to_bytes().to_vec();
+        if prism {
+            about.extend_from_slice(&self.free_list()?.to_le_bytes());
+        }
         while page.is_wanted(ticket) {
             let Some(request) = self.listener.accept(Some(Duration::from_millis(20)))? else { continue };
             let theirs = RemoteMemory::from_bytes(request.private_data());
@@ -151,7 +168,8 @@ impl Served {
                 max_send_wr: 16,
                 max_recv_wr: 16,
                 max_dest_rd_atomic: reads as u8,
-                private_data: self.target.remote_memory().to_bytes().to_vec(),
+                private_data: about.clone(),
+                prism,
                 ..QpOptions::default()
             };
             let qp = self.domain.create_qp(&self.cq, &self.cq, &options)?;
@@ -159,6 +177,26 @@ impl Served {
             if self.qps.len() == 1 {
                 self.echo = theirs.map(|theirs| Echo::new(&self.target, theirs));
             }
+        }
+        Ok(())
+    }
+
+    /// Number of the free list, which is made and filled if it is not there.
+    fn free_list(&mut self) -> Result<u64> {
+        if let Some(list) = &self.buffers {
+            return Ok(list.number());
+        }
+        let mut list = self.domain.create_free_list(&self.target, &BUFFERS)?;
+        (0..BUFFERS.count).try_for_each(|index| list.post(index))?;
+        Ok(self.buffers.insert(list).number())
+    }
+
+    /// Posts the buffers again whose addresses a client has written.
+    fn refill(&mut self, count: u64) -> Result<()> {
+        let list = self.buffers.as_mut().context("nobody has asked for buffers")?;
+        for at in 0..count as usize {
+            let address: u64 = self.target.get(FREED as usize + at * 8)?;
+            list.post(list.index(address).context("a client gives back what is no buffer")?)?;
         }
         Ok(())
     }
@@ -242,21 +280,26 @@ pub fn run(args: Args) -> Result<()> {
         raw.prepare(role, second)?;
         shm_nic.prepare(role == Role::EchoShm as u64)?;
         udp_nic.prepare(role == Role::EchoUdp as u64)?;
+        if let Some(xdp) = &mut xdp {
+            xdp.nic.prepare(role == Role::EchoXdp as u64)?;
+        }
         page.playing(ticket);
         match role {
-            r if r == Role::AcceptShm as u64 => shm_nic.accept(first, &page, ticket)?,
-            r if r == Role::AcceptUdp as u64 => udp_nic.accept(first, &page, ticket)?,
+            r if r == Role::AcceptShm as u64 => shm_nic.accept(first, second != 0, &page, ticket)?,
+            r if r == Role::AcceptUdp as u64 => udp_nic.accept(first, second != 0, &page, ticket)?,
             r if r == Role::ServeShm as u64 => shm_nic.serve(&page, ticket)?,
             r if r == Role::ServeUdp as u64 => udp_nic.serve(&page, ticket)?,
             r if r == Role::ForgetShm as u64 => shm_nic.qps.truncate(1),
             r if r == Role::ForgetUdp as u64 => udp_nic.qps.truncate(1),
             r if r == Role::EchoShm as u64 => shm_nic.answer(first as usize, &page, ticket)?,
             r if r == Role::EchoUdp as u64 => udp_nic.answer(first as usize, &page, ticket)?,
+            r if r == Role::RefillShm as u64 => shm_nic.refill(first)?,
+            r if r == Role::RefillUdp as u64 => udp_nic.refill(first)?,
             r if r == Role::Cpu as u64 => page.answer(super::cpu_ns()),
             r if r == Role::Resident as u64 => page.answer(super::resident_bytes()?),
             r if r == Role::Exit as u64 => return Ok(()),
             _ => match &mut xdp {
-                Some(xdp) => xdp.play(role, first, &page, ticket)?,
+                Some(xdp) => xdp.play(role, [first, second], &page, ticket)?,
                 None => raw.play(role, first, &page, ticket)?,
             },
         }
@@ -282,13 +325,15 @@ impl Xdp {
         Ok(Xdp { nic: Served::open(PortName::Xdp, place)?, raw })
     }
 
-    fn play(&mut self, role: u64, first: u64, page: &Page, ticket: Ticket) -> Result<()> {
+    fn play(&mut self, role: u64, [first, second]: [u64; 2], page: &Page, ticket: Ticket) -> Result<()> {
         match role {
             r if r == Role::RawXdp as u64 => self.raw.answer(first as usize, || (), page, ticket),
             r if r == Role::RawXdpWorking as u64 => {
                 self.raw.answer(first as usize, floor_xdp::work, page, ticket)
             }
-            r if r == Role::AcceptXdp as u64 => self.nic.accept(first, page, ticket),
+            r if r == Role::AcceptXdp as u64 => self.nic.accept(first, second != 0, page, ticket),
+            r if r == Role::EchoXdp as u64 => self.nic.answer(first as usize, page, ticket),
+            r if r == Role::RefillXdp as u64 => self.nic.refill(first),
             r if r == Role::ServeXdp as u64 => self.nic.serve(page, ticket),
             _ => Ok(()),
         }

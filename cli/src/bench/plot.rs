@@ -1,8 +1,11 @@
-//! A plot with a few lines over named places, as SVG.
+//! Plots as SVG: lines over named places, and several drawings side by side in one file.
 
+use std::error::Error;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
 /// One line.
@@ -14,6 +17,7 @@ pub struct Line {
 }
 
 /// What is drawn.
+#[derive(Default)]
 pub struct Plot<'a> {
     /// Above it.
     pub title: &'a str,
@@ -25,35 +29,85 @@ pub struct Plot<'a> {
     pub labels: Vec<String>,
     /// The lines.
     pub lines: Vec<Line>,
+    /// Values grow upwards by factors, from the least on.
+    pub by_factors: bool,
+    /// What others say: name, and values at places.
+    pub stated: Option<(&'a str, Vec<(usize, f64)>)>,
+}
+
+/// Where a drawing is drawn.
+pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// What can be drawn.
+pub trait Drawing {
+    /// Draws it, as large as the area.
+    fn draw<'a>(&self, area: &Area<'a>) -> Result<(), Box<dyn Error + 'a>>;
 }
 
 const SIZE: (u32, u32) = (760, 440);
 /// Width of the legend, to the right of the chart.
 const LEGEND: u32 = 170;
-const FONT: &str = "sans-serif";
+/// Of all words.
+pub const FONT: &str = "sans-serif";
+
+/// Writes drawings into one file, side by side.
+pub fn write(path: &Path, drawings: &[&dyn Drawing]) -> Result<()> {
+    // Its errors hold the drawing: only their words can leave.
+    let svg = svg(drawings).map_err(|error| anyhow!("{error}")).context("drawing a plot")?;
+    std::fs::write(path, svg).with_context(|| path.display().to_string())
+}
+
+fn svg(drawings: &[&dyn Drawing]) -> Result<String, String> {
+    let mut svg = String::new();
+    {
+        let size = (SIZE.0 * drawings.len().max(1) as u32, SIZE.1);
+        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        root.fill(&WHITE).map_err(|error| error.to_string())?;
+        for (area, drawing) in root.split_evenly((1, drawings.len())).iter().zip(drawings) {
+            drawing.draw(area).map_err(|error| error.to_string())?;
+        }
+        root.present().map_err(|error| error.to_string())?;
+    }
+    Ok(svg)
+}
+
+/// Parts an area into the chart's and the legend's.
+pub fn with_legend<'a>(area: &Area<'a>) -> (Area<'a>, Area<'a>) {
+    area.split_horizontally(SIZE.0 - LEGEND)
+}
+
+/// One name in a legend.
+pub fn legend<'a>(
+    area: &Area<'a>,
+    number: usize,
+    style: ShapeStyle,
+    name: &str,
+) -> Result<(), Box<dyn Error + 'a>> {
+    let y = 50 + 20 * number as i32;
+    area.draw(&PathElement::new([(4, y), (22, y)], style))?;
+    area.draw(&Text::new(name.to_owned(), (28, y - 7), (FONT, 13)))?;
+    Ok(())
+}
 
 impl Plot<'_> {
     /// Writes it.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let mut svg = String::new();
-        // Its errors hold the drawing: only their words can leave.
-        self.draw(&mut svg).map_err(|error| anyhow!("{error}")).context("drawing a plot")?;
-        std::fs::write(path, svg).with_context(|| path.display().to_string())
+        write(path, &[self])
     }
 
-    fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error + '_>> {
-        let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
-        root.fill(&WHITE)?;
-        let (chart, legend) = root.split_horizontally(SIZE.0 - LEGEND);
-        let most =
-            self.lines.iter().flat_map(|line| &line.values).fold(0.0, |most: f64, value| most.max(*value));
+    fn chart<'a, Y>(&self, area: &Area<'a>, y: Y) -> Result<(), Box<dyn Error + 'a>>
+    where
+        Y: AsRangedCoord<Value = f64>,
+        Y::CoordDescType: ValueFormatter<f64>,
+    {
+        let (chart, names) = with_legend(area);
         let last = self.labels.len().saturating_sub(1) as f64;
         let mut chart = ChartBuilder::on(&chart)
             .caption(self.title, (FONT, 17))
             .margin(10)
             .x_label_area_size(44)
             .y_label_area_size(60)
-            .build_cartesian_2d(0.0..last.max(1.0), 0.0..most.max(f64::MIN_POSITIVE) * 1.05)?;
+            .build_cartesian_2d(0.0..last.max(1.0), y)?;
         let label = |place: &f64| match place.fract() {
             0.0 => self.labels.get(*place as usize).cloned().unwrap_or_default(),
             _ => String::new(),
@@ -73,12 +127,29 @@ impl Plot<'_> {
             let style = Palette99::pick(number).stroke_width(2);
             let points = line.values.iter().enumerate().map(|(place, value)| (place as f64, *value));
             chart.draw_series(LineSeries::new(points, style).point_size(dot))?;
-            let y = 50 + 20 * number as i32;
-            legend.draw(&PathElement::new([(4, y), (22, y)], style))?;
-            legend.draw(&Text::new(line.name.as_str(), (28, y - 7), (FONT, 13)))?;
+            legend(&names, number, style, &line.name)?;
         }
-        root.present()?;
+        if let Some((name, values)) = &self.stated {
+            let style = BLACK.stroke_width(2);
+            chart.draw_series(
+                values.iter().map(|(place, value)| Cross::new((*place as f64, *value), 6, style)),
+            )?;
+            legend(&names, self.lines.len(), style, name)?;
+        }
         Ok(())
+    }
+}
+
+impl Drawing for Plot<'_> {
+    fn draw<'a>(&self, area: &Area<'a>) -> Result<(), Box<dyn Error + 'a>> {
+        let values = || self.lines.iter().flat_map(|line| &line.values).copied();
+        let most = values().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+        if self.by_factors {
+            let least = values().fold(most, f64::min).max(f64::MIN_POSITIVE);
+            self.chart(area, (least / 1.2..most * 1.2).log_scale())
+        } else {
+            self.chart(area, 0.0..most * 1.05)
+        }
     }
 }
 
@@ -95,9 +166,9 @@ mod tests {
             y: "values",
             labels: ["here", "there", "beyond"].map(str::to_owned).to_vec(),
             lines: vec![line("first", &[3.0, 2.0, 1.0]), line("second", &[1.0, 0.0, 2.0])],
+            ..Plot::default()
         };
-        let mut svg = String::new();
-        plot.draw(&mut svg).unwrap();
+        let svg = super::svg(&[&plot]).unwrap();
         for word in
             ["<svg", "Title", "places", "values", "here", "there", "beyond", "first", "second", "</svg>"]
         {
@@ -106,6 +177,19 @@ mod tests {
         assert!(svg.matches("<polyline").count() >= 2, "{svg}");
         // Nothing to show is no reason to fail.
         let empty = Plot { labels: Vec::new(), lines: Vec::new(), ..plot };
-        empty.draw(&mut String::new()).unwrap();
+        super::svg(&[&empty]).unwrap();
+        super::svg(&[&Plot { by_factors: true, ..empty }]).unwrap();
+    }
+
+    #[test]
+    fn what_is_stated_is_marked_and_drawings_stand_side_by_side() {
+        let line = Line { name: "measured".to_owned(), values: vec![1.0, 100.0] };
+        let labels = vec!["near".to_owned(), "far".to_owned()];
+        let plot = Plot { labels, lines: vec![line], by_factors: true, ..Plot::default() };
+        let plain = super::svg(&[&plot]).unwrap();
+        let marked = Plot { stated: Some(("stated", vec![(1, 50.0)])), ..plot };
+        let both = super::svg(&[&marked, &marked]).unwrap();
+        assert!(!plain.contains("stated") && both.matches("stated").count() == 2, "{both}");
+        assert!(both.contains("width=\"1520\"") && plain.contains("width=\"760\""), "{both}");
     }
 }

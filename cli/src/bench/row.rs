@@ -85,6 +85,13 @@ impl Row {
         self
     }
 
+    /// Judges the ratio to the baseline from both sides.
+    pub fn between(mut self, least: f64, limit: f64) -> Row {
+        (self.least, self.limit) = (Some(least), Some(limit));
+        self.holds = self.ratio.map(|ratio| (least..=limit).contains(&ratio));
+        self
+    }
+
     /// Judges the value itself: at most `limit`.
     pub fn at_most(mut self, limit: f64) -> Row {
         self.limit = Some(limit);
@@ -94,8 +101,9 @@ impl Row {
 
     fn verdict(&self) -> String {
         let bound = match (self.limit, self.least, self.ratio) {
-            (Some(limit), _, Some(_)) => format!("<= {limit}x"),
-            (Some(limit), _, None) => format!("<= {limit} {}", self.unit),
+            (Some(limit), Some(least), _) => format!("{least} to {limit}x"),
+            (Some(limit), None, Some(_)) => format!("<= {limit}x"),
+            (Some(limit), None, None) => format!("<= {limit} {}", self.unit),
             (None, Some(least), _) => format!(">= {least}x"),
             (None, None, _) => String::new(),
         };
@@ -229,6 +237,13 @@ mod tests {
         let own = |value| Row::new("xdp", "c", "m", "ns", &[value]).at_most(500.0);
         assert_eq!(own(500.0).verdict(), "holds: <= 500 ns");
         assert_eq!((own(501.0).verdict().as_str(), own(501.0).holds), ("MISSED: <= 500 ns", Some(false)));
+        let met =
+            |value| Row::new("prism", "c", "m", "ns", &[value]).against("b", &[100.0]).between(0.8, 1.2);
+        assert_eq!((met(80.0).holds, met(120.0).holds), (Some(true), Some(true)));
+        assert_eq!(
+            (met(79.0).verdict(), met(121.0).holds),
+            ("0.79x, MISSED: 0.8 to 1.2x".to_owned(), Some(false))
+        );
         let plain = Row::new("kv", "c", "m", "ns", &[1.0]).against("b", &[2.0]);
         assert_eq!(plain.verdict(), "0.50x");
         assert!(serde_json::to_value(&plain).unwrap().get("holds").is_none());

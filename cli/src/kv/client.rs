@@ -3,15 +3,16 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use store::kv::{Client, ClientConfig, Finished, Grant, Lookup, Outcome, Refused};
+use store::kv::{ClientConfig, Finished, Outcome, Refused};
 use verbs::{
     Access, CompletionQueue, ConnectError, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready, WorkCompletion,
 };
 
 use super::Design;
-use super::READS;
-use super::post::{Batched, Direct, registered};
+use super::machine::Machine;
 use crate::device::PortArgs;
+use crate::post::{Batched, Direct, registered};
+use crate::serving::READS;
 
 /// How long an operation may take before a person is told.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -25,7 +26,7 @@ pub trait Driver {
     ///
     /// # Errors
     /// The client's.
-    fn start<L: Lookup>(&mut self, client: &mut Client<L>, nic: &mut Batched<'_, '_>) -> Result<(), Refused>;
+    fn start(&mut self, client: &mut impl Machine, nic: &mut Batched<'_, '_>) -> Result<(), Refused>;
 
     /// An operation has ended.
     fn ended(&mut self, finished: &Finished<'_>);
@@ -42,7 +43,7 @@ impl<F: FnMut(&Finished<'_>) -> R, R> Driver for Waiting<F, R> {
         false
     }
 
-    fn start<L: Lookup>(&mut self, _: &mut Client<L>, _: &mut Batched<'_, '_>) -> Result<(), Refused> {
+    fn start(&mut self, _: &mut impl Machine, _: &mut Batched<'_, '_>) -> Result<(), Refused> {
         Ok(())
     }
 
@@ -56,7 +57,7 @@ const TAKEN: usize = 64;
 
 /// A connected client.
 pub struct Session<D: Design> {
-    client: Client<D::Lookup>,
+    client: D::Client,
     pair: QueuePair<Ready>,
     cq: CompletionQueue,
     done: [WorkCompletion; TAKEN],
@@ -68,17 +69,17 @@ impl<D: Design> Session<D> {
     pub fn connect(port: &PortArgs, address: &str, config: ClientConfig) -> Result<Session<D>> {
         let context = port.open()?;
         let domain = context.alloc_pd()?;
-        let needs = config.needs();
+        let needs = D::needs(&config);
         let cq = context.create_cq(needs.completions * 2)?;
-        let arena =
-            domain.allocate(config.arena_len::<D::Lookup>(), Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+        let arena = domain.allocate(D::arena_len(&config), Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         let block = registered(&arena);
         let options = QpOptions {
             max_send_wr: needs.send * 2,
             max_recv_wr: needs.receive,
-            private_data: config.hello::<D::Lookup>(&block).encode().to_vec(),
+            private_data: D::hello(&config, &block).encode().to_vec(),
             max_rd_atomic: READS,
             max_dest_rd_atomic: READS,
+            prism: D::PRISM,
             ..QpOptions::default()
         };
         let pair = domain.create_qp(&cq, &cq, &options)?;
@@ -90,9 +91,8 @@ impl<D: Design> Session<D> {
                 anyhow::Error::new(error).context(format!("connecting to the key-value server at {address}"))
             }
         })?;
-        let grant = Grant::decode(pair.peer_private_data())
-            .context("whoever answers there is no key-value server")?;
-        let mut client = Client::new(config, &grant, block)?;
+        let mut client = D::client(config, pair.peer_private_data(), block)
+            .context("whoever answers there is no key-value server that fits")?;
         client.start(&mut Direct(&mut pair)).map_err(|broken| anyhow::anyhow!("{broken}"))?;
         Ok(Session { client, pair, cq, done: [EMPTY; TAKEN], _arena: arena })
     }
@@ -130,7 +130,7 @@ impl<D: Design> Session<D> {
     /// One operation, alone: started by `start`, its outcome looked at by `look`.
     pub fn one<R>(
         &mut self,
-        start: impl FnOnce(&mut Client<D::Lookup>, &mut Direct<'_>) -> Result<store::kv::Slot, Refused>,
+        start: impl FnOnce(&mut D::Client, &mut Direct<'_>) -> Result<store::kv::Slot, Refused>,
         mut look: impl FnMut(&Finished<'_>) -> R,
     ) -> Result<R> {
         start(&mut self.client, &mut Direct(&mut self.pair))

@@ -1,7 +1,7 @@
 //! Who is measured: the designs over a port and the rivals, turn by turn, so that whatever disturbs a round disturbs all.
 
 use anyhow::Result;
-use store::kv::{Lookup, MESSAGE_HEADER};
+use store::kv::MESSAGE_HEADER;
 use store::ycsb::Mix;
 use store::ycsb::fnv;
 use store::ycsb::record::{KEY_LEN, Record};
@@ -11,8 +11,8 @@ use super::measure::{Plan, Runner, Server};
 use super::parts::Parts;
 use super::rival::{Rival, Running};
 use super::serve::memory_for;
-use super::work::{Kind, Work, drawn};
-use super::{Design, DesignName};
+use super::work::{Kind, drawn};
+use super::{Design, DesignName, Measured};
 use crate::bench::{Bare, median};
 use crate::device::PortName;
 
@@ -79,7 +79,7 @@ pub trait Contestant {
 }
 
 /// Starts a design's server, with its records, and stops it until its turn comes.
-pub fn seat<D: Design + 'static>(
+pub fn seat<D: Design>(
     design: DesignName,
     port: PortName,
     plan: &Plan,
@@ -93,7 +93,7 @@ pub fn seat<D: Design + 'static>(
     let most = plan.records + plan.inserts;
     let spans = (D::index_len(2 * most as u32, plan.seed), memory_for(most, plan.value_len));
     let records = drawn(plan, PLACES).collect();
-    let work = Work::new(plan)?;
+    let work = D::work(plan)?;
     Ok(Box::new(Seat::<D> { design, runner, server, work, streams, value_len, records, spans }))
 }
 
@@ -101,7 +101,7 @@ struct Seat<D: Design> {
     design: DesignName,
     runner: Runner<D>,
     server: Server,
-    work: Work<D>,
+    work: Option<Measured>,
     streams: Vec<(Mix, Parts)>,
     value_len: usize,
     /// Records as they are asked for, and the bytes of the index and of the values.
@@ -123,7 +123,7 @@ struct Verbs {
 impl<D: Design> Seat<D> {
     /// The bare verbs of an operation, of the sizes that it has.
     fn verbs(&self, kind: Kind, bare: &mut Bare) -> Result<Verbs> {
-        if let (Kind::Get, Some((first, last))) = (kind, D::Lookup::read_lens(KEY_LEN, self.value_len)) {
+        if let (Kind::Get, Some((first, last))) = (kind, D::read_lens(KEY_LEN, self.value_len)) {
             // As spread as what is read: a table's lines are not all in a cache either.
             let places = |span: usize| {
                 let lines = (span.min(bare.room()) / LINE).saturating_sub(first.max(last) / LINE).max(1);
@@ -149,7 +149,8 @@ impl<D: Design> Contestant for Seat<D> {
     fn round(&mut self, at: usize, bare: &mut Bare) -> Result<Round> {
         let mix = self.streams[at].0;
         let kind = Kind::of(mix);
-        let verbs = kind.map(|kind| self.verbs(kind, bare)).transpose()?;
+        let judged = kind.filter(|_| self.work.is_some());
+        let verbs = judged.map(|kind| self.verbs(kind, bare)).transpose()?;
         let (counts, parts) = (Counts::of(mix), &mut self.streams[at].1);
         self.server.go_on()?;
         let alone = self.runner.alone(parts, counts.alone)?;
@@ -157,10 +158,10 @@ impl<D: Design> Contestant for Seat<D> {
         let rate = self.runner.together(parts, counts.together)?;
         let cpu = (self.server.cpu_ns()? - before) as f64 / counts.together as f64;
         self.server.stop()?;
-        let should = match (kind, verbs) {
-            (Some(kind), Some(verbs)) => Some(Should {
+        let should = match (judged, verbs, &mut self.work) {
+            (Some(kind), Some(verbs), Some(work)) => Some(Should {
                 verbs: (alone.round_trips - 1.0) * verbs.first + verbs.last,
-                work: self.work.measure(kind)?,
+                work: work(kind)?,
             }),
             _ => None,
         };

@@ -5,16 +5,17 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
-use store::kv::{Client, ClientConfig, Finished, Lookup, Outcome, Refused};
+use store::kv::{ClientConfig, Finished, Outcome, Refused};
 use store::ycsb::record::Values;
 
 use super::client::{Driver, Session};
+use super::machine::Machine;
 use super::parts::{Part, Parts};
-use super::post::Batched;
 use super::serve::memory_for;
 use super::{Design, DesignName};
 use crate::bench::{turns, typical};
 use crate::device::{PortArgs, PortName};
+use crate::post::Batched;
 
 /// What is served and asked.
 #[derive(Copy, Clone, Debug)]
@@ -248,7 +249,7 @@ impl Driver for Drive<'_> {
     }
 
     #[inline]
-    fn start<L: Lookup>(&mut self, client: &mut Client<L>, nic: &mut Batched<'_, '_>) -> Result<(), Refused> {
+    fn start(&mut self, client: &mut impl Machine, nic: &mut Batched<'_, '_>) -> Result<(), Refused> {
         let Some(part) = self.parts.next_part() else { return Ok(()) };
         let (key, book) = (self.parts.key(part), &mut *self.book);
         let slot = if part.reads() {

@@ -1,25 +1,41 @@
-//! `remora serve kv` and `remora kv`: the classical key-value designs over the NIC.
+//! `remora serve kv` and `remora kv`: the key-value designs over the NIC.
 
 pub mod bench;
 pub mod client;
 pub mod command;
 mod contest;
 mod flight;
+mod machine;
 pub mod measure;
 pub mod parts;
-mod post;
+mod prism;
+mod program;
 pub mod rival;
 pub mod serve;
 mod work;
 
+use anyhow::Result;
 use clap::ValueEnum;
+use memory::Key;
+use nic::Remote;
+use store::QueueNeeds;
 use store::kv::farm::{self, Farm, FarmTable};
 use store::kv::pilaf::{self, Pilaf, PilafTable};
+use store::kv::prism::{
+    Client as PrismClient, ClientConfig as PrismConfig, Config, Grant as PrismGrant, HEADER,
+};
 use store::kv::two_sided::{self, TwoSided, TwoSidedTable};
-use store::kv::{Lookup, Registered, Table};
+use store::kv::{
+    Client, ClientConfig, Grant, Hello, Lookup, Registered, Server, ServerConfig, SessionError, Table,
+};
+use verbs::Access;
 
-/// READs that a connection may have outstanding: a full window of two-READ lookups.
-const READS: u8 = 128;
+use crate::serving::program::Memory;
+use machine::Machine;
+use prism::PrismServer;
+use program::{Called, Loads};
+use serve::ServeArgs;
+use work::{Kind, Work};
 
 /// Which design.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
@@ -30,11 +46,14 @@ pub enum DesignName {
     Farm,
     /// Every operation is a call.
     TwoSided,
+    /// One indirect READ; PUTs by the client itself (PRISM).
+    Prism,
 }
 
 impl DesignName {
     /// All of them.
-    pub const ALL: [DesignName; 3] = [DesignName::Pilaf, DesignName::Farm, DesignName::TwoSided];
+    pub const ALL: [DesignName; 4] =
+        [DesignName::Pilaf, DesignName::Farm, DesignName::TwoSided, DesignName::Prism];
 
     /// As the command line says it.
     pub fn name(self) -> &'static str {
@@ -42,19 +61,181 @@ impl DesignName {
             DesignName::Pilaf => "pilaf",
             DesignName::Farm => "farm",
             DesignName::TwoSided => "two-sided",
+            DesignName::Prism => "prism",
         }
     }
 }
 
-/// A design: how its clients look things up, and its table.
-pub trait Design {
+/// What a server is made for.
+#[derive(Copy, Clone, Debug)]
+pub struct Size {
+    /// Keys.
+    pub capacity: u32,
+    /// Bytes for keys and values.
+    pub bytes: usize,
+    /// Seed of the hash.
+    pub seed: u64,
+}
+
+/// Measures the CPU work of an operation, in nanoseconds.
+pub type Measured = Box<dyn FnMut(Kind) -> Result<f64>>;
+
+/// A design.
+pub trait Design: Sized + 'static {
+    /// Its clients.
+    type Client: Machine;
+    /// The program of its server.
+    type Program: Loads;
+    /// Its queue pairs speak PRISM.
+    const PRISM: bool;
+
+    /// What a client's queue pair must hold.
+    fn needs(config: &ClientConfig) -> QueueNeeds;
+
+    /// Bytes of a client's memory.
+    fn arena_len(config: &ClientConfig) -> usize;
+
+    /// What a client says to the server.
+    fn hello(config: &ClientConfig, arena: &Registered) -> Hello;
+
+    /// A client, with what the server said.
+    ///
+    /// # Errors
+    /// That is nothing that a server of this design says, or they do not fit.
+    fn client(config: ClientConfig, grant: &[u8], arena: Registered) -> Result<Self::Client, SessionError>;
+
+    /// The server's program, with all its memory.
+    ///
+    /// # Errors
+    /// There is no room.
+    fn program(args: &ServeArgs, size: Size, memory: &mut Memory) -> Result<Self::Program>;
+
+    /// Bytes of the READs of a GET that finds its key: of each but the last, and of the last. None: it is a call.
+    fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)>;
+
+    /// Bytes of the index for so many keys; 0 if clients read none.
+    fn index_len(keys: u32, seed: u64) -> usize;
+
+    /// What measures its CPU work; none where that cannot be told from the NIC's.
+    ///
+    /// # Errors
+    /// There is no room.
+    fn work(plan: &measure::Plan) -> Result<Option<Measured>>;
+}
+
+impl<D: Classical> Design for D {
+    type Client = Client<D::Lookup>;
+    type Program = Called<D::Table>;
+    const PRISM: bool = false;
+
+    fn needs(config: &ClientConfig) -> QueueNeeds {
+        config.needs()
+    }
+
+    fn arena_len(config: &ClientConfig) -> usize {
+        config.arena_len::<D::Lookup>()
+    }
+
+    fn hello(config: &ClientConfig, arena: &Registered) -> Hello {
+        config.hello::<D::Lookup>(arena)
+    }
+
+    fn client(config: ClientConfig, grant: &[u8], arena: Registered) -> Result<Self::Client, SessionError> {
+        Client::new(config, &Grant::decode(grant)?, arena)
+    }
+
+    fn program(args: &ServeArgs, size: Size, memory: &mut Memory) -> Result<Called<D::Table>> {
+        let config =
+            ServerConfig { connections: args.clients, max_value: args.max_value, ..ServerConfig::default() };
+        let readable = Access::LOCAL_WRITE | Access::REMOTE_READ;
+        let extents = memory.region("values", size.bytes, readable)?;
+        let index_len = D::table_len(size.capacity, size.seed);
+        let index = (index_len > 0).then(|| memory.region("the index", index_len, readable)).transpose()?;
+        let local = memory.region("messages", config.local_len(), Access::LOCAL_WRITE)?;
+        let writable = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let staging = memory.region("long requests", config.staging_len(), writable)?;
+        let table = D::table(size.capacity, size.seed, index, extents);
+        Ok(Called { server: Server::new(table, config, local, staging)?, needs: config.needs() })
+    }
+
+    fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)> {
+        D::Lookup::read_lens(key_len, value_len)
+    }
+
+    fn index_len(keys: u32, seed: u64) -> usize {
+        D::table_len(keys, seed)
+    }
+
+    fn work(plan: &measure::Plan) -> Result<Option<Measured>> {
+        let mut work = Work::<D>::new(plan)?;
+        Ok(Some(Box::new(move |kind| work.measure(kind))))
+    }
+}
+
+/// PRISM-KV.
+pub struct PrismDesign;
+
+/// Slots that a client remembers.
+const KNOWN: u32 = 1 << 16;
+/// Bytes of a GET's first READ at most.
+const FIRST_READ: u32 = 8192;
+
+/// A client's size in PRISM's terms.
+fn in_prism(config: &ClientConfig) -> PrismConfig {
+    let ClientConfig { window, max_key, max_value, .. } = *config;
+    let first_read = (HEADER as u32 + max_key + max_value).min(FIRST_READ);
+    PrismConfig { window, max_key, max_value, first_read, known: KNOWN }
+}
+
+impl Design for PrismDesign {
+    type Client = PrismClient;
+    type Program = PrismServer;
+    const PRISM: bool = true;
+
+    fn needs(config: &ClientConfig) -> QueueNeeds {
+        in_prism(config).needs()
+    }
+
+    fn arena_len(config: &ClientConfig) -> usize {
+        in_prism(config).arena_len()
+    }
+
+    fn hello(config: &ClientConfig, _: &Registered) -> Hello {
+        let replies = Remote { addr: 0, rkey: Key::new(0) };
+        let design = store::kv::Design::Prism;
+        Hello { design, window: config.window, eager: 0, replies, reply_stride: 0, reply_len: 0 }
+    }
+
+    fn client(config: ClientConfig, grant: &[u8], arena: Registered) -> Result<PrismClient, SessionError> {
+        PrismClient::new(in_prism(&config), &PrismGrant::decode(grant)?, arena)
+    }
+
+    fn program(args: &ServeArgs, size: Size, memory: &mut Memory) -> Result<PrismServer> {
+        PrismServer::open(args, size, memory)
+    }
+
+    fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)> {
+        Some((HEADER + key_len + value_len, HEADER + key_len + value_len))
+    }
+
+    fn index_len(keys: u32, seed: u64) -> usize {
+        Config::for_keys(keys, seed).table_len()
+    }
+
+    fn work(_: &measure::Plan) -> Result<Option<Measured>> {
+        Ok(None)
+    }
+}
+
+/// A classical design: how its clients look things up, and its table.
+pub trait Classical: 'static {
     /// Client side.
     type Lookup: Lookup;
     /// Server side.
     type Table: Table;
 
     /// Bytes of the index for so many keys; 0 if clients read none.
-    fn index_len(keys: u32, seed: u64) -> usize;
+    fn table_len(keys: u32, seed: u64) -> usize;
 
     /// A table for so many keys over its memory.
     fn table(keys: u32, seed: u64, index: Option<Registered>, extents: Registered) -> Self::Table;
@@ -69,11 +250,11 @@ pub struct TwoSidedDesign;
 
 const INDEX: &str = "a design with an index is given its memory";
 
-impl Design for PilafDesign {
+impl Classical for PilafDesign {
     type Lookup = Pilaf;
     type Table = PilafTable;
 
-    fn index_len(keys: u32, seed: u64) -> usize {
+    fn table_len(keys: u32, seed: u64) -> usize {
         pilaf::Config::for_keys(keys, seed).index_len()
     }
 
@@ -82,11 +263,11 @@ impl Design for PilafDesign {
     }
 }
 
-impl Design for FarmDesign {
+impl Classical for FarmDesign {
     type Lookup = Farm;
     type Table = FarmTable;
 
-    fn index_len(keys: u32, seed: u64) -> usize {
+    fn table_len(keys: u32, seed: u64) -> usize {
         farm::Config::for_keys(keys, seed).index_len()
     }
 
@@ -95,11 +276,11 @@ impl Design for FarmDesign {
     }
 }
 
-impl Design for TwoSidedDesign {
+impl Classical for TwoSidedDesign {
     type Lookup = TwoSided;
     type Table = TwoSidedTable;
 
-    fn index_len(_: u32, _: u64) -> usize {
+    fn table_len(_: u32, _: u64) -> usize {
         0
     }
 
@@ -116,6 +297,7 @@ macro_rules! with_design {
             $crate::kv::DesignName::Pilaf => $function::<$crate::kv::PilafDesign>($($argument),*),
             $crate::kv::DesignName::Farm => $function::<$crate::kv::FarmDesign>($($argument),*),
             $crate::kv::DesignName::TwoSided => $function::<$crate::kv::TwoSidedDesign>($($argument),*),
+            $crate::kv::DesignName::Prism => $function::<$crate::kv::PrismDesign>($($argument),*),
         }
     };
 }

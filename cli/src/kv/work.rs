@@ -18,7 +18,7 @@ use store::ycsb::record::{self, KEY_LEN, Record, Values};
 use store::ycsb::{Mix, Operation as YcsbOperation, Stripe, Workload};
 use transport::Status;
 
-use super::Design;
+use super::Classical;
 use super::measure::Plan;
 use super::serve::memory_for;
 use crate::bench::median;
@@ -202,7 +202,7 @@ pub fn drawn(plan: &Plan, count: usize) -> impl Iterator<Item = Record> {
 }
 
 /// A design's client and server, and the records they work on.
-pub struct Work<D: Design> {
+pub struct Work<D: Classical> {
     wire: Wire,
     client: Client<D::Lookup>,
     server: Server<D::Table>,
@@ -214,13 +214,13 @@ pub struct Work<D: Design> {
     version: u64,
 }
 
-impl<D: Design> Work<D> {
+impl<D: Classical> Work<D> {
     /// With values and a client as in `plan`.
     pub fn new(plan: &Plan) -> Result<Work<D>> {
         let through = vec![0; plan.value_len as usize + (1 << 12)];
         let mut wire = Wire { blocks: Vec::new(), ends: Default::default(), through, log: None };
         let keys = plan.records as u32;
-        let index_len = D::index_len(keys, plan.seed);
+        let index_len = D::table_len(keys, plan.seed);
         let index = (index_len > 0).then(|| wire.register(index_len)).transpose()?;
         let extents = wire.register(memory_for(plan.records, plan.value_len))?;
         let table = D::table(keys, plan.seed, index, extents);
@@ -347,7 +347,7 @@ mod tests {
     use crate::kv::{FarmDesign, PilafDesign, TwoSidedDesign};
 
     /// Messages and values of every way that they travel: inline, by SEND, by WRITE with immediate data.
-    fn works<D: Design>() {
+    fn works<D: Classical>() {
         for value_len in [16, 64, 900, 5000] {
             let plan = Plan { records: 500, value_len, window: 4, cores: [0, 0], seed: 3, inserts: 0 };
             let mut work = Work::<D>::new(&plan).unwrap();

@@ -27,9 +27,11 @@ fn the_demo_reads_each_design_over_each_port_and_no_value_is_wrong() {
         "shm/pilaf-get/64",
         "shm/farm-get/64",
         "shm/two-sided-get/64",
+        "shm/prism-get/64",
         "udp/pilaf-get/64",
         "udp/farm-get/64",
         "udp/two-sided-get/64",
+        "udp/prism-get/64",
     ];
     assert_eq!(cases, expected);
     for line in &lines {
@@ -64,7 +66,7 @@ fn on_a_terminal(words: &[&str]) -> String {
 fn the_demo_shows_its_progress_to_a_person_and_not_to_a_pipe() {
     let words = ["demo", "--records", "2000", "--gets", "1000", "--port", "shm"];
     let shown = on_a_terminal(&words);
-    assert!(shown.contains("farm over shm: 2000 records") && shown.contains("2/3"), "{shown}");
+    assert!(shown.contains("farm over shm: 2000 records") && shown.contains("2/4"), "{shown}");
     let piped = remora(&words);
     assert_eq!(piped.err, "");
     let table = piped.good();
@@ -234,7 +236,7 @@ fn doctor_and_devinfo_speak_json() {
 
 #[test]
 fn the_help_of_every_command_shows_an_example() {
-    let commands: [&[&str]; 15] = [
+    let commands: [&[&str]; 16] = [
         &[],
         &["demo"],
         &["serve"],
@@ -246,6 +248,7 @@ fn the_help_of_every_command_shows_an_example() {
         &["kv", "load"],
         &["kv", "bench"],
         &["bench"],
+        &["figures"],
         &["devinfo"],
         &["doctor"],
         &["top"],

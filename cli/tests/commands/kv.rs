@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::running::{Scratch, Server, command};
+use crate::running::{Scratch, Server, command, remora};
 
 const PAIRS: &[u8] = b"colour blue\nlonely\nshape round and red\n\n wide\nlast one\n";
 
@@ -52,6 +52,27 @@ fn two_sided_over_shm_stores_reads_removes_and_loads() {
 #[test]
 fn two_sided_over_udp_stores_reads_removes_and_loads() {
     use_it("two-sided", "udp");
+}
+
+#[test]
+fn prism_over_shm_stores_reads_removes_and_loads() {
+    use_it("prism", "shm");
+}
+
+#[test]
+fn prism_over_udp_stores_reads_removes_and_loads() {
+    use_it("prism", "udp");
+}
+
+#[test]
+fn prism_takes_values_to_a_mebibyte_and_a_client_of_another_design_is_told() {
+    let server = Server::start("prism", "shm", &["--records", "10"]);
+    let file = Scratch::new(&[b"long ".as_slice(), &vec![b'x'; 1 << 20]].concat());
+    assert_eq!(server.kv("load", &[file.path()]).good(), "1 keys stored, 0 lines left out\n");
+    assert_eq!(server.kv("get", &["long"]).good().trim_end().len(), 1 << 20);
+    let other = Server::start("farm", "shm", &[]);
+    let refused = remora(&["kv", "get", "--design", "prism", "--connect", &other.address, "key"]);
+    assert!(refused.err.contains("the server runs farm"), "{}", refused.err);
 }
 
 #[test]

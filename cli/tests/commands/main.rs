@@ -1,5 +1,7 @@
 //! The `remora` command as a person or a script meets it: the real binary, real processes, small tables, free ports.
 
+mod block;
+mod cache;
 mod capture;
 mod congestion;
 mod counters;
@@ -8,5 +10,6 @@ mod kv;
 mod limits;
 mod loss;
 mod mistakes;
+mod prism;
 mod replay;
 mod running;

@@ -114,6 +114,7 @@ impl Bench<'_> {
             y: "goodput of both directions, Gb/s",
             labels: LOSSES.iter().map(|loss| format!("{loss} %")).collect(),
             lines: lines.collect(),
+            ..plot::Plot::default()
         }
         .write(&self.args.report.join(format!("loss-{place}.svg")))
     }

@@ -71,6 +71,7 @@ pub fn incast(bench: &mut Bench<'_>) -> Result<()> {
         y: "last completion, ms",
         labels: SENDERS.iter().map(ToString::to_string).collect(),
         lines: lines.map(|(name, values)| plot::Line { name: name.to_owned(), values }).collect(),
+        ..plot::Plot::default()
     }
     .write(&bench.args.report.join("loss-incast.svg"))
 }

@@ -1,7 +1,8 @@
 //! How the stores' machines reach a queue pair.
 
+use store::PostPrism;
 use store::kv::{Post, PostError, Registered};
-use verbs::{Batch, Init, MemoryRegion, QueuePair, Ready, ReceiveRequest, Sge, WorkRequest};
+use verbs::{Batch, Init, MemoryRegion, QueuePair, Ready, ReceiveRequest, Sge, WorkRequest, prism};
 
 fn queue_error(error: verbs::PostError) -> PostError {
     match error {
@@ -25,6 +26,12 @@ impl Post for Direct<'_> {
     }
 }
 
+impl PostPrism for Direct<'_> {
+    fn post_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
+        self.0.post_prism(request).map_err(queue_error)
+    }
+}
+
 /// A batch: one doorbell for all requests.
 pub struct Batched<'a, 'b>(pub &'a mut Batch<'b>);
 
@@ -36,6 +43,13 @@ impl Post for Batched<'_, '_> {
 
     fn post_receive(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         self.0.post_recv(request).map_err(queue_error)
+    }
+}
+
+impl PostPrism for Batched<'_, '_> {
+    #[inline]
+    fn post_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
+        self.0.post_prism(request).map_err(queue_error)
     }
 }
 

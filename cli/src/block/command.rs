@@ -1,0 +1,91 @@
+//! `remora block read|write`.
+
+use std::io::{Read, Write};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::{Args, Subcommand};
+
+use super::client::Session;
+use super::servers::ServersArgs;
+use crate::device::PortArgs;
+
+/// Which store.
+#[derive(Args, Clone, Debug)]
+pub struct Target {
+    #[command(flatten)]
+    servers: ServersArgs,
+    #[command(flatten)]
+    port: PortArgs,
+}
+
+/// `remora block`.
+#[derive(Subcommand)]
+pub enum BlockCommand {
+    /// Print a block, without the zeros at its end.
+    #[command(
+        after_help = "Examples:\n  remora block read 7 --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483\n  remora block read 7 --whole --members replicas.toml > seven"
+    )]
+    Read {
+        #[command(flatten)]
+        target: Target,
+        /// The block, from 0.
+        block: u64,
+        /// With the zeros.
+        #[arg(long)]
+        whole: bool,
+    },
+    /// Write a block: the value, and zeros behind it.
+    #[command(
+        after_help = "Examples:\n  remora block write 7 hello --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483\n  remora block write 7 - --members etcd://127.0.0.1:2379/replicas < seven"
+    )]
+    Write {
+        #[command(flatten)]
+        target: Target,
+        /// The block, from 0.
+        block: u64,
+        /// The value; - takes it from standard input.
+        value: String,
+    },
+}
+
+/// `remora block`.
+pub fn run(command: BlockCommand) -> Result<()> {
+    match command {
+        BlockCommand::Read { target, block, whole } => read(&target, block, whole),
+        BlockCommand::Write { target, block, value } => write(&target, block, value),
+    }
+}
+
+fn session(target: &Target, writes: bool) -> Result<Session> {
+    Session::open(&target.port, target.servers.find()?, 1, writes)
+}
+
+fn read(target: &Target, block: u64, whole: bool) -> Result<()> {
+    let mut session = session(target, false)?;
+    let value = session.read(block)?;
+    let end = value.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let shown = if whole { &value[..] } else { &value[..end] };
+    let mut out = std::io::stdout().lock();
+    out.write_all(shown)?;
+    if !whole && !shown.ends_with(b"\n") {
+        out.write_all(b"\n")?;
+    }
+    session.close()
+}
+
+fn write(target: &Target, block: u64, value: String) -> Result<()> {
+    let mut value = if value == "-" {
+        let mut bytes = Vec::new();
+        let most = u64::from(store::block::MAX_BLOCK) + 1;
+        std::io::stdin().take(most).read_to_end(&mut bytes).context("reading standard input")?;
+        bytes
+    } else {
+        value.into_bytes()
+    };
+    let mut session = session(target, true)?;
+    let len = session.layout()?.block_len as usize;
+    ensure!(value.len() <= len, "the value has more than the {len} bytes of a block");
+    value.resize(len, 0);
+    session.write(block, &value)?;
+    session.close()
+}

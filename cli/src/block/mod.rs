@@ -1,0 +1,24 @@
+//! `remora serve block` and `remora block`: replicated blocks.
+
+pub mod bench;
+pub mod client;
+pub mod command;
+mod connector;
+mod machine;
+mod replica;
+pub mod serve;
+mod servers;
+
+use clap::ValueEnum;
+
+/// Operations that a client has in flight at most: buffers are made for it.
+pub const WINDOW: u16 = 16;
+
+/// Which design.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DesignName {
+    /// Multi-writer ABD by PRISM's chains.
+    PrismRs,
+    /// The same by locks and plain verbs.
+    Abdlock,
+}

@@ -1,0 +1,280 @@
+//! `remora serve cache`: one thread that waits for all its clients at once.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Write as _};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant as Clock, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use memory::{Bytes, Key};
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use slab::Slab;
+use store::Registered;
+use store::cache::{Cache, Config, MIN_MEMORY, Session};
+use transport::Instant;
+
+use super::connection::{Connection, Wish};
+
+/// Arguments of `remora serve cache`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  remora serve cache\n  remora serve cache --listen 127.0.0.1:11311 --memory 1g\n  remora serve cache --memory 512m --items 8m --clients 10000\n\nSizes take k, m or g for 2^10, 2^20 and 2^30. It speaks memcached's text protocol: see docs/CACHE.md."
+)]
+pub struct CacheArgs {
+    /// TCP address to serve at.
+    #[arg(long, default_value = "127.0.0.1:11211")]
+    pub listen: SocketAddr,
+    /// Bytes for keys and values; when they are full, what was not used for longest goes.
+    #[arg(long, default_value = "64m", value_parser = size)]
+    pub memory: usize,
+    /// Items at most; each takes about 150 bytes beside that memory [default: one for 256 bytes of it].
+    #[arg(long, value_parser = size)]
+    pub items: Option<usize>,
+    /// Clients at a time.
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub clients: u32,
+}
+
+/// A number of bytes or items: `4096`, `64k`, `64m`, `1g`.
+fn size(text: &str) -> Result<usize, String> {
+    let (digits, shift) = match text.as_bytes().last().map(u8::to_ascii_lowercase) {
+        Some(b'k') => (&text[..text.len() - 1], 10),
+        Some(b'm') => (&text[..text.len() - 1], 20),
+        Some(b'g') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let number = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift));
+    number.filter(|number| *number > 0).ok_or_else(|| "a number above 0, with k, m or g behind it".to_owned())
+}
+
+/// What `version` answers. Clients conclude from it what a server knows, so it begins with the memcached whose text protocol
+/// this is.
+const VERSION: &str = concat!("1.6.18-remora-", env!("CARGO_PKG_VERSION"));
+
+/// Descriptors for all but clients: standard streams, listener, epoll, and some to spare.
+const OTHERS: u64 = 16;
+/// Clients taken in one turn, so that those which are there get theirs.
+const ADMITTED: usize = 64;
+/// Descriptors may be used up by the rest of the machine: then the listener is asked again after a while.
+const RETRY: Duration = Duration::from_millis(100);
+const LISTENER: Token = Token(usize::MAX);
+
+/// `remora serve cache`.
+pub fn run(args: &CacheArgs) -> Result<()> {
+    descriptors(args.clients)?;
+    let clock =
+        (Clock::now(), SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?);
+    let mut service = Service::open(args, clock)?;
+    let at = service.listener.local_addr()?;
+    eprintln!(
+        "serving memcached's text protocol at {at}; {} MiB, {} items, {} clients; end with Ctrl-C",
+        args.memory >> 20,
+        items(args)?,
+        args.clients
+    );
+    service.work()
+}
+
+fn items(args: &CacheArgs) -> Result<u32> {
+    let asked = args.items.map_or(Ok(Config::items_for(args.memory)), u32::try_from);
+    asked.ok().filter(|items| *items < 1 << 30).context("--items takes at most 1073741823")
+}
+
+/// Raises the limit on descriptors so far that each client gets one.
+fn descriptors(clients: u32) -> Result<()> {
+    let (limit, needed) = (getrlimit(Resource::Nofile), u64::from(clients) + OTHERS);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    if limit.maximum.is_some_and(|most| most < needed) {
+        let most = limit.maximum.unwrap_or(0).saturating_sub(OTHERS);
+        bail!("{clients} clients take {needed} descriptors: raise `ulimit -Hn`, or serve --clients {most}");
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: limit.maximum })
+        .context("raising the limit on descriptors")
+}
+
+struct Service {
+    cache: Cache,
+    poll: Poll,
+    listener: TcpListener,
+    /// Clients may be waiting at it.
+    knocking: bool,
+    connections: Slab<Connection>,
+    /// Those that have something to do.
+    ready: VecDeque<usize>,
+    most: usize,
+    /// When it started, by the steady clock and since 1970.
+    clock: (Clock, Duration),
+}
+
+impl Service {
+    fn open(args: &CacheArgs, clock: (Clock, Duration)) -> Result<Service> {
+        if args.memory < MIN_MEMORY {
+            bail!("--memory takes at least {}m: the longest value must fit", MIN_MEMORY >> 20);
+        }
+        let bytes = Bytes::heap(args.memory)
+            .with_context(|| format!("{} MiB for values: ask for less with --memory", args.memory >> 20))?;
+        let config = Config {
+            items: items(args)?,
+            hash_seed: crate::kv::serve::fresh_seed(),
+            version: VERSION,
+            pid: std::process::id(),
+            connections: args.clients,
+        };
+        let mut listener = TcpListener::bind(args.listen).map_err(|error| refused(args.listen, error))?;
+        let poll = Poll::new().context("epoll")?;
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let memory = Registered { bytes, addr: 0, key: Key::new(0) };
+        Ok(Service {
+            cache: Cache::new(config, memory, since(clock)),
+            poll,
+            listener,
+            knocking: false,
+            connections: Slab::new(),
+            ready: VecDeque::new(),
+            most: args.clients as usize,
+            clock,
+        })
+    }
+
+    fn work(&mut self) -> Result<()> {
+        let mut events = Events::with_capacity(1024);
+        loop {
+            let wait = match (self.ready.is_empty(), self.knocking) {
+                (false, _) => Some(Duration::ZERO),
+                (true, true) => Some(RETRY),
+                (true, false) => None,
+            };
+            match self.poll.poll(&mut events, wait) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error).context("epoll"),
+                _ => {}
+            }
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.knocking = true,
+                    Token(number) => {
+                        if let Some(connection) = self.connections.get_mut(number) {
+                            connection.ended |= event.is_read_closed();
+                        }
+                        self.queue(number);
+                    }
+                }
+            }
+            let now = since(self.clock);
+            for _ in 0..self.ready.len() {
+                let Some(number) = self.ready.pop_front() else { break };
+                self.turn(number, now);
+            }
+            if self.knocking {
+                self.knocking = self.admit();
+            }
+        }
+    }
+
+    /// Gives a connection its turn, once.
+    fn queue(&mut self, number: usize) {
+        if let Some(connection) = self.connections.get_mut(number)
+            && !connection.queued
+        {
+            connection.queued = true;
+            self.ready.push_back(number);
+        }
+    }
+
+    fn turn(&mut self, number: usize, now: Instant) {
+        let Some(connection) = self.connections.get_mut(number) else { return };
+        connection.queued = false;
+        match connection.turn(&mut self.cache, now) {
+            Ok(Wish::Turn) => self.queue(number),
+            Ok(Wish::Socket) => {}
+            Ok(Wish::Close) => self.close(number),
+            Err(error) => {
+                tracing::info!(%error, "a client is gone");
+                self.close(number);
+            }
+        }
+    }
+
+    fn close(&mut self, number: usize) {
+        self.connections.remove(number).close(&mut self.cache);
+    }
+
+    /// Takes some of those that wait; whether there may be more.
+    fn admit(&mut self) -> bool {
+        for _ in 0..ADMITTED {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.take(stream),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                // Of a client that left before it was taken.
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
+                Err(error) => {
+                    tracing::warn!("a client could not be taken, trying again: {error}");
+                    return true;
+                }
+            }
+        }
+        true
+    }
+
+    fn take(&mut self, mut stream: TcpStream) {
+        if self.connections.len() == self.most {
+            // It has not said anything yet, so there is room for one line.
+            let _ = stream.write(b"ERROR Too many open connections\r\n");
+            return self.cache.reject();
+        }
+        // Answers are sent whole: there is nothing to wait for.
+        let _ = stream.set_nodelay(true);
+        let entry = self.connections.vacant_entry();
+        let number = entry.key();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.poll.registry().register(&mut stream, Token(number), interest) {
+            return tracing::warn!("a client could not be watched: {error}");
+        }
+        entry.insert(Connection::new(stream, Session::new(&mut self.cache)));
+        self.queue(number);
+    }
+}
+
+/// Now, since 1970; it never runs backwards, whatever happens to the clock on the wall.
+fn since((start, started): (Clock, Duration)) -> Instant {
+    let now = started + start.elapsed();
+    Instant(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX - 1))
+}
+
+fn refused(address: SocketAddr, error: std::io::Error) -> anyhow::Error {
+    match error.kind() {
+        ErrorKind::AddrInUse => anyhow::anyhow!(
+            "{address} is taken, perhaps by a memcached: end what listens there, or serve at another with --listen"
+        ),
+        ErrorKind::PermissionDenied => {
+            anyhow::anyhow!(
+                "{address} takes a right that you have not: serve at a port from 1024 on with --listen"
+            )
+        }
+        ErrorKind::AddrNotAvailable => {
+            anyhow::anyhow!("{address} is no address of this machine: serve at another with --listen")
+        }
+        _ => anyhow::Error::new(error).context(format!("listening at {address}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_their_letter() {
+        let cases = [("1", 1), ("4096", 4096), ("64k", 65536), ("64m", 64 << 20), ("1G", 1 << 30)];
+        for (text, expected) in cases {
+            assert_eq!(size(text), Ok(expected), "{text}");
+        }
+        for text in ["", "0", "0m", "m", "-1", "1.5g", "1mb", "99999999999g", "ü"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+}

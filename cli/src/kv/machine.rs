@@ -1,0 +1,86 @@
+//! The stores' client machines, as whoever drives them sees them.
+
+use store::PostPrism;
+use store::kv::{Broken, Client, Finished, Lookup, Refused, Slot, prism};
+use verbs::WorkCompletion;
+
+/// A client of any design.
+pub trait Machine {
+    /// Starts reading the value of `key`.
+    ///
+    /// # Errors
+    /// Nothing was started.
+    fn get(&mut self, key: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused>;
+
+    /// Starts storing `value` under `key`.
+    ///
+    /// # Errors
+    /// Nothing was started.
+    fn put(&mut self, key: &[u8], value: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused>;
+
+    /// Starts removing `key`.
+    ///
+    /// # Errors
+    /// Nothing was started.
+    fn delete(&mut self, key: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused>;
+
+    /// Posts its receive requests.
+    ///
+    /// # Errors
+    /// The queue took none.
+    fn start(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken>;
+
+    /// Takes a completion; what it ends.
+    ///
+    /// # Errors
+    /// The queue pair has failed.
+    fn complete(
+        &mut self,
+        completion: &WorkCompletion,
+        nic: &mut impl PostPrism,
+    ) -> Result<Option<Finished<'_>>, Broken>;
+
+    /// Operations in flight.
+    fn in_flight(&self) -> usize;
+}
+
+macro_rules! machine {
+    ($client:ty $(, $bound:ident: $lookup:ident)?) => {
+        impl$(<$bound: $lookup>)? Machine for $client {
+            #[inline]
+            fn get(&mut self, key: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused> {
+                <$client>::get(self, key, nic)
+            }
+
+            #[inline]
+            fn put(&mut self, key: &[u8], value: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused> {
+                <$client>::put(self, key, value, nic)
+            }
+
+            fn delete(&mut self, key: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused> {
+                <$client>::delete(self, key, nic)
+            }
+
+            fn start(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
+                <$client>::start(self, nic)
+            }
+
+            #[inline]
+            fn complete(
+                &mut self,
+                completion: &WorkCompletion,
+                nic: &mut impl PostPrism,
+            ) -> Result<Option<Finished<'_>>, Broken> {
+                <$client>::complete(self, completion, nic)
+            }
+
+            #[inline]
+            fn in_flight(&self) -> usize {
+                <$client>::in_flight(self)
+            }
+        }
+    };
+}
+
+machine!(Client<L>, L: Lookup);
+machine!(prism::Client);

@@ -1,0 +1,73 @@
+//! A key-value server's program.
+
+use anyhow::Result;
+use store::kv::{Broken, Connection, Hello, QueueNeeds, Refusal, Server, Table};
+use verbs::WorkCompletion;
+
+use crate::post::{Batched, Later};
+use crate::serving::program::Program;
+
+/// A program that has pairs to begin with.
+pub trait Loads: Program {
+    /// Stores a pair before clients come.
+    ///
+    /// # Errors
+    /// There is no room.
+    fn load(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal>;
+
+    /// All that there is to begin with is loaded.
+    ///
+    /// # Errors
+    /// The NIC's.
+    fn loaded(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Pairs in the table, or that were loaded.
+    fn keys(&self) -> u64;
+}
+
+/// A server of a classical design, which answers calls.
+pub struct Called<T> {
+    /// It.
+    pub server: Server<T>,
+    /// What each queue pair must hold.
+    pub needs: QueueNeeds,
+}
+
+impl<T: Table> Program for Called<T> {
+    type Connection = Connection;
+
+    fn needs(&self) -> QueueNeeds {
+        self.needs
+    }
+
+    fn accept(&mut self, hello: &[u8], nic: &mut Later) -> Result<(Connection, Vec<u8>)> {
+        let (connection, grant) = self.server.accept(&Hello::decode(hello)?, nic)?;
+        Ok((connection, grant.encode().to_vec()))
+    }
+
+    #[inline]
+    fn handle(
+        &mut self,
+        connection: Connection,
+        completion: &WorkCompletion,
+        nic: &mut Batched<'_, '_>,
+    ) -> Result<(), Broken> {
+        self.server.handle(connection, completion, nic)
+    }
+
+    fn disconnect(&mut self, connection: Connection) {
+        self.server.disconnect(connection);
+    }
+}
+
+impl<T: Table> Loads for Called<T> {
+    fn load(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        self.server.table_mut().put(key, value)
+    }
+
+    fn keys(&self) -> u64 {
+        self.server.table().len()
+    }
+}

@@ -1,0 +1,290 @@
+//! What servers whose clients connect queue pairs have in common: one thread that polls for them all, takes new clients on, and finds out
+//! which are gone.
+
+pub mod lists;
+pub mod program;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use verbs::{
+    CompletionChannel, CompletionQueue, ConnectRequest, Context, CqOptions, EMPTY, Flags, Listener, Notify,
+    Operation, Payload, QpOptions, QueuePair, Ready, Remote, Status, WorkCompletion, WorkRequest,
+};
+
+use crate::post::{Batched, Direct, Later};
+use program::{Memory, Program};
+
+/// READs that a connection may have outstanding: a full window of two-READ lookups.
+pub const READS: u8 = 128;
+
+/// A client as the server knows it.
+struct Client<C> {
+    pair: QueuePair<Ready>,
+    connection: C,
+    life: Life,
+    /// Since when others wait for it.
+    late: Option<Instant>,
+}
+
+/// What is known of a client's being there. One that left or died says nothing: its NIC must be asked.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Life {
+    /// Something came from it lately.
+    Seen,
+    /// Nothing came for a while.
+    Quiet,
+    /// It was asked.
+    Asked,
+}
+
+/// Id of the empty WRITE that asks a client's NIC for an acknowledgement; no store's id begins with 15.
+const PROBE: u64 = 15 << 44;
+/// Time between two looks for clients that are gone.
+const PROBE_EVERY: Duration = Duration::from_millis(500);
+/// How long a client may take that has begun to connect.
+const CONNECTING: Duration = Duration::from_secs(1);
+/// How long others wait for a client that says nothing.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How hard a server works.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Pace {
+    /// It polls without ever sleeping.
+    pub spin: bool,
+    /// It ends when its parent process does.
+    pub child: bool,
+}
+
+/// A program, and its clients.
+pub struct Service<P: Program> {
+    /// It.
+    pub program: P,
+    /// Its NIC.
+    pub context: Context,
+    cq: CompletionQueue,
+    channel: CompletionChannel,
+    clients: Vec<Client<P::Connection>>,
+    /// Its queue pairs speak PRISM.
+    prism: bool,
+    /// Lives as long as the program.
+    memory: Memory,
+}
+
+/// Time without work after which the server sleeps.
+const SPIN: Duration = Duration::from_millis(1);
+/// Polls between two looks for new clients while there is work.
+const LOOK_EVERY: u32 = 4096;
+
+impl<P: Program> Service<P> {
+    /// A program with its memory, for so many clients.
+    ///
+    /// # Errors
+    /// The NIC's.
+    pub fn new(
+        context: Context,
+        program: P,
+        memory: Memory,
+        clients: u32,
+        prism: bool,
+    ) -> Result<Service<P>> {
+        let channel = context.create_channel()?;
+        // And one for the probe of each client.
+        let depth = (program.needs().completions + 1) * clients;
+        let cq =
+            context.create_cq_with(&CqOptions { depth, channel: Some(&channel), ..CqOptions::default() })?;
+        Ok(Service { program, context, cq, channel, clients: Vec::new(), prism, memory })
+    }
+
+    /// Serves until it is told to stop.
+    ///
+    /// # Errors
+    /// The NIC's.
+    pub fn work(&mut self, pace: Pace, listener: &Listener, stop: &AtomicBool) -> Result<()> {
+        let mut done = [EMPTY; 64];
+        let (mut busy, mut polls, mut probed) = (Instant::now(), 0u32, Instant::now());
+        let parent = rustix::process::getppid();
+        while !stop.load(Ordering::Relaxed) {
+            let got = self.cq.poll(&mut done)?;
+            self.handle(&done[..got]);
+            polls = polls.wrapping_add(1);
+            if got > 0 && polls % LOOK_EVERY != 0 {
+                busy = Instant::now();
+                continue;
+            }
+            if polls % LOOK_EVERY == 0 || (!pace.spin && busy.elapsed() > SPIN) {
+                self.admit(listener)?;
+                self.tidy();
+                if probed.elapsed() > PROBE_EVERY {
+                    probed = Instant::now();
+                    self.probe();
+                }
+                if pace.child && rustix::process::getppid() != parent {
+                    return Ok(());
+                }
+                if !pace.spin && busy.elapsed() > SPIN {
+                    self.sleep()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sleeps until a completion comes, or a while: new clients are looked for in between.
+    fn sleep(&mut self) -> Result<()> {
+        self.cq.arm(Notify::Any)?;
+        let mut done = [EMPTY; 64];
+        let got = self.cq.poll(&mut done)?;
+        if got == 0 {
+            match self.channel.wait(Some(Duration::from_millis(20))) {
+                Ok(_) | Err(verbs::PollError::Timeout) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.handle(&done[..got]);
+        Ok(())
+    }
+
+    /// Handles completions; those of one client that follow each other are answered together.
+    #[inline]
+    fn handle(&mut self, done: &[WorkCompletion]) {
+        for run in done.chunk_by(|one, next| one.qp_num == next.qp_num) {
+            let found = self.clients.iter().position(|client| client.pair.number() == run[0].qp_num);
+            let Some(at) = found else { continue };
+            if let Err(why) = self.answer_run(at, run) {
+                tracing::info!(qp = run[0].qp_num, why, "a client is gone");
+                self.end(at);
+            }
+        }
+    }
+
+    /// Ends a client.
+    fn end(&mut self, at: usize) {
+        let Client { pair, connection, .. } = self.clients.swap_remove(at);
+        // What the dead client's NIC may still do ends first.
+        drop(pair);
+        self.program.disconnect(connection);
+    }
+
+    /// What there is to do beside answers, and to say.
+    fn tidy(&mut self) {
+        self.program.tidy();
+        for Client { pair, connection, .. } in &mut self.clients {
+            // Of a failure its completion tells.
+            if let Err(broken) = self.program.tell(*connection, &mut Direct(pair)) {
+                tracing::debug!(%broken, "a client was not told");
+            }
+        }
+        self.end_late();
+    }
+
+    /// Ends clients for which others have waited long enough: it is there, its NIC answers, but its program does not.
+    fn end_late(&mut self) {
+        for at in (0..self.clients.len()).rev() {
+            let client = &mut self.clients[at];
+            client.late = match self.program.is_late(client.connection) {
+                true => client.late.or_else(|| Some(Instant::now())),
+                false => None,
+            };
+            if client.late.is_some_and(|since| since.elapsed() > PATIENCE) {
+                tracing::info!(qp = client.pair.number(), "a client does not answer, and is ended");
+                self.end(at);
+            }
+        }
+    }
+
+    #[inline]
+    fn answer_run(&mut self, at: usize, run: &[WorkCompletion]) -> Result<(), String> {
+        let Client { pair, connection, life, .. } = &mut self.clients[at];
+        *life = Life::Seen;
+        let mut batch = pair.batch().map_err(|error| error.to_string())?;
+        for completion in run {
+            if completion.id == PROBE && completion.status == Status::Success {
+                continue;
+            }
+            self.program
+                .handle(*connection, completion, &mut Batched(&mut batch))
+                .map_err(|broken| broken.to_string())?;
+        }
+        batch.ring();
+        Ok(())
+    }
+
+    /// Asks the NICs of quiet clients whether they are there. Of those that are not, the retries run out, and the error
+    /// makes room for others.
+    fn probe(&mut self) {
+        for client in &mut self.clients {
+            client.life = match client.life {
+                Life::Seen => Life::Quiet,
+                Life::Asked => Life::Asked,
+                Life::Quiet => {
+                    let nowhere = Remote { addr: 0, rkey: verbs::Key::new(0) };
+                    let empty = WorkRequest {
+                        id: PROBE,
+                        operation: Operation::Write(nowhere),
+                        payload: Payload::Inline(&[]),
+                        flags: Flags { signaled: true, ..Flags::default() },
+                    };
+                    // No room for it now: asked next time.
+                    client.pair.post_send(&empty).map_or(Life::Quiet, |()| Life::Asked)
+                }
+            };
+        }
+    }
+
+    /// Takes clients that wait to be connected.
+    fn admit(&mut self, listener: &Listener) -> Result<()> {
+        while let Some(request) = listener.accept(Some(Duration::ZERO))? {
+            if let Err(error) = self.connect(request) {
+                tracing::warn!("a client could not be connected: {error:#}");
+            }
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, request: ConnectRequest) -> Result<()> {
+        let mut later = Later::default();
+        let (connection, grant) = match self.program.accept(request.private_data(), &mut later) {
+            Ok(granted) => granted,
+            Err(error) => {
+                request.reject(&error.to_string());
+                return Err(error);
+            }
+        };
+        match self.answer(request, &later, grant) {
+            Ok(pair) => {
+                self.clients.push(Client { pair, connection, life: Life::Seen, late: None });
+                Ok(())
+            }
+            Err(error) => {
+                self.program.disconnect(connection);
+                Err(error)
+            }
+        }
+    }
+
+    fn answer(
+        &self,
+        request: ConnectRequest,
+        later: &Later,
+        private_data: Vec<u8>,
+    ) -> Result<QueuePair<Ready>> {
+        let needs = self.program.needs();
+        let options = QpOptions {
+            max_send_wr: needs.send * 2,
+            max_recv_wr: needs.receive,
+            max_send_sge: needs.sges,
+            private_data,
+            // Nobody else is admitted meanwhile.
+            connect_timeout: CONNECTING,
+            max_rd_atomic: READS,
+            max_dest_rd_atomic: READS,
+            prism: self.prism,
+            ..QpOptions::default()
+        };
+        let mut pair = self.memory.domain.create_qp(&self.cq, &self.cq, &options)?;
+        later.post(&mut pair)?;
+        Ok(request.accept(pair)?)
+    }
+}

@@ -1,0 +1,78 @@
+//! A server's program, as the loop that serves sees it: what it does for a connection, and beside that.
+
+use anyhow::Result;
+use store::{Broken, QueueNeeds};
+use verbs::{Access, MemoryRegion, ProtectionDomain, WorkCompletion};
+
+use crate::post::{Batched, Direct, Later, registered};
+
+/// The program of a server.
+pub trait Program {
+    /// What it calls a client.
+    type Connection: Copy;
+
+    /// What each client's queue pair must hold.
+    fn needs(&self) -> QueueNeeds;
+
+    /// Takes a client on that says `hello`: posts receive requests, and says what the client must know.
+    ///
+    /// # Errors
+    /// The client does not fit; it is told why.
+    fn accept(&mut self, hello: &[u8], nic: &mut Later) -> Result<(Self::Connection, Vec<u8>)>;
+
+    /// Takes a completion of a client's queue pair.
+    ///
+    /// # Errors
+    /// The client is gone.
+    fn handle(
+        &mut self,
+        connection: Self::Connection,
+        completion: &WorkCompletion,
+        nic: &mut Batched<'_, '_>,
+    ) -> Result<(), Broken>;
+
+    /// Forgets a client, whose queue pair is gone.
+    fn disconnect(&mut self, connection: Self::Connection);
+
+    /// Does what there is to do beside answering.
+    fn tidy(&mut self) {}
+
+    /// Says to a client what there is to say beside answers.
+    ///
+    /// # Errors
+    /// The client is gone.
+    fn tell(&mut self, connection: Self::Connection, nic: &mut Direct<'_>) -> Result<(), Broken> {
+        let _ = (connection, nic);
+        Ok(())
+    }
+
+    /// Do others wait for this client to say something?
+    fn is_late(&self, connection: Self::Connection) -> bool {
+        let _ = connection;
+        false
+    }
+}
+
+/// The memory of a server, registered as long as its program lives.
+pub struct Memory {
+    /// Its domain.
+    pub domain: ProtectionDomain,
+    /// What was registered.
+    pub regions: Vec<MemoryRegion>,
+}
+
+impl Memory {
+    /// Registers `len` bytes.
+    ///
+    /// # Errors
+    /// There is no room for them.
+    pub fn region(&mut self, what: &str, len: usize, access: Access) -> Result<store::Registered> {
+        use anyhow::Context as _;
+        let region = self.domain.allocate(len, access).with_context(|| {
+            format!("{} MiB for {what}: ask for less with --capacity or --memory", len >> 20)
+        })?;
+        let registered = registered(&region);
+        self.regions.push(region);
+        Ok(registered)
+    }
+}

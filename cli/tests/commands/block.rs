@@ -1,0 +1,163 @@
+//! Replicated blocks as a person uses them: three processes, of which one is killed.
+
+use std::fmt::Write as _;
+use std::process::Stdio;
+
+use crate::running::{Ended, Scratch, Server, command, finish, remora};
+
+/// A replica on a free port.
+#[track_caller]
+fn replica(design: &str, port: &str, number: usize, more: &[&str]) -> Server {
+    let number = number.to_string();
+    let words = ["serve", "block", "--listen", "127.0.0.1:0", "--blocks", "16", "--replica", &number];
+    let mut command = command(&words);
+    command.args(["--design", design, "--port", port]).args(more);
+    Server::of(command, design, port)
+}
+
+/// A store of three.
+struct Replicas {
+    alive: Vec<Server>,
+    servers: String,
+    port: String,
+}
+
+impl Replicas {
+    #[track_caller]
+    fn start(design: &str, port: &str, more: &[&str]) -> Replicas {
+        let alive: Vec<Server> = (0..3).map(|number| replica(design, port, number, more)).collect();
+        let addresses: Vec<&str> = alive.iter().map(|server| server.address.as_str()).collect();
+        let servers = addresses.join(",");
+        Replicas { alive, servers, port: port.to_owned() }
+    }
+
+    /// `remora block` with these words.
+    #[track_caller]
+    fn block(&self, words: &[&str]) -> Ended {
+        let all = [&["block"], words, &["--servers", &self.servers, "--port", &self.port]].concat();
+        remora(&all)
+    }
+
+    /// Kills the one that was started first of those that live.
+    fn kill(&mut self) {
+        self.alive.remove(0);
+    }
+}
+
+#[track_caller]
+fn one_may_die(design: &str, port: &str) {
+    let mut replicas = Replicas::start(design, port, &[]);
+    assert_eq!(replicas.block(&["read", "7"]).good(), "\n");
+    replicas.block(&["write", "7", "before"]).good();
+    assert_eq!(replicas.block(&["read", "7"]).good(), "before\n");
+    replicas.kill();
+    assert_eq!(replicas.block(&["read", "7"]).good(), "before\n");
+    replicas.block(&["write", "7", "after, and longer"]).good();
+    replicas.block(&["write", "15", "another"]).good();
+    assert_eq!(replicas.block(&["read", "7"]).good(), "after, and longer\n");
+    assert_eq!(replicas.block(&["read", "15"]).good(), "another\n");
+    replicas.kill();
+    replicas.block(&["read", "7"]).one_line("2 of 3 replicas do not answer, too many for a majority");
+    replicas.block(&["write", "7", "lost"]).one_line("too many for a majority");
+}
+
+#[test]
+fn of_three_replicas_of_prism_rs_over_shm_one_may_die() {
+    one_may_die("prism-rs", "shm");
+}
+
+#[test]
+fn of_three_replicas_of_prism_rs_over_udp_one_may_die() {
+    one_may_die("prism-rs", "udp");
+}
+
+#[test]
+fn of_three_replicas_of_abdlock_over_shm_one_may_die() {
+    one_may_die("abdlock", "shm");
+}
+
+#[test]
+fn of_three_replicas_of_abdlock_over_udp_one_may_die() {
+    one_may_die("abdlock", "udp");
+}
+
+#[test]
+fn whole_blocks_come_from_standard_input_and_the_replicas_from_a_map() {
+    let replicas = Replicas::start("prism-rs", "shm", &["--block-len", "512"]);
+    let mut map = String::new();
+    for (name, server) in replicas.alive.iter().enumerate() {
+        writeln!(map, "[[server]]\nname = \"{name}\"\naddress = \"{}\"", server.address).expect("a string");
+    }
+    let map = Scratch::new(map.as_bytes());
+    let value: String = (0..512).map(|at| char::from(b'a' + (at % 26) as u8)).collect();
+    let file = Scratch::new(value.as_bytes());
+    let mut write = command(&["block", "write", "0", "-", "--members", map.path()]);
+    finish(write.stdin(Stdio::from(std::fs::File::open(file.path()).expect("it")))).good();
+    let read = |more: &[&str]| remora(&[&["block", "read", "0", "--members", map.path()], more].concat());
+    assert_eq!(read(&["--whole"]).good(), value);
+    replicas.block(&["write", "0", "short"]).good();
+    assert_eq!(read(&[]).good(), "short\n");
+    assert_eq!(read(&["--whole"]).good().trim_end_matches('\0').len(), 5);
+    assert_eq!(read(&["--whole"]).good().len(), 512);
+}
+
+#[test]
+fn clients_that_left_make_room_for_others() {
+    for design in ["prism-rs", "abdlock"] {
+        let replicas = Replicas::start(design, "shm", &["--clients", "2"]);
+        for round in 0..6 {
+            let value = round.to_string();
+            let written = (0..200).any(|_| {
+                let ended = replicas.block(&["write", "3", &value]);
+                let full = ended.err.contains("no room for another connection");
+                assert!(ended.status == 0 || full, "{}", ended.err);
+                std::thread::sleep(std::time::Duration::from_millis(if full { 100 } else { 0 }));
+                !full
+            });
+            assert!(written, "clients that are gone keep their places");
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_line() {
+    let replicas = Replicas::start("prism-rs", "shm", &["--block-len", "512"]);
+    replicas.block(&["read", "16"]).one_line("there is no block 16: there are 16");
+    replicas.block(&["write", "0", &"x".repeat(513)]).one_line("more than the 512 bytes of a block");
+    let [a, b, c] = [0, 1, 2].map(|at| replicas.alive[at].address.as_str());
+    let read = |servers: &str| remora(&["block", "read", "0", "--servers", servers]);
+    read(&format!("{a},{b}")).one_line("1, 3, 5 or 7 replicas, not 2");
+    read(&format!("{a},{a},{a}")).one_line("are both replica 0");
+    let other = replica("abdlock", "shm", 2, &["--block-len", "512"]);
+    let ended = read(&format!("{a},{},127.0.0.1:1", other.address));
+    ended.one_line("2 of 3 replicas do not answer");
+    let kv = Server::start("farm", "shm", &[]);
+    read(&format!("{},{},{c}", kv.address, kv.address)).one_line("2 of 3 replicas do not answer");
+    remora(&["kv", "get", "key", "--connect", a]).one_line("this is a replica of blocks");
+    remora(&["block", "read", "0"]).bad_arguments("required");
+    remora(&["block", "read", "0", "--servers", "nonsense"]).bad_arguments("nonsense");
+    remora(&["block", "read", "0", "--members", "/there/is/none"]).one_line("/there/is/none");
+    remora(&["serve", "block", "--block-len", "1001"]).bad_arguments("a multiple of 8 from 512 to 65536");
+    remora(&["serve", "block", "--replica", "7"]).bad_arguments("7");
+    remora(&["serve", "block", "--blocks", "0"]).bad_arguments("0");
+    remora(&["serve", "block", "--blocks", "16000000"]).one_line("ask for fewer --blocks");
+}
+
+#[test]
+fn the_benchmark_counts_fewer_round_trips_for_prism_rs_than_for_abdlock() {
+    let ended = remora(&["bench", "block", "--port", "shm", "--rounds", "1", "--json"]);
+    let rows: Vec<serde_json::Value> =
+        ended.good().lines().map(|line| serde_json::from_str(line).expect("a row")).collect();
+    for keys in ["uniform", "zipf"] {
+        let trips = |design: &str| {
+            let case = format!("shm/{design}/512/{keys}");
+            let row = rows.iter().find(|row| row["case"] == case && row["metric"] == "round_trips");
+            row.expect("a row")["value"].as_f64().expect("a number")
+        };
+        // Half of them writes: two round trips and one, four and three. More where replicas differ, or a slow one is waited for in vain.
+        assert!((1.4..2.1).contains(&trips("prism-rs")), "{rows:?}");
+        assert!(trips("abdlock") >= 3.0, "{rows:?}");
+    }
+    let metrics = ["latency_p50", "latency_p99", "throughput", "round_trips"];
+    assert!(metrics.iter().all(|metric| rows.iter().filter(|row| row["metric"] == *metric).count() == 4));
+}
