@@ -5,7 +5,7 @@ use fabric::{CompletionQueue, Config, QueuePair, Settings, SharedQueue, World};
 use memory::{Access, Binding, Key, Owner, WindowType};
 use nic::{
     CompletionKind, Destination, Flags, Modify, Operation, Payload, ReceiveRequest, Remote, Service, Sge,
-    Status, Target, Word, WorkRequest, XrcSrq,
+    Status, Target, Word, WorkRequest, XrcSrq, prism,
 };
 use transport::congestion::Algorithm;
 use transport::state::State;
@@ -174,10 +174,10 @@ pub struct Cast {
 }
 
 impl Cast {
-    /// The connection in RTS, nothing posted. What `guarded` names is a secret at that node.
-    pub fn new(kind: Kind, stage: &Stage, managed: bool, guarded: [&[Name]; 2]) -> Cast {
+    /// The connection in RTS, nothing posted; `prism` is agreed on. What `guarded` names is a secret at that node.
+    pub fn new(kind: Kind, prism: bool, stage: &Stage, managed: bool, guarded: [&[Name]; 2]) -> Cast {
         let mut world = World::new(&stage.config());
-        let settings = Settings { managed, ..stage.settings(kind) };
+        let settings = Settings { managed, prism, ..stage.settings(kind) };
         // The peer's queue is never managed: nobody would enable it.
         let sides = [settings, Settings { managed: false, ..settings }];
         let sides = [0, 1].map(|node| side(&mut world, node, kind, &sides[node]));
@@ -231,6 +231,20 @@ impl Cast {
         let posted = self.world.post_to(qp, &request, &target).is_ok();
         if posted {
             self.sides[node].sends.push(false);
+        }
+        posted
+    }
+
+    /// Posts an honest operation of PRISM to the right. False if the queue did not take it.
+    pub fn post_prism(&mut self, operation: prism::Operation<'_>, redirect: Option<u64>) -> bool {
+        let id = self.sides[0].sends.len() as u64;
+        let flags = Flags { signaled: true, ..Flags::default() };
+        let request = prism::WorkRequest { id, operation, conditional: true, redirect, result: None, flags };
+        let qp = self.sides[0].qp;
+        let posted = self.world.post_prism(qp, &request).is_ok();
+        if posted {
+            self.sides[0].sends.push(false);
+            self.world.ring(qp);
         }
         posted
     }
@@ -332,10 +346,10 @@ impl Cast {
     }
 
     /// The queue pairs go back to RESET and up again: whatever happened to them, they work as new. Unless their completion
-    /// queues have overflowed, which nothing mends.
-    pub fn again(&mut self) {
+    /// queues have overflowed, which nothing mends; then false.
+    pub fn again(&mut self) -> bool {
         if (0..2).any(|node| self.world.counters(node).cq_overrun > 0) {
-            return;
+            return false;
         }
         for node in [0, 1] {
             let qp = self.sides[node].qp;
@@ -363,6 +377,7 @@ impl Cast {
         assert!(done.len() == 1 && done[0].status == Status::Success, "{done:?} after RESET");
         let done = self.world.drain(self.sides[1].cq);
         assert!(done.len() == 1 && done[0].status == Status::Success, "{done:?} after RESET");
+        true
     }
 
     /// A fresh pair in the same world writes and reads.

@@ -48,7 +48,8 @@ pub enum Length {
 }
 
 impl Length {
-    fn bytes(self, mtu: u32) -> u32 {
+    /// In bytes.
+    pub fn bytes(self, mtu: u32) -> u32 {
         match self {
             Length::Packets(count) => u32::from(count) * mtu,
             Length::More(count, more) => u32::from(count) * mtu + u32::from(more),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use fabric::{ALL, REMOTE, World};
+use fabric::{ALL, REMOTE, Region, World};
 use memory::{Access, Bytes, Key};
 use nic::{Remote, Sge};
 
@@ -201,6 +201,23 @@ impl Estate {
         let mut bytes = vec![0; len];
         self.plot(name).bytes.read(GUARD + at, &mut bytes).expect("within the plot");
         bytes
+    }
+
+    /// A plot as a region of the fabric's.
+    pub fn region(&self, name: Name) -> Region {
+        let Plot { key, address, bytes, .. } = self.plot(name);
+        Region { node: self.node, key: *key, address: *address, bytes: bytes.clone() }
+    }
+
+    /// What peers may read holds nothing that they may not see.
+    ///
+    /// # Panics
+    /// If it does.
+    pub fn check_readable(&self) {
+        for name in [Name::Open, Name::Readable] {
+            let bytes = self.load(name, 0, name.len());
+            assert!(!leaks(&bytes), "{name:?} of node {} holds what nobody may see", self.node);
+        }
     }
 
     /// Nothing has changed that may not.

@@ -11,7 +11,7 @@ use crate::estate::{Name, SOURCE};
 use crate::{bytes, to_the_end};
 
 /// Whose bytes are secrets.
-const GUARDED: &[Name] = &[Name::Private, Name::Writable, Name::Foreign, Name::Framed];
+pub(crate) const GUARDED: &[Name] = &[Name::Private, Name::Writable, Name::Foreign, Name::Framed];
 
 /// One input.
 #[derive(Arbitrary, Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Play {
 
 /// One thing that happens.
 #[derive(Arbitrary, Clone, Debug)]
-enum Move {
+pub(crate) enum Move {
     /// A packet to the right.
     Packet(Crafted),
     /// Some, one behind the other.
@@ -56,7 +56,7 @@ enum Move {
 
 /// What becomes of a frame.
 #[derive(Arbitrary, Copy, Clone, Debug)]
-enum Spoil {
+pub(crate) enum Spoil {
     Twice,
     Cut,
     Bit,
@@ -64,7 +64,7 @@ enum Spoil {
 
 /// An honest work request.
 #[derive(Arbitrary, Copy, Clone, Debug)]
-enum Verb {
+pub(crate) enum Verb {
     Send,
     SendImm,
     Write,
@@ -75,15 +75,21 @@ enum Verb {
 }
 
 /// A cast, and the next PSNs that a rude peer would use against either side: of requests, of answers.
-struct Show {
-    cast: Cast,
-    cursors: [[u32; 2]; 2],
+pub(crate) struct Show {
+    pub cast: Cast,
+    pub cursors: [[u32; 2]; 2],
     /// What is still to come of its message against either side.
     left: [u32; 2],
 }
 
 impl Show {
-    fn purpose<R>(&mut self, victim: usize, work: impl FnOnce(&mut Purpose<'_>) -> R) -> R {
+    pub fn new(cast: Cast) -> Show {
+        let [left, right] = cast.settings.psn;
+        // Against the left come the right's requests, and answers to its own.
+        Show { cast, cursors: [[right, left], [left, right]], left: [0; 2] }
+    }
+
+    pub fn purpose<R>(&mut self, victim: usize, work: impl FnOnce(&mut Purpose<'_>) -> R) -> R {
         let cast = &self.cast;
         let forge = Forge::new(&cast.world, 1 - victim, cast.sides[victim].qp);
         work(&mut Purpose {
@@ -100,7 +106,7 @@ impl Show {
         })
     }
 
-    fn arrive(&mut self, victim: usize, frame: &[u8]) {
+    pub fn arrive(&mut self, victim: usize, frame: &[u8]) {
         self.cast.world.inject(1 - victim, victim, frame);
     }
 
@@ -129,7 +135,7 @@ impl Show {
         }
     }
 
-    fn make(&mut self, one: &Move) {
+    pub fn make(&mut self, one: &Move) {
         match one {
             Move::Packet(packet) => {
                 let frame = self.purpose(1, |purpose| packet.frame(purpose));
@@ -176,10 +182,7 @@ impl Play {
     /// # Panics
     /// If the NIC does what it may not.
     pub fn run(&self, kind: Kind) {
-        let cast = Cast::new(kind, &self.stage, false, [GUARDED; 2]);
-        let [left, right] = cast.settings.psn;
-        // Against the left come the right's requests, and answers to its own.
-        let mut show = Show { cast, cursors: [[right, left], [left, right]], left: [0; 2] };
+        let mut show = Show::new(Cast::new(kind, false, &self.stage, false, [GUARDED; 2]));
         for one in &self.moves {
             show.make(one);
         }

@@ -186,7 +186,7 @@ impl Play {
     /// # Panics
     /// If the NIC does what it may not.
     pub fn run(&self) {
-        let mut cast = Cast::new(self.kind, &self.stage, self.managed, GUARDED);
+        let mut cast = Cast::new(self.kind, false, &self.stage, self.managed, GUARDED);
         cast.rude(0);
         for (number, one) in self.moves.iter().enumerate() {
             make(&mut cast, number as u64, one);

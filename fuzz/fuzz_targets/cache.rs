@@ -1,0 +1,46 @@
+//! What any client may say to `remora serve cache`: where the network cuts it changes no answer, output has its bound, and
+//! all memory comes back.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use memory::{Bytes, Key};
+use store::Registered;
+use store::cache::{Cache, Config, MAX_VALUE, MIN_MEMORY, OUTPUT, Session};
+use transport::Instant;
+
+const NOW: Instant = Instant(1_700_000_000_000_000_000);
+
+/// A cache, and all that it answers to one client whose bytes come in pieces of `piece`, and who reads so many at a time.
+fn answers(bytes: &[u8], piece: usize, read: usize) -> (Cache, Vec<u8>) {
+    let memory =
+        Registered { bytes: Bytes::heap(MIN_MEMORY).expect("little memory"), addr: 0, key: Key::new(0) };
+    let config = Config { items: 4, hash_seed: 1, version: "0.1.0", pid: 1, connections: 1 };
+    let mut cache = Cache::new(config, memory, NOW);
+    let mut session = Session::new(&mut cache);
+    let (mut all, mut out, mut at, mut end) = (Vec::new(), Vec::with_capacity(OUTPUT), 0, 0);
+    loop {
+        end = bytes.len().min(end + piece);
+        let taken = session.run(&mut cache, NOW, &bytes[at..end], &mut out);
+        assert!(out.len() <= OUTPUT, "{} bytes of output", out.len());
+        at += taken;
+        if taken == 0 && out.is_empty() && end == bytes.len() {
+            session.close(&mut cache);
+            return (cache, all);
+        }
+        let left = out.len().min(read);
+        all.extend(out.drain(..left));
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let [piece, read, bytes @ ..] = data else { return };
+    let (_, whole) = answers(bytes, usize::MAX / 2, usize::MAX);
+    let (mut cache, pieces) = answers(bytes, usize::from(*piece) + 1, usize::from(*read) * 64 + 1);
+    assert!(whole == pieces, "{:?} and {:?}", whole.escape_ascii(), pieces.escape_ascii());
+    // The longest value has room, once the rest has gone.
+    let (mut session, mut out) = (Session::new(&mut cache), Vec::new());
+    session.run(&mut cache, NOW, format!("set a 0 0 {MAX_VALUE}\r\n").as_bytes(), &mut out);
+    session.run(&mut cache, NOW, &vec![b'v'; MAX_VALUE], &mut out);
+    session.run(&mut cache, NOW, b"\r\n", &mut out);
+    assert_eq!(out, b"STORED\r\n");
+});

@@ -1,0 +1,278 @@
+//! Packets of PRISM of a rude peer's making: any flags, addresses, pointers, bounds, operands and masks, with a right ICRC.
+
+use arbitrary::Arbitrary;
+use memory::Key;
+use wire::irn::{Additions, fetch};
+use wire::prism::operands::{self, Mode, Number, Operand};
+use wire::prism::{Flags, SCRATCH, addresses};
+use wire::{Extensions, Opcode, Psn, atomic_eth, bth, reth};
+
+use crate::crafted::{Length, Purpose};
+use crate::estate::harmless;
+use crate::place::Place;
+
+/// Of 256 packets so many keep flags and lengths that do not fit their op-code.
+const ODD: u8 = 0x30;
+/// No packet that fits asks for more.
+const WHOLE: u32 = 3000;
+
+/// An address that a packet names.
+#[derive(Arbitrary, Copy, Clone, Debug)]
+pub enum Spot {
+    /// A pointer and its bound, in the open plot.
+    Pointer(u8),
+    /// A word of the open plot.
+    Open(u8),
+    /// In scratch memory, or near its start or end.
+    Scratch(u8),
+    /// Anywhere else.
+    Place(Place),
+}
+
+/// Pointers in the open plot, 16 bytes each, from its first byte on.
+pub const POINTERS: usize = 8;
+
+impl Spot {
+    /// The key and the address.
+    pub fn of(self, purpose: &Purpose<'_>, len: u64) -> (Key, u64) {
+        let open = purpose.estate.open(0);
+        match self {
+            Spot::Pointer(which) => (open.rkey, open.addr + 16 * (u64::from(which) % POINTERS as u64)),
+            Spot::Open(which) => (open.rkey, open.addr + 8 * (u64::from(which) % 128)),
+            Spot::Scratch(at @ ..0xe0) => (open.rkey, SCRATCH + 8 * u64::from(at & 3)),
+            Spot::Scratch(at) => (open.rkey, (SCRATCH - 8).wrapping_add(u64::from(at & 0x1f) * 2)),
+            Spot::Place(place) => place.of(purpose.estate, purpose.window, len),
+        }
+    }
+}
+
+/// One packet.
+#[derive(Arbitrary, Clone, Debug)]
+pub struct Flagged {
+    verb: u8,
+    flags: u8,
+    /// Below [`ODD`]: whatever flags and lengths.
+    fit: u8,
+    psn: i8,
+    target: Spot,
+    redirect: Spot,
+    source: Spot,
+    len: Length,
+    /// Mode, size, which masks, and which operands stand at the responder.
+    shape: u16,
+    numbers: [u16; 2],
+    /// A byte of what is behind the headers, and what is done to it.
+    bent: Option<(u8, u8)>,
+}
+
+/// What a peer remembers of what it sent.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Under {
+    flags: u8,
+    left: u32,
+    /// READs, atomics and operations of PRISM so far.
+    fetches: u32,
+}
+
+/// The flags that an op-code may have, with those that must be there.
+fn fitting(opcode: Opcode, bits: u8) -> Flags {
+    let without = |flags: Flags| bits & !flags.bits();
+    let (indirect, bounded) = (Flags::ADDR_INDIRECT, Flags::ADDR_BOUNDED);
+    let bits = match opcode {
+        Opcode::RC_RDMA_READ_REQUEST => {
+            without(Flags::DATA_INDIRECT.and(Flags::ALLOCATE).and(Flags::EXTENDED))
+        }
+        Opcode::RC_COMPARE_SWAP => without(bounded.and(Flags::ALLOCATE)) | Flags::EXTENDED.bits(),
+        Opcode::RC_FETCH_ADD => without(bounded.and(Flags::ALLOCATE)),
+        _ if bits & Flags::ALLOCATE.bits() != 0 => without(indirect.and(bounded).and(Flags::EXTENDED)),
+        _ => without(Flags::REDIRECT.and(Flags::EXTENDED)),
+    };
+    let alone = bits & bounded.bits() != 0 && bits & indirect.bits() == 0;
+    Flags::from_bits(if alone { bits | indirect.bits() } else { bits })
+}
+
+impl Flagged {
+    fn opcode(&self, under: &Under) -> Opcode {
+        match self.verb {
+            ..0x40 => Opcode::RC_RDMA_READ_REQUEST,
+            // What is under way goes on, mostly.
+            _ if under.left > 0 && self.verb < 0xe0 => Opcode::RC_RDMA_WRITE_LAST,
+            0x40..0x70 => Opcode::RC_RDMA_WRITE_ONLY,
+            0x70..0x90 => Opcode::RC_RDMA_WRITE_FIRST,
+            0x90..0xc0 => Opcode::RC_COMPARE_SWAP,
+            0xc0..0xe0 => Opcode::RC_FETCH_ADD,
+            0xe0..0xf0 => Opcode::RC_RDMA_WRITE_MIDDLE,
+            _ => Opcode(self.verb & 0x1f),
+        }
+    }
+
+    fn operand(&self, which: usize, number: Number, purpose: &Purpose<'_>) -> Operand {
+        let size = u64::from(self.size());
+        match self.shape >> (6 + which) & 1 {
+            0 => Operand::Immediate(number),
+            _ => Operand::At([self.redirect, self.source][which].of(purpose, size).1),
+        }
+    }
+
+    fn size(&self) -> u8 {
+        [8, 16, 32, 32][usize::from(self.shape >> 3 & 3)]
+    }
+
+    /// What stands behind an atomic's addresses, and the fields of its header.
+    fn operands(&self, swaps: bool, purpose: &Purpose<'_>, out: &mut Vec<u8>) -> (u64, u64) {
+        let limbs = usize::from(self.size()) / 8;
+        let number = |kind: u16, value: u16| -> Number {
+            std::array::from_fn(|limb| match kind & 3 {
+                _ if limb >= limbs => 0,
+                0 => 0,
+                1 => u64::from(value),
+                2 => u64::MAX,
+                _ => 0xff << (value & 0x3f),
+            })
+        };
+        let [compare, swap] = self.numbers;
+        let operands = operands::Repr {
+            mode: if swaps { Mode::ALL[usize::from(self.shape & 7) % 6] } else { Mode::Equal },
+            size: self.size(),
+            compare_mask: number(self.shape >> 8, compare),
+            swap_mask: if swaps { number(self.shape >> 10, swap) } else { [0; 4] },
+            compare: if swaps { self.operand(0, number(1, compare), purpose) } else { Operand::default() },
+            swap_add: self.operand(1, number(1, swap), purpose),
+        };
+        let mut bytes = [0; operands::MAX_LEN];
+        let (len, compare, swap_add) = operands.emit(swaps, &mut bytes);
+        out.extend_from_slice(&bytes[..len]);
+        (compare, swap_add)
+    }
+
+    /// Bytes of payload of a WRITE's packet, and of all of it.
+    fn lengths(&self, opcode: Opcode, flags: Flags, mtu: u32, under: &mut Under) -> (u32, u32) {
+        let any = self.len.bytes(mtu);
+        if self.fit < ODD {
+            return (any.min(1200), any);
+        }
+        match opcode {
+            Opcode::RC_RDMA_WRITE_FIRST => {
+                under.left = 1 + any % (3 * mtu);
+                (mtu, mtu + under.left)
+            }
+            Opcode::RC_RDMA_WRITE_MIDDLE | Opcode::RC_RDMA_WRITE_LAST => {
+                let here = under.left.min(mtu);
+                under.left -= here;
+                (here, here)
+            }
+            _ if opcode == Opcode::RC_RDMA_WRITE_ONLY && !flags.has(Flags::DATA_INDIRECT) => {
+                (any.min(mtu), any.min(mtu))
+            }
+            _ => (0, any % WHOLE),
+        }
+    }
+
+    /// The frame; `lists` are those that it may allocate from, and may not.
+    pub fn frame(&self, purpose: &mut Purpose<'_>, lists: [u64; 2], under: &mut Under) -> Vec<u8> {
+        let (mtu, mut opcode) = (purpose.mtu, self.opcode(under));
+        if opcode == Opcode::RC_RDMA_WRITE_LAST && under.left > mtu {
+            opcode = Opcode::RC_RDMA_WRITE_MIDDLE;
+        }
+        let goes_on = opcode.is_middle() || opcode.is_last();
+        let flags = match () {
+            () if self.fit < ODD => Flags::from_bits(self.flags),
+            () if goes_on => Flags::from_bits(under.flags),
+            () => fitting(opcode, self.flags & 0x7f),
+        };
+        under.flags = flags.bits();
+        let (len, total) = self.lengths(opcode, flags, mtu, under);
+        let (key, mut va) = self.target.of(purpose, u64::from(total));
+        // The list of the open plot, or the one behind it that nobody may use.
+        if flags.has(Flags::ALLOCATE) && self.fit >= ODD {
+            va = lists[usize::from(self.flags >> 7)];
+        }
+        let rkey = key.get();
+        let mut payload = Vec::new();
+        let starts = !goes_on;
+        let named = addresses::Repr {
+            redirect: (starts && flags.has(Flags::REDIRECT)).then(|| self.redirect.of(purpose, 8).1),
+            source: (starts && opcode.has_reth() && flags.has(Flags::DATA_INDIRECT) && !is_read(opcode))
+                .then(|| self.source.of(purpose, u64::from(total)).1),
+        };
+        payload.resize(named.len(), 0);
+        named.emit(&mut payload);
+        let mut ext = Extensions {
+            reth: opcode.has_reth().then_some(reth::Repr { va, rkey, dma_len: total }),
+            ..Extensions::NONE
+        };
+        if opcode.has_atomic_eth() {
+            let swaps = opcode == Opcode::RC_COMPARE_SWAP;
+            let (mut compare, mut swap_add) = (u64::from(self.numbers[0]), u64::from(self.numbers[1]));
+            if flags.has(Flags::EXTENDED) {
+                (compare, swap_add) = self.operands(swaps, purpose, &mut payload);
+            }
+            ext.atomic = Some(atomic_eth::Repr { va, rkey, swap_add, compare });
+        } else {
+            payload.resize(payload.len() + len as usize, 0xee);
+        }
+        if let Some((at, bits)) = self.bent
+            && let Some(byte) = payload.get_mut(usize::from(at))
+        {
+            *byte ^= bits;
+        }
+        harmless(&mut payload);
+        let psn = self.psn(purpose, opcode, flags, total);
+        let bth = bth::Repr { resv7: flags.bits(), ..purpose.forge.bth(opcode, psn.get()) };
+        let additions = additions(opcode, flags, under, &ext);
+        let mut bytes = vec![0; if purpose.irn { additions.len() } else { 0 }];
+        if purpose.irn {
+            additions.emit(&mut bytes);
+        }
+        bytes.extend_from_slice(&payload);
+        under.fetches += u32::from(opcode.is_last() || opcode.is_only());
+        if !opcode.is_known() || ext_differs(opcode, &ext) {
+            return Vec::new();
+        }
+        let bth = bth::Repr { pad: wire::packet::pad_for(bytes.len()), ..bth };
+        purpose.forge.frame(bth, ext, &bytes)
+    }
+
+    /// Mostly the next; else a few before or behind it.
+    fn psn(&self, purpose: &mut Purpose<'_>, opcode: Opcode, flags: Flags, total: u32) -> Psn {
+        let cursor = &mut purpose.cursor[0];
+        let distance = match self.psn {
+            few @ -6..=6 => i32::from(few),
+            _ => 0,
+        };
+        let psn = Psn::new(cursor.wrapping_add_signed(distance) & 0x00ff_ffff);
+        let reserves = is_read(opcode) && !purpose.irn && !flags.has(Flags::REDIRECT);
+        let count = if reserves { total.div_ceil(purpose.mtu).max(1) } else { 1 };
+        if distance == 0 {
+            *cursor = cursor.wrapping_add(count) & 0x00ff_ffff;
+        }
+        psn
+    }
+}
+
+fn is_read(opcode: Opcode) -> bool {
+    opcode == Opcode::RC_RDMA_READ_REQUEST
+}
+
+/// Does the op-code want headers that are not made here?
+fn ext_differs(opcode: Opcode, ext: &Extensions) -> bool {
+    opcode.has_reth() != ext.reth.is_some()
+        || opcode.has_atomic_eth() != ext.atomic.is_some()
+        || opcode.has_imm()
+        || opcode.has_ieth()
+        || opcode.has_aeth()
+        || opcode.has_deth()
+        || opcode.has_xrceth()
+        || opcode.has_atomic_ack()
+}
+
+/// What IRN adds: nothing, if there are flags.
+fn additions(opcode: Opcode, flags: Flags, under: &Under, ext: &Extensions) -> Additions {
+    let none = Additions::default();
+    if flags != Flags::NONE {
+        return none;
+    }
+    let number = under.fetches & 0x00ff_ffff;
+    let fetches = is_read(opcode) || ext.atomic.is_some();
+    Additions { fetch: fetches.then_some(fetch::Repr { number }), ..none }
+}
