@@ -6,7 +6,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 CARGO ?= cargo
-# scapy lives in an environment of its own, so that nothing is installed into the system's Python.
+# scapy and clients of the cache live in an environment of their own, so that nothing is installed into the system's Python.
 export REMORA_PYTHON := $(CURDIR)/.cache/python/bin/python3
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
 MIRI_LIMIT ?= 1500
