@@ -1,10 +1,10 @@
 //! Egress over IRN: acknowledgements of responses, then what the responder has, then requests.
 
 use memory::Mem;
-use transport::rc::irn::{Plan, Reply};
+use transport::rc::irn::{Plan, Reply, Requester};
 use transport::rc::{self, ReplyKind};
 use transport::state::State;
-use transport::{Instant, Status};
+use transport::{Counters, Instant, Status};
 use wire::frame::Egress;
 use wire::irn::{Additions, sack};
 use wire::{Extensions, NakCode, Opcode, Qpn, Syndrome, aeth, atomic_ack, bth, packet};
@@ -14,7 +14,7 @@ use crate::egress::{Sent, emit, fatal_event};
 use crate::gather;
 use crate::nic::Shared;
 use crate::prism;
-use crate::queue_pair::QueuePair;
+use crate::queue_pair::{Note, QueuePair};
 use crate::reliable;
 
 impl QueuePair {
@@ -128,20 +128,7 @@ impl QueuePair {
                 payload.is_empty() || gather::gather(mem, pd, send.ring(), note, plan.offset, payload)
             },
         );
-        match sent {
-            Sent::Yes(_) => {
-                requester.sent(now, &plan, &mut shared.counters);
-                if let Some(congestion) = &mut self.congestion {
-                    congestion.asked(now, requester.progress());
-                }
-            }
-            Sent::Denied => {
-                requester.refuse(&plan, Status::LocalProtection);
-                self.retire::<reliable::Irn>(shared);
-            }
-            Sent::NoRoom => {}
-        }
-        Some(sent)
+        self.concluded_irn(now, &plan, sent, Requester::sent, shared)
     }
 
     /// The next packet of an operation of PRISM.
@@ -161,15 +148,29 @@ impl QueuePair {
         let head = (request_bth(&plan, path.remote), &plan.ext);
         let (what, place) = ((&extended, note), (plan.offset, plan.len));
         let sent = prism::emit_request(path, out, &mut shared.counters, head, what, place, (mem, pd, ring));
+        self.concluded_irn(now, &plan, sent, Requester::sent_prism, shared)
+    }
+
+    /// What follows from what became of a request; `left` tells the requester that it has gone out.
+    #[inline(always)]
+    fn concluded_irn(
+        &mut self,
+        now: Instant,
+        plan: &Plan,
+        sent: Sent,
+        left: impl FnOnce(&mut Requester<Note>, Instant, &Plan, &mut Counters),
+        shared: &mut Shared,
+    ) -> Option<Sent> {
+        let requester = &mut self.irn.as_mut()?.requester;
         match sent {
             Sent::Yes(_) => {
-                requester.sent_prism(now, &plan, &mut shared.counters);
+                left(requester, now, plan, &mut shared.counters);
                 if let Some(congestion) = &mut self.congestion {
                     congestion.asked(now, requester.progress());
                 }
             }
             Sent::Denied => {
-                requester.refuse(&plan, Status::LocalProtection);
+                requester.refuse(plan, Status::LocalProtection);
                 self.retire::<reliable::Irn>(shared);
             }
             Sent::NoRoom => {}
