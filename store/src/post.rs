@@ -10,7 +10,7 @@ pub trait Post {
     ///
     /// # Errors
     /// The queue is full or takes no such request; nothing was posted. With queues of the size that
-    /// [`QueueNeeds`] asks for, "full" does not happen.
+    /// [`QueueNeeds`](crate::QueueNeeds) asks for, "full" does not happen.
     fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError>;
 
     /// Puts a receive request on the receive queue.

@@ -89,7 +89,7 @@ impl ClientConfig {
     }
 
     /// Operations that are in flight or over, with a request to a slow replica under way. A slow one has as many as
-    /// [`tails`](ClientConfig::tails) says: f slow ones stop nobody.
+    /// `ClientConfig::tails` says: f slow ones stop nobody.
     pub fn slots(&self) -> usize {
         2 * usize::from(self.window)
     }

@@ -12,10 +12,10 @@ use transport::Instant;
 /// # Example
 /// ```
 /// use memory::{Bytes, Key};
-/// use store::cache::{Cache, Config, MIN_MEMORY, Session};
+/// use remora_store::cache::{Cache, Config, MIN_MEMORY, Session};
 /// use transport::Instant;
 ///
-/// let memory = store::Registered { bytes: Bytes::heap(MIN_MEMORY)?, addr: 0, key: Key::new(0) };
+/// let memory = remora_store::Registered { bytes: Bytes::heap(MIN_MEMORY)?, addr: 0, key: Key::new(0) };
 /// let config = Config { items: 1000, hash_seed: 1, version: "0.1.0", pid: 1, connections: 1 };
 /// let mut cache = Cache::new(config, memory, Instant(0));
 /// let (mut session, mut out) = (Session::new(&mut cache), Vec::new());
