@@ -8,7 +8,7 @@
 //! decision cell makes it committed or aborted, for good and for everybody. Whoever is held up by a pending version (`resolve.rs`) asks
 //! that cell and puts the key in order, so no client that died blocks anybody.
 //!
-//! [`farm`] is the protocol that the paper compares with; [`Design`] is what the two have in common.
+//! [`farm`] is the protocol that the paper compares with; [`Design`] is what the two have in common, and [`workload`] what is asked of both.
 
 mod chains;
 mod client;
@@ -23,6 +23,7 @@ mod resolve;
 mod shard;
 mod timestamp;
 mod transaction;
+pub mod workload;
 
 #[cfg(test)]
 mod tests;

@@ -6,10 +6,12 @@
 
 mod random;
 pub mod record;
+mod skewed;
 mod workload;
 mod zipfian;
 
 pub use random::Random;
 pub use record::{Record, Values};
+pub use skewed::Skewed;
 pub use workload::{Distribution, Mix, Operation, Stripe, Workload};
 pub use zipfian::{Latest, ScrambledZipfian, Zipfian, fnv, zeta};

@@ -1,0 +1,136 @@
+//! All rows of a workload: putting them there, and adding up what they are worth.
+
+use super::script::{Key, Script};
+use super::{Extent, Step, Workload};
+
+/// A row of a ledger.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Row(pub u64);
+
+/// Rows one after the other, those that begin absent left out where `present` says so.
+fn next<W: Workload>(workload: &W, at: &mut u64, present: bool) -> Row {
+    let mut value = Vec::new();
+    while present && *at < workload.rows() && !workload.row(*at, &mut value).1 {
+        *at += 1;
+    }
+    let row = Row(*at);
+    *at += 1;
+    row
+}
+
+/// How many deals put all rows of a workload there, one each.
+fn present<W: Workload>(workload: &W) -> u64 {
+    let mut value = Vec::new();
+    (0..workload.rows()).filter(|at| workload.row(*at, &mut value).1).count() as u64
+}
+
+/// Writes the rows that a workload begins with, each in a transaction of its own.
+#[derive(Debug)]
+pub struct Load<'a, W> {
+    workload: &'a W,
+    at: u64,
+}
+
+impl<'a, W: Workload> Load<'a, W> {
+    /// Of this workload.
+    pub fn of(workload: &'a W) -> Load<'a, W> {
+        Load { workload, at: 0 }
+    }
+
+    /// Deals that it has.
+    pub fn deals(&self) -> u64 {
+        present(self.workload)
+    }
+}
+
+impl<W: Workload> Workload for Load<'_, W> {
+    type Deal = Row;
+
+    fn extent(&self) -> Extent {
+        self.workload.extent()
+    }
+
+    fn draw(&mut self) -> Row {
+        next(self.workload, &mut self.at, true)
+    }
+
+    fn step(&self, deal: &Row, script: &mut Script) -> Step {
+        let mut value = Vec::new();
+        let (key, _) = self.workload.row(deal.0, &mut value);
+        script.gain = self.workload.worth(deal.0, Some(&value)).unwrap_or(0);
+        script.write(key, value.len()).copy_from_slice(&value);
+        Step::Commit
+    }
+
+    fn rows(&self) -> u64 {
+        self.workload.rows()
+    }
+
+    fn row(&self, at: u64, value: &mut Vec<u8>) -> (Key, bool) {
+        self.workload.row(at, value)
+    }
+
+    fn worth(&self, at: u64, value: Option<&[u8]>) -> Option<i64> {
+        self.workload.worth(at, value)
+    }
+}
+
+/// Reads all rows of a workload, each in a transaction of its own, and says what they are worth. While nothing else happens, the gains of these
+/// transactions add up to the sum: of the rows that were loaded, and of all gains that were committed since.
+#[derive(Debug)]
+pub struct Audit<'a, W> {
+    workload: &'a W,
+    at: u64,
+}
+
+impl<'a, W: Workload> Audit<'a, W> {
+    /// Of this workload.
+    pub fn of(workload: &'a W) -> Audit<'a, W> {
+        Audit { workload, at: 0 }
+    }
+
+    /// Deals that it has.
+    pub fn deals(&self) -> u64 {
+        self.workload.rows()
+    }
+}
+
+impl<W: Workload> Workload for Audit<'_, W> {
+    type Deal = Row;
+
+    fn extent(&self) -> Extent {
+        self.workload.extent()
+    }
+
+    fn draw(&mut self) -> Row {
+        next(self.workload, &mut self.at, false)
+    }
+
+    /// Declines where a row has a value that is none of its own.
+    fn step(&self, deal: &Row, script: &mut Script) -> Step {
+        if script.asked() == 0 {
+            let (key, _) = self.workload.row(deal.0, &mut Vec::new());
+            script.read(key);
+            return Step::Read;
+        }
+        match self.workload.worth(deal.0, script.value(0)) {
+            Some(worth) => {
+                script.gain = worth;
+                Step::Commit
+            }
+            None => Step::Decline,
+        }
+    }
+
+    fn rows(&self) -> u64 {
+        self.workload.rows()
+    }
+
+    fn row(&self, at: u64, value: &mut Vec<u8>) -> (Key, bool) {
+        self.workload.row(at, value)
+    }
+
+    fn worth(&self, at: u64, value: Option<&[u8]>) -> Option<i64> {
+        self.workload.worth(at, value)
+    }
+}

@@ -1,0 +1,338 @@
+//! Carries deals out: a window of transactions over a client machine, those that abort tried again.
+
+use nic::WorkCompletion;
+use transport::Instant;
+
+use super::script::Script;
+use super::{Step, Workload};
+use crate::block::abdlock::backoff;
+use crate::txn::{Design, EntryId, Event, Outcome, Refused, Tx};
+use crate::ycsb::Random;
+use crate::{Broken, Fleet};
+
+/// Nothing more can be done.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Stuck {
+    /// A connection has failed.
+    Broken(Broken),
+    /// The client does not take what the workload asks for.
+    Refused(Refused),
+    /// A transaction ended in a way that another attempt does not mend.
+    Ended(Outcome),
+}
+
+impl core::fmt::Display for Stuck {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Stuck::Broken(broken) => broken.fmt(f),
+            Stuck::Refused(refused) => refused.fmt(f),
+            Stuck::Ended(Outcome::TableFull) => f.write_str("there is no slot for a new key"),
+            Stuck::Ended(Outcome::TooLong) => f.write_str("a value is longer than the client's buffers"),
+            Stuck::Ended(outcome) => write!(f, "a transaction ended as {outcome:?}"),
+        }
+    }
+}
+
+impl core::error::Error for Stuck {}
+
+impl From<Broken> for Stuck {
+    fn from(broken: Broken) -> Stuck {
+        Stuck::Broken(broken)
+    }
+}
+
+impl From<Refused> for Stuck {
+    fn from(refused: Refused) -> Stuck {
+        Stuck::Refused(refused)
+    }
+}
+
+/// What came of the attempts.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Transactions that were begun.
+    pub attempted: u64,
+    /// That committed: as many as deals that are done.
+    pub committed: u64,
+    /// Of these, those that the rules of their business made do nothing.
+    pub declined: u64,
+    /// That aborted, and were tried again.
+    pub aborted: u64,
+    /// Of these, those for which a shard had no buffer.
+    pub short: u64,
+    /// Pending versions of others that they put in order.
+    pub resolved: u64,
+    /// Round trips of those that committed.
+    pub round_trips: u64,
+    /// What they have added to the workload's sum.
+    pub gain: i64,
+}
+
+/// An attempt that is over.
+#[derive(Debug)]
+pub struct Ended<'a, D> {
+    /// What was wanted.
+    pub deal: &'a D,
+    /// What it read, and what it writes.
+    pub script: &'a Script,
+    /// Aborted, or committed.
+    pub outcome: Outcome,
+    /// Round trips of this attempt.
+    pub round_trips: u32,
+    /// When the deal was begun with, and when this attempt.
+    pub began: [Instant; 2],
+    /// Attempts before this one.
+    pub before: u32,
+    /// The place in the window.
+    pub place: usize,
+}
+
+/// A place in the window.
+#[derive(Debug)]
+struct Flight<D> {
+    deal: Option<D>,
+    /// The attempt that is under way.
+    tx: Option<Tx>,
+    script: Script,
+    /// By the places of the script's reads.
+    entries: Vec<EntryId>,
+    began: [Instant; 2],
+    before: u32,
+    /// It waits until then.
+    pause: Instant,
+    declined: bool,
+}
+
+impl<D> Flight<D> {
+    fn idle() -> Flight<D> {
+        Flight {
+            deal: None,
+            tx: None,
+            script: Script::default(),
+            entries: Vec::new(),
+            began: [Instant(0); 2],
+            before: 0,
+            pause: Instant(0),
+            declined: false,
+        }
+    }
+}
+
+/// Carries deals out with a client that does nothing else.
+#[derive(Debug)]
+pub struct Runner<W: Workload> {
+    workload: W,
+    flights: Vec<Flight<W::Deal>>,
+    /// Places without a deal, and places whose deals wait for another attempt.
+    idle: Vec<usize>,
+    paused: Vec<usize>,
+    /// Places of transactions, by the client's number of them.
+    places: Vec<usize>,
+    drawn: Vec<W::Deal>,
+    next: usize,
+    random: Random,
+    /// Microseconds that its clock is ahead of what it is told.
+    ahead: u64,
+    counts: Counts,
+}
+
+impl<W: Workload> Runner<W> {
+    /// Up to `window` deals at a time; `seed` is that of its pauses.
+    pub fn new(workload: W, window: usize, seed: u64) -> Runner<W> {
+        let window = window.max(1);
+        Runner {
+            workload,
+            flights: (0..window).map(|_| Flight::idle()).collect(),
+            idle: (0..window).rev().collect(),
+            paused: Vec::with_capacity(window),
+            places: Vec::new(),
+            drawn: Vec::new(),
+            next: 0,
+            random: Random::new(seed),
+            ahead: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// The same, by a clock that is ahead by so many microseconds.
+    pub fn ahead(self, ahead: u64) -> Runner<W> {
+        Runner { ahead, ..self }
+    }
+
+    /// Draws deals, which are carried out from then on: so none is drawn while somebody looks at a clock.
+    pub fn draw(&mut self, deals: u64) {
+        self.drawn.drain(..self.next);
+        self.next = 0;
+        let workload = &mut self.workload;
+        self.drawn.extend((0..deals).map(|_| workload.draw()));
+    }
+
+    /// The workload.
+    pub fn workload(&self) -> &W {
+        &self.workload
+    }
+
+    /// What came of the attempts so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Is everything done that was drawn?
+    pub fn is_done(&self) -> bool {
+        self.idle.len() == self.flights.len() && self.next == self.drawn.len()
+    }
+
+    /// Begins what may begin now: other attempts whose pause is over, and new deals as far as there is room.
+    ///
+    /// # Errors
+    /// The client takes none.
+    pub fn begin(
+        &mut self,
+        now: Instant,
+        machine: &mut impl Design,
+        fleet: &mut impl Fleet,
+        told: &mut impl FnMut(&Ended<'_, W::Deal>),
+    ) -> Result<(), Stuck> {
+        while let Some(waits) = self.ready(now) {
+            let tx = match machine.begin() {
+                Ok(tx) => tx,
+                // What ended is still being cleared up.
+                Err(Refused::WindowFull) => return Ok(()),
+                Err(refused) => return Err(refused.into()),
+            };
+            let place = self.enter(waits, tx, now);
+            self.go_on(place, now, machine, fleet, told)?;
+        }
+        Ok(())
+    }
+
+    /// Whether something may begin: the number of a deal that has waited long enough, or a new one.
+    fn ready(&self, now: Instant) -> Option<Option<usize>> {
+        let over = self.paused.iter().position(|place| self.flights[*place].pause <= now);
+        let new = !self.idle.is_empty() && self.next < self.drawn.len();
+        if over.is_some() { Some(over) } else { new.then_some(None) }
+    }
+
+    /// An attempt begins.
+    fn enter(&mut self, waits: Option<usize>, tx: Tx, now: Instant) -> usize {
+        let place = match waits {
+            Some(at) => self.paused.swap_remove(at),
+            None => {
+                let place = self.idle.pop().expect("there is room for a new deal");
+                let flight = &mut self.flights[place];
+                (flight.deal, flight.before, flight.began[0]) = (Some(self.drawn[self.next]), 0, now);
+                self.next += 1;
+                place
+            }
+        };
+        let flight = &mut self.flights[place];
+        (flight.tx, flight.began[1]) = (Some(tx), now);
+        flight.script.clear();
+        flight.entries.clear();
+        if self.places.len() <= tx.index() {
+            self.places.resize(tx.index() + 1, 0);
+        }
+        self.places[tx.index()] = place;
+        self.counts.attempted += 1;
+        place
+    }
+
+    /// Takes a completion of a shard's queue pair.
+    ///
+    /// # Errors
+    /// The queue pair has failed, or a deal cannot be carried out.
+    #[inline]
+    pub fn complete(
+        &mut self,
+        now: Instant,
+        (shard, completion): (usize, &WorkCompletion),
+        machine: &mut impl Design,
+        fleet: &mut impl Fleet,
+        told: &mut impl FnMut(&Ended<'_, W::Deal>),
+    ) -> Result<(), Stuck> {
+        match machine.complete(shard, completion, fleet)? {
+            None => Ok(()),
+            Some(Event::Read { tx, entry, value }) => {
+                let place = self.places[tx.index()];
+                let flight = &mut self.flights[place];
+                let at = flight.entries.iter().position(|known| *known == entry);
+                flight.script.found(at.ok_or(Broken::Protocol)?, value);
+                if flight.script.is_complete() && flight.entries.len() == flight.script.asked() {
+                    self.go_on(place, now, machine, fleet, told)?;
+                }
+                Ok(())
+            }
+            Some(Event::Ended { tx, outcome, round_trips, resolved }) => {
+                self.ended(tx, (outcome, round_trips, resolved), now, told)
+            }
+        }
+    }
+
+    /// The next step of a deal.
+    fn go_on(
+        &mut self,
+        place: usize,
+        now: Instant,
+        machine: &mut impl Design,
+        fleet: &mut impl Fleet,
+        told: &mut impl FnMut(&Ended<'_, W::Deal>),
+    ) -> Result<(), Stuck> {
+        let flight = &mut self.flights[place];
+        let (Some(deal), Some(tx)) = (&flight.deal, flight.tx) else { return Ok(()) };
+        let step = self.workload.step(deal, &mut flight.script);
+        if step == Step::Read {
+            while let Some(key) = flight.script.key(flight.entries.len()) {
+                flight.entries.push(machine.read(tx, key.bytes(), fleet)?);
+            }
+            return Ok(());
+        }
+        for (key, value) in flight.script.writes() {
+            match value {
+                Some(value) => machine.write(tx, key.bytes(), value, fleet)?,
+                None => machine.delete(tx, key.bytes(), fleet)?,
+            };
+        }
+        flight.declined = step == Step::Decline;
+        let clock = now.0 / 1000 + self.ahead;
+        if let Some(Event::Ended { tx, outcome, round_trips, resolved }) = machine.commit(tx, clock, fleet)? {
+            self.ended(tx, (outcome, round_trips, resolved), now, told)?;
+        }
+        Ok(())
+    }
+
+    fn ended(
+        &mut self,
+        tx: Tx,
+        (outcome, round_trips, resolved): (Outcome, u32, u32),
+        now: Instant,
+        told: &mut impl FnMut(&Ended<'_, W::Deal>),
+    ) -> Result<(), Stuck> {
+        let place = self.places[tx.index()];
+        let flight = &mut self.flights[place];
+        let deal = flight.deal.as_ref().ok_or(Broken::Protocol)?;
+        let Flight { script, began, before, .. } = flight;
+        told(&Ended { deal, script, outcome, round_trips, began: *began, before: *before, place });
+        let counts = &mut self.counts;
+        counts.resolved += u64::from(resolved);
+        flight.tx = None;
+        match outcome {
+            Outcome::Committed(_) => {
+                counts.committed += 1;
+                counts.declined += u64::from(flight.declined);
+                counts.round_trips += u64::from(round_trips);
+                counts.gain += flight.script.gain;
+                flight.deal = None;
+                self.idle.push(place);
+            }
+            Outcome::Aborted | Outcome::NoBuffer => {
+                counts.aborted += 1;
+                counts.short += u64::from(outcome == Outcome::NoBuffer);
+                flight.pause = now.after(backoff::pause(flight.before, &mut self.random));
+                flight.before += 1;
+                self.paused.push(place);
+            }
+            other => return Err(Stuck::Ended(other)),
+        }
+        Ok(())
+    }
+}

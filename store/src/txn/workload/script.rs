@@ -1,0 +1,151 @@
+//! One attempt at a deal: what it reads, what that was, and what it writes.
+
+use core::ops::Range;
+
+/// Bytes of the longest key of a workload.
+pub const MAX_KEY: usize = 16;
+
+/// A key.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    bytes: [u8; MAX_KEY],
+    len: u8,
+}
+
+impl Key {
+    /// Of these bytes.
+    ///
+    /// # Panics
+    /// If there are more than [`MAX_KEY`].
+    pub fn of(bytes: &[u8]) -> Key {
+        let mut key = Key { bytes: [0; MAX_KEY], len: bytes.len() as u8 };
+        key.bytes[..bytes.len()].copy_from_slice(bytes);
+        key
+    }
+
+    /// Its bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// What is known of a key that is read.
+#[derive(Clone, Debug)]
+enum Found {
+    /// Nothing yet.
+    Nothing,
+    Absent,
+    /// Where in the script's bytes its value is.
+    Value(Range<usize>),
+}
+
+/// One attempt at a deal. Its memory stays when it is cleared.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    reads: Vec<(Key, Found)>,
+    /// Reads without an answer.
+    waiting: usize,
+    /// Keys, and where their new values are; None: the key is removed.
+    writes: Vec<(Key, Option<Range<usize>>)>,
+    bytes: Vec<u8>,
+    /// What the transaction adds to the workload's sum if it commits.
+    pub gain: i64,
+}
+
+impl Script {
+    /// Forgets everything: for another attempt.
+    pub fn clear(&mut self) {
+        self.reads.clear();
+        self.writes.clear();
+        self.bytes.clear();
+        (self.waiting, self.gain) = (0, 0);
+    }
+
+    /// Asks for a key; its place among the reads.
+    pub fn read(&mut self, key: Key) -> usize {
+        self.reads.push((key, Found::Nothing));
+        self.waiting += 1;
+        self.reads.len() - 1
+    }
+
+    /// How many keys it has asked for.
+    pub fn asked(&self) -> usize {
+        self.reads.len()
+    }
+
+    /// The key that was asked for there.
+    pub fn key(&self, place: usize) -> Option<Key> {
+        self.reads.get(place).map(|(key, _)| *key)
+    }
+
+    /// An answer.
+    pub fn found(&mut self, place: usize, value: Option<&[u8]>) {
+        let from = self.bytes.len();
+        let known = match value {
+            None => Found::Absent,
+            Some(value) => {
+                self.bytes.extend_from_slice(value);
+                Found::Value(from..self.bytes.len())
+            }
+        };
+        if let Found::Nothing = std::mem::replace(&mut self.reads[place].1, known) {
+            self.waiting -= 1;
+        }
+    }
+
+    /// Is all there that was asked for?
+    pub fn is_complete(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// What was found; None: the key is absent, or nothing is known of it.
+    pub fn value(&self, place: usize) -> Option<&[u8]> {
+        match &self.reads.get(place)?.1 {
+            Found::Value(range) => Some(&self.bytes[range.clone()]),
+            Found::Nothing | Found::Absent => None,
+        }
+    }
+
+    /// Writes a key: room for its new value, zeros.
+    pub fn write(&mut self, key: Key, len: usize) -> &mut [u8] {
+        let from = self.bytes.len();
+        self.bytes.resize(from + len, 0);
+        self.writes.push((key, Some(from..from + len)));
+        &mut self.bytes[from..]
+    }
+
+    /// Removes a key.
+    pub fn delete(&mut self, key: Key) {
+        self.writes.push((key, None));
+    }
+
+    /// What it writes; None: the key is removed.
+    pub fn writes(&self) -> impl ExactSizeIterator<Item = (&Key, Option<&[u8]>)> {
+        self.writes.iter().map(|(key, range)| (key, range.as_ref().map(|range| &self.bytes[range.clone()])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_come_in_any_order_and_a_cleared_script_knows_nothing() {
+        let mut script = Script::default();
+        let (one, other) = (script.read(Key::of(b"one")), script.read(Key::of(b"other")));
+        script.found(other, Some(b"2"));
+        assert!(!script.is_complete() && script.value(one).is_none());
+        script.found(one, None);
+        assert!(script.is_complete());
+        assert_eq!((script.value(one), script.value(other)), (None, Some(b"2".as_slice())));
+        script.write(Key::of(b"one"), 3).copy_from_slice(b"new");
+        script.delete(Key::of(b"other"));
+        let writes: Vec<_> = script.writes().map(|(key, value)| (key.bytes().to_vec(), value)).collect();
+        assert_eq!(writes, [(b"one".to_vec(), Some(b"new".as_slice())), (b"other".to_vec(), None)]);
+        script.gain = 5;
+        script.clear();
+        assert_eq!((script.asked(), script.writes().len(), script.gain), (0, 0, 0));
+        assert!(script.is_complete());
+    }
+}

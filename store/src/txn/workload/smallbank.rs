@@ -1,0 +1,287 @@
+//! SmallBank (Alomari, Cahill, Fekete, Röhm: *The cost of serializability on platforms that use snapshot isolation*, ICDE 2008), as
+//! systems over RDMA use it: each customer has a savings and a checking account, and six kinds of transactions move money.
+//!
+//! The mix is that of OLTP-Bench and H-Store. A few accounts are hot: nine of ten transactions go to one customer of twenty-five.
+//! Money is counted in cents.
+
+use super::script::{Key, Script};
+use super::{Extent, Step, Workload};
+use crate::words::{set_u64, u64_at};
+use crate::ycsb::Random;
+
+/// Kinds of transactions.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// All of one customer's money goes to another's checking account.
+    Amalgamate,
+    /// Both balances of a customer are read.
+    Balance,
+    /// Money comes to a checking account.
+    DepositChecking,
+    /// Money goes from one checking account to another, if there is enough.
+    SendPayment,
+    /// Money comes to a savings account or is taken out, if there is enough.
+    TransactSavings,
+    /// A cheque is paid from a checking account, with a penalty of a cent if both accounts together have not enough.
+    WriteCheck,
+}
+
+impl Kind {
+    /// All of them, with their shares in percent.
+    pub const MIX: [(Kind, u64); 6] = [
+        (Kind::Amalgamate, 15),
+        (Kind::Balance, 15),
+        (Kind::DepositChecking, 15),
+        (Kind::SendPayment, 25),
+        (Kind::TransactSavings, 15),
+        (Kind::WriteCheck, 15),
+    ];
+}
+
+/// What somebody wants done.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct SmallBankDeal {
+    /// Which kind.
+    pub kind: Kind,
+    /// The customer, and the other one where there are two.
+    pub customers: [u64; 2],
+    /// Cents. Negative: to be taken out.
+    pub amount: i64,
+    /// Says in each balance that it writes who wrote it: no two deals of one workload have the same.
+    pub number: u64,
+}
+
+/// Hot customers: one of so many.
+const HOT_PART: u64 = 25;
+/// Percent of the transactions that go to them.
+const HOT_SHARE: u64 = 90;
+/// Balances at the beginning, in cents: 100 to 500 dollars.
+const FIRST: (i64, i64) = (10_000, 50_000);
+/// Cents that are moved at a time, at most: often there is not enough.
+const MOST: u64 = 20_000;
+/// Bytes of an account: balance, number of the deal that wrote it.
+const VALUE: usize = 16;
+
+/// The workload.
+#[derive(Clone, Debug)]
+pub struct SmallBank {
+    customers: u64,
+    hot: u64,
+    random: Random,
+    /// The next deal's.
+    number: u64,
+}
+
+/// Which account of a customer.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Account {
+    Savings,
+    Checking,
+}
+
+fn key(account: Account, customer: u64) -> Key {
+    let kind = match account {
+        Account::Savings => b's',
+        Account::Checking => b'c',
+    };
+    let mut bytes = customer.to_le_bytes();
+    bytes[7] = kind;
+    Key::of(&bytes)
+}
+
+fn put(script: &mut Script, at: (Account, u64), balance: i64, number: u64) {
+    let out = script.write(key(at.0, at.1), VALUE);
+    set_u64(out, 0, balance as u64);
+    set_u64(out, 8, number);
+}
+
+impl SmallBank {
+    /// Of so many customers (at least 2, below 2^32); `client` is one of up to 2^16 that draw at the same bank.
+    pub fn new(customers: u64, client: u16, seed: u64) -> SmallBank {
+        let customers = customers.clamp(2, 1 << 32);
+        let random = Random::new(seed ^ u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        // Number 0 is the bank's own, in what it begins with.
+        let number = (u64::from(client) << 40) + 1;
+        SmallBank { customers, hot: (customers / HOT_PART).max(2), random, number }
+    }
+
+    fn customer(&mut self, hot: bool) -> u64 {
+        self.random.below(if hot { self.hot } else { self.customers })
+    }
+
+    /// The balance that was found.
+    fn balance(script: &Script, place: usize) -> i64 {
+        script.value(place).filter(|value| value.len() == VALUE).map_or(0, |value| u64_at(value, 0) as i64)
+    }
+}
+
+impl SmallBankDeal {
+    /// The accounts that it reads.
+    fn accounts(&self) -> &'static [(Account, usize)] {
+        use Account::{Checking, Savings};
+        match self.kind {
+            Kind::Amalgamate => &[(Savings, 0), (Checking, 0), (Checking, 1)],
+            Kind::Balance | Kind::WriteCheck => &[(Savings, 0), (Checking, 0)],
+            Kind::DepositChecking => &[(Checking, 0)],
+            Kind::SendPayment => &[(Checking, 0), (Checking, 1)],
+            Kind::TransactSavings => &[(Savings, 0)],
+        }
+    }
+}
+
+impl Workload for SmallBank {
+    type Deal = SmallBankDeal;
+
+    fn extent(&self) -> Extent {
+        Extent { keys: 2 * self.customers, max_value: VALUE as u32, max_keys: 3 }
+    }
+
+    fn draw(&mut self) -> SmallBankDeal {
+        let mut share = self.random.below(100);
+        let kind = Kind::MIX.into_iter().find(|(_, part)| {
+            let hit = share < *part;
+            share = share.saturating_sub(*part);
+            hit
+        });
+        let kind = kind.map_or(Kind::Balance, |(kind, _)| kind);
+        let hot = self.random.below(100) < HOT_SHARE;
+        let first = self.customer(hot);
+        let mut second = first;
+        while second == first {
+            second = self.customer(hot);
+        }
+        let amount = 1 + self.random.below(MOST) as i64;
+        let taken = kind == Kind::TransactSavings && self.random.below(2) == 0;
+        let number = self.number;
+        self.number += 1;
+        let amount = if taken { -amount } else { amount };
+        SmallBankDeal { kind, customers: [first, second], amount, number }
+    }
+
+    fn step(&self, deal: &SmallBankDeal, script: &mut Script) -> Step {
+        use Account::{Checking, Savings};
+        if script.asked() == 0 {
+            for (account, who) in deal.accounts() {
+                script.read(key(*account, deal.customers[*who]));
+            }
+            return Step::Read;
+        }
+        let [one, other] = deal.customers;
+        let [first, second, third] = [0, 1, 2].map(|place| SmallBank::balance(script, place));
+        let (amount, number) = (deal.amount, deal.number);
+        match deal.kind {
+            Kind::Balance => {}
+            Kind::Amalgamate => {
+                put(script, (Savings, one), 0, number);
+                put(script, (Checking, one), 0, number);
+                put(script, (Checking, other), third + first + second, number);
+            }
+            Kind::DepositChecking => {
+                put(script, (Checking, one), first + amount, number);
+                script.gain = amount;
+            }
+            Kind::SendPayment if first < amount => return Step::Decline,
+            Kind::SendPayment => {
+                put(script, (Checking, one), first - amount, number);
+                put(script, (Checking, other), second + amount, number);
+            }
+            Kind::TransactSavings if first + amount < 0 => return Step::Decline,
+            Kind::TransactSavings => {
+                put(script, (Savings, one), first + amount, number);
+                script.gain = amount;
+            }
+            Kind::WriteCheck => {
+                let paid = if first + second < amount { amount + 1 } else { amount };
+                put(script, (Checking, one), second - paid, number);
+                script.gain = -paid;
+            }
+        }
+        Step::Commit
+    }
+
+    fn rows(&self) -> u64 {
+        2 * self.customers
+    }
+
+    fn row(&self, at: u64, value: &mut Vec<u8>) -> (Key, bool) {
+        let account = if at.is_multiple_of(2) { Account::Savings } else { Account::Checking };
+        let balance = FIRST.0 + Random::new(at).below((FIRST.1 - FIRST.0 + 1) as u64) as i64;
+        value.resize(VALUE, 0);
+        set_u64(value, 0, balance as u64);
+        set_u64(value, 8, 0);
+        (key(account, at / 2), true)
+    }
+
+    fn worth(&self, _: u64, value: Option<&[u8]>) -> Option<i64> {
+        value.filter(|value| value.len() == VALUE).map(|value| u64_at(value, 0) as i64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a deal makes of these balances: what it writes, its gain, how it ends.
+    fn deal(kind: Kind, amount: i64, found: &[i64]) -> (Vec<i64>, i64, Step) {
+        let bank = SmallBank::new(100, 0, 1);
+        let deal = SmallBankDeal { kind, customers: [3, 4], amount, number: 9 };
+        let mut script = Script::default();
+        assert_eq!(bank.step(&deal, &mut script), Step::Read);
+        assert_eq!(script.asked(), found.len());
+        for (place, balance) in found.iter().enumerate() {
+            let mut value = [0; VALUE];
+            set_u64(&mut value, 0, *balance as u64);
+            script.found(place, Some(&value));
+        }
+        let step = bank.step(&deal, &mut script);
+        let written = script.writes().map(|(_, value)| u64_at(value.unwrap(), 0) as i64).collect();
+        (written, script.gain, step)
+    }
+
+    #[test]
+    fn each_kind_moves_the_money_that_it_should_and_no_other() {
+        let commit = |written: &[i64], gain| (written.to_vec(), gain, Step::Commit);
+        let declined = (vec![], 0, Step::Decline);
+        assert_eq!(deal(Kind::Amalgamate, 7, &[100, 20, 5]), commit(&[0, 0, 125], 0));
+        assert_eq!(deal(Kind::Balance, 7, &[100, 20]), commit(&[], 0));
+        assert_eq!(deal(Kind::DepositChecking, 7, &[20]), commit(&[27], 7));
+        assert_eq!(deal(Kind::SendPayment, 7, &[20, 5]), commit(&[13, 12], 0));
+        assert_eq!(deal(Kind::SendPayment, 21, &[20, 5]), declined);
+        assert_eq!(deal(Kind::TransactSavings, -100, &[100]), commit(&[0], -100));
+        assert_eq!(deal(Kind::TransactSavings, -101, &[100]), declined);
+        assert_eq!(deal(Kind::WriteCheck, 120, &[100, 20]), commit(&[-100], -120));
+        assert_eq!(deal(Kind::WriteCheck, 121, &[100, 20]), commit(&[-102], -122));
+    }
+
+    #[test]
+    fn the_mix_is_the_standard_one_and_nine_of_ten_go_to_hot_accounts() {
+        let draws = 100_000;
+        let mut bank = SmallBank::new(10_000, 0, 5);
+        let (mut counts, mut hot) = ([0u32; 6], 0);
+        for _ in 0..draws {
+            let deal = bank.draw();
+            let kind = Kind::MIX.iter().position(|(kind, _)| *kind == deal.kind).unwrap();
+            counts[kind] += 1;
+            hot += u32::from(deal.customers.iter().all(|customer| *customer < 400));
+            assert!(deal.customers[0] != deal.customers[1] && deal.customers.iter().all(|at| *at < 10_000));
+            assert!(deal.amount > 0 || deal.kind == Kind::TransactSavings);
+        }
+        for (count, (kind, share)) in counts.iter().zip(Kind::MIX) {
+            let expected = f64::from(draws) * share as f64 / 100.0;
+            assert!((f64::from(*count) - expected).abs() < 6.0 * expected.sqrt(), "{kind:?}: {count}");
+        }
+        assert!((89_000..91_500).contains(&hot), "{hot} of {draws}");
+    }
+
+    #[test]
+    fn clients_draw_apart_and_number_their_deals_apart() {
+        let draws = |client, seed| {
+            let mut bank = SmallBank::new(1000, client, seed);
+            (0..100).map(|_| bank.draw()).collect::<Vec<SmallBankDeal>>()
+        };
+        assert_eq!(draws(1, 7), draws(1, 7));
+        let (one, other) = (draws(1, 7), draws(2, 7));
+        assert!(one.iter().zip(&other).any(|(one, other)| one.kind != other.kind));
+        assert!(one.iter().all(|deal| deal.number > 0 && other.iter().all(|two| two.number != deal.number)));
+    }
+}

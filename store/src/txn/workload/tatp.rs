@@ -1,0 +1,520 @@
+//! TATP, the Telecom Application Transaction Processing benchmark (Neuvonen, Wolski, Manner, Raatikka: *TATP benchmark description*,
+//! IBM 2009), over keys and values.
+//!
+//! Four tables about subscribers and one index become rows with keys of their own:
+//!
+//! ```text
+//! key                                   value
+//! 's'  0   0   0  s_id u32               subscriber, 44 B: s_id u32, number 15, bits 2, hex 5, bytes 10, msc u32, vlr u32
+//! 'n'  15 digits                         s_id u32: a subscriber by the number that is dialled
+//! 'a' type 0   0  s_id u32               access info, 10 B: data1 u8, data2 u8, data3 3, data4 5
+//! 'f' type 0   0  s_id u32               special facility, 8 B: is active u8, error u8, data a u8, data b 5
+//! 'c' type start 0  s_id u32             call forwarding, 16 B: end u8, number 15
+//! ```
+//!
+//! A range of a table is asked for as the keys that may be in it: there are few. Seven kinds of transactions, 80 percent of them reads; many find
+//! nothing, and are meant to. Subscribers are drawn unevenly, as §2 of the description says.
+
+use super::script::{Key, Script};
+use super::{Extent, Step, Workload};
+use crate::words::{set_u32, u32_at};
+use crate::ycsb::Random;
+
+/// Kinds of transactions.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A subscriber's row.
+    GetSubscriberData,
+    /// Where calls to an active facility are forwarded at a time of day.
+    GetNewDestination,
+    /// An access info.
+    GetAccessData,
+    /// A bit of a subscriber, and a byte of a facility.
+    UpdateSubscriberData,
+    /// Where a subscriber is who is known by number.
+    UpdateLocation,
+    /// A forwarding more.
+    InsertCallForwarding,
+    /// A forwarding less.
+    DeleteCallForwarding,
+}
+
+impl Kind {
+    /// All of them, with their shares in percent.
+    pub const MIX: [(Kind, u64); 7] = [
+        (Kind::GetSubscriberData, 35),
+        (Kind::GetNewDestination, 10),
+        (Kind::GetAccessData, 35),
+        (Kind::UpdateSubscriberData, 2),
+        (Kind::UpdateLocation, 14),
+        (Kind::InsertCallForwarding, 2),
+        (Kind::DeleteCallForwarding, 2),
+    ];
+
+    fn goes_by_number(self) -> bool {
+        use Kind::{DeleteCallForwarding, InsertCallForwarding, UpdateLocation};
+        matches!(self, UpdateLocation | InsertCallForwarding | DeleteCallForwarding)
+    }
+}
+
+/// What somebody wants done.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct TatpDeal {
+    /// Which kind.
+    pub kind: Kind,
+    /// The subscriber, from 1.
+    pub subscriber: u32,
+    /// Of an access info or a facility, 1 to 4.
+    pub row: u8,
+    /// Hour that a forwarding begins at: 0, 8 or 16.
+    pub start: u8,
+    /// Hour that it ends before, or that is asked for: 1 to 24.
+    pub end: u8,
+    /// What is new.
+    pub data: u32,
+}
+
+/// Rows of access info, and facilities, of a subscriber; hours that a forwarding may begin at.
+const TYPES: u8 = 4;
+const STARTS: [u8; 3] = [0, 8, 16];
+/// Places of a subscriber in the ledger: its row, its number, infos, facilities, and forwardings of each facility.
+const PLACES: u64 = 2 + 2 * TYPES as u64 + TYPES as u64 * STARTS.len() as u64;
+
+const SUBSCRIBER: usize = 44;
+const BITS_AT: usize = 19;
+const VLR_AT: usize = 40;
+const FORWARDING: usize = 16;
+const NUMBER: usize = 15;
+
+/// The workload.
+#[derive(Clone, Debug)]
+pub struct Tatp {
+    subscribers: u32,
+    /// The mask that makes the draw uneven.
+    uneven: u64,
+    random: Random,
+}
+
+fn key(table: u8, row: u8, start: u8, subscriber: u32) -> Key {
+    let mut bytes = [table, row, start, 0, 0, 0, 0, 0];
+    set_u32(&mut bytes, 4, subscriber);
+    Key::of(&bytes)
+}
+
+fn digits(number: u32) -> [u8; NUMBER] {
+    let (mut out, mut rest) = ([b'0'; NUMBER], number);
+    for digit in out.iter_mut().rev() {
+        (*digit, rest) = (b'0' + (rest % 10) as u8, rest / 10);
+    }
+    out
+}
+
+fn by_number(subscriber: u32) -> Key {
+    let mut bytes = [b'n'; NUMBER + 1];
+    bytes[1..].copy_from_slice(&digits(subscriber));
+    Key::of(&bytes)
+}
+
+/// Which of a subscriber's rows of a kind are there at the beginning: 1 to 4 of them, a bit each.
+fn rows_there(random: &mut Random) -> u8 {
+    let count = 1 + random.below(TYPES.into());
+    let mut there = 0u8;
+    while u64::from(there.count_ones()) < count {
+        there |= 1 << random.below(TYPES.into());
+    }
+    there
+}
+
+/// A place of the ledger.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Subscriber,
+    Number,
+    Info(u8),
+    Facility(u8),
+    Forwarding(u8, u8),
+}
+
+impl Place {
+    fn of(at: u64) -> (u32, Place) {
+        let (subscriber, place) = ((at / PLACES) as u32 + 1, (at % PLACES) as u8);
+        let place = match place {
+            0 => Place::Subscriber,
+            1 => Place::Number,
+            2..=5 => Place::Info(place - 1),
+            6..=9 => Place::Facility(place - 5),
+            _ => Place::Forwarding((place - 10) / 3 + 1, STARTS[usize::from((place - 10) % 3)]),
+        };
+        (subscriber, place)
+    }
+
+    fn key(self, subscriber: u32) -> Key {
+        match self {
+            Place::Subscriber => key(b's', 0, 0, subscriber),
+            Place::Number => by_number(subscriber),
+            Place::Info(row) => key(b'a', row, 0, subscriber),
+            Place::Facility(row) => key(b'f', row, 0, subscriber),
+            Place::Forwarding(row, start) => key(b'c', row, start, subscriber),
+        }
+    }
+
+    fn len(self) -> usize {
+        match self {
+            Place::Subscriber => SUBSCRIBER,
+            Place::Number => 4,
+            Place::Info(_) => 10,
+            Place::Facility(_) => 8,
+            Place::Forwarding(..) => FORWARDING,
+        }
+    }
+}
+
+impl Tatp {
+    /// Of so many subscribers, at least one.
+    pub fn new(subscribers: u32, seed: u64) -> Tatp {
+        // The description's constants, for up to a million, up to ten, and beyond.
+        let uneven = match subscribers {
+            0..=1_000_000 => 65_535,
+            1_000_001..=10_000_000 => 1_048_575,
+            _ => 2_097_151,
+        };
+        Tatp { subscribers: subscribers.max(1), uneven, random: Random::new(seed) }
+    }
+
+    fn between(&mut self, least: u64, most: u64) -> u64 {
+        least + self.random.below(most - least + 1)
+    }
+
+    /// (a random number to A, or'ed with one from 1 to P), modulo P, from 1 on.
+    fn subscriber(&mut self) -> u32 {
+        let all = u64::from(self.subscribers);
+        let drawn = self.between(0, self.uneven) | self.between(1, all);
+        (drawn % all) as u32 + 1
+    }
+
+    /// Goes on when the row is known that is to be changed.
+    fn change(&self, deal: &TatpDeal, subscriber: u32, script: &mut Script) -> Step {
+        let TatpDeal { kind, row, start, end, data, .. } = *deal;
+        match kind {
+            Kind::UpdateSubscriberData => {
+                let (Some(whose), Some(facility)) = (script.value(0), script.value(1)) else {
+                    return Step::Decline;
+                };
+                let (mut whose, mut facility) = (whose.to_vec(), facility.to_vec());
+                whose[BITS_AT] = whose[BITS_AT] & !1 | data as u8 & 1;
+                facility[2] = (data >> 8) as u8;
+                script.write(key(b's', 0, 0, subscriber), whose.len()).copy_from_slice(&whose);
+                script.write(key(b'f', row, 0, subscriber), facility.len()).copy_from_slice(&facility);
+            }
+            Kind::UpdateLocation => {
+                let Some(mut whose) = script.value(1).map(<[u8]>::to_vec) else { return Step::Decline };
+                set_u32(&mut whose, VLR_AT, data);
+                script.write(key(b's', 0, 0, subscriber), whose.len()).copy_from_slice(&whose);
+            }
+            Kind::InsertCallForwarding => {
+                let there = |place| script.value(place).is_some();
+                if !there(usize::from(row)) || there(usize::from(TYPES) + 1) {
+                    return Step::Decline;
+                }
+                let out = script.write(key(b'c', row, start, subscriber), FORWARDING);
+                out[0] = end;
+                out[1..].copy_from_slice(&digits(data));
+                script.gain = 1;
+            }
+            Kind::DeleteCallForwarding => {
+                if script.value(1).is_none() {
+                    return Step::Decline;
+                }
+                script.delete(key(b'c', row, start, subscriber));
+                script.gain = -1;
+            }
+            _ => {}
+        }
+        Step::Commit
+    }
+
+    /// Did a read find what it is meant to find?
+    fn answer(deal: &TatpDeal, script: &Script) -> Step {
+        let found = match deal.kind {
+            Kind::GetNewDestination => {
+                let active = script.value(0).is_some_and(|facility| facility[0] == 1);
+                let ends = |place| script.value(place).is_some_and(|forwarding| deal.end < forwarding[0]);
+                active && (1..script.asked()).any(ends)
+            }
+            _ => script.value(0).is_some(),
+        };
+        if found { Step::Commit } else { Step::Decline }
+    }
+
+    /// Asks for the rows of a subscriber.
+    fn ask(deal: &TatpDeal, subscriber: u32, script: &mut Script) {
+        let TatpDeal { kind, row, start, .. } = *deal;
+        match kind {
+            Kind::GetSubscriberData | Kind::UpdateLocation => {
+                script.read(key(b's', 0, 0, subscriber));
+            }
+            Kind::GetAccessData => {
+                script.read(key(b'a', row, 0, subscriber));
+            }
+            Kind::GetNewDestination => {
+                script.read(key(b'f', row, 0, subscriber));
+                STARTS.into_iter().filter(|begin| *begin <= start).for_each(|begin| {
+                    script.read(key(b'c', row, begin, subscriber));
+                });
+            }
+            Kind::UpdateSubscriberData => {
+                script.read(key(b's', 0, 0, subscriber));
+                script.read(key(b'f', row, 0, subscriber));
+            }
+            Kind::InsertCallForwarding => {
+                // Which facilities there are, and whether the forwarding is.
+                (1..=TYPES).for_each(|row| {
+                    script.read(key(b'f', row, 0, subscriber));
+                });
+                script.read(key(b'c', row, start, subscriber));
+            }
+            Kind::DeleteCallForwarding => {
+                script.read(key(b'c', row, start, subscriber));
+            }
+        }
+    }
+}
+
+impl Workload for Tatp {
+    type Deal = TatpDeal;
+
+    fn extent(&self) -> Extent {
+        Extent { keys: self.rows(), max_value: SUBSCRIBER as u32, max_keys: 6 }
+    }
+
+    fn draw(&mut self) -> TatpDeal {
+        let mut share = self.random.below(100);
+        let kind = Kind::MIX.into_iter().find(|(_, part)| {
+            let hit = share < *part;
+            share = share.saturating_sub(*part);
+            hit
+        });
+        TatpDeal {
+            kind: kind.map_or(Kind::GetSubscriberData, |(kind, _)| kind),
+            subscriber: self.subscriber(),
+            row: self.between(1, TYPES.into()) as u8,
+            start: STARTS[self.random.below(STARTS.len() as u64) as usize],
+            end: self.between(1, 24) as u8,
+            data: self.random.bits() as u32,
+        }
+    }
+
+    fn step(&self, deal: &TatpDeal, script: &mut Script) -> Step {
+        let by = deal.kind.goes_by_number();
+        match (script.asked(), by) {
+            (0, true) => {
+                script.read(by_number(deal.subscriber));
+                Step::Read
+            }
+            (0, false) => {
+                Tatp::ask(deal, deal.subscriber, script);
+                Step::Read
+            }
+            (1, true) => {
+                let Some(subscriber) = script.value(0).filter(|id| id.len() == 4) else {
+                    return Step::Decline;
+                };
+                let subscriber = u32_at(subscriber, 0);
+                Tatp::ask(deal, subscriber, script);
+                Step::Read
+            }
+            (_, true) => self.change(deal, script.value(0).map_or(0, |id| u32_at(id, 0)), script),
+            (_, false) if deal.kind == Kind::UpdateSubscriberData => {
+                self.change(deal, deal.subscriber, script)
+            }
+            _ => Tatp::answer(deal, script),
+        }
+    }
+
+    fn rows(&self) -> u64 {
+        u64::from(self.subscribers) * PLACES
+    }
+
+    fn row(&self, at: u64, value: &mut Vec<u8>) -> (Key, bool) {
+        let (subscriber, place) = Place::of(at);
+        let mut random = Random::new(subscriber.into());
+        let (infos, facilities) = (rows_there(&mut random), rows_there(&mut random));
+        value.clear();
+        value.resize(place.len(), 0);
+        // What is in it, each row of its own.
+        let mut own = Random::new(at);
+        value.iter_mut().for_each(|byte| *byte = own.bits() as u8);
+        let is = |bits: u8, row: u8| bits >> (row - 1) & 1 == 1;
+        let there = match place {
+            Place::Subscriber => {
+                set_u32(value, 0, subscriber);
+                value[4..4 + NUMBER].copy_from_slice(&digits(subscriber));
+                true
+            }
+            Place::Number => {
+                set_u32(value, 0, subscriber);
+                true
+            }
+            Place::Info(row) => is(infos, row),
+            Place::Facility(row) => {
+                value[0] = u8::from(own.below(100) < 85);
+                is(facilities, row)
+            }
+            Place::Forwarding(row, start) => {
+                // None to three of them, each hour as likely.
+                let mut of_facility = Random::new(u64::from(subscriber) << 8 | u64::from(row));
+                let count = of_facility.below(4);
+                let mut starts = 0u8;
+                while u64::from(starts.count_ones()) < count {
+                    starts |= 1 << of_facility.below(3);
+                }
+                value[0] = start + 1 + own.below(8) as u8;
+                value[1..].copy_from_slice(&digits(own.bits() as u32));
+                is(facilities, row) && starts >> (start / 8) & 1 == 1
+            }
+        };
+        (place.key(subscriber), there)
+    }
+
+    /// Forwardings come and go; all else stays. A row that must be there must also be whose it is.
+    fn worth(&self, at: u64, value: Option<&[u8]>) -> Option<i64> {
+        let (subscriber, place) = Place::of(at);
+        if value.is_some_and(|value| value.len() != place.len()) {
+            return None;
+        }
+        match place {
+            Place::Subscriber | Place::Number => (u32_at(value?, 0) == subscriber).then_some(0),
+            Place::Info(_) | Place::Facility(_) => Some(i64::from(value.is_some()) << 32),
+            Place::Forwarding(..) => Some(i64::from(value.is_some())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    type Rows = BTreeMap<Key, Vec<u8>>;
+
+    fn loaded(tatp: &Tatp) -> Rows {
+        let mut value = Vec::new();
+        let row = |at| {
+            let (key, there) = tatp.row(at, &mut value);
+            there.then(|| (key, value.clone()))
+        };
+        (0..tatp.rows()).filter_map(row).collect()
+    }
+
+    /// Carries a deal out over plain rows.
+    fn carry_out(tatp: &Tatp, deal: &TatpDeal, rows: &mut Rows) -> (Step, i64) {
+        let mut script = Script::default();
+        let mut known = 0;
+        loop {
+            match tatp.step(deal, &mut script) {
+                Step::Read => {
+                    for place in known..script.asked() {
+                        let key = script.key(place).unwrap();
+                        script.found(place, rows.get(&key).map(Vec::as_slice));
+                    }
+                    known = script.asked();
+                }
+                step => {
+                    for (key, value) in script.writes() {
+                        match value {
+                            Some(value) => rows.insert(*key, value.to_vec()),
+                            None => rows.remove(key),
+                        };
+                    }
+                    assert!(known as u32 <= tatp.extent().max_keys);
+                    return (step, script.gain);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_stored_at_first_is_as_described() {
+        let tatp = Tatp::new(2000, 1);
+        let rows = loaded(&tatp);
+        let count = |table: u8| rows.keys().filter(|key| key.bytes()[0] == table).count();
+        assert_eq!((count(b's'), count(b'n')), (2000, 2000));
+        // 2.5 of four infos and facilities in the mean, 1.5 of three forwardings of each facility.
+        assert!((4800..5200).contains(&count(b'a')), "{}", count(b'a'));
+        assert!((4800..5200).contains(&count(b'f')), "{}", count(b'f'));
+        assert!((7100..7900).contains(&count(b'c')), "{}", count(b'c'));
+        let active = rows.iter().filter(|(key, value)| key.bytes()[0] == b'f' && value[0] == 1).count();
+        assert!((0.82..0.88).contains(&(active as f64 / count(b'f') as f64)));
+        for key in rows.keys().filter(|key| key.bytes()[0] == b'c') {
+            let mut facility = key.bytes().to_vec();
+            (facility[0], facility[2]) = (b'f', 0);
+            assert!(rows.contains_key(&Key::of(&facility)), "a forwarding without its facility");
+        }
+        let keys: BTreeSet<Key> = (0..tatp.rows()).map(|at| tatp.row(at, &mut Vec::new()).0).collect();
+        assert_eq!(keys.len() as u64, tatp.rows(), "each place has a key of its own");
+    }
+
+    /// How many of each kind find what they look for follows from what is stored: a facility is there with 5/8, and active with
+    /// 0.85, each forwarding with 1/2; it ends later than an hour of 24 with 0.146, 0.479 and 0.813, by its beginning.
+    #[test]
+    fn the_mix_and_what_it_finds_are_as_described() {
+        let mut tatp = Tatp::new(2000, 2);
+        let mut rows = loaded(&tatp);
+        let (mut drawn, mut done) = ([0u32; 7], [0u32; 7]);
+        let draws = 60_000;
+        for _ in 0..draws {
+            let deal = tatp.draw();
+            let kind = Kind::MIX.iter().position(|(kind, _)| *kind == deal.kind).unwrap();
+            drawn[kind] += 1;
+            done[kind] += u32::from(carry_out(&tatp, &deal, &mut rows).0 == Step::Commit);
+        }
+        for (count, (kind, share)) in drawn.iter().zip(Kind::MIX) {
+            let expected = f64::from(draws) * share as f64 / 100.0;
+            assert!((f64::from(*count) - expected).abs() < 6.0 * expected.sqrt(), "{kind:?}: {count}");
+        }
+        let finds = [1.0, 0.152, 0.625, 0.625, 1.0, 0.3125, 0.3125];
+        for ((done, drawn), (find, (kind, _))) in done.iter().zip(drawn).zip(finds.iter().zip(Kind::MIX)) {
+            let share = f64::from(*done) / f64::from(drawn);
+            assert!((share - find).abs() < 0.04, "{kind:?}: {share} of them, not {find}");
+        }
+    }
+
+    #[test]
+    fn the_sum_is_what_was_inserted_and_removed() {
+        let mut tatp = Tatp::new(50, 3);
+        let mut rows = loaded(&tatp);
+        let sum = |tatp: &Tatp, rows: &Rows| -> i64 {
+            let worth = |at| {
+                let key = tatp.row(at, &mut Vec::new()).0;
+                tatp.worth(at, rows.get(&key).map(Vec::as_slice)).expect("a value of this row")
+            };
+            (0..tatp.rows()).map(worth).sum()
+        };
+        let before = sum(&tatp, &rows);
+        let mut gains = [0; 2];
+        for _ in 0..20_000 {
+            let deal = tatp.draw();
+            let (_, gain) = carry_out(&tatp, &deal, &mut rows);
+            gains[usize::from(gain < 0)] += gain;
+        }
+        assert!(gains[0] > 10 && gains[1] < -10, "{gains:?}");
+        assert_eq!(sum(&tatp, &rows), before + gains[0] + gains[1]);
+        let facility = rows.keys().find(|key| key.bytes()[0] == b'f').copied().unwrap();
+        rows.remove(&facility);
+        assert_ne!(sum(&tatp, &rows), before + gains[0] + gains[1], "a lost row is seen");
+    }
+
+    /// By the or of two numbers those with many bits are drawn more often.
+    #[test]
+    fn subscribers_are_drawn_unevenly_and_all_of_them() {
+        let mut tatp = Tatp::new(100_000, 4);
+        let mut counts = vec![0u32; 100_001];
+        (0..1_000_000).for_each(|_| counts[tatp.draw().subscriber as usize] += 1);
+        let drawn = counts.iter().filter(|count| **count > 0).count();
+        counts.sort_unstable_by(|one, other| other.cmp(one));
+        let most: u32 = counts[..10_000].iter().sum();
+        assert!(counts[0] > 30 && most > 250_000, "the first: {}, a tenth of them: {most}", counts[0]);
+        assert!(drawn > 50_000, "{drawn} were drawn at all");
+        assert!((0..1000).all(|_| Tatp::new(1, 5).draw().subscriber == 1));
+    }
+}

@@ -1,0 +1,282 @@
+//! The workloads carried out over plain rows, by a machine that aborts whoever was too slow.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use nic::{CompletionKind, PostError, ReceiveRequest, WorkCompletion, WorkRequest, prism};
+use transport::{Instant, Status};
+
+use super::{Audit, Load, Runner, SmallBank, Stuck, Tatp, Workload, YcsbT};
+use crate::txn::{Design, EntryId, Event, Outcome, Refused, Timestamp, Tx};
+use crate::{Broken, Fleet, Post, PostPrism};
+
+/// A transaction: its keys, the versions that it found, and what it writes.
+#[derive(Default)]
+struct Open {
+    keys: Vec<Vec<u8>>,
+    found: BTreeMap<usize, u64>,
+    writes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+/// What will have happened when the next completion is taken.
+enum Happens {
+    Read(u16, usize),
+    Commit(u16),
+}
+
+/// A store that does one thing after the other.
+#[derive(Default)]
+struct Plain {
+    rows: BTreeMap<Vec<u8>, (u64, Option<Vec<u8>>)>,
+    versions: u64,
+    open: Vec<Option<Open>>,
+    queue: VecDeque<Happens>,
+    value: Vec<u8>,
+    /// So many commits are torn: of what they write, only the first half.
+    torn: u32,
+}
+
+impl Plain {
+    fn new(window: usize) -> Plain {
+        Plain { open: (0..window).map(|_| None).collect(), ..Plain::default() }
+    }
+
+    fn of(&mut self, tx: Tx) -> &mut Open {
+        self.open[tx.index()].as_mut().expect("a transaction that was begun")
+    }
+
+    fn commit(&mut self, open: &Open) -> Outcome {
+        let version = |key: &[u8]| self.rows.get(key).map_or(0, |(version, _)| *version);
+        if open.found.iter().any(|(at, found)| version(&open.keys[*at]) != *found) {
+            return Outcome::Aborted;
+        }
+        let mut count = open.writes.len();
+        if count > 1 && self.torn > 0 {
+            (self.torn, count) = (self.torn - 1, count / 2);
+        }
+        self.versions += 1;
+        for (key, value) in &open.writes[..count] {
+            self.rows.insert(key.clone(), (self.versions, value.clone()));
+        }
+        Outcome::Committed(Timestamp::default())
+    }
+}
+
+impl Design for Plain {
+    fn start(&mut self, _: &mut impl Fleet) -> Result<(), Broken> {
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<Tx, Refused> {
+        let tx = self.open.iter().position(Option::is_none).ok_or(Refused::WindowFull)?;
+        self.open[tx] = Some(Open::default());
+        Ok(Tx(tx as u16))
+    }
+
+    fn read(&mut self, tx: Tx, key: &[u8], _: &mut impl Fleet) -> Result<EntryId, Refused> {
+        let open = self.of(tx);
+        open.keys.push(key.to_vec());
+        let entry = open.keys.len() - 1;
+        self.queue.push_back(Happens::Read(tx.0, entry));
+        Ok(EntryId(entry as u16))
+    }
+
+    fn write(&mut self, tx: Tx, key: &[u8], value: &[u8], _: &mut impl Fleet) -> Result<EntryId, Refused> {
+        self.of(tx).writes.push((key.to_vec(), Some(value.to_vec())));
+        Ok(EntryId(u16::MAX))
+    }
+
+    fn delete(&mut self, tx: Tx, key: &[u8], _: &mut impl Fleet) -> Result<EntryId, Refused> {
+        self.of(tx).writes.push((key.to_vec(), None));
+        Ok(EntryId(u16::MAX))
+    }
+
+    fn value(&mut self, _: Tx, _: EntryId) -> Option<Option<&[u8]>> {
+        None
+    }
+
+    fn commit(&mut self, tx: Tx, _: u64, _: &mut impl Fleet) -> Result<Option<Event<'static>>, Refused> {
+        self.queue.push_back(Happens::Commit(tx.0));
+        Ok(None)
+    }
+
+    fn abort(&mut self, _: Tx) -> Result<Option<Event<'static>>, Refused> {
+        Err(Refused::NotOpen)
+    }
+
+    fn complete(
+        &mut self,
+        _: usize,
+        _: &WorkCompletion,
+        _: &mut impl Fleet,
+    ) -> Result<Option<Event<'_>>, Broken> {
+        match self.queue.pop_front() {
+            None => Ok(None),
+            Some(Happens::Read(tx, entry)) => {
+                let open = self.open[usize::from(tx)].as_mut().expect("it is open");
+                let row = self.rows.get(&open.keys[entry]);
+                open.found.insert(entry, row.map_or(0, |(version, _)| *version));
+                let value = row.and_then(|(_, value)| value.as_ref());
+                self.value = value.cloned().unwrap_or_default();
+                let value = value.map(|_| &self.value[..]);
+                Ok(Some(Event::Read { tx: Tx(tx), entry: EntryId(entry as u16), value }))
+            }
+            Some(Happens::Commit(tx)) => {
+                let open = self.open[usize::from(tx)].take().expect("it is open");
+                let outcome = self.commit(&open);
+                Ok(Some(Event::Ended { tx: Tx(tx), outcome, round_trips: 2, resolved: 0 }))
+            }
+        }
+    }
+
+    fn return_buffers(&mut self, _: usize, _: &mut impl Fleet) -> Result<(), Broken> {
+        Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        self.open.iter().flatten().count()
+    }
+
+    fn give_up(&mut self, _: Status) {}
+
+    fn abandon(&mut self) -> Option<(Tx, Outcome)> {
+        None
+    }
+}
+
+/// Nobody listens.
+struct Nobody;
+
+impl Post for Nobody {
+    fn post_send(&mut self, _: &WorkRequest<'_>) -> Result<(), PostError> {
+        Err(PostError::BadState)
+    }
+
+    fn post_receive(&mut self, _: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        Err(PostError::BadState)
+    }
+}
+
+impl PostPrism for Nobody {
+    fn post_prism(&mut self, _: &prism::WorkRequest<'_>) -> Result<(), PostError> {
+        Err(PostError::BadState)
+    }
+}
+
+impl Fleet for Nobody {
+    type End<'a> = Nobody;
+
+    fn end(&mut self, _: usize) -> Nobody {
+        Nobody
+    }
+}
+
+const DONE: WorkCompletion = WorkCompletion {
+    id: 0,
+    status: Status::Success,
+    kind: CompletionKind::Read,
+    byte_len: 0,
+    imm: None,
+    invalidated: None,
+    qp_num: 0,
+    src_qp: 0,
+    grh: false,
+    vendor_err: 0,
+};
+
+/// Carries so many deals out, and says what came of it and in which order deals ended.
+fn run<W: Workload>(runner: &mut Runner<W>, plain: &mut Plain, deals: u64) -> Vec<String> {
+    let (mut now, mut ends) = (Instant(0), Vec::new());
+    runner.draw(deals);
+    while !runner.is_done() {
+        now = now.after(1000);
+        let mut told = |ended: &super::Ended<'_, W::Deal>| {
+            assert!(ended.began[0] <= ended.began[1]);
+            if let Outcome::Committed(_) = ended.outcome {
+                ends.push(format!("{:?} after {}", ended.deal, ended.before));
+            }
+        };
+        runner.begin(now, plain, &mut Nobody, &mut told).expect("nothing breaks");
+        runner.complete(now, (0, &DONE), plain, &mut Nobody, &mut told).expect("nothing breaks");
+    }
+    ends
+}
+
+/// The sum of all rows.
+fn sum<W: Workload>(workload: &W, plain: &mut Plain) -> (i64, u64) {
+    let audit = Audit::of(workload);
+    let deals = audit.deals();
+    let mut runner = Runner::new(audit, 4, 1);
+    run(&mut runner, plain, deals);
+    let counts = runner.counts();
+    assert_eq!((counts.committed, counts.aborted), (workload.rows(), 0));
+    (counts.gain, counts.declined)
+}
+
+/// Loads, runs and adds up; `torn` of the commits are broken. What came of it, and by how much the sum is off.
+fn account<W: Workload + Clone>(workload: &W, torn: u32) -> (super::Counts, i64) {
+    let mut plain = Plain::new(8);
+    let load = Load::of(workload);
+    let rows = load.deals();
+    let mut loading = Runner::new(load, 8, 1);
+    run(&mut loading, &mut plain, rows);
+    assert_eq!(sum(workload, &mut plain), (loading.counts().gain, 0));
+    plain.torn = torn;
+    let mut runner = Runner::new(workload.clone(), 8, 1);
+    assert_eq!(run(&mut runner, &mut plain, 2000).len(), 2000);
+    let counts = runner.counts();
+    assert_eq!((counts.committed, counts.attempted - counts.aborted), (2000, 2000));
+    let (sum, wrong) = sum(workload, &mut plain);
+    assert_eq!(wrong, 0, "rows with values of others");
+    (counts, sum - loading.counts().gain - counts.gain)
+}
+
+#[test]
+fn sums_are_what_was_loaded_and_what_was_committed_since() {
+    let (counts, off) = account(&YcsbT::new(20, 40, 2, 0.99, 1), 0);
+    assert_eq!((off, counts.gain, counts.declined), (0, 4000, 0));
+    assert!(counts.aborted > 100, "they meet: {counts:?}");
+    let (counts, off) = account(&SmallBank::new(20, 0, 1), 0);
+    assert_eq!(off, 0);
+    assert!(counts.aborted > 100 && counts.declined > 100 && counts.gain != 0, "{counts:?}");
+    let (counts, off) = account(&Tatp::new(10, 1), 0);
+    assert_eq!(off, 0);
+    assert!(counts.aborted > 10 && counts.declined > 300, "{counts:?}");
+}
+
+#[test]
+fn a_transaction_that_happened_by_half_puts_the_sum_out() {
+    assert_ne!(account(&YcsbT::new(20, 40, 2, 0.99, 1), 1).1, 0);
+    assert_ne!(account(&SmallBank::new(20, 0, 1), 3).1, 0);
+}
+
+#[test]
+fn the_same_seed_does_the_same() {
+    let ends = |seed| {
+        let mut plain = Plain::new(4);
+        run(&mut Runner::new(SmallBank::new(10, 0, seed), 4, seed), &mut plain, 300)
+    };
+    assert_eq!(ends(3), ends(3));
+    assert_ne!(ends(3), ends(4));
+}
+
+#[test]
+fn a_client_without_room_for_the_window_is_enough() {
+    let mut plain = Plain::new(1);
+    let mut runner = Runner::new(SmallBank::new(10, 0, 1), 8, 1);
+    run(&mut runner, &mut plain, 100);
+    assert_eq!((runner.counts().committed, runner.counts().aborted), (100, 0));
+}
+
+#[test]
+fn why_nothing_more_can_be_done_is_said() {
+    let stuck = [
+        (Stuck::Broken(Broken::Protocol), "no correct peer"),
+        (Stuck::Refused(Refused::ValueTooLong), "longer"),
+        (Stuck::Ended(Outcome::TableFull), "no slot"),
+        (Stuck::Ended(Outcome::TooLong), "buffers"),
+        (Stuck::Ended(Outcome::NoBuffer), "NoBuffer"),
+    ];
+    for (stuck, word) in stuck {
+        assert!(stuck.to_string().contains(word), "{stuck}");
+    }
+}

@@ -1,0 +1,166 @@
+//! YCSB-T (Dey, Fekete, Nambiar, Röhm, ICDEW 2014) as the PRISM paper uses it (§8.3): short read-modify-write transactions over
+//! objects of one length with keys of 8 bytes, all alike or by Zipf's law.
+
+use super::script::{Key, Script};
+use super::{Extent, Step, Workload};
+use crate::words::u64_at;
+use crate::ycsb::{Random, Record, Skewed, Values};
+
+/// Records of one transaction, at most.
+pub const MOST_RECORDS: usize = 8;
+
+/// The records that a transaction changes.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct YcsbTDeal {
+    records: [Record; MOST_RECORDS],
+    count: u8,
+}
+
+impl YcsbTDeal {
+    /// They.
+    pub fn records(&self) -> &[Record] {
+        &self.records[..usize::from(self.count)]
+    }
+}
+
+/// The workload. A record's value says which version it is (`store::ycsb::record`), and each committed transaction makes that one
+/// more: the sum of all versions is the number of changes that were committed.
+#[derive(Clone, Debug)]
+pub struct YcsbT {
+    records: u64,
+    values: Values,
+    /// Records of each transaction.
+    each: u8,
+    ranks: Skewed,
+    random: Random,
+}
+
+impl YcsbT {
+    /// Over so many records with values of `value_len` bytes (at least 16); each transaction changes `each` of them (1 to
+    /// [`MOST_RECORDS`]), drawn by Zipf's law with this exponent, 0 for all alike.
+    pub fn new(records: u64, value_len: u32, each: u8, exponent: f64, seed: u64) -> YcsbT {
+        let records = records.max(1);
+        let each = each.clamp(1, MOST_RECORDS as u8).min(records.min(MOST_RECORDS as u64) as u8);
+        YcsbT {
+            records,
+            values: Values::fixed(value_len.max(16)),
+            each,
+            ranks: Skewed::new(records, exponent),
+            random: Random::new(seed),
+        }
+    }
+
+    /// The same records, drawn in another way.
+    pub fn skewed(&self, exponent: f64, seed: u64) -> YcsbT {
+        YcsbT { ranks: Skewed::new(self.records, exponent), random: Random::new(seed), ..self.clone() }
+    }
+}
+
+/// The key of a record. A rank is a record: the table's hash spreads the popular ones.
+fn key(record: Record) -> Key {
+    Key::of(&record.to_le_bytes())
+}
+
+impl Workload for YcsbT {
+    type Deal = YcsbTDeal;
+
+    fn extent(&self) -> Extent {
+        Extent { keys: self.records, max_value: self.values.longest, max_keys: self.each.into() }
+    }
+
+    fn draw(&mut self) -> YcsbTDeal {
+        let mut deal = YcsbTDeal { records: [0; MOST_RECORDS], count: 0 };
+        while deal.count < self.each {
+            let record = self.ranks.next(&mut self.random);
+            if !deal.records().contains(&record) {
+                deal.records[usize::from(deal.count)] = record;
+                deal.count += 1;
+            }
+        }
+        deal
+    }
+
+    fn step(&self, deal: &YcsbTDeal, script: &mut Script) -> Step {
+        if script.asked() == 0 {
+            for record in deal.records() {
+                script.read(key(*record));
+            }
+            return Step::Read;
+        }
+        for (place, record) in deal.records().iter().enumerate() {
+            // What the value is, the ledger judges; a version goes on from whatever stands there.
+            let version = script.value(place).filter(|value| value.len() >= 16).map(|value| u64_at(value, 8));
+            let out = script.write(key(*record), self.values.len(*record));
+            self.values.fill(*record, version.unwrap_or(0) + 1, out);
+            script.gain += 1;
+        }
+        Step::Commit
+    }
+
+    fn rows(&self) -> u64 {
+        self.records
+    }
+
+    fn row(&self, at: u64, value: &mut Vec<u8>) -> (Key, bool) {
+        value.resize(self.values.longest as usize, 0);
+        self.values.fill(at, 0, value);
+        (key(at), true)
+    }
+
+    fn worth(&self, at: u64, value: Option<&[u8]>) -> Option<i64> {
+        self.values.check(at, value?).map(|version| version as i64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_changes_different_records_and_counts_their_versions_up() {
+        let mut workload = YcsbT::new(10, 40, 4, 1.6, 1);
+        for _ in 0..1000 {
+            let deal = workload.draw();
+            let mut records = deal.records().to_vec();
+            records.sort_unstable();
+            records.dedup();
+            assert!(records.len() == 4 && records.iter().all(|record| *record < 10));
+        }
+        let deal = workload.draw();
+        let mut script = Script::default();
+        assert_eq!(workload.step(&deal, &mut script), Step::Read);
+        let mut value = vec![0; 40];
+        for (place, record) in deal.records().iter().enumerate() {
+            workload.values.fill(*record, 6, &mut value);
+            script.found(place, Some(&value));
+        }
+        assert_eq!((workload.step(&deal, &mut script), script.gain), (Step::Commit, 4));
+        let worths: Vec<_> = deal
+            .records()
+            .iter()
+            .zip(script.writes())
+            .map(|(record, (written, value))| (*written == key(*record), workload.worth(*record, value)))
+            .collect();
+        assert_eq!(worths, [(true, Some(7)); 4]);
+    }
+
+    #[test]
+    fn skew_makes_few_records_popular_and_none_of_it_all_alike() {
+        let draws = 20_000;
+        for (exponent, share) in [(0.0, 0.001), (0.99, 0.133), (1.6, 0.443)] {
+            let mut workload = YcsbT::new(1000, 16, 1, exponent, 3);
+            let hits = (0..draws).filter(|_| workload.draw().records() == [0]).count();
+            let expected = share * draws as f64;
+            assert!((hits as f64 - expected).abs() < 6.0 * expected.sqrt(), "{exponent}: {hits}");
+        }
+    }
+
+    #[test]
+    fn a_value_of_another_record_or_none_is_worth_nothing() {
+        let workload = YcsbT::new(10, 40, 1, 0.0, 1);
+        let mut value = Vec::new();
+        assert!(workload.row(3, &mut value).1);
+        assert_eq!((workload.worth(3, Some(&value)), workload.worth(4, Some(&value))), (Some(0), None));
+        assert_eq!(workload.worth(3, None), None);
+    }
+}
