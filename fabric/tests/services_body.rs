@@ -128,6 +128,18 @@ fn over_a_good_link_every_message_with_a_receive_arrives() {
     }
 }
 
+/// Real NICs are quicker than their program whenever it loses its core for a moment.
+#[test]
+fn a_write_may_arrive_before_its_program_has_failed_the_queue_pair() {
+    for service in [Service::Uc, Service::Ud] {
+        let mut arm =
+            WorldArm::of(service, World::new(&remora_fabric::Config::default())).quicker_by(100_000);
+        let report =
+            run_unreliable(&mut arm, 1, &Options { verbs: 6_000, trouble: 1.0, ..Options::default() });
+        assert!(report.mishaps[&Mishap::Fail] > 3, "{service:?}: {report:?}");
+    }
+}
+
 #[test]
 fn one_seed_run_twice_gives_the_same_trace() {
     for service in [Service::XrcInitiator, Service::Uc, Service::Ud] {

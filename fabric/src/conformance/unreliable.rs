@@ -124,6 +124,14 @@ struct Message {
     mishap: Option<Mishap>,
 }
 
+impl Message {
+    /// May it get to where it is sent? What was to be too long for a receive may have met another one, and what is posted before
+    /// its queue pair fails may have left before that; what meets nothing good never arrives.
+    fn may_arrive(&self) -> bool {
+        matches!(self.mishap, None | Some(Mishap::TooLong | Mishap::BadReceive | Mishap::Fail))
+    }
+}
+
 /// One direction of a pair.
 struct Flow {
     side: usize,
@@ -412,13 +420,10 @@ impl Flow {
         if !write {
             arm.load(&self.sink, slot + prefix, &mut found);
         }
-        // What was to be too long for a receive may have met another one; what meets nothing good never arrives.
-        let arrives =
-            |mishap| matches!(mishap, None | Some(Mishap::TooLong | Mishap::BadReceive | Mishap::Fail));
         let fits = |message: &&Message| {
             (message.len, message.imm) == (len, wc.imm)
                 && message.at.is_some() == write
-                && arrives(message.mishap)
+                && message.may_arrive()
                 && (write || bytes_of(message.seed, len) == found)
         };
         let sent = self.messages.iter().rev().find(fits);
@@ -442,7 +447,7 @@ impl Flow {
         arm.load(&target, 0, &mut found);
         let mtu = self.settings.mtu as usize;
         let mut checked = 0;
-        for message in self.messages.iter().filter(|message| message.mishap.is_none()) {
+        for message in self.messages.iter().filter(|message| message.may_arrive()) {
             let Some(at) = message.at else { continue };
             assert!(found[checked..at].iter().all(|byte| *byte == 0), "bytes between the WRITEs changed");
             let bytes = bytes_of(message.seed, message.len);
