@@ -8,6 +8,7 @@ mod demo;
 mod device;
 mod devinfo;
 mod doctor;
+mod exercise;
 mod figures;
 mod kv;
 mod post;

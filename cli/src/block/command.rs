@@ -1,4 +1,4 @@
-//! `remora block read|write`.
+//! `remora block read|write|exercise`.
 
 use std::io::{Read, Write};
 
@@ -8,14 +8,15 @@ use clap::{Args, Subcommand};
 use super::client::Session;
 use super::servers::ServersArgs;
 use crate::device::PortArgs;
+use crate::exercise::ExerciseArgs;
 
 /// Which store.
 #[derive(Args, Clone, Debug)]
 pub struct Target {
     #[command(flatten)]
-    servers: ServersArgs,
+    pub servers: ServersArgs,
     #[command(flatten)]
-    port: PortArgs,
+    pub port: PortArgs,
 }
 
 /// `remora block`.
@@ -46,6 +47,16 @@ pub enum BlockCommand {
         /// The value; - takes it from standard input.
         value: String,
     },
+    /// Do random operations, and record them for a judge of linearizability.
+    #[command(
+        after_help = "Examples:\n  remora block exercise --history one.jsonl --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483\n  remora block exercise --history two.jsonl --number 1 --keys 16 --seconds 60 --members replicas.toml\n\nWhat several processes recorded on one machine is one history, whatever became of them: docs/BLOCK.md says how to judge it."
+    )]
+    Exercise {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        exercise: ExerciseArgs,
+    },
 }
 
 /// `remora block`.
@@ -53,6 +64,7 @@ pub fn run(command: BlockCommand) -> Result<()> {
     match command {
         BlockCommand::Read { target, block, whole } => read(&target, block, whole),
         BlockCommand::Write { target, block, value } => write(&target, block, value),
+        BlockCommand::Exercise { target, exercise } => super::exercise::run(&target, &exercise),
     }
 }
 

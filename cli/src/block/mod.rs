@@ -4,6 +4,7 @@ pub mod bench;
 pub mod client;
 pub mod command;
 mod connector;
+mod exercise;
 mod machine;
 mod replica;
 pub mod serve;

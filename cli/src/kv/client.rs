@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use store::kv::{ClientConfig, Finished, Outcome, Refused};
+use store::kv::{ClientConfig, Finished, Outcome, Refused, Slot};
 use verbs::{
     Access, CompletionQueue, ConnectError, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready, WorkCompletion,
 };
@@ -127,14 +127,24 @@ impl<D: Design> Session<D> {
         self.client.in_flight()
     }
 
+    /// Starts an operation.
+    ///
+    /// # Errors
+    /// The client's.
+    pub fn begin(
+        &mut self,
+        start: impl FnOnce(&mut D::Client, &mut Direct<'_>) -> Result<Slot, Refused>,
+    ) -> Result<Slot, Refused> {
+        start(&mut self.client, &mut Direct(&mut self.pair))
+    }
+
     /// One operation, alone: started by `start`, its outcome looked at by `look`.
     pub fn one<R>(
         &mut self,
-        start: impl FnOnce(&mut D::Client, &mut Direct<'_>) -> Result<store::kv::Slot, Refused>,
+        start: impl FnOnce(&mut D::Client, &mut Direct<'_>) -> Result<Slot, Refused>,
         mut look: impl FnMut(&Finished<'_>) -> R,
     ) -> Result<R> {
-        start(&mut self.client, &mut Direct(&mut self.pair))
-            .map_err(|refused| anyhow::anyhow!("the operation cannot be started: {refused}"))?;
+        self.begin(start).map_err(|refused| anyhow::anyhow!("the operation cannot be started: {refused}"))?;
         let started = Instant::now();
         let mut waiting = Waiting { look: &mut look, result: None };
         while waiting.result.is_none() {

@@ -1,4 +1,4 @@
-//! `remora kv get|put|delete|load|bench`.
+//! `remora kv get|put|delete|load|exercise|bench`.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -10,8 +10,10 @@ use store::kv::ClientConfig;
 use store::load::Pairs;
 
 use super::client::Session;
+use super::exercise::run as record;
 use super::{Design, DesignName, bench};
 use crate::device::PortArgs;
+use crate::exercise::ExerciseArgs;
 use crate::with_design;
 
 /// Which server.
@@ -19,12 +21,12 @@ use crate::with_design;
 pub struct Target {
     /// Where the server listens.
     #[arg(long, default_value = "127.0.0.1:7471")]
-    connect: String,
+    pub connect: String,
     /// Its design.
     #[arg(long, default_value = "farm")]
-    design: DesignName,
+    pub design: DesignName,
     #[command(flatten)]
-    port: PortArgs,
+    pub port: PortArgs,
 }
 
 /// `remora kv`.
@@ -68,6 +70,19 @@ pub enum KvCommand {
         /// The file.
         file: PathBuf,
     },
+    /// Do random operations, and record them for a judge of linearizability.
+    #[command(
+        after_help = "Examples:\n  remora kv exercise --history one.jsonl\n  remora kv exercise --design prism --number 1 --keys 16 --seconds 60 --history two.jsonl\n\nWhat several processes recorded on one machine is one history, whatever became of them: docs/KV.md says how to judge it."
+    )]
+    Exercise {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        exercise: ExerciseArgs,
+        /// Bytes of a value at most.
+        #[arg(long, default_value_t = 6000, value_parser = clap::value_parser!(u32).range(8..=1048576))]
+        value_len: u32,
+    },
     /// Measure the designs beside memcached and redis.
     Bench(bench::Args),
 }
@@ -90,6 +105,9 @@ pub fn run(command: KvCommand) -> Result<()> {
         }
         KvCommand::Delete { target, key } => with_design!(target.design, delete(&target, &key)),
         KvCommand::Load { target, file } => with_design!(target.design, load(&target, &file)),
+        KvCommand::Exercise { target, exercise, value_len } => {
+            with_design!(target.design, record(&target, &exercise, value_len))
+        }
         KvCommand::Bench(args) => bench::run(&args),
     }
 }

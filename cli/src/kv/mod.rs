@@ -4,6 +4,7 @@ pub mod bench;
 pub mod client;
 pub mod command;
 mod contest;
+mod exercise;
 mod flight;
 mod machine;
 pub mod measure;

@@ -1,0 +1,102 @@
+//! `remora kv exercise` and `remora block exercise`: random operations on a store, recorded as a history that a judge can read.
+
+mod record;
+mod run;
+
+use std::path::PathBuf;
+
+use check::Step;
+use clap::Args;
+use store::ycsb::Random;
+
+pub use run::run;
+
+/// What to do, and where to write it down.
+#[derive(Args, Clone, Debug)]
+pub struct ExerciseArgs {
+    /// File that takes what is asked and answered: lines of JSON in Jepsen's notation, times of CLOCK_MONOTONIC in nanoseconds.
+    #[arg(long, value_name = "FILE")]
+    pub history: PathBuf,
+    /// Keys, numbered from 0.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub keys: u64,
+    /// Operations in flight; each is a client of its own in the history.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub window: u16,
+    /// Number of this process: no two that ever use one store may have the same.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..1 << 20))]
+    pub number: u32,
+    /// Seed of the operations.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Seconds after which no further operation begins.
+    #[arg(long, default_value_t = 10)]
+    pub seconds: u64,
+    /// Operations after which no further one begins.
+    #[arg(long)]
+    pub operations: Option<u64>,
+    /// Operations to begin a second, at most [default: as many as there is room for].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rate: Option<u32>,
+    /// Begin none after the end of standard input.
+    #[arg(long, hide = true)]
+    pub child: bool,
+    /// Record some wrong answers: what a judge must find.
+    #[arg(long, hide = true)]
+    pub liar: bool,
+}
+
+/// How an operation ended.
+pub enum Answer {
+    /// It did this.
+    Done(Vec<Step>),
+    /// It did nothing.
+    Refused,
+    /// Nobody knows, and it may still come.
+    Unknown,
+}
+
+/// A store, or rather a connection to one, that is made anew whenever it breaks.
+pub trait Store {
+    /// Starts an operation of these steps: where it is, until it ends. None: there is no room now.
+    ///
+    /// # Errors
+    /// The store will never take it.
+    fn begin(&mut self, steps: &[Step]) -> anyhow::Result<Option<usize>>;
+
+    /// Lets the connection go on; what has ended. False: it broke, and nothing that was begun ends any more.
+    ///
+    /// # Errors
+    /// There will never be another connection.
+    fn turn(&mut self, ended: &mut Vec<(usize, Answer)>) -> anyhow::Result<bool>;
+
+    /// What was begun long ago has not ended: breaks the connection, if that is what may be wrong. False: it is.
+    fn give_up(&mut self) -> bool;
+}
+
+/// Draws the steps of an operation, on keys below a number; a value that it writes is the next of the numbers.
+pub type Draw = fn(&mut Random, u64, &mut u64) -> Vec<Step>;
+
+/// One key read or written, as often the one as the other.
+pub fn register(random: &mut Random, keys: u64, value: &mut u64) -> Vec<Step> {
+    let key = random.below(keys);
+    vec![match random.below(2) {
+        0 => Step::Read { key, value: None },
+        _ => write(key, value),
+    }]
+}
+
+/// One key read or written, now and then removed.
+pub fn removable(random: &mut Random, keys: u64, value: &mut u64) -> Vec<Step> {
+    let key = random.below(keys);
+    vec![match random.below(40) {
+        0..20 => Step::Read { key, value: None },
+        20..38 => write(key, value),
+        _ => Step::Delete { key, found: None },
+    }]
+}
+
+fn write(key: u64, value: &mut u64) -> Step {
+    *value += 1;
+    Step::Write { key, value: *value }
+}

@@ -1,0 +1,284 @@
+//! The loop: draws operations, keeps a window of them in flight, and writes down what comes of them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use check::Step;
+use store::ycsb::Random;
+
+use super::record::Record;
+use super::{Answer, Draw, ExerciseArgs, Store};
+
+/// Clients that a process may have in a history.
+const LANES: u32 = 1 << 10;
+/// Values that a process may write under all keys together, as bits.
+const VALUES: u32 = 40;
+/// How long an operation may take before its connection is given up.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long the last operations may take.
+const LAST: Duration = Duration::from_secs(20);
+/// How long nothing is done when there is nothing to do.
+const PAUSE: Duration = Duration::from_micros(50);
+/// A liar lies once in so many reads.
+const LIES: u64 = 8;
+
+/// An operation that stands in the history.
+struct Asked {
+    lane: u32,
+    steps: Vec<Step>,
+    since: Instant,
+}
+
+struct Exercise<'a> {
+    args: &'a ExerciseArgs,
+    draw: Draw,
+    random: Random,
+    record: Record,
+    /// Clients of the history that have no operation.
+    free: Vec<u32>,
+    /// Operations that have found no room in the store yet.
+    asked: VecDeque<Asked>,
+    /// Those that have, by their place.
+    running: BTreeMap<usize, Asked>,
+    /// The last value that was written.
+    value: u64,
+    /// The last key that was read at the end.
+    read: u64,
+    started: Instant,
+    drawn: u64,
+    over: Option<Instant>,
+    /// Standard input has ended.
+    stop: Arc<AtomicBool>,
+    /// By key: what was found there first.
+    memory: BTreeMap<u64, Option<u64>>,
+}
+
+/// Exercises a store with operations that `draw` draws. At the end each key is read once more, so that no write that was acknowledged can be
+/// lost without being missed.
+///
+/// # Errors
+/// The store's, and the file's.
+pub fn run(args: &ExerciseArgs, draw: Draw, store: &mut impl Store) -> Result<()> {
+    let mut exercise = Exercise::new(args, draw)?;
+    let (mut ended, mut lost) = (Vec::new(), 0u64);
+    while !exercise.is_done() {
+        let began = exercise.begin(store)?;
+        let mut lives = store.turn(&mut ended)?;
+        let idle = !began && ended.is_empty();
+        ended.drain(..).try_for_each(|(place, answer)| exercise.end(place, answer))?;
+        if lives && exercise.waits_too_long() {
+            lives = store.give_up();
+        }
+        if !lives {
+            exercise.forget_running()?;
+            lost += 1;
+        }
+        if idle {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    exercise.forget_running()?;
+    let Record { invoked, failed, unknown, .. } = exercise.record;
+    println!("{invoked} operations: {failed} refused, {unknown} of unknown outcome; {lost} connections lost");
+    Ok(())
+}
+
+impl<'a> Exercise<'a> {
+    fn new(args: &'a ExerciseArgs, draw: Draw) -> Result<Exercise<'a>> {
+        let stop = Arc::new(AtomicBool::new(false));
+        if args.child {
+            let stop = stop.clone();
+            let wait = move || {
+                let _ = std::io::stdin().read_to_end(&mut Vec::new());
+                stop.store(true, Ordering::Relaxed);
+            };
+            std::thread::Builder::new().name("stdin".into()).spawn(wait).context("a thread")?;
+        }
+        Ok(Exercise {
+            args,
+            draw,
+            random: Random::new(args.seed ^ (u64::from(args.number) << 32)),
+            record: Record::open(&args.history, args.number * LANES)?,
+            free: (0..u32::from(args.window)).rev().collect(),
+            asked: VecDeque::new(),
+            running: BTreeMap::new(),
+            value: u64::from(args.number) << VALUES,
+            read: 0,
+            started: Instant::now(),
+            drawn: 0,
+            over: None,
+            stop,
+            memory: BTreeMap::new(),
+        })
+    }
+
+    /// Has everything ended, or waited long enough for it?
+    fn is_done(&self) -> bool {
+        let at_rest = self.asked.is_empty() && self.running.is_empty() && self.read == self.args.keys;
+        self.over.is_some_and(|since| at_rest || since.elapsed() > LAST)
+    }
+
+    /// The next operation, if it is time for one.
+    fn next(&mut self) -> Option<Vec<Step>> {
+        let seconds = self.started.elapsed().as_secs_f64();
+        let enough = seconds >= self.args.seconds as f64 || self.args.operations == Some(self.drawn);
+        if self.over.is_none() && (enough || self.stop.load(Ordering::Relaxed)) {
+            self.over = Some(Instant::now());
+        }
+        if self.over.is_some() {
+            let key = self.read;
+            self.read += u64::from(key < self.args.keys);
+            return (key < self.args.keys).then(|| vec![Step::Read { key, value: None }]);
+        }
+        if self.args.rate.is_some_and(|rate| self.drawn as f64 > seconds * f64::from(rate)) {
+            return None;
+        }
+        self.drawn += 1;
+        Some((self.draw)(&mut self.random, self.args.keys, &mut self.value))
+    }
+
+    /// Begins what there is room for. True: something has begun.
+    fn begin(&mut self, store: &mut impl Store) -> Result<bool> {
+        while let Some(lane) = self.free.last().copied() {
+            let Some(steps) = self.next() else { break };
+            self.free.pop();
+            self.record.invoke(lane, &steps)?;
+            self.asked.push_back(Asked { lane, steps, since: Instant::now() });
+        }
+        let mut began = false;
+        while let Some(asked) = self.asked.front()
+            && let Some(place) = store.begin(&asked.steps)?
+        {
+            let asked = self.asked.pop_front().context("the first one")?;
+            self.running.insert(place, Asked { since: Instant::now(), ..asked });
+            began = true;
+        }
+        Ok(began)
+    }
+
+    fn end(&mut self, place: usize, answer: Answer) -> Result<()> {
+        let asked = self.running.remove(&place).context("an operation that nobody began")?;
+        self.free.push(asked.lane);
+        match answer {
+            Answer::Done(mut steps) => {
+                if self.args.liar {
+                    steps.iter_mut().for_each(|step| self.lie(step));
+                }
+                self.record.ok(asked.lane, &steps)
+            }
+            Answer::Refused => self.record.fail(asked.lane),
+            Answer::Unknown => self.record.info(asked.lane),
+        }
+    }
+
+    /// Now and then says of a key what was found there first.
+    fn lie(&mut self, step: &mut Step) {
+        if let Step::Read { key, value } = step {
+            let first = *self.memory.entry(*key).or_insert(*value);
+            if self.random.below(LIES) == 0 {
+                *value = first;
+            }
+        }
+    }
+
+    fn waits_too_long(&self) -> bool {
+        self.running.values().any(|asked| asked.since.elapsed() > PATIENCE)
+    }
+
+    /// Of what is in flight nobody will ever know.
+    fn forget_running(&mut self) -> Result<()> {
+        for asked in std::mem::take(&mut self.running).into_values() {
+            self.free.push(asked.lane);
+            self.record.info(asked.lane)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use check::{History, Kind, linearizable};
+
+    /// Registers that answer in the order in which they are asked, a turn later.
+    #[derive(Default)]
+    struct Registers {
+        values: BTreeMap<u64, u64>,
+        asked: VecDeque<(usize, Vec<Step>)>,
+        next: usize,
+        /// Turns until the connection breaks.
+        breaks: u32,
+    }
+
+    impl Store for Registers {
+        fn begin(&mut self, steps: &[Step]) -> Result<Option<usize>> {
+            self.next += 1;
+            self.asked.push_back((self.next, steps.to_vec()));
+            Ok(Some(self.next))
+        }
+
+        fn turn(&mut self, ended: &mut Vec<(usize, Answer)>) -> Result<bool> {
+            self.breaks = self.breaks.wrapping_sub(1);
+            if self.breaks == 0 {
+                self.asked.clear();
+                return Ok(false);
+            }
+            let Some((place, mut steps)) = self.asked.pop_front() else { return Ok(true) };
+            for step in &mut steps {
+                match step {
+                    Step::Read { key, value } => *value = self.values.get(key).copied(),
+                    Step::Write { key, value } => drop(self.values.insert(*key, *value)),
+                    Step::Delete { key, found } => *found = Some(self.values.remove(key).is_some()),
+                }
+            }
+            ended.push((place, Answer::Done(steps)));
+            Ok(true)
+        }
+
+        fn give_up(&mut self) -> bool {
+            false
+        }
+    }
+
+    fn exercise(liar: bool, breaks: u32) -> History {
+        let name = format!("remora-exercise-{}-{liar}-{breaks}.jsonl", std::process::id());
+        let history = std::env::temp_dir().join(name);
+        let args = ExerciseArgs {
+            history: history.clone(),
+            keys: 3,
+            window: 4,
+            number: 7,
+            seed: 1,
+            seconds: 1000,
+            operations: Some(500),
+            rate: None,
+            child: false,
+            liar,
+        };
+        run(&args, super::super::removable, &mut Registers { breaks, ..Registers::default() }).unwrap();
+        let file = std::fs::File::open(&history).unwrap();
+        std::fs::remove_file(&history).unwrap();
+        History::read(std::io::BufReader::new(file)).unwrap()
+    }
+
+    #[test]
+    fn what_is_recorded_is_what_happened_and_a_lie_is_found() {
+        let history = exercise(false, 0);
+        linearizable(&history).unwrap();
+        assert_eq!(history.events.len(), 2 * (500 + 3), "all of them, and each key once more");
+        assert!(history.events.iter().all(|event| event.client / LANES == 7));
+        assert!(linearizable(&exercise(true, 0)).is_err());
+    }
+
+    #[test]
+    fn what_a_broken_connection_takes_with_it_is_unknown() {
+        let history = exercise(false, 50);
+        linearizable(&history).unwrap();
+        let unknown = history.events.iter().filter(|event| event.kind == Kind::Info).count();
+        assert!((1..=4).contains(&unknown), "{unknown}");
+    }
+}

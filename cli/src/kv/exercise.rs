@@ -1,0 +1,158 @@
+//! `remora kv exercise`: the key-value designs as a store of numbered keys and values.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use check::{Step, identify, stamp};
+use store::kv::{ClientConfig, Finished, Outcome, Refused};
+use store::ycsb::Random;
+
+use super::Design;
+use super::client::{Driver, Session};
+use super::command::Target;
+use super::machine::Machine;
+use crate::exercise::{self, Answer, ExerciseArgs, Store};
+use crate::post::Batched;
+
+/// Time between two attempts to connect.
+const AGAIN: Duration = Duration::from_millis(100);
+/// Bytes of a value at least: what its number takes.
+const SHORTEST: usize = 8;
+
+/// A connection to a server that is made anew when it breaks.
+struct Remote<'a, D: Design> {
+    target: &'a Target,
+    config: ClientConfig,
+    session: Option<Session<D>>,
+    /// The session has failed, and what is in flight with it.
+    broken: bool,
+    tried: Instant,
+    /// What each place does.
+    places: Vec<Vec<Step>>,
+    value: Vec<u8>,
+}
+
+/// Exercises a server.
+pub fn run<D: Design>(target: &Target, args: &ExerciseArgs, value_len: u32) -> Result<()> {
+    let config = ClientConfig {
+        window: args.window.into(),
+        max_key: 32,
+        max_value: value_len,
+        ..ClientConfig::default()
+    };
+    let session = Session::<D>::connect(&target.port, &target.connect, config)?;
+    let mut remote = Remote {
+        target,
+        config,
+        session: Some(session),
+        broken: false,
+        tried: Instant::now(),
+        places: vec![Vec::new(); args.window.into()],
+        value: vec![0; value_len as usize],
+    };
+    exercise::run(args, exercise::removable, &mut remote)
+}
+
+/// A value's length follows from its number, from 8 bytes up.
+fn len_of(value: u64, longest: usize) -> usize {
+    SHORTEST + Random::new(value).below((longest - SHORTEST + 1) as u64) as usize
+}
+
+impl<D: Design> Store for Remote<'_, D> {
+    fn begin(&mut self, steps: &[Step]) -> Result<Option<usize>> {
+        let (Some(session), false) = (&mut self.session, self.broken) else { return Ok(None) };
+        let [step] = *steps else { bail!("a key-value server knows no transactions") };
+        let key = format!("key {}", step.key());
+        let key = key.as_bytes();
+        let started = match step {
+            Step::Read { .. } => session.begin(|client, nic| client.get(key, nic)),
+            Step::Delete { .. } => session.begin(|client, nic| client.delete(key, nic)),
+            Step::Write { value, .. } => {
+                let len = len_of(value, self.value.len());
+                let bytes = &mut self.value[..len];
+                stamp(value, bytes);
+                session.begin(|client, nic| client.put(key, bytes, nic))
+            }
+        };
+        match started {
+            Ok(slot) => {
+                self.places[slot.index()] = steps.to_vec();
+                Ok(Some(slot.index()))
+            }
+            Err(Refused::WindowFull) => Ok(None),
+            Err(Refused::Broken(_)) => {
+                self.broken = true;
+                Ok(None)
+            }
+            Err(refused) => bail!("{refused}"),
+        }
+    }
+
+    fn turn(&mut self, ended: &mut Vec<(usize, Answer)>) -> Result<bool> {
+        if let Some(session) = &mut self.session {
+            let mut listener = Listener { places: &self.places, ended };
+            if let Err(error) = session.turn(&mut listener) {
+                tracing::info!("connecting anew: {error:#}");
+                self.broken = true;
+            }
+            return Ok(!(self.broken && self.give_up_session()));
+        }
+        if self.tried.elapsed() > AGAIN {
+            let again = Session::connect(&self.target.port, &self.target.connect, self.config);
+            self.session = again.inspect_err(|error| tracing::info!("{error:#}")).ok();
+            self.tried = Instant::now();
+        }
+        Ok(true)
+    }
+
+    fn give_up(&mut self) -> bool {
+        !self.give_up_session()
+    }
+}
+
+impl<D: Design> Remote<'_, D> {
+    /// True: there was one.
+    fn give_up_session(&mut self) -> bool {
+        self.broken = false;
+        self.session.take().is_some()
+    }
+}
+
+/// Takes in what ends.
+struct Listener<'a> {
+    places: &'a [Vec<Step>],
+    ended: &'a mut Vec<(usize, Answer)>,
+}
+
+impl Driver for Listener<'_> {
+    fn wants(&mut self, _: usize) -> bool {
+        false
+    }
+
+    fn start(&mut self, _: &mut impl Machine, _: &mut Batched<'_, '_>) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn ended(&mut self, finished: &Finished<'_>) {
+        let place = finished.slot.index();
+        let mut steps = self.places[place].clone();
+        let answer = match finished.outcome {
+            Outcome::Refused(_) | Outcome::TooLong | Outcome::Contended => Answer::Refused,
+            Outcome::Failed(_) => Answer::Unknown,
+            outcome => {
+                steps.iter_mut().for_each(|step| learn(step, outcome));
+                Answer::Done(steps)
+            }
+        };
+        self.ended.push((place, answer));
+    }
+}
+
+/// What the step found.
+fn learn(step: &mut Step, outcome: Outcome<'_>) {
+    match (step, outcome) {
+        (Step::Read { value, .. }, Outcome::Value(bytes)) => *value = Some(identify(bytes)),
+        (Step::Delete { found, .. }, outcome) => *found = Some(outcome == Outcome::Done),
+        _ => {}
+    }
+}

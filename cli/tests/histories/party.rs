@@ -1,0 +1,154 @@
+//! The processes of a run: servers, and clients that record what they do.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use check::History;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::time::{ClockId, clock_gettime};
+
+/// No wait is so long unless something hangs.
+const LONG: Duration = Duration::from_secs(60);
+
+/// The clock that all processes of a machine read.
+pub fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Waits until it is so.
+#[track_caller]
+pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !so() {
+        assert!(started.elapsed() < LONG, "{what}: not within {LONG:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A process on a host. It ends with this value.
+pub struct Process {
+    child: Child,
+    pub host: usize,
+}
+
+impl Process {
+    /// Starts it.
+    pub fn start(mut command: Command, host: usize) -> Process {
+        Process { child: command.spawn().expect("the binary"), host }
+    }
+
+    /// Stops it; returns when it stands still.
+    pub fn stop(&self) {
+        let id = Pid::from_child(&self.child);
+        kill_process(id, Signal::STOP).expect("a process to stop");
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::Pid(id), options).expect("a child");
+        assert!(status.is_some_and(|status| status.stopped()), "it has ended by itself");
+    }
+
+    /// Lets it run again.
+    pub fn go_on(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::CONT).expect("a process that stands still");
+    }
+
+    /// Kills it (`kill -9`); returns when it is dead.
+    pub fn kill(&mut self) {
+        assert!(self.child.try_wait().expect("a child").is_none(), "it has ended by itself");
+        self.child.kill().expect("a process to kill");
+        self.child.wait().expect("a child");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server that serves.
+pub struct Server {
+    pub process: Process,
+    lines: Option<Box<dyn Iterator<Item = String> + Send>>,
+}
+
+impl Server {
+    /// Begins to start it.
+    pub fn spawn(mut command: Command, host: usize) -> Server {
+        let mut process = Process::start(take(&mut command), host);
+        let stderr = process.child.stderr.take().expect("piped");
+        let lines = BufReader::new(stderr).lines().map_while(Result::ok);
+        Server { process, lines: Some(Box::new(lines)) }
+    }
+
+    /// Waits until it serves.
+    #[track_caller]
+    pub fn wait(&mut self) {
+        let mut lines = self.lines.take().expect("nobody has waited yet");
+        let mut said = Vec::new();
+        while !said.last().is_some_and(|line: &String| line.contains("serving ")) {
+            said.push(lines.next().unwrap_or_else(|| panic!("the server ended: {said:?}")));
+        }
+        // What it says later must find a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+    }
+}
+
+fn take(command: &mut Command) -> Command {
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    std::mem::replace(command, Command::new("true"))
+}
+
+/// A client that records what it does.
+pub struct Client {
+    pub process: Process,
+    /// Its number among all that ever were.
+    pub number: u32,
+    pub history: PathBuf,
+    file: BufReader<std::fs::File>,
+    stdin: Option<ChildStdin>,
+    /// Events that it has recorded: operations that are done, and those of which it will never know.
+    pub done: usize,
+    pub unknown: usize,
+}
+
+impl Client {
+    /// Starts it, and waits until it has a history.
+    pub fn start(mut command: Command, host: usize, number: u32, folder: &Path) -> Client {
+        let history = folder.join(format!("client-{number}.jsonl"));
+        std::fs::write(&history, "").expect("a file");
+        command.arg("--child").args(["--number", &number.to_string()]).arg("--history").arg(&history);
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut process = Process::start(command, host);
+        let stdin = process.child.stdin.take();
+        let file = BufReader::new(std::fs::File::open(&history).expect("the file"));
+        Client { process, number, history, file, stdin, done: 0, unknown: 0 }
+    }
+
+    /// Takes in what it has recorded since.
+    pub fn look(&mut self) {
+        let mut more = String::new();
+        self.file.read_to_string(&mut more).expect("the history");
+        self.done += more.matches("\"type\":\"ok\"").count();
+        self.unknown += more.matches("\"type\":\"info\"").count();
+    }
+
+    /// Has it begin no more, and waits for its end.
+    #[track_caller]
+    pub fn finish(&mut self) {
+        self.stdin = None;
+        let child = &mut self.process.child;
+        until("the client ends", || child.try_wait().expect("a child").is_some());
+        let status = child.wait().expect("a child");
+        assert!(status.success(), "client {}: {status}", self.number);
+    }
+}
+
+/// What a client recorded, alive or dead.
+pub fn read(history: &Path) -> History {
+    let file = std::fs::File::open(history).expect("the history");
+    History::read(BufReader::new(file)).expect("lines of a history")
+}

@@ -1,0 +1,270 @@
+//! A run: servers, clients at work, mishaps one after the other, and what the history says of each.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use check::{History, Operation, Outcome};
+use store::ycsb::Random;
+
+use crate::hosts::Hosts;
+use crate::party::{Client, Server, now, read, until};
+
+/// Clients of the history that a process may have: `remora ... exercise` numbers them so.
+const LANES: u32 = 1 << 10;
+
+/// Who is hit.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// The process of this number.
+    Client(u32),
+    /// So much that nobody can do without.
+    All,
+    /// One that the others can do without.
+    Some,
+}
+
+/// A time in which somebody stood still or was cut off.
+#[derive(Copy, Clone, Debug)]
+struct Span {
+    kind: &'static str,
+    whom: Whom,
+    from: u64,
+    to: u64,
+}
+
+/// How long a mishap lasts.
+#[derive(Copy, Clone, Debug)]
+pub enum Length {
+    /// Shorter than retries run out in.
+    Short,
+    /// Longer: until a client has noted that its connection failed, or others have shown that they can do without.
+    Long,
+}
+
+/// The run.
+pub struct Scene {
+    pub hosts: Hosts,
+    pub servers: Vec<Server>,
+    pub clients: Vec<Client>,
+    /// What each client is told.
+    words: Vec<String>,
+    /// Clients note it when their connection fails.
+    pub notes_failures: bool,
+    pub random: Random,
+    folder: PathBuf,
+    /// Histories of those that were killed.
+    dead: Vec<PathBuf>,
+    numbers: u32,
+    spans: Vec<Span>,
+    /// Mishaps that came, by their kind.
+    pub fired: BTreeMap<&'static str, usize>,
+}
+
+impl Scene {
+    /// With these servers; clients are told these words.
+    pub fn new(hosts: Hosts, servers: Vec<Server>, seed: u64, words: &[&str]) -> Scene {
+        let id = std::thread::current().name().unwrap_or("run").replace(|c: char| !c.is_alphanumeric(), "-");
+        let folder = std::env::temp_dir().join(format!("remora-{id}-{}-{seed}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        Scene {
+            hosts,
+            servers,
+            clients: Vec::new(),
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
+            notes_failures: false,
+            random: Random::new(seed),
+            folder,
+            dead: Vec::new(),
+            numbers: 0,
+            spans: Vec::new(),
+            fired: BTreeMap::new(),
+        }
+    }
+
+    /// A client begins on this host, and is told more.
+    pub fn enter(&mut self, host: usize, more: &[&str]) {
+        let address = self.hosts.address(host);
+        let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
+        let seed = self.random.below(1 << 32).to_string();
+        let own = ["--port", "udp", "--address", &address, "--seed", &seed, "--seconds", "1000000"];
+        let command = self.hosts.remora(host, &[&words[..], &own, more].concat());
+        self.clients.push(Client::start(command, host, self.numbers, &self.folder));
+        self.numbers += 1;
+    }
+
+    /// Operations that each client has done so far.
+    fn done(&mut self) -> Vec<usize> {
+        self.clients.iter_mut().for_each(Client::look);
+        self.clients.iter().map(|client| client.done).collect()
+    }
+
+    /// Waits until each client has done so many operations more.
+    #[track_caller]
+    pub fn all_go_on(&mut self, more: usize) {
+        let before = self.done();
+        until("all clients go on", || {
+            self.done().iter().zip(&before).all(|(done, before)| *done >= before + more)
+        });
+    }
+
+    /// Waits until the clients together have done so many operations more.
+    #[track_caller]
+    pub fn some_go_on(&mut self, more: usize) {
+        let before: usize = self.done().iter().sum();
+        until("clients go on", || self.done().iter().sum::<usize>() >= before + more);
+    }
+
+    /// Waits until a client notes operations whose end it will never know.
+    #[track_caller]
+    fn connection_fails(&mut self, whom: Whom) {
+        let count = |scene: &mut Scene| -> usize {
+            scene.done();
+            let hit = |client: &&Client| whom == Whom::All || whom == Whom::Client(client.number);
+            scene.clients.iter().filter(hit).map(|client| client.unknown).sum()
+        };
+        let before = count(self);
+        until("a connection fails", || count(self) > before);
+    }
+
+    fn any_client(&mut self) -> usize {
+        self.random.below(self.clients.len() as u64) as usize
+    }
+
+    /// What is so now lasts as long as it should.
+    #[track_caller]
+    fn last(&mut self, kind: &'static str, whom: Whom, length: Length) {
+        let from = now();
+        let pause = |milliseconds| std::thread::sleep(Duration::from_millis(milliseconds));
+        match length {
+            Length::Short => pause(30 + self.random.below(170)),
+            Length::Long if whom == Whom::Some => {
+                pause(800);
+                self.some_go_on(30);
+            }
+            Length::Long if self.notes_failures => self.connection_fails(whom),
+            Length::Long => pause(1800),
+        }
+        self.spans.push(Span { kind, whom, from, to: now() });
+    }
+
+    /// Kills a client in the middle of what it does, and has another one begin on its host.
+    #[track_caller]
+    pub fn kill_client(&mut self) {
+        self.all_go_on(2);
+        let at = self.any_client();
+        let mut client = self.clients.swap_remove(at);
+        client.process.kill();
+        let operations = read(&client.history).operations().expect("a history");
+        let in_the_middle = operations.iter().any(|operation| operation.ended.is_none());
+        *self.fired.entry("client killed").or_default() += usize::from(in_the_middle);
+        self.dead.push(client.history.clone());
+        self.enter(client.process.host, &[]);
+    }
+
+    /// Stops a client (SIGSTOP) and lets it go on. Its server has given up its connection meanwhile, if that is long.
+    #[track_caller]
+    pub fn stop_client(&mut self, length: Length) {
+        self.all_go_on(2);
+        let at = self.any_client();
+        let whom = Whom::Client(self.clients[at].number);
+        self.clients[at].process.stop();
+        let notes = std::mem::replace(&mut self.notes_failures, false);
+        self.last("client stopped", whom, length);
+        self.notes_failures = notes;
+        self.clients[at].process.go_on();
+    }
+
+    /// Cuts a client's link and mends it.
+    #[track_caller]
+    pub fn cut_client(&mut self, length: Length) {
+        self.all_go_on(2);
+        let at = self.any_client();
+        let (whom, host) = (Whom::Client(self.clients[at].number), self.clients[at].process.host);
+        self.hosts.cut(host, true);
+        self.last("client cut off", whom, length);
+        self.hosts.cut(host, false);
+    }
+
+    /// Stops a server and lets it go on.
+    #[track_caller]
+    pub fn stop_server(&mut self, at: usize, whom: Whom, length: Length) {
+        self.all_go_on(2);
+        self.servers[at].process.stop();
+        self.last("server stopped", whom, length);
+        self.servers[at].process.go_on();
+    }
+
+    /// Kills a server, and shows that the clients can do without it.
+    #[track_caller]
+    pub fn kill_server(&mut self, at: usize) {
+        self.all_go_on(2);
+        self.servers[at].process.kill();
+        self.all_go_on(10);
+        *self.fired.entry("server killed").or_default() += 1;
+    }
+
+    /// Cuts a server's link and mends it.
+    #[track_caller]
+    pub fn cut_server(&mut self, at: usize, whom: Whom, length: Length) {
+        self.all_go_on(2);
+        let host = self.servers[at].process.host;
+        self.hosts.cut(host, true);
+        self.last("server cut off", whom, length);
+        self.hosts.cut(host, false);
+    }
+
+    /// Everybody ends; what all of them recorded.
+    #[track_caller]
+    pub fn finish(&mut self) -> History {
+        self.all_go_on(2);
+        self.clients.iter_mut().for_each(Client::finish);
+        let mut history = History::default();
+        let alive = self.clients.iter().map(|client| &client.history);
+        alive.chain(&self.dead).for_each(|path| history.merge(read(path)));
+        let operations = history.operations().expect("a history");
+        for span in std::mem::take(&mut self.spans) {
+            *self.fired.entry(span.kind).or_default() += usize::from(shows(&operations, &span));
+        }
+        history
+    }
+
+    /// The kinds of mishaps that the history shows.
+    pub fn kinds(&self) -> Vec<&'static str> {
+        println!("{:?}", self.fired);
+        self.fired.iter().filter(|(_, count)| **count > 0).map(|(kind, _)| *kind).collect()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Does the history show the mishap?
+///
+/// # Panics
+/// Somebody says that he did what nobody could have done then: the mishap was none.
+#[track_caller]
+fn shows(operations: &[Operation], span: &Span) -> bool {
+    let hit = |operation: &&Operation| match span.whom {
+        Whom::Client(number) => operation.client / LANES == number,
+        Whom::All | Whom::Some => true,
+    };
+    let of_those: Vec<&Operation> = operations.iter().filter(hit).collect();
+    let inside = of_those.iter().find(|operation| {
+        let ended = operation.ended.is_some_and(|ended| ended <= span.to);
+        operation.outcome == Outcome::Done && operation.invoked >= span.from && ended
+    });
+    if span.whom == Whom::Some {
+        // The others went on.
+        return inside.is_some();
+    }
+    assert!(inside.is_none(), "{span:?}, and yet {}", inside.expect("one"));
+    // Who had begun something was held up.
+    of_those.iter().any(|operation| {
+        let held = operation.ended.is_none_or(|ended| ended > span.to);
+        operation.invoked < span.to && (held || operation.outcome == Outcome::Unknown)
+    })
+}
