@@ -70,7 +70,7 @@ impl Link {
 }
 
 /// Ends a queue pair. Work that was posted comes back flushed, and nobody asks for it.
-fn end(world: &mut World, qp: QueuePair) {
+pub fn end(world: &mut World, qp: QueuePair) {
     world.bring(qp, State::Err);
     world.with_nic(qp.node, |nic, _| nic.destroy_qp(qp.number)).expect("a queue pair that is there");
 }

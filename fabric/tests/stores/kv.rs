@@ -6,10 +6,11 @@ use check::{History, Measures, Step};
 use nic::prism::{self, Operation as Asked};
 use nic::{CompletionKind, PostError, ReceiveRequest, WorkRequest};
 use remora_fabric::{Config, Random, Settings, World};
-use store::kv::prism::{Client, ClientConfig, Config as TableConfig, PrismTable};
+use store::kv::prism::{Care, Client, ClientConfig, Config as TableConfig, PrismTable};
 use store::kv::{Finished, Operation, Outcome, Refusal};
 use store::{Post, PostPrism};
 
+use crate::growth::Growth;
 use crate::harness::{Buffers, End, Host, Link, Shape, arena};
 use crate::mishaps::{Mishap, Plan, cut_off};
 use crate::seeds;
@@ -22,12 +23,17 @@ const MTU: u32 = 256;
 const SHORTEST: u64 = 4 * MTU as u64;
 const LONGEST: u64 = 8 * MTU as u64;
 const STEPS: usize = 300;
+/// Keys at the beginning.
+const FIRST: u64 = 4;
 
 /// How a run differs from others.
 #[derive(Copy, Clone)]
 struct Shaped {
     keys: u64,
+    /// Slots of the first table, and tables.
     slots: u64,
+    tables: u32,
+    care: Care,
     /// Buffers of each of the two sizes.
     buffers: u32,
     /// Of 20 operations so many are GETs, and so many PUTs; the others are DELETEs.
@@ -42,7 +48,13 @@ impl Shaped {
     }
 
     fn table(self) -> TableConfig {
-        TableConfig { slots: self.slots, hash_seed: 5, max_key: 16, max_value: LONGEST as u32 }
+        TableConfig {
+            slots: self.slots,
+            tables: self.tables,
+            hash_seed: 5,
+            max_key: 16,
+            max_value: LONGEST as u32,
+        }
     }
 }
 
@@ -96,6 +108,8 @@ struct Book {
     tries: u32,
     /// Swaps, and those that came too late.
     swaps: [u32; 2],
+    /// Slots that clients took to the next table themselves.
+    helped: u64,
 }
 
 impl Program {
@@ -144,12 +158,18 @@ impl Program {
     }
 
     /// Starts an operation, if there is room.
-    fn ask(&mut self, world: &mut World, random: &mut Random, shaped: &Shaped, book: &mut Book) -> bool {
+    fn ask(
+        &mut self,
+        world: &mut World,
+        random: &mut Random,
+        (shaped, keys): (&Shaped, u64),
+        book: &mut Book,
+    ) -> bool {
         if self.client.in_flight() == WINDOW as usize {
             return true;
         }
         let now = world.now().0;
-        let ([gets, puts], key) = (shaped.mix, random.below(shaped.keys));
+        let ([gets, puts], key) = (shaped.mix, random.below(keys));
         let name = name(key);
         let mut nic = Hand { end: End { world, qp: self.link.qp }, blind: self.blind };
         let (started, step, value) = match random.below(20) {
@@ -202,6 +222,10 @@ struct Run {
     plan: Plan,
     shaped: Shaped,
     host: Host<PrismTable>,
+    growth: Growth,
+    /// Tables that were added before the server restarted last, and restarts in the middle of a move.
+    added: u32,
+    cut_short: u32,
     programs: Vec<Program>,
     book: Book,
     fired: BTreeSet<&'static str>,
@@ -223,18 +247,41 @@ impl Run {
         let programs = (0..CLIENTS)
             .map(|node| Program::join(&mut world, node, &mut host, &mut book, shaped.blind).unwrap())
             .collect();
-        let fired = BTreeSet::new();
-        Run { world, random, plan, shaped, host, programs, book, fired, asking: true }
+        let growth = Growth::new(&mut world, &host, shaped.care);
+        let (fired, added, cut_short) = (BTreeSet::new(), 0, 0);
+        Run {
+            world,
+            random,
+            plan,
+            shaped,
+            host,
+            growth,
+            added,
+            cut_short,
+            programs,
+            book,
+            fired,
+            asking: true,
+        }
+    }
+
+    /// Tables that were added.
+    fn added(&self) -> u32 {
+        self.added + self.growth.mover.counters().tables
     }
 
     /// Everybody's programs have a turn, and a little time passes.
-    fn step(&mut self) {
+    fn step(&mut self, keys: u64) {
         self.host.turn(&mut self.world);
+        // It has few turns, so that much comes between.
+        if self.random.below(8) == 0 {
+            self.growth.turn(&mut self.world);
+        }
         for at in (0..self.programs.len()).rev() {
             let program = &mut self.programs[at];
             let mut well = program.hear(&mut self.world, &mut self.book);
             if self.asking && well {
-                well = program.ask(&mut self.world, &mut self.random, &self.shaped, &mut self.book);
+                well = program.ask(&mut self.world, &mut self.random, (&self.shaped, keys), &mut self.book);
             }
             if !well {
                 self.leave(at, true);
@@ -246,6 +293,7 @@ impl Run {
     /// A client is gone. One that died says nothing; one whose connection broke says so, and joins again.
     fn leave(&mut self, at: usize, again: bool) {
         let mut program = self.programs.swap_remove(at);
+        self.book.helped += program.client.helped();
         program.link.end(&mut self.world);
         self.host.lose(&mut self.world, &program.link);
         if !again {
@@ -272,7 +320,10 @@ impl Run {
     fn run(&mut self) {
         let lengths = self.random.between(50, 150) as usize;
         for step in 0..STEPS {
-            self.step();
+            // Where tables grow, keys come one after the other, so that they grow at all times.
+            let Shaped { keys, tables, .. } = self.shaped;
+            let came = FIRST + step as u64 * keys.saturating_sub(FIRST) / (STEPS as u64 * 3 / 4);
+            self.step(if tables > 1 { came.min(keys) } else { keys });
             if self.has(Mishap::Death, "death", step % lengths == lengths - 1 && self.programs.len() > 4) {
                 let at = self.random.below(self.programs.len() as u64) as usize;
                 self.leave(at, false);
@@ -297,6 +348,9 @@ impl Run {
 
     /// A server that comes back with nothing is one that has deleted every key meanwhile.
     fn restart(&mut self, empty: bool) {
+        self.cut_short += u32::from(self.growth.mover.is_busy());
+        self.added = self.added();
+        self.growth.end(&mut self.world);
         self.host.crash(&mut self.world);
         let table = self.shaped.table();
         let now = self.world.now().0;
@@ -311,6 +365,7 @@ impl Run {
         } else {
             self.host.restart(&mut self.world, |memory| PrismTable::attach(table, memory.clone()));
         }
+        self.growth = Growth::new(&mut self.world, &self.host, self.shaped.care);
         let now = self.world.now().0;
         for key in (0..self.shaped.keys).filter(|_| empty) {
             self.book.history.ok(wiper + key as u32, now, &[Step::Delete { key, found: None }]);
@@ -324,12 +379,13 @@ impl Run {
         let capacity = 2 * self.shaped.buffers;
         let mut late = 0;
         for _ in 0..50_000 {
-            self.step();
+            self.step(0);
             late += usize::from(self.host.keeper.late().next().is_some());
             if late % 2000 == 1999 {
                 self.host.lose_late(&mut self.world);
             }
-            let quiet = self.programs.iter().all(|program| program.client.in_flight() == 0);
+            let quiet = self.programs.iter().all(|program| program.client.in_flight() == 0)
+                && !self.growth.mover.is_busy();
             if quiet && self.host.buffers(&mut self.world).free + self.host.live() == capacity {
                 break;
             }
@@ -345,26 +401,37 @@ impl Run {
     }
 }
 
-/// Few slots, so that keys pass each other; enough buffers, or sometimes too few.
+/// Few slots, so that keys pass each other; enough buffers, or sometimes too few. Half of the tables grow.
 fn drawn(seed: u64, blind: bool) -> Shaped {
     let mut random = Random::new(seed ^ 0x5eed);
-    let keys = random.between(4, 8);
+    let keys = random.between(FIRST, 8);
     let buffers = if random.below(4) == 0 { 6 } else { 40 };
-    Shaped { keys, slots: keys + random.between(0, 4), buffers, mix: [8, 8], blind }
+    let slots = keys + random.between(0, 4);
+    let even = Shaped { keys, slots, tables: 1, care: Care::Proved, buffers, mix: [8, 8], blind };
+    if seed.is_multiple_of(2) {
+        return even;
+    }
+    let (slots, tables) = (random.between(3, 8), random.between(2, 4) as u32);
+    Shaped { keys: keys + 4, slots, tables, ..even }
 }
 
 fn histories(seeds: std::ops::Range<u64>) {
     let count = (seeds.end - seeds.start) as usize;
     let (mut measures, mut refused, mut swept, mut tries) = (Measures::default(), 0, 0, 0);
+    let (mut grown, mut cut_short, mut helped) = ([0; 5], 0, 0);
     let one = |seed| {
         let mut run = Run::new(seed, drawn(seed, false));
         run.run();
         run.rest(seed);
         check::hold(&format!("prism-kv seed {seed}"), &run.book.history, check::linearizable);
         let swept = run.host.keeper.counters().swept;
-        (run.book, run.fired, swept)
+        let grew = (run.added(), run.cut_short);
+        (run.book, run.fired, swept, grew)
     };
-    seeds::each(seeds, one, |_, (book, fired, found)| {
+    seeds::each(seeds, one, |_, (book, fired, found, (added, cut))| {
+        grown[(added as usize).min(4)] += 1;
+        cut_short += cut;
+        helped += book.helped;
         measures.add(&book.history, &fired.iter().copied().collect::<Vec<_>>());
         refused += usize::from(book.refused > 0);
         tries += book.tries;
@@ -380,6 +447,9 @@ fn histories(seeds: std::ops::Range<u64>) {
         fired: 0.2,
     });
     assert!(refused > 0 && swept > 0 && tries > 0);
+    println!("{grown:?} runs grew so often, {cut_short} moves were cut short, clients helped {helped} times");
+    assert!(grown[1..].iter().sum::<usize>() * 5 >= count, "a fifth of the runs should grow");
+    assert!(grown[2..].iter().all(|runs| *runs > 0) && cut_short > 0 && helped > 0);
 }
 
 #[test]
@@ -398,7 +468,8 @@ fn soak_ten_thousand_histories_of_prism_kv() {
 fn buffers_of_those_who_lose_come_back() {
     let mut swaps = [0; 2];
     for seed in 0..20 {
-        let mut run = Run::new(seed, Shaped { keys: 1, slots: 1, mix: [0, 10], ..drawn(seed, false) });
+        let mut run =
+            Run::new(seed, Shaped { keys: 1, slots: 1, tables: 1, mix: [0, 10], ..drawn(seed, false) });
         run.run();
         run.rest(seed);
         swaps = [swaps[0] + run.book.swaps[0], swaps[1] + run.book.swaps[1]];
@@ -419,4 +490,18 @@ fn a_store_that_does_not_look_at_generations_is_caught() {
         })
     });
     assert!(caught.is_some(), "a hundred seeds of a broken store, and nothing seen");
+}
+
+#[test]
+fn a_move_that_does_not_freeze_is_caught() {
+    let caught = (0u64..100).find(|seed| {
+        let mut run = Run::new(*seed, Shaped { care: Care::Unfrozen, ..drawn(2 * *seed + 1, false) });
+        run.run();
+        let judged = check::linearizable(&run.book.history);
+        judged.is_err_and(|violation| {
+            println!("seed {seed}: {violation}");
+            true
+        })
+    });
+    assert!(caught.is_some(), "a hundred seeds of a careless mover, and nothing seen");
 }

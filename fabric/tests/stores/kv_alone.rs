@@ -15,34 +15,39 @@ use crate::harness::{End, Host, Link, Shape, arena};
 const SERVER: usize = 2;
 const LONGEST: u32 = 1 << 20;
 
-struct Alone {
-    world: World,
-    host: Host<PrismTable>,
-    table: TableConfig,
+pub struct Alone {
+    pub world: World,
+    pub host: Host<PrismTable>,
+    pub table: TableConfig,
 }
 
 /// One client of it.
-struct Program {
-    client: Client,
+pub struct Program {
+    pub client: Client,
     link: Link,
 }
 
 /// How an operation ended: its value, else its outcome; and its round trips.
-type Ended = (Result<Vec<u8>, Outcome<'static>>, u32);
+pub type Ended = (Result<Vec<u8>, Outcome<'static>>, u32);
 
 const CONFIG: ClientConfig =
     ClientConfig { window: 1, max_key: 300, max_value: LONGEST, first_read: 512, known: 64 };
 
 impl Alone {
     fn new(slots: u64, classes: Vec<(u32, u32)>) -> Alone {
-        let table = TableConfig { slots, hash_seed: 9, max_key: 300, max_value: LONGEST };
+        Alone::growing(slots, 1, classes)
+    }
+
+    /// With so many tables at most.
+    pub fn growing(slots: u64, tables: u32, classes: Vec<(u32, u32)>) -> Alone {
+        let table = TableConfig { slots, tables, hash_seed: 9, max_key: 300, max_value: LONGEST };
         let mut world = World::new(&Config { nodes: SERVER + 1, ..Config::default() });
         let shape = Shape { table_len: table.table_len(), classes, peers: 8 };
         let host = Host::open(&mut world, SERVER, shape, |memory| PrismTable::new(table, memory.clone()));
         Alone { world, host, table }
     }
 
-    fn join(&mut self, node: usize) -> Program {
+    pub fn join(&mut self, node: usize) -> Program {
         let grant = self.host.table.grant(self.host.keeper.classes());
         self.join_by(node, &grant)
     }
@@ -105,17 +110,17 @@ impl Alone {
         ended.expect("an end")
     }
 
-    fn get(&mut self, program: &mut Program, key: &[u8]) -> Ended {
+    pub fn get(&mut self, program: &mut Program, key: &[u8]) -> Ended {
         self.begin(program, Operation::Get, key, &[]).unwrap();
         self.end(program)
     }
 
-    fn put(&mut self, program: &mut Program, key: &[u8], value: &[u8]) -> Ended {
+    pub fn put(&mut self, program: &mut Program, key: &[u8], value: &[u8]) -> Ended {
         self.begin(program, Operation::Put, key, value).unwrap();
         self.end(program)
     }
 
-    fn delete(&mut self, program: &mut Program, key: &[u8]) -> Ended {
+    pub fn delete(&mut self, program: &mut Program, key: &[u8]) -> Ended {
         self.begin(program, Operation::Delete, key, &[]).unwrap();
         self.end(program)
     }
@@ -133,10 +138,10 @@ fn own(outcome: Outcome<'_>) -> Outcome<'static> {
     }
 }
 
-const DONE: Result<Vec<u8>, Outcome<'static>> = Err(Outcome::Done);
-const ABSENT: Result<Vec<u8>, Outcome<'static>> = Err(Outcome::Absent);
+pub const DONE: Result<Vec<u8>, Outcome<'static>> = Err(Outcome::Done);
+pub const ABSENT: Result<Vec<u8>, Outcome<'static>> = Err(Outcome::Absent);
 
-fn found(value: &[u8]) -> Result<Vec<u8>, Outcome<'static>> {
+pub fn found(value: &[u8]) -> Result<Vec<u8>, Outcome<'static>> {
     Ok(value.to_vec())
 }
 

@@ -16,7 +16,8 @@
 //!    first look and unlinked before the second has been posted when all have answered.
 //!
 //! What is left is posted. The table is looked at before the number goes out, so a buffer that is linked or unlinked during the
-//! look is in the hands of an operation that the number waits for. A buffer must not go from one place of the table to another meanwhile.
+//! look is in the hands of an operation that the number waits for. A buffer that goes from one place of the table to another meanwhile must go
+//! forward in the order of the look, and be in its new place before it leaves the old one.
 //!
 //! The queue pair of a dead client must be gone before the first look, so a sweep begins anew when another client dies. A client that
 //! does not answer in time is to be treated as dead: its queue pair is ended, and when it comes back it finds that.

@@ -47,8 +47,10 @@ impl core::fmt::Display for Refusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Refusal::Absent => "there is no such key",
-            Refusal::TableFull => "the table is full: serve it with room for more keys",
-            Refusal::NoSpace => "there is no room for the value: serve with more memory",
+            Refusal::TableFull => "the table is full (ENOMEM): serve it with room for more keys",
+            Refusal::NoSpace => {
+                "there is no room for the value (ENOMEM): delete something, or serve with more memory"
+            }
             Refusal::TooLong => "key or value is longer than the server takes",
             Refusal::Unsupported => "this server does not answer such calls: clients read for themselves",
         })

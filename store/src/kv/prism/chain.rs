@@ -3,7 +3,7 @@
 use nic::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
 use nic::{Flags, Payload, Remote};
 
-use super::client_config::Arena;
+use super::client_config::{Arena, FRONT_WORD};
 use super::flight::Flight;
 use super::slot::{SLOT, Words};
 use crate::heap::Class;
@@ -23,6 +23,10 @@ pub(super) enum Part {
     Listen = 4,
     /// What brings no completion unless it fails.
     Quiet = 5,
+    /// The word in front of the tables.
+    Front = 6,
+    /// A slot goes to the next table.
+    Move = 7,
 }
 
 impl Part {
@@ -39,15 +43,17 @@ impl Part {
             3 => Part::Return,
             4 => Part::Listen,
             5 => Part::Quiet,
+            6 => Part::Front,
+            7 => Part::Move,
             _ => return None,
         };
         Some((part, id as u16))
     }
 }
 
-const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
+pub(super) const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
 
-fn request(id: u64, operation: Operation<'_>) -> WorkRequest<'_> {
+pub(super) fn request(id: u64, operation: Operation<'_>) -> WorkRequest<'_> {
     WorkRequest { id, operation, conditional: false, redirect: None, result: None, flags: Flags::default() }
 }
 
@@ -64,6 +70,19 @@ pub(super) fn look(
     let into = [arena.block.sge(to, len as usize)];
     let read = Operation::Read { from: Address::bounded(slot), len, into: &into };
     Ok(nic.post_prism(&WorkRequest { flags: SIGNALED, ..request(Part::Look.id(place), read) })?)
+}
+
+/// The READ of the word in front of the tables.
+pub(super) fn ask(
+    front: Remote,
+    place: u16,
+    to: usize,
+    arena: &Arena,
+    nic: &mut impl PostPrism,
+) -> Result<(), Broken> {
+    let into = [arena.block.sge(to, FRONT_WORD)];
+    let read = Operation::Read { from: Address::direct(front), len: FRONT_WORD as u32, into: &into };
+    Ok(nic.post_prism(&WorkRequest { flags: SIGNALED, ..request(Part::Front.id(place), read) })?)
 }
 
 /// The swap of a whole slot, if it has this generation.

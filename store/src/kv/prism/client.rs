@@ -12,26 +12,24 @@ use super::flight::{Flight, State};
 use super::grant::Grant;
 use super::known::Known;
 use super::object::{HEADER, Seen, binding, header, see};
-use super::slot::SLOT;
+use super::tables::{Front, Tables};
 use crate::heap::Returns;
-use crate::kv::hash::reduce;
-use crate::kv::lookup::MOST_TRIES;
 use crate::kv::{Finished, Operation, Outcome, Refusal, Refused, SessionError, Slot};
 use crate::{Broken, PostPrism, Registered};
 
-/// Slots of others that one may pass. So a key is within as many from its home, or nowhere.
+/// Slots of others that one may pass in a table. So a key is within as many from its home there, or not there.
 pub(super) const MOST_PASSED: u32 = 512;
 
 /// How an operation ended, before the value is borrowed.
 #[derive(Copy, Clone)]
-enum End {
+pub(super) enum End {
     /// `len` bytes at `start` of what landed.
     Value(usize, usize),
     Other(Outcome<'static>),
 }
 
 /// What comes of a completion.
-enum Then {
+pub(super) enum Then {
     /// The operation has ended.
     End(End),
     /// It has another round trip ahead.
@@ -43,8 +41,13 @@ enum Then {
 pub struct Client {
     config: ClientConfig,
     grant: Grant,
-    arena: Arena,
-    flights: Vec<Flight>,
+    pub(super) tables: Tables,
+    /// What is known of the word in front of them.
+    pub(super) front: Front,
+    /// It is being read, for nobody in particular.
+    pub(super) looks_in_front: bool,
+    pub(super) arena: Arena,
+    pub(super) flights: Vec<Flight>,
     /// The keys in flight, `max_key` bytes a place.
     keys: Vec<u8>,
     idle: Vec<u16>,
@@ -52,10 +55,12 @@ pub struct Client {
     waiting: VecDeque<u16>,
     /// Swaps under way: each may leave a buffer to be given back.
     swaps: usize,
-    known: Known,
+    pub(super) known: Known,
     returns: Returns,
     /// What landed last, away from the NIC's reach.
     landed: Vec<u8>,
+    /// Slots that it has taken to the next table.
+    pub(super) moves: u64,
     broken: Option<Broken>,
 }
 
@@ -65,9 +70,7 @@ impl Client {
     /// # Errors
     /// The numbers of `config` are impossible, or the arena is too small.
     pub fn new(config: ClientConfig, grant: &Grant, arena: Registered) -> Result<Client, SessionError> {
-        if !config.is_sound() || grant.slots == 0 {
-            return Err(SessionError::Malformed);
-        }
+        let tables = grant.places().filter(|_| config.is_sound()).ok_or(SessionError::Malformed)?;
         let needed = config.arena_len();
         if arena.bytes.len() < needed {
             return Err(SessionError::ArenaTooSmall { needed });
@@ -80,6 +83,9 @@ impl Client {
             returns: Returns::new(arena.block.clone(), arena.returns(), most),
             config,
             grant: grant.clone(),
+            tables,
+            front: Front { count: grant.base + 1, base: grant.base },
+            looks_in_front: false,
             arena,
             flights: vec![Flight::IDLE; window],
             keys: vec![0; window * config.max_key as usize],
@@ -88,6 +94,7 @@ impl Client {
             swaps: 0,
             known: Known::new(config.known),
             landed: vec![0; config.object_len()],
+            moves: 0,
             broken: None,
         })
     }
@@ -103,6 +110,11 @@ impl Client {
     /// Operations in flight.
     pub fn in_flight(&self) -> usize {
         self.flights.len() - self.idle.len()
+    }
+
+    /// Slots that it has found frozen and taken to the next table itself, since nobody had.
+    pub fn helped(&self) -> u64 {
+        self.moves
     }
 
     /// Starts reading the value of `key`.
@@ -206,19 +218,22 @@ impl Client {
         let at = usize::from(place) * self.config.max_key as usize;
         self.keys[at..at + key.len()].copy_from_slice(key);
         let hash = binding(self.grant.hash_seed, key);
-        let known = self.known.get(hash);
-        self.flights[usize::from(place)] = Flight {
+        let flight = &mut self.flights[usize::from(place)];
+        *flight = Flight {
             state: State::Waiting,
             operation,
             hash,
             key_len: key.len() as u32,
-            slot: known.map_or_else(|| reduce(hash, self.grant.slots), |(slot, _)| slot),
-            by_heart: known.is_some(),
             asked: (HEADER + key.len()) as u32,
-            generation: known.map_or(0, |(_, generation)| generation),
             phase: (operation != Operation::Get).then(|| self.returns.begin()),
             ..Flight::IDLE
         };
+        match self.known.get(hash) {
+            Some((at, generation)) => {
+                (flight.at, flight.generation, flight.by_heart) = (at, generation, true)
+            }
+            None => flight.go_home(&self.tables, self.front.base),
+        }
         Ok(place)
     }
 
@@ -242,25 +257,25 @@ impl Client {
         self.idle.push(place);
     }
 
-    fn slot_at(&self, slot: u64) -> Remote {
-        let table = self.grant.table;
-        Remote { addr: table.addr.wrapping_add(slot.wrapping_mul(SLOT as u64)), rkey: table.rkey }
+    #[inline]
+    pub(super) fn remote(&self, addr: u64) -> Remote {
+        Remote { addr, rkey: self.grant.table.rkey }
     }
 
     /// READs through the slot that an operation is at.
     #[inline]
-    fn look(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<(), Broken> {
+    pub(super) fn look(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<(), Broken> {
         let to = self.landing(place);
         let flight = &mut self.flights[usize::from(place)];
         flight.state = State::Reading;
         flight.round_trips += 1;
-        let (slot, asked) = (flight.slot, flight.asked);
-        chain::look(self.slot_at(slot), place, asked, to, &self.arena, nic)
+        let (at, asked) = (flight.at, flight.asked);
+        chain::look(self.remote(at), place, asked, to, &self.arena, nic)
     }
 
     /// Where an operation's READs come to.
     #[inline]
-    fn landing(&self, place: u16) -> usize {
+    pub(super) fn landing(&self, place: u16) -> usize {
         match self.flights[usize::from(place)].operation {
             Operation::Get => self.arena.object(place),
             // The object to be stored stays where it is.
@@ -289,7 +304,7 @@ impl Client {
         flight.round_trips += 1;
         self.swaps += 1;
         let flight = self.flights[usize::from(place)];
-        let slot = self.slot_at(flight.slot);
+        let slot = self.remote(flight.at);
         if flight.operation == Operation::Delete {
             return chain::delete(slot, place, &flight, &self.arena, nic);
         }
@@ -326,6 +341,8 @@ impl Client {
         let then = match part {
             Part::Look => self.landed(place, completion.byte_len as usize, nic)?,
             Part::Swap => self.swapped(place, completion.vendor_err, nic)?,
+            Part::Front => self.fronted(place, nic)?,
+            Part::Move => self.handed_over(place, nic)?,
             Part::Return => {
                 self.returns.sent();
                 Then::On
@@ -349,7 +366,7 @@ impl Client {
         if flight.state != State::Reading || len > flight.asked as usize {
             return Err(Broken::Protocol);
         }
-        let (hash, operation) = (flight.hash, flight.operation);
+        let (hash, operation, helps) = (flight.hash, flight.operation, flight.frozen.is_some());
         let key_at = usize::from(place) * self.config.max_key as usize;
         let key = &self.keys[key_at..key_at + flight.key_len as usize];
         let at = self.landing(place);
@@ -357,8 +374,10 @@ impl Client {
         self.arena.block.read(at, landed);
         let seen = see(landed, hash, key).ok_or(Broken::Protocol)?;
         match (operation, seen) {
-            (_, Seen::Free | Seen::Other) if flight.by_heart => self.anew(place, nic),
+            (_, Seen::Free | Seen::Other | Seen::Moved) if flight.by_heart => self.anew(place, nic),
             (_, Seen::Other) => self.pass(place, nic),
+            (_, seen) if helps => self.help(place, seen, nic),
+            (_, Seen::Moved) => self.follow(place, nic),
             (Operation::Get, Seen::Mine { generation, len: whole }) => {
                 self.found(place, generation, whole, len, nic)
             }
@@ -385,7 +404,7 @@ impl Client {
         nic: &mut impl PostPrism,
     ) -> Result<Then, Broken> {
         let flight = &mut self.flights[usize::from(place)];
-        self.known.set(flight.hash, flight.slot, generation);
+        self.known.set(flight.hash, flight.at, generation);
         if whole <= len as u64 {
             let start = HEADER + flight.key_len as usize;
             return Ok(Then::End(End::Value(start, whole as usize - start)));
@@ -401,43 +420,6 @@ impl Client {
         self.again(place, nic)
     }
 
-    /// On to the next slot.
-    fn pass(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
-        let flight = &mut self.flights[usize::from(place)];
-        flight.passed += 1;
-        if u64::from(flight.passed) >= u64::from(MOST_PASSED).min(self.grant.slots) {
-            return Ok(Then::End(End::Other(match flight.operation {
-                Operation::Put => Outcome::Refused(Refusal::TableFull),
-                Operation::Get | Operation::Delete => Outcome::Absent,
-            })));
-        }
-        flight.slot = (flight.slot + 1) % self.grant.slots;
-        self.look(place, nic)?;
-        Ok(Then::On)
-    }
-
-    /// Looks into the same slot once more.
-    fn again(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
-        let flight = &mut self.flights[usize::from(place)];
-        flight.tries += 1;
-        if flight.tries >= MOST_TRIES {
-            return Ok(Then::End(End::Other(Outcome::Contended)));
-        }
-        self.look(place, nic)?;
-        Ok(Then::On)
-    }
-
-    /// What was remembered is not so: begins at the key's home.
-    #[cold]
-    fn anew(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
-        let flight = &mut self.flights[usize::from(place)];
-        self.known.forget(flight.hash);
-        flight.by_heart = false;
-        flight.slot = reduce(flight.hash, self.grant.slots);
-        flight.passed = 0;
-        self.again(place, nic)
-    }
-
     fn swap_from(&mut self, place: u16, generation: u64, nic: &mut impl PostPrism) -> Result<Then, Broken> {
         self.flights[usize::from(place)].generation = generation;
         self.swap(place, nic)?;
@@ -446,6 +428,7 @@ impl Client {
 
     /// A swap has come to its end, and with it a DELETE or the chain of a PUT.
     fn swapped(&mut self, place: u16, outcome: u32, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+        let old = chain::old(&self.arena, place);
         let flight = self.flights.get_mut(usize::from(place)).ok_or(Broken::Protocol)?;
         if flight.state != State::Swapping {
             return Err(Broken::Protocol);
@@ -462,9 +445,10 @@ impl Client {
                 self.give_old(place);
                 Ok(Then::End(End::Other(Outcome::Done)))
             }
-            // Only a DELETE makes another generation of an odd one, and this one came since we looked.
-            Ended::NotSwapped if !flight.by_heart => Ok(Then::End(End::Other(Outcome::Absent))),
-            Ended::NotSwapped => self.anew(place, nic),
+            Ended::NotSwapped if flight.by_heart => self.anew(place, nic),
+            Ended::NotSwapped if old.is_moving() => self.met_a_move(place, old, nic),
+            // Else only a DELETE makes another generation of an odd one, and this one came since we looked.
+            Ended::NotSwapped => Ok(Then::End(End::Other(Outcome::Absent))),
             _ => Err(Broken::Protocol),
         }
     }
@@ -479,7 +463,7 @@ impl Client {
     ) -> Result<Then, Broken> {
         match outcome {
             Ended::Done => {
-                self.known.set(flight.hash, flight.slot, flight.next_generation());
+                self.known.set(flight.hash, flight.at, flight.next_generation());
                 self.give_old(place);
                 Ok(Then::End(End::Other(Outcome::Done)))
             }
@@ -487,6 +471,10 @@ impl Client {
                 self.returns.give(chain::taken(&self.arena, place));
                 if flight.by_heart {
                     return self.anew(place, nic);
+                }
+                let old = chain::old(&self.arena, place);
+                if old.is_moving() {
+                    return self.met_a_move(place, old, nic);
                 }
                 if flight.overwrites() {
                     // The key was deleted since we looked: as if we had come just before.

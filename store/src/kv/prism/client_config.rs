@@ -12,7 +12,7 @@ use crate::{QueueNeeds, Registered};
 /// How large a client is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// Operations in flight at most; 1 to 65535.
+    /// Operations in flight at most; 1 to 65534.
     pub window: u32,
     /// Longest key that it will use, in bytes.
     pub max_key: u32,
@@ -30,8 +30,10 @@ impl Default for ClientConfig {
     }
 }
 
-/// Slots of the send queue that the longest chain takes: a WRITE, an ALLOCATE of two slots, a swap of five.
-const CHAIN: u32 = 8;
+/// Slots of the send queue that the longest chain takes, two swaps of five. A PUT takes eight: a WRITE, an ALLOCATE of two, a swap.
+const CHAIN: u32 = 10;
+/// Bytes of the word in front of the tables.
+pub(super) const FRONT_WORD: usize = 8;
 /// Bytes before the object in a place of the window.
 const FRONT: usize = 64;
 /// Offsets there.
@@ -42,13 +44,14 @@ const NEW: usize = TAKEN + 8;
 impl ClientConfig {
     /// What its queue pair must hold; `send` counts 64-byte slots.
     pub fn needs(&self) -> QueueNeeds {
-        let send = self.window * CHAIN + 1;
-        QueueNeeds { send, receive: 1, sges: 1, completions: self.window + 2 }
+        // What is returned, and a READ of the word in front.
+        let send = self.window * CHAIN + 1 + 2;
+        QueueNeeds { send, receive: 1, sges: 1, completions: self.window + 3 }
     }
 
     /// Bytes of registered memory that it needs; nobody but its own NIC touches it.
     pub fn arena_len(&self) -> usize {
-        self.window as usize * self.stride() + Returns::ARENA
+        self.window as usize * self.stride() + FRONT_WORD + Returns::ARENA
     }
 
     /// Bytes of the longest object.
@@ -66,7 +69,7 @@ impl ClientConfig {
 
     /// Are the numbers possible?
     pub(super) fn is_sound(&self) -> bool {
-        (1..=0xffff).contains(&self.window)
+        (1..0xffff).contains(&self.window)
             && self.max_key as usize <= MAX_KEY
             && self.max_value as usize <= MAX_VALUE
     }
@@ -113,8 +116,13 @@ impl Arena {
         self.object(place) + self.config.object_len()
     }
 
+    /// Where the word in front of the tables comes to when nobody waits for it.
+    pub fn front(&self) -> usize {
+        self.config.window as usize * self.config.stride()
+    }
+
     /// What `Returns` uses.
     pub fn returns(&self) -> usize {
-        self.config.window as usize * self.config.stride()
+        self.front() + FRONT_WORD
     }
 }

@@ -1,5 +1,7 @@
 //! An operation in flight.
 
+use super::slot::Words;
+use super::tables::Tables;
 use crate::heap::Phase;
 use crate::kv::Operation;
 
@@ -13,6 +15,19 @@ pub(super) enum State {
     Reading,
     /// Its chain or its swap is under way.
     Swapping,
+    /// Has passed all that it may of the newest table that it knows, and asks whether there is another.
+    Asking,
+    /// Takes what is frozen in a slot to the next table.
+    Helping,
+}
+
+/// A slot that an operation has found frozen.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Frozen {
+    /// Its address.
+    pub at: u64,
+    /// What is in it, and will not change until it is moved.
+    pub words: Words,
 }
 
 /// One place of the window.
@@ -23,12 +38,17 @@ pub(super) struct Flight {
     pub hash: u64,
     pub key_len: u32,
     pub value_len: u32,
-    /// The slot that it is at.
-    pub slot: u64,
+    /// The address of the slot that it is at.
+    pub at: u64,
     /// That is the one that it remembered.
     pub by_heart: bool,
-    /// Slots of others that it has passed.
+    /// Else its table, and where in it.
+    pub table: u32,
+    pub slot: u64,
+    /// Slots of others that it has passed in this table.
     pub passed: u32,
+    /// The key's slot in the table before this one, if it is frozen.
+    pub frozen: Option<Frozen>,
     /// Bytes that it asked for.
     pub asked: u32,
     /// The generation that the slot must have for the swap.
@@ -46,15 +66,26 @@ impl Flight {
         hash: 0,
         key_len: 0,
         value_len: 0,
-        slot: 0,
+        at: 0,
         by_heart: false,
+        table: 0,
+        slot: 0,
         passed: 0,
+        frozen: None,
         asked: 0,
         generation: 0,
         phase: None,
         round_trips: 0,
         tries: 0,
     };
+
+    /// To the beginning of its key's run in a table.
+    #[inline]
+    pub fn go_home(&mut self, tables: &Tables, table: u32) {
+        (self.table, self.passed, self.by_heart) = (table, 0, false);
+        self.slot = tables.home(table, self.hash);
+        self.at = tables.address(table, self.slot);
+    }
 
     /// The slot's generation once the swap is done: even ones become odd by a new object, odd ones even by a DELETE; an object that takes
     /// the place of another of its key leaves it.

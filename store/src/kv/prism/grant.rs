@@ -1,32 +1,37 @@
 //! What a server tells a client. The client's [`Hello`](crate::kv::Hello) is that of all designs.
 //!
-//! "RKP2", number of slots (64 bits), hash seed (64), address of the table (64), key of table and buffers (32), longest key (32), longest
-//! value (32), then the classes as [`Classes::encode`] has them. All little-endian.
+//! "RKP3", slots of the first table (64 bits), hash seed (64), address of the tables (64), key of tables and buffers (32), longest key (32),
+//! longest value (32), tables at most (32), the first that is in use (32), then the classes as [`Classes::encode`] has them. All little-endian.
 
 use memory::Key;
 use nic::Remote;
 
+use super::tables::Tables;
 use crate::heap::Classes;
 use crate::kv::session::SessionError;
 use crate::kv::{MAX_KEY, MAX_VALUE};
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
-const MAGIC: u32 = u32::from_le_bytes(*b"RKP2");
-const HEAD: usize = 40;
+const MAGIC: u32 = u32::from_le_bytes(*b"RKP3");
+const HEAD: usize = 48;
 
 /// What a client needs to know of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Slots of the table.
+    /// Slots of the first table; each one behind it has twice as many.
     pub slots: u64,
     /// Seed of [`hash_key`](crate::kv::hash_key).
     pub hash_seed: u64,
-    /// The table; its key is that of the buffers too.
+    /// The tables, with the word in front of them; their key is that of the buffers too.
     pub table: Remote,
     /// Longest key that the server stores.
     pub max_key: u32,
     /// Longest value that it stores.
     pub max_value: u32,
+    /// Tables at most.
+    pub tables: u32,
+    /// The first table that is not moved out of.
+    pub base: u32,
     /// Its buffers.
     pub classes: Classes,
 }
@@ -42,6 +47,8 @@ impl Grant {
         set_u32(&mut out, 28, self.table.rkey.get());
         set_u32(&mut out, 32, self.max_key);
         set_u32(&mut out, 36, self.max_value);
+        set_u32(&mut out, 40, self.tables);
+        set_u32(&mut out, 44, self.base);
         self.classes.encode(&mut out);
         out
     }
@@ -60,9 +67,16 @@ impl Grant {
             table: Remote { addr: u64_at(head, 20), rkey: Key::new(u32_at(head, 28)) },
             max_key: u32_at(head, 32),
             max_value: u32_at(head, 36),
+            tables: u32_at(head, 40),
+            base: u32_at(head, 44),
             classes,
         };
         let lens = grant.max_key as usize <= MAX_KEY && grant.max_value as usize <= MAX_VALUE;
-        (grant.slots > 0 && lens).then_some(grant).ok_or(SessionError::Malformed)
+        (grant.places().is_some() && lens).then_some(grant).ok_or(SessionError::Malformed)
+    }
+
+    /// Where the tables are; None: nowhere.
+    pub(super) fn places(&self) -> Option<Tables> {
+        Tables::new(self.table.addr, self.slots, self.tables).filter(|_| self.base < self.tables)
     }
 }

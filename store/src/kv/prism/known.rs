@@ -5,7 +5,7 @@
 struct Entry {
     /// 0: nothing is remembered here.
     hash: u64,
-    slot: u64,
+    at: u64,
     generation: u64,
 }
 
@@ -28,19 +28,19 @@ impl Known {
         hash as usize & self.entries.len().wrapping_sub(1)
     }
 
-    /// The slot of a hash, and its generation.
+    /// The address of the slot of a hash, and its generation.
     #[inline]
     pub fn get(&self, hash: u64) -> Option<(u64, u64)> {
         let entry = self.entries.get(self.place(hash)).filter(|entry| entry.hash == hash)?;
-        Some((entry.slot, entry.generation))
+        Some((entry.at, entry.generation))
     }
 
     /// Remembers one.
     #[inline]
-    pub fn set(&mut self, hash: u64, slot: u64, generation: u64) {
+    pub fn set(&mut self, hash: u64, at: u64, generation: u64) {
         let place = self.place(hash);
         if let Some(entry) = self.entries.get_mut(place) {
-            *entry = Entry { hash, slot, generation };
+            *entry = Entry { hash, at, generation };
         }
     }
 

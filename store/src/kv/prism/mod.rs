@@ -14,13 +14,18 @@ mod client_config;
 mod flight;
 mod grant;
 mod known;
+mod mover;
+mod moves;
 mod object;
 mod slot;
 mod table;
+mod tables;
+mod walk;
 
 pub use client::Client;
 pub use client_config::ClientConfig;
 pub use grant::Grant;
+pub use mover::{Care, Mover, MoverCounters};
 pub use object::HEADER;
 pub use slot::{SLOT, Words};
 pub use table::{Config, Loader, PrismTable};

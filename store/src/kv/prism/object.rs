@@ -11,7 +11,7 @@
 //! There is no checksum: an object is written before its address is in the slot and never after, and the server's NIC keeps a buffer
 //! that is being read from being taken anew.
 
-use super::slot::BARE;
+use super::slot::{BARE, MOVED};
 use crate::kv::hash::hash_key;
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
@@ -55,6 +55,8 @@ pub(super) enum Seen {
     Twin,
     /// It is for others.
     Other,
+    /// It was for this key, or never used, and is given up: the key is in the next table, or nowhere.
+    Moved,
 }
 
 /// What a READ brought; None if it is nothing that a slot leads to.
@@ -66,9 +68,10 @@ pub(super) fn see(landed: &[u8], hash: u64, key: &[u8]) -> Option<Seen> {
     let (generation, bound_to) = (u64_at(landed, 0), u64_at(landed, 8));
     if landed.len() == BARE {
         return (generation & 1 == 0).then_some(match bound_to {
+            _ if bound_to != hash && bound_to != 0 => Seen::Other,
+            _ if generation & MOVED != 0 => Seen::Moved,
             0 => Seen::Free,
-            _ if bound_to == hash => Seen::Gone { generation },
-            _ => Seen::Other,
+            _ => Seen::Gone { generation },
         });
     }
     if landed.len() < HEADER || generation & 1 == 0 {
@@ -116,6 +119,9 @@ mod tests {
         assert_eq!(see(&bare(0, 0), 7, b"key"), Some(Seen::Free));
         assert_eq!(see(&bare(6, 7), 7, b"key"), Some(Seen::Gone { generation: 6 }));
         assert_eq!(see(&bare(6, 8), 7, b"key"), Some(Seen::Other));
+        assert_eq!(see(&bare(MOVED, 7), 7, b"key"), Some(Seen::Moved));
+        assert_eq!(see(&bare(MOVED, 0), 7, b"key"), Some(Seen::Moved), "nobody will ever use it");
+        assert_eq!(see(&bare(MOVED, 8), 7, b"key"), Some(Seen::Other), "the key may be behind it");
         assert_eq!(see(&bare(5, 7), 7, b"key"), None, "odd, and no object");
         assert_eq!(see(&object(4, 7, b"key", b""), 7, b"key"), None, "even, and an object");
         assert_eq!((see(&[], 7, b""), see(&[1; 15], 7, b""), see(&[1; 23], 7, b"")), (None, None, None));

@@ -7,6 +7,9 @@
 //! 24  hash        u64  of the keys that the slot is for; 0: of none yet
 //! ```
 //! So one bounded READ through the pointer brings either an object or the slot's own last two words, and no slot leads nowhere.
+//!
+//! The highest bits of a generation say that the slot is on its way into the next table (`docs/PRISM.md`, growth); no slot lives long enough
+//! to count to them. Every swap compares the generation, so one that was begun before finds that it has changed.
 
 use nic::prism::Number;
 
@@ -16,6 +19,13 @@ use crate::words::{set_u64, u64_at};
 pub const SLOT: usize = 32;
 /// Bytes that a READ through a slot without an object brings.
 pub(super) const BARE: usize = 16;
+
+/// The slot is of no use any more: what it held, if anything, is in the next table.
+pub(super) const MOVED: u64 = 1 << 63;
+/// The object may be read and not be changed: it is about to be in the next table.
+pub(super) const FROZEN: u64 = 1 << 62;
+/// The generation of a slot of the next table that waits for an object. Even, so it is a slot without one, and never counted to.
+pub(super) const RESERVED: u64 = 1 << 61;
 
 /// A slot, as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -34,6 +44,11 @@ impl Words {
     /// A slot at `address` that leads to no object.
     pub fn bare(address: u64, generation: u64, hash: u64) -> Words {
         Words { pointer: address.wrapping_add(BARE as u64), bound: BARE as u64, generation, hash }
+    }
+
+    /// Is it on its way into the next table, or there?
+    pub(super) fn is_moving(&self) -> bool {
+        self.generation & (MOVED | FROZEN) != 0
     }
 
     /// As operand of an atomic.

@@ -1,21 +1,25 @@
-//! The server's side of the table: its layout, what it begins with, and what it leads to. Nothing here runs while clients work but the look of
-//! a sweep.
+//! The server's side of the tables: their layout, what they begin with, and what they lead to. Nothing here runs while clients work but the
+//! look of a sweep; how they grow is the [`Mover`](super::Mover)'s.
+
+use std::sync::atomic::Ordering;
 
 use nic::Remote;
 
 use super::grant::Grant;
 use super::object::{HEADER, Seen, binding, header, see};
 use super::slot::{BARE, SLOT, Words};
+use super::tables::{FRONT, Front, MOST_TABLES, Tables};
 use crate::heap::{Classes, Reachable};
-use crate::kv::hash::reduce;
 use crate::kv::rpc::Refusal;
 use crate::{Registered, kv};
 
 /// How large a table is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Slots. A slot that was used stays with its hash.
+    /// Slots of the first table. A slot that was used stays with its hash.
     pub slots: u64,
+    /// Tables that there may be, one after the other, each twice as large as the one before; 1 does not grow.
+    pub tables: u32,
     /// Seed of the hash.
     pub hash_seed: u64,
     /// Longest key that may be stored.
@@ -28,20 +32,34 @@ impl Config {
     /// For `keys` keys: four slots a key, so that one that is not in its home is one in eight.
     pub fn for_keys(keys: u32, hash_seed: u64) -> Config {
         let (max_key, max_value) = (kv::MAX_KEY as u32, kv::MAX_VALUE as u32);
-        Config { slots: u64::from(keys.max(1)) * 4, hash_seed, max_key, max_value }
+        Config { slots: u64::from(keys.max(1)) * 4, tables: 1, hash_seed, max_key, max_value }
     }
 
-    /// Bytes of the table.
+    /// Grows until it is made for `keys` keys, and twice at least.
+    pub fn growing_to(self, keys: u64) -> Config {
+        let enough = |tables: &u32| self.slots << (tables - 1) >= keys.saturating_mul(4);
+        Config { tables: (3..MOST_TABLES / 2).find(enough).unwrap_or(MOST_TABLES / 2), ..self }
+    }
+
+    /// Bytes of all the tables that there may be.
+    ///
+    /// # Panics
+    /// If no memory is that large.
     pub fn table_len(&self) -> usize {
-        self.slots as usize * SLOT
+        self.places(0).len() as usize
+    }
+
+    fn places(&self, addr: u64) -> Tables {
+        Tables::new(addr, self.slots, self.tables).expect("tables that memory can hold")
     }
 }
 
-/// A table at the front of a block that holds its buffers too, under one key that allows remote reads, writes and atomics.
+/// The tables at the front of a block that holds their buffers too, under one key that allows remote reads, writes and atomics.
 #[derive(Clone, Debug)]
 pub struct PrismTable {
     memory: Registered,
     config: Config,
+    places: Tables,
 }
 
 impl PrismTable {
@@ -51,60 +69,102 @@ impl PrismTable {
     /// If the block is too small or its address is no multiple of 32.
     pub fn new(config: Config, memory: Registered) -> PrismTable {
         let table = PrismTable::attach(config, memory);
-        for slot in 0..config.slots {
-            table.put_words(slot, &Words::bare(table.address(slot), 0, 0));
-        }
+        table.clear(0, 0..config.slots);
+        table.set_front(Front::FIRST);
         table
     }
 
-    /// The table that is in the block already.
+    /// The tables that are in the block already.
     ///
     /// # Panics
     /// As [`new`](PrismTable::new).
     pub fn attach(config: Config, memory: Registered) -> PrismTable {
         assert!(config.slots > 0 && memory.bytes.len() >= config.table_len(), "the block is too small");
         assert!(memory.addr.is_multiple_of(SLOT as u64), "slots are swapped whole");
-        PrismTable { memory, config }
+        let places = config.places(memory.addr);
+        PrismTable { memory, config, places }
     }
 
     /// What a client must know of it.
     pub fn grant(&self, classes: &Classes) -> Grant {
-        let Config { slots, hash_seed, max_key, max_value } = self.config;
-        let table = Remote { addr: self.memory.addr, rkey: self.memory.key };
-        Grant { slots, hash_seed, table, max_key, max_value, classes: classes.clone() }
+        let Config { slots, tables, hash_seed, max_key, max_value } = self.config;
+        let base = self.front().base;
+        let table = self.remote(self.memory.addr);
+        Grant { slots, hash_seed, table, max_key, max_value, tables, base, classes: classes.clone() }
     }
 
-    fn address(&self, slot: u64) -> u64 {
-        self.memory.addr + slot * SLOT as u64
+    /// Tables that there are, and how many of them are given up.
+    pub fn tables(&self) -> (u32, u32) {
+        let Front { count, base } = self.front();
+        (count, base)
     }
 
-    /// A slot, of which nobody knows whether it is being changed.
-    pub fn words(&self, slot: u64) -> Words {
+    pub(super) fn places(&self) -> &Tables {
+        &self.places
+    }
+
+    pub(super) fn remote(&self, addr: u64) -> Remote {
+        Remote { addr, rkey: self.memory.key }
+    }
+
+    /// The word in front. Of what is none of a server's, what it is to begin with.
+    pub(super) fn front(&self) -> Front {
+        let word = self.memory.bytes.word(0).expect("the word in front").load(Ordering::Acquire);
+        Front::parse(word, self.config.tables).unwrap_or(Front::FIRST)
+    }
+
+    /// For all to see, behind everything that was stored before.
+    pub(super) fn set_front(&self, front: Front) {
+        let word = self.memory.bytes.word(0).expect("the word in front");
+        word.store(front.word(), Ordering::Release);
+    }
+
+    fn offset(&self, entry: u64) -> usize {
+        FRONT + entry as usize * SLOT
+    }
+
+    /// One of a slot's four words, not older than one of the slot's that was loaded before. Slots are counted through all tables.
+    pub(super) fn word(&self, entry: u64, which: usize) -> u64 {
+        let word = self.memory.bytes.word(self.offset(entry) + 8 * which).expect("a slot of the tables");
+        word.load(Ordering::Acquire)
+    }
+
+    /// A slot, of which nobody knows whether it is being changed. Slots are counted through all tables.
+    pub fn words(&self, entry: u64) -> Words {
         let mut bytes = [0; SLOT];
-        self.memory.read(slot as usize * SLOT, &mut bytes);
+        self.memory.read(self.offset(entry), &mut bytes);
         Words::parse(&bytes)
     }
 
-    fn put_words(&self, slot: u64, words: &Words) {
-        self.memory.write(slot as usize * SLOT, &words.emit());
+    fn put_words(&self, entry: u64, words: &Words) {
+        self.memory.write(self.offset(entry), &words.emit());
+    }
+
+    /// Makes slots of a table free that nobody knows of yet.
+    pub(super) fn clear(&self, table: u32, slots: std::ops::Range<u64>) {
+        let first = self.places.before(table);
+        for entry in first + slots.start..first + slots.end {
+            self.put_words(entry, &Words::bare(self.places.entry(entry), 0, 0));
+        }
     }
 }
 
+/// Tables in the order in which objects move: a look that is at a slot sees what was there, or comes to where it is now.
 impl Reachable for PrismTable {
     fn entries(&self) -> usize {
-        self.config.slots as usize
+        self.places.before(self.front().count) as usize
     }
 
     fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64)) {
-        let word = self.memory.bytes.word(entry * SLOT).expect("a slot of the table");
-        let pointer = word.load(std::sync::atomic::Ordering::Relaxed);
-        if pointer != self.address(entry as u64) + BARE as u64 {
+        let entry = entry as u64;
+        let pointer = self.word(entry, 0);
+        if pointer != self.places.entry(entry) + BARE as u64 {
             found(pointer);
         }
     }
 }
 
-/// Fills a table before clients come: takes the first buffers of each class.
+/// Fills the first table before clients come: takes the first buffers of each class.
 #[derive(Debug)]
 pub struct Loader {
     classes: Classes,
@@ -133,17 +193,17 @@ impl Loader {
     /// # Errors
     /// `TableFull`, `NoSpace`, `TooLong`; nothing changes then.
     pub fn put(&mut self, table: &PrismTable, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
-        let Config { slots, hash_seed, max_key, max_value } = table.config;
+        let Config { slots, hash_seed, max_key, max_value, .. } = table.config;
         if key.len() > max_key as usize || value.len() > max_value as usize {
             return Err(Refusal::TooLong);
         }
         let hash = binding(hash_seed, key);
-        let home = reduce(hash, slots);
+        let home = table.places.home(0, hash);
         let most = u64::from(super::client::MOST_PASSED).min(slots);
         for slot in (home..home + most).map(|slot| slot % slots) {
             match self.look(table, slot, hash, key) {
                 Seen::Other => {}
-                Seen::Twin => return Err(Refusal::TableFull),
+                Seen::Twin | Seen::Moved => return Err(Refusal::TableFull),
                 Seen::Mine { generation, .. } | Seen::Gone { generation } => {
                     return self.store(table, slot, generation | 1, hash, key, value);
                 }

@@ -1,0 +1,36 @@
+//! The server's part in the growth of PRISM-KV's tables: a mover, and its way to itself.
+
+use remora_fabric::{Settings, World};
+use store::kv::prism::{Care, Mover, PrismTable};
+
+use crate::harness::{End, Host, Link, arena, end};
+
+/// A mover with its queue pair.
+pub struct Growth {
+    pub mover: Mover,
+    link: Link,
+}
+
+impl Growth {
+    pub fn new(world: &mut World, host: &Host<PrismTable>, care: Care) -> Growth {
+        let settings = Settings { prism: true, send_slots: Mover::needs().send, ..Settings::default() };
+        let [(qp, cq), (far, _)] = world.pair(host.node, host.node, &settings);
+        let arena = arena(world, host.node, Mover::arena_len());
+        let mover = Mover::new(host.table.clone(), arena, care).expect("memory for it");
+        Growth { mover, link: Link { qp, cq, far } }
+    }
+
+    /// It has its turn; false: it waits for nothing.
+    pub fn turn(&mut self, world: &mut World) -> bool {
+        while let Some(completion) = self.link.poll(world) {
+            self.mover.complete(&completion, &mut End { world, qp: self.link.qp }).expect("a way to itself");
+        }
+        self.mover.work(&mut End { world, qp: self.link.qp }).expect("a way to itself")
+    }
+
+    /// Its server crashes.
+    pub fn end(&self, world: &mut World) {
+        self.link.end(world);
+        end(world, self.link.far);
+    }
+}

@@ -1,0 +1,83 @@
+//! The four swaps by which a slot goes to the next table. Each of them finds a slot that is not as it must be, or changes it once and for
+//! all, so it does not matter how many try it, nor whether one does after the others are long done.
+
+use nic::prism::{Address, Mode, Number, Operand, Operands, Operation, WorkRequest};
+use nic::{Flags, Remote, Sge};
+
+use super::chain::{SIGNALED, request};
+use super::slot::{FROZEN, MOVED, RESERVED, SLOT, Words};
+use crate::{Broken, PostPrism};
+
+const GENERATION: Number = [0, 0, u64::MAX, 0];
+
+/// Who posts them: their ids, and where what they find may come to.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Hand {
+    /// Of what brings a completion.
+    pub id: u64,
+    /// Of what brings none.
+    pub quiet: u64,
+    /// For the slot as the swap found it.
+    pub old: Sge,
+}
+
+/// Swaps `mask` of a slot if its generation is this one.
+fn swap(slot: Remote, generation: u64, new: Number, mask: Number) -> Operation<'static> {
+    let operands = Operands {
+        mode: Mode::Equal,
+        size: SLOT as u8,
+        compare_mask: GENERATION,
+        swap_mask: mask,
+        compare: Operand::Immediate([0, 0, generation, 0]),
+        swap_add: Operand::Immediate(new),
+    };
+    Operation::CompareSwap { at: Address::direct(slot), operands }
+}
+
+impl Hand {
+    fn post(
+        self,
+        id: u64,
+        flags: Flags,
+        swap: Operation<'_>,
+        nic: &mut impl PostPrism,
+    ) -> Result<(), Broken> {
+        Ok(nic.post_prism(&WorkRequest { result: Some(self.old), flags, ..request(id, swap) })?)
+    }
+
+    fn ask(self, swap: Operation<'_>, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        self.post(self.id, SIGNALED, swap, nic)
+    }
+
+    /// Binds a free slot of the next table to a hash.
+    pub fn reserve(self, slot: Remote, hash: u64, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        let bound = Words::bare(slot.addr, RESERVED, hash);
+        self.ask(swap(slot, 0, bound.number(), [u64::MAX; 4]), nic)
+    }
+
+    /// From now on the object in a slot is not changed. There must be a slot for its hash in the next table.
+    pub fn freeze(self, slot: Remote, generation: u64, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        self.ask(swap(slot, generation, [0, 0, generation | FROZEN, 0], GENERATION), nic)
+    }
+
+    /// Puts what is frozen into the slot that waits for it, unless that was done, and gives the frozen slot up, unless that was done. The
+    /// first is executed before the second.
+    pub fn hand_over(
+        self,
+        from: Remote,
+        frozen: &Words,
+        to: Remote,
+        nic: &mut impl PostPrism,
+    ) -> Result<(), Broken> {
+        let thawed = Words { generation: frozen.generation & !FROZEN, ..*frozen };
+        let fill = swap(to, RESERVED, thawed.number(), [u64::MAX; 4]);
+        self.post(self.quiet, Flags::default(), fill, nic)?;
+        self.give_up(from, frozen, nic)
+    }
+
+    /// Gives a slot up that leads to no object, or whose object is in the next table.
+    pub fn give_up(self, slot: Remote, words: &Words, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        let moved = Words::bare(slot.addr, MOVED, words.hash);
+        self.ask(swap(slot, words.generation, moved.number(), [u64::MAX; 4]), nic)
+    }
+}

@@ -1,0 +1,176 @@
+//! How a client goes from slot to slot and from table to table, and what it does when it meets a slot that is on its way into the next one.
+
+use super::chain::{self, Part};
+use super::client::{Client, End, MOST_PASSED, Then};
+use super::client_config::FRONT_WORD;
+use super::flight::{Frozen, State};
+use super::moves::Hand;
+use super::object::Seen;
+use super::slot::{MOVED, SLOT, Words};
+use super::tables::Front;
+use crate::kv::lookup::MOST_TRIES;
+use crate::kv::{Operation, Outcome, Refusal};
+use crate::{Broken, PostPrism};
+
+/// The place of what is read for nobody in particular.
+const NOBODY: u16 = u16::MAX;
+
+impl Client {
+    /// On to the next slot.
+    pub(super) fn pass(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+        let flight = &mut self.flights[usize::from(place)];
+        flight.passed += 1;
+        let slots = self.tables.slots(flight.table);
+        if u64::from(flight.passed) >= u64::from(MOST_PASSED).min(slots) {
+            return self.passed_all(place, nic);
+        }
+        flight.slot = (flight.slot + 1) % slots;
+        flight.at = self.tables.address(flight.table, flight.slot);
+        self.look(place, nic)?;
+        Ok(Then::On)
+    }
+
+    /// All slots are others', and will be: the key is in the next table, if there is one by now.
+    #[cold]
+    fn passed_all(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+        let table = self.flights[usize::from(place)].table;
+        if table + 1 < self.front.count {
+            return self.next_table(place, nic);
+        }
+        if table + 1 == self.tables.most() {
+            return Ok(self.nowhere(place));
+        }
+        let flight = &mut self.flights[usize::from(place)];
+        flight.state = State::Asking;
+        flight.round_trips += 1;
+        let to = self.landing(place);
+        chain::ask(self.remote(self.tables.front()), place, to, &self.arena, nic)?;
+        Ok(Then::On)
+    }
+
+    /// The key is in no table, and there is no place for it.
+    fn nowhere(&mut self, place: u16) -> Then {
+        let flight = &self.flights[usize::from(place)];
+        Then::End(End::Other(match flight.operation {
+            // What is frozen has a place; the server says otherwise.
+            _ if flight.frozen.is_some() => Outcome::Contended,
+            Operation::Put => Outcome::Refused(Refusal::TableFull),
+            Operation::Get | Operation::Delete => Outcome::Absent,
+        }))
+    }
+
+    /// The word in front has come.
+    #[cold]
+    pub(super) fn fronted(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+        let asked = self.flights.get(usize::from(place)).is_some_and(|flight| flight.state == State::Asking);
+        let at = match place {
+            NOBODY if std::mem::take(&mut self.looks_in_front) => self.arena.front(),
+            place if asked => self.landing(place),
+            _ => return Err(Broken::Protocol),
+        };
+        let mut word = [0; FRONT_WORD];
+        self.arena.block.read(at, &mut word);
+        let front = Front::parse(u64::from_le_bytes(word), self.tables.most()).ok_or(Broken::Protocol)?;
+        self.front.count = self.front.count.max(front.count);
+        self.front.base = self.front.base.max(front.base);
+        if !asked {
+            return Ok(Then::On);
+        }
+        match self.flights[usize::from(place)].table + 1 < self.front.count {
+            true => self.next_table(place, nic),
+            false => Ok(self.nowhere(place)),
+        }
+    }
+
+    /// The run of the key ends at a slot that was given up. Where that is in the table that looks begin with, perhaps they should not any more.
+    #[cold]
+    pub(super) fn follow(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+        let table = self.flights[usize::from(place)].table;
+        if table == self.front.base && !self.looks_in_front {
+            self.looks_in_front = true;
+            let front = self.remote(self.tables.front());
+            chain::ask(front, NOBODY, self.arena.front(), &self.arena, nic)?;
+        }
+        self.next_table(place, nic)
+    }
+
+    fn next_table(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+        let flight = &mut self.flights[usize::from(place)];
+        let next = flight.table + 1;
+        if next == self.tables.most() {
+            return Err(Broken::Protocol);
+        }
+        flight.go_home(&self.tables, next);
+        self.front.count = self.front.count.max(next + 1);
+        self.look(place, nic)?;
+        Ok(Then::On)
+    }
+
+    /// Looks into the same slot once more.
+    pub(super) fn again(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+        let flight = &mut self.flights[usize::from(place)];
+        flight.tries += 1;
+        if flight.tries >= MOST_TRIES {
+            return Ok(Then::End(End::Other(Outcome::Contended)));
+        }
+        self.look(place, nic)?;
+        Ok(Then::On)
+    }
+
+    /// What was remembered or thought is not so: begins at the key's home.
+    #[cold]
+    pub(super) fn anew(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+        let flight = &mut self.flights[usize::from(place)];
+        self.known.forget(flight.hash);
+        flight.frozen = None;
+        flight.go_home(&self.tables, self.front.base);
+        self.again(place, nic)
+    }
+
+    /// A swap has found its slot on its way into the next table. If it is frozen, what is in it must be there before it can be changed, and
+    /// we wait for nobody to do that.
+    #[cold]
+    pub(super) fn met_a_move(
+        &mut self,
+        place: u16,
+        old: Words,
+        nic: &mut impl PostPrism,
+    ) -> Result<Then, Broken> {
+        let flight = &mut self.flights[usize::from(place)];
+        if old.hash != flight.hash || old.generation & MOVED != 0 {
+            return self.again(place, nic);
+        }
+        flight.frozen = Some(Frozen { at: flight.at, words: old });
+        self.next_table(place, nic)
+    }
+
+    /// The next table's slot for what is frozen: takes it there, unless somebody has.
+    #[cold]
+    pub(super) fn help(&mut self, place: u16, seen: Seen, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+        let flight = &mut self.flights[usize::from(place)];
+        let (Some(frozen), Seen::Gone { .. } | Seen::Mine { .. } | Seen::Twin) = (flight.frozen, seen) else {
+            // It was moved long ago, and so was what came behind it.
+            return self.anew(place, nic);
+        };
+        flight.state = State::Helping;
+        flight.round_trips += 1;
+        let to = flight.at;
+        let (from, to) = (self.remote(frozen.at), self.remote(to));
+        let old = self.arena.block.sge(self.arena.old(place), SLOT);
+        let hand = Hand { id: Part::Move.id(place), quiet: Part::Quiet.id(place), old };
+        hand.hand_over(from, &frozen.words, to, nic)?;
+        Ok(Then::On)
+    }
+
+    /// What was frozen is in the next table, whoever took it there: goes on there.
+    #[cold]
+    pub(super) fn handed_over(&mut self, place: u16, nic: &mut impl PostPrism) -> Result<Then, Broken> {
+        let flight = self.flights.get_mut(usize::from(place)).ok_or(Broken::Protocol)?;
+        if flight.state != State::Helping {
+            return Err(Broken::Protocol);
+        }
+        flight.frozen = None;
+        self.moves += 1;
+        self.again(place, nic)
+    }
+}
