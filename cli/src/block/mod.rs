@@ -23,3 +23,13 @@ pub enum DesignName {
     /// The same by locks and plain verbs.
     Abdlock,
 }
+
+impl DesignName {
+    /// As the command line says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            DesignName::PrismRs => store::block::Design::PrismRs.name(),
+            DesignName::Abdlock => store::block::Design::AbdLock.name(),
+        }
+    }
+}

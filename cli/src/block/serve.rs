@@ -1,19 +1,18 @@
 //! `remora serve block`: one replica.
 
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
-use host::metrics;
 use store::block::{Layout, MAX_BLOCK, MAX_REPLICAS, MIN_BLOCK};
-use verbs::Listener;
+use verbs::Context;
 
 use super::DesignName;
-use super::replica::{AbdLock, PrismRs, Replica, Size, Store};
+use super::replica::{self, AbdLock, Size};
 use crate::device::PortArgs;
-use crate::serving::program::Memory;
-use crate::serving::{Pace, Service};
+use crate::serving::Service;
+use crate::serving::conduct::Conduct;
+use crate::serving::program::{Memory, Program};
 
 /// Arguments of `remora serve block`.
 #[derive(Args, Clone, Debug)]
@@ -41,18 +40,8 @@ pub struct ServeArgs {
     /// Clients at a time.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub clients: u32,
-    /// Address of an endpoint with counters for Prometheus and `remora top`.
-    #[arg(long)]
-    pub metrics: Option<SocketAddr>,
-    /// Poll without ever sleeping: for figures, on a core of its own.
-    #[arg(long)]
-    pub spin: bool,
-    /// Core to stay on.
-    #[arg(long)]
-    pub core: Option<usize>,
-    /// End when the parent process does, after saying the address on standard output.
-    #[arg(long, hide = true)]
-    pub child: bool,
+    #[command(flatten)]
+    pub conduct: Conduct,
 }
 
 fn block_len(text: &str) -> Result<u32, String> {
@@ -63,48 +52,31 @@ fn block_len(text: &str) -> Result<u32, String> {
 
 /// `remora serve block`.
 pub fn run(args: &ServeArgs) -> Result<()> {
-    if let Some(core) = args.core {
-        crate::bench::cores::pin(core)?;
-    }
-    if args.child {
-        crate::bench::turns::end_with_parent()?;
-    }
-    match args.design {
-        DesignName::PrismRs => serve::<PrismRs>(args, true),
-        DesignName::Abdlock => serve::<AbdLock>(args, false),
-    }
-}
-
-fn serve<S: Store>(args: &ServeArgs, prism: bool) -> Result<()> {
+    args.conduct.begin()?;
     let context = args.port.open()?;
     let mut memory = Memory { domain: context.alloc_pd()?, regions: Vec::new() };
     let layout = Layout { blocks: args.blocks, block_len: args.block_len };
     let size = Size { replica: args.replica as usize, layout, clients: args.clients };
-    let program = Replica::<S>::open(&size, &mut memory)?;
-    let mut service = Service::new(context, program, memory, args.clients, prism)?;
-    let listener = Listener::bind(args.listen).with_context(|| format!("listening at {}", args.listen))?;
-    let endpoint = args
-        .metrics
-        .map(|address| {
-            let context = service.context.clone();
-            metrics::Endpoint::start(address, move || context.metrics())
-        })
-        .transpose()?;
-    if args.child {
-        println!("{}", listener.address());
-    } else {
-        if let Some(endpoint) = &endpoint {
-            eprintln!("metrics for Prometheus and `remora top` at {}", endpoint.address());
-        }
-        eprintln!(
-            "serving {} blocks of {} bytes as replica {} of {} over {} at {}; end with Ctrl-C",
-            args.blocks,
-            args.block_len,
-            args.replica,
-            S::DESIGN.name(),
-            args.port.port.name(),
-            listener.address(),
-        );
+    match args.design {
+        DesignName::PrismRs => serve(args, replica::prism_rs(&size, &mut memory)?, context, memory, true),
+        DesignName::Abdlock => serve(args, AbdLock::open(&size, &mut memory)?, context, memory, false),
     }
-    service.work(Pace { spin: args.spin, child: args.child }, &listener, &AtomicBool::new(false))
+}
+
+fn serve<P: Program>(
+    args: &ServeArgs,
+    program: P,
+    context: Context,
+    memory: Memory,
+    prism: bool,
+) -> Result<()> {
+    let mut service = Service::new(context, program, memory, args.clients, prism)?;
+    let what = format!(
+        "{} blocks of {} bytes as replica {} of {}",
+        args.blocks,
+        args.block_len,
+        args.replica,
+        args.design.name()
+    );
+    args.conduct.serve(&what, &args.port, args.listen, &mut service)
 }

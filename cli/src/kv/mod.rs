@@ -212,7 +212,7 @@ impl Design for PrismDesign {
     }
 
     fn program(args: &ServeArgs, size: Size, memory: &mut Memory) -> Result<PrismServer> {
-        PrismServer::open(args, size, memory)
+        prism::open(args, size, memory)
     }
 
     fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)> {

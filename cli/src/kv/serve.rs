@@ -4,22 +4,19 @@ use std::fs::File;
 use std::io::BufReader;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use host::metrics;
 use indicatif::{ProgressBar, ProgressStyle};
 use store::load::Pairs;
 use store::ycsb::record::{self, Values};
-use verbs::Listener;
 
 use super::program::Loads;
 use super::{Design, DesignName, Size};
 use crate::device::PortArgs;
+use crate::serving::Service;
+use crate::serving::conduct::Conduct;
 use crate::serving::program::Memory;
-use crate::serving::{Pace, Service};
 use crate::with_design;
 
 /// Arguments of `remora serve kv`.
@@ -57,33 +54,17 @@ pub struct ServeArgs {
     /// Longest value that may be stored, in bytes.
     #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..=1048576))]
     pub max_value: u32,
-    /// Address of an endpoint with counters for Prometheus and `remora top`.
-    #[arg(long)]
-    pub metrics: Option<SocketAddr>,
-    /// Poll without ever sleeping: for figures, on a core of its own.
-    #[arg(long)]
-    pub spin: bool,
-    /// Core to stay on.
-    #[arg(long)]
-    pub core: Option<usize>,
-    /// End when the parent process does, after saying the address on standard output.
-    #[arg(long, hide = true)]
-    pub child: bool,
+    #[command(flatten)]
+    pub conduct: Conduct,
 }
 
 /// `remora serve kv`.
 pub fn run(args: &ServeArgs) -> Result<()> {
-    if let Some(core) = args.core {
-        crate::bench::cores::pin(core)?;
-    }
-    if args.child {
-        crate::bench::turns::end_with_parent()?;
-    }
-    let stop = Arc::new(AtomicBool::new(false));
-    with_design!(args.design, serve(args, &stop))
+    args.conduct.begin()?;
+    with_design!(args.design, serve(args))
 }
 
-fn serve<D: Design>(args: &ServeArgs, stop: &AtomicBool) -> Result<()> {
+fn serve<D: Design>(args: &ServeArgs) -> Result<()> {
     let lines = args.file.as_ref().map(count_lines).transpose()?.unwrap_or(0);
     let known = args.records + lines;
     let capacity = args.capacity.map_or((known * 2).max(100_000), u64::from);
@@ -97,29 +78,8 @@ fn serve<D: Design>(args: &ServeArgs, stop: &AtomicBool) -> Result<()> {
         load_file(path, lines, &mut service.program)?;
     }
     service.program.loaded()?;
-    let listener = Listener::bind(args.listen)?;
-    let endpoint = args
-        .metrics
-        .map(|address| {
-            let context = service.context.clone();
-            metrics::Endpoint::start(address, move || context.metrics())
-        })
-        .transpose()?;
-    if args.child {
-        println!("{}", listener.address());
-    } else {
-        if let Some(endpoint) = &endpoint {
-            eprintln!("metrics for Prometheus and `remora top` at {}", endpoint.address());
-        }
-        eprintln!(
-            "serving {} keys as {} over {} at {}; end with Ctrl-C",
-            service.program.keys(),
-            args.design.name(),
-            args.port.port.name(),
-            listener.address(),
-        );
-    }
-    service.work(Pace { spin: args.spin, child: args.child }, &listener, stop)
+    let what = format!("{} keys as {}", service.program.keys(), args.design.name());
+    args.conduct.serve(&what, &args.port, args.listen, &mut service)
 }
 
 /// Bytes that YCSB records take at most in any of the designs, with room to overwrite.

@@ -1,6 +1,8 @@
 //! What servers whose clients connect queue pairs have in common: one thread that polls for them all, takes new clients on, and finds out
 //! which are gone.
 
+pub mod conduct;
+pub mod kept;
 pub mod lists;
 pub mod program;
 
@@ -179,10 +181,16 @@ impl<P: Program> Service<P> {
         self.end_late();
     }
 
-    /// Ends clients for which others have waited long enough: it is there, its NIC answers, but its program does not.
+    /// Ends clients for which others have waited long enough: it is there, its NIC answers, but its program does not. And those whose time is
+    /// over.
     fn end_late(&mut self) {
         for at in (0..self.clients.len()).rev() {
             let client = &mut self.clients[at];
+            if self.program.is_over(client.connection) {
+                tracing::info!(qp = client.pair.number(), "another server wants a client ended");
+                self.end(at);
+                continue;
+            }
             client.late = match self.program.is_late(client.connection) {
                 true => client.late.or_else(|| Some(Instant::now())),
                 false => None,

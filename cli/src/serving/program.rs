@@ -51,6 +51,12 @@ pub trait Program {
         let _ = connection;
         false
     }
+
+    /// Is this client to be ended at once?
+    fn is_over(&self, connection: Self::Connection) -> bool {
+        let _ = connection;
+        false
+    }
 }
 
 /// The memory of a server, registered as long as its program lives.

@@ -162,12 +162,21 @@ impl Keeper {
         self.sweep.stage
     }
 
+    /// Has this client not answered, while all wait for it?
+    pub fn is_late(&self, peer: Peer) -> bool {
+        let waits = matches!(self.sweep.stage, Stage::Grace { .. });
+        let client = self.clients.get(peer.index()).copied().flatten();
+        waits && client.is_some_and(|client| client.answered != self.grace)
+    }
+
     /// The clients that have not answered, while all wait for them.
     pub fn late(&self) -> impl Iterator<Item = Peer> + '_ {
-        let waits = matches!(self.sweep.stage, Stage::Grace { .. });
-        self.peers().filter(move |peer| {
-            waits && self.clients[peer.index()].is_some_and(|client| client.answered != self.grace)
-        })
+        self.peers().filter(|peer| self.is_late(*peer))
+    }
+
+    /// Are there as many clients as it was made for?
+    pub fn is_full(&self) -> bool {
+        self.clients.iter().all(Option::is_some)
     }
 
     /// Takes a completion of a client's queue pair. Those of a forgotten client are ignored.

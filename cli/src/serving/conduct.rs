@@ -1,0 +1,78 @@
+//! How a server process conducts itself: what all commands that serve queue pairs do before, and while, they serve.
+
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use host::metrics;
+use verbs::Listener;
+
+use super::program::Program;
+use super::{Pace, Service};
+use crate::device::PortArgs;
+
+/// Arguments of every server of queue pairs.
+#[derive(Args, Clone, Debug)]
+pub struct Conduct {
+    /// Address of an endpoint with counters for Prometheus and `remora top`.
+    #[arg(long)]
+    pub metrics: Option<SocketAddr>,
+    /// Poll without ever sleeping: for figures, on a core of its own.
+    #[arg(long)]
+    pub spin: bool,
+    /// Core to stay on.
+    #[arg(long)]
+    pub core: Option<usize>,
+    /// End when the parent process does, after saying the address on standard output.
+    #[arg(long, hide = true)]
+    pub child: bool,
+}
+
+impl Conduct {
+    /// What there is to do before any memory is taken.
+    ///
+    /// # Errors
+    /// There is no such core, or the system refuses.
+    pub fn begin(&self) -> Result<()> {
+        if let Some(core) = self.core {
+            crate::bench::cores::pin(core)?;
+        }
+        if self.child {
+            crate::bench::turns::end_with_parent()?;
+        }
+        Ok(())
+    }
+
+    /// Says that it serves `what`, and where, and serves until it is told to stop.
+    ///
+    /// # Errors
+    /// An address is taken, or the NIC's.
+    pub fn serve<P: Program>(
+        &self,
+        what: &str,
+        port: &PortArgs,
+        listen: SocketAddr,
+        service: &mut Service<P>,
+    ) -> Result<()> {
+        let listener = Listener::bind(listen).with_context(|| format!("listening at {listen}"))?;
+        let endpoint = self
+            .metrics
+            .map(|address| {
+                let context = service.context.clone();
+                metrics::Endpoint::start(address, move || context.metrics())
+            })
+            .transpose()?;
+        if self.child {
+            println!("{}", listener.address());
+        } else {
+            if let Some(endpoint) = &endpoint {
+                eprintln!("metrics for Prometheus and `remora top` at {}", endpoint.address());
+            }
+            let (port, at) = (port.port.name(), listener.address());
+            eprintln!("serving {what} over {port} at {at}; end with Ctrl-C");
+        }
+        let pace = Pace { spin: self.spin, child: self.child };
+        service.work(pace, &listener, &AtomicBool::new(false))
+    }
+}

@@ -1,0 +1,146 @@
+//! The program of a store whose buffers come from a heap. Clients do their operations themselves: it takes them on, posts the buffers that come
+//! back, and looks for those that clients took with them when they died.
+
+use anyhow::{Context as _, Result};
+use store::heap::{Class, Classes, Keeper, KeeperConfig, Peer, Reachable};
+use store::{Broken, QueueNeeds, Registered};
+use verbs::{Access, FreeListOptions, WorkCompletion};
+
+use super::lists::Posted;
+use super::program::{Memory, Program};
+use crate::post::{Batched, Direct, Later};
+
+/// A store's table, whose entries lead to buffers.
+pub trait Shelf: Reachable {
+    /// Does a client that says `hello` fit?
+    ///
+    /// # Errors
+    /// It does not; it is told why.
+    fn fits(&self, hello: &[u8]) -> Result<()>;
+
+    /// What a client that fits, and for which there is room, must know.
+    ///
+    /// # Errors
+    /// The table can take no more.
+    fn welcome(&mut self, hello: &[u8], classes: &Classes) -> Result<Vec<u8>>;
+
+    /// What a client is told for which there is no room.
+    fn full(&self) -> anyhow::Error;
+}
+
+/// How much memory a store takes.
+pub struct Room<'a> {
+    /// What it is for, where there is too little of it.
+    pub what: &'a str,
+    /// Bytes of the table.
+    pub table_len: usize,
+    /// Bytes of buffers, and how many of each.
+    pub sizes: &'a [(u32, u32)],
+    /// Clients at a time.
+    pub clients: u32,
+}
+
+/// A table with its buffers, and who keeps them.
+pub struct Kept<S> {
+    shelf: S,
+    keeper: Keeper,
+    lists: Posted,
+    needs: QueueNeeds,
+}
+
+/// What clients may do with table and buffers.
+pub fn shared() -> Access {
+    Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC
+}
+
+impl<S: Shelf> Kept<S> {
+    /// One region with the table and the buffers behind it. No buffer is [posted](Kept::post_all) yet.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub fn open(
+        room: &Room<'_>,
+        memory: &mut Memory,
+        shelf: impl FnOnce(Registered, &Classes) -> Result<S>,
+    ) -> Result<Kept<S>> {
+        let mut offset = room.table_len.next_multiple_of(4096);
+        let buffers: usize = room.sizes.iter().map(|(size, count)| *size as usize * *count as usize).sum();
+        let block = memory.region(room.what, offset + buffers, shared())?;
+        let region = memory.regions.last().context("the region")?;
+        let (mut lists, mut classes) = (Vec::new(), Vec::new());
+        for (size, count) in room.sizes.iter().copied() {
+            let options = FreeListOptions { offset, size, count, engine: 0 };
+            let list = memory.domain.create_free_list(region, &options)?;
+            classes.push(Class { list: list.number(), base: list.address(0), size, count });
+            offset += size as usize * count as usize;
+            lists.push(list);
+        }
+        let classes = Classes::new(classes).context("classes of different sizes")?;
+        let shelf = shelf(block, &classes)?;
+        let keeping = KeeperConfig { peers: room.clients };
+        let local = memory.region("messages", keeping.local_len(), Access::LOCAL_WRITE)?;
+        let keeper = Keeper::new(keeping, classes, local).context("memory for messages")?;
+        Ok(Kept { shelf, keeper, lists: Posted(lists), needs: keeping.needs() })
+    }
+
+    /// Posts all buffers, except those that the table says are in use.
+    ///
+    /// # Errors
+    /// A list takes no more.
+    pub fn post_all(&mut self, keep: impl Fn(&S, u64) -> bool) -> Result<()> {
+        Ok(self.keeper.post_all(&mut self.lists, |address| keep(&self.shelf, address))?)
+    }
+
+    /// The table.
+    pub fn shelf(&self) -> &S {
+        &self.shelf
+    }
+
+    /// The table, to put in what is there before clients come.
+    pub fn shelf_mut(&mut self) -> &mut S {
+        &mut self.shelf
+    }
+}
+
+impl<S: Shelf> Program for Kept<S> {
+    type Connection = Peer;
+
+    fn needs(&self) -> QueueNeeds {
+        self.needs
+    }
+
+    fn accept(&mut self, hello: &[u8], nic: &mut Later) -> Result<(Peer, Vec<u8>)> {
+        self.shelf.fits(hello)?;
+        if self.keeper.is_full() {
+            return Err(self.shelf.full());
+        }
+        let welcome = self.shelf.welcome(hello, self.keeper.classes())?;
+        let peer = self.keeper.accept(nic).ok_or_else(|| self.shelf.full())?;
+        Ok((peer, welcome))
+    }
+
+    fn handle(
+        &mut self,
+        peer: Peer,
+        completion: &WorkCompletion,
+        nic: &mut Batched<'_, '_>,
+    ) -> Result<(), Broken> {
+        self.keeper.handle(peer, completion, nic, &mut self.lists)
+    }
+
+    fn disconnect(&mut self, peer: Peer) {
+        self.keeper.disconnect(peer);
+    }
+
+    fn tidy(&mut self) {
+        self.keeper.work(&self.shelf, &mut self.lists);
+    }
+
+    fn tell(&mut self, peer: Peer, nic: &mut Direct<'_>) -> Result<(), Broken> {
+        self.keeper.tell(peer, nic)
+    }
+
+    fn is_late(&self, peer: Peer) -> bool {
+        self.keeper.is_late(peer)
+    }
+}
