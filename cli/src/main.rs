@@ -14,6 +14,7 @@ mod kv;
 mod post;
 mod serving;
 mod top;
+mod txn;
 
 use std::process::ExitCode;
 
@@ -38,7 +39,7 @@ enum Command {
     /// Serve a store.
     #[command(
         subcommand,
-        after_help = "Examples:\n  remora serve kv --file words.txt\n  remora serve cache --memory 1g\n  remora serve block --replica 0 --listen 127.0.0.1:7481"
+        after_help = "Examples:\n  remora serve kv --file words.txt\n  remora serve cache --memory 1g\n  remora serve block --replica 0 --listen 127.0.0.1:7481\n  remora serve txn --shard 0 --shards 2"
     )]
     Serve(Serve),
     /// Use a key-value store.
@@ -53,6 +54,12 @@ enum Command {
         after_help = "Examples:\n  remora block write 7 hello --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483\n  remora block read 7 --members replicas.toml"
     )]
     Block(block::command::BlockCommand),
+    /// Use transactions over the keys of several shards.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  remora txn put alice 100 bob 100 --shards 127.0.0.1:7491,127.0.0.1:7492\n  remora txn add alice -5 bob 5 --shards 127.0.0.1:7491,127.0.0.1:7492\n  remora txn shell --members shards.toml"
+    )]
+    Txn(txn::command::TxnCommand),
     /// Tell what the device is.
     Devinfo(devinfo::Args),
     /// Measure it against what the machine itself can do, in the same run.
@@ -79,6 +86,8 @@ enum Serve {
     Cache(cache::serve::CacheArgs),
     /// A replica of a store of blocks.
     Block(block::serve::ServeArgs),
+    /// A shard of a store with transactions.
+    Txn(txn::serve::ServeArgs),
 }
 
 fn main() -> ExitCode {
@@ -104,6 +113,8 @@ fn run(command: Command) -> Result<()> {
         Command::Serve(Serve::Kv(args)) => kv::serve::run(&args),
         Command::Serve(Serve::Cache(args)) => cache::serve::run(&args),
         Command::Serve(Serve::Block(args)) => block::serve::run(&args),
+        Command::Serve(Serve::Txn(args)) => txn::serve::run(&args),
+        Command::Txn(command) => txn::command::run(command),
         Command::Block(command) => block::command::run(command),
         Command::Kv(command) => kv::command::run(command),
         Command::Devinfo(args) => devinfo::run(&args),

@@ -85,6 +85,11 @@ impl Returns {
         self.waiting.push_back(address);
     }
 
+    /// The keeper has asked, and is not answered yet.
+    pub fn is_asked(&self) -> bool {
+        self.answered != self.told
+    }
+
     /// Is there a reason to send a message now? Buffers go in groups unless `idle`; an answer to the keeper goes at once.
     #[inline]
     pub fn is_due(&self, idle: bool) -> bool {

@@ -118,8 +118,9 @@ fn reduce(hash: u64, n: u64) -> u64 {
     ((u128::from(hash) * u128::from(n)) >> 64) as u64
 }
 
-/// Which of so many shards a key is on.
-pub(super) fn shard_of(key: &[u8], shards: usize) -> usize {
+/// Which of so many shards a key is on: a pure function of key and number, for clients of either design. Each shard has an equal share of the
+/// hashes, in their order.
+pub fn shard_of(key: &[u8], shards: usize) -> usize {
     reduce(hash_key(SHARD_SEED, key), shards as u64) as usize
 }
 
@@ -178,6 +179,11 @@ impl Client {
     /// Transactions under way, those included that have ended but for what is being cleared up.
     pub fn in_flight(&self) -> usize {
         self.transactions.len() - self.idle.len()
+    }
+
+    /// Does a shard's keeper wait for transactions that were open when it asked? It ends a client for which it waits too long.
+    pub fn is_awaited(&self) -> bool {
+        self.returns.iter().any(Returns::is_asked)
     }
 
     /// The latest timestamp that it has used or seen.

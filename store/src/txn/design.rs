@@ -68,6 +68,8 @@ pub trait Design {
     fn return_buffers(&mut self, shard: usize, fleet: &mut impl Fleet) -> Result<(), Broken>;
     /// Transactions under way.
     fn in_flight(&self) -> usize;
+    /// Does a shard wait for the transactions that are open?
+    fn is_awaited(&self) -> bool;
     /// Gives the client up.
     fn give_up(&mut self, status: Status);
     /// After a failure: what was under way, one a call.
@@ -75,7 +77,7 @@ pub trait Design {
 }
 
 macro_rules! design {
-    ($client:ty, $start:expr, $return_buffers:expr) => {
+    ($client:ty, $start:expr, $return_buffers:expr, $is_awaited:expr) => {
         impl Design for $client {
             fn start(&mut self, fleet: &mut impl Fleet) -> Result<(), Broken> {
                 $start(self, fleet)
@@ -126,6 +128,9 @@ macro_rules! design {
             fn in_flight(&self) -> usize {
                 self.in_flight()
             }
+            fn is_awaited(&self) -> bool {
+                $is_awaited(self)
+            }
             fn give_up(&mut self, status: Status) {
                 self.give_up(status);
             }
@@ -136,5 +141,10 @@ macro_rules! design {
     };
 }
 
-design!(super::Client, super::Client::start, super::Client::return_buffers);
-design!(farm::Client, |_: &mut farm::Client, _| Ok(()), |_: &mut farm::Client, _, _| Ok(()));
+design!(super::Client, super::Client::start, super::Client::return_buffers, super::Client::is_awaited);
+design!(
+    farm::Client,
+    |_: &mut farm::Client, _| Ok(()),
+    |_: &mut farm::Client, _, _| Ok(()),
+    |_: &farm::Client| false
+);

@@ -17,9 +17,11 @@ mod commit;
 mod design;
 pub mod farm;
 mod grant;
+mod hello;
 mod layout;
 mod lookup;
 mod resolve;
+mod roll;
 mod shard;
 mod timestamp;
 mod transaction;
@@ -28,11 +30,13 @@ pub mod workload;
 #[cfg(test)]
 mod tests;
 
-pub use client::{Client, Event, Refused};
+pub use client::{Client, Event, Refused, shard_of};
 pub use client_config::{ClientConfig, Rules};
 pub use design::Design;
 pub use grant::Grant;
+pub use hello::{DesignKind, Granted, Hello, Limits, Welcome};
 pub use layout::HEADER;
+pub use roll::{Member, Roll};
 pub use shard::{Shard, ShardConfig};
 pub use timestamp::Timestamp;
 pub use transaction::{EntryId, Outcome, Tx};

@@ -334,11 +334,14 @@ fn a_place_is_used_again_and_old_marks_say_nothing() {
         peer.client.write(tx, b"a", b"2", &mut peer.queues).unwrap();
         net.run(&mut peer);
         peer.client.commit(tx, 0, &mut peer.queues).unwrap();
+        assert!(!net.shards[0].is_untouched(name), "it had locks");
         (0..2).for_each(|_| assert!(net.step(&mut peer, 0, false)));
         net.recover(name);
+        assert!(net.shards[0].is_untouched(name), "nobody knows it any more");
         let mut reader = net.join(100 + name);
         let tx = reader.client.begin().unwrap();
         assert_eq!(net.read(&mut reader, tx, b"a"), Some(b"1".to_vec()));
+        assert!(net.shards[0].is_untouched(100 + name), "who only reads has nothing that others must know");
         net.recover(100 + name);
     }
 }

@@ -1,0 +1,258 @@
+//! A client of transactions: a connection to each shard, and the machine of the design that the shards have.
+//!
+//! It never waits. Whoever drives it begins transactions with [`Session::parts`], and hands the completions of a [`Session::turn`] to the
+//! machine, as many transactions at once as the window has places:
+//!
+//! ```text
+//! let (machine, mut ends) = session.parts()?;
+//! let tx = machine.begin()?;
+//! machine.read(tx, b"key", &mut ends)?;      // the doorbells ring when `ends` goes
+//! drop(ends);
+//! session.turn(|shard, completion, machine, ends| {
+//!     match machine.complete(shard, completion, ends)? { … }
+//! })?;
+//! ```
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use store::Fleet;
+use store::txn::{Design, DesignKind, Granted, Hello, Limits, Welcome};
+use verbs::{
+    Access, Batch, CompletionQueue, ConnectError, EMPTY, MemoryRegion, ProtectionDomain, QpOptions,
+    QueuePair, Ready, WorkCompletion,
+};
+
+use super::MOST_SHARDS;
+pub use super::machine::Machine;
+use super::roll_call;
+use crate::device::PortArgs;
+use crate::post::{Batched, registered};
+use crate::serving::READS;
+
+/// How large a client is, at most: the shards may grant shorter keys, values and transactions.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Transactions at a time.
+    pub window: u32,
+    /// Keys of each.
+    pub max_keys: u32,
+}
+
+/// The connections, as the machine sees them. What is posted leaves when this is dropped, with one doorbell for each shard.
+pub struct Ends<'a>([Option<Batch<'a>>; MOST_SHARDS]);
+
+impl<'a> Ends<'a> {
+    fn of(pairs: &'a mut [QueuePair<Ready>]) -> Result<Ends<'a>> {
+        let mut ends = [const { None }; MOST_SHARDS];
+        for (end, pair) in ends.iter_mut().zip(pairs) {
+            *end = Some(pair.batch()?);
+        }
+        Ok(Ends(ends))
+    }
+}
+
+impl<'a> Fleet for Ends<'a> {
+    type End<'e>
+        = Batched<'e, 'a>
+    where
+        Self: 'e;
+
+    #[inline]
+    fn end(&mut self, server: usize) -> Batched<'_, 'a> {
+        Batched(self.0[server].as_mut().expect("the machine knows how many shards there are"))
+    }
+}
+
+/// Completions taken at a time.
+const TAKEN: usize = 64;
+/// Turns between two looks whether buffers wait to go back.
+const RETURN_EVERY: u32 = 256;
+/// How long a client that ends waits for what is still under way.
+const CLOSING: Duration = Duration::from_millis(100);
+
+/// A connected client.
+pub struct Session {
+    machine: Machine,
+    pairs: Vec<QueuePair<Ready>>,
+    /// Of the queue pairs.
+    numbers: Vec<u32>,
+    addresses: Vec<SocketAddr>,
+    cq: CompletionQueue,
+    done: [WorkCompletion; TAKEN],
+    turns: u32,
+    limits: Limits,
+    /// When the store's time began.
+    began: u64,
+    _arena: MemoryRegion,
+}
+
+impl Session {
+    /// Connects to all shards, given in the order of their numbers.
+    ///
+    /// # Errors
+    /// One does not answer, is another one, or began anew without its memory.
+    pub fn open(port: &PortArgs, addresses: &[SocketAddr], size: Size) -> Result<Session> {
+        ensure!((1..=MOST_SHARDS).contains(&addresses.len()), "a store has 1 to {MOST_SHARDS} shards");
+        let context = port.open()?;
+        let domain = context.alloc_pd()?;
+        let most = Limits { max_key: 0, max_value: 0, max_keys: size.max_keys, window: size.window };
+        let needs = Machine::needs(&most);
+        let mut cq = context.create_cq(needs.completions * 2 * addresses.len() as u32)?;
+        let options = QpOptions {
+            max_send_wr: needs.send * 2,
+            max_recv_wr: needs.receive,
+            max_rd_atomic: READS,
+            max_dest_rd_atomic: READS,
+            // A shard of FaRM's declines it, which is well.
+            prism: true,
+            ..QpOptions::default()
+        };
+        let name = crate::kv::serve::fresh_seed().max(1);
+        let (mut pairs, mut welcomes) = (Vec::new(), Vec::new());
+        for shard in 0..addresses.len() {
+            let (pair, welcome) = connect(&domain, &cq, &options, name, (shard, addresses))?;
+            pairs.push(pair);
+            welcomes.push(welcome);
+        }
+        let limits = agree(&welcomes, size)?;
+        let grants: Vec<Granted> = welcomes.iter().map(|welcome| welcome.granted.clone()).collect();
+        let arena = domain.allocate(Machine::arena_len(&limits, &grants), Access::LOCAL_WRITE)?;
+        roll_call::Ends { pairs: &mut pairs, cq: &mut cq, arena: &arena }.call(&welcomes, addresses)?;
+        let mut machine = Machine::new(&limits, grants, registered(&arena), name)?;
+        machine.start(&mut Ends::of(&mut pairs)?)?;
+        Ok(Session {
+            machine,
+            numbers: pairs.iter().map(QueuePair::number).collect(),
+            pairs,
+            addresses: addresses.to_vec(),
+            cq,
+            done: [EMPTY; TAKEN],
+            turns: 0,
+            limits,
+            began: welcomes[0].began,
+            _arena: arena,
+        })
+    }
+
+    /// The machine and its connections. What is posted leaves when the connections are dropped.
+    ///
+    /// # Errors
+    /// This process is a fork.
+    pub fn parts(&mut self) -> Result<(&mut Machine, Ends<'_>)> {
+        Ok((&mut self.machine, Ends::of(&mut self.pairs)?))
+    }
+
+    /// One turn: what has ended comes to `each` with its shard, to be given to the machine's `complete`; what is posted meanwhile leaves
+    /// with one doorbell a shard. How many completions there were.
+    ///
+    /// # Errors
+    /// The NIC's, or what `each` says.
+    #[inline]
+    pub fn turn(
+        &mut self,
+        mut each: impl FnMut(usize, &WorkCompletion, &mut Machine, &mut Ends<'_>) -> Result<()>,
+    ) -> Result<usize> {
+        let got = self.cq.poll(&mut self.done)?;
+        self.turns = self.turns.wrapping_add(1);
+        if got == 0 && !self.turns.is_multiple_of(RETURN_EVERY) {
+            return Ok(0);
+        }
+        let mut ends = Ends::of(&mut self.pairs)?;
+        for completion in &self.done[..got] {
+            let shard = self.numbers.iter().position(|number| *number == completion.qp_num);
+            let shard = shard.context("a completion of no queue pair of this client")?;
+            each(shard, completion, &mut self.machine, &mut ends)
+                .with_context(|| format!("shard {shard} at {}", self.addresses[shard]))?;
+        }
+        if self.turns.is_multiple_of(RETURN_EVERY) {
+            for shard in 0..self.numbers.len() {
+                self.machine.return_buffers(shard, &mut ends)?;
+            }
+        }
+        Ok(got)
+    }
+
+    /// The store's time, which transactions are given: microseconds since it began.
+    pub fn clock(&self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        (now.as_micros() as u64).saturating_sub(self.began)
+    }
+
+    /// What the shards take.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The shards' design.
+    pub fn design(&self) -> DesignKind {
+        self.machine.design()
+    }
+
+    /// Waits until what is under way has ended and buffers are on their way back; not for long, since shards find what a client leaves.
+    ///
+    /// # Errors
+    /// The NIC's.
+    pub fn close(&mut self) -> Result<()> {
+        let started = Instant::now();
+        let mut idle = 0;
+        while (self.machine.in_flight() > 0 || idle < 2 * RETURN_EVERY) && started.elapsed() < CLOSING {
+            let got = self.turn(|shard, completion, machine, ends| {
+                machine.complete(shard, completion, ends)?;
+                Ok(())
+            })?;
+            idle = if got == 0 { idle + 1 } else { 0 };
+        }
+        Ok(())
+    }
+}
+
+/// Connects to a shard.
+fn connect(
+    domain: &ProtectionDomain,
+    cq: &CompletionQueue,
+    options: &QpOptions,
+    name: u64,
+    (shard, addresses): (usize, &[SocketAddr]),
+) -> Result<(QueuePair<Ready>, Welcome)> {
+    let address = addresses[shard];
+    let hello = Hello { name, shard: shard as u32, shards: addresses.len() as u32 };
+    let options = QpOptions { private_data: hello.encode().to_vec(), ..options.clone() };
+    let pair = domain.create_qp(cq, cq, &options)?.connect(address).map_err(|error| match error {
+        ConnectError::Refused(_) => anyhow::anyhow!(
+            "no shard answers at {address}: start it with `remora serve txn --shard {shard} --shards {} --listen {address}`",
+            addresses.len()
+        ),
+        error => anyhow::Error::new(error).context(format!("connecting to the shard at {address}")),
+    })?;
+    let welcome = Welcome::decode(pair.peer_private_data())
+        .with_context(|| format!("no shard of transactions answers at {address}"))?;
+    Ok((pair, welcome))
+}
+
+/// What all shards take, as far as this client goes.
+fn agree(welcomes: &[Welcome], size: Size) -> Result<Limits> {
+    let Welcome { limits, granted, .. } = &welcomes[0];
+    for welcome in welcomes {
+        if welcome.limits != *limits || welcome.granted.design() != granted.design() {
+            bail!(
+                "shard {} has another design or other limits than shard 0: start all shards with the same words",
+                welcome.shard
+            );
+        }
+    }
+    ensure!(
+        limits.max_keys <= size.max_keys,
+        "the shards take transactions of {} keys, this client of {}: start them with a smaller --max-keys",
+        limits.max_keys,
+        size.max_keys
+    );
+    ensure!(
+        size.window <= limits.window,
+        "the shards take {} transactions at a time of each client, not {}: start them with a larger --window",
+        limits.window,
+        size.window
+    );
+    Ok(Limits { window: size.window, ..*limits })
+}

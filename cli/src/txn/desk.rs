@@ -1,0 +1,80 @@
+//! Who a shard is, and what it tells every client.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, ensure};
+use store::Registered;
+use store::txn::{Granted, Hello, Limits, Roll, Welcome};
+
+/// Which shard.
+#[derive(Copy, Clone, Debug)]
+pub struct Place {
+    /// Its number.
+    pub shard: u32,
+    /// How many there are.
+    pub shards: u32,
+}
+
+/// A shard, as clients meet it.
+pub struct Desk {
+    place: Place,
+    limits: Limits,
+    run: u64,
+    began: u64,
+    /// The other shards, as far as clients have told.
+    pub roll: Roll,
+}
+
+impl Desk {
+    /// Begins now; the roll is at this offset of the shard's memory.
+    ///
+    /// # Errors
+    /// The memory is too small.
+    pub fn open(place: Place, limits: Limits, memory: Registered, roll_at: usize) -> Result<Desk> {
+        let roll = Roll::new(memory, roll_at, place.shards).context("memory for the roll")?;
+        let run = crate::kv::serve::fresh_seed().max(1);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?;
+        // The loader's timestamp is 1.
+        Ok(Desk { place, limits, run, began: now.as_micros() as u64 - 2, roll })
+    }
+
+    /// Which shard it is.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// This run of it.
+    pub fn run(&self) -> u64 {
+        self.run
+    }
+
+    /// What a client says.
+    ///
+    /// # Errors
+    /// It does not fit.
+    pub fn read(&self, hello: &[u8]) -> Result<Hello> {
+        let hello =
+            Hello::decode(hello).context("this is a shard of transactions, and the client is none of it")?;
+        let Place { shard, shards } = self.place;
+        ensure!(
+            (hello.shard, hello.shards) == (shard, shards),
+            "this is shard {shard} of {shards}, and the client takes it for shard {} of {}: name all shards, in the order of their numbers",
+            hello.shard,
+            hello.shards
+        );
+        Ok(hello)
+    }
+
+    /// What it is told.
+    pub fn welcome(&self, granted: Granted) -> Vec<u8> {
+        let Desk { limits, run, began, .. } = *self;
+        let welcome =
+            Welcome { shard: self.place.shard, run, began, roll: self.roll.address(), limits, granted };
+        welcome.encode()
+    }
+
+    /// What one is told for whom there is no room.
+    pub fn full() -> anyhow::Error {
+        anyhow::anyhow!("the shard has no room for another client: start it with more --clients")
+    }
+}

@@ -1,0 +1,196 @@
+//! A shard of FaRM's. Its clients do their transactions themselves; what a client had begun that has died, the shards end together
+//! (`recovery.rs`).
+
+use std::sync::mpsc::Sender;
+
+use anyhow::{Context as _, Result, ensure};
+use store::txn::farm::{Shard, ShardConfig};
+use store::txn::{Granted, Roll};
+use store::{Broken, Post, QueueNeeds, Registered};
+use verbs::{
+    Access, Context, Flags, Operation, Payload, ReceiveRequest, Sge, Status, WorkCompletion, WorkRequest,
+};
+
+use super::desk::Desk;
+use super::peers::{Answer, Knock, LONGEST, Question};
+use super::prism_tx::REACH;
+use super::recovery::{self, Shared};
+use super::serve::ServeArgs;
+use crate::post::{Batched, Later};
+use crate::serving::kept::shared;
+use crate::serving::program::{Memory, Program};
+
+/// Who is connected.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Seat {
+    /// A client, by its name.
+    Client(u64),
+    /// Another shard, by its place among the messages.
+    Shard(usize),
+}
+
+/// The program.
+pub struct FarmShard {
+    shard: Shared,
+    desk: Desk,
+    /// Clients that are connected, and how many may be.
+    clients: Vec<u64>,
+    most: usize,
+    /// Those of them whose connections another shard wants ended.
+    condemned: Vec<u64>,
+    /// For each shard that asks, a message in and a message out; and which places are taken.
+    messages: Registered,
+    asking: Vec<bool>,
+    /// Clients that are gone go here.
+    gone: Sender<u64>,
+}
+
+/// Ids of a question that has come and of an answer that has gone.
+const ASKED: u64 = 1;
+const ANSWERED: u64 = 2;
+
+impl FarmShard {
+    /// With all its memory.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub fn open(args: &ServeArgs, context: &Context, memory: &mut Memory) -> Result<FarmShard> {
+        let slots = args.slots();
+        let config = ShardConfig {
+            slots,
+            reach: u64::from(REACH).min(slots) as u32,
+            room: args.key_len + args.value_len,
+            clients: args.clients,
+            window: args.window,
+            max_keys: args.max_keys,
+        };
+        let roll_at = config.table_len().next_multiple_of(64);
+        let block = memory.region("keys and values", roll_at + Roll::len(args.shards), shared())?;
+        let asking = vec![false; args.shards as usize];
+        let messages = memory.region("messages", asking.len() * 2 * LONGEST, Access::LOCAL_WRITE)?;
+        let desk = Desk::open(args.place(), args.limits(), block.clone(), roll_at)?;
+        let shard =
+            Shard::open(config, &block).context("--window and --max-keys multiply to 4096 at most")?;
+        let shard = Shared::new(shard);
+        let gone = recovery::start(context.clone(), shard.clone(), desk.roll.clone(), desk.place())?;
+        let most = args.clients as usize;
+        Ok(FarmShard {
+            shard,
+            desk,
+            clients: Vec::new(),
+            most,
+            condemned: Vec::new(),
+            messages,
+            asking,
+            gone,
+        })
+    }
+
+    fn listen(&self, seat: usize, nic: &mut impl Post) -> Result<(), Broken> {
+        let sges = [self.message(seat, 0, LONGEST)];
+        Ok(nic.post_receive(&ReceiveRequest { id: ASKED, sges: &sges })?)
+    }
+
+    /// The message in (0) or out (1).
+    fn message(&self, seat: usize, which: usize, len: usize) -> Sge {
+        let at = ((seat * 2 + which) * LONGEST) as u64;
+        Sge { addr: self.messages.addr + at, len: len as u32, lkey: self.messages.key }
+    }
+
+    /// Another shard knocks.
+    fn admit(&mut self, knock: Knock, nic: &mut Later) -> Result<(Seat, Vec<u8>)> {
+        ensure!(knock.run == self.desk.run(), "this shard has begun anew since");
+        let free = self.asking.iter().position(|taken| !taken);
+        let seat = free.context("as many shards ask already as there are")?;
+        self.listen(seat, nic)?;
+        self.asking[seat] = true;
+        Ok((Seat::Shard(seat), Vec::new()))
+    }
+
+    /// What is known and done about a client. One that is connected is nobody's to settle: it came after the question, or is being ended.
+    fn answer(&mut self, question: &Question) -> Answer {
+        let connected = |name: &u64| self.clients.contains(name);
+        match question {
+            Question::Decided(name) if connected(name) => {
+                self.condemned.push(*name);
+                return Answer::Wait;
+            }
+            Question::Decided(name) => return Answer::Done(self.shard.lock().decided(*name)),
+            Question::Settle(name, decided) if !connected(name) => self.shard.lock().settle(*name, decided),
+            Question::Release(name) if !connected(name) => self.shard.lock().release(*name),
+            Question::Settle(..) | Question::Release(_) => {}
+        }
+        Answer::Done(Vec::new())
+    }
+
+    fn asked(&mut self, seat: usize, len: u32, nic: &mut Batched<'_, '_>) -> Result<(), Broken> {
+        let at = seat * 2 * LONGEST;
+        let mut bytes = vec![0; (len as usize).min(LONGEST)];
+        self.messages.bytes.read(at, &mut bytes).map_err(|_| Broken::Protocol)?;
+        let question = Question::decode(&bytes).ok_or(Broken::Protocol)?;
+        let answer = self.answer(&question).encode();
+        self.messages.bytes.write(at + LONGEST, &answer).map_err(|_| Broken::Protocol)?;
+        self.listen(seat, nic)?;
+        let payload = [self.message(seat, 1, answer.len())];
+        Ok(nic.post_send(&WorkRequest {
+            id: ANSWERED,
+            operation: Operation::Send,
+            payload: Payload::Sges(&payload),
+            flags: Flags { signaled: true, ..Flags::default() },
+        })?)
+    }
+}
+
+impl Program for FarmShard {
+    type Connection = Seat;
+
+    fn needs(&self) -> QueueNeeds {
+        // An answer and the probe; a question.
+        QueueNeeds { send: 2, receive: 1, sges: 1, completions: 4 }
+    }
+
+    fn accept(&mut self, hello: &[u8], nic: &mut Later) -> Result<(Seat, Vec<u8>)> {
+        if let Some(knock) = Knock::decode(hello) {
+            return self.admit(knock, nic);
+        }
+        let hello = self.desk.read(hello)?;
+        if self.clients.len() >= self.most {
+            return Err(Desk::full());
+        }
+        let grant = self.shard.lock().accept(hello.name).ok_or_else(Desk::full)?;
+        self.clients.push(hello.name);
+        Ok((Seat::Client(hello.name), self.desk.welcome(Granted::Farm(grant))))
+    }
+
+    fn handle(
+        &mut self,
+        seat: Seat,
+        completion: &WorkCompletion,
+        nic: &mut Batched<'_, '_>,
+    ) -> Result<(), Broken> {
+        if completion.status != Status::Success {
+            return Err(Broken::Completion(completion.status));
+        }
+        match (seat, completion.id) {
+            (Seat::Shard(seat), ASKED) => self.asked(seat, completion.byte_len, nic),
+            (Seat::Shard(_), ANSWERED) => Ok(()),
+            _ => Err(Broken::Protocol),
+        }
+    }
+
+    fn disconnect(&mut self, seat: Seat) {
+        match seat {
+            Seat::Shard(seat) => self.asking[seat] = false,
+            Seat::Client(name) => {
+                self.clients.retain(|client| *client != name);
+                self.condemned.retain(|client| *client != name);
+                // The thread is there as long as this is.
+                let _ = self.gone.send(name);
+            }
+        }
+    }
+
+    fn is_over(&self, seat: Seat) -> bool {
+        matches!(seat, Seat::Client(name) if self.condemned.contains(&name))
+    }
+}

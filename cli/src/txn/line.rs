@@ -1,0 +1,181 @@
+//! A line of `remora txn shell`: what may stand in it, and how bytes are written that would break it.
+
+/// What a line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A transaction begins.
+    Begin,
+    /// What a key holds.
+    Get(Vec<u8>),
+    /// It is to hold this.
+    Put(Vec<u8>, Vec<u8>),
+    /// It is to be absent.
+    Delete(Vec<u8>),
+    /// The transaction is to happen.
+    Commit,
+    /// It is not.
+    Abort,
+}
+
+/// What there is to say.
+pub const VERBS: &str = "BEGIN, GET key, PUT key value, DELETE key, COMMIT, ABORT";
+
+/// Reads a line without its end. None: it is empty, or a comment behind `#`.
+///
+/// # Errors
+/// What is wrong with it, and what would be right.
+pub fn parse(line: &[u8]) -> Result<Option<Line>, String> {
+    let line = line.trim_ascii_start();
+    let (verb, rest) = word(line);
+    let name = verb.to_ascii_uppercase();
+    let line = match &name[..] {
+        b"" => return Ok(None),
+        _ if name[0] == b'#' => return Ok(None),
+        b"BEGIN" => alone("BEGIN", rest, Line::Begin)?,
+        b"COMMIT" => alone("COMMIT", rest, Line::Commit)?,
+        b"ABORT" => alone("ABORT", rest, Line::Abort)?,
+        b"GET" => Line::Get(only_key("GET", rest)?),
+        b"DELETE" => Line::Delete(only_key("DELETE", rest)?),
+        b"PUT" => {
+            let (key, value) = word(rest.unwrap_or_default());
+            match value {
+                Some(value) if !key.is_empty() => Line::Put(unescape(key)?, unescape(value)?),
+                _ => return Err("PUT wants a key and a value: PUT key value".to_owned()),
+            }
+        }
+        _ => {
+            let verb = String::from_utf8_lossy(&escape(verb)).into_owned();
+            return Err(format!("there is no command {verb}: there are {VERBS}"));
+        }
+    };
+    Ok(Some(line))
+}
+
+/// What stands before the first space or tab; and behind that one byte, if there is one.
+fn word(line: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match line.iter().position(|byte| matches!(byte, b' ' | b'\t')) {
+        Some(end) => (&line[..end], Some(&line[end + 1..])),
+        None => (line, None),
+    }
+}
+
+fn alone(verb: &str, rest: Option<&[u8]>, line: Line) -> Result<Line, String> {
+    match rest.is_none_or(|rest| rest.trim_ascii().is_empty()) {
+        true => Ok(line),
+        false => Err(format!("{verb} stands alone")),
+    }
+}
+
+fn only_key(verb: &str, rest: Option<&[u8]>) -> Result<Vec<u8>, String> {
+    let key = rest.unwrap_or_default().trim_ascii();
+    match !key.is_empty() && word(key).1.is_none() {
+        true => unescape(key),
+        false => Err(format!("{verb} wants one key: {verb} key")),
+    }
+}
+
+/// Bytes as a line shows them: a backslash twice, control characters as `\n`, `\t` or `\x1f`.
+pub fn escape(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    for byte in bytes {
+        match byte {
+            b'\\' => out.extend(b"\\\\"),
+            b'\n' => out.extend(b"\\n"),
+            b'\t' => out.extend(b"\\t"),
+            0..0x20 | 0x7f => out.extend(format!("\\x{byte:02x}").bytes()),
+            _ => out.push(*byte),
+        }
+    }
+    out
+}
+
+/// The bytes of [`escape`].
+fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
+    let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        if *byte != b'\\' {
+            out.push(*byte);
+            continue;
+        }
+        let (byte, len) = match rest {
+            [b'\\', ..] => (b'\\', 1),
+            [b'n', ..] => (b'\n', 1),
+            [b't', ..] => (b'\t', 1),
+            [b's', ..] => (b' ', 1),
+            [b'x', high, low, ..] => {
+                let digits = [*high, *low];
+                let digits =
+                    std::str::from_utf8(&digits).ok().and_then(|text| u8::from_str_radix(text, 16).ok());
+                (digits.ok_or("\\x wants two hexadecimal digits: \\x1f")?, 3)
+            }
+            _ => {
+                return Err(
+                    "behind a \\ stands \\, n, t, s (a space) or x1f: a backslash is written \\\\".to_owned()
+                );
+            }
+        };
+        out.push(byte);
+        rest = &rest[len..];
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> Vec<u8> {
+        text.as_bytes().to_vec()
+    }
+
+    #[test]
+    fn each_command_is_understood_in_either_case() {
+        let right = [
+            ("BEGIN", Some(Line::Begin)),
+            ("  begin ", Some(Line::Begin)),
+            ("get a", Some(Line::Get(key("a")))),
+            ("GET\ta ", Some(Line::Get(key("a")))),
+            ("put a  two words ", Some(Line::Put(key("a"), key(" two words ")))),
+            ("PUT a ", Some(Line::Put(key("a"), key("")))),
+            ("PUT a\\sb \\x00\\\\", Some(Line::Put(key("a b"), vec![0, b'\\']))),
+            ("DELETE a", Some(Line::Delete(key("a")))),
+            ("Commit", Some(Line::Commit)),
+            ("abort", Some(Line::Abort)),
+            ("", None),
+            ("  ", None),
+            ("# a comment", None),
+        ];
+        for (text, expected) in right {
+            assert_eq!(parse(text.as_bytes()), Ok(expected), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_would_be_right() {
+        let wrong = [
+            ("GET", "GET key"),
+            ("GET a b", "GET key"),
+            ("DELETE ", "DELETE key"),
+            ("PUT a", "PUT key value"),
+            ("PUT  a", "PUT key value"),
+            ("COMMIT now", "stands alone"),
+            ("SELECT 1", "BEGIN, GET key"),
+            ("GET \\q", "a backslash is written"),
+            ("GET \\xg0", "hexadecimal"),
+            ("GET \\", "a backslash is written"),
+        ];
+        for (text, words) in wrong {
+            let error = parse(text.as_bytes()).unwrap_err();
+            assert!(error.contains(words) && !error.contains('\n'), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_byte_comes_back_as_it_went() {
+        let all: Vec<u8> = (0..=255).collect();
+        let shown = escape(&all);
+        assert!(shown.iter().all(|byte| *byte >= 0x20 && *byte != 0x7f));
+        assert_eq!(unescape(&shown), Ok(all));
+    }
+}

@@ -1,0 +1,48 @@
+//! `remora serve txn` and `remora txn`: transactions over the keys of several shards.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `client.rs` | [`Session`](client::Session): a client of all shards, and the machine of either design behind it |
+//! | `command.rs`, `shell.rs`, `line.rs` | what people and scripts use |
+//! | `serve.rs`, `desk.rs`, `prism_tx.rs`, `farm.rs` | a shard |
+//! | `peers.rs`, `recovery.rs` | shards of FaRM's that speak to each other about a client that has died |
+
+pub mod client;
+pub mod command;
+mod desk;
+mod farm;
+mod line;
+mod machine;
+mod peers;
+mod prism_tx;
+mod recovery;
+mod roll_call;
+pub mod serve;
+pub mod servers;
+mod shell;
+mod transact;
+
+use clap::ValueEnum;
+use store::txn::DesignKind;
+
+/// Shards of a store, at most.
+pub const MOST_SHARDS: usize = 16;
+
+/// Which design.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DesignName {
+    /// Optimistic, ordered by timestamps, over PRISM's chains.
+    PrismTx,
+    /// Lock, validate, update, over plain verbs (FaRM).
+    Farm,
+}
+
+impl DesignName {
+    /// As the command line says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            DesignName::PrismTx => DesignKind::PrismTx.name(),
+            DesignName::Farm => DesignKind::Farm.name(),
+        }
+    }
+}

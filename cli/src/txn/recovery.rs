@@ -1,0 +1,115 @@
+//! Ending what dead clients of FaRM's have begun, at all shards in the same way. Each shard does it for the clients whose connections it has
+//! ended; two that do it for one client at a time do no harm (`docs/TXN.md`).
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use store::txn::Roll;
+use store::txn::farm::Shard;
+use verbs::Context;
+
+use super::desk::Place;
+use super::peers::{Peer, Question};
+
+/// A table that the serving thread and the recovering one look at in turn.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<Shard>>);
+
+impl Shared {
+    /// Of both.
+    pub fn new(shard: Shard) -> Shared {
+        Shared(Arc::new(Mutex::new(shard)))
+    }
+
+    /// This one's turn.
+    pub fn lock(&self) -> MutexGuard<'_, Shard> {
+        // What one thread leaves behind it in a table, the other may find at any time: clients do.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The recovering thread's own.
+struct Recovery {
+    context: Context,
+    shard: Shared,
+    roll: Roll,
+    place: Place,
+}
+
+/// Time between two attempts to recover a client.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Starts the thread: it recovers the clients whose names it is sent, and whose connections have ended here, and ends with the sender.
+///
+/// # Errors
+/// There is no thread for it.
+pub fn start(context: Context, shard: Shared, roll: Roll, place: Place) -> Result<Sender<u64>> {
+    let (sender, names) = channel();
+    let recovery = Recovery { context, shard, roll, place };
+    let thread = thread::Builder::new().name("recover".into());
+    thread.spawn(move || recovery.work(&names)).context("a thread to recover clients in")?;
+    Ok(sender)
+}
+
+impl Recovery {
+    fn work(&self, names: &Receiver<u64>) {
+        let mut dead: VecDeque<u64> = VecDeque::new();
+        loop {
+            let next = match dead.is_empty() {
+                true => names.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                false => names.recv_timeout(AGAIN),
+            };
+            match next {
+                Ok(name) => dead.push_front(name),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            for _ in 0..dead.len() {
+                let Some(name) = dead.pop_front() else { break };
+                if let Err(error) = self.recover(name) {
+                    tracing::warn!("a dead client's locks stay until all shards answer: {error:#}");
+                    dead.push_back(name);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// All shards end the connection, and say what they know; then all settle; then all forget. This one last: until then it begins anew.
+    fn recover(&self, name: u64) -> Result<()> {
+        if self.shard.lock().is_untouched(name) {
+            // It has had no lock here, and asks for none any more. What it has at other shards, they know.
+            self.shard.lock().release(name);
+            return Ok(());
+        }
+        let mut peers = self.peers()?;
+        let mut decided = self.shard.lock().decided(name);
+        for peer in &mut peers {
+            decided.extend(peer.ask(&Question::Decided(name))?);
+        }
+        decided.sort_unstable();
+        decided.dedup();
+        self.shard.lock().settle(name, &decided);
+        let settle = Question::Settle(name, decided);
+        peers.iter_mut().try_for_each(|peer| peer.ask(&settle).map(drop))?;
+        let release = Question::Release(name);
+        peers.iter_mut().try_for_each(|peer| peer.ask(&release).map(drop))?;
+        self.shard.lock().release(name);
+        tracing::info!(name, "what a dead client had begun is ended");
+        Ok(())
+    }
+
+    fn peers(&self) -> Result<Vec<Peer>> {
+        let others = (0..self.place.shards).filter(|shard| *shard != self.place.shard);
+        let peer = |shard| {
+            let member = self.roll.member(shard);
+            let member = member.with_context(|| format!("no client has told yet where shard {shard} is"))?;
+            Peer::connect(&self.context, member)
+        };
+        others.map(peer).collect()
+    }
+}

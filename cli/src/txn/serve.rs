@@ -1,0 +1,101 @@
+//! `remora serve txn`: one shard.
+
+use std::net::SocketAddr;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+use store::txn::Limits;
+use verbs::Context;
+
+use super::desk::Place;
+use super::farm::FarmShard;
+use super::{DesignName, MOST_SHARDS, prism_tx};
+use crate::device::PortArgs;
+use crate::serving::Service;
+use crate::serving::conduct::Conduct;
+use crate::serving::program::{Memory, Program};
+
+/// Arguments of `remora serve txn`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Examples:\n  remora serve txn\n  remora serve txn --shard 0 --shards 2 --listen 127.0.0.1:7491\n  remora serve txn --shard 1 --shards 2 --listen 127.0.0.1:7492\n  remora serve txn --design farm --port udp --address 10.0.0.1 --listen 10.0.0.1:7491\n\nStart all shards of a store with the same words but --shard and --listen. A shard begins empty, so one that ended takes its\nkeys with it, and all begin anew: docs/TXN.md says why."
+)]
+pub struct ServeArgs {
+    /// Design of the shard.
+    #[arg(long, default_value = "prism-tx")]
+    pub design: DesignName,
+    /// Number of this shard in its store, from 0.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..MOST_SHARDS as i64))]
+    pub shard: u32,
+    /// How many shards there are.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=MOST_SHARDS as i64))]
+    pub shards: u32,
+    #[command(flatten)]
+    pub port: PortArgs,
+    /// TCP address for the set-up of connections.
+    #[arg(long, default_value = "127.0.0.1:7491")]
+    pub listen: SocketAddr,
+    /// Keys that this shard may have, those included that were deleted.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    pub keys: u64,
+    /// Slots of its table [default: twice as many].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 26))]
+    pub slots: Option<u64>,
+    /// Longest key, in bytes.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub key_len: u32,
+    /// Longest value, in bytes.
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub value_len: u32,
+    /// Keys of a transaction, over all shards.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub max_keys: u32,
+    /// Transactions of a client at a time.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub window: u32,
+    /// Clients at a time.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub clients: u32,
+    #[command(flatten)]
+    pub conduct: Conduct,
+}
+
+impl ServeArgs {
+    /// Which shard it is.
+    pub fn place(&self) -> Place {
+        Place { shard: self.shard, shards: self.shards }
+    }
+
+    /// What clients may ask for.
+    pub fn limits(&self) -> Limits {
+        let ServeArgs { max_keys, window, .. } = *self;
+        Limits { max_key: self.key_len, max_value: self.value_len, max_keys, window }
+    }
+
+    /// Slots of the table.
+    pub fn slots(&self) -> u64 {
+        self.slots.unwrap_or(self.keys * 2)
+    }
+}
+
+/// `remora serve txn`.
+pub fn run(args: &ServeArgs) -> Result<()> {
+    let ServeArgs { shard, shards, .. } = *args;
+    ensure!(shard < shards, "there is no shard {shard} of {shards}: shards are counted from 0");
+    args.conduct.begin()?;
+    let context = args.port.open()?;
+    let mut memory = Memory { domain: context.alloc_pd()?, regions: Vec::new() };
+    match args.design {
+        DesignName::PrismTx => serve(args, prism_tx::open(args, &mut memory)?, context, memory),
+        DesignName::Farm => serve(args, FarmShard::open(args, &context, &mut memory)?, context, memory),
+    }
+}
+
+fn serve<P: Program>(args: &ServeArgs, program: P, context: Context, memory: Memory) -> Result<()> {
+    let prism = args.design == DesignName::PrismTx;
+    // Other shards are clients, too, while they ask about one that has died.
+    let mut service = Service::new(context, program, memory, args.clients + args.shards, prism)?;
+    let ServeArgs { shard, shards, keys, design, .. } = args;
+    let what = format!("transactions on {keys} keys as shard {shard} of {shards} of {}", design.name());
+    args.conduct.serve(&what, &args.port, args.listen, &mut service)
+}

@@ -1,0 +1,180 @@
+//! `remora txn shell`: a transaction as lines of standard input, each answered by one line.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use store::txn::Outcome;
+
+use super::line::{Line, VERBS, escape, parse};
+use super::transact::{Step, Talk, Trouble, words};
+
+/// Time between two looks for messages of the shards while nobody types.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long shards wait for a transaction that stands still before it is given up; they end its client after five seconds.
+const STANDS_STILL: Duration = Duration::from_secs(2);
+/// Lines that were read and not executed yet, and the longest that is read.
+const READ_AHEAD: usize = 64;
+
+/// A session.
+struct Shell {
+    talk: Talk,
+    /// Since when the shards wait for the open transaction.
+    awaited: Option<Instant>,
+    /// It was given up because they did.
+    given_up: bool,
+    /// Lines that were answered with an error, or an abort that nobody asked for.
+    bad: u64,
+}
+
+/// Reads lines to the end of standard input.
+///
+/// # Errors
+/// The shards are gone; or, unless a person types, a line did not do what it says.
+pub fn run(talk: Talk) -> Result<()> {
+    let person = std::io::stdin().is_terminal();
+    let lines = lines()?;
+    let mut shell = Shell { talk, awaited: None, given_up: false, bad: 0 };
+    let mut out = std::io::stdout();
+    if person {
+        eprintln!("transactions by {}: {VERBS}; end with Ctrl-D", shell.talk.design().name());
+    }
+    loop {
+        if person {
+            let prompt: &[u8] = if shell.talk.is_open() { b"txn> " } else { b"> " };
+            out.write_all(prompt)?;
+            out.flush()?;
+        }
+        let Some(line) = shell.next(&lines)? else { break };
+        let answer = match parse(&line?) {
+            Ok(None) => continue,
+            Ok(Some(line)) => shell.answer(line)?,
+            Err(words) => shell.error(&words),
+        };
+        out.write_all(&[&answer[..], b"\n"].concat())?;
+        out.flush()?;
+    }
+    if shell.talk.is_open() {
+        // Nobody is left to commit it.
+        let _ = shell.talk.abort();
+    }
+    shell.talk.close()?;
+    if shell.bad > 0 && !person {
+        bail!("{} lines did not do what they say: their answers begin with ERROR or ABORTED", shell.bad);
+    }
+    Ok(())
+}
+
+/// Standard input, line by line: read by a thread, so that shards that ask something are answered meanwhile.
+fn lines() -> Result<Receiver<std::io::Result<Vec<u8>>>> {
+    let (sender, lines) = sync_channel(READ_AHEAD);
+    let read = move || {
+        for line in std::io::stdin().lock().split(b'\n') {
+            let line = line.map(|mut line| {
+                line.pop_if(|last| *last == b'\r');
+                line
+            });
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("lines".into()).spawn(read).context("a thread to read lines")?;
+    Ok(lines)
+}
+
+impl Shell {
+    /// The next line; None at the end.
+    fn next(
+        &mut self,
+        lines: &Receiver<std::io::Result<Vec<u8>>>,
+    ) -> Result<Option<std::io::Result<Vec<u8>>>> {
+        loop {
+            match lines.recv_timeout(LOOK_EVERY) {
+                Ok(line) => return Ok(Some(line)),
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => self.look()?,
+            }
+        }
+    }
+
+    /// While nobody types: a shard that cleans up behind a dead client waits for all transactions that were open then.
+    fn look(&mut self) -> Result<()> {
+        let awaited = sound(self.talk.idle())?;
+        self.awaited = if awaited { self.awaited.or_else(|| Some(Instant::now())) } else { None };
+        if self.awaited.is_some_and(|since| since.elapsed() > STANDS_STILL) {
+            sound(self.talk.abort())?;
+            (self.awaited, self.given_up) = (None, true);
+        }
+        Ok(())
+    }
+
+    fn error(&mut self, words: &str) -> Vec<u8> {
+        self.bad += 1;
+        format!("ERROR {words}").into_bytes()
+    }
+
+    fn aborted(&mut self, words: &str) -> Vec<u8> {
+        self.bad += 1;
+        format!("ABORTED {words}").into_bytes()
+    }
+
+    /// Does what a line says.
+    fn answer(&mut self, line: Line) -> Result<Vec<u8>> {
+        if line == Line::Begin {
+            return self.begin();
+        }
+        if std::mem::take(&mut self.given_up) {
+            let words =
+                "nothing happened: the shards waited for it, to clear up behind a dead client; BEGIN again";
+            return Ok(if line == Line::Abort { b"ABORTED".to_vec() } else { self.aborted(words) });
+        }
+        let step = match &line {
+            Line::Begin => Ok(Vec::new()),
+            Line::Get(key) => self.talk.get(key).map(|value| match value {
+                Some(value) => [b"VALUE ", &escape(&value)[..]].concat(),
+                None => b"ABSENT".to_vec(),
+            }),
+            Line::Put(key, value) => self.talk.put(key, value).map(|()| b"OK".to_vec()),
+            Line::Delete(key) => self.talk.delete(key).map(|()| b"OK".to_vec()),
+            Line::Commit => self.talk.commit().and_then(|outcome| match outcome {
+                Outcome::Committed(_) => Ok(b"COMMITTED".to_vec()),
+                outcome => Err(Trouble::Ended(outcome)),
+            }),
+            Line::Abort => self.talk.abort().map(|()| b"ABORTED".to_vec()),
+        };
+        self.say(step)
+    }
+
+    fn begin(&mut self) -> Result<Vec<u8>> {
+        self.given_up = false;
+        if self.talk.is_open() {
+            return Ok(self.error("a transaction is open: COMMIT or ABORT it first"));
+        }
+        let step = self.talk.begin().map(|()| b"OK".to_vec());
+        self.say(step)
+    }
+
+    fn say(&mut self, step: Step<Vec<u8>>) -> Result<Vec<u8>> {
+        match step {
+            Ok(answer) => Ok(answer),
+            Err(Trouble::Ended(outcome)) => Ok(self.aborted(words(outcome))),
+            Err(Trouble::Refused(refused)) => {
+                let words = self.talk.refusal(refused);
+                Ok(self.error(&words))
+            }
+            Err(Trouble::Lost(error)) => Err(error),
+        }
+    }
+}
+
+/// A step that can only fail because the shards are gone.
+fn sound<T>(step: Step<T>) -> Result<T> {
+    step.map_err(|trouble| match trouble {
+        Trouble::Lost(error) => error,
+        Trouble::Refused(refused) => anyhow::anyhow!("{refused}"),
+        Trouble::Ended(outcome) => anyhow::anyhow!("{}", words(outcome)),
+    })
+}

@@ -1,0 +1,206 @@
+//! What a client and a shard say to each other when they connect.
+
+use super::{Grant, farm};
+use crate::words::{set_u32, set_u64, u32_at, u64_at};
+
+/// The designs.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum DesignKind {
+    /// PRISM-TX.
+    PrismTx = 1,
+    /// FaRM's lock, validate, update.
+    Farm = 2,
+}
+
+impl DesignKind {
+    /// Both.
+    pub const ALL: [DesignKind; 2] = [DesignKind::PrismTx, DesignKind::Farm];
+
+    /// Name as the command line says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            DesignKind::PrismTx => "prism-tx",
+            DesignKind::Farm => "farm",
+        }
+    }
+
+    fn of(word: u32) -> Option<DesignKind> {
+        DesignKind::ALL.into_iter().find(|design| *design as u32 == word)
+    }
+}
+
+/// What a client says.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// A number that no other client has or had, above 0.
+    pub name: u64,
+    /// The shard that it takes this one for, and how many it thinks there are.
+    pub shard: u32,
+    /// See there.
+    pub shards: u32,
+}
+
+/// First word: "RTH1".
+const HELLO: u32 = u32::from_le_bytes(*b"RTH1");
+
+impl Hello {
+    /// Bytes of the message.
+    pub const LEN: usize = 24;
+
+    /// The message.
+    pub fn encode(&self) -> [u8; Hello::LEN] {
+        let mut out = [0; Hello::LEN];
+        set_u32(&mut out, 0, HELLO);
+        set_u64(&mut out, 8, self.name);
+        set_u32(&mut out, 16, self.shard);
+        set_u32(&mut out, 20, self.shards);
+        out
+    }
+
+    /// Reads the message; None if it is not one.
+    pub fn decode(bytes: &[u8]) -> Option<Hello> {
+        if bytes.len() != Hello::LEN || u32_at(bytes, 0) != HELLO || u32_at(bytes, 4) != 0 {
+            return None;
+        }
+        let hello = Hello { name: u64_at(bytes, 8), shard: u32_at(bytes, 16), shards: u32_at(bytes, 20) };
+        (hello.name != 0 && hello.shard < hello.shards).then_some(hello)
+    }
+}
+
+/// How large a client's transactions may be.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest key, in bytes.
+    pub max_key: u32,
+    /// Longest value, in bytes.
+    pub max_value: u32,
+    /// Keys of a transaction.
+    pub max_keys: u32,
+    /// Transactions at a time.
+    pub window: u32,
+}
+
+/// What a shard of either design grants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Granted {
+    /// One of PRISM-TX.
+    PrismTx(Grant),
+    /// One of FaRM's.
+    Farm(farm::Grant),
+}
+
+impl Granted {
+    /// Which.
+    pub fn design(&self) -> DesignKind {
+        match self {
+            Granted::PrismTx(_) => DesignKind::PrismTx,
+            Granted::Farm(_) => DesignKind::Farm,
+        }
+    }
+
+    /// The key under which the shard's memory is reached.
+    pub fn key(&self) -> memory::Key {
+        match self {
+            Granted::PrismTx(grant) => grant.slots.rkey,
+            Granted::Farm(grant) => grant.slots.rkey,
+        }
+    }
+}
+
+/// What a shard answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// Which shard it is.
+    pub shard: u32,
+    /// This run of it: another number each time it begins.
+    pub run: u64,
+    /// When it began, in microseconds since 1970. The store's time is counted from that of shard 0.
+    pub began: u64,
+    /// Address of its [`Roll`](super::Roll).
+    pub roll: u64,
+    /// What it takes; the same at all shards.
+    pub limits: Limits,
+    /// The rest.
+    pub granted: Granted,
+}
+
+/// First word: "RTW1".
+const WELCOME: u32 = u32::from_le_bytes(*b"RTW1");
+/// Bytes before the grant.
+const FRONT: usize = 56;
+
+impl Welcome {
+    /// The message.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![0; FRONT];
+        set_u32(&mut out, 0, WELCOME);
+        set_u32(&mut out, 4, self.granted.design() as u32);
+        set_u64(&mut out, 8, self.run);
+        set_u64(&mut out, 16, self.began);
+        set_u64(&mut out, 24, self.roll);
+        let Limits { max_key, max_value, max_keys, window } = self.limits;
+        for (at, word) in [self.shard, max_key, max_value, max_keys, window].into_iter().enumerate() {
+            set_u32(&mut out, 32 + 4 * at, word);
+        }
+        out.extend(match &self.granted {
+            Granted::PrismTx(grant) => grant.encode(),
+            Granted::Farm(grant) => grant.encode(),
+        });
+        out
+    }
+
+    /// Reads the message; None if it is not one.
+    pub fn decode(bytes: &[u8]) -> Option<Welcome> {
+        let front = bytes.get(..FRONT)?;
+        if u32_at(front, 0) != WELCOME {
+            return None;
+        }
+        let granted = match DesignKind::of(u32_at(front, 4))? {
+            DesignKind::PrismTx => Granted::PrismTx(Grant::decode(&bytes[FRONT..])?),
+            DesignKind::Farm => Granted::Farm(farm::Grant::decode(&bytes[FRONT..])?),
+        };
+        let word = |at: usize| u32_at(front, 32 + 4 * at);
+        let limits = Limits { max_key: word(1), max_value: word(2), max_keys: word(3), window: word(4) };
+        let (run, began, roll) = (u64_at(front, 8), u64_at(front, 16), u64_at(front, 24));
+        (run != 0).then_some(Welcome { shard: word(0), run, began, roll, limits, granted })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use memory::Key;
+    use nic::Remote;
+
+    #[test]
+    fn messages_come_back_as_they_went_and_nothing_else_does() {
+        let hello = Hello { name: 77, shard: 1, shards: 2 };
+        assert_eq!(Hello::decode(&hello.encode()), Some(hello));
+        assert!((0..Hello::LEN).all(|len| Hello::decode(&hello.encode()[..len]).is_none()));
+        for wrong in [Hello { name: 0, ..hello }, Hello { shard: 2, ..hello }] {
+            assert_eq!(Hello::decode(&wrong.encode()), None);
+        }
+        let grant = farm::Grant {
+            slots: Remote { addr: 0x4000, rkey: Key::new(9) },
+            slot_count: 100,
+            marks: 0x9000,
+            log: 0xa000,
+            room: 600,
+            window: 16,
+            max_keys: 8,
+            holder: 3,
+            reach: 7,
+        };
+        let limits = Limits { max_key: 64, max_value: 500, max_keys: 8, window: 16 };
+        let granted = Granted::Farm(grant);
+        let welcome = Welcome { shard: 1, run: 5, began: 6, roll: 0x8000, limits, granted };
+        let bytes = welcome.encode();
+        assert_eq!(Welcome::decode(&bytes), Some(welcome.clone()));
+        assert!((0..bytes.len()).all(|len| Welcome::decode(&bytes[..len]).is_none()));
+        assert_eq!(Welcome::decode(&Welcome { run: 0, ..welcome }.encode()), None);
+        let mut other = bytes;
+        other[4] = 3;
+        assert_eq!(Welcome::decode(&other), None, "no such design");
+    }
+}

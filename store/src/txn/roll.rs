@@ -1,0 +1,113 @@
+//! The roll: who the other shards of a store are, as each shard knows it. Clients write it, before their first transaction: a shard that began
+//! anew, without its memory, is found by its run's number, and shards that must speak to each other learn where.
+
+use std::net::IpAddr;
+use std::net::Ipv6Addr;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+
+use crate::Registered;
+
+/// Bytes of an entry: run, address (16), port (2), and zeros.
+const ENTRY: usize = 32;
+/// Bytes of it behind the run.
+const PLACE: usize = ENTRY - 8;
+
+/// A shard, as another one knows it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its run: the first that a client named.
+    pub run: u64,
+    /// Where clients reach it.
+    pub address: SocketAddr,
+}
+
+impl Member {
+    /// How an address stands in the roll.
+    pub fn place(address: SocketAddr) -> [u8; PLACE] {
+        let ip = match address.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        let mut out = [0; PLACE];
+        out[..16].copy_from_slice(&ip.octets());
+        out[16..18].copy_from_slice(&address.port().to_le_bytes());
+        out
+    }
+}
+
+/// The roll of a shard, in its memory.
+#[derive(Clone, Debug)]
+pub struct Roll {
+    memory: Registered,
+    at: usize,
+    shards: u32,
+}
+
+impl Roll {
+    /// Bytes that it takes.
+    pub const fn len(shards: u32) -> usize {
+        shards as usize * ENTRY
+    }
+
+    /// At an offset, a multiple of 8, of memory that is zeros there. None: it does not fit.
+    pub fn new(memory: Registered, at: usize, shards: u32) -> Option<Roll> {
+        let fits = at.is_multiple_of(8) && at + Roll::len(shards) <= memory.bytes.len();
+        fits.then_some(Roll { memory, at, shards })
+    }
+
+    /// Its address.
+    pub fn address(&self) -> u64 {
+        self.memory.addr + self.at as u64
+    }
+
+    /// Where a shard's run stands in the roll at this address: 0 until a client has put the run there, by a compare-and-swap.
+    pub fn run_at(roll: u64, shard: u32) -> u64 {
+        roll + u64::from(shard) * ENTRY as u64
+    }
+
+    /// Where its [`place`](Member::place) does.
+    pub fn place_at(roll: u64, shard: u32) -> u64 {
+        Roll::run_at(roll, shard) + 8
+    }
+
+    /// How many shards there are.
+    pub fn shards(&self) -> u32 {
+        self.shards
+    }
+
+    /// A shard; None: no client has named it yet.
+    pub fn member(&self, shard: u32) -> Option<Member> {
+        let at = self.at + shard as usize * ENTRY;
+        let run = self.memory.bytes.word(at)?.load(Ordering::Acquire);
+        let mut place = [0; PLACE];
+        self.memory.read(at + 8, &mut place);
+        let port = u16::from_le_bytes([place[16], place[17]]);
+        let ip = Ipv6Addr::from(<[u8; 16]>::try_from(&place[..16]).ok()?);
+        (run != 0 && port != 0).then_some(Member { run, address: SocketAddr::new(ip.to_canonical(), port) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use memory::{Bytes, Key};
+
+    #[test]
+    fn a_shard_is_known_when_its_run_and_its_place_are_there() {
+        let bytes = Bytes::heap(8 + Roll::len(3)).unwrap();
+        let memory = Registered { addr: bytes.address(), bytes, key: Key::new(1) };
+        assert!(Roll::new(memory.clone(), 9, 3).is_none() && Roll::new(memory.clone(), 16, 3).is_none());
+        let roll = Roll::new(memory.clone(), 8, 3).unwrap();
+        for address in ["10.0.0.1:7491", "[fd00::7]:1"] {
+            let address = address.parse().unwrap();
+            let offset = |addr: u64| (addr - memory.addr) as usize;
+            memory.write(offset(Roll::run_at(roll.address(), 1)), &0u64.to_le_bytes());
+            memory.write(offset(Roll::place_at(roll.address(), 1)), &Member::place(address));
+            assert_eq!(roll.member(1), None, "no run");
+            memory.write(offset(Roll::run_at(roll.address(), 1)), &99u64.to_le_bytes());
+            assert_eq!(roll.member(1), Some(Member { run: 99, address }));
+            assert_eq!((roll.member(0), roll.member(2)), (None, None));
+        }
+    }
+}
