@@ -167,11 +167,18 @@ impl Session {
                 .with_context(|| format!("shard {shard} at {}", self.addresses[shard]))?;
         }
         if self.turns.is_multiple_of(RETURN_EVERY) {
-            for shard in 0..self.numbers.len() {
-                self.machine.return_buffers(shard, &mut ends)?;
-            }
+            (0..self.numbers.len()).try_for_each(|shard| self.machine.return_buffers(shard, &mut ends))?;
         }
         Ok(got)
+    }
+
+    /// What waits to go to a shard goes now. Turns do it every so often; whoever takes few of them does it himself.
+    ///
+    /// # Errors
+    /// The NIC's.
+    pub fn return_buffers(&mut self) -> Result<()> {
+        let mut ends = Ends::of(&mut self.pairs)?;
+        Ok((0..self.numbers.len()).try_for_each(|shard| self.machine.return_buffers(shard, &mut ends))?)
     }
 
     /// The store's time, which transactions are given: microseconds since it began.

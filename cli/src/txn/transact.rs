@@ -209,6 +209,7 @@ impl Talk {
     /// which they wait too long.
     pub fn idle(&mut self) -> Step<bool> {
         self.turn(Instant::now())?;
+        self.session.return_buffers()?;
         Ok(self.open.is_some() && self.session.parts()?.0.is_awaited())
     }
 

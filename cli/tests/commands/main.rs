@@ -13,3 +13,4 @@ mod mistakes;
 mod prism;
 mod replay;
 mod running;
+mod txn;

@@ -1,0 +1,415 @@
+//! Transactions as a person or a script uses them: two shards as processes, clients that are killed, a shard that begins anew.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use store::txn::shard_of;
+use store::ycsb::Random;
+
+use crate::running::{Ended, Scratch, Server, command, finish, remora};
+
+const DESIGNS: [&str; 2] = ["prism-tx", "farm"];
+
+/// A shard of two on a free port.
+#[track_caller]
+fn shard(design: &str, port: &str, number: usize, more: &[&str]) -> Server {
+    let number = number.to_string();
+    let words = ["serve", "txn", "--listen", "127.0.0.1:0", "--keys", "200", "--shards", "2", "--shard", &number];
+    let mut command = command(&words);
+    command.args(["--design", design, "--port", port]).args(more);
+    Server::of(command, design, port)
+}
+
+/// A store of two shards.
+struct Shards {
+    alive: Vec<Server>,
+    addresses: String,
+    port: String,
+}
+
+impl Shards {
+    #[track_caller]
+    fn start(design: &str, port: &str, more: &[&str]) -> Shards {
+        let alive: Vec<Server> = (0..2).map(|number| shard(design, port, number, more)).collect();
+        let addresses: Vec<&str> = alive.iter().map(|server| server.address.as_str()).collect();
+        Shards { addresses: addresses.join(","), alive, port: port.to_owned() }
+    }
+
+    /// The words of `remora txn` for this store.
+    fn words<'a>(&'a self, words: &[&'a str]) -> Vec<&'a str> {
+        [&["txn"], words, &["--shards", &self.addresses, "--port", &self.port]].concat()
+    }
+
+    #[track_caller]
+    fn txn(&self, words: &[&str]) -> Ended {
+        remora(&self.words(words))
+    }
+
+    /// What the keys hold, all of one moment.
+    #[track_caller]
+    fn numbers(&self, keys: &[String]) -> Vec<i64> {
+        let words: Vec<&str> = ["get"].into_iter().chain(keys.iter().map(String::as_str)).collect();
+        self.txn(&words).good().lines().map(|line| line.parse().expect("a number")).collect()
+    }
+
+    /// A shell that was given these lines: its answers.
+    #[track_caller]
+    fn shell(&self, lines: &str) -> Ended {
+        let file = Scratch::new(lines.as_bytes());
+        let mut shell = command(&self.words(&["shell"]));
+        finish(shell.stdin(Stdio::from(std::fs::File::open(file.path()).expect("it"))))
+    }
+}
+
+/// A shell that is asked line by line.
+struct Shell {
+    child: Child,
+    lines: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Shell {
+    #[track_caller]
+    fn open(shards: &Shards) -> Shell {
+        let mut command = command(&shards.words(&["shell"]));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the binary");
+        let lines = child.stdin.take().expect("piped");
+        let answers = BufReader::new(child.stdout.take().expect("piped"));
+        Shell { child, lines, answers }
+    }
+
+    /// The answer to a line.
+    #[track_caller]
+    fn ask(&mut self, line: &str) -> String {
+        writeln!(self.lines, "{line}").expect("a pipe");
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).expect("a pipe");
+        assert!(answer.ends_with('\n'), "{line} was answered by {answer:?}");
+        answer.trim_end().to_owned()
+    }
+
+    /// The number under a key; None: the transaction was aborted.
+    #[track_caller]
+    fn number(&mut self, key: &str) -> Option<i64> {
+        let answer = self.ask(&format!("GET {key}"));
+        let value = answer.strip_prefix("VALUE ").map(|value| value.parse().expect("a number"));
+        assert!(value.is_some() || answer.starts_with("ABORTED"), "{answer}");
+        value
+    }
+
+    /// Moves some from one account to another, until it commits.
+    #[track_caller]
+    fn transfer(&mut self, from: &str, to: &str, amount: i64) {
+        while !self.try_transfer(from, to, amount) {}
+    }
+
+    #[track_caller]
+    fn try_transfer(&mut self, from: &str, to: &str, amount: i64) -> bool {
+        assert_eq!(self.ask("BEGIN"), "OK");
+        let Some(has) = self.number(from) else { return false };
+        let Some(other) = self.number(to) else { return false };
+        assert_eq!(self.ask(&format!("PUT {from} {}", has - amount)), "OK");
+        assert_eq!(self.ask(&format!("PUT {to} {}", other + amount)), "OK");
+        let answer = self.ask("COMMIT");
+        assert!(answer == "COMMITTED" || answer.starts_with("ABORTED"), "{answer}");
+        answer == "COMMITTED"
+    }
+
+    /// What all accounts hold, of one moment.
+    #[track_caller]
+    fn snapshot(&mut self, keys: &[String]) -> Vec<i64> {
+        loop {
+            assert_eq!(self.ask("BEGIN"), "OK");
+            let found: Option<Vec<i64>> = keys.iter().map(|key| self.number(key)).collect();
+            let Some(found) = found else { continue };
+            if self.ask("COMMIT") == "COMMITTED" {
+                return found;
+            }
+        }
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Accounts, half of them on each shard, each with a hundred.
+#[track_caller]
+fn accounts(shards: &Shards, count: usize) -> Vec<String> {
+    let on = |shard: usize| {
+        let names = (0..).map(|number| format!("account-{number}"));
+        names.filter(move |name| shard_of(name.as_bytes(), 2) == shard).take(count / 2)
+    };
+    let keys: Vec<String> = on(0).zip(on(1)).flat_map(|(one, other)| [one, other]).collect();
+    let pairs = keys.iter().flat_map(|key| [key.as_str(), "100"]);
+    shards.txn(&["put"].into_iter().chain(pairs).collect::<Vec<_>>()).good();
+    keys
+}
+
+/// Clients that read and write what others read and write, and one that looks on.
+#[track_caller]
+fn nothing_is_lost_or_torn(design: &str, port: &str) {
+    let shards = Shards::start(design, port, &[]);
+    let keys = accounts(&shards, 4);
+    let done = AtomicBool::new(false);
+    let (shards, keys, done) = (&shards, &keys[..], &done);
+    std::thread::scope(|scope| {
+        let transfers = |seed: u64| {
+            let (mut shell, mut random) = (Shell::open(shards), Random::new(seed));
+            for _ in 0..20 {
+                let from = random.below(4) as usize;
+                let to = (from + 1 + random.below(3) as usize) % 4;
+                shell.transfer(&keys[from], &keys[to], 1 + random.below(20) as i64);
+            }
+        };
+        let looks = scope.spawn(move || {
+            let (mut shell, mut looks) = (Shell::open(shards), 0);
+            while !done.load(Ordering::Relaxed) || looks == 0 {
+                let found = shell.snapshot(keys);
+                assert_eq!(found.iter().sum::<i64>(), 400, "a torn snapshot: {found:?}");
+                looks += 1;
+            }
+        });
+        let busy: Vec<_> = (1..=3).map(|seed| scope.spawn(move || transfers(seed))).collect();
+        let busy: Vec<_> = busy.into_iter().map(|client| client.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        looks.join().expect("whole snapshots");
+        busy.into_iter().for_each(|client| client.expect("a client"));
+    });
+    assert_eq!(shards.numbers(keys).iter().sum::<i64>(), 400);
+}
+
+#[test]
+fn over_shm_nothing_is_lost_or_torn() {
+    DESIGNS.into_iter().for_each(|design| nothing_is_lost_or_torn(design, "shm"));
+}
+
+#[test]
+fn over_udp_nothing_is_lost_or_torn() {
+    DESIGNS.into_iter().for_each(|design| nothing_is_lost_or_torn(design, "udp"));
+}
+
+/// Clients are killed while they move money, one after the other: what they leave blocks nobody, and is whole.
+#[track_caller]
+fn the_killed_block_nobody(design: &str, port: &str, times: u32) {
+    let shards = Shards::start(design, port, &[]);
+    let keys = accounts(&shards, 2);
+    for _ in 0..times {
+        let before = shards.numbers(&keys);
+        let words = ["add", &keys[0], "-1", &keys[1], "1", "--times", "1000000000"];
+        let mut busy = command(&shards.words(&words)).stdout(Stdio::null()).spawn().expect("the binary");
+        // It is in the middle of something from its first transaction on.
+        while shards.numbers(&keys) == before {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        busy.kill().expect("a child");
+        busy.wait().expect("a child");
+        let after = shards.numbers(&keys);
+        assert_eq!(after.iter().sum::<i64>(), 200, "{after:?}");
+        shards.txn(&["add", &keys[0], "5", &keys[1], "-5"]).good();
+    }
+}
+
+#[test]
+fn clients_that_are_killed_block_nobody_and_leave_all_or_nothing() {
+    the_killed_block_nobody("prism-tx", "shm", 4);
+    the_killed_block_nobody("farm", "udp", 2);
+}
+
+/// A client whose compare-and-swaps are lost from the one behind `sent` on: what becomes of its transfer.
+#[track_caller]
+fn cut_off_after(shards: &Shards, keys: &[String], sent: u32) -> bool {
+    let before = shards.numbers(keys);
+    // Two belong to the roll call.
+    let rule = format!(
+        "[[rule]]\nfault = \"drop\"\ndirection = \"out\"\nopcodes = [0x13]\nafter = {}\n",
+        sent + 2
+    );
+    let rules = Scratch::new(rule.as_bytes());
+    let ended = shards.txn(&["add", &keys[0], "-7", &keys[1], "7", "--fault", rules.path()]);
+    let after = shards.numbers(keys);
+    let moved = before[0] - after[0];
+    assert_eq!(after[1] - before[1], moved, "{sent} were sent: {before:?}, {after:?}");
+    assert!(moved == 0 || moved == 7, "{sent} were sent: {before:?}, {after:?}");
+    assert!(ended.status == 1 || moved == 7, "{sent} were sent, and the client was told that it happened");
+    shards.txn(&["add", &keys[0], &moved.to_string(), &keys[1], &(-moved).to_string()]).good();
+    moved == 7
+}
+
+#[test]
+fn a_client_of_prism_tx_that_is_cut_off_at_any_step_of_its_commit_leaves_all_or_nothing() {
+    let shards = Shards::start("prism-tx", "shm", &[]);
+    let keys = accounts(&shards, 2);
+    // Two versions go in, the cell decides, then they are told so: that the client is gone by then is no matter.
+    let ends = [1, 2, 3, 4].map(|sent| cut_off_after(&shards, &keys, sent));
+    assert_eq!(ends, [false, false, true, true]);
+}
+
+#[test]
+fn a_client_of_farm_that_is_cut_off_at_any_step_of_its_commit_leaves_all_or_nothing() {
+    let shards = Shards::start("farm", "shm", &[]);
+    let keys = accounts(&shards, 2);
+    // Two locks, then what is written is there; unlocking it is left to the shards.
+    let ends = [1, 2, 3].map(|sent| cut_off_after(&shards, &keys, sent));
+    assert_eq!(ends, [false, true, true]);
+}
+
+#[test]
+fn a_shard_that_began_anew_is_told_plainly() {
+    for design in DESIGNS {
+        for which in 0..2 {
+            let mut shards = Shards::start(design, "shm", &[]);
+            let keys = accounts(&shards, 2);
+            let address = shards.alive[which].address.clone();
+            let mut standing = Shell::open(&shards);
+            assert_eq!(standing.ask("BEGIN"), "OK");
+            // Its process ends; another one takes its place.
+            let _ = std::mem::replace(&mut shards.alive[which], shard(design, "shm", which, &[]));
+            shards.addresses = shards.addresses.replace(&address, &shards.alive[which].address);
+            let said = format!("shard {which} at {} has begun anew", shards.alive[which].address);
+            shards.txn(&["get", &keys[0]]).one_line(&said);
+            shards.txn(&["put", &keys[0], "1"]).one_line("start them anew, together");
+        }
+    }
+}
+
+#[test]
+fn lines_are_answered_one_by_one_and_errors_teach() {
+    let shards = Shards::start("prism-tx", "shm", &["--max-keys", "3", "--value-len", "10"]);
+    let script = "# a comment\n\nGET a\nBEGIN\nbegin\nGET a\nPUT a one two\nGET a\nPUT b \\x00\\n\\\\\nCOMMIT\nCOMMIT\n\
+                  BEGIN\nGET b\nDELETE a\nGET a\nABORT\nBEGIN\nGET a\nPUT a 12345678901\nPUT b 1\nPUT c 1\nPUT d 1\nSELECT\nGET\nDELETE a\nCOMMIT\nBEGIN\nGET a\nPUT a lost";
+    let ended = shards.shell(script);
+    let expected = [
+        "ERROR there is no transaction: BEGIN one",
+        "OK",
+        "ERROR a transaction is open: COMMIT or ABORT it first",
+        "ABSENT",
+        "OK",
+        "VALUE one two",
+        "OK",
+        "COMMITTED",
+        "ERROR there is no transaction: BEGIN one",
+        "OK",
+        "VALUE \\x00\\n\\\\",
+        "OK",
+        "ABSENT",
+        "ABORTED",
+        "OK",
+        "VALUE one two",
+        "ERROR the value has more than the 10 bytes that the shards take",
+        "OK",
+        "OK",
+        "ERROR a transaction has 3 keys at most: the shards' --max-keys",
+        "ERROR there is no command SELECT: there are BEGIN, GET key, PUT key value, DELETE key, COMMIT, ABORT",
+        "ERROR GET wants one key: GET key",
+        "OK",
+        "COMMITTED",
+        "OK",
+        "ABSENT",
+        "OK",
+    ];
+    assert_eq!(ended.out.lines().collect::<Vec<_>>(), expected);
+    ended.one_line("7 lines did not do what they say");
+    shards.txn(&["get", "b", "c"]).good();
+    shards.txn(&["get", "a"]).one_line("no such key: a");
+    assert_eq!(shards.shell("BEGIN\nGET b\nCOMMIT\n").good(), "OK\nVALUE 1\nCOMMITTED\n");
+}
+
+#[test]
+fn a_transaction_that_the_shards_wait_for_is_given_up_and_its_client_stays() {
+    let shards = Shards::start("prism-tx", "shm", &[]);
+    let keys = accounts(&shards, 2);
+    let mut shell = Shell::open(&shards);
+    assert_eq!(shell.ask("BEGIN"), "OK");
+    assert_eq!(shell.number(&keys[0]), Some(100));
+    // A client that goes leaves buffers to be looked for, and all that were in the middle of something are waited for.
+    shards.txn(&["get", &keys[0]]).good();
+    let given_up = (0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        shell.ask(&format!("GET {}", keys[0])).starts_with("ABORTED nothing happened: the shards waited for it")
+    });
+    assert!(given_up, "the shards end a client for which they wait too long");
+    shell.transfer(&keys[0], &keys[1], 1);
+    assert_eq!(shards.numbers(&keys), [99, 101]);
+}
+
+#[test]
+fn who_was_slower_is_told_so_and_begins_again() {
+    for design in DESIGNS {
+        let shards = Shards::start(design, "shm", &[]);
+        let keys = accounts(&shards, 2);
+        let (mut one, mut other) = (Shell::open(&shards), Shell::open(&shards));
+        for shell in [&mut one, &mut other] {
+            assert_eq!(shell.ask("BEGIN"), "OK");
+            assert_eq!(shell.number(&keys[0]), Some(100));
+            assert_eq!(shell.number(&keys[1]), Some(100));
+        }
+        assert_eq!(one.ask(&format!("PUT {} 0", keys[0])), "OK");
+        assert_eq!(one.ask("COMMIT"), "COMMITTED");
+        assert_eq!(other.ask(&format!("PUT {} 0", keys[1])), "OK");
+        assert!(other.ask("COMMIT").starts_with("ABORTED nothing happened: another transaction was faster"));
+        assert_eq!(shards.numbers(&keys), [0, 100], "not both: each had seen that the other account was full");
+        other.transfer(&keys[1], &keys[0], 1);
+        assert_eq!(shards.numbers(&keys), [1, 99]);
+    }
+}
+
+#[test]
+fn shards_come_from_a_map_and_clients_that_left_make_room_for_others() {
+    for design in DESIGNS {
+        let shards = Shards::start(design, "shm", &["--clients", "2"]);
+        let mut map = String::new();
+        for (number, server) in shards.alive.iter().enumerate() {
+            let address = &server.address;
+            writeln!(map, "[[server]]\nname = \"{number}\"\nshard = {number}\naddress = \"{address}\"").expect("it");
+        }
+        let map = Scratch::new(map.as_bytes());
+        for round in 1..=6 {
+            let sum = (0..200).find_map(|_| {
+                let ended = remora(&["txn", "add", "a", "1", "b", "1", "--members", map.path()]);
+                let full = ended.err.contains("no room for another client");
+                assert!(ended.status == 0 || full, "{}", ended.err);
+                std::thread::sleep(Duration::from_millis(if full { 100 } else { 0 }));
+                (!full).then_some(ended.out)
+            });
+            let sum = sum.expect("clients that are gone keep their places");
+            assert_eq!(sum, format!("{round}\n{round}\n"));
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_line() {
+    let shards = Shards::start("prism-tx", "shm", &["--key-len", "8"]);
+    let [a, b] = [0, 1].map(|at| shards.alive[at].address.as_str());
+    let get = |shards: &str| remora(&["txn", "get", "key", "--shards", shards]);
+    get(&format!("{b},{a}")).one_line("this is shard 1 of 2, and the client takes it for shard 0 of 2");
+    get(a).one_line("this is shard 0 of 2, and the client takes it for shard 0 of 1");
+    get(&format!("{a},127.0.0.1:1")).one_line("no shard answers at 127.0.0.1:1: start it with `remora serve txn");
+    let other = shard("farm", "shm", 1, &["--key-len", "8"]);
+    get(&format!("{a},{}", other.address)).one_line("another design or other limits than shard 0");
+    let kv = Server::start("farm", "shm", &[]);
+    get(&format!("{a},{}", kv.address)).one_line(&kv.address);
+    remora(&["kv", "get", "key", "--connect", a]).one_line("this is a shard of transactions");
+    shards.txn(&["get", "123456789"]).one_line("more than the 8 bytes that the shards take");
+    shards.txn(&["put", "a", "1", "b"]).one_line("\"b\" has nothing behind it");
+    shards.txn(&["put", "a", "blue"]).good();
+    shards.txn(&["add", "a", "1"]).one_line("a holds \"blue\", which is no number");
+    shards.txn(&["add", "a", "one"]).one_line("\"one\" is no number to add to a");
+    remora(&["txn", "get", "key"]).bad_arguments("required");
+    remora(&["txn", "get", "key", "--shards", "nonsense"]).bad_arguments("nonsense");
+    remora(&["txn", "get", "key", "--members", "/there/is/none"]).one_line("/there/is/none");
+    let [x, y] = ["127.0.0.1:1", "127.0.0.1:2"];
+    let twice = format!("[[server]]\nname = \"x\"\naddress = \"{x}\"\n[[server]]\nname = \"y\"\naddress = \"{y}\"\n");
+    let twice = Scratch::new(twice.as_bytes());
+    remora(&["txn", "get", "key", "--members", twice.path()]).one_line("two servers of shard 0, \"x\" and \"y\"");
+    remora(&["serve", "txn", "--shard", "2", "--shards", "2"]).one_line("there is no shard 2 of 2");
+    remora(&["serve", "txn", "--keys", "10000000"]).one_line("ask for fewer --keys");
+    remora(&["serve", "txn", "--keys", "0"]).bad_arguments("0");
+}
