@@ -17,7 +17,8 @@ const DESIGNS: [&str; 2] = ["prism-tx", "farm"];
 #[track_caller]
 fn shard(design: &str, port: &str, number: usize, more: &[&str]) -> Server {
     let number = number.to_string();
-    let words = ["serve", "txn", "--listen", "127.0.0.1:0", "--keys", "200", "--shards", "2", "--shard", &number];
+    let words =
+        ["serve", "txn", "--listen", "127.0.0.1:0", "--keys", "200", "--shards", "2", "--shard", &number];
     let mut command = command(&words);
     command.args(["--design", design, "--port", port]).args(more);
     Server::of(command, design, port)
@@ -227,10 +228,8 @@ fn clients_that_are_killed_block_nobody_and_leave_all_or_nothing() {
 fn cut_off_after(shards: &Shards, keys: &[String], sent: u32) -> bool {
     let before = shards.numbers(keys);
     // Two belong to the roll call.
-    let rule = format!(
-        "[[rule]]\nfault = \"drop\"\ndirection = \"out\"\nopcodes = [0x13]\nafter = {}\n",
-        sent + 2
-    );
+    let rule =
+        format!("[[rule]]\nfault = \"drop\"\ndirection = \"out\"\nopcodes = [0x13]\nafter = {}\n", sent + 2);
     let rules = Scratch::new(rule.as_bytes());
     let ended = shards.txn(&["add", &keys[0], "-7", &keys[1], "7", "--fault", rules.path()]);
     let after = shards.numbers(keys);
@@ -332,7 +331,9 @@ fn a_transaction_that_the_shards_wait_for_is_given_up_and_its_client_stays() {
     shards.txn(&["get", &keys[0]]).good();
     let given_up = (0..600).any(|_| {
         std::thread::sleep(Duration::from_millis(50));
-        shell.ask(&format!("GET {}", keys[0])).starts_with("ABORTED nothing happened: the shards waited for it")
+        shell
+            .ask(&format!("GET {}", keys[0]))
+            .starts_with("ABORTED nothing happened: the shards waited for it")
     });
     assert!(given_up, "the shards end a client for which they wait too long");
     shell.transfer(&keys[0], &keys[1], 1);
@@ -354,7 +355,11 @@ fn who_was_slower_is_told_so_and_begins_again() {
         assert_eq!(one.ask("COMMIT"), "COMMITTED");
         assert_eq!(other.ask(&format!("PUT {} 0", keys[1])), "OK");
         assert!(other.ask("COMMIT").starts_with("ABORTED nothing happened: another transaction was faster"));
-        assert_eq!(shards.numbers(&keys), [0, 100], "not both: each had seen that the other account was full");
+        assert_eq!(
+            shards.numbers(&keys),
+            [0, 100],
+            "not both: each had seen that the other account was full"
+        );
         other.transfer(&keys[1], &keys[0], 1);
         assert_eq!(shards.numbers(&keys), [1, 99]);
     }
@@ -367,7 +372,8 @@ fn shards_come_from_a_map_and_clients_that_left_make_room_for_others() {
         let mut map = String::new();
         for (number, server) in shards.alive.iter().enumerate() {
             let address = &server.address;
-            writeln!(map, "[[server]]\nname = \"{number}\"\nshard = {number}\naddress = \"{address}\"").expect("it");
+            writeln!(map, "[[server]]\nname = \"{number}\"\nshard = {number}\naddress = \"{address}\"")
+                .expect("it");
         }
         let map = Scratch::new(map.as_bytes());
         for round in 1..=6 {
@@ -391,7 +397,8 @@ fn what_is_wrong_is_said_in_one_line() {
     let get = |shards: &str| remora(&["txn", "get", "key", "--shards", shards]);
     get(&format!("{b},{a}")).one_line("this is shard 1 of 2, and the client takes it for shard 0 of 2");
     get(a).one_line("this is shard 0 of 2, and the client takes it for shard 0 of 1");
-    get(&format!("{a},127.0.0.1:1")).one_line("no shard answers at 127.0.0.1:1: start it with `remora serve txn");
+    get(&format!("{a},127.0.0.1:1"))
+        .one_line("no shard answers at 127.0.0.1:1: start it with `remora serve txn");
     let other = shard("farm", "shm", 1, &["--key-len", "8"]);
     get(&format!("{a},{}", other.address)).one_line("another design or other limits than shard 0");
     let kv = Server::start("farm", "shm", &[]);
@@ -406,9 +413,11 @@ fn what_is_wrong_is_said_in_one_line() {
     remora(&["txn", "get", "key", "--shards", "nonsense"]).bad_arguments("nonsense");
     remora(&["txn", "get", "key", "--members", "/there/is/none"]).one_line("/there/is/none");
     let [x, y] = ["127.0.0.1:1", "127.0.0.1:2"];
-    let twice = format!("[[server]]\nname = \"x\"\naddress = \"{x}\"\n[[server]]\nname = \"y\"\naddress = \"{y}\"\n");
+    let twice =
+        format!("[[server]]\nname = \"x\"\naddress = \"{x}\"\n[[server]]\nname = \"y\"\naddress = \"{y}\"\n");
     let twice = Scratch::new(twice.as_bytes());
-    remora(&["txn", "get", "key", "--members", twice.path()]).one_line("two servers of shard 0, \"x\" and \"y\"");
+    remora(&["txn", "get", "key", "--members", twice.path()])
+        .one_line("two servers of shard 0, \"x\" and \"y\"");
     remora(&["serve", "txn", "--shard", "2", "--shards", "2"]).one_line("there is no shard 2 of 2");
     remora(&["serve", "txn", "--keys", "10000000"]).one_line("ask for fewer --keys");
     remora(&["serve", "txn", "--keys", "0"]).bad_arguments("0");

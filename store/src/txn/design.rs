@@ -69,7 +69,9 @@ pub trait Design {
     /// Transactions under way.
     fn in_flight(&self) -> usize;
     /// Does a shard wait for the transactions that are open?
-    fn is_awaited(&self) -> bool;
+    fn is_awaited(&self) -> bool {
+        false
+    }
     /// Gives the client up.
     fn give_up(&mut self, status: Status);
     /// After a failure: what was under way, one a call.
