@@ -1,44 +1,100 @@
-//! What a client and a replica say to each other when they connect, and the numbers that writers are given.
+//! What somebody and a replica say to each other when they connect.
 
-use super::{ClientId, Grant, MAX_REPLICAS};
-use crate::words::{set_u32, u32_at};
+use super::{ClientId, Grant, MAX_REPLICAS, State};
+use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
-/// What a client says.
+/// What somebody connects for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Hello {
-    /// It will write, and has no number yet.
-    pub wants_number: bool,
+pub enum Errand {
+    /// A client: it reads and writes.
+    Use {
+        /// It will write, and has no number yet.
+        wants_number: bool,
+    },
+    /// A replica asks how things stand. The connection ends with the answer.
+    Ask {
+        /// Which.
+        replica: usize,
+        /// Its incarnation; 0 if it has none yet.
+        incarnation: u64,
+    },
+    /// A replica that is empty reads all blocks.
+    Repair {
+        /// Which.
+        replica: usize,
+        /// The incarnation that it will have.
+        incarnation: u64,
+        /// The store that it belongs to.
+        store: u64,
+    },
+    /// A replica moves the mark of its numbers. The connection ends with the answer.
+    Mark {
+        /// Which.
+        replica: usize,
+        /// Its incarnation.
+        incarnation: u64,
+        /// The new mark.
+        mark: u32,
+    },
 }
 
-/// First word: "RBH1".
-const HELLO: u32 = u32::from_le_bytes(*b"RBH1");
+/// What somebody says.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// How many replicas the store has, as far as it knows.
+    pub replicas: usize,
+    /// What it comes for.
+    pub errand: Errand,
+}
+
+/// First word: "RBH2".
+const HELLO: u32 = u32::from_le_bytes(*b"RBH2");
 
 impl Hello {
     /// Bytes of the message.
-    pub const LEN: usize = 8;
+    pub const LEN: usize = 32;
 
     /// The message.
     pub fn encode(&self) -> [u8; Hello::LEN] {
+        let (kind, replica, incarnation, more) = match self.errand {
+            Errand::Use { wants_number } => (1, 0, 0, wants_number.into()),
+            Errand::Ask { replica, incarnation } => (2, replica, incarnation, 0),
+            Errand::Repair { replica, incarnation, store } => (3, replica, incarnation, store),
+            Errand::Mark { replica, incarnation, mark } => (4, replica, incarnation, mark.into()),
+        };
         let mut out = [0; Hello::LEN];
         set_u32(&mut out, 0, HELLO);
-        set_u32(&mut out, 4, self.wants_number.into());
+        set_u32(&mut out, 4, kind);
+        set_u32(&mut out, 8, replica as u32);
+        set_u32(&mut out, 12, self.replicas as u32);
+        set_u64(&mut out, 16, incarnation);
+        set_u64(&mut out, 24, more);
         out
     }
 
     /// Reads the message; None if it is not one.
     pub fn decode(bytes: &[u8]) -> Option<Hello> {
-        if bytes.len() != Hello::LEN || u32_at(bytes, 0) != HELLO || u32_at(bytes, 4) > 1 {
+        if bytes.len() != Hello::LEN || u32_at(bytes, 0) != HELLO {
             return None;
         }
-        Some(Hello { wants_number: u32_at(bytes, 4) == 1 })
+        let (replica, replicas) = (u32_at(bytes, 8) as usize, u32_at(bytes, 12) as usize);
+        let (incarnation, more) = (u64_at(bytes, 16), u64_at(bytes, 24));
+        let errand = match u32_at(bytes, 4) {
+            1 if more <= 1 => Errand::Use { wants_number: more == 1 },
+            2 => Errand::Ask { replica, incarnation },
+            3 => Errand::Repair { replica, incarnation, store: more },
+            4 => Errand::Mark { replica, incarnation, mark: u32::try_from(more).ok()? },
+            _ => return None,
+        };
+        (replicas <= MAX_REPLICAS && replica < replicas).then_some(Hello { replicas, errand })
     }
 }
 
 /// What the replica answers.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// Which replica it is.
-    pub replica: usize,
+    /// How things stand, as far as it knows.
+    pub state: State,
     /// The client's number, if it wanted one.
     pub number: Option<ClientId>,
     /// The rest.
@@ -47,14 +103,15 @@ pub struct Welcome {
 
 impl Welcome {
     /// Bytes of the message.
-    pub const LEN: usize = 8 + Grant::LEN;
+    pub const LEN: usize = 8 + State::LEN + Grant::LEN;
 
     /// The message.
     pub fn encode(&self) -> [u8; Welcome::LEN] {
         let mut out = [0; Welcome::LEN];
-        set_u32(&mut out, 0, self.replica as u32);
-        set_u32(&mut out, 4, self.number.map_or(u32::MAX, ClientId::get));
-        out[8..].copy_from_slice(&self.grant.encode());
+        set_u32(&mut out, 0, self.number.map_or(u32::MAX, ClientId::get));
+        let (state, grant) = out[8..].split_at_mut(State::LEN);
+        self.state.encode(state);
+        grant.copy_from_slice(&self.grant.encode());
         out
     }
 
@@ -63,38 +120,12 @@ impl Welcome {
         if bytes.len() != Welcome::LEN {
             return None;
         }
-        let replica = u32_at(bytes, 0) as usize;
-        let number = match u32_at(bytes, 4) {
+        let number = match u32_at(bytes, 0) {
             u32::MAX => None,
             number => Some(ClientId::new(number)?),
         };
-        let grant = Grant::decode(&bytes[8..])?;
-        (replica < MAX_REPLICAS).then_some(Welcome { replica, number, grant })
-    }
-}
-
-/// The numbers that a replica gives to writers, each once. Those of different replicas are different, so nobody has to be asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Numbers {
-    next: u32,
-    end: u32,
-}
-
-/// Writers that a replica can number.
-const SHARE: u32 = (1 << ClientId::BITS) / (MAX_REPLICAS as u32 + 1);
-
-impl Numbers {
-    /// All that belong to a replica. None: there is no such replica.
-    pub fn of(replica: usize) -> Option<Numbers> {
-        let first = (replica < MAX_REPLICAS).then(|| replica as u32 * SHARE)?;
-        Some(Numbers { next: first, end: first + SHARE })
-    }
-
-    /// The next one; None when all were given.
-    pub fn give(&mut self) -> Option<ClientId> {
-        let number = ClientId::new(self.next).filter(|_| self.next < self.end)?;
-        self.next += 1;
-        Some(number)
+        let (state, grant) = bytes[8..].split_at(State::LEN);
+        Some(Welcome { state: State::decode(state)?, number, grant: Grant::decode(grant)? })
     }
 }
 
@@ -107,14 +138,33 @@ mod tests {
     use nic::Remote;
 
     #[test]
-    fn messages_come_back_as_they_went_and_nothing_else_does() {
-        for wants_number in [false, true] {
-            let hello = Hello { wants_number };
+    fn every_hello_comes_back_as_it_went_and_nothing_else_does() {
+        let (replica, incarnation) = (6, u64::MAX - 3);
+        for errand in [
+            Errand::Use { wants_number: false },
+            Errand::Use { wants_number: true },
+            Errand::Ask { replica, incarnation },
+            Errand::Repair { replica, incarnation, store: u64::MAX },
+            Errand::Mark { replica, incarnation, mark: u32::MAX },
+        ] {
+            let hello = Hello { replicas: 7, errand };
             assert_eq!(Hello::decode(&hello.encode()), Some(hello));
         }
-        let mut bad = Hello { wants_number: true }.encode();
-        bad[4] = 2;
-        assert_eq!((Hello::decode(&bad), Hello::decode(&bad[1..]), Hello::decode(&[])), (None, None, None));
+        let good = Hello { replicas: 3, errand: Errand::Use { wants_number: true } }.encode();
+        for (at, byte) in [(0, 0), (4, 0), (4, 5), (8, 3), (12, 8), (12, 0), (24, 2)] {
+            let mut bad = good;
+            bad[at] = byte;
+            assert_eq!(Hello::decode(&bad), None, "byte {at}");
+        }
+        assert_eq!((Hello::decode(&good[1..]), Hello::decode(&[])), (None, None));
+        let mut bad =
+            Hello { replicas: 3, errand: Errand::Mark { replica: 1, incarnation, mark: 1 } }.encode();
+        bad[28] = 1;
+        assert_eq!(Hello::decode(&bad), None);
+    }
+
+    #[test]
+    fn every_welcome_comes_back_as_it_went_and_nothing_else_does() {
         let grant = Grant {
             design: Design::AbdLock,
             layout: Layout { blocks: 5, block_len: 1024 },
@@ -122,30 +172,20 @@ mod tests {
             class: Class { list: 0, base: 0, size: 0, count: 0 },
             lease: 13,
         };
+        let incarnations = std::array::from_fn(|at| if at < 5 { at as u64 + 1 } else { 0 });
+        let marks = std::array::from_fn(|at| at as u32 + 9);
+        let state = State { replica: 4, replicas: 5, store: 77, incarnations, marks };
         for number in [None, ClientId::new(0), ClientId::new((1 << ClientId::BITS) - 1)] {
-            let welcome = Welcome { replica: 6, number, grant };
+            let welcome = Welcome { state, number, grant };
             assert_eq!(Welcome::decode(&welcome.encode()), Some(welcome));
         }
-        let good = Welcome { replica: 0, number: None, grant }.encode();
-        for (at, byte) in [(0, 7), (6, 0xf0), (8, 0)] {
+        let good = Welcome { state, number: None, grant }.encode();
+        // A number that is too long, a replica that is none of five, an even number of them, another magic.
+        for (at, byte) in [(2, 0xf0), (8, 5), (12, 6), (8 + State::LEN, 0)] {
             let mut bad = good;
             bad[at] = byte;
             assert_eq!(Welcome::decode(&bad), None, "byte {at}");
         }
         assert_eq!(Welcome::decode(&good[1..]), None);
-    }
-
-    #[test]
-    fn no_number_is_given_twice_and_they_run_out() {
-        let mut given = std::collections::BTreeSet::new();
-        for replica in 0..MAX_REPLICAS {
-            let mut numbers = Numbers::of(replica).expect("a replica");
-            while let Some(number) = numbers.give() {
-                assert!(given.insert(number.get()));
-            }
-            assert_eq!(numbers.give(), None);
-        }
-        assert_eq!(given.len(), MAX_REPLICAS << 17);
-        assert_eq!(Numbers::of(MAX_REPLICAS), None);
     }
 }

@@ -11,14 +11,17 @@
 mod crew;
 mod grant;
 mod hello;
+mod numbers;
 mod set;
+mod standing;
 mod tag;
 
 pub mod abdlock;
 pub mod prism_rs;
 
 pub use grant::{Design, Grant, Layout};
-pub use hello::{Hello, Numbers, Welcome};
+pub use hello::{Errand, Hello, Welcome};
+pub use standing::{Misfit, Standing, State, View};
 pub use tag::{ClientId, Tag};
 
 use crate::Broken;

@@ -1,0 +1,285 @@
+//! How a replica stands to its store: whether it belongs to one yet, who the others are, and which numbers it may give.
+//!
+//! A replica's memory ends with its process, so whoever begins is empty, and says whether the store is new or lives. A *new* replica
+//! belongs to no store until all of them are new at once; then replica 0 begins the store. One that comes back is *repaired* first, in a higher
+//! incarnation than all before it. `docs/BLOCK.md` says why nothing is lost.
+
+use super::numbers::Numbers;
+use super::{ClientId, MAX_REPLICAS};
+use crate::words::{set_u32, set_u64, u32_at, u64_at};
+
+/// What a replica knows of itself and the others, as it says it to whoever connects.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Which replica it is.
+    pub replica: usize,
+    /// How many there are: odd.
+    pub replicas: usize,
+    /// The store that it belongs to; 0: to none yet.
+    pub store: u64,
+    /// The newest incarnation of each replica that it has heard of.
+    pub incarnations: [u64; MAX_REPLICAS],
+    /// How far each may go with its numbers, as far as it has heard.
+    pub marks: [u32; MAX_REPLICAS],
+}
+
+impl State {
+    /// Bytes of it.
+    pub const LEN: usize = 16 + 12 * MAX_REPLICAS + 4;
+
+    /// It belongs to a store.
+    pub fn is_whole(&self) -> bool {
+        self.store != 0
+    }
+
+    /// Its own incarnation.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnations[self.replica]
+    }
+
+    pub(super) fn encode(&self, out: &mut [u8]) {
+        set_u32(out, 0, self.replica as u32);
+        set_u32(out, 4, self.replicas as u32);
+        set_u64(out, 8, self.store);
+        for replica in 0..MAX_REPLICAS {
+            set_u64(out, 16 + 8 * replica, self.incarnations[replica]);
+            set_u32(out, 16 + 8 * MAX_REPLICAS + 4 * replica, self.marks[replica]);
+        }
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<State> {
+        let (replica, replicas) = (u32_at(bytes, 0) as usize, u32_at(bytes, 4) as usize);
+        let sound = replicas % 2 == 1 && replicas <= MAX_REPLICAS && replica < replicas;
+        sound.then(|| State {
+            replica,
+            replicas,
+            store: u64_at(bytes, 8),
+            incarnations: std::array::from_fn(|at| u64_at(bytes, 16 + 8 * at)),
+            marks: std::array::from_fn(|at| u32_at(bytes, 16 + 8 * MAX_REPLICAS + 4 * at)),
+        })
+    }
+
+    /// Takes in what another replica of the store knows.
+    fn learn(&mut self, other: &State) {
+        for replica in 0..MAX_REPLICAS {
+            let incarnation = &mut self.incarnations[replica];
+            *incarnation = other.incarnations[replica].max(*incarnation);
+            self.marks[replica] = other.marks[replica].max(self.marks[replica]);
+        }
+    }
+}
+
+/// Why somebody is refused.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// This replica, which is meant to begin a store, has met one that serves a store already.
+    Lives(usize),
+    /// It is new, and its store has not begun.
+    NotBegun,
+    /// It belongs to another store.
+    OtherStore,
+    /// A newer incarnation of the replica has been heard of.
+    Superseded(usize),
+    /// It has no number for a writer, until others know how far it may go.
+    NoNumber,
+    /// It has given all its numbers to writers.
+    UsedUp,
+}
+
+impl core::fmt::Display for Misfit {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Misfit::Lives(replica) => write!(
+                f,
+                "the store lives, replica {replica} serves it: start this replica without --new, and it will be repaired from the others"
+            ),
+            Misfit::NotBegun => f.write_str("it waits until all replicas of the new store have begun"),
+            Misfit::OtherStore => f.write_str("it belongs to another store, or to one that was begun anew"),
+            Misfit::Superseded(replica) => {
+                write!(f, "another replica {replica} has taken this one's place: end one of the two")
+            }
+            Misfit::NoNumber => f.write_str("it has no number for a writer at the moment"),
+            Misfit::UsedUp => f.write_str("it has given all its numbers to writers"),
+        }
+    }
+}
+
+impl core::error::Error for Misfit {}
+
+/// How a replica stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    state: State,
+    /// Replica 0's incarnation that asked last, while this one was new: it will belong to no other's store.
+    promised: u64,
+    numbers: Numbers,
+}
+
+impl Standing {
+    /// A replica of a store that has not begun, in an incarnation that none had before. None: the numbers are impossible.
+    pub fn new(replica: usize, replicas: usize, incarnation: u64) -> Option<Standing> {
+        let sound = replicas % 2 == 1 && replicas <= MAX_REPLICAS && replica < replicas && incarnation != 0;
+        let mut incarnations = [0; MAX_REPLICAS];
+        *incarnations.get_mut(replica)? = incarnation;
+        let marks = std::array::from_fn(Numbers::first_mark);
+        let state = State { replica, replicas, store: 0, incarnations, marks };
+        sound.then(|| Standing { state, promised: 0, numbers: Numbers::first(replica) })
+    }
+
+    /// A replica that has read all blocks from others, which said this when they let it. None: they are too few, or of different stores.
+    pub fn repaired(replica: usize, incarnation: u64, sources: &[State]) -> Option<Standing> {
+        let mut state = *sources.first()?;
+        let same = |source: &State| source.store == state.store && source.replicas == state.replicas;
+        if !state.is_whole() || sources.len() <= state.replicas / 2 || !sources.iter().all(same) {
+            return None;
+        }
+        sources.iter().for_each(|source| state.learn(source));
+        (state.replica, state.incarnations[replica]) = (replica, incarnation);
+        let numbers = Numbers::behind(replica, state.marks[replica]);
+        Some(Standing { state, promised: 0, numbers })
+    }
+
+    /// An incarnation above all that a majority knows of a replica; those that draw at the same time get different ones.
+    pub fn next_incarnation(replica: usize, answers: &[State], drawn: u32) -> u64 {
+        let last = answers.iter().map(|answer| answer.incarnations[replica]).max().unwrap_or(0);
+        last.saturating_add(1 + u64::from(drawn))
+    }
+
+    /// What it knows.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Another replica asks.
+    pub fn asked(&mut self, replica: usize, incarnation: u64) {
+        if replica == 0 && incarnation != 0 && !self.state.is_whole() {
+            self.promised = incarnation;
+        }
+    }
+
+    /// What others answered in one round, while this one was new. True: the store has begun, and this one serves it.
+    ///
+    /// # Errors
+    /// [`Misfit::Lives`]: the store had begun without it.
+    pub fn heard(&mut self, answers: &[State]) -> Result<bool, Misfit> {
+        let own = self.state;
+        if let Some(whole) = answers.iter().find(|answer| answer.is_whole()) {
+            let founder = whole.incarnations[own.replica] == own.incarnation();
+            if own.replica == 0 || !founder || whole.store != self.promised {
+                return Err(Misfit::Lives(whole.replica));
+            }
+            self.state.store = whole.store;
+            self.state.learn(whole);
+            return Ok(true);
+        }
+        let all = (0..own.replicas).filter(|replica| *replica != own.replica);
+        let answered = |replica: usize| answers.iter().any(|answer| answer.replica == replica);
+        if own.replica == 0 && all.into_iter().all(answered) {
+            self.state.store = own.incarnation();
+            answers.iter().for_each(|answer| {
+                self.state.incarnations[answer.replica] = answer.incarnation();
+            });
+        }
+        Ok(self.state.is_whole())
+    }
+
+    /// May a client use it?
+    ///
+    /// # Errors
+    /// [`Misfit::NotBegun`].
+    pub fn serves(&self) -> Result<(), Misfit> {
+        if self.state.is_whole() { Ok(()) } else { Err(Misfit::NotBegun) }
+    }
+
+    /// A replica's place is taken by a newer incarnation, which may read here when all connections of clients have ended.
+    ///
+    /// # Errors
+    /// It is not the newest, or of another store.
+    pub fn replaced(&mut self, replica: usize, incarnation: u64, store: u64) -> Result<(), Misfit> {
+        self.serves()?;
+        if store != self.state.store {
+            return Err(Misfit::OtherStore);
+        }
+        self.know(replica, incarnation)
+    }
+
+    /// A replica moves its mark.
+    ///
+    /// # Errors
+    /// It is not the newest.
+    pub fn marked(&mut self, replica: usize, incarnation: u64, mark: u32) -> Result<(), Misfit> {
+        self.serves()?;
+        self.know(replica, incarnation)?;
+        self.state.marks[replica] = self.state.marks[replica].max(mark);
+        Ok(())
+    }
+
+    fn know(&mut self, replica: usize, incarnation: u64) -> Result<(), Misfit> {
+        let known = &mut self.state.incarnations[replica];
+        if incarnation < *known || replica == self.state.replica {
+            return Err(Misfit::Superseded(replica));
+        }
+        *known = incarnation;
+        Ok(())
+    }
+
+    /// A number for a writer.
+    ///
+    /// # Errors
+    /// There is none, now or ever.
+    pub fn number(&mut self) -> Result<ClientId, Misfit> {
+        let used_up = self.numbers.are_used_up();
+        self.numbers.give().ok_or(if used_up { Misfit::UsedUp } else { Misfit::NoNumber })
+    }
+
+    /// The mark that f others should know of, before there are more numbers.
+    pub fn wanted_mark(&self) -> Option<u32> {
+        self.numbers.wanted().filter(|_| self.state.is_whole())
+    }
+
+    /// f others know of it.
+    pub fn mark(&mut self, mark: u32) {
+        self.numbers.moved(mark);
+        let own = &mut self.state.marks[self.state.replica];
+        *own = mark.max(*own);
+    }
+}
+
+/// The replicas as a client knows them.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    store: u64,
+    incarnations: [u64; MAX_REPLICAS],
+}
+
+impl View {
+    /// Takes in what a replica says that was connected. Connections to those that are not [current](View::is_current) any more must end
+    /// before anything is asked of this one.
+    ///
+    /// # Errors
+    /// It must not be used.
+    pub fn meet(&mut self, state: &State) -> Result<(), Misfit> {
+        if !state.is_whole() {
+            return Err(Misfit::NotBegun);
+        }
+        if self.store != 0 && self.store != state.store {
+            return Err(Misfit::OtherStore);
+        }
+        if state.incarnation() < self.incarnations[state.replica] {
+            return Err(Misfit::Superseded(state.replica));
+        }
+        self.store = state.store;
+        for (mine, theirs) in self.incarnations.iter_mut().zip(state.incarnations) {
+            *mine = theirs.max(*mine);
+        }
+        Ok(())
+    }
+
+    /// Is this the newest incarnation of a replica?
+    pub fn is_current(&self, replica: usize, incarnation: u64) -> bool {
+        incarnation >= self.incarnations[replica]
+    }
+}
+
+#[cfg(test)]
+mod tests;
