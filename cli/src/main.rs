@@ -39,7 +39,7 @@ enum Command {
     /// Serve a store.
     #[command(
         subcommand,
-        after_help = "Examples:\n  remora serve kv --file words.txt\n  remora serve cache --memory 1g\n  remora serve block --replica 0 --listen 127.0.0.1:7481\n  remora serve txn --shard 0 --shards 2"
+        after_help = "Examples:\n  remora serve kv --file words.txt\n  remora serve cache --memory 1g\n  remora serve block --replica 0 --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483 --new\n  remora serve txn --shard 0 --shards 2"
     )]
     Serve(Serve),
     /// Use a key-value store.

@@ -10,7 +10,7 @@ use store::ycsb::{Random, Zipfian};
 
 use super::WINDOW;
 use super::client::Session;
-use super::servers::Servers;
+use super::servers::{Servers, free_addresses};
 use crate::bench::{Args, Bare, PortName, Report, Row, cores, histogram, turns};
 use crate::device::PortArgs;
 
@@ -74,20 +74,24 @@ struct Seat {
 impl Seat {
     /// Starts them, and stops the replicas until their turn comes.
     fn take(design: Design, port: PortName, core: usize) -> Result<Seat> {
-        let (mut replicas, mut addresses) = (Vec::new(), Vec::new());
+        let addresses = free_addresses(REPLICAS)?;
+        let servers: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let mut replicas = Vec::new();
         for number in 0..REPLICAS {
-            let mut child = Command::new(std::env::current_exe()?)
-                .args(["serve", "block", "--child", "--listen", "127.0.0.1:0"])
+            let child = Command::new(std::env::current_exe()?)
+                .args(["serve", "block", "--child", "--new", "--servers", &servers.join(",")])
                 .args(["--design", design.name(), "--port", port.name()])
                 .args(["--replica", &number.to_string(), "--core", &core.to_string()])
                 .args(["--blocks", &BLOCKS.to_string(), "--block-len", &LEN.to_string()])
                 .stdout(Stdio::piped())
                 .spawn()
                 .context("starting a replica")?;
+            replicas.push(Replica(child));
+        }
+        for Replica(child) in &mut replicas {
             let mut address = String::new();
             BufReader::new(child.stdout.take().context("its output")?).read_line(&mut address)?;
-            replicas.push(Replica(child));
-            addresses.push(address.trim().parse().context("a replica did not start")?);
+            anyhow::ensure!(!address.is_empty(), "a replica did not start");
         }
         let mut session = Session::open(&PortArgs::plain(port), Servers::of(addresses), WINDOW, true)?;
         session.close()?;
@@ -205,7 +209,7 @@ fn rows(lists: &[(Design, Vec<Round>)], reads: &[f64], case: impl Fn(Design) -> 
     let kinds: [Kind; 4] = [
         ("latency_p50", "ns", |round| round.p50),
         ("latency_p99", "ns", |round| round.p99),
-        ("throughput", "operations/s", |round| round.rate),
+        ("rate", "operations/s", |round| round.rate),
         ("round_trips", "per operation", |round| round.round_trips),
     ];
     let mut rows = Vec::new();
@@ -216,7 +220,7 @@ fn rows(lists: &[(Design, Vec<Round>)], reads: &[f64], case: impl Fn(Design) -> 
         let row = Row::new("block", case(Design::PrismRs), metric, unit, &prism).against("abdlock", &locks);
         rows.push(match metric {
             "latency_p50" => row.within(LATENCY),
-            "throughput" => row.at_least(RATE),
+            "rate" => row.at_least(RATE),
             _ => row,
         });
     }

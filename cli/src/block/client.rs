@@ -6,10 +6,10 @@ use anyhow::{Context as _, Result, bail};
 use host::Clock;
 use store::Fleet;
 use store::block::{
-    Canary, ClientConfig, ClientId, Design, Finished, Hello, Layout, MAX_REPLICAS, MIN_BLOCK, Operation,
-    Outcome, Refused, Slot, Welcome,
+    Canary, ClientConfig, ClientId, Design, Errand, Finished, Hello, Layout, MAX_REPLICAS, MIN_BLOCK,
+    Operation, Outcome, Refused, Slot, State, View, Welcome,
 };
-use verbs::{Access, EMPTY, MemoryRegion, ProtectionDomain, WorkCompletion};
+use verbs::{Access, Context as Nic, EMPTY, MemoryRegion, ProtectionDomain, WorkCompletion};
 
 use super::connector::{Connector, Link};
 use super::machine::Machine;
@@ -21,6 +21,8 @@ use crate::post::{Direct, registered};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a client waits before it asks a replica again that did not answer.
 const AGAIN: Duration = Duration::from_millis(500);
+/// The same, of one whose connection has just ended: a replica may end those of all its clients, and take them on again.
+const SOON: Duration = Duration::from_millis(10);
 /// How long a client that ends waits for what is still under way.
 const CLOSING: Duration = Duration::from_millis(100);
 /// Completions taken at a time.
@@ -48,15 +50,35 @@ struct Store {
     _arena: MemoryRegion,
 }
 
+/// What a client is for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It reads.
+    Reader,
+    /// It writes too.
+    Writer,
+    /// It is a replica that is empty, and reads all blocks of the others.
+    Repairer {
+        /// Which: nobody connects to it.
+        replica: usize,
+        /// The incarnation that it will have.
+        incarnation: u64,
+        /// The store that it belongs to.
+        store: u64,
+    },
+}
+
 /// A client.
 pub struct Session {
+    role: Role,
     servers: Servers,
     connector: Connector,
     domain: ProtectionDomain,
     clock: Clock,
     links: Vec<Option<Link>>,
-    /// Replicas' own numbers: no two addresses lead to the same.
-    numbers: Vec<Option<usize>>,
+    /// What each said when it was connected last: no two addresses lead to the same replica.
+    states: Vec<Option<State>>,
+    view: View,
     /// Why the last attempt at each was in vain.
     faults: Vec<Option<String>>,
     store: Option<Store>,
@@ -64,7 +86,6 @@ pub struct Session {
     opening: usize,
     done: [WorkCompletion; TAKEN],
     window: u16,
-    writes: bool,
 }
 
 impl Session {
@@ -73,52 +94,84 @@ impl Session {
     /// # Errors
     /// Too few are there.
     pub fn open(port: &PortArgs, servers: Servers, window: u16, writes: bool) -> Result<Session> {
+        let role = if writes { Role::Writer } else { Role::Reader };
+        Session::over(port.open()?, servers, window, role)
+    }
+
+    /// The same, over a NIC that is there.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub fn over(context: Nic, servers: Servers, window: u16, role: Role) -> Result<Session> {
         let count = servers.addresses().len();
         anyhow::ensure!(
             count % 2 == 1 && count <= MAX_REPLICAS,
             "a store of blocks has 1, 3, 5 or 7 replicas, not {count}"
         );
-        let context = port.open()?;
         let domain = context.alloc_pd()?;
         let config = config(ClientId::new(0).context("a number")?, count, window);
         let connector = Connector::new(context, domain.clone(), Machine::needs(&config));
         let mut session = Session {
+            role,
             servers,
             connector,
             domain,
             clock: Clock::new(),
             links: (0..count).map(|_| None).collect(),
-            numbers: vec![None; count],
+            states: vec![None; count],
+            view: View::default(),
             faults: vec![None; count],
             store: None,
-            opening: count,
+            opening: 0,
             done: [EMPTY; TAKEN],
             window,
-            writes,
         };
-        (0..count).try_for_each(|at| session.begin(at, Duration::ZERO))?;
-        let started = Instant::now();
-        while session.connected() < count / 2 + 1 {
-            session.look()?;
-            let failed = session.faults.iter().flatten().count();
-            if failed > count / 2 || started.elapsed() > PATIENCE {
-                let why = session.faults.iter().flatten().next().cloned();
-                let why = why.unwrap_or_else(|| "nothing came back".to_owned());
-                bail!("{failed} of {count} replicas do not answer, too many for a majority: {why}");
-            }
-            std::thread::sleep(Duration::from_micros(200));
+        for at in (0..count).filter(|at| role.uses(*at)) {
+            session.begin(at, Duration::ZERO)?;
+            session.opening += 1;
         }
+        session.wait_for_majority(session.opening)?;
         Ok(session)
     }
 
+    fn wait_for_majority(&mut self, asked: usize) -> Result<()> {
+        let (started, count) = (Instant::now(), self.links.len());
+        let majority = count / 2 + 1;
+        while self.connected() < majority {
+            self.look()?;
+            let failed = self.faults.iter().flatten().count();
+            if asked - failed < majority || started.elapsed() > PATIENCE {
+                let why = self.fault();
+                bail!("{failed} of {asked} replicas do not answer, too many for a majority: {why}");
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok(())
+    }
+
     /// Replicas that it is connected to.
-    fn connected(&self) -> usize {
+    pub fn connected(&self) -> usize {
         self.links.iter().flatten().count()
     }
 
+    /// Why one of those is not there that are not.
+    pub fn fault(&self) -> String {
+        self.faults.iter().flatten().next().map_or("nothing came back", String::as_str).to_owned()
+    }
+
+    /// What the replicas said that it was connected to.
+    pub fn sources(&self) -> Vec<State> {
+        self.states.iter().flatten().copied().collect()
+    }
+
     fn begin(&self, at: usize, pause: Duration) -> Result<()> {
-        // Later ones need no other number.
-        let hello = Hello { wants_number: self.writes && self.store.is_none() };
+        let errand = match self.role {
+            // Later ones need no other number.
+            Role::Writer => Errand::Use { wants_number: self.store.is_none() },
+            Role::Reader => Errand::Use { wants_number: false },
+            Role::Repairer { replica, incarnation, store } => Errand::Repair { replica, incarnation, store },
+        };
+        let hello = Hello { replicas: self.links.len(), errand };
         self.connector.begin(at, self.servers.addresses()[at], hello, pause)
     }
 
@@ -134,6 +187,7 @@ impl Session {
             }
         }
         for at in self.servers.changed()? {
+            self.states[at] = None;
             // The thread that is at the old address, if there is one, comes back in vain and tries the new one.
             if self.links[at].is_some() {
                 self.leave(at)?;
@@ -145,15 +199,7 @@ impl Session {
     /// A replica is there.
     fn join(&mut self, at: usize, link: Link, welcome: &Welcome) -> Result<()> {
         let address = self.servers.addresses()[at];
-        if let Some(other) = self.numbers.iter().position(|number| *number == Some(welcome.replica))
-            && other != at
-        {
-            let known = self.servers.addresses()[other];
-            bail!(
-                "{known} and {address} are both replica {}: start one with another --replica",
-                welcome.replica
-            );
-        }
+        self.meet(at, &welcome.state)?;
         let grant = welcome.grant;
         if self.store.is_none() {
             let id = welcome.number.or(ClientId::new(0)).context("a number")?;
@@ -169,10 +215,29 @@ impl Session {
         let same = (grant.design, grant.layout) == (store.design, store.layout);
         anyhow::ensure!(same, "the replica at {address} has another design or other blocks than the others");
         self.links[at] = Some(link);
-        self.numbers[at] = Some(welcome.replica);
+        self.states[at] = Some(welcome.state);
         if let Err(broken) = store.machine.connect(at, grant, &mut Ends(&mut self.links)) {
             self.links[at] = None;
             bail!("{broken}");
+        }
+        Ok(())
+    }
+
+    /// May the replica at this address be used? What it has heard of others ends the connections to those whose place was taken, before
+    /// anything is asked of this one.
+    fn meet(&mut self, at: usize, state: &State) -> Result<()> {
+        let known = |state: &Option<State>| state.map(|state| (state.replica, state.incarnation()));
+        let same = |other: &Option<State>| known(other).is_some_and(|(replica, _)| replica == state.replica);
+        if let Some(other) = self.states.iter().position(same).filter(|other| *other != at) {
+            let [one, two] = [other, at].map(|at| self.servers.addresses()[at]);
+            bail!("{one} and {two} are both replica {}: name each replica once", state.replica);
+        }
+        self.view.meet(state)?;
+        for other in (0..self.links.len()).filter(|other| *other != at) {
+            let current = |(replica, incarnation)| self.view.is_current(replica, incarnation);
+            if self.links[other].is_some() && !known(&self.states[other]).is_none_or(current) {
+                self.leave(other)?;
+            }
         }
         Ok(())
     }
@@ -183,7 +248,7 @@ impl Session {
         if let Some(store) = &mut self.store {
             store.machine.disconnect(self.clock.now(), at, &mut Ends(&mut self.links));
         }
-        self.begin(at, AGAIN)
+        self.begin(at, SOON)
     }
 
     /// The blocks.
@@ -287,6 +352,13 @@ impl Session {
 
     fn is_quiet(&self) -> bool {
         self.opening == 0 && self.store.as_ref().is_none_or(|store| store.machine.is_quiet())
+    }
+}
+
+impl Role {
+    /// Is the replica at this place one of those that are asked?
+    fn uses(self, at: usize) -> bool {
+        !matches!(self, Role::Repairer { replica, .. } if replica == at)
     }
 }
 

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::client::Session;
 use super::servers::ServersArgs;
+use super::shell;
 use crate::device::PortArgs;
 use crate::exercise::ExerciseArgs;
 
@@ -34,6 +35,12 @@ pub enum BlockCommand {
         /// With the zeros.
         #[arg(long)]
         whole: bool,
+    },
+    /// Stay connected, and do what lines of standard input say: `read BLOCK`, `write BLOCK VALUE`; each is answered by one line.
+    #[command(after_help = "Examples:\n  remora block shell --members replicas.toml < orders")]
+    Shell {
+        #[command(flatten)]
+        target: Target,
     },
     /// Write a block: the value, and zeros behind it.
     #[command(
@@ -63,9 +70,27 @@ pub enum BlockCommand {
 pub fn run(command: BlockCommand) -> Result<()> {
     match command {
         BlockCommand::Read { target, block, whole } => read(&target, block, whole),
+        BlockCommand::Shell { target } => shell::run(session(&target, true)?),
         BlockCommand::Write { target, block, value } => write(&target, block, value),
         BlockCommand::Exercise { target, exercise } => super::exercise::run(&target, &exercise),
     }
+}
+
+/// A block without the zeros at its end.
+pub fn shown(value: &[u8]) -> &[u8] {
+    let end = value.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    &value[..end]
+}
+
+/// A value with zeros behind it.
+///
+/// # Errors
+/// It is longer than a block.
+pub fn padded(mut value: Vec<u8>, block_len: u32) -> Result<Vec<u8>> {
+    let len = block_len as usize;
+    ensure!(value.len() <= len, "the value has more than the {len} bytes of a block");
+    value.resize(len, 0);
+    Ok(value)
 }
 
 fn session(target: &Target, writes: bool) -> Result<Session> {
@@ -75,8 +100,7 @@ fn session(target: &Target, writes: bool) -> Result<Session> {
 fn read(target: &Target, block: u64, whole: bool) -> Result<()> {
     let mut session = session(target, false)?;
     let value = session.read(block)?;
-    let end = value.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    let shown = if whole { &value[..] } else { &value[..end] };
+    let shown = if whole { &value[..] } else { shown(&value) };
     let mut out = std::io::stdout().lock();
     out.write_all(shown)?;
     if !whole && !shown.ends_with(b"\n") {
@@ -86,7 +110,7 @@ fn read(target: &Target, block: u64, whole: bool) -> Result<()> {
 }
 
 fn write(target: &Target, block: u64, value: String) -> Result<()> {
-    let mut value = if value == "-" {
+    let value = if value == "-" {
         let mut bytes = Vec::new();
         let most = u64::from(store::block::MAX_BLOCK) + 1;
         std::io::stdin().take(most).read_to_end(&mut bytes).context("reading standard input")?;
@@ -95,9 +119,7 @@ fn write(target: &Target, block: u64, value: String) -> Result<()> {
         value.into_bytes()
     };
     let mut session = session(target, true)?;
-    let len = session.layout()?.block_len as usize;
-    ensure!(value.len() <= len, "the value has more than the {len} bytes of a block");
-    value.resize(len, 0);
+    let value = padded(value, session.layout()?.block_len)?;
     session.write(block, &value)?;
     session.close()
 }

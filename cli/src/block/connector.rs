@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use store::QueueNeeds;
-use store::block::{Hello, Welcome};
+use store::block::{Errand, Hello, Welcome};
 use verbs::{CompletionQueue, Context, ProtectionDomain, QpOptions, QueuePair, Ready};
 
 use crate::serving::READS;
@@ -92,6 +92,7 @@ fn connect(
     };
     let pair = domain.create_qp(&cq, &cq, &options)?.connect(address)?;
     let welcome = Welcome::decode(pair.peer_private_data()).context("no replica of blocks answers there")?;
-    anyhow::ensure!(!hello.wants_number || welcome.number.is_some(), "it gave no number to a writer");
+    let wants_number = hello.errand == Errand::Use { wants_number: true };
+    anyhow::ensure!(!wants_number || welcome.number.is_some(), "it gave no number to a writer");
     Ok((Link { pair, cq }, welcome))
 }

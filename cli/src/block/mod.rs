@@ -5,10 +5,14 @@ pub mod client;
 pub mod command;
 mod connector;
 mod exercise;
+mod founding;
 mod machine;
+mod peers;
+mod repair;
 mod replica;
 pub mod serve;
 mod servers;
+mod shell;
 
 use clap::ValueEnum;
 

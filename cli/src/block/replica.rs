@@ -1,85 +1,221 @@
 //! A replica's program. Clients do their operations themselves: it connects them, and sees to what clients had that are gone: buffers (PRISM-RS)
-//! or locks (ABDLOCK).
+//! or locks (ABDLOCK). Other replicas ask it how things stand, and read from it when they come back empty.
 
-use anyhow::{Context as _, Result};
-use store::block::{ClientId, Grant, Hello, Layout, Numbers, Welcome, abdlock, prism_rs};
-use store::heap::{Classes, Reachable};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context as _, Result, ensure};
+use store::block::{Design, Errand, Grant, Hello, Layout, Standing, Tag, Welcome, abdlock, prism_rs};
+use store::heap::{Class, Classes, Reachable};
 use store::{Broken, QueueNeeds};
 use verbs::WorkCompletion;
 
 use super::WINDOW;
-use crate::post::{Batched, Later};
+use crate::post::{Batched, Direct, Later};
 use crate::serving::kept::{Kept, Room, Shelf, shared};
 use crate::serving::program::{Memory, Program};
 
 /// How large a replica is.
 #[derive(Copy, Clone, Debug)]
 pub struct Size {
-    /// Its number.
-    pub replica: usize,
     /// Its blocks.
     pub layout: Layout,
     /// Clients at a time.
     pub clients: u32,
 }
 
-/// Who a replica is, and the numbers that it gives to writers.
-struct Desk {
-    replica: usize,
-    numbers: Numbers,
+/// The blocks of a replica, by a design. What it says to whoever it takes on is its [`Grant`].
+pub trait Blocks: Program {
+    /// Which design.
+    const DESIGN: Design;
+
+    /// With all its memory: blocks that were never written.
+    ///
+    /// # Errors
+    /// There is no room.
+    fn open(size: &Size, memory: &mut Memory) -> Result<Self>
+    where
+        Self: Sized;
+
+    /// What somebody is told who does not stay.
+    ///
+    /// # Errors
+    /// None, of blocks that were opened.
+    fn grant(&mut self) -> Result<Grant>;
+
+    /// A block as others have it; before there are clients.
+    fn install(&mut self, block: u64, tag: Tag, value: &[u8]) -> bool;
+
+    /// Clients will come.
+    ///
+    /// # Errors
+    /// The NIC's.
+    fn begin(&mut self) -> Result<()>;
 }
 
-impl Desk {
-    fn of(replica: usize) -> Result<Desk> {
-        let numbers = Numbers::of(replica).context("replicas are numbered from 0 to 6")?;
-        Ok(Desk { replica, numbers })
+/// A standing that two threads use.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<Standing>>);
+
+impl Shared {
+    /// This one.
+    pub fn new(standing: Standing) -> Shared {
+        Shared(Arc::new(Mutex::new(standing)))
     }
 
-    fn read(hello: &[u8]) -> Result<Hello> {
-        Hello::decode(hello).context("this is a replica of blocks, and the client is none of it")
+    /// It, for a moment.
+    pub fn lock(&self) -> MutexGuard<'_, Standing> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who is connected.
+#[derive(Copy, Clone)]
+pub enum Guest<C> {
+    /// A client.
+    Client(C),
+    /// A replica that repairs itself: its reads are nobody's answers, so it stays when clients must go.
+    Reader(C),
+    /// A replica that asked something.
+    Visitor,
+}
+
+impl<C: Copy> Guest<C> {
+    fn connection(self) -> Option<C> {
+        match self {
+            Guest::Client(connection) | Guest::Reader(connection) => Some(connection),
+            Guest::Visitor => None,
+        }
+    }
+}
+
+/// A replica.
+pub struct Replica<B> {
+    blocks: B,
+    standing: Shared,
+}
+
+impl<B: Blocks> Replica<B> {
+    /// Of these blocks.
+    pub fn new(blocks: B, standing: Shared) -> Replica<B> {
+        Replica { blocks, standing }
+    }
+}
+
+impl<B: Blocks> Program for Replica<B> {
+    type Connection = Guest<B::Connection>;
+
+    fn needs(&self) -> QueueNeeds {
+        self.blocks.needs()
     }
 
-    /// A number for a client that wants one.
-    fn number(&mut self, hello: Hello) -> Result<Option<ClientId>> {
-        let given = || self.numbers.give().context("this replica has given all its numbers to writers");
-        hello.wants_number.then(given).transpose()
+    fn accept(&mut self, hello: &[u8], nic: &mut Later) -> Result<(Self::Connection, Vec<u8>)> {
+        let said =
+            Hello::decode(hello).context("this is a replica of blocks, and the client is none of it")?;
+        let mut standing = self.standing.lock();
+        let replicas = standing.state().replicas;
+        ensure!(
+            said.replicas == replicas,
+            "this store has {replicas} replicas, not {}: name all of them",
+            said.replicas
+        );
+        let (mut number, mut guest) = (None, Guest::Visitor);
+        let grant = match said.errand {
+            Errand::Ask { replica, incarnation } => {
+                standing.asked(replica, incarnation);
+                self.blocks.grant()?
+            }
+            Errand::Mark { replica, incarnation, mark } => {
+                standing.marked(replica, incarnation, mark)?;
+                self.blocks.grant()?
+            }
+            Errand::Repair { replica, incarnation, store } => {
+                standing.replaced(replica, incarnation, store)?;
+                let (connection, grant) = self.blocks.accept(hello, nic)?;
+                guest = Guest::Reader(connection);
+                Grant::decode(&grant).context("a grant")?
+            }
+            Errand::Use { wants_number } => {
+                standing.serves()?;
+                let (connection, grant) = self.blocks.accept(hello, nic)?;
+                match wants_number.then(|| standing.number()).transpose() {
+                    Ok(given) => number = given,
+                    Err(misfit) => {
+                        self.blocks.disconnect(connection);
+                        return Err(misfit.into());
+                    }
+                }
+                guest = Guest::Client(connection);
+                Grant::decode(&grant).context("a grant")?
+            }
+        };
+        Ok((guest, Welcome { state: standing.state(), number, grant }.encode().to_vec()))
     }
 
-    fn welcome(&self, number: Option<ClientId>, grant: Grant) -> Vec<u8> {
-        Welcome { replica: self.replica, number, grant }.encode().to_vec()
+    fn gives_way(&self, guest: Self::Connection, hello: &[u8]) -> bool {
+        let Some(Hello { replicas, errand: Errand::Repair { replica, incarnation, store } }) =
+            Hello::decode(hello)
+        else {
+            return false;
+        };
+        let mut standing = self.standing.lock().clone();
+        let comes =
+            replicas == standing.state().replicas && standing.replaced(replica, incarnation, store).is_ok();
+        comes && matches!(guest, Guest::Client(_))
     }
 
-    fn full() -> anyhow::Error {
-        anyhow::anyhow!("the replica has no room for another connection")
+    fn is_brief(&self, guest: Self::Connection) -> bool {
+        guest.connection().is_none()
     }
+
+    fn handle(
+        &mut self,
+        guest: Self::Connection,
+        completion: &WorkCompletion,
+        nic: &mut Batched<'_, '_>,
+    ) -> Result<(), Broken> {
+        let Some(connection) = guest.connection() else { return Ok(()) };
+        self.blocks.handle(connection, completion, nic)
+    }
+
+    fn disconnect(&mut self, guest: Self::Connection) {
+        if let Some(connection) = guest.connection() {
+            self.blocks.disconnect(connection);
+        }
+    }
+
+    fn tidy(&mut self) {
+        self.blocks.tidy();
+    }
+
+    fn tell(&mut self, guest: Self::Connection, nic: &mut Direct<'_>) -> Result<(), Broken> {
+        guest.connection().map_or(Ok(()), |connection| self.blocks.tell(connection, nic))
+    }
+
+    fn is_late(&self, guest: Self::Connection) -> bool {
+        guest.connection().is_some_and(|connection| self.blocks.is_late(connection))
+    }
+
+    fn is_over(&self, guest: Self::Connection) -> bool {
+        guest.connection().is_some_and(|connection| self.blocks.is_over(connection))
+    }
+}
+
+fn full() -> anyhow::Error {
+    anyhow::anyhow!("the replica has no room for another connection")
 }
 
 /// The table of a replica of PRISM-RS.
 pub struct PrismRs {
     table: prism_rs::Table,
-    desk: Desk,
+    classes: Classes,
+    /// Buffers that blocks were put into.
+    used: Vec<bool>,
 }
 
-/// A replica of PRISM-RS, with all its memory: blocks that were never written.
-///
-/// # Errors
-/// There is no room.
-pub fn prism_rs(size: &Size, memory: &mut Memory) -> Result<Kept<PrismRs>> {
-    let Size { replica, layout, clients } = *size;
-    let desk = Desk::of(replica)?;
-    let (len, count) = (layout.buffer_len() as u32, layout.buffers_for(clients, WINDOW));
-    anyhow::ensure!(
-        count as usize <= nic::MAX_RING_SLOTS as usize,
-        "{count} buffers are more than the {} of a free list: ask for fewer --blocks",
-        nic::MAX_RING_SLOTS
-    );
-    let room = Room { what: "blocks", table_len: layout.table_len(), sizes: &[(len, count)], clients };
-    let mut kept = Kept::open(&room, memory, |block, _| {
-        let table = prism_rs::Table::format(layout, block).context("memory for the table")?;
-        Ok(PrismRs { table, desk })
-    })?;
-    kept.post_all(|_, _| false)?;
-    Ok(kept)
+impl PrismRs {
+    fn class(&self) -> &Class {
+        &self.classes.all()[0]
+    }
 }
 
 impl Reachable for PrismRs {
@@ -93,41 +229,88 @@ impl Reachable for PrismRs {
 }
 
 impl Shelf for PrismRs {
-    fn fits(&self, hello: &[u8]) -> Result<()> {
-        Desk::read(hello).map(|_| ())
+    fn fits(&self, _: &[u8]) -> Result<()> {
+        Ok(())
     }
 
-    fn welcome(&mut self, hello: &[u8], classes: &Classes) -> Result<Vec<u8>> {
+    fn welcome(&mut self, _: &[u8], classes: &Classes) -> Result<Vec<u8>> {
         let grant = self.table.grant(classes).context("blocks have buffers of one size")?;
-        let number = self.desk.number(Desk::read(hello)?)?;
-        Ok(self.desk.welcome(number, grant))
+        Ok(grant.encode().to_vec())
     }
 
     fn full(&self) -> anyhow::Error {
-        Desk::full()
+        full()
+    }
+}
+
+impl Blocks for Kept<PrismRs> {
+    const DESIGN: Design = Design::PrismRs;
+
+    fn open(size: &Size, memory: &mut Memory) -> Result<Kept<PrismRs>> {
+        let Size { layout, clients } = *size;
+        let (len, count) = (layout.buffer_len() as u32, layout.buffers_for(clients, WINDOW));
+        ensure!(
+            count as usize <= nic::MAX_RING_SLOTS as usize,
+            "{count} buffers are more than the {} of a free list: ask for fewer --blocks",
+            nic::MAX_RING_SLOTS
+        );
+        let room = Room { what: "blocks", table_len: layout.table_len(), sizes: &[(len, count)], clients };
+        Kept::open(&room, memory, |block, classes| {
+            let table = prism_rs::Table::format(layout, block).context("memory for the table")?;
+            Ok(PrismRs { table, classes: classes.clone(), used: vec![false; count as usize] })
+        })
+    }
+
+    fn grant(&mut self) -> Result<Grant> {
+        let PrismRs { table, classes, .. } = self.shelf();
+        table.grant(classes).context("blocks have buffers of one size")
+    }
+
+    fn install(&mut self, block: u64, tag: Tag, value: &[u8]) -> bool {
+        let shelf = self.shelf_mut();
+        let (class, buffer) = (*shelf.class(), block as u32);
+        let done = shelf.table.install(block, tag, value, &class, buffer);
+        if done && tag != Tag::NEVER {
+            shelf.used[buffer as usize] = true;
+        }
+        done
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        self.post_all(|shelf, address| {
+            shelf.class().index(address).is_some_and(|buffer| shelf.used[buffer as usize])
+        })
     }
 }
 
 /// A replica of ABDLOCK.
 pub struct AbdLock {
     table: abdlock::Table,
-    desk: Desk,
     /// Of the clients that are there.
     leases: Vec<u64>,
     clients: u32,
 }
 
-impl AbdLock {
-    /// With all its memory: blocks that were never written.
-    ///
-    /// # Errors
-    /// There is no room.
-    pub fn open(size: &Size, memory: &mut Memory) -> Result<AbdLock> {
-        let Size { replica, layout, clients } = *size;
-        let desk = Desk::of(replica)?;
+impl Blocks for AbdLock {
+    const DESIGN: Design = Design::AbdLock;
+
+    fn open(size: &Size, memory: &mut Memory) -> Result<AbdLock> {
+        let Size { layout, clients } = *size;
         let block = memory.region("blocks", abdlock::Table::len(layout), shared())?;
         let table = abdlock::Table::format(layout, block).context("memory for the blocks")?;
-        Ok(AbdLock { table, desk, leases: Vec::new(), clients })
+        Ok(AbdLock { table, leases: Vec::new(), clients })
+    }
+
+    fn grant(&mut self) -> Result<Grant> {
+        Ok(self.table.grant())
+    }
+
+    fn install(&mut self, block: u64, tag: Tag, value: &[u8]) -> bool {
+        self.table.install(block, tag, value)
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -139,15 +322,13 @@ impl Program for AbdLock {
         QueueNeeds { send: 1, receive: 1, sges: 1, completions: 1 }
     }
 
-    fn accept(&mut self, hello: &[u8], _: &mut Later) -> Result<(u64, Vec<u8>)> {
-        let hello = Desk::read(hello)?;
+    fn accept(&mut self, _: &[u8], _: &mut Later) -> Result<(u64, Vec<u8>)> {
         if self.leases.len() >= self.clients as usize {
-            return Err(Desk::full());
+            return Err(full());
         }
-        let number = self.desk.number(hello)?;
         let grant = self.table.grant();
         self.leases.push(grant.lease);
-        Ok((grant.lease, self.desk.welcome(number, grant)))
+        Ok((grant.lease, grant.encode().to_vec()))
     }
 
     fn handle(&mut self, _: u64, completion: &WorkCompletion, _: &mut Batched<'_, '_>) -> Result<(), Broken> {

@@ -1,36 +1,46 @@
 //! `remora serve block`: one replica.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use store::block::{Layout, MAX_BLOCK, MAX_REPLICAS, MIN_BLOCK};
-use verbs::Context;
+use store::block::{Layout, MAX_BLOCK, MAX_REPLICAS, MIN_BLOCK, Standing};
+use verbs::Listener;
 
 use super::DesignName;
-use super::replica::{self, AbdLock, Size};
+use super::founding::found;
+use super::peers::Peers;
+use super::repair::repair;
+use super::replica::{AbdLock, Blocks, PrismRs, Replica, Shared, Size};
+use super::servers::ServersArgs;
 use crate::device::PortArgs;
 use crate::serving::Service;
 use crate::serving::conduct::Conduct;
-use crate::serving::program::{Memory, Program};
+use crate::serving::kept::Kept;
+use crate::serving::program::Memory;
 
 /// Arguments of `remora serve block`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  remora serve block --replica 0 --listen 127.0.0.1:7481\n  remora serve block --replica 1 --listen 10.0.0.2:7481 --port udp --address 10.0.0.2 --blocks 100000\n\nStart 2f + 1 replicas, numbered from 0, all with the same design, --blocks and --block-len; f of them may die. A replica begins\nempty, so one that ended must stay away until the whole store begins anew: docs/BLOCK.md says why."
+    after_help = "Examples:\n  remora serve block --replica 0 --servers 127.0.0.1:7481,127.0.0.1:7482,127.0.0.1:7483 --new\n  remora serve block --replica 1 --members etcd://127.0.0.1:2379/blocks --port udp --address 10.0.0.2\n\nA new store: start all 2f + 1 replicas with --new, the same --design, --blocks and --block-len; none serves before all are there. f of them may\ndie. Start one that died again without --new: it reads its blocks from the others before it serves. docs/BLOCK.md says why."
 )]
 pub struct ServeArgs {
     /// Design of the replica.
     #[arg(long, default_value = "prism-rs")]
     pub design: DesignName,
-    /// Number of this replica in its store, from 0; no two have the same.
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..MAX_REPLICAS as i64))]
+    /// Which of the replicas this one is: its place among them, from 0.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(..MAX_REPLICAS as i64))]
     pub replica: u32,
     #[command(flatten)]
+    pub servers: ServersArgs,
+    /// Begin a new, empty store, together with all other replicas. Without this the store lives, and this replica comes back to it.
+    #[arg(long)]
+    pub new: bool,
+    #[command(flatten)]
     pub port: PortArgs,
-    /// TCP address for the set-up of connections.
-    #[arg(long, default_value = "127.0.0.1:7481")]
-    pub listen: SocketAddr,
+    /// TCP address for the set-up of connections [default: this replica's among the servers].
+    #[arg(long)]
+    pub listen: Option<SocketAddr>,
     /// Blocks.
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     pub blocks: u64,
@@ -53,30 +63,54 @@ fn block_len(text: &str) -> Result<u32, String> {
 /// `remora serve block`.
 pub fn run(args: &ServeArgs) -> Result<()> {
     args.conduct.begin()?;
-    let context = args.port.open()?;
-    let mut memory = Memory { domain: context.alloc_pd()?, regions: Vec::new() };
-    let layout = Layout { blocks: args.blocks, block_len: args.block_len };
-    let size = Size { replica: args.replica as usize, layout, clients: args.clients };
     match args.design {
-        DesignName::PrismRs => serve(args, replica::prism_rs(&size, &mut memory)?, context, memory, true),
-        DesignName::Abdlock => serve(args, AbdLock::open(&size, &mut memory)?, context, memory, false),
+        DesignName::PrismRs => serve::<Kept<PrismRs>>(args, true),
+        DesignName::Abdlock => serve::<AbdLock>(args, false),
     }
 }
 
-fn serve<P: Program>(
-    args: &ServeArgs,
-    program: P,
-    context: Context,
-    memory: Memory,
-    prism: bool,
-) -> Result<()> {
-    let mut service = Service::new(context, program, memory, args.clients, prism)?;
+fn serve<B: Blocks>(args: &ServeArgs, prism: bool) -> Result<()> {
+    let (servers, own) = (args.servers.find()?, args.replica as usize);
+    let count = servers.addresses().len();
+    ensure!(
+        count % 2 == 1 && count <= MAX_REPLICAS,
+        "a store of blocks has 1, 3, 5 or 7 replicas, not {count}"
+    );
+    ensure!(own < count, "there is no replica {own} among {count}: they are numbered from 0");
+    let listen = args.listen.unwrap_or(servers.addresses()[own]);
+    let context = args.port.open()?;
+    let mut memory = Memory { domain: context.alloc_pd()?, regions: Vec::new() };
+    let layout = Layout { blocks: args.blocks, block_len: args.block_len };
+    let mut blocks = B::open(&Size { layout, clients: args.clients }, &mut memory)?;
+    let domain = memory.domain.clone();
+    let mut peers = Peers::new(context.clone(), domain.clone(), servers, own, (B::DESIGN, layout));
+    let standing = if args.new {
+        Standing::new(own, count, 1 | crate::kv::serve::fresh_seed() >> 2)
+            .context("an odd number of replicas")?
+    } else {
+        // Of an address that is taken one should hear first.
+        TcpListener::bind(listen).with_context(|| format!("listening at {listen}"))?;
+        repair(&mut blocks, &mut peers, (context.clone(), args.servers.find()?), own)?
+    };
+    blocks.begin()?;
+    let standing = Shared::new(standing);
+    let mut replica = Replica::new(blocks, standing.clone());
+    let listener = Listener::bind(listen).with_context(|| format!("listening at {listen}"))?;
+    if args.new {
+        found(&mut peers, &standing, &mut replica, (&context, &domain), &listener)?;
+    } else {
+        peers.move_mark(&standing)?;
+    }
+    std::thread::Builder::new()
+        .name("marks".into())
+        .spawn(move || peers.keep_marks(&standing))
+        .context("a thread for the numbers of writers")?;
+    let mut service = Service::new(context, replica, memory, args.clients + MAX_REPLICAS as u32, prism)?;
     let what = format!(
-        "{} blocks of {} bytes as replica {} of {}",
+        "{} blocks of {} bytes as replica {own} of {}",
         args.blocks,
         args.block_len,
-        args.replica,
         args.design.name()
     );
-    args.conduct.serve(&what, &args.port, args.listen, &mut service)
+    args.conduct.serve_at(&listener, &what, &args.port, &mut service)
 }

@@ -56,6 +56,20 @@ impl Conduct {
         service: &mut Service<P>,
     ) -> Result<()> {
         let listener = Listener::bind(listen).with_context(|| format!("listening at {listen}"))?;
+        self.serve_at(&listener, what, port, service)
+    }
+
+    /// The same, for one that listens already.
+    ///
+    /// # Errors
+    /// An address is taken, or the NIC's.
+    pub fn serve_at<P: Program>(
+        &self,
+        listener: &Listener,
+        what: &str,
+        port: &PortArgs,
+        service: &mut Service<P>,
+    ) -> Result<()> {
         let endpoint = self
             .metrics
             .map(|address| {
@@ -73,6 +87,6 @@ impl Conduct {
             eprintln!("serving {what} over {port} at {at}; end with Ctrl-C");
         }
         let pace = Pace { spin: self.spin, child: self.child };
-        service.work(pace, &listener, &AtomicBool::new(false))
+        service.work(pace, listener, &AtomicBool::new(false))
     }
 }

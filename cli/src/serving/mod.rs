@@ -252,6 +252,11 @@ impl<P: Program> Service<P> {
     }
 
     fn connect(&mut self, request: ConnectRequest) -> Result<()> {
+        for at in (0..self.clients.len()).rev() {
+            if self.program.gives_way(self.clients[at].connection, request.private_data()) {
+                self.end(at);
+            }
+        }
         let mut later = Later::default();
         let (connection, grant) = match self.program.accept(request.private_data(), &mut later) {
             Ok(granted) => granted,
@@ -261,6 +266,10 @@ impl<P: Program> Service<P> {
             }
         };
         match self.answer(request, &later, grant) {
+            Ok(_) if self.program.is_brief(connection) => {
+                self.program.disconnect(connection);
+                Ok(())
+            }
             Ok(pair) => {
                 self.clients.push(Client { pair, connection, life: Life::Seen, late: None });
                 Ok(())

@@ -20,6 +20,18 @@ pub trait Program {
     /// The client does not fit; it is told why.
     fn accept(&mut self, hello: &[u8], nic: &mut Later) -> Result<(Self::Connection, Vec<u8>)>;
 
+    /// Must this client be gone, its queue pair with it, before somebody is taken on that says `hello`?
+    fn gives_way(&self, connection: Self::Connection, hello: &[u8]) -> bool {
+        let _ = (connection, hello);
+        false
+    }
+
+    /// Is a connection over with what was said when it was made?
+    fn is_brief(&self, connection: Self::Connection) -> bool {
+        let _ = connection;
+        false
+    }
+
     /// Takes a completion of a client's queue pair.
     ///
     /// # Errors

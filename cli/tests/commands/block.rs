@@ -1,19 +1,9 @@
 //! Replicated blocks as a person uses them: three processes, of which one is killed.
 
 use std::fmt::Write as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use crate::running::{Ended, Scratch, Server, command, finish, remora};
-
-/// A replica on a free port.
-#[track_caller]
-fn replica(design: &str, port: &str, number: usize, more: &[&str]) -> Server {
-    let number = number.to_string();
-    let words = ["serve", "block", "--listen", "127.0.0.1:0", "--blocks", "16", "--replica", &number];
-    let mut command = command(&words);
-    command.args(["--design", design, "--port", port]).args(more);
-    Server::of(command, design, port)
-}
+use crate::running::{Ended, Scratch, Server, command, finish, free_addresses, remora};
 
 /// A store of three.
 struct Replicas {
@@ -22,12 +12,22 @@ struct Replicas {
     port: String,
 }
 
+/// What starts a replica of three.
+fn replica(design: &str, port: &str, (number, servers): (usize, &str), more: &[&str]) -> Command {
+    let number = number.to_string();
+    let words = ["serve", "block", "--servers", servers, "--blocks", "16", "--replica", &number];
+    let mut command = command(&words);
+    command.args(["--design", design, "--port", port]).args(more);
+    command
+}
+
 impl Replicas {
     #[track_caller]
     fn start(design: &str, port: &str, more: &[&str]) -> Replicas {
-        let alive: Vec<Server> = (0..3).map(|number| replica(design, port, number, more)).collect();
-        let addresses: Vec<&str> = alive.iter().map(|server| server.address.as_str()).collect();
-        let servers = addresses.join(",");
+        let servers = free_addresses(3).join(",");
+        let more = [more, &["--new"]].concat();
+        let all = (0..3).map(|number| replica(design, port, (number, &servers), &more)).collect();
+        let alive = Server::together(all, design, port);
         Replicas { alive, servers, port: port.to_owned() }
     }
 
@@ -128,19 +128,31 @@ fn what_is_wrong_is_said_in_one_line() {
     let read = |servers: &str| remora(&["block", "read", "0", "--servers", servers]);
     read(&format!("{a},{b}")).one_line("1, 3, 5 or 7 replicas, not 2");
     read(&format!("{a},{a},{a}")).one_line("are both replica 0");
-    let other = replica("abdlock", "shm", 2, &["--block-len", "512"]);
-    let ended = read(&format!("{a},{},127.0.0.1:1", other.address));
+    let other = Replicas::start("abdlock", "shm", &["--block-len", "512"]);
+    let stranger = other.alive[2].address.as_str();
+    let ended = read(&format!("{a},{stranger},127.0.0.1:1"));
     ended.one_line("2 of 3 replicas do not answer");
+    read(a).one_line("this store has 3 replicas, not 1: name all of them");
     let kv = Server::start("farm", "shm", &[]);
     read(&format!("{},{},{c}", kv.address, kv.address)).one_line("2 of 3 replicas do not answer");
     remora(&["kv", "get", "key", "--connect", a]).one_line("this is a replica of blocks");
     remora(&["block", "read", "0"]).bad_arguments("required");
     remora(&["block", "read", "0", "--servers", "nonsense"]).bad_arguments("nonsense");
     remora(&["block", "read", "0", "--members", "/there/is/none"]).one_line("/there/is/none");
-    remora(&["serve", "block", "--block-len", "1001"]).bad_arguments("a multiple of 8 from 512 to 65536");
-    remora(&["serve", "block", "--replica", "7"]).bad_arguments("7");
-    remora(&["serve", "block", "--blocks", "0"]).bad_arguments("0");
-    remora(&["serve", "block", "--blocks", "16000000"]).one_line("ask for fewer --blocks");
+    let serve = |more: &[&str]| {
+        remora(
+            &[&["serve", "block", "--replica", "0", "--servers", &replicas.servers, "--new"], more].concat(),
+        )
+    };
+    serve(&["--block-len", "1001"]).bad_arguments("a multiple of 8 from 512 to 65536");
+    serve(&["--blocks", "0"]).bad_arguments("0");
+    serve(&["--blocks", "16000000"]).one_line("ask for fewer --blocks");
+    let serve = |replica: &str, servers: &str| {
+        remora(&["serve", "block", "--replica", replica, "--servers", servers, "--new"])
+    };
+    serve("7", a).bad_arguments("7");
+    serve("0", &format!("{a},{b}")).one_line("1, 3, 5 or 7 replicas, not 2");
+    serve("3", &replicas.servers).one_line("there is no replica 3 among 3");
 }
 
 #[test]
@@ -158,6 +170,6 @@ fn the_benchmark_counts_fewer_round_trips_for_prism_rs_than_for_abdlock() {
         assert!((1.4..2.1).contains(&trips("prism-rs")), "{rows:?}");
         assert!(trips("abdlock") >= 3.0, "{rows:?}");
     }
-    let metrics = ["latency_p50", "latency_p99", "throughput", "round_trips"];
+    let metrics = ["latency_p50", "latency_p99", "rate", "round_trips"];
     assert!(metrics.iter().all(|metric| rows.iter().filter(|row| row["metric"] == *metric).count() == 4));
 }

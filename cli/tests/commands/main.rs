@@ -11,6 +11,7 @@ mod limits;
 mod loss;
 mod mistakes;
 mod prism;
+mod repair;
 mod replay;
 mod running;
 mod txn;

@@ -1,6 +1,8 @@
 //! Running the binary, and servers that end with their test.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -114,23 +116,49 @@ impl Server {
 
     /// The server that this command starts.
     #[track_caller]
-    pub fn of(mut command: Command, design: &str, port: &str) -> Server {
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary");
-        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
-        let (mut said, mut metrics) = (Vec::new(), String::new());
-        let address = loop {
-            let Some(line) = lines.next() else { panic!("the server ended: {said:?}") };
+    pub fn of(command: Command, design: &str, port: &str) -> Server {
+        let mut server = Server::spawn(command, design, port);
+        server.wait();
+        server
+    }
+
+    /// Servers of which none is ready before all were started.
+    #[track_caller]
+    pub fn together(commands: Vec<Command>, design: &str, port: &str) -> Vec<Server> {
+        let spawn = |command| Server::spawn(command, design, port);
+        let mut servers: Vec<Server> = commands.into_iter().map(spawn).collect();
+        servers.iter_mut().for_each(Server::wait);
+        servers
+    }
+
+    fn spawn(mut command: Command, design: &str, port: &str) -> Server {
+        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary");
+        let (design, port) = (design.to_owned(), port.to_owned());
+        Server { child, address: String::new(), said: Vec::new(), metrics: String::new(), design, port }
+    }
+
+    /// Waits until it serves.
+    #[track_caller]
+    fn wait(&mut self) {
+        let pipe = self.child.stderr.take().expect("piped");
+        let mut lines = BufReader::new(pipe).lines().map_while(Result::ok);
+        self.address = loop {
+            let Some(line) = lines.next() else { panic!("the server ended: {:?}", self.said) };
             if let Some((_, rest)) = line.split_once(" at ").filter(|_| line.contains("serving ")) {
                 break rest.split(';').next().expect("an address").to_owned();
             }
             if let Some((_, address)) = line.split_once("`remora top` at ") {
-                metrics = address.to_owned();
+                self.metrics = address.to_owned();
             }
-            said.push(line);
+            self.said.push(line);
         };
         // What it says later must find a reader.
         std::thread::spawn(move || lines.for_each(drop));
-        Server { child, address, said, metrics, design: design.to_owned(), port: port.to_owned() }
+    }
+
+    /// Its process.
+    pub fn child(&self) -> &Child {
+        &self.child
     }
 
     /// The words of `remora kv VERB` for this server.
@@ -146,6 +174,17 @@ impl Server {
     pub fn kv(&self, verb: &str, rest: &[&str]) -> Ended {
         remora(&self.words(verb, rest))
     }
+}
+
+/// So many free ports of this host, for those who must be told each other's: none of those that the system gives to whoever connects, which
+/// could take them before they are listened at.
+pub fn free_addresses(count: usize) -> Vec<String> {
+    let mut listeners: Vec<TcpListener> = Vec::new();
+    while listeners.len() < count {
+        let drawn = RandomState::new().hash_one(listeners.len());
+        listeners.extend(TcpListener::bind(("127.0.0.1", 10_000 + (drawn % 20_000) as u16)));
+    }
+    listeners.iter().map(|listener| listener.local_addr().expect("an address").to_string()).collect()
 }
 
 impl Drop for Server {

@@ -18,12 +18,17 @@ const KINDS: [&str; 6] = [
     "server killed",
 ];
 
+/// Where the replicas are.
+fn all(hosts: &Hosts) -> String {
+    let addresses: Vec<String> = (0..REPLICAS).map(|at| format!("{}:7481", hosts.address(at))).collect();
+    addresses.join(",")
+}
+
 /// What a replica is told.
 fn replica(hosts: &Hosts, design: &str, at: usize) -> Server {
-    let (address, listen) = (hosts.address(at), format!("{}:7481", hosts.address(at)));
-    let number = at.to_string();
+    let (address, number, all) = (hosts.address(at), at.to_string(), all(hosts));
     let serve = ["serve", "block", "--design", design, "--replica", &number, "--blocks", "16"];
-    let own = ["--block-len", "4608", "--port", "udp", "--address", &address, "--listen", &listen];
+    let own = ["--block-len", "4608", "--port", "udp", "--address", &address, "--servers", &all, "--new"];
     Server::spawn(hosts.remora(at, &[&serve[..], &own].concat()), at)
 }
 
@@ -32,8 +37,7 @@ fn scene(design: &str, seed: u64, keys: &str) -> Option<Scene> {
     let hosts = Hosts::new(REPLICAS + CLIENTS)?;
     let mut replicas: Vec<Server> = (0..REPLICAS).map(|at| replica(&hosts, design, at)).collect();
     replicas.iter_mut().for_each(Server::wait);
-    let addresses: Vec<String> = (0..REPLICAS).map(|at| format!("{}:7481", hosts.address(at))).collect();
-    let addresses = addresses.join(",");
+    let addresses = all(&hosts);
     let words = ["block", "exercise", "--servers", &addresses, "--window", "3", "--keys", keys];
     let mut scene = Scene::new(hosts, replicas, seed, &words);
     (REPLICAS..REPLICAS + CLIENTS).for_each(|host| scene.enter(host, &[]));
