@@ -1,4 +1,4 @@
-//! `remora kv exercise` and `remora block exercise`: random operations on a store, recorded as a history that a judge can read.
+//! `remora kv exercise`, `remora block exercise`, `remora txn exercise`: random operations on a store, recorded as a history that a judge can read.
 
 mod record;
 mod run;
@@ -35,7 +35,7 @@ pub struct ExerciseArgs {
     /// Operations after which no further one begins.
     #[arg(long)]
     pub operations: Option<u64>,
-    /// Operations to begin a second, at most [default: as many as there is room for].
+    /// Operations a second, at most, as many at a time as may be in flight [default: the next as soon as one has ended].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub rate: Option<u32>,
     /// Begin none after the end of standard input.
@@ -99,4 +99,26 @@ pub fn removable(random: &mut Random, keys: u64, value: &mut u64) -> Vec<Step> {
 fn write(key: u64, value: &mut u64) -> Step {
     *value += 1;
     Step::Write { key, value: *value }
+}
+
+/// A transaction on one to three keys, each of them read, written, or both.
+pub fn transaction(random: &mut Random, keys: u64, value: &mut u64) -> Vec<Step> {
+    let mut chosen = Vec::new();
+    for _ in 0..=random.below(3) {
+        let key = random.below(keys);
+        if !chosen.contains(&key) {
+            chosen.push(key);
+        }
+    }
+    let mut steps = Vec::new();
+    for key in chosen {
+        let does = random.below(4);
+        if does != 0 {
+            steps.push(Step::Read { key, value: None });
+        }
+        if does != 1 {
+            steps.push(write(key, value));
+        }
+    }
+    steps
 }

@@ -46,10 +46,13 @@ struct Exercise<'a> {
     running: BTreeMap<usize, Asked>,
     /// The last value that was written.
     value: u64,
-    /// The last key that was read at the end.
+    /// Keys that were read at the end, and those of them that are to be read again.
     read: u64,
+    again: Vec<u64>,
     started: Instant,
     drawn: u64,
+    /// Operations of the present burst that are yet to be drawn.
+    burst: u16,
     over: Option<Instant>,
     /// Standard input has ended.
     stop: Arc<AtomicBool>,
@@ -108,8 +111,10 @@ impl<'a> Exercise<'a> {
             running: BTreeMap::new(),
             value: u64::from(args.number) << VALUES,
             read: 0,
+            again: Vec::new(),
             started: Instant::now(),
             drawn: 0,
+            burst: 0,
             over: None,
             stop,
             memory: BTreeMap::new(),
@@ -118,7 +123,8 @@ impl<'a> Exercise<'a> {
 
     /// Has everything ended, or waited long enough for it?
     fn is_done(&self) -> bool {
-        let at_rest = self.asked.is_empty() && self.running.is_empty() && self.read == self.args.keys;
+        let read = self.read == self.args.keys && self.again.is_empty();
+        let at_rest = read && self.asked.is_empty() && self.running.is_empty();
         self.over.is_some_and(|since| at_rest || since.elapsed() > LAST)
     }
 
@@ -130,15 +136,29 @@ impl<'a> Exercise<'a> {
             self.over = Some(Instant::now());
         }
         if self.over.is_some() {
-            let key = self.read;
-            self.read += u64::from(key < self.args.keys);
-            return (key < self.args.keys).then(|| vec![Step::Read { key, value: None }]);
+            return self.next_of_all().map(|key| vec![Step::Read { key, value: None }]);
         }
-        if self.args.rate.is_some_and(|rate| self.drawn as f64 > seconds * f64::from(rate)) {
-            return None;
+        if self.burst == 0 {
+            let rate = self.args.rate.map_or(f64::INFINITY, f64::from);
+            let at_rest = self.asked.is_empty() && self.running.is_empty();
+            if rate.is_finite() && !(at_rest && self.drawn as f64 <= seconds * rate) {
+                return None;
+            }
+            self.burst = self.args.window;
         }
+        self.burst -= 1;
         self.drawn += 1;
         Some((self.draw)(&mut self.random, self.args.keys, &mut self.value))
+    }
+
+    /// The next key to read at the end.
+    fn next_of_all(&mut self) -> Option<u64> {
+        if let Some(key) = self.again.pop() {
+            return Some(key);
+        }
+        let key = self.read;
+        self.read += u64::from(key < self.args.keys);
+        (key < self.args.keys).then_some(key)
     }
 
     /// Begins what there is room for. True: something has begun.
@@ -170,7 +190,14 @@ impl<'a> Exercise<'a> {
                 }
                 self.record.ok(asked.lane, &steps)
             }
-            Answer::Refused => self.record.fail(asked.lane),
+            Answer::Refused => {
+                if self.over.is_some() {
+                    self.again.extend(
+                        asked.steps.iter().filter(|step| matches!(step, Step::Read { .. })).map(Step::key),
+                    );
+                }
+                self.record.fail(asked.lane)
+            }
             Answer::Unknown => self.record.info(asked.lane),
         }
     }

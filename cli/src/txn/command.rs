@@ -11,14 +11,15 @@ use super::servers::ServersArgs;
 use super::shell;
 use super::transact::{Step, Talk, Trouble};
 use crate::device::PortArgs;
+use crate::exercise::ExerciseArgs;
 
 /// Which store.
 #[derive(Args, Clone, Debug)]
 pub struct Target {
     #[command(flatten)]
-    servers: ServersArgs,
+    pub servers: ServersArgs,
     #[command(flatten)]
-    port: PortArgs,
+    pub port: PortArgs,
 }
 
 /// `remora txn`.
@@ -77,6 +78,16 @@ pub enum TxnCommand {
         #[command(flatten)]
         target: Target,
     },
+    /// Do random transactions, and record them for a judge of serializability.
+    #[command(
+        after_help = "Examples:\n  remora txn exercise --history one.jsonl --shards 127.0.0.1:7491,127.0.0.1:7492\n  remora txn exercise --history two.jsonl --number 1 --rate 60 --seconds 60 --members shards.toml\n\nWhat several processes recorded on one machine is one history, whatever became of them: docs/KV.md says how to judge it."
+    )]
+    Exercise {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        exercise: ExerciseArgs,
+    },
 }
 
 /// Keys of a transaction that this client has room for.
@@ -89,6 +100,7 @@ pub fn run(command: TxnCommand) -> Result<()> {
         TxnCommand::Put { target, pairs } => put(&target, &pairs),
         TxnCommand::Delete { target, keys } => delete(&target, &keys),
         TxnCommand::Add { target, pairs, times } => add(&target, &pairs, times),
+        TxnCommand::Exercise { target, exercise } => super::exercise::run(&target, &exercise, MAX_KEYS),
         TxnCommand::Shell { target } => shell::run(talk(&target)?),
     }
 }

@@ -10,6 +10,7 @@
 pub mod client;
 pub mod command;
 mod desk;
+mod exercise;
 mod farm;
 mod line;
 mod machine;

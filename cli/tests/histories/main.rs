@@ -12,3 +12,4 @@ mod party;
 #[path = "../commands/running.rs"]
 mod running;
 mod scene;
+mod txn;

@@ -109,9 +109,13 @@ pub struct Client {
     pub number: u32,
     pub history: PathBuf,
     file: BufReader<std::fs::File>,
+    rest: String,
     stdin: Option<ChildStdin>,
-    /// Events that it has recorded: operations that are done, and those of which it will never know.
+    /// Operations that it has recorded: those that it began, those that are done, those that did nothing, and those of which it will never
+    /// know.
+    begun: usize,
     pub done: usize,
+    failed: usize,
     pub unknown: usize,
 }
 
@@ -125,15 +129,45 @@ impl Client {
         let mut process = Process::start(command, host);
         let stdin = process.child.stdin.take();
         let file = BufReader::new(std::fs::File::open(&history).expect("the file"));
-        Client { process, number, history, file, stdin, done: 0, unknown: 0 }
+        Client {
+            process,
+            number,
+            history,
+            file,
+            rest: String::new(),
+            stdin,
+            begun: 0,
+            done: 0,
+            failed: 0,
+            unknown: 0,
+        }
     }
 
     /// Takes in what it has recorded since.
     pub fn look(&mut self) {
-        let mut more = String::new();
-        self.file.read_to_string(&mut more).expect("the history");
-        self.done += more.matches("\"type\":\"ok\"").count();
-        self.unknown += more.matches("\"type\":\"info\"").count();
+        self.file.read_to_string(&mut self.rest).expect("the history");
+        // Of a line that is being written the end comes next time.
+        let end = self.rest.rfind('\n').map_or(0, |last| last + 1);
+        let lines: String = self.rest.drain(..end).collect();
+        let count = |kind: &str| lines.matches(&format!("\"type\":\"{kind}\"")).count();
+        self.begun += count("invoke");
+        self.done += count("ok");
+        self.failed += count("fail");
+        self.unknown += count("info");
+    }
+
+    /// Stops it in the middle of an operation.
+    #[track_caller]
+    pub fn stop_in_the_middle(&mut self) {
+        until("it is in the middle of something", || {
+            self.process.stop();
+            self.look();
+            let open = self.begun > self.done + self.failed + self.unknown;
+            if !open {
+                self.process.go_on();
+            }
+            open
+        });
     }
 
     /// Has it begin no more, and waits for its end.

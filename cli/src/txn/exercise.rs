@@ -1,0 +1,178 @@
+//! `remora txn exercise`: shards of transactions as a store of numbered keys.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use check::{Step, identify, stamp};
+use store::txn::{Design, EntryId, Event, Outcome, Refused, Tx};
+
+use super::client::{Ends, Machine, Session, Size};
+use super::command::Target;
+use crate::exercise::{self, Answer, ExerciseArgs, Store};
+
+/// Time between two attempts to connect.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Connections to all shards, made anew together when one breaks.
+struct Shards<'a> {
+    target: &'a Target,
+    addresses: Vec<SocketAddr>,
+    size: Size,
+    session: Option<Session>,
+    /// The session has failed, and what is under way with it.
+    broken: bool,
+    tried: Instant,
+    /// By their places.
+    open: Vec<Option<Open>>,
+    value: Vec<u8>,
+}
+
+/// A transaction under way.
+struct Open {
+    tx: Tx,
+    steps: Vec<Step>,
+    /// What it reads and has no answer for, and which step that is.
+    reads: Vec<(EntryId, usize)>,
+    committing: bool,
+}
+
+/// Exercises a store of transactions.
+pub fn run(target: &Target, args: &ExerciseArgs, max_keys: u32) -> Result<()> {
+    let addresses = target.servers.find()?;
+    let size = Size { window: args.window.into(), max_keys };
+    let session = Session::open(&target.port, &addresses, size)?;
+    let value = vec![0; session.limits().max_value as usize];
+    let mut shards = Shards {
+        target,
+        addresses,
+        size,
+        session: Some(session),
+        broken: false,
+        tried: Instant::now(),
+        open: (0..args.window).map(|_| None).collect(),
+        value,
+    };
+    exercise::run(args, exercise::transaction, &mut shards)
+}
+
+impl Store for Shards<'_> {
+    fn begin(&mut self, steps: &[Step]) -> Result<Option<usize>> {
+        let (Some(session), false) = (&mut self.session, self.broken) else { return Ok(None) };
+        let (machine, mut ends) = session.parts()?;
+        let tx = match machine.begin() {
+            Ok(tx) => tx,
+            Err(Refused::WindowFull) => return Ok(None),
+            Err(Refused::Broken(_)) => {
+                self.broken = true;
+                return Ok(None);
+            }
+            Err(refused) => bail!("{refused}"),
+        };
+        let mut open = Open { tx, steps: steps.to_vec(), reads: Vec::new(), committing: false };
+        match open.name(machine, &mut self.value, &mut ends) {
+            Ok(()) => {}
+            Err(Refused::Broken(_)) => self.broken = true,
+            Err(refused) => bail!("{refused}"),
+        }
+        self.open[tx.index()] = Some(open);
+        Ok(Some(tx.index()))
+    }
+
+    fn turn(&mut self, ended: &mut Vec<(usize, Answer)>) -> Result<bool> {
+        if self.session.is_none() {
+            if self.tried.elapsed() > AGAIN {
+                let again = Session::open(&self.target.port, &self.addresses, self.size);
+                self.session = again.inspect_err(|error| tracing::info!("{error:#}")).ok();
+                self.tried = Instant::now();
+            }
+            return Ok(true);
+        }
+        if let Err(error) = self.go_on(ended) {
+            tracing::info!("connecting anew: {error:#}");
+            self.broken = true;
+        }
+        Ok(!(self.broken && self.leave()))
+    }
+
+    fn give_up(&mut self) -> bool {
+        !self.leave()
+    }
+}
+
+impl Shards<'_> {
+    /// Takes what has come, and commits what has all its values.
+    fn go_on(&mut self, ended: &mut Vec<(usize, Answer)>) -> Result<()> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        let open = &mut self.open;
+        session.turn(|shard, completion, machine, ends| {
+            match machine.complete(shard, completion, ends)? {
+                Some(Event::Read { tx, entry, value }) => {
+                    open[tx.index()].iter_mut().for_each(|open| open.found(entry, value));
+                }
+                Some(Event::Ended { tx, outcome, .. }) => end(open, tx, outcome, ended),
+                None => {}
+            }
+            Ok(())
+        })?;
+        let clock = session.clock();
+        let (machine, mut ends) = session.parts()?;
+        for place in 0..self.open.len() {
+            let Some(open) = &mut self.open[place] else { continue };
+            if open.committing || !open.reads.is_empty() {
+                continue;
+            }
+            open.committing = true;
+            if let Some(Event::Ended { tx, outcome, .. }) = machine.commit(open.tx, clock, &mut ends)? {
+                end(&mut self.open, tx, outcome, ended);
+            }
+        }
+        Ok(())
+    }
+
+    /// True: there was a session.
+    fn leave(&mut self) -> bool {
+        self.broken = false;
+        self.open.iter_mut().for_each(|open| *open = None);
+        self.session.take().is_some()
+    }
+}
+
+/// A transaction has ended.
+fn end(open: &mut [Option<Open>], tx: Tx, outcome: Outcome, ended: &mut Vec<(usize, Answer)>) {
+    let Some(open) = open[tx.index()].take() else { return };
+    let answer = match outcome {
+        Outcome::Committed(_) => Answer::Done(open.steps),
+        Outcome::Unknown(_) => Answer::Unknown,
+        _ => Answer::Refused,
+    };
+    ended.push((tx.index(), answer));
+}
+
+impl Open {
+    /// Asks for what it reads, and says what it writes.
+    fn name(&mut self, machine: &mut Machine, value: &mut [u8], ends: &mut Ends<'_>) -> Result<(), Refused> {
+        for (at, step) in self.steps.iter().enumerate() {
+            let key = format!("key {}", step.key());
+            match *step {
+                Step::Read { .. } => self.reads.push((machine.read(self.tx, key.as_bytes(), ends)?, at)),
+                Step::Write { value: number, .. } => {
+                    stamp(number, value);
+                    machine.write(self.tx, key.as_bytes(), value, ends)?;
+                }
+                Step::Delete { .. } => {
+                    machine.delete(self.tx, key.as_bytes(), ends)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn found(&mut self, entry: EntryId, bytes: Option<&[u8]>) {
+        let Some(place) = self.reads.iter().position(|(asked, _)| *asked == entry) else { return };
+        let (_, at) = self.reads.swap_remove(place);
+        if let Step::Read { value, .. } = &mut self.steps[at] {
+            *value = bytes.map(identify);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Transactions over two shards, while the shards and their clients are stopped, cut off and killed.
+
+use check::{Asked, History, Measures, Violation, hold, serializable, strictly_serializable};
+
+use crate::hosts::Hosts;
+use crate::party::Server;
+use crate::scene::Length::{Long, Short};
+use crate::scene::{Scene, Whom};
+
+const SHARDS: usize = 2;
+const CLIENTS: usize = 4;
+const KINDS: [&str; 5] =
+    ["client killed", "client stopped", "client cut off", "server stopped", "server cut off"];
+
+/// A shard.
+fn shard(hosts: &Hosts, design: &str, at: usize) -> Server {
+    let (address, listen, number) =
+        (hosts.address(at), format!("{}:7491", hosts.address(at)), at.to_string());
+    let serve = ["serve", "txn", "--design", design, "--shard", &number, "--shards", "2", "--keys", "1000"];
+    let own = ["--value-len", "4200", "--port", "udp", "--address", &address, "--listen", &listen];
+    Server::spawn(hosts.remora(at, &[&serve[..], &own].concat()), at)
+}
+
+/// Two shards, and clients at work.
+fn scene(design: &str, seed: u64, keys: &str) -> Option<Scene> {
+    let hosts = Hosts::new(SHARDS + CLIENTS)?;
+    let mut shards: Vec<Server> = (0..SHARDS).map(|at| shard(&hosts, design, at)).collect();
+    shards.iter_mut().for_each(Server::wait);
+    let addresses: Vec<String> = (0..SHARDS).map(|at| format!("{}:7491", hosts.address(at))).collect();
+    let addresses = addresses.join(",");
+    let words = ["txn", "exercise", "--shards", &addresses, "--window", "3", "--keys", keys, "--rate", "60"];
+    let mut scene = Scene::new(hosts, shards, seed, &words);
+    scene.notes_failures = true;
+    (SHARDS..SHARDS + CLIENTS).for_each(|host| scene.enter(host, &[]));
+    scene.all_go_on(5);
+    Some(scene)
+}
+
+/// Each mishap, short and long, in an order that the seed decides.
+fn mishaps(scene: &mut Scene) {
+    let mut left: Vec<u32> = (0..10).collect();
+    while !left.is_empty() {
+        let at = scene.random.below(left.len() as u64) as usize;
+        let shard = scene.random.below(SHARDS as u64) as usize;
+        match left.swap_remove(at) {
+            0 | 1 => scene.kill_client(),
+            2 => scene.stop_client(Short),
+            3 => scene.stop_client(Long),
+            4 => scene.cut_client(Short),
+            5 => scene.cut_client(Long),
+            6 => scene.stop_server(shard, Whom::Part, Short),
+            7 => scene.stop_server(shard, Whom::Part, Long),
+            8 => scene.cut_server(shard, Whom::Part, Short),
+            _ => scene.cut_server(shard, Whom::Part, Long),
+        }
+    }
+}
+
+fn real_run(design: &str, seed: u64, judge: fn(&History) -> Result<(), Violation>) {
+    let Some(mut scene) = scene(design, seed, "12") else { return };
+    mishaps(&mut scene);
+    let history = scene.finish();
+    hold(&format!("real {design} seed {seed}"), &history, judge);
+    let mut measures = Measures::default();
+    measures.add(&history, &scene.kinds());
+    measures.hold(&Asked {
+        histories: 1,
+        clients: 8,
+        keys: 16,
+        overlapping: 0.3,
+        faults: &KINDS,
+        fired: 1.0,
+    });
+}
+
+#[test]
+fn prism_tx_is_serializable_while_processes_die_and_stand_still_and_links_are_cut() {
+    real_run("prism-tx", 21, serializable);
+}
+
+#[test]
+fn farm_is_strictly_serializable_while_processes_die_and_stand_still_and_links_are_cut() {
+    real_run("farm", 22, strictly_serializable);
+}
+
+#[test]
+fn a_client_of_transactions_that_answers_from_its_memory_is_found() {
+    let Some(mut scene) = scene("prism-tx", 23, "4") else { return };
+    scene.enter(SHARDS, &["--liar"]);
+    scene.all_go_on(40);
+    let refused = serializable(&scene.finish()).expect_err("lies");
+    println!("{refused}");
+}
+
+#[test]
+#[ignore = "soak: minutes"]
+fn soak_real_runs_of_transactions() {
+    for seed in 0..20 {
+        real_run("prism-tx", 200 + seed, serializable);
+        real_run("farm", 300 + seed, strictly_serializable);
+    }
+}
