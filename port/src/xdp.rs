@@ -70,7 +70,7 @@ use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
 /// Time for which something that is taken is asked for again.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Tries until it is not refused as `taken` any more, at most for a while: what a closed socket had is not always free at
 /// once.
