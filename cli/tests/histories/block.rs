@@ -1,4 +1,6 @@
-//! Replicated blocks: three replicas, of which one at a time is stopped, cut off, or killed for good; and clients, likewise.
+//! Replicated blocks: three replicas, of which one at a time is stopped, cut off, or killed and repaired; and clients, likewise.
+
+use std::time::{Duration, Instant};
 
 use check::{Asked, History, Measures, hold, linearizable};
 
@@ -9,70 +11,85 @@ use crate::scene::{Scene, Whom};
 
 const REPLICAS: usize = 3;
 const CLIENTS: usize = 3;
-const KINDS: [&str; 6] = [
+const KINDS: [&str; 7] = [
     "client killed",
     "client stopped",
     "client cut off",
     "server stopped",
     "server cut off",
     "server killed",
+    "server repaired",
 ];
 
-/// Where the replicas are.
-fn all(hosts: &Hosts) -> String {
+/// A replica of this design; `new`: it begins with the store.
+fn replica(hosts: &Hosts, design: &str, at: usize, new: bool) -> Server {
+    let (address, servers, number) = (hosts.address(at), servers(hosts), at.to_string());
+    let serve = ["serve", "block", "--design", design, "--replica", &number, "--servers", &servers];
+    let own = ["--blocks", "16", "--block-len", "4608", "--port", "udp", "--address", &address];
+    let new: &[&str] = if new { &["--new"] } else { &[] };
+    Server::spawn(hosts.remora(at, &[&serve[..], &own, new].concat()), at)
+}
+
+fn servers(hosts: &Hosts) -> String {
     let addresses: Vec<String> = (0..REPLICAS).map(|at| format!("{}:7481", hosts.address(at))).collect();
     addresses.join(",")
 }
 
-/// What a replica is told.
-fn replica(hosts: &Hosts, design: &str, at: usize) -> Server {
-    let (address, number, all) = (hosts.address(at), at.to_string(), all(hosts));
-    let serve = ["serve", "block", "--design", design, "--replica", &number, "--blocks", "16"];
-    let own = ["--block-len", "4608", "--port", "udp", "--address", &address, "--servers", &all, "--new"];
-    Server::spawn(hosts.remora(at, &[&serve[..], &own].concat()), at)
-}
-
 /// Three replicas, and clients at work.
-fn scene(design: &str, seed: u64, keys: &str) -> Option<Scene> {
+fn scene(design: &str, seed: u64, more: &[&str]) -> Option<Scene> {
     let hosts = Hosts::new(REPLICAS + CLIENTS)?;
-    let mut replicas: Vec<Server> = (0..REPLICAS).map(|at| replica(&hosts, design, at)).collect();
+    let mut replicas: Vec<Server> = (0..REPLICAS).map(|at| replica(&hosts, design, at, true)).collect();
     replicas.iter_mut().for_each(Server::wait);
-    let addresses = all(&hosts);
-    let words = ["block", "exercise", "--servers", &addresses, "--window", "3", "--keys", keys];
-    let mut scene = Scene::new(hosts, replicas, seed, &words);
+    let servers = servers(&hosts);
+    let words = ["block", "exercise", "--servers", &servers, "--window", "3"];
+    let mut scene = Scene::new(hosts, replicas, seed, &[&words[..], more].concat());
     (REPLICAS..REPLICAS + CLIENTS).for_each(|host| scene.enter(host, &[]));
     scene.all_go_on(10);
     Some(scene)
 }
 
-/// Each mishap, short and long, in an order that the seed decides; all replicas live.
-fn mishaps(scene: &mut Scene) {
-    let mut left: Vec<u32> = (0..9).collect();
-    while !left.is_empty() {
-        let at = scene.random.below(left.len() as u64) as usize;
-        let replica = scene.random.below(REPLICAS as u64) as usize;
-        match left.swap_remove(at) {
-            0 => scene.kill_client(),
-            1 => scene.stop_client(Short),
-            2 => scene.stop_client(Long),
-            3 => scene.cut_client(Short),
-            4 => scene.cut_client(Long),
-            5 => scene.stop_server(replica, Whom::Some, Short),
-            6 => scene.stop_server(replica, Whom::Some, Long),
-            7 => scene.cut_server(replica, Whom::Some, Short),
-            _ => scene.cut_server(replica, Whom::Some, Long),
-        }
+/// The mishap of this number, below 9, short or long, of any client or replica.
+fn mishap(scene: &mut Scene, number: u64) {
+    let replica = scene.random.below(REPLICAS as u64) as usize;
+    match number {
+        0 => scene.kill_client(),
+        1 => scene.stop_client(Short),
+        2 => scene.stop_client(Long),
+        3 => scene.cut_client(Short),
+        4 => scene.cut_client(Long),
+        5 => scene.stop_server(replica, Whom::Some, Short),
+        6 => scene.stop_server(replica, Whom::Some, Long),
+        7 => scene.cut_server(replica, Whom::Some, Short),
+        _ => scene.cut_server(replica, Whom::Some, Long),
     }
 }
 
-/// A replica dies and stays dead. The others are a majority; without another one of them nobody does anything.
-fn one_dies(scene: &mut Scene) {
+/// Each of them, in an order that the seed decides.
+fn mishaps(scene: &mut Scene) {
+    let mut left: Vec<u64> = (0..9).collect();
+    while !left.is_empty() {
+        let at = scene.random.below(left.len() as u64) as usize;
+        let number = left.swap_remove(at);
+        mishap(scene, number);
+    }
+}
+
+/// A replica dies with its memory; without another one of them nobody does anything. Then it comes back, and is as good as it was: the next
+/// one that is missing is another.
+fn one_dies_and_comes_back(scene: &mut Scene, design: &str) {
     let dead = scene.random.below(REPLICAS as u64) as usize;
+    let other = (dead + 1) % REPLICAS;
     scene.kill_server(dead);
     scene.kill_client();
-    let other = (dead + 1) % REPLICAS;
     scene.stop_server(other, Whom::All, Short);
-    scene.cut_server(other, Whom::All, Long);
+    repair(scene, design, dead);
+    scene.stop_server(other, Whom::Some, Long);
+}
+
+fn repair(scene: &mut Scene, design: &str, dead: usize) {
+    let mut server = replica(&scene.hosts, design, dead, false);
+    server.wait();
+    scene.replace_server(dead, server);
 }
 
 fn judge(name: &str, history: &History, kinds: &[&str]) {
@@ -90,9 +107,9 @@ fn judge(name: &str, history: &History, kinds: &[&str]) {
 }
 
 fn real_run(design: &str, seed: u64) {
-    let Some(mut scene) = scene(design, seed, "8") else { return };
+    let Some(mut scene) = scene(design, seed, &["--keys", "8"]) else { return };
     mishaps(&mut scene);
-    one_dies(&mut scene);
+    one_dies_and_comes_back(&mut scene, design);
     let history = scene.finish();
     judge(&format!("real {design} seed {seed}"), &history, &scene.kinds());
 }
@@ -109,9 +126,28 @@ fn abdlock_is_linearizable_while_processes_die_and_stand_still_and_links_are_cut
 
 #[test]
 fn a_client_of_blocks_that_answers_from_its_memory_is_found() {
-    let Some(mut scene) = scene("prism-rs", 13, "4") else { return };
+    let Some(mut scene) = scene("prism-rs", 13, &["--keys", "4"]) else { return };
     scene.enter(REPLICAS, &["--liar"]);
     scene.all_go_on(200);
     let refused = linearizable(&scene.finish()).expect_err("lies");
     println!("{refused}");
+}
+
+/// Again and again a replica dies, one after the other, and comes back empty; in between comes whatever else may.
+#[test]
+#[ignore = "soak: ten minutes"]
+fn soak_prism_rs_loses_no_acknowledged_write_in_ten_minutes_of_kills_and_repairs() {
+    let Some(mut scene) = scene("prism-rs", 14, &["--keys", "8", "--rate", "150"]) else { return };
+    let (started, mut round) = (Instant::now(), 0);
+    while started.elapsed() < Duration::from_secs(600) {
+        let dead = round % REPLICAS;
+        scene.kill_server(dead);
+        repair(&mut scene, "prism-rs", dead);
+        let number = scene.random.below(9);
+        mishap(&mut scene, number);
+        round += 1;
+    }
+    let history = scene.finish();
+    println!("{round} rounds");
+    judge("real soak of prism-rs", &history, &scene.kinds());
 }

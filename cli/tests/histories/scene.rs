@@ -208,6 +208,14 @@ impl Scene {
         *self.fired.entry("server killed").or_default() += 1;
     }
 
+    /// A server is there again in the place of one that was killed, and the clients go on.
+    #[track_caller]
+    pub fn replace_server(&mut self, at: usize, server: Server) {
+        self.servers[at] = server;
+        self.all_go_on(10);
+        *self.fired.entry("server repaired").or_default() += 1;
+    }
+
     /// Cuts a server's link and mends it.
     #[track_caller]
     pub fn cut_server(&mut self, at: usize, whom: Whom, length: Length) {
