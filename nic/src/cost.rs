@@ -2,8 +2,9 @@
 //!
 //! Only *primitives* have a cost: a verb's round trip, a CPU that polls and answers, an access to the memory of the host. Each is
 //! a number that somebody measured, and says where it was read. What an operation takes is counted from them (`prism.rs`), and
-//! so is a prediction; no constant was chosen to make one come true.
+//! so is a prediction; no constant was chosen to make one come true. What many clients reach is `load.rs`.
 
+pub mod load;
 pub mod prism;
 
 /// A measured number, and where it was read.

@@ -68,6 +68,8 @@ pub enum Unit {
     Nanoseconds,
     /// Part of a whole.
     PerMille,
+    /// How often.
+    PerSecond,
 }
 
 /// A number of the paper's text, and the models' own.

@@ -7,7 +7,7 @@ use super::super::grant::WORD;
 use super::super::{Grant, Tag};
 use crate::PostPrism;
 
-/// Slots of the send queue that a READ and a chain take together.
+/// Slots of the send queue that a READ and a chain take together, at most.
 pub const SLOTS: u32 = 2 + 3 + 2 + 3;
 
 const SIGNALED: Flags = Flags { signaled: true, ..QUIET };
@@ -92,8 +92,13 @@ pub fn write(
         swap_add: Operand::At(SCRATCH),
     };
     let swap = Operation::CompareSwap { at: Address::direct(entry(grant, block)), operands };
-    let data = Data::Local(Payload::Inline(&start));
-    nic.post_prism(&quiet(Operation::Write { to: Address::direct(scratch(0)), data }))?;
+    // A plain verb: of PRISM's own operations each is answered.
+    nic.post_send(&nic::WorkRequest {
+        id,
+        operation: nic::Operation::Write(scratch(0)),
+        payload: Payload::Inline(&start),
+        flags: QUIET,
+    })?;
     let (redirect, result) = (Some(SCRATCH + WORD as u64), Some(answers.mine));
     nic.post_prism(&WorkRequest { redirect, result, ..quiet(allocate) })?;
     let result = Some(answers.old);
