@@ -19,7 +19,7 @@ help: ## list the targets
 setup: ## install what the tests need (as root; otherwise say what is missing)
 	@scripts/setup test
 
-setup-bench: ## install what the benchmarks compare with: memcached, redis, sockperf, UCX, libfabric
+setup-bench: ## install what the benchmarks compare with: memcached, redis, etcd, sockperf, UCX, libfabric
 	@scripts/setup bench
 
 test: setup fmt tidy clippy unit doc models fuzz miri ## everything that must hold before a change lands
@@ -61,7 +61,8 @@ demo: ## one key-value table over real RDMA verbs, two processes
 bench: setup-bench ## the numbers of docs/PERFORMANCE.md, baselines in the same run
 	$(CARGO) build --release --bin remora
 	$(CARGO) run --release --quiet --bin remora -- bench verbs --json
-	$(CARGO) run --release --quiet --bin remora -- kv bench
+	$(CARGO) run --release --quiet --bin remora -- bench kv --records 1000000 --json
+	$(CARGO) run --release --quiet --bin remora -- bench block --blocks 1000000 --json
 
 soak: setup ## the tests marked soak: hours
 	$(CARGO) test --workspace --release -- --ignored soak

@@ -8,6 +8,7 @@ use store::ycsb::Mix;
 
 use crate::bench::cores::{pin, two_cores};
 use crate::bench::print_table;
+use crate::bench::site::Site;
 use crate::device::PortName;
 use crate::kv::measure::{Figures, Plan, Runner, Server};
 use crate::kv::parts::Parts;
@@ -94,8 +95,9 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn measure<D: Design>(args: &Args, plan: &Plan, design: DesignName, port: PortName) -> Result<Line> {
-    let server = Server::start(design, port, plan)?;
-    let mut runner = Runner::<D>::connect(&server, port, plan)?;
+    let site = Site::loopback(port);
+    let server = Server::start(design, (&site, 0), plan)?;
+    let mut runner = Runner::<D>::connect(&server, &site.client(0), plan)?;
     let mut gets = Parts::new(Mix::C, plan.records, plan.seed);
     runner.alone(&mut gets, args.gets / 10)?;
     let alone: Figures = runner.alone(&mut gets, args.gets)?;

@@ -1,12 +1,14 @@
 //! `remora figures`: what the papers draw, drawn from this software, into a folder.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::{Parser, ValueEnum};
 
-use crate::bench;
+use crate::bench::curves::{Saved, saved};
+use crate::bench::prism::loads;
+use crate::bench::{self, Report};
 use crate::device::PortName;
 
 /// Figures that are drawn together.
@@ -18,15 +20,58 @@ enum Figures {
     Loss,
     /// Two flows over one bottleneck.
     Congestion,
+    /// PRISM: rate and latency of reads, PRISM-KV and Pilaf.
+    #[value(name = "3")]
+    Three,
+    /// PRISM: the same, half of them writes.
+    #[value(name = "4")]
+    Four,
+    /// PRISM: rate and latency of replicated blocks, PRISM-RS and ABDLOCK.
+    #[value(name = "6")]
+    Six,
+    /// PRISM: their latency by how skewed the keys are, 100 clients.
+    #[value(name = "7")]
+    Seven,
 }
 
 impl Figures {
-    /// The benchmark that draws them.
-    fn bench(self) -> &'static str {
+    const ALL: [Figures; 7] = [
+        Figures::Prism,
+        Figures::Loss,
+        Figures::Congestion,
+        Figures::Three,
+        Figures::Four,
+        Figures::Six,
+        Figures::Seven,
+    ];
+
+    /// The benchmark that draws them; None: they are drawn from rows.
+    fn bench(self) -> Option<&'static str> {
         match self {
-            Figures::Prism => "prism",
-            Figures::Loss => "loss",
-            Figures::Congestion => "congestion",
+            Figures::Prism => Some("prism"),
+            Figures::Loss => Some("loss"),
+            Figures::Congestion => Some("congestion"),
+            _ => None,
+        }
+    }
+
+    /// The benchmark that has the rows that it is drawn from.
+    fn rows(self) -> Option<&'static str> {
+        match self {
+            Figures::Three | Figures::Four => Some("kv"),
+            Figures::Six | Figures::Seven => Some("block"),
+            _ => None,
+        }
+    }
+
+    /// Draws it from rows.
+    fn draw(self, folder: &Path, rows: &[Saved]) -> Result<()> {
+        match self {
+            Figures::Three => loads::figure_3(folder, rows),
+            Figures::Four => loads::figure_4(folder, rows),
+            Figures::Six => loads::figure_6(folder, rows),
+            Figures::Seven => loads::figure_7(folder, rows),
+            Figures::Prism | Figures::Loss | Figures::Congestion => Ok(()),
         }
     }
 }
@@ -34,7 +79,7 @@ impl Figures {
 /// Arguments of `remora figures`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora figures\n  remora figures prism --port udp\n  remora figures loss congestion --rounds 3\n\nEach figure says whether it shows model time, simulated time or real time; the numbers behind it are printed."
+    after_help = "Examples:\n  remora figures\n  remora figures prism --port udp\n  remora figures loss congestion --rounds 3\n  remora figures 3 4 --rows curves.jsonl\n\nEach figure says whether it shows model time, simulated time or real time; the numbers behind it are printed."
 )]
 pub struct Args {
     /// Which [default: all].
@@ -45,6 +90,10 @@ pub struct Args {
     /// Only this port, where something is measured.
     #[arg(long)]
     port: Option<PortName>,
+    /// Rows of `remora bench kv --curves --json` and `remora bench block --curves --json` for Figures 3, 4, 6 and 7, in files of
+    /// JSON lines [default: measured now, in short].
+    #[arg(long, value_name = "FILE")]
+    rows: Vec<PathBuf>,
     /// Interleaved rounds of each measurement.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
@@ -55,19 +104,52 @@ pub struct Args {
 
 /// `remora figures`: a benchmark after the other, as who calls them one by one.
 pub fn run(args: &Args) -> Result<()> {
-    let all = [Figures::Prism, Figures::Loss, Figures::Congestion];
-    for figures in all.into_iter().filter(|figures| args.ids.is_empty() || args.ids.contains(figures)) {
-        let rounds = args.rounds.to_string();
-        let mut words: Vec<OsString> =
-            ["bench", figures.bench(), "--rounds", &rounds, "--report"].map(OsString::from).to_vec();
+    let wanted: Vec<Figures> =
+        Figures::ALL.into_iter().filter(|id| args.ids.is_empty() || args.ids.contains(id)).collect();
+    for bench in wanted.iter().filter_map(|figures| figures.bench()) {
+        let mut words = args.words(bench);
+        words.push("--report".into());
         words.push(args.report.clone().into());
-        if let Some(port) = args.port {
-            words.extend(["--port", port.name()].map(OsString::from));
-        }
-        if args.json {
-            words.push("--json".into());
-        }
         bench::run(bench::Args::try_parse_from(words)?)?;
     }
+    if wanted.iter().any(|figures| figures.rows().is_some()) {
+        from_rows(args, &wanted)?;
+    }
     Ok(())
+}
+
+impl Args {
+    /// The command line of a benchmark.
+    fn words(&self, bench: &str) -> Vec<OsString> {
+        let rounds = self.rounds.to_string();
+        let mut words: Vec<OsString> = ["bench", bench, "--rounds", &rounds].map(OsString::from).to_vec();
+        if let Some(port) = self.port {
+            words.extend(["--port", port.name()].map(OsString::from));
+        }
+        if self.json {
+            words.push("--json".into());
+        }
+        words
+    }
+}
+
+/// Draws the figures that rows are drawn as: from files, or measured now.
+fn from_rows(args: &Args, wanted: &[Figures]) -> Result<()> {
+    let mut rows = Vec::new();
+    for file in &args.rows {
+        rows.extend(saved(file)?);
+    }
+    for bench in ["kv", "block"] {
+        if args.rows.is_empty() && wanted.iter().any(|figures| figures.rows() == Some(bench)) {
+            let mut words = args.words(bench);
+            words.push("--curves".into());
+            rows.extend(bench::rows(bench::Args::try_parse_from(words)?)?);
+        }
+    }
+    let mut residuals = Report::new(args.json);
+    loads::rows().into_iter().for_each(|row| residuals.add(row));
+    residuals.finish();
+    std::fs::create_dir_all(&args.report)
+        .with_context(|| format!("making the folder {}", args.report.display()))?;
+    wanted.iter().try_for_each(|figures| figures.draw(&args.report, &rows))
 }

@@ -75,6 +75,9 @@ enum Command {
     /// The other process of a benchmark.
     #[command(name = "__peer", hide = true)]
     Peer(bench::peer::Args),
+    /// The replicas of a benchmark.
+    #[command(name = "__replicas", hide = true)]
+    Replicas(block::together::Args),
 }
 
 /// What to serve.
@@ -124,6 +127,7 @@ fn run(command: Command) -> Result<()> {
         Command::Capture(args) => capture::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Peer(args) => bench::peer::run(args),
+        Command::Replicas(args) => block::together::run(&args),
     }
 }
 

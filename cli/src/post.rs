@@ -53,6 +53,39 @@ impl PostPrism for Batched<'_, '_> {
     }
 }
 
+/// One doorbell for all that is posted through it, rung when it goes: a chain leaves together.
+pub struct Ringing<'a>(Option<Batch<'a>>);
+
+impl Ringing<'_> {
+    /// Of a connected queue pair.
+    #[inline]
+    pub fn of(pair: &mut QueuePair<Ready>) -> Ringing<'_> {
+        Ringing(pair.batch().ok())
+    }
+}
+
+impl Post for Ringing<'_> {
+    #[inline]
+    fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
+        let batch = self.0.as_mut().ok_or(PostError::BadState)?;
+        batch.post_send(request).map_err(queue_error)
+    }
+
+    #[inline]
+    fn post_receive(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        let batch = self.0.as_mut().ok_or(PostError::BadState)?;
+        batch.post_recv(request).map_err(queue_error)
+    }
+}
+
+impl PostPrism for Ringing<'_> {
+    #[inline]
+    fn post_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
+        let batch = self.0.as_mut().ok_or(PostError::BadState)?;
+        batch.post_prism(request).map_err(queue_error)
+    }
+}
+
 /// Receive requests of a queue pair that does not exist yet: a server says what it grants before it answers.
 #[derive(Default)]
 pub struct Later(Vec<(u64, Vec<Sge>)>);

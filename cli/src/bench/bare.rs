@@ -5,7 +5,8 @@ use verbs::{EMPTY, work};
 
 use super::echo::Echo;
 use super::pair::{End, Peer};
-use super::peer::{Role, TARGET};
+use super::peer::{Place, Role, TARGET};
+use super::veth::{Side, Veth};
 use super::{PortName, turns, typical};
 
 /// Round trips of a measurement, and before it.
@@ -23,7 +24,15 @@ pub struct Bare {
 impl Bare {
     /// Starts the process on `cores[1]`, pins this one to `cores[0]`, and connects over `port`.
     pub fn open(port: PortName, cores: [usize; 2]) -> Result<Bare> {
-        let peer = Peer::start(cores)?;
+        Bare::of(Peer::start(cores)?, port)
+    }
+
+    /// The same at the two sides of veth pairs, of which this process is at the near one.
+    pub fn open_between(veth: &Veth, port: PortName, cores: [usize; 2]) -> Result<Bare> {
+        Bare::of(Peer::start_at(cores, Place::Veth(Side::Near), &veth.far())?, port)
+    }
+
+    fn of(peer: Peer, port: PortName) -> Result<Bare> {
         let end = End::open(&peer, port)?;
         let echo = Echo::new(&end.local, end.remote);
         turns::stop(peer.child())?;

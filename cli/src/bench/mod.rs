@@ -4,6 +4,7 @@ mod bare;
 mod bars;
 mod congestion;
 pub mod cores;
+pub mod curves;
 mod echo;
 mod floor;
 mod floor_xdp;
@@ -12,21 +13,22 @@ mod packets;
 mod page;
 mod pair;
 pub mod peer;
-mod plot;
-mod prism;
+pub mod plot;
+pub mod prism;
 mod replay;
 mod row;
+pub mod site;
 mod sockperf;
 mod stack;
 mod stream;
 pub mod turns;
 mod verbs;
-mod veth;
+pub mod veth;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 
 pub use crate::device::PortName;
 pub use bare::Bare;
@@ -42,8 +44,6 @@ enum Name {
     Loss,
     /// PRISM's operations: what hardware would take by its primitives, and this software beside the plain verbs.
     Prism,
-    /// Replicated blocks, half of the operations writes: PRISM-RS against ABDLOCK, three replica processes each.
-    Block,
     /// Two flows over one bottleneck: no control, DCQCN and TIMELY; simulated.
     Congestion,
     /// Replay a trace of arrivals through IRN's receiver: lines of `QP op-code PSN` behind their number.
@@ -52,14 +52,28 @@ enum Name {
     IrnSender,
 }
 
+/// What to measure that has options of its own.
+#[derive(Subcommand)]
+enum Own {
+    /// The key-value designs beside each other, beside their floor, and beside memcached and redis.
+    Kv(crate::kv::bench::Args),
+    /// Replicated blocks, half of the operations writes: PRISM-RS against ABDLOCK, three replicas each, and etcd beside them.
+    Block(crate::block::bench::Args),
+}
+
 /// Arguments of `remora bench`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench block --port udp --rounds 5\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
+    subcommand_negates_reqs = true,
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench block --port udp --rounds 5\n  remora bench kv --port shm\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
 )]
 pub struct Args {
+    #[command(subcommand)]
+    own: Option<Own>,
     /// What to measure.
-    name: Name,
+    #[arg(required = true)]
+    name: Option<Name>,
     /// The trace to replay.
     file: Option<PathBuf>,
     /// Where the replay goes; standard output if not given.
@@ -105,22 +119,35 @@ impl Args {
 /// `remora bench`.
 pub fn run(args: Args) -> Result<()> {
     if let Some(file) = &args.file {
-        let replays = matches!(args.name, Name::IrnReceiver | Name::IrnSender);
+        let replays = matches!(args.name, Some(Name::IrnReceiver | Name::IrnSender));
         anyhow::ensure!(
             replays,
             "only irn-receiver and irn-sender take a FILE: leave {} out",
             file.display()
         );
     }
-    match args.name {
+    if args.own.is_some() {
+        return rows(args).map(drop);
+    }
+    match args.name.context("what is to be measured")? {
         Name::Verbs => verbs::run(&args),
         Name::Loss => loss::run(&args),
-        Name::Block => crate::block::bench::run(&args),
         Name::Congestion => congestion::run(&args),
         Name::Prism => prism::run(&args),
         Name::IrnReceiver => replay::receiver(&args),
         Name::IrnSender => replay::sender(&args),
     }
+}
+
+/// Runs a benchmark that figures are drawn from; its rows.
+pub fn rows(args: Args) -> Result<Vec<curves::Saved>> {
+    let report = match &args.own {
+        Some(Own::Kv(own)) => crate::kv::bench::run(own)?,
+        Some(Own::Block(own)) => crate::block::bench::run(own)?,
+        None => anyhow::bail!("it draws its own figures"),
+    };
+    report.finish();
+    Ok(report.rows().iter().map(curves::Saved::from).collect())
 }
 
 /// Writes each page of a region, so that no page fault is measured.

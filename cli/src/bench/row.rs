@@ -179,6 +179,11 @@ impl Report {
         self.rows.push(row);
     }
 
+    /// The results so far.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
     /// Is there no result yet?
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()

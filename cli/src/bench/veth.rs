@@ -53,13 +53,15 @@ pub const KERNEL: &str = "kernel0";
 /// The namespaces.
 pub struct Veth {
     names: [String; 2],
+    /// Others beside the two sides.
+    more: Vec<String>,
 }
 
 impl Veth {
     /// Makes them.
     pub fn create() -> Result<Veth> {
         let names = ["near", "far"].map(|side| format!("remora-bench-{}-{side}", std::process::id()));
-        let made = Veth { names };
+        let made = Veth { names, more: Vec::new() };
         let [near, far] = &made.names;
         for name in [near, far] {
             ip(&format!("netns add {name}"))?;
@@ -75,6 +77,65 @@ impl Veth {
             ip(&format!("-n {name} link set lo up"))?;
         }
         Ok(made)
+    }
+
+    /// Adds a link between the two sides for a server's NIC over AF_XDP and its client's, with the same name on both.
+    pub fn add_link(&self, link: usize) -> Result<()> {
+        let [near, far] = &self.names;
+        let name = Veth::link_name(link);
+        ip(&format!("link add {name} netns {near} type veth peer name {name} netns {far}"))?;
+        for (space, address) in [near, far].into_iter().zip(Veth::link_addresses(link)) {
+            ip(&format!("-n {space} address add {address}/24 dev {name}"))?;
+            ip(&format!("-n {space} link set {name} up"))?;
+        }
+        Ok(())
+    }
+
+    /// Adds a namespace for each replica, and a bridge for each of so many stores by which one NIC of ours reaches one NIC of every
+    /// replica. The namespaces, by replica.
+    pub fn add_bridges(&mut self, stores: usize, replicas: usize) -> Result<Vec<String>> {
+        let name = |what: &str| format!("remora-bench-{}-{what}", std::process::id());
+        let spaces: Vec<String> = (0..replicas).map(|replica| name(&format!("replica{replica}"))).collect();
+        let hub = name("bridges");
+        for space in spaces.iter().chain([&hub]) {
+            ip(&format!("netns add {space}"))?;
+            self.more.push(space.clone());
+        }
+        let near = &self.names[0];
+        for store in 0..stores {
+            let [bridge, interface] = [format!("bridge{store}"), Veth::store_name(store)];
+            ip(&format!("-n {hub} link add {bridge} type bridge"))?;
+            ip(&format!("-n {hub} link set {bridge} up"))?;
+            for (host, space) in [near].into_iter().chain(&spaces).enumerate() {
+                let plug = format!("plug{store}x{host}");
+                ip(&format!("link add {interface} netns {space} type veth peer name {plug} netns {hub}"))?;
+                ip(&format!("-n {hub} link set {plug} master {bridge} up"))?;
+                let address = Veth::store_address(store, host);
+                ip(&format!("-n {space} address add {address}/24 dev {interface}"))?;
+                ip(&format!("-n {space} link set {interface} up"))?;
+            }
+        }
+        Ok(spaces)
+    }
+
+    /// The name of a store's interfaces.
+    pub fn store_name(store: usize) -> String {
+        format!("store{store}")
+    }
+
+    /// An address in a store's network: 0 is ours, then come the replicas.
+    pub fn store_address(store: usize, host: usize) -> IpAddr {
+        Ipv4Addr::new(10, 214, 32 + store as u8, 1 + host as u8).into()
+    }
+
+    /// The name of a link's interfaces.
+    pub fn link_name(link: usize) -> String {
+        format!("link{link}")
+    }
+
+    /// A link's addresses, ours and the other.
+    pub fn link_addresses(link: usize) -> [IpAddr; 2] {
+        [Side::Near, Side::Far].map(|side| Ipv4Addr::new(10, 214, 16 + link as u8, side.number()).into())
     }
 
     /// Moves this thread, and the threads and processes that it will start, into the bench's side for good.
@@ -98,7 +159,7 @@ impl Veth {
 
 impl Drop for Veth {
     fn drop(&mut self) {
-        for name in &self.names {
+        for name in self.names.iter().chain(&self.more) {
             let _ = ip(&format!("netns delete {name}"));
         }
     }

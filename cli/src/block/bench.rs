@@ -1,228 +1,220 @@
-//! `remora bench block`: PRISM-RS against ABDLOCK, turn by turn, three replica processes each.
+//! `remora bench block`: PRISM-RS against ABDLOCK, turn by turn, three replicas each, and etcd beside them.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use anyhow::Result;
+use clap::Parser;
+use store::block::{Design, MIN_BLOCK};
+use store::ycsb::{Random, Skewed};
 
-use anyhow::{Context as _, Result, bail};
-use store::block::{Design, Operation};
-use store::ycsb::{Random, Zipfian};
+use super::etcd;
+use super::rows::{beside, crowded, point};
+use super::seat::{Ground, REPLICAS, Round, Seat};
+use crate::bench::prism::loads::{CROWD, SKEWS};
+use crate::bench::site::Site;
+use crate::bench::veth::Veth;
+use crate::bench::{PortName, Report, cores};
+use crate::kv::curves::windows;
 
-use super::WINDOW;
-use super::client::Session;
-use super::servers::{Servers, free_addresses};
-use crate::bench::{Args, Bare, PortName, Report, Row, cores, histogram, turns};
-use crate::device::PortArgs;
-
-/// Blocks, and the bytes of each.
-const BLOCKS: u64 = 1024;
-const LEN: usize = 512;
-/// Operations of a round, one at a time and with the window full.
-const ALONE: u64 = 2000;
-const TOGETHER: u64 = 10_000;
-const REPLICAS: usize = 3;
-/// What the paper leads one to expect of PRISM-RS, beside ABDLOCK.
-const LATENCY: f64 = 0.7;
-const RATE: f64 = 1.2;
-
-/// A replica process.
-struct Replica(Child);
-
-impl Drop for Replica {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Arguments of `remora bench block`.
+#[derive(Parser)]
+#[command(
+    after_help = "Examples:\n  remora bench block\n  remora bench block --port udp --blocks 1000000 --json\n  remora bench block --curves --port shm --json > blocks.jsonl\n\nClients have a core, and so have the replicas of a design: three NICs with memory of their own, polled in turn by one thread. Designs\ntake turns. One client has one operation in flight for latencies and 16 for rates; a crowd is so many clients, each with connections\nof its own and one operation at a time.\n\nReplicas keep blocks in memory alone. etcd writes each change to a log and waits for the disk (fsync) on two of three members; beside\nthat it is measured with its files in memory, which is as durable as the replicas are. It is asked through its JSON gateway, one request\nat a time on each of as many connections as there are clients."
+)]
+pub struct Args {
+    /// Only this port.
+    #[arg(long)]
+    port: Option<PortName>,
+    /// Blocks.
+    #[arg(long, default_value_t = 16_384, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    blocks: u64,
+    /// Bytes of a block.
+    #[arg(long, default_value_t = MIN_BLOCK, value_parser = super::serve::block_len)]
+    block_len: u32,
+    /// Clients of the crowd.
+    #[arg(long, default_value_t = CROWD, value_parser = clap::value_parser!(u32).range(1..=200))]
+    clients: u32,
+    /// Interleaved rounds.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Instead: 1, 2, 4, ... clients and uniform keys, then the crowd, the paper's Figures 6 and 7.
+    #[arg(long)]
+    curves: bool,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+    /// Leave etcd out.
+    #[arg(long)]
+    no_rivals: bool,
+    /// Cores of clients and replicas [default: the first two].
+    #[arg(long, value_delimiter = ',', num_args = 1)]
+    cores: Vec<usize>,
 }
 
 /// Which blocks are asked for.
-enum Keys {
-    Uniform,
-    Zipf(Zipfian),
+pub struct Keys {
+    blocks: u64,
+    /// None: all alike.
+    skewed: Option<Skewed>,
+    /// As paths name it.
+    pub name: String,
 }
 
 impl Keys {
-    fn all() -> [(&'static str, Keys); 2] {
-        [("uniform", Keys::Uniform), ("zipf", Keys::Zipf(Zipfian::new(BLOCKS, 0.99)))]
+    /// With this exponent; 0 is uniform.
+    fn of(blocks: u64, skew: f64) -> Keys {
+        let skewed = (skew > 0.0).then(|| Skewed::new(blocks, skew));
+        let name = if skew > 0.0 { format!("zipf-{skew}") } else { "uniform".to_owned() };
+        Keys { blocks, skewed, name }
     }
 
-    fn next(&self, random: &mut Random) -> u64 {
-        match self {
-            Keys::Uniform => random.below(BLOCKS),
-            Keys::Zipf(zipfian) => zipfian.next(random),
+    /// The next one.
+    pub fn next(&self, random: &mut Random) -> u64 {
+        match &self.skewed {
+            None => random.below(self.blocks),
+            Some(skewed) => skewed.next(random),
         }
     }
 }
 
-/// What a round took.
-#[derive(Default)]
-struct Round {
-    p50: f64,
-    p99: f64,
-    rate: f64,
-    round_trips: f64,
+/// Windows of the curves end where all their clients are those of a crowd.
+const MOST: u32 = 64;
+/// YCSB's exponent.
+const SKEW: f64 = 0.99;
+
+/// `remora bench block`.
+pub fn run(args: &Args) -> Result<Report> {
+    let cores = cores::two_cores(&args.cores)?;
+    cores::pin(cores[0])?;
+    let mut report = Report::new(args.json);
+    if !args.no_rivals && !args.curves {
+        let clients = [1, args.clients];
+        let store = (args.block_len, args.blocks);
+        if let Err(error) = etcd::run(cores[1], store, clients, args.rounds, &mut report) {
+            tracing::warn!("left out: {error:#}");
+        }
+    }
+    for port in Site::ports(args.port) {
+        over(args, port, cores, &mut report)?;
+    }
+    Ok(report)
 }
 
-/// A design: its replicas and a client.
-struct Seat {
-    design: Design,
-    replicas: Vec<Replica>,
-    session: Session,
-    value: Vec<u8>,
+/// Both designs over a port.
+fn over(args: &Args, port: PortName, cores: [usize; 2], report: &mut Report) -> Result<()> {
+    let mut spaces = Vec::new();
+    let veth = match bridged(port) {
+        Ok(made) => made,
+        Err(error) if args.port.is_some() => return Err(error),
+        Err(error) => {
+            tracing::warn!("port xdp is left out: {error:#}");
+            return Ok(());
+        }
+    };
+    let veth = veth.map(|(veth, names)| {
+        spaces = names;
+        veth
+    });
+    let (blocks, block_len, clients) = (args.blocks, args.block_len as usize, args.clients as usize);
+    let ground = Ground { port, cores, blocks, block_len, clients, spaces };
+    let mut seats = Vec::new();
+    for (store, design) in Design::ALL.into_iter().enumerate() {
+        seats.push(ground.seat(store, design)?);
+    }
+    let mut measuring = Measuring { args, port, seats: &mut seats, report };
+    if args.curves {
+        measuring.curves()?;
+    } else {
+        measuring.alone()?;
+    }
+    measuring.crowd()?;
+    // The replicas end before the networks that they are in.
+    drop(seats);
+    drop(veth);
+    Ok(())
 }
 
-impl Seat {
-    /// Starts them, and stops the replicas until their turn comes.
-    fn take(design: Design, port: PortName, core: usize) -> Result<Seat> {
-        let addresses = free_addresses(REPLICAS)?;
-        let servers: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        let mut replicas = Vec::new();
-        for number in 0..REPLICAS {
-            let child = Command::new(std::env::current_exe()?)
-                .args(["serve", "block", "--child", "--new", "--servers", &servers.join(",")])
-                .args(["--design", design.name(), "--port", port.name()])
-                .args(["--replica", &number.to_string(), "--core", &core.to_string()])
-                .args(["--blocks", &BLOCKS.to_string(), "--block-len", &LEN.to_string()])
-                .stdout(Stdio::piped())
-                .spawn()
-                .context("starting a replica")?;
-            replicas.push(Replica(child));
-        }
-        for Replica(child) in &mut replicas {
-            let mut address = String::new();
-            BufReader::new(child.stdout.take().context("its output")?).read_line(&mut address)?;
-            anyhow::ensure!(!address.is_empty(), "a replica did not start");
-        }
-        let mut session = Session::open(&PortArgs::plain(port), Servers::of(addresses), WINDOW, true)?;
-        session.close()?;
-        let mut seat = Seat { design, replicas, session, value: vec![7; LEN] };
-        for block in 0..BLOCKS {
-            seat.session.write(block, &seat.value)?;
-        }
-        seat.stop()?;
-        Ok(seat)
+/// The networks of port xdp, and the replicas' namespaces.
+fn bridged(port: PortName) -> Result<Option<(Veth, Vec<String>)>> {
+    if port != PortName::Xdp {
+        return Ok(None);
+    }
+    let mut veth = Veth::create()?;
+    let spaces = veth.add_bridges(Design::ALL.len(), REPLICAS)?;
+    veth.enter()?;
+    Ok(Some((veth, spaces)))
+}
+
+/// The designs over a port.
+struct Measuring<'a> {
+    args: &'a Args,
+    port: PortName,
+    seats: &'a mut [Seat],
+    report: &'a mut Report,
+}
+
+/// A design's rounds.
+pub type Rounds = (Design, Vec<Round>);
+
+impl Measuring<'_> {
+    fn case(&self, design: Design, keys: &Keys) -> String {
+        format!("{}/{}/{}/{}", self.port.name(), design.name(), self.args.block_len, keys.name)
     }
 
-    fn stop(&mut self) -> Result<()> {
-        self.session.close()?;
-        self.replicas.iter().try_for_each(|replica| turns::stop(&replica.0))
-    }
-
-    /// So many operations, up to `window` at a time; what each took goes to `took`, with its round trips.
-    fn run(
-        &mut self,
-        (count, window): (u64, u64),
-        mut draw: impl FnMut() -> (Operation, u64),
-        mut took: impl FnMut(u64, u32),
-    ) -> Result<()> {
-        let mut begun = vec![Instant::now(); 2 * usize::from(WINDOW)];
-        let (mut started, mut over, mut waiting) = (0, 0, None);
-        while over < count {
-            while started < count && started - over < window {
-                let (operation, block) = *waiting.get_or_insert_with(&mut draw);
-                let now = Instant::now();
-                let Some(slot) = self.session.start(operation, block, &self.value)? else { break };
-                begun[slot.index()] = now;
-                (started, waiting) = (started + 1, None);
+    /// Round by round, one design after the other.
+    fn turns(&mut self, mut turn: impl FnMut(&mut Seat, u64) -> Result<Round>) -> Result<Vec<Rounds>> {
+        let mut rounds: Vec<Rounds> = self.seats.iter().map(|seat| (seat.design, Vec::new())).collect();
+        for number in 0..self.args.rounds {
+            for (seat, (_, rounds)) in self.seats.iter_mut().zip(&mut rounds) {
+                rounds.push(turn(seat, number.into())?);
             }
-            self.session.turn(|finished| {
-                over += 1;
-                took(begun[finished.slot.index()].elapsed().as_nanos() as u64, finished.round_trips);
+        }
+        Ok(rounds)
+    }
+
+    /// One client.
+    fn alone(&mut self) -> Result<()> {
+        for skew in [0.0, SKEW] {
+            let keys = Keys::of(self.args.blocks, skew);
+            let mut bare = Vec::new();
+            let rounds = self.turns(|seat, seed| {
+                if seat.design == Design::AbdLock {
+                    bare.push(seat.bare()?);
+                }
+                seat.one(|random| keys.next(random), seed)
             })?;
+            let rows = beside(&rounds, &bare, |design| self.case(design, &keys));
+            rows.into_iter().for_each(|row| self.report.add(row));
         }
         Ok(())
     }
 
-    fn round(&mut self, keys: &Keys, seed: u64) -> Result<Round> {
-        self.replicas.iter().try_for_each(|replica| turns::go_on(&replica.0))?;
-        let mut random = Random::new(seed);
-        let mut draw = || {
-            let operation = if random.below(2) == 0 { Operation::Read } else { Operation::Write };
-            (operation, keys.next(&mut random))
-        };
-        self.run((ALONE / 10, 1), &mut draw, |_, _| ())?;
-        let (mut latencies, mut trips) = (histogram()?, 0);
-        self.run((ALONE, 1), &mut draw, |nanoseconds, round_trips| {
-            latencies.saturating_record(nanoseconds.max(1));
-            trips += u64::from(round_trips);
-        })?;
-        let started = Instant::now();
-        self.run((TOGETHER, WINDOW.into()), &mut draw, |_, _| ())?;
-        let rate = TOGETHER as f64 / started.elapsed().as_secs_f64();
-        self.stop()?;
-        Ok(Round {
-            p50: latencies.value_at_quantile(0.5) as f64,
-            p99: latencies.value_at_quantile(0.99) as f64,
-            rate,
-            round_trips: trips as f64 / ALONE as f64,
-        })
+    /// More and more clients.
+    fn curves(&mut self) -> Result<()> {
+        let keys = Keys::of(self.args.blocks, 0.0);
+        for clients in windows(MOST.min(self.args.clients)) {
+            let rounds =
+                self.turns(|seat, seed| seat.crowd(clients as usize, |random| keys.next(random), seed))?;
+            let rows = point(&rounds, |design| format!("{}/window-{clients}", self.case(design, &keys)));
+            rows.into_iter().for_each(|row| self.report.add(row));
+        }
+        Ok(())
     }
-}
 
-/// `remora bench block`.
-pub fn run(args: &Args) -> Result<()> {
-    if !args.cores.is_empty() && args.cores.len() != 2 {
-        bail!("--cores takes two: the client's, the replicas'");
-    }
-    let two = cores::two_cores(&args.cores)?;
-    let mut report = Report::new(args.json);
-    for port in PortName::local(args.port)? {
-        measure(args, port, two, &mut report)?;
-    }
-    report.finish();
-    Ok(())
-}
-
-fn measure(args: &Args, port: PortName, two: [usize; 2], report: &mut Report) -> Result<()> {
-    let mut bare = Bare::open(port, two)?;
-    let mut seats = Vec::new();
-    for design in Design::ALL {
-        seats.push(Seat::take(design, port, two[1])?);
-    }
-    for (name, keys) in Keys::all() {
-        let mut reads = Vec::new();
-        let mut rounds: Vec<Vec<Round>> = seats.iter().map(|_| Vec::new()).collect();
-        for number in 0..args.rounds {
-            reads.push(bare.read(LEN, &[0])?);
-            for (seat, rounds) in seats.iter_mut().zip(&mut rounds) {
-                rounds.push(seat.round(&keys, number.into())?);
+    /// All clients, and keys that are more and more skewed.
+    fn crowd(&mut self) -> Result<()> {
+        let clients = self.args.clients;
+        let mut uniform = Vec::new();
+        for skew in SKEWS {
+            let keys = Keys::of(self.args.blocks, skew);
+            let rounds =
+                self.turns(|seat, seed| seat.crowd(clients as usize, |random| keys.next(random), seed))?;
+            let rows = crowded(&rounds, &uniform, |design| {
+                format!("{}/clients-{clients}", self.case(design, &keys))
+            });
+            rows.into_iter().for_each(|row| self.report.add(row));
+            if uniform.is_empty() {
+                uniform = rounds;
             }
         }
-        let lists: Vec<(Design, Vec<Round>)> = seats.iter().map(|seat| seat.design).zip(rounds).collect();
-        let case = |design: Design| format!("{}/{}/{LEN}/{name}", port.name(), design.name());
-        let rows = rows(&lists, &reads, case);
-        let wanted = rows.into_iter().filter(|row| args.wants_case(&format!("{}/{}", row.case, row.metric)));
-        wanted.for_each(|row| report.add(row));
+        Ok(())
     }
-    Ok(())
-}
-
-/// A figure: what it is called, its unit, and where a round has it.
-type Kind = (&'static str, &'static str, fn(&Round) -> f64);
-
-/// The figures of a workload: ABDLOCK beside the bare READ, PRISM-RS beside ABDLOCK.
-fn rows(lists: &[(Design, Vec<Round>)], reads: &[f64], case: impl Fn(Design) -> String) -> Vec<Row> {
-    let of = |wanted: Design, figure: fn(&Round) -> f64| -> Vec<f64> {
-        let rounds = lists.iter().filter(|(design, _)| *design == wanted);
-        rounds.flat_map(|(_, rounds)| rounds.iter().map(figure)).collect()
-    };
-    let kinds: [Kind; 4] = [
-        ("latency_p50", "ns", |round| round.p50),
-        ("latency_p99", "ns", |round| round.p99),
-        ("rate", "operations/s", |round| round.rate),
-        ("round_trips", "per operation", |round| round.round_trips),
-    ];
-    let mut rows = Vec::new();
-    for (metric, unit, figure) in kinds {
-        let (prism, locks) = (of(Design::PrismRs, figure), of(Design::AbdLock, figure));
-        let row = Row::new("block", case(Design::AbdLock), metric, unit, &locks);
-        rows.push(if metric == "latency_p50" { row.against("bare READ", reads) } else { row });
-        let row = Row::new("block", case(Design::PrismRs), metric, unit, &prism).against("abdlock", &locks);
-        rows.push(match metric {
-            "latency_p50" => row.within(LATENCY),
-            "rate" => row.at_least(RATE),
-            _ => row,
-        });
-    }
-    rows
 }

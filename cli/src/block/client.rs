@@ -15,7 +15,7 @@ use super::connector::{Connector, Link};
 use super::machine::Machine;
 use super::servers::Servers;
 use crate::device::PortArgs;
-use crate::post::{Direct, registered};
+use crate::post::{Ringing, registered};
 
 /// How long an operation may take before a person is told.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,12 +33,12 @@ struct Ends<'a>(&'a mut [Option<Link>]);
 
 impl Fleet for Ends<'_> {
     type End<'a>
-        = Direct<'a>
+        = Ringing<'a>
     where
         Self: 'a;
 
-    fn end(&mut self, server: usize) -> Direct<'_> {
-        Direct(&mut self.0[server].as_mut().expect("the machine knows who is there").pair)
+    fn end(&mut self, server: usize) -> Ringing<'_> {
+        Ringing::of(&mut self.0[server].as_mut().expect("the machine knows who is there").pair)
     }
 }
 
@@ -363,7 +363,7 @@ impl Role {
 }
 
 /// A client of blocks that are not known yet.
-fn config(id: ClientId, replicas: usize, window: u16) -> ClientConfig {
+pub fn config(id: ClientId, replicas: usize, window: u16) -> ClientConfig {
     let layout = Layout { blocks: 1, block_len: MIN_BLOCK };
     ClientConfig { id, replicas, layout, window, canary: Canary::Sound }
 }

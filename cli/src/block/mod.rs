@@ -4,15 +4,20 @@ pub mod bench;
 pub mod client;
 pub mod command;
 mod connector;
+mod crowd;
+mod etcd;
 mod exercise;
 mod founding;
 mod machine;
 mod peers;
 mod repair;
 mod replica;
+mod rows;
+mod seat;
 pub mod serve;
 mod servers;
 mod shell;
+pub mod together;
 
 use clap::ValueEnum;
 

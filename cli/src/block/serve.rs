@@ -54,7 +54,7 @@ pub struct ServeArgs {
     pub conduct: Conduct,
 }
 
-fn block_len(text: &str) -> Result<u32, String> {
+pub fn block_len(text: &str) -> Result<u32, String> {
     let len = text.parse().ok().filter(|len: &u32| (MIN_BLOCK..=MAX_BLOCK).contains(len));
     len.filter(|len| len.is_multiple_of(8))
         .ok_or_else(|| format!("a multiple of 8 from {MIN_BLOCK} to {MAX_BLOCK}"))

@@ -1,6 +1,6 @@
 //! Where the replicas are: as the command line says it, or as a map does that may change.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 
 use anyhow::Result;
 use clap::Args;
@@ -44,26 +44,7 @@ impl ServersArgs {
     }
 }
 
-/// So many free ports of this host, none of those that the system gives to whoever connects. Nobody keeps them free: they should be used at once.
-pub fn free_addresses(count: usize) -> Result<Vec<SocketAddr>> {
-    let mut listeners: Vec<TcpListener> = Vec::new();
-    for _ in 0..100 * count {
-        if listeners.len() == count {
-            break;
-        }
-        let port = 10_000 + (crate::kv::serve::fresh_seed() % 20_000) as u16;
-        listeners.extend(TcpListener::bind(("127.0.0.1", port)));
-    }
-    anyhow::ensure!(listeners.len() == count, "no free port was found from 10000 to 30000");
-    Ok(listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?)
-}
-
 impl Servers {
-    /// Those that are given.
-    pub fn of(addresses: Vec<SocketAddr>) -> Servers {
-        Servers { addresses, follower: None }
-    }
-
     /// The addresses as they are now.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses

@@ -1,4 +1,4 @@
-//! `remora kv get|put|delete|load|exercise|bench`.
+//! `remora kv get|put|delete|load|exercise`.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -11,7 +11,7 @@ use store::load::Pairs;
 
 use super::client::Session;
 use super::exercise::run as record;
-use super::{Design, DesignName, bench};
+use super::{Design, DesignName};
 use crate::device::PortArgs;
 use crate::exercise::ExerciseArgs;
 use crate::with_design;
@@ -83,8 +83,6 @@ pub enum KvCommand {
         #[arg(long, default_value_t = 6000, value_parser = clap::value_parser!(u32).range(8..=1048576))]
         value_len: u32,
     },
-    /// Measure the designs beside memcached and redis.
-    Bench(bench::Args),
 }
 
 const LONGEST: u32 = 1 << 20;
@@ -108,7 +106,6 @@ pub fn run(command: KvCommand) -> Result<()> {
         KvCommand::Exercise { target, exercise, value_len } => {
             with_design!(target.design, record(&target, &exercise, value_len))
         }
-        KvCommand::Bench(args) => bench::run(&args),
     }
 }
 

@@ -13,8 +13,8 @@ use super::rival::{Rival, Running};
 use super::serve::memory_for;
 use super::work::{Kind, drawn};
 use super::{Design, DesignName, Measured};
+use crate::bench::site::Site;
 use crate::bench::{Bare, median};
-use crate::device::PortName;
 
 /// Operations of a round alone, and with the window full.
 #[derive(Copy, Clone, Debug)]
@@ -29,7 +29,7 @@ impl Counts {
     /// For a workload: fewer if each operation is a scan of 50 records in the mean.
     pub fn of(mix: Mix) -> Counts {
         let few = if mix.scan > 0 { 20 } else { 1 };
-        Counts { alone: 10_000 / few, together: 200_000 / few }
+        Counts { alone: 4000 / few, together: 64_000 / few }
     }
 
     /// Records that a workload inserts in so many rounds at most, with room for chance.
@@ -78,15 +78,15 @@ pub trait Contestant {
     fn round(&mut self, at: usize, bare: &mut Bare) -> Result<Round>;
 }
 
-/// Starts a design's server, with its records, and stops it until its turn comes.
+/// Starts a design's server on a link, with its records, and stops it until its turn comes.
 pub fn seat<D: Design>(
     design: DesignName,
-    port: PortName,
+    at: (&Site, usize),
     plan: &Plan,
     mixes: &[Mix],
 ) -> Result<Box<dyn Contestant>> {
-    let server = Server::start(design, port, plan)?;
-    let runner = Runner::connect(&server, port, plan)?;
+    let server = Server::start(design, at, plan)?;
+    let runner = Runner::connect(&server, &at.0.client(at.1), plan)?;
     server.stop()?;
     let streams = mixes.iter().map(|mix| (*mix, Parts::new(*mix, plan.records, plan.seed))).collect();
     let value_len = plan.value_len as usize;

@@ -1,8 +1,8 @@
 //! A key-value server in a process of its own, and what a client measures of it.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use store::kv::{ClientConfig, Finished, Outcome, Refused};
@@ -13,8 +13,9 @@ use super::machine::Machine;
 use super::parts::{Part, Parts};
 use super::serve::memory_for;
 use super::{Design, DesignName};
+use crate::bench::site::Site;
 use crate::bench::{turns, typical};
-use crate::device::{PortArgs, PortName};
+use crate::device::PortArgs;
 use crate::post::Batched;
 
 /// What is served and asked.
@@ -46,6 +47,9 @@ impl Plan {
     }
 }
 
+/// How long a server goes on after its last answer.
+const SETTLING: Duration = Duration::from_millis(2);
+
 /// A running `remora serve kv`.
 pub struct Server {
     child: Child,
@@ -54,12 +58,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one with its records loaded; it shows its own progress.
-    pub fn start(design: DesignName, port: PortName, plan: &Plan) -> Result<Server> {
+    /// Starts one on a link, with its records loaded; it shows its own progress.
+    pub fn start(design: DesignName, (site, link): (&Site, usize), plan: &Plan) -> Result<Server> {
         let most = plan.records + plan.inserts;
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["serve", "kv", "--child", "--spin", "--listen", "127.0.0.1:0"])
-            .args(["--design", design.name(), "--port", port.name()])
+        let mut child = site
+            .program()?
+            .args(["serve", "kv", "--child", "--spin", "--design", design.name()])
+            .args(site.server(link))
             .args(["--records", &plan.records.to_string(), "--value-len", &plan.value_len.to_string()])
             .args(["--core", &plan.cores[1].to_string()])
             .args(["--capacity", &(most * 2).to_string()])
@@ -71,13 +76,14 @@ impl Server {
         BufReader::new(child.stdout.take().context("the server's output")?).read_line(&mut address)?;
         if address.is_empty() {
             let status = child.wait()?;
-            bail!("the {} server over {} did not start ({status})", design.name(), port.name());
+            bail!("the {} server over {} did not start ({status})", design.name(), site.port().name());
         }
         Ok(Server { child, address: address.trim().to_owned() })
     }
 
-    /// Stops it: another has the core.
+    /// Stops it: another has the core. Before, it gets the time to acknowledge what it has answered: nobody retries for ever.
     pub fn stop(&self) -> Result<()> {
+        std::thread::sleep(SETTLING);
         turns::stop(&self.child)
     }
 
@@ -123,8 +129,8 @@ pub struct Runner<D: Design> {
 
 impl<D: Design> Runner<D> {
     /// Connects.
-    pub fn connect(server: &Server, port: PortName, plan: &Plan) -> Result<Runner<D>> {
-        let session = Session::connect(&PortArgs::plain(port), &server.address, plan.client())?;
+    pub fn connect(server: &Server, port: &PortArgs, plan: &Plan) -> Result<Runner<D>> {
+        let session = Session::connect(port, &server.address, plan.client())?;
         let window = plan.window as usize;
         let book = Book {
             window,
@@ -142,7 +148,7 @@ impl<D: Design> Runner<D> {
     /// pass of half as many, since it takes a look at the clock after each.
     pub fn alone(&mut self, parts: &mut Parts, count: u64) -> Result<Figures> {
         parts.draw(count);
-        let (session, mut drive) = self.drive(parts, true);
+        let (session, mut drive) = self.drive(parts, Pace::Alone);
         let p50 = typical(count, || drive.one(session))?;
         drive.finish(session)?;
         let round_trips = drive.round_trips as f64 / drive.ended as f64;
@@ -161,16 +167,25 @@ impl<D: Design> Runner<D> {
 
     /// Operations per second with the window full.
     pub fn together(&mut self, parts: &mut Parts, count: u64) -> Result<f64> {
+        self.paced(parts, count, Pace::Together)
+    }
+
+    /// Operations per second with so many always in flight.
+    pub fn closed_loop(&mut self, parts: &mut Parts, count: u64, window: u32) -> Result<f64> {
+        self.paced(parts, count, Pace::Closed(window as usize))
+    }
+
+    fn paced(&mut self, parts: &mut Parts, count: u64, pace: Pace) -> Result<f64> {
         parts.draw(count);
-        let (session, mut drive) = self.drive(parts, false);
+        let (session, mut drive) = self.drive(parts, pace);
         let started = Instant::now();
         drive.finish(session)?;
         Ok(count as f64 / started.elapsed().as_secs_f64())
     }
 
-    fn drive<'a>(&'a mut self, parts: &'a mut Parts, alone: bool) -> (&'a mut Session<D>, Drive<'a>) {
+    fn drive<'a>(&'a mut self, parts: &'a mut Parts, pace: Pace) -> (&'a mut Session<D>, Drive<'a>) {
         let Runner { session, book } = self;
-        (session, Drive { parts, book, alone, filling: false, ended: 0, round_trips: 0 })
+        (session, Drive { parts, book, pace, filling: false, ended: 0, round_trips: 0 })
     }
 }
 
@@ -198,12 +213,22 @@ impl Book {
     }
 }
 
+/// How many operations are in flight.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Pace {
+    /// One.
+    Alone,
+    /// The window, refilled in batches: a doorbell for each single operation would be the figure.
+    Together,
+    /// So many; whenever one has ended the next starts.
+    Closed(usize),
+}
+
 /// Starts the parts of a workload and checks what they bring.
 struct Drive<'a> {
     parts: &'a mut Parts,
     book: &'a mut Book,
-    /// One operation at a time.
-    alone: bool,
+    pace: Pace,
     /// The window is being refilled.
     filling: bool,
     ended: u64,
@@ -240,12 +265,14 @@ impl Driver for Drive<'_> {
             self.filling = false;
             return false;
         }
-        if self.alone {
-            return in_flight == 0 || self.parts.has_begun();
+        match self.pace {
+            Pace::Alone => in_flight == 0 || self.parts.has_begun(),
+            Pace::Closed(window) => in_flight < window,
+            Pace::Together => {
+                self.filling |= in_flight * 2 <= self.book.window;
+                self.filling
+            }
         }
-        // Refilled in batches: a doorbell for each single operation would be the figure.
-        self.filling |= in_flight * 2 <= self.book.window;
-        self.filling
     }
 
     #[inline]

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod client;
 pub mod command;
 mod contest;
+pub mod curves;
 mod exercise;
 mod flight;
 mod machine;
@@ -12,6 +13,7 @@ pub mod parts;
 mod prism;
 mod program;
 pub mod rival;
+mod rows;
 pub mod serve;
 mod work;
 

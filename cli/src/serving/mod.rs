@@ -59,6 +59,20 @@ pub struct Pace {
     pub child: bool,
 }
 
+/// What a server's loop remembers from turn to turn.
+pub struct Watch {
+    done: [WorkCompletion; 64],
+    polls: u32,
+    busy: Instant,
+    probed: Instant,
+}
+
+impl Default for Watch {
+    fn default() -> Watch {
+        Watch { done: [EMPTY; 64], polls: 0, busy: Instant::now(), probed: Instant::now() }
+    }
+}
+
 /// A program, and its clients.
 pub struct Service<P: Program> {
     /// It.
@@ -104,33 +118,44 @@ impl<P: Program> Service<P> {
     /// # Errors
     /// The NIC's.
     pub fn work(&mut self, pace: Pace, listener: &Listener, stop: &AtomicBool) -> Result<()> {
-        let mut done = [EMPTY; 64];
-        let (mut busy, mut polls, mut probed) = (Instant::now(), 0u32, Instant::now());
+        let mut watch = Watch::default();
         let parent = rustix::process::getppid();
         while !stop.load(Ordering::Relaxed) {
-            let got = self.cq.poll(&mut done)?;
-            self.handle(&done[..got]);
-            polls = polls.wrapping_add(1);
-            if got > 0 && polls % LOOK_EVERY != 0 {
-                busy = Instant::now();
-                continue;
-            }
-            if polls % LOOK_EVERY == 0 || (!pace.spin && busy.elapsed() > SPIN) {
-                self.admit(listener)?;
-                self.tidy();
-                if probed.elapsed() > PROBE_EVERY {
-                    probed = Instant::now();
-                    self.probe();
-                }
-                if pace.child && rustix::process::getppid() != parent {
-                    return Ok(());
-                }
-                if !pace.spin && busy.elapsed() > SPIN {
-                    self.sleep()?;
-                }
+            let looked = self.turn(&mut watch, pace, listener)?;
+            if looked && pace.child && rustix::process::getppid() != parent {
+                return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// One poll; now and then, and it says so, also what there is to do beside answers. Who does not spin sleeps then.
+    ///
+    /// # Errors
+    /// The NIC's.
+    #[inline]
+    pub fn turn(&mut self, watch: &mut Watch, pace: Pace, listener: &Listener) -> Result<bool> {
+        let got = self.cq.poll(&mut watch.done)?;
+        self.handle(&watch.done[..got]);
+        watch.polls = watch.polls.wrapping_add(1);
+        let looks = watch.polls.is_multiple_of(LOOK_EVERY);
+        if got > 0 && !looks {
+            watch.busy = Instant::now();
+            return Ok(false);
+        }
+        if !looks && (pace.spin || watch.busy.elapsed() <= SPIN) {
+            return Ok(false);
+        }
+        self.admit(listener)?;
+        self.tidy();
+        if watch.probed.elapsed() > PROBE_EVERY {
+            watch.probed = Instant::now();
+            self.probe();
+        }
+        if !pace.spin && watch.busy.elapsed() > SPIN {
+            self.sleep()?;
+        }
+        Ok(true)
     }
 
     /// Sleeps until a completion comes, or a while: new clients are looked for in between.

@@ -5,6 +5,7 @@ mod cache;
 mod capture;
 mod congestion;
 mod counters;
+mod curves;
 mod figures;
 mod kv;
 mod limits;

@@ -9,10 +9,12 @@
 //! | `wire.rs` | round trips, counted in a capture |
 //! | `model.rs` | predictions, and the numbers that the paper states |
 //! | `figures.rs` | the two figures |
+//! | `loads.rs` | Figures 3, 4, 6 and 7, from rows of other benchmarks |
 
 mod case;
 mod client;
 mod figures;
+pub mod loads;
 mod model;
 pub mod place;
 mod wire;

@@ -1,6 +1,6 @@
 //! Model time: Figures 1 and 2 as the primitives predict them, and the numbers of the paper's text beside them.
 
-use nic::cost::prism::{FIGURE_1, FIGURE_2, MOST_OFF, Plan, Unit, stated};
+use nic::cost::prism::{FIGURE_1, FIGURE_2, MOST_OFF, Plan, Stated, Unit, stated};
 use nic::cost::{Constant, CostModel, NETWORKS};
 
 use super::super::Row;
@@ -44,19 +44,22 @@ fn lines() -> Vec<Row> {
 }
 
 fn residuals() -> Vec<Row> {
+    stated().map(residual).into_iter().collect()
+}
+
+/// A number of the text beside its prediction, judged.
+pub fn residual(number: Stated) -> Row {
     let most = MOST_OFF as f64 / 1000.0;
-    let row = |number: nic::cost::prism::Stated| {
-        let (unit, per) = match number.unit {
-            Unit::Nanoseconds => ("ns", 1.0),
-            Unit::PerMille => ("%", 10.0),
-        };
-        let source = if number.is_source { ", where a constant was read" } else { "" };
-        let case = format!("model:paper/{}", number.what);
-        Row::new("prism", case, "predicted", unit, &[number.predicted as f64 / per])
-            .against(&format!("paper, section {}{source}", number.section), &[number.stated as f64 / per])
-            .between(1.0 - most, 1.0 + most)
+    let (unit, per) = match number.unit {
+        Unit::Nanoseconds => ("ns", 1.0),
+        Unit::PerMille => ("%", 10.0),
+        Unit::PerSecond => ("1/s", 1.0),
     };
-    stated().map(row).into_iter().collect()
+    let source = if number.is_source { ", where a constant was read" } else { "" };
+    let case = format!("model:paper/{}", number.what);
+    Row::new("prism", case, "predicted", unit, &[number.predicted as f64 / per])
+        .against(&format!("paper, section {}{source}", number.section), &[number.stated as f64 / per])
+        .between(1.0 - most, 1.0 + most)
 }
 
 #[cfg(test)]

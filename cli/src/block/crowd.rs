@@ -1,0 +1,360 @@
+//! Clients in a closed loop: each has connections of its own to all replicas and keeps so many operations in flight; one thread
+//! drives them all, by one completion queue.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use host::Clock;
+use nic::Remote;
+use store::Fleet;
+use store::block::{
+    ClientConfig, ClientId, Design, Errand, Finished, Hello, Operation, Outcome, Refused, Welcome,
+};
+use verbs::{
+    Access, CompletionQueue, Context, EMPTY, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
+    WorkCompletion, work,
+};
+
+use super::client::config;
+use super::machine::Machine;
+use crate::device::PortArgs;
+use crate::post::{Ringing, registered};
+use crate::serving::READS;
+
+/// Completions taken at a time.
+const TAKEN: usize = 64;
+/// How long an operation may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Id of a READ that nobody reads; no design's id begins so.
+const FLUSH: u64 = 14 << 44;
+/// How long what is under way may take when no operation is.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// A client's connections, as its machine sees them.
+struct Ends<'a>(&'a mut [QueuePair<Ready>]);
+
+impl Fleet for Ends<'_> {
+    type End<'a>
+        = Ringing<'a>
+    where
+        Self: 'a;
+
+    fn end(&mut self, server: usize) -> Ringing<'_> {
+        Ringing::of(&mut self.0[server])
+    }
+}
+
+/// One of them.
+struct Client {
+    machine: Machine,
+    pairs: Vec<QueuePair<Ready>>,
+    /// Since when the operation in each slot is.
+    begun: Vec<Instant>,
+    /// What was drawn and has not begun.
+    drawn: Option<(Operation, u64)>,
+    _arena: MemoryRegion,
+}
+
+/// All of them.
+pub struct Crowd {
+    clock: Clock,
+    clients: Vec<Client>,
+    /// Whose a queue pair is, and to which replica it leads.
+    owners: HashMap<u32, (usize, usize)>,
+    cq: CompletionQueue,
+    done: [WorkCompletion; TAKEN],
+    value: Vec<u8>,
+    /// What the bare READs read, and where to.
+    tables: Vec<Remote>,
+    local: MemoryRegion,
+    context: Context,
+    domain: ProtectionDomain,
+    /// Of all clients, so many take part.
+    active: usize,
+}
+
+/// What a crowd is like.
+#[derive(Copy, Clone, Debug)]
+pub struct Size {
+    /// Clients.
+    pub clients: usize,
+    /// Operations that each has in flight at most.
+    pub window: u16,
+}
+
+fn connect(
+    domain: &ProtectionDomain,
+    cq: &CompletionQueue,
+    replicas: usize,
+    window: u16,
+    (address, wants_number): (SocketAddr, bool),
+) -> Result<(QueuePair<Ready>, Welcome)> {
+    let needs = Machine::needs(&config(ClientId::new(0).context("a number")?, replicas, window));
+    let options = QpOptions {
+        max_send_wr: needs.send * 2,
+        max_recv_wr: needs.receive,
+        private_data: Hello { replicas, errand: Errand::Use { wants_number } }.encode().to_vec(),
+        max_rd_atomic: READS,
+        max_dest_rd_atomic: READS,
+        prism: true,
+        ..QpOptions::default()
+    };
+    let pair = domain.create_qp(cq, cq, &options)?.connect(address)?;
+    let welcome = Welcome::decode(pair.peer_private_data()).context("no replica of blocks answers there")?;
+    Ok((pair, welcome))
+}
+
+impl Crowd {
+    /// Connects each client to all replicas.
+    ///
+    /// # Errors
+    /// One does not answer.
+    pub fn open(port: &PortArgs, replicas: &[SocketAddr], size: Size) -> Result<Crowd> {
+        let context = port.open()?;
+        let domain = context.alloc_pd()?;
+        Crowd::with(context, domain, replicas, size)
+    }
+
+    /// Another one, with the same NIC.
+    ///
+    /// # Errors
+    /// A replica does not answer.
+    pub fn beside(&self, replicas: &[SocketAddr], size: Size) -> Result<Crowd> {
+        Crowd::with(self.context.clone(), self.domain.clone(), replicas, size)
+    }
+
+    fn with(
+        context: Context,
+        domain: ProtectionDomain,
+        replicas: &[SocketAddr],
+        size: Size,
+    ) -> Result<Crowd> {
+        let count = replicas.len();
+        let needs = Machine::needs(&config(ClientId::new(0).context("a number")?, count, size.window));
+        let cq = context.create_cq(needs.completions * 2 * (count * size.clients) as u32)?;
+        let local = domain.allocate(1 << 16, Access::LOCAL_WRITE)?;
+        let mut crowd = Crowd {
+            clock: Clock::new(),
+            clients: Vec::new(),
+            owners: HashMap::new(),
+            cq,
+            done: [EMPTY; TAKEN],
+            value: Vec::new(),
+            tables: Vec::new(),
+            local,
+            context,
+            domain: domain.clone(),
+            active: size.clients,
+        };
+        for _ in 0..size.clients {
+            crowd.join(&domain, replicas, size.window)?;
+        }
+        Ok(crowd)
+    }
+
+    /// Clients.
+    pub fn len(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// From now on only so many of them take part.
+    pub fn only(&mut self, clients: usize) {
+        self.active = clients.min(self.clients.len());
+    }
+
+    /// One client more.
+    fn join(&mut self, domain: &ProtectionDomain, replicas: &[SocketAddr], window: u16) -> Result<()> {
+        let (mut pairs, mut grants, mut number) = (Vec::new(), Vec::new(), None);
+        for address in replicas {
+            // One number is enough, and they are given out slowly.
+            let asked = (*address, number.is_none());
+            let (pair, welcome) = connect(domain, &self.cq, replicas.len(), window, asked)
+                .with_context(|| format!("the replica at {address}"))?;
+            self.owners.insert(pair.number(), (self.clients.len(), pairs.len()));
+            number = number.or(welcome.number);
+            grants.push(welcome.grant);
+            pairs.push(pair);
+        }
+        let id = number.context("no replica gives numbers")?;
+        let (design, layout) =
+            grants.first().map(|grant| (grant.design, grant.layout)).context("a replica")?;
+        let config = ClientConfig { layout, ..config(id, replicas.len(), window) };
+        let len = Machine::arena_len(design, &config);
+        let arena = domain.allocate(len, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+        let mut machine = Machine::new(design, config, registered(&arena), self.clients.len() as u64)?;
+        for (replica, grant) in grants.iter().enumerate() {
+            machine
+                .connect(replica, *grant, &mut Ends(&mut pairs))
+                .map_err(|broken| anyhow::anyhow!("{broken}"))?;
+        }
+        self.value.resize(layout.block_len as usize, 7);
+        self.tables = grants.iter().map(|grant| grant.table).collect();
+        let begun = vec![Instant::now(); config.slots()];
+        self.clients.push(Client { machine, pairs, begun, drawn: None, _arena: arena });
+        Ok(())
+    }
+
+    /// `count` operations, of which each client has `each` in flight; nanoseconds and round trips of each go to `took`.
+    ///
+    /// # Errors
+    /// A replica is gone, or has no buffer.
+    pub fn run(
+        &mut self,
+        (count, each): (u64, usize),
+        mut draw: impl FnMut() -> (Operation, u64),
+        mut took: impl FnMut(u64, u32),
+    ) -> Result<()> {
+        // Who may begin something, and who may not although it could have more in flight: a slow replica holds it up.
+        let mut free: Vec<usize> = (0..self.active).flat_map(|who| vec![who; each]).collect();
+        let mut held = Vec::with_capacity(free.len());
+        let (mut begun, mut over) = (0, 0);
+        let mut heard = Instant::now();
+        while over < count {
+            while begun < count
+                && let Some(who) = free.pop()
+            {
+                match self.begin(who, &mut draw)? {
+                    true => begun += 1,
+                    false => held.push(who),
+                }
+            }
+            free.append(&mut held);
+            let before = over;
+            self.turn(|who, nanoseconds, finished| {
+                over += 1;
+                free.push(who);
+                took(nanoseconds, finished.round_trips);
+            })?;
+            if over > before {
+                heard = Instant::now();
+            } else if heard.elapsed() > PATIENCE {
+                bail!("the replicas do not answer");
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins what is drawn; false: not now.
+    fn begin(&mut self, who: usize, draw: impl FnMut() -> (Operation, u64)) -> Result<bool> {
+        let client = &mut self.clients[who];
+        let (operation, block) = *client.drawn.get_or_insert_with(draw);
+        let value: &[u8] = if operation == Operation::Write { &self.value } else { &[] };
+        let now = Instant::now();
+        let asked = (operation, block, value);
+        match client.machine.start(self.clock.now(), asked, &mut Ends(&mut client.pairs)) {
+            Ok(slot) => {
+                client.begun[slot.index()] = now;
+                client.drawn = None;
+                Ok(true)
+            }
+            Err(Refused::WindowFull) => Ok(false),
+            Err(refused) => bail!("{refused}"),
+        }
+    }
+
+    /// Takes what has ended: whose, and after how many nanoseconds.
+    #[inline]
+    fn turn(&mut self, mut ended: impl FnMut(usize, u64, &Finished<'_>)) -> Result<()> {
+        let now = self.clock.now();
+        let got = self.cq.poll(&mut self.done)?;
+        for completion in &self.done[..got] {
+            let Some((who, replica)) = self.owners.get(&completion.qp_num).copied() else { continue };
+            let Client { machine, pairs, begun, .. } = &mut self.clients[who];
+            if let Some(finished) = machine.complete(now, replica, completion, &mut Ends(pairs)) {
+                let well = matches!(finished.outcome, Outcome::Value(_) | Outcome::Done);
+                ensure!(well, "an operation ended as {:?}", finished.outcome);
+                ended(who, begun[finished.slot.index()].elapsed().as_nanos() as u64, &finished);
+            }
+        }
+        for Client { machine, pairs, .. } in &mut self.clients {
+            machine.expire(now, &mut Ends(pairs));
+            if let Some(lost) = machine.lost() {
+                bail!("replica {} is gone: {}", lost.replica, lost.why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Until nothing is under way any more.
+    ///
+    /// # Errors
+    /// The NIC's.
+    pub fn settle(&mut self) -> Result<()> {
+        let started = Instant::now();
+        while !self.clients.iter().all(|client| client.machine.is_quiet()) && started.elapsed() < CLOSING {
+            self.turn(|_, _, _| ())?;
+        }
+        self.flush()
+    }
+
+    /// Until the replicas have acknowledged whatever was sent to them, also what nobody waits for: they will be stopped, and retries run out.
+    fn flush(&mut self) -> Result<()> {
+        let (started, mut left) = (Instant::now(), self.owners.len());
+        let list = [self.local.sge(0, 8)];
+        for Client { pairs, .. } in &mut self.clients {
+            for (pair, table) in pairs.iter_mut().zip(&self.tables) {
+                pair.post_send(&work::read(FLUSH, &list, *table))?;
+            }
+        }
+        while left > 0 && started.elapsed() < PATIENCE {
+            let now = self.clock.now();
+            let got = self.cq.poll(&mut self.done)?;
+            for completion in &self.done[..got] {
+                let Some((who, replica)) = self.owners.get(&completion.qp_num).copied() else { continue };
+                if completion.id == FLUSH && completion.status == verbs::Status::Success {
+                    left -= 1;
+                    continue;
+                }
+                let Client { machine, pairs, .. } = &mut self.clients[who];
+                machine.complete(now, replica, completion, &mut Ends(pairs));
+            }
+        }
+        ensure!(left == 0, "the replicas do not answer");
+        Ok(())
+    }
+
+    /// A READ of `len` bytes at every replica at once, until a majority has answered: nanoseconds. For when nothing is under way.
+    ///
+    /// # Errors
+    /// A READ fails.
+    pub fn bare_quorum(&mut self, len: usize) -> Result<f64> {
+        let list = [self.local.sge(0, len)];
+        let pairs = &mut self.clients[0].pairs;
+        let started = Instant::now();
+        for (pair, table) in pairs.iter_mut().zip(&self.tables) {
+            pair.post_send(&work::read(0, &list, *table))?;
+        }
+        let (mut answered, mut took) = (0, 0.0);
+        while answered < pairs.len() {
+            let got = self.cq.poll(&mut self.done)?;
+            let failed =
+                self.done[..got].iter().any(|completion| completion.status != verbs::Status::Success);
+            ensure!(!failed, "a READ of the replicas' tables failed");
+            let quorum = pairs.len() / 2 + 1;
+            if answered < quorum && answered + got >= quorum {
+                took = started.elapsed().as_nanos() as f64;
+            }
+            answered += got;
+        }
+        Ok(took)
+    }
+}
+
+/// An operation, half of them writes, of a block that `next` draws.
+pub fn half_writes(
+    random: &mut store::ycsb::Random,
+    next: impl Fn(&mut store::ycsb::Random) -> u64,
+) -> (Operation, u64) {
+    let operation = if random.below(2) == 0 { Operation::Read } else { Operation::Write };
+    (operation, next(random))
+}
+
+/// Bytes that a design's READ of a block brings.
+pub fn read_len(design: Design, block_len: usize) -> usize {
+    match design {
+        Design::PrismRs => 8 + block_len,
+        Design::AbdLock => 2 * (8 + block_len + 8),
+    }
+}

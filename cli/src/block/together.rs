@@ -1,0 +1,112 @@
+//! Several replicas in one process, each a NIC and memory of its own, polled in turn by one thread: what a benchmark has room for whose
+//! machine has two cores. Processes that spin on one core would wait for the scheduler, and that would be the figure.
+
+use std::fs::File;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsFd as _;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Parser;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use store::block::{Layout, Standing, State};
+use verbs::Listener;
+
+use super::DesignName;
+use super::replica::{AbdLock, Blocks, PrismRs, Replica, Shared, Size};
+use crate::device::{LOOPBACK, PortArgs, PortName};
+use crate::serving::kept::Kept;
+use crate::serving::program::Memory;
+use crate::serving::{Pace, Service, Watch};
+
+/// Arguments of the hidden command.
+#[derive(Parser)]
+pub struct Args {
+    #[arg(long)]
+    design: DesignName,
+    #[arg(long)]
+    port: PortName,
+    #[arg(long)]
+    replicas: usize,
+    #[arg(long)]
+    blocks: u64,
+    #[arg(long)]
+    block_len: u32,
+    #[arg(long)]
+    clients: u32,
+    #[arg(long)]
+    core: usize,
+    /// Network namespaces, of each replica one.
+    #[arg(long)]
+    within: Vec<String>,
+    /// The interface in each of them.
+    #[arg(long)]
+    interface: Option<String>,
+}
+
+/// Says the port at which each replica listens, a line each, and serves until its parent ends.
+pub fn run(args: &Args) -> Result<()> {
+    crate::bench::cores::pin(args.core)?;
+    crate::bench::turns::end_with_parent()?;
+    match args.design {
+        DesignName::PrismRs => serve::<Kept<PrismRs>>(args, true),
+        DesignName::Abdlock => serve::<AbdLock>(args, false),
+    }
+}
+
+/// The replicas of a store that begins: as they would stand if they had met.
+fn standings(replicas: usize) -> Result<Vec<Standing>> {
+    let new =
+        |replica| Standing::new(replica, replicas, replica as u64 + 1).context("an odd number of replicas");
+    let mut all = (0..replicas).map(new).collect::<Result<Vec<Standing>>>()?;
+    let first = all[0].state().incarnation();
+    all[1..].iter_mut().for_each(|other| other.asked(0, first));
+    for at in 0..replicas {
+        let others = all.iter().enumerate().filter(|(other, _)| *other != at);
+        let answers: Vec<State> = others.map(|(_, other)| other.state()).collect();
+        ensure!(all[at].heard(&answers)?, "replica {at} has not begun");
+    }
+    Ok(all)
+}
+
+fn serve<B: Blocks>(args: &Args, prism: bool) -> Result<()> {
+    let mut all = Vec::new();
+    for (replica, standing) in standings(args.replicas)?.into_iter().enumerate() {
+        if let Some(space) = args.within.get(replica) {
+            let path = format!("/run/netns/{space}");
+            let space = File::open(&path).with_context(|| format!("opening {path}"))?;
+            move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))?;
+        }
+        let port = PortArgs { interface: args.interface.clone(), ..PortArgs::plain(args.port) };
+        let context = port.open()?;
+        let mut memory = Memory { domain: context.alloc_pd()?, regions: Vec::new() };
+        let layout = Layout { blocks: args.blocks, block_len: args.block_len };
+        let mut blocks = B::open(&Size { layout, clients: args.clients }, &mut memory)?;
+        blocks.begin()?;
+        let program = Replica::new(blocks, Shared::new(standing));
+        let service = Service::new(context, program, memory, args.clients, prism)?;
+        let anywhere: IpAddr = if args.within.is_empty() { LOOPBACK } else { Ipv4Addr::UNSPECIFIED.into() };
+        let listener = Listener::bind((anywhere, 0))?;
+        println!("{}", listener.address().port());
+        all.push((service, listener, Watch::default()));
+    }
+    let (pace, parent) = (Pace { spin: true, child: true }, rustix::process::getppid());
+    loop {
+        for (service, listener, watch) in &mut all {
+            if service.turn(watch, pace, listener)? && rustix::process::getppid() != parent {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_that_begin_together_are_of_one_store() {
+        let states: Vec<State> = standings(3).unwrap().iter().map(Standing::state).collect();
+        assert!(states.iter().all(|state| state.is_whole() && state.store == states[0].store));
+        assert!(standings(2).is_err());
+    }
+}
