@@ -140,7 +140,9 @@ impl Session {
         while self.connected() < majority {
             self.look()?;
             let failed = self.faults.iter().flatten().count();
-            if asked - failed < majority || started.elapsed() > PATIENCE {
+            // A person hears at once of what is wrong; a replica that would have to be started again waits, and tries again.
+            let waits = matches!(self.role, Role::Repairer { .. });
+            if (asked - failed < majority && !waits) || started.elapsed() > PATIENCE {
                 let why = self.fault();
                 bail!("{failed} of {asked} replicas do not answer, too many for a majority: {why}");
             }

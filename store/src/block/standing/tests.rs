@@ -40,6 +40,8 @@ fn who_is_new_where_the_store_lives_is_refused() {
     let all = store();
     for replica in 0..3 {
         let mut again = new(replica, 99);
+        // Even if it has promised itself to this store: it is none of those that began it.
+        again.asked(0, 10);
         let other = all[(replica + 1) % 3].state();
         assert_eq!(again.heard(&[other]), Err(Misfit::Lives(other.replica)));
         assert!(!again.state().is_whole());
