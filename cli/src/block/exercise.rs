@@ -18,7 +18,8 @@ struct Replicas {
 
 /// Exercises a store of blocks.
 pub fn run(target: &Target, args: &ExerciseArgs) -> Result<()> {
-    let session = Session::open(&target.port, target.servers.find()?, args.window, true)?;
+    let connect = || Session::open(&target.port, target.servers.find()?, args.window, true);
+    let session = exercise::connect(args, connect)?;
     let layout = session.layout()?;
     anyhow::ensure!(args.keys <= layout.blocks, "there are {} blocks: ask for fewer --keys", layout.blocks);
     let value = vec![0; layout.block_len as usize];

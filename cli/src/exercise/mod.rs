@@ -4,6 +4,7 @@ mod record;
 mod run;
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use check::Step;
 use clap::Args;
@@ -72,6 +73,28 @@ pub trait Store {
 
     /// What was begun long ago has not ended: breaks the connection, if that is what may be wrong. False: it is.
     fn give_up(&mut self) -> bool;
+}
+
+/// How long a child waits for a store that is not there, or too busy to answer.
+const MINUTE: Duration = Duration::from_secs(60);
+/// Time between two attempts to connect.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// Connects for the first time. Who is asked by a person says at once why that cannot be.
+///
+/// # Errors
+/// Those of connecting.
+pub fn connect<T>(args: &ExerciseArgs, connect: impl Fn() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    let started = Instant::now();
+    loop {
+        match connect() {
+            Err(error) if args.child && started.elapsed() < MINUTE => {
+                tracing::info!("connecting again: {error:#}");
+                std::thread::sleep(AGAIN);
+            }
+            done => return done,
+        }
+    }
 }
 
 /// Draws the steps of an operation, on keys below a number; a value that it writes is the next of the numbers.

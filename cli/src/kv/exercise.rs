@@ -40,7 +40,8 @@ pub fn run<D: Design>(target: &Target, args: &ExerciseArgs, value_len: u32) -> R
         max_value: value_len,
         ..ClientConfig::default()
     };
-    let session = Session::<D>::connect(&target.port, &target.connect, config)?;
+    let connect = || Session::<D>::connect(&target.port, &target.connect, config);
+    let session = exercise::connect(args, connect)?;
     let mut remote = Remote {
         target,
         config,

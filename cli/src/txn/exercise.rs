@@ -41,7 +41,7 @@ struct Open {
 pub fn run(target: &Target, args: &ExerciseArgs, max_keys: u32) -> Result<()> {
     let addresses = target.servers.find()?;
     let size = Size { window: args.window.into(), max_keys };
-    let session = Session::open(&target.port, &addresses, size)?;
+    let session = exercise::connect(args, || Session::open(&target.port, &addresses, size))?;
     let value = vec![0; session.limits().max_value as usize];
     let mut shards = Shards {
         target,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use check::{Asked, History, Measures, hold, linearizable};
 
 use crate::hosts::Hosts;
-use crate::party::Server;
+use crate::party::{Server, until};
 use crate::scene::Length::{Long, Short};
 use crate::scene::{Scene, Whom};
 
@@ -86,9 +86,17 @@ fn one_dies_and_comes_back(scene: &mut Scene, design: &str) {
     scene.stop_server(other, Whom::Some, Long);
 }
 
+/// Starts a replica again, empty. It gives up when the others do not answer for long; whoever looks after it tries again.
 fn repair(scene: &mut Scene, design: &str, dead: usize) {
     let mut server = replica(&scene.hosts, design, dead, false);
-    server.wait();
+    until("a replica is repaired", || {
+        let serves = server.serves();
+        if let Err(said) = &serves {
+            println!("{said:?}");
+            server = replica(&scene.hosts, design, dead, false);
+        }
+        serves.is_ok()
+    });
     scene.replace_server(dead, server);
 }
 

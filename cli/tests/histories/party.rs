@@ -9,8 +9,8 @@ use check::History;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use rustix::time::{ClockId, clock_gettime};
 
-/// No wait is so long unless something hangs.
-const LONG: Duration = Duration::from_secs(60);
+/// No wait is so long unless something hangs, or the machine stands still.
+const LONG: Duration = Duration::from_secs(180);
 
 /// The clock that all processes of a machine read.
 pub fn now() -> u64 {
@@ -87,13 +87,23 @@ impl Server {
     /// Waits until it serves.
     #[track_caller]
     pub fn wait(&mut self) {
+        self.serves().unwrap_or_else(|said| panic!("the server ended: {said:?}"));
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// What it said before it ended instead.
+    pub fn serves(&mut self) -> Result<(), Vec<String>> {
         let mut lines = self.lines.take().expect("nobody has waited yet");
         let mut said = Vec::new();
         while !said.last().is_some_and(|line: &String| line.contains("serving ")) {
-            said.push(lines.next().unwrap_or_else(|| panic!("the server ended: {said:?}")));
+            let Some(line) = lines.next() else { return Err(said) };
+            said.push(line);
         }
         // What it says later must find a reader.
         std::thread::spawn(move || lines.for_each(drop));
+        Ok(())
     }
 }
 

@@ -250,6 +250,9 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            return println!("what the clients recorded: {}", self.folder.display());
+        }
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
