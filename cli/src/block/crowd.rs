@@ -315,16 +315,18 @@ impl Crowd {
         Ok(())
     }
 
-    /// A READ of `len` bytes at every replica at once, until a majority has answered: nanoseconds. For when nothing is under way.
+    /// A READ of `len` bytes at this place of every replica's table at once, until a majority has answered: nanoseconds. For when nothing
+    /// is under way.
     ///
     /// # Errors
     /// A READ fails.
-    pub fn bare_quorum(&mut self, len: usize) -> Result<f64> {
+    pub fn bare_quorum(&mut self, len: usize, place: u64) -> Result<f64> {
         let list = [self.local.sge(0, len)];
         let pairs = &mut self.clients[0].pairs;
         let started = Instant::now();
         for (pair, table) in pairs.iter_mut().zip(&self.tables) {
-            pair.post_send(&work::read(0, &list, *table))?;
+            let from = Remote { addr: table.addr + place, ..*table };
+            pair.post_send(&work::read(0, &list, from))?;
         }
         let (mut answered, mut took) = (0, 0.0);
         while answered < pairs.len() {

@@ -74,6 +74,7 @@ pub struct Seat {
     one: Crowd,
     crowd: Crowd,
     block_len: usize,
+    blocks: u64,
 }
 
 impl Ground {
@@ -126,7 +127,8 @@ impl Ground {
         // An interface has one NIC: both have the same.
         let one = Crowd::open(&port, &addresses, size(1, WINDOW))?;
         let crowd = one.beside(&addresses, size(self.clients, 1))?;
-        let mut seat = Seat { design, replicas, one, crowd, block_len: self.block_len };
+        let (block_len, blocks) = (self.block_len, self.blocks);
+        let mut seat = Seat { design, replicas, one, crowd, block_len, blocks };
         let mut next = 0..self.blocks;
         let write = || (Operation::Write, next.next().unwrap_or(0));
         seat.one.run((self.blocks, WINDOW.into()), write, |_, _| ())?;
@@ -153,7 +155,10 @@ impl Seat {
     pub fn bare(&mut self) -> Result<f64> {
         let len = read_len(self.design, self.block_len);
         self.go_on()?;
-        let all: Result<Vec<f64>> = (0..TRIPS).map(|_| self.one.bare_quorum(len)).collect();
+        // As spread as the blocks are: not all of them are in a cache.
+        let mut random = Random::new(TRIPS as u64);
+        let mut place = || random.below(self.blocks) * self.block_len as u64;
+        let all: Result<Vec<f64>> = (0..TRIPS).map(|_| self.one.bare_quorum(len, place())).collect();
         self.stop()?;
         Ok(median(&all?))
     }

@@ -88,7 +88,7 @@ pub struct Case {
 impl Case {
     fn new(mix: Mix) -> Case {
         let letter = mix.name.to_ascii_lowercase();
-        let what = if mix == PUTS { "put".to_owned() } else { format!("ycsb-{letter}") };
+        let what = if mix.name == PUTS.name { "put".to_owned() } else { format!("ycsb-{letter}") };
         let keys = match mix.distribution {
             Distribution::Uniform => "uniform".to_owned(),
             Distribution::Zipfian(theta) => format!("zipf-{}", f64::from(theta) / 1000.0),
