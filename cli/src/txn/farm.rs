@@ -66,7 +66,7 @@ impl FarmShard {
         };
         let roll_at = config.table_len().next_multiple_of(64);
         let block = memory.region("keys and values", roll_at + Roll::len(args.shards), shared())?;
-        let asking = vec![false; args.shards as usize];
+        let asking = vec![false; args.asking() as usize];
         let messages = memory.region("messages", asking.len() * 2 * LONGEST, Access::LOCAL_WRITE)?;
         let desk = Desk::open(args.place(), args.limits(), block.clone(), roll_at)?;
         let shard =

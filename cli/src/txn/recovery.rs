@@ -38,6 +38,10 @@ struct Recovery {
     shard: Shared,
     roll: Roll,
     place: Place,
+    /// The other shards, once one of them had to be asked; anew when one does not answer.
+    peers: Vec<Peer>,
+    /// What was said last about an attempt in vain.
+    said: String,
 }
 
 /// Time between two attempts to recover a client.
@@ -49,14 +53,14 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// There is no thread for it.
 pub fn start(context: Context, shard: Shared, roll: Roll, place: Place) -> Result<Sender<u64>> {
     let (sender, names) = channel();
-    let recovery = Recovery { context, shard, roll, place };
+    let mut recovery = Recovery { context, shard, roll, place, peers: Vec::new(), said: String::new() };
     let thread = thread::Builder::new().name("recover".into());
     thread.spawn(move || recovery.work(&names)).context("a thread to recover clients in")?;
     Ok(sender)
 }
 
 impl Recovery {
-    fn work(&self, names: &Receiver<u64>) {
+    fn work(&mut self, names: &Receiver<u64>) {
         let mut dead: VecDeque<u64> = VecDeque::new();
         loop {
             let next = match dead.is_empty() {
@@ -71,7 +75,7 @@ impl Recovery {
             for _ in 0..dead.len() {
                 let Some(name) = dead.pop_front() else { break };
                 if let Err(error) = self.recover(name) {
-                    tracing::warn!("a dead client's locks stay until all shards answer: {error:#}");
+                    self.in_vain(&error);
                     dead.push_back(name);
                     break;
                 }
@@ -79,31 +83,43 @@ impl Recovery {
         }
     }
 
+    /// Says so, once; the next attempt connects anew.
+    fn in_vain(&mut self, error: &anyhow::Error) {
+        self.peers.clear();
+        let said = format!("{error:#}");
+        if said != self.said {
+            tracing::warn!("a dead client's locks stay until all shards answer: {said}");
+            self.said = said;
+        }
+    }
+
     /// All shards end the connection, and say what they know; then all settle; then all forget. This one last: until then it begins anew.
-    fn recover(&self, name: u64) -> Result<()> {
+    fn recover(&mut self, name: u64) -> Result<()> {
         if self.shard.lock().is_untouched(name) {
             // It has had no lock here, and asks for none any more. What it has at other shards, they know.
             self.shard.lock().release(name);
             return Ok(());
         }
-        let mut peers = self.peers()?;
+        if self.peers.is_empty() {
+            self.peers = self.connect()?;
+        }
         let mut decided = self.shard.lock().decided(name);
-        for peer in &mut peers {
+        for peer in &mut self.peers {
             decided.extend(peer.ask(&Question::Decided(name))?);
         }
         decided.sort_unstable();
         decided.dedup();
         self.shard.lock().settle(name, &decided);
         let settle = Question::Settle(name, decided);
-        peers.iter_mut().try_for_each(|peer| peer.ask(&settle).map(drop))?;
+        self.peers.iter_mut().try_for_each(|peer| peer.ask(&settle).map(drop))?;
         let release = Question::Release(name);
-        peers.iter_mut().try_for_each(|peer| peer.ask(&release).map(drop))?;
+        self.peers.iter_mut().try_for_each(|peer| peer.ask(&release).map(drop))?;
         self.shard.lock().release(name);
         tracing::info!(name, "what a dead client had begun is ended");
         Ok(())
     }
 
-    fn peers(&self) -> Result<Vec<Peer>> {
+    fn connect(&self) -> Result<Vec<Peer>> {
         let others = (0..self.place.shards).filter(|shard| *shard != self.place.shard);
         let peer = |shard| {
             let member = self.roll.member(shard);

@@ -72,6 +72,11 @@ impl ServeArgs {
         Limits { max_key: self.key_len, max_value: self.value_len, max_keys, window }
     }
 
+    /// Connections of other shards, which ask about clients that have died: one of each, and one that broke and is not known to be gone yet.
+    pub fn asking(&self) -> u32 {
+        self.shards * 2
+    }
+
     /// Slots of the table.
     pub fn slots(&self) -> u64 {
         self.slots.unwrap_or(self.keys * 2)
@@ -93,8 +98,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
 
 fn serve<P: Program>(args: &ServeArgs, program: P, context: Context, memory: Memory) -> Result<()> {
     let prism = args.design == DesignName::PrismTx;
-    // Other shards are clients, too, while they ask about one that has died.
-    let mut service = Service::new(context, program, memory, args.clients + args.shards, prism)?;
+    let mut service = Service::new(context, program, memory, args.clients + args.asking(), prism)?;
     let ServeArgs { shard, shards, keys, design, .. } = args;
     let what = format!("transactions on {keys} keys as shard {shard} of {shards} of {}", design.name());
     args.conduct.serve(&what, &args.port, args.listen, &mut service)

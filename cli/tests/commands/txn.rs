@@ -1,7 +1,7 @@
 //! Transactions as a person or a script uses them: two shards as processes, clients that are killed, a shard that begins anew.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -223,13 +223,20 @@ fn clients_that_are_killed_block_nobody_and_leave_all_or_nothing() {
     the_killed_block_nobody("farm", "udp", 2);
 }
 
-/// A client whose compare-and-swaps are lost from the one behind `sent` on: what becomes of its transfer.
+/// Op-codes of frames: WRITE in one packet, and compare-and-swap, PRISM's as well.
+const WRITE: u8 = 0x0a;
+const SWAP: u8 = 0x13;
+
+/// A client whose frames of a kind are lost from the one behind `sent` on: did its transfer happen? One that is sent again counts twice, so it may
+/// not have come so far.
 #[track_caller]
-fn cut_off_after(shards: &Shards, keys: &[String], sent: u32) -> bool {
+fn cut_off_after(shards: &Shards, keys: &[String], opcode: u8, sent: u32) -> bool {
     let before = shards.numbers(keys);
-    // Two belong to the roll call.
-    let rule =
-        format!("[[rule]]\nfault = \"drop\"\ndirection = \"out\"\nopcodes = [0x13]\nafter = {}\n", sent + 2);
+    // Two of each kind belong to the roll call.
+    let rule = format!(
+        "[[rule]]\nfault = \"drop\"\ndirection = \"out\"\nopcodes = [{opcode}]\nafter = {}\n",
+        sent + 2
+    );
     let rules = Scratch::new(rule.as_bytes());
     let ended = shards.txn(&["add", &keys[0], "-7", &keys[1], "7", "--fault", rules.path()]);
     let after = shards.numbers(keys);
@@ -245,18 +252,24 @@ fn cut_off_after(shards: &Shards, keys: &[String], sent: u32) -> bool {
 fn a_client_of_prism_tx_that_is_cut_off_at_any_step_of_its_commit_leaves_all_or_nothing() {
     let shards = Shards::start("prism-tx", "shm", &[]);
     let keys = accounts(&shards, 2);
-    // Two versions go in, the cell decides, then they are told so: that the client is gone by then is no matter.
-    let ends = [1, 2, 3, 4].map(|sent| cut_off_after(&shards, &keys, sent));
-    assert_eq!(ends, [false, false, true, true]);
+    let happens = |sent| cut_off_after(&shards, &keys, SWAP, sent);
+    // Two versions go in, and the cell is not decided.
+    assert!(!happens(1) && !happens(2));
+    // It is; that the client is gone before it has told the versions is no matter.
+    assert!((0..10).any(|_| happens(3)) && (0..10).any(|_| happens(4)));
 }
 
 #[test]
 fn a_client_of_farm_that_is_cut_off_at_any_step_of_its_commit_leaves_all_or_nothing() {
     let shards = Shards::start("farm", "shm", &[]);
     let keys = accounts(&shards, 2);
-    // Two locks, then what is written is there; unlocking it is left to the shards.
-    let ends = [1, 2, 3].map(|sent| cut_off_after(&shards, &keys, sent));
-    assert_eq!(ends, [false, true, true]);
+    let happens = |opcode, sent| cut_off_after(&shards, &keys, opcode, sent);
+    // One lock; two locks and their log entries.
+    assert!(!happens(SWAP, 1) && !happens(WRITE, 2));
+    // Of one shard the mark and the record, too, and it is unlocked: the other one knows nothing of it.
+    assert!((0..10).any(|_| happens(WRITE, 4)));
+    // Everything is written, and nothing unlocked.
+    assert!((0..10).any(|_| happens(SWAP, 2)));
 }
 
 #[test]
@@ -320,6 +333,39 @@ fn lines_are_answered_one_by_one_and_errors_teach() {
     assert_eq!(shards.shell("BEGIN\nGET b\nCOMMIT\n").good(), "OK\nVALUE 1\nCOMMITTED\n");
 }
 
+/// What a terminal shows of a shell into which these lines are typed.
+#[track_caller]
+fn typed(shards: &Shards, lines: &str) -> String {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&near).and_then(|()| unlockpt(&near)).expect("a terminal");
+    let name = ptsname(&near, Vec::new()).expect("its name").into_string().expect("ASCII");
+    let far = std::fs::File::options().read(true).write(true).open(name).expect("its other end");
+    let mut shell = command(&shards.words(&["shell"]));
+    shell.stdin(far.try_clone().expect("it")).stdout(far).stderr(Stdio::null());
+    let mut child = shell.spawn().expect("the binary");
+    // What is left of the terminal's other end is the child's.
+    drop(shell);
+    let (mut near, mut shown, mut buffer) = (std::fs::File::from(near), Vec::new(), [0; 4096]);
+    // The last byte is what a person types to end it.
+    near.write_all(&[lines.as_bytes(), &[4]].concat()).expect("a terminal");
+    while let Ok(count @ 1..) = near.read(&mut buffer) {
+        shown.extend_from_slice(&buffer[..count]);
+    }
+    assert!(child.wait().expect("a child").success(), "who types errors sees them");
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
+#[test]
+fn a_person_is_prompted_and_a_script_is_not() {
+    let shards = Shards::start("prism-tx", "shm", &[]);
+    let shown = typed(&shards, "BEGIN\nCOMMIT\nGET\n");
+    for words in ["> OK", "txn> COMMITTED", "> ERROR GET wants one key"] {
+        assert!(shown.contains(words), "{words:?} in {shown:?}");
+    }
+    assert_eq!(shards.shell("BEGIN\nCOMMIT\n").good(), "OK\nCOMMITTED\n");
+}
+
 #[test]
 fn a_transaction_that_the_shards_wait_for_is_given_up_and_its_client_stays() {
     let shards = Shards::start("prism-tx", "shm", &[]);
@@ -329,13 +375,10 @@ fn a_transaction_that_the_shards_wait_for_is_given_up_and_its_client_stays() {
     assert_eq!(shell.number(&keys[0]), Some(100));
     // A client that goes leaves buffers to be looked for, and all that were in the middle of something are waited for.
     shards.txn(&["get", &keys[0]]).good();
-    let given_up = (0..600).any(|_| {
-        std::thread::sleep(Duration::from_millis(50));
-        shell
-            .ask(&format!("GET {}", keys[0]))
-            .starts_with("ABORTED nothing happened: the shards waited for it")
-    });
-    assert!(given_up, "the shards end a client for which they wait too long");
+    // Longer than shards wait for a client.
+    std::thread::sleep(Duration::from_secs(8));
+    let answer = shell.ask(&format!("GET {}", keys[0]));
+    assert!(answer.starts_with("ABORTED nothing happened: the shards waited for it"), "{answer}");
     shell.transfer(&keys[0], &keys[1], 1);
     assert_eq!(shards.numbers(&keys), [99, 101]);
 }
