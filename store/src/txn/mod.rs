@@ -28,7 +28,7 @@ mod transaction;
 pub mod workload;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use client::{Client, Event, Refused, shard_of};
 pub use client_config::{ClientConfig, Rules};

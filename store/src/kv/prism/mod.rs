@@ -22,6 +22,9 @@ mod table;
 mod tables;
 mod walk;
 
+#[cfg(test)]
+mod tests;
+
 pub use client::Client;
 pub use client_config::ClientConfig;
 pub use grant::Grant;

@@ -104,6 +104,12 @@ impl Mover {
         self.counters
     }
 
+    /// All that decides what it does next, but for the slots.
+    #[cfg(test)]
+    pub(super) fn state(&self) -> String {
+        format!("{:?} {:?} {} {}", self.jobs, self.ready, self.next, self.looked)
+    }
+
     /// Is a table being made or moved?
     pub fn is_busy(&self) -> bool {
         let Front { count, base } = self.table.front();

@@ -35,10 +35,10 @@ impl Config {
         Config { slots: u64::from(keys.max(1)) * 4, tables: 1, hash_seed, max_key, max_value }
     }
 
-    /// Grows until it is made for `keys` keys, and twice at least.
+    /// Grows, once at least, until `keys` keys take half of the slots.
     pub fn growing_to(self, keys: u64) -> Config {
-        let enough = |tables: &u32| self.slots << (tables - 1) >= keys.saturating_mul(4);
-        Config { tables: (3..MOST_TABLES / 2).find(enough).unwrap_or(MOST_TABLES / 2), ..self }
+        let enough = |tables: &u32| self.slots << (tables - 1) >= keys.saturating_mul(2);
+        Config { tables: (2..MOST_TABLES / 2).find(enough).unwrap_or(MOST_TABLES / 2), ..self }
     }
 
     /// Bytes of all the tables that there may be.

@@ -1,6 +1,6 @@
 //! The machines over an executor of their operations.
 
-mod executor;
+pub mod executor;
 mod machine;
 mod rules;
 mod small_world;

@@ -1,0 +1,380 @@
+//! An exhaustive search of small worlds that grow: a few clients with an operation or two each, a mover, every order in which the server's
+//! NIC can execute what they ask for, and one of them that dies at any moment. What the clients saw must have been possible one operation
+//! after the other.
+
+use std::collections::BTreeSet;
+use std::hash::{Hash, Hasher};
+
+use xxhash_rust::xxh3::Xxh3;
+
+use super::{Care, Client, ClientConfig, Config, Loader, Mover, PrismTable};
+use crate::heap::{Class, Classes, Reachable};
+use crate::kv::{Operation, Outcome};
+use crate::txn::tests::executor::{Net, Server, block};
+use crate::{Fleet, Registered};
+use Operation::{Delete, Get, Put};
+
+const BUFFERS: u32 = 10;
+const BUFFER: u32 = 64;
+/// A key is a number, and so is a value.
+type Asked = (Operation, u8, u8);
+/// What came of it: the value, or whether there was one.
+type Answer = Option<u8>;
+
+/// What is searched.
+#[derive(Clone, Debug)]
+struct World {
+    slots: u64,
+    tables: u32,
+    /// Keys that are there from the beginning, with value 0.
+    loaded: &'static [u8],
+    clients: &'static [&'static [Asked]],
+    /// One of the clients, or the mover, may die; the mover is followed by another.
+    deaths: bool,
+    care: Care,
+}
+
+const CONFIG: ClientConfig = ClientConfig { window: 1, max_key: 1, max_value: 1, first_read: 32, known: 2 };
+
+/// One thing that may happen next.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Move {
+    /// The NIC executes an operation of this one's; clients take note at once.
+    Step(usize),
+    /// The mover looks at the slots.
+    Think,
+    Die(usize),
+}
+
+/// An operation, when it was asked for and when it was answered.
+#[derive(Copy, Clone, Debug, Hash)]
+struct Event {
+    asked: (u8, u8, u8),
+    from: usize,
+    to: Option<(usize, Answer)>,
+}
+
+struct Program {
+    client: Client,
+    next: usize,
+    /// Its event.
+    open: Option<usize>,
+}
+
+struct Run<'w> {
+    world: &'w World,
+    net: Net<PrismTable>,
+    programs: Vec<Program>,
+    mover: Mover,
+    /// The mover's queue pair, and its memory.
+    way: usize,
+    arena: Registered,
+    started: bool,
+    died: bool,
+    events: Vec<Event>,
+    now: usize,
+}
+
+impl<'w> Run<'w> {
+    fn new(world: &'w World) -> Run<'w> {
+        let World { slots, tables, .. } = *world;
+        let config = Config { slots, tables, hash_seed: 1, max_key: 1, max_value: 1 };
+        let len = config.table_len();
+        let memory = block(1 << 32, 1, len + (BUFFER * BUFFERS) as usize);
+        let class = Class { list: 1, base: (1 << 32) + len as u64, size: BUFFER, count: BUFFERS };
+        let classes = Classes::new(vec![class]).unwrap();
+        let table = PrismTable::new(config, memory.clone());
+        let mut loader = Loader::new(classes.clone());
+        world.loaded.iter().for_each(|key| loader.put(&table, &[*key], &[0]).unwrap());
+        let free = (0..BUFFERS).map(|index| class.address(index)).filter(|at| !loader.has_used(*at));
+        let free = free.collect();
+        let server = Server { shard: table.clone(), memory, classes, free };
+        let mut net = Net::of(vec![server]);
+        // The mover's comes behind those of the clients.
+        let way = world.clients.len();
+        let programs = world.clients.iter().map(|_| join(&mut net)).collect();
+        let arena = net.connect(Mover::arena_len());
+        let mover = Mover::new(table, arena.clone(), world.care).unwrap();
+        let mut run = Run {
+            world,
+            net,
+            programs,
+            mover,
+            way,
+            arena,
+            started: false,
+            died: false,
+            events: Vec::new(),
+            now: 0,
+        };
+        (0..run.programs.len()).for_each(|client| run.go_on(client));
+        run
+    }
+
+    /// A client begins what is next, if it has nothing to do.
+    fn go_on(&mut self, at: usize) {
+        let plan = self.world.clients.get(at).copied().unwrap_or_default();
+        let Program { next, open, .. } = &mut self.programs[at];
+        if let (None, Some(asked)) = (&open, plan.get(*next)) {
+            *next += 1;
+            self.ask(at, *asked);
+        }
+    }
+
+    fn ask(&mut self, at: usize, (operation, key, value): Asked) {
+        let way = if at < self.way { at } else { at + 1 };
+        let Program { client, open, .. } = &mut self.programs[at];
+        let mut fleet = self.net.fleet(way);
+        let nic = &mut fleet.end(0);
+        let started = match operation {
+            Get => client.get(&[key], nic),
+            Put => client.put(&[key], &[value], nic),
+            Delete => client.delete(&[key], nic),
+        };
+        started.unwrap();
+        *open = Some(self.events.len());
+        self.now += 1;
+        self.events.push(Event { asked: (operation as u8, key, value), from: self.now, to: None });
+    }
+
+    fn moves(&self) -> Vec<Move> {
+        let mut moves = Vec::new();
+        let works = (0..=self.way).filter(|at| self.net.has_work(*at, 0));
+        moves.extend(works.map(Move::Step));
+        let idle = !self.net.has_work(self.way, 0) && (self.mover.is_busy() || !self.started);
+        moves.extend((idle || self.net.has_answer(self.way, 0)).then_some(Move::Think));
+        if self.world.deaths && !self.died {
+            let works = (0..=self.way).filter(|at| self.net.has_work(*at, 0));
+            moves.extend(works.map(Move::Die));
+        }
+        moves
+    }
+
+    fn make(&mut self, step: Move) {
+        match step {
+            Move::Step(at) => {
+                self.net.step(at, 0);
+                if at != self.way {
+                    self.hear(at, at);
+                }
+            }
+            Move::Think => self.think(),
+            Move::Die(at) => {
+                self.died = true;
+                self.net.kill(at);
+                if at == self.way {
+                    while self.net.poll(at, 0).is_some() {}
+                    let table = self.net.servers[0].shard.clone();
+                    self.mover = Mover::new(table, self.arena.clone(), self.world.care).unwrap();
+                    self.started = false;
+                } else {
+                    self.programs[at].open = None;
+                    self.programs[at].next = usize::MAX;
+                }
+            }
+        }
+    }
+
+    fn think(&mut self) {
+        self.started = true;
+        while let Some(completion) = self.net.poll(self.way, 0) {
+            self.mover.complete(&completion, &mut self.net.fleet(self.way).end(0)).unwrap();
+        }
+        self.mover.work(&mut self.net.fleet(self.way).end(0)).unwrap();
+    }
+
+    /// A client takes what was executed for it.
+    fn hear(&mut self, at: usize, way: usize) {
+        while let Some(completion) = self.net.poll(way, 0) {
+            let Program { client, open, .. } = &mut self.programs[at];
+            let mut fleet = self.net.fleet(way);
+            let Some(ended) = client.complete(&completion, &mut fleet.end(0)).unwrap() else { continue };
+            let answer = match ended.outcome {
+                Outcome::Value(value) => Some(value[0]),
+                Outcome::Done => Some(0),
+                Outcome::Absent => None,
+                other => panic!("{other:?}"),
+            };
+            self.now += 1;
+            self.events[open.take().unwrap()].to = Some((self.now, answer));
+        }
+        self.go_on(at);
+    }
+
+    /// Two runs in the same state go on alike.
+    fn state(&self) -> u64 {
+        let mut hasher = Xxh3::new();
+        let mut bytes = vec![0; self.net.servers[0].memory.bytes.len()];
+        self.net.servers[0].memory.read(0, &mut bytes);
+        (bytes, &self.net.servers[0].free, &self.events, self.died, self.started).hash(&mut hasher);
+        for (at, program) in self.programs.iter().enumerate() {
+            (self.net.seen(at), self.net.has_work(at, 0), program.open).hash(&mut hasher);
+        }
+        let mover = (self.net.queue(self.way, 0), self.net.has_answer(self.way, 0), self.mover.state());
+        mover.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Nobody has anything to do any more: somebody reads all keys, and it must fit together.
+    fn close(mut self) -> Result<u32, String> {
+        let (tables, _) = self.net.servers[0].shard.tables();
+        let reader = self.programs.len();
+        self.programs.push(join(&mut self.net));
+        for key in 0..3 {
+            self.ask(reader, (Get, key, 0));
+            while self.programs[reader].open.is_some() {
+                self.net.step(reader + 1, 0);
+                self.hear(reader, reader + 1);
+            }
+        }
+        if !one_after_the_other(&self.events, &mut vec![false; self.events.len()][..], &self.loaded()) {
+            return Err(format!("not linearizable: {:?}", self.events));
+        }
+        let server = &self.net.servers[0];
+        let mut leads = Vec::new();
+        (0..server.shard.entries()).for_each(|entry| server.shard.buffers(entry, &mut |to| leads.push(to)));
+        if leads.len() != server.live().len() {
+            return Err("an object is in two slots".to_owned());
+        }
+        if !self.died && server.free.len() + leads.len() != BUFFERS as usize {
+            return Err(format!("{} buffers are free and {} live", server.free.len(), leads.len()));
+        }
+        Ok(tables)
+    }
+
+    fn loaded(&self) -> [Option<u8>; 3] {
+        std::array::from_fn(|key| self.world.loaded.contains(&(key as u8)).then_some(0))
+    }
+}
+
+fn join(net: &mut Net<PrismTable>) -> Program {
+    let server = &net.servers[0];
+    let grant = server.shard.grant(&server.classes);
+    let arena = net.connect(CONFIG.arena_len());
+    Program { client: Client::new(CONFIG, &grant, arena).unwrap(), next: 0, open: None }
+}
+
+/// Can the operations have been one after the other, each between its question and its answer? Those without an answer may have been.
+fn one_after_the_other(events: &[Event], done: &mut [bool], keys: &[Option<u8>; 3]) -> bool {
+    let open = |at: &usize| !done[*at];
+    if (0..events.len()).filter(open).all(|at| events[at].to.is_none()) {
+        return true;
+    }
+    let answered = (0..events.len()).filter(open).filter_map(|at| events[at].to.map(|(to, _)| to));
+    let first = answered.min().unwrap_or(usize::MAX);
+    for at in (0..events.len()).filter(open).collect::<Vec<_>>() {
+        let Event { asked: (operation, key, value), from, to } = events[at];
+        let before = keys[key as usize];
+        let (answer, after) = match operation {
+            operation if operation == Get as u8 => (before, before),
+            operation if operation == Put as u8 => (Some(0), Some(value)),
+            _ => (before.map(|_| 0), None),
+        };
+        if from > first || to.is_some_and(|(_, saw)| saw != answer) {
+            continue;
+        }
+        let mut keys = *keys;
+        keys[key as usize] = after;
+        done[at] = true;
+        if one_after_the_other(events, done, &keys) {
+            return true;
+        }
+        done[at] = false;
+    }
+    false
+}
+
+/// What a search found.
+#[derive(Debug, Default)]
+struct Found {
+    states: usize,
+    ends: usize,
+    /// The most tables that there were at an end.
+    tables: u32,
+    broken: Option<String>,
+}
+
+/// Every order.
+fn search(world: &World) -> Found {
+    let (mut found, mut known) = (Found::default(), BTreeSet::new());
+    let mut paths: Vec<Vec<Move>> = vec![Vec::new()];
+    while let Some(mut path) = paths.pop() {
+        let mut run = Run::new(world);
+        path.iter().for_each(|step| run.make(*step));
+        // Goes on with the first of the moves, and comes back for the others.
+        while known.insert(run.state()) {
+            let moves = run.moves();
+            if let Some(first) = moves.first() {
+                paths.extend(moves[1..].iter().map(|step| [path.as_slice(), &[*step]].concat()));
+                run.make(*first);
+                path.push(*first);
+                continue;
+            }
+            found.ends += 1;
+            match run.close() {
+                Ok(tables) => found.tables = found.tables.max(tables),
+                Err(says) => {
+                    found.broken = Some(format!("{says}\nafter {path:?}"));
+                    paths.clear();
+                }
+            }
+            break;
+        }
+    }
+    found.states = known.len();
+    println!("{world:?}: {} states, {} ends, {} tables", found.states, found.ends, found.tables);
+    found
+}
+
+/// Holds in every order, and the table grew.
+fn holds(world: &World) {
+    let found = search(world);
+    assert_eq!(found.broken, None, "{world:?}");
+    assert!(found.tables > 1 && found.ends > 1, "{found:?}");
+}
+
+const ONE_KEY: World = World {
+    slots: 2,
+    tables: 2,
+    loaded: &[0],
+    clients: &[&[(Put, 0, 1)], &[(Get, 0, 0), (Get, 0, 0)]],
+    deaths: false,
+    care: Care::Proved,
+};
+
+#[test]
+fn a_put_or_delete_of_a_key_that_moves_is_seen_once_and_for_all() {
+    holds(&ONE_KEY);
+    holds(&World { clients: &[&[(Delete, 0, 0)], &[(Get, 0, 0), (Get, 0, 0)]], ..ONE_KEY });
+}
+
+#[test]
+fn two_who_change_a_key_that_moves_do_so_one_after_the_other() {
+    holds(&World { clients: &[&[(Put, 0, 1)], &[(Put, 0, 2)]], ..ONE_KEY });
+    holds(&World { clients: &[&[(Put, 0, 1)], &[(Delete, 0, 0)]], ..ONE_KEY });
+}
+
+#[test]
+#[ignore = "soak: fifty thousand states"]
+fn soak_a_key_that_moves_is_deleted_and_comes_back_while_another_puts_it() {
+    holds(&World { clients: &[&[(Delete, 0, 0), (Put, 0, 2)], &[(Put, 0, 1)]], ..ONE_KEY });
+}
+
+#[test]
+fn a_new_key_is_in_one_table_whoever_inserts_it() {
+    holds(&World { clients: &[&[(Put, 1, 1)], &[(Put, 1, 2)]], ..ONE_KEY });
+    holds(&World { slots: 3, clients: &[&[(Put, 1, 1), (Get, 1, 0)], &[(Put, 2, 2)]], ..ONE_KEY });
+}
+
+#[test]
+fn a_death_anywhere_leaves_nothing_broken() {
+    holds(&World { clients: &[&[(Put, 0, 1)]], deaths: true, ..ONE_KEY });
+    holds(&World { clients: &[&[(Delete, 0, 0)], &[(Get, 0, 0)]], deaths: true, ..ONE_KEY });
+}
+
+#[test]
+fn the_search_finds_a_move_that_does_not_freeze() {
+    let found = search(&World { care: Care::Unfrozen, ..ONE_KEY });
+    let broken = found.broken.expect("a PUT that was forgotten");
+    assert!(broken.contains("not linearizable"), "{broken}");
+}
