@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_stated_the_reads_are_met_and_of_the_quorums_the_order_alone() {
+    fn of_what_is_stated_the_reads_are_met_and_the_quorums_are_not() {
         assert_eq!(stated().map(|number| number.residual()), [-16, -300, -1000]);
     }
 }
