@@ -183,8 +183,8 @@ impl<B: Blocks> Program for Replica<B> {
         }
     }
 
-    fn tidy(&mut self) {
-        self.blocks.tidy();
+    fn tidy(&mut self) -> bool {
+        self.blocks.tidy()
     }
 
     fn tell(&mut self, guest: Self::Connection, nic: &mut Direct<'_>) -> Result<(), Broken> {

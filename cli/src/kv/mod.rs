@@ -7,6 +7,8 @@ mod contest;
 pub mod curves;
 mod exercise;
 mod flight;
+#[cfg(test)]
+mod growing;
 mod machine;
 pub mod measure;
 pub mod parts;

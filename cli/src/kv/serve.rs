@@ -42,7 +42,7 @@ pub struct ServeArgs {
     /// File of `key value` lines to begin with.
     #[arg(long)]
     pub file: Option<PathBuf>,
-    /// Keys that the table is made for [default: twice what it begins with, at least 100000].
+    /// Keys that the table is made for; that of prism grows as memory allows [default: twice what it begins with, at least 100000].
     #[arg(long)]
     pub capacity: Option<u32>,
     /// Bytes for keys and values [default: what the records take, and 256 bytes for each further key].
@@ -67,7 +67,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
 fn serve<D: Design>(args: &ServeArgs) -> Result<()> {
     let lines = args.file.as_ref().map(count_lines).transpose()?.unwrap_or(0);
     let known = args.records + lines;
-    let capacity = args.capacity.map_or((known * 2).max(100_000), u64::from);
+    let capacity = args.capacity.map_or((known * 2).max(100_000), |keys| known.max(keys.into()));
     let capacity = u32::try_from(capacity)
         .ok()
         .filter(|keys| *keys < 1 << 31)
@@ -89,7 +89,7 @@ pub fn memory_for(records: u64, value_len: u32) -> usize {
 }
 
 /// Opens the NIC, and makes the program with its memory.
-fn open<D: Design>(args: &ServeArgs, capacity: u32) -> Result<Service<D::Program>> {
+pub(super) fn open<D: Design>(args: &ServeArgs, capacity: u32) -> Result<Service<D::Program>> {
     let context = args.port.open()?;
     let more = (u64::from(capacity) - args.records.min(u64::from(capacity))) as usize * 256;
     let bytes = args.memory.unwrap_or(memory_for(args.records, args.value_len) + more);

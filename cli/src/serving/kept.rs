@@ -24,6 +24,11 @@ pub trait Shelf: Reachable {
     /// The table can take no more.
     fn welcome(&mut self, hello: &[u8], classes: &Classes) -> Result<Vec<u8>>;
 
+    /// Does some of what the table needs beside; true if there is more that should not wait.
+    fn tend(&mut self) -> bool {
+        false
+    }
+
     /// What a client is told for which there is no room.
     fn full(&self) -> anyhow::Error;
 }
@@ -132,8 +137,9 @@ impl<S: Shelf> Program for Kept<S> {
         self.keeper.disconnect(peer);
     }
 
-    fn tidy(&mut self) {
+    fn tidy(&mut self) -> bool {
         self.keeper.work(&self.shelf, &mut self.lists);
+        self.shelf.tend()
     }
 
     fn tell(&mut self, peer: Peer, nic: &mut Direct<'_>) -> Result<(), Broken> {

@@ -65,11 +65,13 @@ pub struct Watch {
     polls: u32,
     busy: Instant,
     probed: Instant,
+    /// The program has more to do that should not wait.
+    more: bool,
 }
 
 impl Default for Watch {
     fn default() -> Watch {
-        Watch { done: [EMPTY; 64], polls: 0, busy: Instant::now(), probed: Instant::now() }
+        Watch { done: [EMPTY; 64], polls: 0, busy: Instant::now(), probed: Instant::now(), more: false }
     }
 }
 
@@ -139,6 +141,9 @@ impl<P: Program> Service<P> {
         self.handle(&watch.done[..got]);
         watch.polls = watch.polls.wrapping_add(1);
         let looks = watch.polls.is_multiple_of(LOOK_EVERY);
+        if watch.more {
+            watch.more = self.program.tidy();
+        }
         if got > 0 && !looks {
             watch.busy = Instant::now();
             return Ok(false);
@@ -147,12 +152,12 @@ impl<P: Program> Service<P> {
             return Ok(false);
         }
         self.admit(listener)?;
-        self.tidy();
+        watch.more = self.tidy();
         if watch.probed.elapsed() > PROBE_EVERY {
             watch.probed = Instant::now();
             self.probe();
         }
-        if !pace.spin && watch.busy.elapsed() > SPIN {
+        if !pace.spin && !watch.more && watch.busy.elapsed() > SPIN {
             self.sleep()?;
         }
         Ok(true)
@@ -194,9 +199,9 @@ impl<P: Program> Service<P> {
         self.program.disconnect(connection);
     }
 
-    /// What there is to do beside answers, and to say.
-    fn tidy(&mut self) {
-        self.program.tidy();
+    /// What there is to do beside answers, and to say; true if there is more to do at once.
+    fn tidy(&mut self) -> bool {
+        let more = self.program.tidy();
         for Client { pair, connection, .. } in &mut self.clients {
             // Of a failure its completion tells.
             if let Err(broken) = self.program.tell(*connection, &mut Direct(pair)) {
@@ -204,6 +209,7 @@ impl<P: Program> Service<P> {
             }
         }
         self.end_late();
+        more
     }
 
     /// Ends clients for which others have waited long enough: it is there, its NIC answers, but its program does not. And those whose time is

@@ -46,8 +46,10 @@ pub trait Program {
     /// Forgets a client, whose queue pair is gone.
     fn disconnect(&mut self, connection: Self::Connection);
 
-    /// Does what there is to do beside answering.
-    fn tidy(&mut self) {}
+    /// Does some of what there is to do beside answering; true if there is more that should not wait.
+    fn tidy(&mut self) -> bool {
+        false
+    }
 
     /// Says to a client what there is to say beside answers.
     ///

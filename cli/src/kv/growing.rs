@@ -1,0 +1,171 @@
+//! A served table of PRISM-KV over real ports: it grows under a reader, and runs out of buffers.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use clap::Parser;
+use store::kv::{ClientConfig, Finished, Outcome, Refusal};
+use verbs::Listener;
+
+use super::client::Session;
+use super::program::Loads;
+use super::serve::{ServeArgs, open};
+use super::{PrismDesign, prism::PrismServer};
+use crate::device::PortArgs;
+use crate::serving::Pace;
+
+#[derive(Parser)]
+struct Words {
+    #[command(flatten)]
+    args: ServeArgs,
+}
+
+/// Stops a server, also where its test panics.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Serves as these words say while `work` runs at its address; then `look` at what is left.
+fn served(words: &[&str], work: impl FnOnce(SocketAddr, &PortArgs), look: impl FnOnce(&PrismServer) + Send) {
+    let args = Words::parse_from(["serve", "--design", "prism"].iter().chain(words)).args;
+    let listener = Listener::bind("127.0.0.1:0").unwrap();
+    let (address, stop) = (listener.address(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let stops = Stops(&stop);
+        scope.spawn(|| {
+            let mut service = open::<PrismDesign>(&args, args.capacity.unwrap()).unwrap();
+            service.program.loaded().unwrap();
+            service.work(Pace::default(), &listener, &stop).unwrap();
+            look(&service.program);
+        });
+        work(address, &args.port);
+        drop(stops);
+    });
+}
+
+fn session(port: &PortArgs, address: SocketAddr) -> Session<PrismDesign> {
+    let config = ClientConfig { window: 1, max_key: 16, max_value: 64, ..ClientConfig::default() };
+    Session::connect(port, &address.to_string(), config).unwrap()
+}
+
+fn name(key: u64) -> [u8; 8] {
+    key.to_le_bytes()
+}
+
+fn value(key: u64) -> [u8; 40] {
+    std::array::from_fn(|at| (key >> (8 * (at % 8))) as u8 ^ at as u8)
+}
+
+/// Reads what is there, over and over: every GET brings its value, and has looked again for no other reason than that what it remembered
+/// was not so.
+fn read_all(mut session: Session<PrismDesign>, there: &AtomicU64, stop: &AtomicBool) {
+    let (mut reads, mut trips, mut key) = (0u64, 0u64, 0);
+    while !stop.load(Ordering::Relaxed) {
+        key = (key + 7) % there.load(Ordering::Acquire);
+        let look = |finished: &Finished<'_>| {
+            assert_eq!(finished.outcome, Outcome::Value(&value(key)), "key {key}");
+            assert!(finished.tries <= 1, "a GET waits for nobody: {} tries", finished.tries);
+            u64::from(finished.round_trips)
+        };
+        trips += session.one(|client, nic| client.get(&name(key), nic), look).unwrap();
+        reads += 1;
+    }
+    println!("{reads} GETs of {:.2} round trips", trips as f64 / reads as f64);
+}
+
+fn takes_twenty_thousand(port: &str) {
+    let work = |address, port: &PortArgs| {
+        let (there, stop) = (AtomicU64::new(1), AtomicBool::new(false));
+        let mut writer = session(port, address);
+        writer.put(&name(0), &value(0)).unwrap();
+        thread::scope(|scope| {
+            let stops = Stops(&stop);
+            scope.spawn(|| read_all(session(port, address), &there, &stop));
+            for key in 1..20_000 {
+                writer.put(&name(key), &value(key)).unwrap();
+                there.store(key + 1, Ordering::Release);
+            }
+            drop(stops);
+        });
+        let mut fresh = session(port, address);
+        for key in 0..20_000 {
+            assert_eq!(fresh.get(&name(key)).unwrap().as_deref(), Some(&value(key)[..]), "key {key}");
+        }
+        assert!(fresh.delete(&name(0)).unwrap() && writer.get(&name(0)).unwrap().is_none());
+    };
+    served(&["--capacity", "1000", "--memory", "33554432", "--port", port], work, |server| {
+        let (tables, given_up) = server.shelf().tables();
+        println!("{tables} tables, of which {given_up} are given up");
+        // Of 4000 slots the first, of which half may be used.
+        assert!(tables >= 4 && given_up >= 3, "{tables} tables, {given_up} given up");
+    });
+}
+
+#[test]
+fn a_table_for_a_thousand_keys_takes_twenty_thousand_under_a_reader_over_shm() {
+    takes_twenty_thousand("shm");
+}
+
+/// Stores new keys until one is refused; how many there are then.
+fn fill(session: &mut Session<PrismDesign>, from: u64) -> u64 {
+    (from..)
+        .find(|key| {
+            let look = |finished: &Finished<'_>| match finished.outcome {
+                Outcome::Done => false,
+                outcome => {
+                    assert_eq!(outcome, Outcome::Refused(Refusal::NoSpace));
+                    true
+                }
+            };
+            session.one(|client, nic| client.put(&name(*key), &value(*key), nic), look).unwrap()
+        })
+        .unwrap()
+}
+
+fn runs_out_and_recovers(port: &str) {
+    let work = |address, port: &PortArgs| {
+        let (mut one, mut other) = (session(port, address), session(port, address));
+        let most = fill(&mut one, 0);
+        assert!((100..1000).contains(&most), "{most} buffers");
+        let words = other.put(&name(most), &value(most)).unwrap_err().to_string();
+        assert!(words.contains("ENOMEM"), "{words}");
+        for round in 1..=5 {
+            let gone = round * 10;
+            (gone - 10..gone).for_each(|key| assert!(other.delete(&name(key)).unwrap()));
+            // They come back by a message.
+            let from = most + gone - 10;
+            let mut next = from;
+            for _ in 0..1000 {
+                next = fill(&mut one, next);
+                if next == from + 10 {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+            assert_eq!(next, from + 10, "as many as were deleted");
+        }
+        for key in 0..most + 50 {
+            let expected = (key >= 50).then(|| value(key).to_vec());
+            assert_eq!(other.get(&name(key)).unwrap(), expected, "key {key}");
+        }
+        assert!(one.put(&name(most + 50), &value(0)).is_err(), "and no buffer more");
+    };
+    let few = ["--capacity", "1000", "--memory", "262144", "--max-value", "64", "--port", port];
+    served(&few, work, |_| {});
+}
+
+#[test]
+fn without_a_buffer_a_put_is_refused_with_enomem_and_what_is_deleted_makes_room_over_shm() {
+    runs_out_and_recovers("shm");
+}
+
+#[test]
+fn without_a_buffer_a_put_is_refused_with_enomem_and_what_is_deleted_makes_room_over_udp() {
+    runs_out_and_recovers("udp");
+}
