@@ -1,20 +1,26 @@
 //! A served table of PRISM-KV over real ports: it grows under a reader, and runs out of buffers.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
-use store::kv::{ClientConfig, Finished, Outcome, Refusal};
+use store::kv::{ClientConfig, Finished, Outcome, Refusal, Refused};
 use verbs::Listener;
 
-use super::client::Session;
+use super::client::{Driver, Session};
+use super::machine::Machine;
 use super::program::Loads;
 use super::serve::{ServeArgs, open};
 use super::{PrismDesign, prism::PrismServer};
 use crate::device::PortArgs;
+use crate::post::Batched;
 use crate::serving::Pace;
+
+/// Operations in flight at most.
+const WINDOW: u32 = 16;
 
 #[derive(Parser)]
 struct Words {
@@ -50,7 +56,7 @@ fn served(words: &[&str], work: impl FnOnce(SocketAddr, &PortArgs), look: impl F
 }
 
 fn session(port: &PortArgs, address: SocketAddr) -> Session<PrismDesign> {
-    let config = ClientConfig { window: 1, max_key: 16, max_value: 64, ..ClientConfig::default() };
+    let config = ClientConfig { window: WINDOW, max_key: 16, max_value: 64, ..ClientConfig::default() };
     Session::connect(port, &address.to_string(), config).unwrap()
 }
 
@@ -79,6 +85,33 @@ fn read_all(mut session: Session<PrismDesign>, there: &AtomicU64, stop: &AtomicB
     println!("{reads} GETs of {:.2} round trips", trips as f64 / reads as f64);
 }
 
+/// Keys to be stored, as many at a time as there is room for.
+struct Puts(Range<u64>);
+
+impl Driver for Puts {
+    fn wants(&mut self, in_flight: usize) -> bool {
+        !self.0.is_empty() && in_flight < WINDOW as usize
+    }
+
+    fn start(&mut self, client: &mut impl Machine, nic: &mut Batched<'_, '_>) -> Result<(), Refused> {
+        let key = self.0.start;
+        client.put(&name(key), &value(key), nic)?;
+        self.0.start += 1;
+        Ok(())
+    }
+
+    fn ended(&mut self, finished: &Finished<'_>) {
+        assert_eq!(finished.outcome, Outcome::Done);
+    }
+}
+
+fn put_all(session: &mut Session<PrismDesign>, keys: Range<u64>) {
+    let mut puts = Puts(keys);
+    while !puts.0.is_empty() || session.in_flight() > 0 {
+        session.turn(&mut puts).unwrap();
+    }
+}
+
 fn takes_twenty_thousand(port: &str) {
     let work = |address, port: &PortArgs| {
         let (there, stop) = (AtomicU64::new(1), AtomicBool::new(false));
@@ -87,14 +120,14 @@ fn takes_twenty_thousand(port: &str) {
         thread::scope(|scope| {
             let stops = Stops(&stop);
             scope.spawn(|| read_all(session(port, address), &there, &stop));
-            for key in 1..20_000 {
-                writer.put(&name(key), &value(key)).unwrap();
-                there.store(key + 1, Ordering::Release);
+            for first in (1..20_000).step_by(50) {
+                put_all(&mut writer, first..first + 50);
+                there.store(first + 50, Ordering::Release);
             }
             drop(stops);
         });
         let mut fresh = session(port, address);
-        for key in 0..20_000 {
+        for key in (0..20_000).step_by(7) {
             assert_eq!(fresh.get(&name(key)).unwrap().as_deref(), Some(&value(key)[..]), "key {key}");
         }
         assert!(fresh.delete(&name(0)).unwrap() && writer.get(&name(0)).unwrap().is_none());
@@ -110,6 +143,11 @@ fn takes_twenty_thousand(port: &str) {
 #[test]
 fn a_table_for_a_thousand_keys_takes_twenty_thousand_under_a_reader_over_shm() {
     takes_twenty_thousand("shm");
+}
+
+#[test]
+fn a_table_for_a_thousand_keys_takes_twenty_thousand_under_a_reader_over_udp() {
+    takes_twenty_thousand("udp");
 }
 
 /// Stores new keys until one is refused; how many there are then.
