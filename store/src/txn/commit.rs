@@ -41,7 +41,11 @@ impl Client {
             return Ok(News::Ended(tx, Outcome::Committed(at)));
         }
         self.prepare(tx, at, (writes, reads), fleet)?;
-        Ok(News::Nothing)
+        match self.transactions[usize::from(tx)].under_way {
+            // Rules that check nothing have nothing to wait for.
+            0 => self.prepared(tx, fleet),
+            _ => Ok(News::Nothing),
+        }
     }
 
     /// Does an earlier key that the transaction writes (or, for a key that is only read, any) stand in the same slot?

@@ -39,6 +39,8 @@ pub enum Step {
 pub struct Extent {
     /// Keys that are ever there.
     pub keys: u64,
+    /// Bytes of the longest key.
+    pub max_key: u32,
     /// Bytes of the longest value.
     pub max_value: u32,
     /// Keys of one transaction, at most.

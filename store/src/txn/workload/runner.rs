@@ -167,6 +167,11 @@ impl<W: Workload> Runner<W> {
         self.drawn.extend((0..deals).map(|_| workload.draw()));
     }
 
+    /// Deals that nobody has begun with are given up.
+    pub fn forget(&mut self) {
+        self.drawn.truncate(self.next);
+    }
+
     /// The workload.
     pub fn workload(&self) -> &W {
         &self.workload
@@ -180,6 +185,12 @@ impl<W: Workload> Runner<W> {
     /// Is everything done that was drawn?
     pub fn is_done(&self) -> bool {
         self.idle.len() == self.flights.len() && self.next == self.drawn.len()
+    }
+
+    /// Is there something that may begin now?
+    #[inline]
+    pub fn may_begin(&self, now: Instant) -> bool {
+        self.ready(now).is_some()
     }
 
     /// Begins what may begin now: other attempts whose pause is over, and new deals as far as there is room.

@@ -133,7 +133,7 @@ impl Workload for SmallBank {
     type Deal = SmallBankDeal;
 
     fn extent(&self) -> Extent {
-        Extent { keys: 2 * self.customers, max_value: VALUE as u32, max_keys: 3 }
+        Extent { keys: 2 * self.customers, max_key: 8, max_value: VALUE as u32, max_keys: 3 }
     }
 
     fn draw(&mut self) -> SmallBankDeal {

@@ -284,7 +284,7 @@ impl Workload for Tatp {
     type Deal = TatpDeal;
 
     fn extent(&self) -> Extent {
-        Extent { keys: self.rows(), max_value: SUBSCRIBER as u32, max_keys: 6 }
+        Extent { keys: self.rows(), max_key: 16, max_value: SUBSCRIBER as u32, max_keys: 6 }
     }
 
     fn draw(&mut self) -> TatpDeal {

@@ -1,18 +1,23 @@
 //! YCSB-T (Dey, Fekete, Nambiar, Röhm, ICDEW 2014) as the PRISM paper uses it (§8.3): short read-modify-write transactions over
 //! objects of one length with keys of 8 bytes, all alike or by Zipf's law.
 
+use std::sync::Arc;
+
 use super::script::{Key, Script};
 use super::{Extent, Step, Workload};
+use crate::txn::client::slot_of;
 use crate::words::u64_at;
 use crate::ycsb::{Random, Record, Skewed, Values};
 
 /// Records of one transaction, at most.
-pub const MOST_RECORDS: usize = 8;
+pub const MOST_RECORDS: usize = 4;
 
 /// The records that a transaction changes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct YcsbTDeal {
     records: [Record; MOST_RECORDS],
+    /// Their keys' numbers.
+    numbers: [u64; MOST_RECORDS],
     count: u8,
 }
 
@@ -28,6 +33,8 @@ impl YcsbTDeal {
 #[derive(Clone, Debug)]
 pub struct YcsbT {
     records: u64,
+    /// The numbers of their keys, if those are not the records' own.
+    numbers: Option<Arc<[u64]>>,
     values: Values,
     /// Records of each transaction.
     each: u8,
@@ -43,11 +50,30 @@ impl YcsbT {
         let each = each.clamp(1, MOST_RECORDS as u8).min(records.min(MOST_RECORDS as u64) as u8);
         YcsbT {
             records,
+            numbers: None,
             values: Values::fixed(value_len.max(16)),
             each,
             ranks: Skewed::new(records, exponent),
             random: Random::new(seed),
         }
+    }
+
+    /// The same with keys that do not meet in a shard's table of so many slots, all of them at home: the paper's hash function is without
+    /// collisions. None: there are fewer slots than records.
+    pub fn apart(self, slots: u64) -> Option<YcsbT> {
+        if slots < self.records {
+            return None;
+        }
+        let mut taken = vec![false; slots as usize];
+        let mut free = |number: &u64| {
+            !std::mem::replace(&mut taken[slot_of(key(*number).bytes(), slots) as usize], true)
+        };
+        let numbers = (0..).filter(|number| free(number)).take(self.records as usize).collect();
+        Some(YcsbT { numbers: Some(numbers), ..self })
+    }
+
+    fn number(&self, record: Record) -> u64 {
+        self.numbers.as_ref().map_or(record, |numbers| numbers[record as usize])
     }
 
     /// The same records, drawn in another way.
@@ -56,24 +82,25 @@ impl YcsbT {
     }
 }
 
-/// The key of a record. A rank is a record: the table's hash spreads the popular ones.
-fn key(record: Record) -> Key {
-    Key::of(&record.to_le_bytes())
+/// The key of a number. A rank is a record: the table's hash spreads the popular ones.
+fn key(number: u64) -> Key {
+    Key::of(&number.to_le_bytes())
 }
 
 impl Workload for YcsbT {
     type Deal = YcsbTDeal;
 
     fn extent(&self) -> Extent {
-        Extent { keys: self.records, max_value: self.values.longest, max_keys: self.each.into() }
+        Extent { keys: self.records, max_key: 8, max_value: self.values.longest, max_keys: self.each.into() }
     }
 
     fn draw(&mut self) -> YcsbTDeal {
-        let mut deal = YcsbTDeal { records: [0; MOST_RECORDS], count: 0 };
+        let mut deal = YcsbTDeal { records: [0; MOST_RECORDS], numbers: [0; MOST_RECORDS], count: 0 };
         while deal.count < self.each {
             let record = self.ranks.next(&mut self.random);
             if !deal.records().contains(&record) {
-                deal.records[usize::from(deal.count)] = record;
+                let at = usize::from(deal.count);
+                (deal.records[at], deal.numbers[at]) = (record, self.number(record));
                 deal.count += 1;
             }
         }
@@ -82,15 +109,15 @@ impl Workload for YcsbT {
 
     fn step(&self, deal: &YcsbTDeal, script: &mut Script) -> Step {
         if script.asked() == 0 {
-            for record in deal.records() {
-                script.read(key(*record));
+            for number in &deal.numbers[..usize::from(deal.count)] {
+                script.read(key(*number));
             }
             return Step::Read;
         }
         for (place, record) in deal.records().iter().enumerate() {
             // What the value is, the ledger judges; a version goes on from whatever stands there.
             let version = script.value(place).filter(|value| value.len() >= 16).map(|value| u64_at(value, 8));
-            let out = script.write(key(*record), self.values.len(*record));
+            let out = script.write(key(deal.numbers[place]), self.values.len(*record));
             self.values.fill(*record, version.unwrap_or(0) + 1, out);
             script.gain += 1;
         }
@@ -104,7 +131,7 @@ impl Workload for YcsbT {
     fn row(&self, at: u64, value: &mut Vec<u8>) -> (Key, bool) {
         value.resize(self.values.longest as usize, 0);
         self.values.fill(at, 0, value);
-        (key(at), true)
+        (key(self.number(at)), true)
     }
 
     fn worth(&self, at: u64, value: Option<&[u8]>) -> Option<i64> {
@@ -153,6 +180,20 @@ mod tests {
             let expected = share * draws as f64;
             assert!((hits as f64 - expected).abs() < 6.0 * expected.sqrt(), "{exponent}: {hits}");
         }
+    }
+
+    #[test]
+    fn keys_that_are_kept_apart_have_a_slot_each() {
+        let workload = YcsbT::new(500, 16, 1, 0.0, 1);
+        assert!(workload.clone().apart(499).is_none());
+        let mut workload = workload.apart(1000).unwrap();
+        let homes: std::collections::BTreeSet<u64> =
+            (0..500).map(|at| slot_of(workload.row(at, &mut Vec::new()).0.bytes(), 1000)).collect();
+        assert_eq!(homes.len(), 500);
+        let deal = workload.draw();
+        let mut script = Script::default();
+        workload.step(&deal, &mut script);
+        assert_eq!(script.key(0), Some(workload.row(deal.records()[0], &mut Vec::new()).0));
     }
 
     #[test]

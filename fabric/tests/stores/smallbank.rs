@@ -1,0 +1,282 @@
+//! SmallBank over both designs of transactions: clients move money between the accounts of two shards while links lose and reorder. At the end
+//! not a cent is missing, and what the clients saw was possible one after the other.
+
+use check::{History, Step, Violation};
+use remora_fabric::{Config, Random, World};
+use store::Registered;
+use store::heap::Reachable;
+use store::txn::workload::{Audit, Counts, Ended, Load, Runner, SmallBank, Workload};
+use store::txn::{Client, ClientConfig, Design, Outcome, Rules, Shard, ShardConfig, farm};
+use transport::Instant;
+
+use crate::harness::{Ends, Host, Link, Shape, arena};
+use crate::mishaps::Plan;
+use crate::txn::settings;
+
+const TELLERS: usize = 4;
+const SHARDS: usize = 2;
+const WINDOW: u32 = 3;
+const CUSTOMERS: u64 = 6;
+/// Deals of each teller.
+const DEALS: u64 = 25;
+
+const SHARD: ShardConfig = ShardConfig { slots: 32, reach: 32, sessions: 64, window: WINDOW };
+
+const CONFIG: ClientConfig = ClientConfig {
+    window: WINDOW,
+    max_keys: 3,
+    max_key: 16,
+    max_value: 16,
+    patience: 12,
+    one_step: true,
+    rules: Rules::Proved,
+};
+
+const FARM_SHARD: farm::ShardConfig = farm::ShardConfig {
+    slots: 32,
+    reach: 32,
+    room: 32,
+    clients: TELLERS as u32,
+    window: WINDOW,
+    max_keys: CONFIG.max_keys,
+};
+
+/// What differs between the designs.
+trait Protocol {
+    type Shard: Reachable;
+    type Client: Design;
+    /// Tables and buffers.
+    fn shape() -> Shape;
+    fn open(memory: &Registered) -> Self::Shard;
+    /// Bytes of a client's memory.
+    fn arena_len() -> usize;
+    /// A client of all shards, whose number is above 0. `sound`: it keeps to the rules.
+    fn join(hosts: &mut [Host<Self::Shard>], arena: Registered, number: u64, sound: bool) -> Self::Client;
+    fn judge(history: &History) -> Result<(), Violation>;
+}
+
+struct PrismTx;
+
+impl Protocol for PrismTx {
+    type Shard = Shard;
+    type Client = Client;
+
+    fn shape() -> Shape {
+        Shape { table_len: SHARD.table_len(), classes: vec![(128, 200)], peers: TELLERS as u32 }
+    }
+
+    fn open(memory: &Registered) -> Shard {
+        Shard::open(SHARD, memory).expect("memory for the table")
+    }
+
+    fn arena_len() -> usize {
+        CONFIG.arena_len(SHARDS)
+    }
+
+    fn join(hosts: &mut [Host<Shard>], arena: Registered, _: u64, sound: bool) -> Client {
+        let grants = hosts.iter_mut().map(|host| {
+            let classes = host.keeper.classes().clone();
+            host.table.accept(&classes).expect("room for another session")
+        });
+        let rules = if sound { Rules::Proved } else { Rules::ReadsUnchecked };
+        Client::new(ClientConfig { rules, ..CONFIG }, grants.collect(), arena).expect("a client")
+    }
+
+    fn judge(history: &History) -> Result<(), Violation> {
+        check::serializable(history)
+    }
+}
+
+struct Farm;
+
+impl Protocol for Farm {
+    type Shard = farm::Shard;
+    type Client = farm::Client;
+
+    fn shape() -> Shape {
+        Shape { table_len: FARM_SHARD.table_len(), classes: vec![(64, 1)], peers: TELLERS as u32 }
+    }
+
+    fn open(memory: &Registered) -> farm::Shard {
+        farm::Shard::open(FARM_SHARD, memory).expect("memory for the table")
+    }
+
+    fn arena_len() -> usize {
+        farm_config(0, true).arena_len(FARM_SHARD.room)
+    }
+
+    fn join(hosts: &mut [Host<farm::Shard>], arena: Registered, number: u64, sound: bool) -> farm::Client {
+        let grants = hosts.iter_mut().map(|host| host.table.accept(number).expect("room for a client"));
+        farm::Client::new(farm_config(number, sound), grants.collect(), arena).expect("a client")
+    }
+
+    fn judge(history: &History) -> Result<(), Violation> {
+        check::strictly_serializable(history)
+    }
+}
+
+fn farm_config(seed: u64, sound: bool) -> farm::ClientConfig {
+    let rules = if sound { farm::Rules::Proved } else { farm::Rules::ReadsUnchecked };
+    let ClientConfig { window, max_keys, max_key, max_value, patience, .. } = CONFIG;
+    farm::ClientConfig { window, max_keys, max_key, max_value, patience, seed, rules }
+}
+
+/// A client with its connections.
+struct Teller<C> {
+    links: Vec<Link>,
+    client: C,
+}
+
+struct Bank<P: Protocol> {
+    world: World,
+    hosts: Vec<Host<P::Shard>>,
+    tellers: Vec<Teller<P::Client>>,
+    history: History,
+}
+
+/// A key as the history names it, and who wrote its value.
+fn noted(key: &[u8], value: Option<&[u8]>) -> (u64, Option<u64>) {
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+    (word(key), value.map(|value| word(&value[8..])))
+}
+
+/// Notes what has committed. What aborted is tried again with the same values, so it is left out.
+fn note<D>(history: &mut History, client: u32, ended: &Ended<'_, D>, now: Instant) {
+    let Outcome::Committed(_) = ended.outcome else { return };
+    let script = ended.script;
+    let reads = (0..script.asked()).map(|place| {
+        let key = script.key(place).expect("a key that was asked for");
+        let (key, value) = noted(key.bytes(), script.value(place));
+        Step::Read { key, value }
+    });
+    let write = |(key, value): (&store::txn::workload::Key, Option<&[u8]>)| {
+        let (key, value) = noted(key.bytes(), value);
+        Step::Write { key, value: value.expect("nothing is removed") }
+    };
+    let writes: Vec<Step> = script.writes().map(write).collect();
+    let steps: Vec<Step> = reads.chain(writes.iter().copied()).collect();
+    history.invoke(client, ended.began[1].0, &writes);
+    history.ok(client, now.0, &steps);
+}
+
+impl<P: Protocol> Bank<P> {
+    fn new(seed: u64, sound: bool) -> Bank<P> {
+        let mut world = World::new(&Config { seed, nodes: TELLERS + SHARDS, ..Config::default() });
+        let host = |at| Host::open(&mut world, TELLERS + at, P::shape(), P::open);
+        let mut hosts: Vec<_> = (0..SHARDS).map(host).collect();
+        let mut tellers = Vec::new();
+        for node in 0..TELLERS {
+            let arena = arena(&mut world, node, P::arena_len());
+            let accept = |host: &mut Host<P::Shard>| host.accept(&mut world, node, &settings());
+            let links: Vec<Link> = hosts.iter_mut().filter_map(accept).collect();
+            let mut client = P::join(&mut hosts, arena, node as u64 + 1, sound);
+            client.start(&mut Ends { world: &mut world, links: &links }).expect("a receive request");
+            tellers.push(Teller { links, client });
+        }
+        Bank { world, hosts, tellers, history: History::default() }
+    }
+
+    /// A teller carries its deals on.
+    fn turn<W: Workload>(&mut self, at: usize, runner: &mut Runner<W>) {
+        let (now, Teller { links, client }) = (self.world.now(), &mut self.tellers[at]);
+        let history = &mut self.history;
+        let mut told = |ended: &Ended<'_, W::Deal>| {
+            note(history, at as u32 * WINDOW + ended.place as u32, ended, now);
+        };
+        for shard in 0..SHARDS {
+            while let Some(completion) = links[shard].poll(&mut self.world) {
+                let fleet = &mut Ends { world: &mut self.world, links };
+                runner.complete(now, (shard, &completion), client, fleet, &mut told).expect("nothing breaks");
+            }
+        }
+        let fleet = &mut Ends { world: &mut self.world, links };
+        runner.begin(now, client, fleet, &mut told).expect("there is room");
+        (0..SHARDS).try_for_each(|shard| client.return_buffers(shard, fleet)).expect("nothing breaks");
+    }
+
+    /// Until the first of the tellers have carried everything out.
+    fn run<W: Workload>(&mut self, runners: &mut [Runner<W>]) {
+        for _ in 0..100_000 {
+            self.hosts.iter_mut().for_each(|host| host.turn(&mut self.world));
+            runners.iter_mut().enumerate().for_each(|(at, runner)| self.turn(at, runner));
+            if runners.iter().all(Runner::is_done) {
+                return;
+            }
+            let limit = self.world.now().after(4_000);
+            self.world.step_until(limit);
+        }
+        panic!("a deal is never done");
+    }
+
+    /// One teller carries out so many deals alone; what they add up to.
+    fn alone<W: Workload>(&mut self, workload: W, deals: u64) -> i64 {
+        let mut runners = [Runner::new(workload, WINDOW as usize, 1)];
+        runners[0].draw(deals);
+        self.run(&mut runners);
+        assert_eq!(runners[0].counts().declined, 0, "a value that is none");
+        runners[0].counts().gain
+    }
+}
+
+/// A day at the bank; what came of it, by how much the money is off, and what the history is worth.
+fn day<P: Protocol>(seed: u64, sound: bool) -> (Counts, i64, Result<(), Violation>) {
+    let mut random = Random::new(seed);
+    let mut bank = Bank::<P>::new(seed, sound);
+    bank.world.set_rules(&Plan::draw(&mut random).rules(), seed);
+    let workload = |client| SmallBank::new(CUSTOMERS, client, seed);
+    let (load, ledger) = (workload(0), workload(0));
+    let load = Load::of(&load);
+    let rows = load.deals();
+    let before = bank.alone(load, rows);
+    let teller = |client| {
+        // Clocks up to four seconds apart.
+        let skew = random.below(4_000_000);
+        let mut runner = Runner::new(workload(client), WINDOW as usize, seed).ahead(skew);
+        runner.draw(DEALS);
+        runner
+    };
+    let mut runners: Vec<Runner<SmallBank>> = (0..TELLERS as u16).map(teller).collect();
+    bank.run(&mut runners);
+    let mut all = Counts::default();
+    for counts in runners.iter().map(Runner::counts) {
+        all.committed += counts.committed;
+        all.declined += counts.declined;
+        all.aborted += counts.aborted;
+        all.gain += counts.gain;
+    }
+    let audit = Audit::of(&ledger);
+    let rows = audit.deals();
+    let after = bank.alone(audit, rows);
+    (all, after - before - all.gain, P::judge(&bank.history))
+}
+
+fn days<P: Protocol>(seeds: std::ops::Range<u64>) {
+    let mut all = Counts::default();
+    for seed in seeds {
+        let (counts, off, judged) = day::<P>(seed, true);
+        assert_eq!(off, 0, "seed {seed}: cents that came from nowhere");
+        judged.unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+        assert_eq!(counts.committed, TELLERS as u64 * DEALS);
+        all.aborted += counts.aborted;
+        all.declined += counts.declined;
+    }
+    assert!(all.aborted > 100 && all.declined > 100, "the accounts are crowded, and some are poor: {all:?}");
+}
+
+#[test]
+fn over_prism_tx_not_a_cent_is_missing() {
+    days::<PrismTx>(0..20);
+}
+
+#[test]
+fn over_farm_not_a_cent_is_missing() {
+    days::<Farm>(0..20);
+}
+
+/// A cheque is paid by what both accounts hold, and writes one of them: with reads unchecked two who saw the same money both spend it. The
+/// money adds up all the same; the judge sees it.
+#[test]
+fn where_reads_are_not_validated_the_history_says_so() {
+    assert!((0..100).any(|seed| day::<PrismTx>(seed, false).2.is_err()), "PRISM-TX");
+    assert!((0..100).any(|seed| day::<Farm>(seed, false).2.is_err()), "FaRM");
+}
