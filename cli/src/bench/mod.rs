@@ -59,6 +59,8 @@ enum Own {
     Kv(crate::kv::bench::Args),
     /// Replicated blocks, half of the operations writes: PRISM-RS against ABDLOCK, three replicas each, and etcd beside them.
     Block(crate::block::bench::Args),
+    /// Transactions: PRISM-TX against FaRM, YCSB-T, SmallBank and TATP.
+    Txn(crate::txn::bench::Args),
 }
 
 /// Arguments of `remora bench`.
@@ -66,7 +68,7 @@ enum Own {
 #[command(
     subcommand_negates_reqs = true,
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench block --port udp --rounds 5\n  remora bench kv --port shm\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
+    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench block --port udp --rounds 5\n  remora bench kv --port shm\n  remora bench txn ycsb-t --port udp\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -144,6 +146,7 @@ pub fn rows(args: Args) -> Result<Vec<curves::Saved>> {
     let report = match &args.own {
         Some(Own::Kv(own)) => crate::kv::bench::run(own)?,
         Some(Own::Block(own)) => crate::block::bench::run(own)?,
+        Some(Own::Txn(own)) => crate::txn::bench::run(own)?,
         None => anyhow::bail!("it draws its own figures"),
     };
     report.finish();

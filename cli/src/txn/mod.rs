@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `client.rs` | [`Session`](client::Session): a client of all shards, and the machine of either design behind it |
 //! | `command.rs`, `shell.rs`, `line.rs` | what people and scripts use |
+//! | `bench/` | both designs measured |
 //! | `serve.rs`, `desk.rs`, `prism_tx.rs`, `farm.rs` | a shard |
 //! | `peers.rs`, `recovery.rs` | shards of FaRM's that speak to each other about a client that has died |
 
+pub mod bench;
 pub mod client;
 pub mod command;
 mod desk;

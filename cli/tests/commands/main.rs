@@ -16,3 +16,4 @@ mod repair;
 mod replay;
 mod running;
 mod txn;
+mod txn_bench;

@@ -1,0 +1,231 @@
+//! A design's shard in a process of its own, a client of it, and what is measured of them.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use store::txn::workload::{Audit, Counts, Ended, Load, Runner, Workload};
+use store::txn::{DesignKind, Outcome};
+
+use crate::bench::site::Site;
+use crate::bench::{histogram, turns};
+use crate::txn::client::{Session, Size};
+
+/// Transactions of a client at a time, at most.
+pub const MOST: u32 = 64;
+/// Without an end of a transaction for so long, there will be none.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where seats are.
+#[derive(Copy, Clone)]
+pub struct Ground<'a> {
+    /// The port, and where it is.
+    pub site: &'a Site,
+    /// Of client and shard.
+    pub cores: [usize; 2],
+    /// How long each measurement takes.
+    pub time: Duration,
+}
+
+/// The shard's process.
+struct Shard(Child);
+
+impl Drop for Shard {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a round was like.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Round {
+    /// Of a transaction, from its first attempt to its commit, nanoseconds.
+    pub p50: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+    /// The mean.
+    pub mean: f64,
+    /// Transactions that committed, per second.
+    pub rate: f64,
+    /// Mean round trips of an attempt that committed.
+    pub round_trips: f64,
+    /// Attempts.
+    pub attempted: f64,
+    /// Of these, those that committed.
+    pub committed: f64,
+    /// Those that did not.
+    pub aborted: f64,
+}
+
+/// A design: its shard and a client.
+pub struct Seat {
+    /// Which.
+    pub design: DesignKind,
+    // The client leaves before its shard ends.
+    session: Session,
+    shard: Shard,
+    time: Duration,
+    began: Instant,
+    /// The store's time then, microseconds.
+    clock: u64,
+    /// What all rows are worth.
+    sum: i64,
+}
+
+/// How a shard is started.
+fn start(
+    ground: Ground<'_>,
+    design: DesignKind,
+    slots: u64,
+    extent: store::txn::workload::Extent,
+) -> Result<(Shard, String)> {
+    let words = [
+        ("--design", design.name().to_owned()),
+        ("--core", ground.cores[1].to_string()),
+        ("--keys", extent.keys.to_string()),
+        ("--slots", slots.to_string()),
+        ("--key-len", extent.max_key.to_string()),
+        ("--value-len", extent.max_value.to_string()),
+        ("--max-keys", extent.max_keys.to_string()),
+        ("--window", MOST.to_string()),
+        ("--clients", "4".to_owned()),
+    ];
+    let mut command = ground.site.program()?;
+    command.args(["serve", "txn", "--child", "--spin"]).args(ground.site.server(link(design)));
+    words.iter().for_each(|(option, value)| {
+        command.args([option, value.as_str()]);
+    });
+    let mut child = command.stdout(Stdio::piped()).spawn().context("starting a shard")?;
+    let mut address = String::new();
+    BufReader::new(child.stdout.take().context("its output")?).read_line(&mut address)?;
+    ensure!(!address.is_empty(), "a shard of {} did not start", design.name());
+    Ok((Shard(child), address.trim().to_owned()))
+}
+
+/// Which link of the site a design has.
+fn link(design: DesignKind) -> usize {
+    DesignKind::ALL.iter().position(|other| *other == design).unwrap_or(0)
+}
+
+impl Seat {
+    /// Starts the shard, puts the workload's rows there, and stops it until its turn comes.
+    pub fn take<W: Workload>(
+        ground: Ground<'_>,
+        design: DesignKind,
+        slots: u64,
+        workload: &W,
+    ) -> Result<Seat> {
+        let (shard, address) = start(ground, design, slots, workload.extent())?;
+        let size = Size { window: MOST, max_keys: workload.extent().max_keys };
+        let address = address.parse().context("where a shard listens")?;
+        let session = Session::open(&ground.site.client(link(design)), &[address], size)?;
+        let (began, clock) = (Instant::now(), session.clock());
+        let mut seat = Seat { design, session, shard, time: ground.time, began, clock, sum: 0 };
+        let load = Load::of(workload);
+        let deals = load.deals();
+        seat.sum = seat.carry_out(load, deals)?.gain;
+        seat.stop()?;
+        Ok(seat)
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.session.close()?;
+        turns::stop(&self.shard.0)
+    }
+
+    fn runner<W: Workload>(&self, workload: W, window: u32, seed: u64) -> Runner<W> {
+        Runner::new(workload, window as usize, seed).ahead(self.clock)
+    }
+
+    /// Until everything is carried out that was drawn; after `limit` nothing is begun any more. How long it took.
+    fn drive<W: Workload>(
+        &mut self,
+        runner: &mut Runner<W>,
+        limit: Option<Duration>,
+        mut told: impl FnMut(&Ended<'_, W::Deal>),
+    ) -> Result<Duration> {
+        let started = Instant::now();
+        let mut last = started;
+        while !runner.is_done() {
+            let at = Instant::now();
+            let now = transport::Instant((at - self.began).as_nanos() as u64);
+            if runner.may_begin(now) {
+                let (machine, mut ends) = self.session.parts()?;
+                runner.begin(now, machine, &mut ends, &mut told)?;
+            }
+            let got = self.session.turn(|shard, completion, machine, ends| {
+                runner.complete(now, (shard, completion), machine, ends, &mut told)?;
+                runner.begin(now, machine, ends, &mut told)?;
+                Ok(())
+            })?;
+            if got > 0 {
+                last = at;
+            }
+            ensure!(at - last < PATIENCE, "transactions of {} do not end", self.design.name());
+            if limit.is_some_and(|limit| at - started > limit) {
+                runner.forget();
+            }
+        }
+        Ok(started.elapsed())
+    }
+
+    /// Carries so many deals out; what came of it.
+    fn carry_out<W: Workload>(&mut self, workload: W, deals: u64) -> Result<Counts> {
+        let mut runner = self.runner(workload, MOST, 1);
+        runner.draw(deals);
+        self.drive(&mut runner, None, |_| ())?;
+        Ok(runner.counts())
+    }
+
+    /// One round, with so many transactions at a time. The shard runs only meanwhile.
+    pub fn round<W: Workload>(&mut self, workload: W, window: u32, seed: u64) -> Result<Round> {
+        turns::go_on(&self.shard.0)?;
+        let mut runner = self.runner(workload, window, seed);
+        let draws = (self.time.as_micros() as u64).max(1000);
+        runner.draw(draws / 10);
+        self.drive(&mut runner, Some(self.time / 10), |_| ())?;
+        let (mut latencies, began, before) = (histogram()?, self.began, runner.counts());
+        runner.draw(draws);
+        let took = self.drive(&mut runner, Some(self.time), |ended| {
+            if let Outcome::Committed(_) = ended.outcome {
+                let now = began.elapsed().as_nanos() as u64;
+                latencies.saturating_record((now - ended.began[0].0).max(1));
+            }
+        })?;
+        let counts = runner.counts();
+        self.sum += counts.gain;
+        self.stop()?;
+        let since = |of: fn(&Counts) -> u64| (of(&counts) - of(&before)) as f64;
+        let committed = since(|counts| counts.committed);
+        Ok(Round {
+            p50: latencies.value_at_quantile(0.5) as f64,
+            p99: latencies.value_at_quantile(0.99) as f64,
+            mean: latencies.mean(),
+            rate: committed / took.as_secs_f64(),
+            round_trips: since(|counts| counts.round_trips) / committed,
+            attempted: since(|counts| counts.attempted),
+            committed,
+            aborted: since(|counts| counts.aborted),
+        })
+    }
+
+    /// Adds all rows up: what is there is what was loaded and what was committed since, each once and whole.
+    pub fn audit<W: Workload>(&mut self, workload: &W) -> Result<()> {
+        turns::go_on(&self.shard.0)?;
+        let audit = Audit::of(workload);
+        let deals = audit.deals();
+        let counts = self.carry_out(audit, deals)?;
+        self.stop()?;
+        ensure!(counts.declined == 0, "{} rows have values of others", counts.declined);
+        ensure!(
+            counts.gain == self.sum,
+            "{}: the rows are worth {}, and should be {}: transactions were lost or happened by half",
+            self.design.name(),
+            counts.gain,
+            self.sum
+        );
+        Ok(())
+    }
+}
