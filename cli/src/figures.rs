@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use clap::{Parser, ValueEnum};
 
 use crate::bench::curves::{Saved, saved};
-use crate::bench::prism::loads;
+use crate::bench::prism::{loads, transactions};
 use crate::bench::{self, Report};
 use crate::device::PortName;
 
@@ -32,10 +32,16 @@ enum Figures {
     /// PRISM: their latency by how skewed the keys are, 100 clients.
     #[value(name = "7")]
     Seven,
+    /// PRISM: rate and latency of transactions, PRISM-TX and FaRM.
+    #[value(name = "9")]
+    Nine,
+    /// PRISM: their best rate by how skewed the keys are.
+    #[value(name = "10")]
+    Ten,
 }
 
 impl Figures {
-    const ALL: [Figures; 7] = [
+    const ALL: [Figures; 9] = [
         Figures::Prism,
         Figures::Loss,
         Figures::Congestion,
@@ -43,6 +49,8 @@ impl Figures {
         Figures::Four,
         Figures::Six,
         Figures::Seven,
+        Figures::Nine,
+        Figures::Ten,
     ];
 
     /// The benchmark that draws them; None: they are drawn from rows.
@@ -60,6 +68,7 @@ impl Figures {
         match self {
             Figures::Three | Figures::Four => Some("kv"),
             Figures::Six | Figures::Seven => Some("block"),
+            Figures::Nine | Figures::Ten => Some("txn"),
             _ => None,
         }
     }
@@ -71,6 +80,8 @@ impl Figures {
             Figures::Four => loads::figure_4(folder, rows),
             Figures::Six => loads::figure_6(folder, rows),
             Figures::Seven => loads::figure_7(folder, rows),
+            Figures::Nine => transactions::figure_9(folder, rows),
+            Figures::Ten => transactions::figure_10(folder, rows),
             Figures::Prism | Figures::Loss | Figures::Congestion => Ok(()),
         }
     }
@@ -90,8 +101,8 @@ pub struct Args {
     /// Only this port, where something is measured.
     #[arg(long)]
     port: Option<PortName>,
-    /// Rows of `remora bench kv --curves --json` and `remora bench block --curves --json` for Figures 3, 4, 6 and 7, in files of
-    /// JSON lines [default: measured now, in short].
+    /// Rows of `remora bench kv --curves --json` and `remora bench block --curves --json` for Figures 3, 4, 6 and 7, and of
+    /// `remora bench txn ycsb-t --json` for Figures 9 and 10, in files of JSON lines [default: measured now, in short].
     #[arg(long, value_name = "FILE")]
     rows: Vec<PathBuf>,
     /// Interleaved rounds of each measurement.
@@ -139,10 +150,10 @@ fn from_rows(args: &Args, wanted: &[Figures]) -> Result<()> {
     for file in &args.rows {
         rows.extend(saved(file)?);
     }
-    for bench in ["kv", "block"] {
+    for (bench, what) in [("kv", "--curves"), ("block", "--curves"), ("txn", "ycsb-t")] {
         if args.rows.is_empty() && wanted.iter().any(|figures| figures.rows() == Some(bench)) {
             let mut words = args.words(bench);
-            words.push("--curves".into());
+            words.push(what.into());
             rows.extend(bench::rows(bench::Args::try_parse_from(words)?)?);
         }
     }

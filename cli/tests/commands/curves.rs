@@ -62,6 +62,17 @@ fn figures_6_and_7_show_replicated_blocks_by_clients_and_by_skew() {
     drawn(&out, &[("6", "shm, prism-rs"), ("7", "shm, abdlock")], "ABDLOCK, RDMA");
 }
 
+#[test]
+fn figures_9_and_10_show_transactions_by_clients_and_by_skew() {
+    let words = ["bench", "txn", "ycsb-t", "--port", "shm", "--records", "300", "--millis", "5"];
+    let out = remora(&[words.as_slice(), &["--rounds", "1", "--json"]].concat()).good();
+    let rows = lines(&out);
+    for design in ["farm", "prism-tx"] {
+        points(&rows, &format!("shm/{design}/512/ycsb-t/uniform"), &[1, 2, 4, 8, 16, 32, 64], false);
+    }
+    drawn(&out, &[("9", "shm, prism-tx"), ("10", "shm, farm")], "FaRM, RDMA");
+}
+
 /// The figures of saved rows: their names are in the legends, and both times are told apart.
 #[track_caller]
 fn drawn(rows: &str, figures: &[(&str, &str)], modelled: &str) {

@@ -1,5 +1,5 @@
 //! What clients in a closed loop reach on modelled hardware: rate and mean latency by how many they are, for the paper's Figures
-//! 3, 4, 6 and 7.
+//! 3, 4, 6, 7, 9 and 10.
 //!
 //! These are bounds, and nothing is fitted: an operation takes no less than its round trips ([`CostModel::latency`]); the line of a
 //! server carries one frame after the other, each way; and operations that lock the same block wait for each other. Whichever is
@@ -94,6 +94,28 @@ const ABDLOCK: Operation = Operation {
 /// Of ABDLOCK's round trips, those between the CAS that locks and the one that unlocks, at the replica.
 const LOCKED_TRIPS: usize = 3;
 
+/// As printed (§8.2): a READ through the slot; PR of what was read and PW of what is written by CAS, side by side; the chain that puts the value in.
+const PRISM_TX: Operation = Operation {
+    trips: &[BOUNDED_READ.trips[0], super::prism::ENHANCED_CAS.trips[0], super::prism::CHAIN.trips[0]],
+    work_ns: 0,
+    asked: &[
+        RETH,
+        ATOMIC_ETH + OPERANDS + 2 * 16,
+        ATOMIC_ETH + OPERANDS + 2 * 16,
+        RETH + 16,
+        RETH + ADDRESS + 8 + PAIR,
+        ATOMIC_ETH + OPERANDS + 2 * 16,
+    ],
+    answered: &[AETH + 8 + PAIR, ATOMIC_ACK + 8, ATOMIC_ACK + 8, ATOMIC_ACK, ATOMIC_ACK, ATOMIC_ACK + 8],
+};
+/// READ, a call that locks, READ of the version, a call that updates and unlocks (§8.1); each message is acknowledged.
+const FARM: Operation = Operation {
+    trips: &[VERB_TRIP, CALL, VERB_TRIP, CALL],
+    work_ns: 0,
+    asked: &[RETH, MESSAGE + 8, AETH, RETH, MESSAGE + PAIR, AETH],
+    answered: &[AETH + 8 + PAIR, AETH, MESSAGE, AETH + 8, AETH, MESSAGE],
+};
+
 /// A store on some hardware, asked for a mix of operations in equal parts.
 #[derive(Copy, Clone, Debug)]
 pub struct System {
@@ -134,6 +156,18 @@ pub const FIGURE_6: [System; 4] = [
     system("PRISM-RS, ASIC", CostModel::PrismAsic, &[PRISM_RS]),
     locking("ABDLOCK, software", CostModel::PrismSoftware),
     locking("ABDLOCK, RDMA", CostModel::ConnectX5),
+];
+
+/// From what it has read until it has committed, nobody else changes a transaction's object.
+const fn transactions(name: &'static str, model: CostModel, mix: &'static [Operation]) -> System {
+    System { name, model, mix, locked_trips: mix[0].trips.len() }
+}
+/// Of Figures 9 and 10: read-modify-write transactions of one key.
+pub const FIGURE_9: [System; 4] = [
+    transactions("PRISM-TX, software", CostModel::PrismSoftware, &[PRISM_TX]),
+    transactions("PRISM-TX, ASIC", CostModel::PrismAsic, &[PRISM_TX]),
+    transactions("FaRM, software", CostModel::PrismSoftware, &[FARM]),
+    transactions("FaRM, RDMA", CostModel::ConnectX5, &[FARM]),
 ];
 
 /// What clients reach together.
@@ -192,7 +226,7 @@ impl Load {
 }
 
 /// The numbers of the text about these figures that [`super::prism::stated`] has not. Those of Figure 6 compare two systems.
-pub fn stated() -> [Stated; 3] {
+pub fn stated() -> [Stated; 5] {
     let row = |section, what, unit, stated, predicted: f64| {
         let predicted = predicted.max(0.0) as u64;
         Stated { section, what, unit, stated, predicted, is_source: false }
@@ -200,10 +234,14 @@ pub fn stated() -> [Stated; 3] {
     let [prism, _, _, pilaf] = FIGURE_3.map(|system| system.load(0.0));
     let [rs, _, _, locks] = FIGURE_6.map(|system| system.load(0.0));
     let more = rs.most() - locks.most();
+    let [tx, _, farm, _] = FIGURE_9.map(|system| system.load(0.0));
+    let more_tx = tx.most() - farm.most();
     [
         row("6.2", "reads/s, PRISM-KV of Pilaf's", Unit::PerMille, 1_220, prism.most() * 1e3 / pilaf.most()),
         row("7.4", "PRISM-RS faster than ABDLOCK by", Unit::Nanoseconds, 2_000, locks.latency - rs.latency),
         row("7.4", "PRISM-RS more operations than ABDLOCK", Unit::PerSecond, 4_000_000, more),
+        row("8.3", "PRISM-TX faster than FaRM by", Unit::Nanoseconds, 5_500, farm.latency - tx.latency),
+        row("8.3", "PRISM-TX more transactions than FaRM", Unit::PerSecond, 1_000_000, more_tx),
     ]
 }
 
@@ -242,6 +280,17 @@ mod tests {
     }
 
     #[test]
+    fn a_transaction_has_its_object_to_itself_from_its_read_to_its_commit() {
+        let [prism, asic, software, rdma] = FIGURE_9.map(|system| system.load(0.5));
+        assert_eq!(
+            [prism, asic, software, rdma].map(|load| load.latency),
+            [16_500.0, 10_500.0, 22_000.0, 17_200.0]
+        );
+        assert_eq!((prism.locked, software.locked), (8_250.0, 11_000.0));
+        assert_eq!(FIGURE_9[0].load(0.0).line, 256.8);
+    }
+
+    #[test]
     fn what_hardware_cannot_do_never_ends() {
         let none = System { model: CostModel::ConnectX5, ..FIGURE_3[0] };
         assert_eq!(none.load(0.0).with(10).rate, 0.0);
@@ -249,6 +298,6 @@ mod tests {
 
     #[test]
     fn of_what_is_stated_the_reads_are_met_and_the_quorums_are_not() {
-        assert_eq!(stated().map(|number| number.residual()), [-16, -300, -1000]);
+        assert_eq!(stated().map(|number| number.residual()), [-16, -300, -1000, 0, -1000]);
     }
 }

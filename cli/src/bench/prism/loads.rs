@@ -13,7 +13,7 @@ use crate::bench::plot;
 /// Clients of the models: as far as the line is full for each of them.
 const CLIENTS: [u32; 13] = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 112, 128];
 /// Operations that the model's axis is counted in, and nanoseconds.
-const UNITS: (f64, f64) = (1e6, 1e3);
+pub(super) const UNITS: (f64, f64) = (1e6, 1e3);
 
 /// Names of axes.
 const RATE: &str = "million operations a second";
@@ -39,7 +39,7 @@ fn latencies(stated: &[(usize, f64)]) -> Vec<Stated> {
     stated.iter().map(|(curve, us)| Stated { curve: *curve, x: None, y: Some(*us) }).collect()
 }
 
-fn write(
+pub(super) fn write(
     (folder, number): (&Path, u32),
     (systems, stated): (&[System], Vec<Stated>),
     (what, title): (&str, &str),
@@ -60,7 +60,7 @@ fn write(
     plot::write(&folder.join(format!("prism-figure-{number}.svg")), &[&model, &real])
 }
 
-fn measured(rows: &[Saved], bench: &str, holds: &str) -> Vec<Curve> {
+pub(super) fn measured(rows: &[Saved], bench: &str, holds: &str) -> Vec<Curve> {
     let all = curves_of(rows, bench, "latency_mean", UNITS);
     let mut wanted: Vec<Curve> = all.into_iter().filter(|curve| curve.name.contains(holds)).collect();
     // What they have in common is in the title.

@@ -9,7 +9,7 @@
 //! | `wire.rs` | round trips, counted in a capture |
 //! | `model.rs` | predictions, and the numbers that the paper states |
 //! | `figures.rs` | the two figures |
-//! | `loads.rs` | Figures 3, 4, 6 and 7, from rows of other benchmarks |
+//! | `loads.rs`, `transactions.rs` | Figures 3, 4, 6, 7, 9 and 10, from rows of other benchmarks |
 
 mod case;
 mod client;
@@ -17,6 +17,7 @@ mod figures;
 pub mod loads;
 mod model;
 pub mod place;
+pub mod transactions;
 mod wire;
 
 use anyhow::Result;
