@@ -1,5 +1,7 @@
 //! `remora bench txn`: small, over shm; what it counts and what it adds up.
 
+use std::io::Write as _;
+
 use serde_json::Value;
 
 use crate::running::remora;
@@ -72,6 +74,33 @@ fn smallbank_and_tatp_run_and_their_rows_add_up() {
             assert!(figure(&rows, &format!("shm/{design}/{len}/{workload}"), "rate") > 0.0);
         }
     }
+}
+
+/// SmallBank over a port on a wire: what was loaded and committed is all there.
+#[track_caller]
+fn adds_up_over(port: &str) {
+    let words = ["bench", "txn", "smallbank", "--port", port, "--rounds", "1", "--millis", "5"];
+    let ended = remora(&[words.as_slice(), &["--customers", "50", "--json"]].concat());
+    if ended.err.contains("which needs root") {
+        // Past the test harness, which keeps what tests print.
+        let _ = writeln!(std::io::stderr(), "bench txn over {port}: not run, because it needs CAP_SYS_ADMIN");
+        return;
+    }
+    let rows: Vec<Value> =
+        ended.good().lines().map(|line| serde_json::from_str(line).expect("a row")).collect();
+    for design in ["prism-tx", "farm"] {
+        assert!(figure(&rows, &format!("{port}/{design}/16/smallbank/window-16"), "committed") > 0.0);
+    }
+}
+
+#[test]
+fn over_udp_the_money_adds_up() {
+    adds_up_over("udp");
+}
+
+#[test]
+fn over_xdp_the_money_adds_up() {
+    adds_up_over("xdp");
 }
 
 #[test]
