@@ -252,14 +252,12 @@ impl QueuePair {
             Action::Receive { offset, first, last } => {
                 self.deliver(mem, offset, first, last, payload, shared)
             }
-            Action::Fetch { key, va, len } => access(mem.probe_for(
-                self.pd,
-                self.owner,
-                Key::new(key),
-                va,
-                len as usize,
-                Access::REMOTE_READ,
-            )),
+            Action::Fetch { key, va, len } => {
+                let (key, len) = (Key::new(key), len as usize);
+                let span = mem.check_for(self.pd, self.owner, key, va, len, Access::REMOTE_READ);
+                // It is read when the response leaves, and comes near while other packets are looked at.
+                access(span.map(|span| span.prefetch()))
+            }
             Action::Atomic { key, va, atomic } => self.atomic(mem, key, va, atomic),
             // `serve_prism` does them.
             Action::Prism(_) => Outcome::Nak(NakCode::INVALID_REQUEST),

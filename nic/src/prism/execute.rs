@@ -142,8 +142,8 @@ impl Prism {
             let bytes = reach.read(va, len as usize)?;
             return Ok(done(Output::Snapshot { bytes, len: len as u8 }));
         }
-        reach.span(va, len as usize, Access::REMOTE_READ)?;
-        // What is read later must still be there then.
+        // What is read later must still be there then, and better near.
+        reach.span(va, len as usize, Access::REMOTE_READ)?.prefetch();
         if let Some(pin) = lists.pin(reach.pd, va) {
             self.pins.push_back((number, pin));
         }
