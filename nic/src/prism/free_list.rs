@@ -129,7 +129,8 @@ impl FreeList {
     fn unpin(&mut self, index: u32) {
         let pins = &mut self.pins[index as usize];
         *pins = pins.saturating_sub(1);
-        if *pins == 0 && self.states[index as usize] == State::Resting {
+        // Mostly none rests, and then there is nothing to look up that is far.
+        if *pins == 0 && self.resting > 0 && self.states[index as usize] == State::Resting {
             self.resting -= 1;
             self.post(index);
         }
