@@ -86,7 +86,15 @@ impl Curves<'_> {
             .x_label_area_size(44)
             .y_label_area_size(60)
             .build_cartesian_2d(0.0..most * 1.05, y)?;
-        chart.configure_mesh().max_light_lines(1).x_desc(self.x).y_desc(self.y).draw()?;
+        // Steps of a logarithmic axis are products of floating-point numbers.
+        let plain = |value: &f64| format!("{}", (value * 1e6).round() / 1e6);
+        chart
+            .configure_mesh()
+            .max_light_lines(1)
+            .y_label_formatter(&plain)
+            .x_desc(self.x)
+            .y_desc(self.y)
+            .draw()?;
         for (number, curve) in self.curves.iter().enumerate() {
             let style = Palette99::pick(number).stroke_width(2);
             chart.draw_series(LineSeries::new(curve.points.iter().copied(), style).point_size(3))?;
