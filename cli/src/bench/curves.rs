@@ -174,6 +174,28 @@ pub fn curves_of(rows: &[Saved], bench: &str, latency: &str, (x, y): (f64, f64))
     found.into_iter().map(|(name, of)| Curve { name, points: points(of) }).collect()
 }
 
+/// The exponent that `uniform` or `zipf-E` in a case tells of.
+pub fn skew(keys: &str) -> Option<f64> {
+    match keys {
+        "uniform" => Some(0.0),
+        _ => keys.strip_prefix("zipf-")?.parse().ok(),
+    }
+}
+
+/// Curves of named points, each by its x. A figure that is compared to several others has several rows: the first counts.
+pub fn by_name(points: impl Iterator<Item = (String, (f64, f64))>) -> Vec<Curve> {
+    let mut curves: Vec<Curve> = Vec::new();
+    for (name, point) in points {
+        match curves.iter_mut().find(|curve| curve.name == name) {
+            Some(curve) if curve.points.iter().any(|(known, _)| *known == point.0) => {}
+            Some(curve) => curve.points.push(point),
+            None => curves.push(Curve { name, points: vec![point] }),
+        }
+    }
+    curves.iter_mut().for_each(|curve| curve.points.sort_by(|one, other| one.0.total_cmp(&other.0)));
+    curves
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

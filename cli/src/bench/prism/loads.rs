@@ -7,7 +7,7 @@ use nic::cost::load::{FIGURE_3, FIGURE_4, FIGURE_6, System, stated as residuals}
 
 use super::model::residual;
 use crate::bench::Row;
-use crate::bench::curves::{Curve, Curves, Saved, Stated, curves_of};
+use crate::bench::curves::{Curve, Curves, Saved, Stated, by_name, curves_of, skew};
 use crate::bench::plot;
 
 /// Clients of the models: as far as the line is full for each of them.
@@ -140,31 +140,12 @@ pub fn figure_7(folder: &Path, rows: &[Saved]) -> Result<()> {
 
 /// Means of the crowd's rows: `PORT/DESIGN/LEN/uniform|zipf-E/clients-N`.
 fn by_skew(rows: &[Saved]) -> Vec<Curve> {
-    let mut curves: Vec<Curve> = Vec::new();
-    for row in rows.iter().filter(|row| row.bench == "block" && row.metric == "latency_mean") {
-        let Some((design, keys)) =
-            row.case.rsplit_once("/clients-").and_then(|(rest, _)| rest.rsplit_once('/'))
-        else {
-            continue;
-        };
-        let skew = if keys == "uniform" {
-            Some(0.0)
-        } else {
-            keys.strip_prefix("zipf-").and_then(|e| e.parse().ok())
-        };
-        let (Some(skew), name) = (skew, design.split('/').take(2).collect::<Vec<_>>().join(", ")) else {
-            continue;
-        };
-        let point = (skew, row.value / UNITS.1);
-        match curves.iter_mut().find(|curve| curve.name == name) {
-            // A figure that is compared to several others has several rows.
-            Some(curve) if curve.points.iter().any(|(known, _)| *known == skew) => {}
-            Some(curve) => curve.points.push(point),
-            None => curves.push(Curve { name, points: vec![point] }),
-        }
-    }
-    curves.iter_mut().for_each(|curve| curve.points.sort_by(|one, other| one.0.total_cmp(&other.0)));
-    curves
+    let means = rows.iter().filter(|row| row.bench == "block" && row.metric == "latency_mean");
+    by_name(means.filter_map(|row| {
+        let (design, keys) = row.case.rsplit_once("/clients-")?.0.rsplit_once('/')?;
+        let name = design.split('/').take(2).collect::<Vec<_>>().join(", ");
+        Some((name, (skew(keys)?, row.value / UNITS.1)))
+    }))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use nic::cost::load::{FIGURE_9, System};
 use store::ycsb::zeta;
 
 use super::loads::{UNITS, measured, write};
-use crate::bench::curves::{Curve, Curves, Saved, Stated};
+use crate::bench::curves::{Curve, Curves, Saved, Stated, by_name, skew};
 use crate::bench::plot;
 
 /// The paper's objects.
@@ -45,20 +45,12 @@ pub fn figure_10(folder: &Path, rows: &[Saved]) -> Result<()> {
 
 /// The rates of `PORT/DESIGN/LEN/ycsb-t/uniform|zipf-E`, without windows.
 fn peaks(rows: &[Saved]) -> Vec<Curve> {
-    let mut curves: Vec<Curve> = Vec::new();
-    for row in rows.iter().filter(|row| row.bench == "txn" && row.metric == "rate") {
+    let rates = rows.iter().filter(|row| row.bench == "txn" && row.metric == "rate");
+    by_name(rates.filter_map(|row| {
         let parts: Vec<&str> = row.case.split('/').collect();
-        let [port, design, _, "ycsb-t", keys] = parts[..] else { continue };
-        let exponent = keys.strip_prefix("zipf-").and_then(|exponent| exponent.parse().ok());
-        let Some(skew) = exponent.or((keys == "uniform").then_some(0.0)) else { continue };
-        let (name, point) = (format!("{port}, {design}"), (skew, row.value / UNITS.0));
-        match curves.iter_mut().find(|curve| curve.name == name) {
-            Some(curve) => curve.points.push(point),
-            None => curves.push(Curve { name, points: vec![point] }),
-        }
-    }
-    curves.iter_mut().for_each(|curve| curve.points.sort_by(|one, other| one.0.total_cmp(&other.0)));
-    curves
+        let [port, design, _, "ycsb-t", keys] = parts[..] else { return None };
+        Some((format!("{port}, {design}"), (skew(keys)?, row.value / UNITS.0)))
+    }))
 }
 
 #[cfg(test)]
