@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use check::{Asked, History, Measures, hold, linearizable};
+use check::linearizable;
 
 use crate::hosts::Hosts;
 use crate::party::{Server, until};
@@ -48,32 +48,6 @@ fn scene(design: &str, seed: u64, more: &[&str]) -> Option<Scene> {
     Some(scene)
 }
 
-/// The mishap of this number, below 9, short or long, of any client or replica.
-fn mishap(scene: &mut Scene, number: u64) {
-    let replica = scene.random.below(REPLICAS as u64) as usize;
-    match number {
-        0 => scene.kill_client(),
-        1 => scene.stop_client(Short),
-        2 => scene.stop_client(Long),
-        3 => scene.cut_client(Short),
-        4 => scene.cut_client(Long),
-        5 => scene.stop_server(replica, Whom::Some, Short),
-        6 => scene.stop_server(replica, Whom::Some, Long),
-        7 => scene.cut_server(replica, Whom::Some, Short),
-        _ => scene.cut_server(replica, Whom::Some, Long),
-    }
-}
-
-/// Each of them, in an order that the seed decides.
-fn mishaps(scene: &mut Scene) {
-    let mut left: Vec<u64> = (0..9).collect();
-    while !left.is_empty() {
-        let at = scene.random.below(left.len() as u64) as usize;
-        let number = left.swap_remove(at);
-        mishap(scene, number);
-    }
-}
-
 /// A replica dies with its memory; without another one of them nobody does anything. Then it comes back, and is as good as it was: the next
 /// one that is missing is another.
 fn one_dies_and_comes_back(scene: &mut Scene, design: &str) {
@@ -100,26 +74,12 @@ fn repair(scene: &mut Scene, design: &str, dead: usize) {
     scene.replace_server(dead, server);
 }
 
-fn judge(name: &str, history: &History, kinds: &[&str]) {
-    hold(name, history, linearizable);
-    let mut measures = Measures::default();
-    measures.add(history, kinds);
-    measures.hold(&Asked {
-        histories: 1,
-        clients: 8,
-        keys: 16,
-        overlapping: 0.3,
-        faults: &KINDS,
-        fired: 1.0,
-    });
-}
-
 fn real_run(design: &str, seed: u64) {
     let Some(mut scene) = scene(design, seed, &["--keys", "8"]) else { return };
-    mishaps(&mut scene);
+    scene.mishaps(Whom::Some);
     one_dies_and_comes_back(&mut scene, design);
     let history = scene.finish();
-    judge(&format!("real {design} seed {seed}"), &history, &scene.kinds());
+    scene.judge(&format!("real {design} seed {seed}"), &history, linearizable, &KINDS);
 }
 
 #[test]
@@ -151,11 +111,11 @@ fn soak_prism_rs_loses_no_acknowledged_write_in_ten_minutes_of_kills_and_repairs
         let dead = round % REPLICAS;
         scene.kill_server(dead);
         repair(&mut scene, "prism-rs", dead);
-        let number = scene.random.below(9);
-        mishap(&mut scene, number);
+        let (number, replica) = (scene.random.below(9), scene.random.below(REPLICAS as u64) as usize);
+        scene.mishap(number, replica, Whom::Some);
         round += 1;
     }
     let history = scene.finish();
     println!("{round} rounds");
-    judge("real soak of prism-rs", &history, &scene.kinds());
+    scene.judge("real soak of prism-rs", &history, linearizable, &KINDS);
 }

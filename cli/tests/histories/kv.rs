@@ -1,15 +1,12 @@
 //! The key-value designs: what one server holds, while it and its clients are stopped, cut off and killed.
 
-use check::{Asked, History, Measures, hold, linearizable};
+use check::linearizable;
 
 use crate::hosts::Hosts;
 use crate::party::Server;
-use crate::scene::Length::{Long, Short};
-use crate::scene::{Scene, Whom};
+use crate::scene::{KINDS, Scene, Whom};
 
 const CLIENTS: usize = 4;
-const KINDS: [&str; 5] =
-    ["client killed", "client stopped", "client cut off", "server stopped", "server cut off"];
 
 /// A server, and clients at work.
 fn scene(design: &str, seed: u64, keys: &str) -> Option<Scene> {
@@ -27,44 +24,11 @@ fn scene(design: &str, seed: u64, keys: &str) -> Option<Scene> {
     Some(scene)
 }
 
-/// Each mishap, short and long, in an order that the seed decides.
-fn mishaps(scene: &mut Scene) {
-    let mut left: Vec<u32> = (0..9).collect();
-    while !left.is_empty() {
-        let at = scene.random.below(left.len() as u64) as usize;
-        match left.swap_remove(at) {
-            0 => scene.kill_client(),
-            1 => scene.stop_client(Short),
-            2 => scene.stop_client(Long),
-            3 => scene.cut_client(Short),
-            4 => scene.cut_client(Long),
-            5 => scene.stop_server(0, Whom::All, Short),
-            6 => scene.stop_server(0, Whom::All, Long),
-            7 => scene.cut_server(0, Whom::All, Short),
-            _ => scene.cut_server(0, Whom::All, Long),
-        }
-    }
-}
-
-fn judge(name: &str, history: &History, kinds: &[&str]) {
-    hold(name, history, linearizable);
-    let mut measures = Measures::default();
-    measures.add(history, kinds);
-    measures.hold(&Asked {
-        histories: 1,
-        clients: 8,
-        keys: 16,
-        overlapping: 0.3,
-        faults: &KINDS,
-        fired: 1.0,
-    });
-}
-
 fn real_run(design: &str, seed: u64) {
     let Some(mut scene) = scene(design, seed, "8") else { return };
-    mishaps(&mut scene);
+    scene.mishaps(Whom::All);
     let history = scene.finish();
-    judge(&format!("real {design} seed {seed}"), &history, &scene.kinds());
+    scene.judge(&format!("real {design} seed {seed}"), &history, linearizable, &KINDS);
 }
 
 #[test]

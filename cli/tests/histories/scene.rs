@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use check::{History, Operation, Outcome};
+use check::{Asked, History, Measures, Operation, Outcome, Violation, hold};
 use store::ycsb::Random;
 
 use crate::hosts::Hosts;
@@ -12,6 +12,10 @@ use crate::party::{Client, Server, now, read, until};
 
 /// Clients of the history that a process may have: `remora ... exercise` numbers them so.
 const LANES: u32 = 1 << 10;
+
+/// Kinds of mishaps that [`Scene::mishaps`] brings.
+pub const KINDS: [&str; 5] =
+    ["client killed", "client stopped", "client cut off", "server stopped", "server cut off"];
 
 /// Who is hit.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -241,10 +245,53 @@ impl Scene {
         history
     }
 
-    /// The kinds of mishaps that the history shows.
-    pub fn kinds(&self) -> Vec<&'static str> {
+    /// The mishap of this number, below 9, short or long, of any client or of this server.
+    pub fn mishap(&mut self, number: u64, server: usize, whom: Whom) {
+        match number {
+            0 => self.kill_client(),
+            1 => self.stop_client(Length::Short),
+            2 => self.stop_client(Length::Long),
+            3 => self.cut_client(Length::Short),
+            4 => self.cut_client(Length::Long),
+            5 => self.stop_server(server, whom, Length::Short),
+            6 => self.stop_server(server, whom, Length::Long),
+            7 => self.cut_server(server, whom, Length::Short),
+            _ => self.cut_server(server, whom, Length::Long),
+        }
+    }
+
+    /// Each of them, of any server, in an order that the seed decides.
+    pub fn mishaps(&mut self, whom: Whom) {
+        let mut left: Vec<u64> = (0..9).collect();
+        while !left.is_empty() {
+            let at = self.random.below(left.len() as u64) as usize;
+            let server = self.random.below(self.servers.len() as u64) as usize;
+            self.mishap(left.swap_remove(at), server, whom);
+        }
+    }
+
+    /// The history holds, clients met each other in it, and mishaps of all these kinds came.
+    pub fn judge(
+        &self,
+        name: &str,
+        history: &History,
+        judge: fn(&History) -> Result<(), Violation>,
+        kinds: &[&'static str],
+    ) {
         println!("{:?}", self.fired);
-        self.fired.iter().filter(|(_, count)| **count > 0).map(|(kind, _)| *kind).collect()
+        hold(name, history, judge);
+        let fired: Vec<_> =
+            self.fired.iter().filter(|(_, count)| **count > 0).map(|(kind, _)| *kind).collect();
+        let mut measures = Measures::default();
+        measures.add(history, &fired);
+        measures.hold(&Asked {
+            histories: 1,
+            clients: 8,
+            keys: 16,
+            overlapping: 0.3,
+            faults: kinds,
+            fired: 1.0,
+        });
     }
 }
 
