@@ -12,6 +12,4 @@ mod mishaps;
 #[allow(dead_code, reason = "each binary uses a part of it")]
 #[path = "../seeds/mod.rs"]
 mod seeds;
-mod smallbank;
 mod txn;
-mod txn_farm;

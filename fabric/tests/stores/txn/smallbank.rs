@@ -3,15 +3,13 @@
 
 use check::{History, Step, Violation};
 use remora_fabric::{Config, Random, World};
-use store::Registered;
-use store::heap::Reachable;
 use store::txn::workload::{Audit, Counts, Ended, Load, Runner, SmallBank, Workload};
-use store::txn::{Client, ClientConfig, Design, Outcome, Rules, Shard, ShardConfig, farm};
+use store::txn::{ClientConfig, Design, Outcome, Rules, ShardConfig, farm};
 use transport::Instant;
 
-use crate::harness::{Ends, Host, Link, Shape, arena};
+use super::protocol::{Farm, PrismTx, Protocol, settings};
+use crate::harness::{Ends, Host, Link, arena};
 use crate::mishaps::Plan;
-use crate::txn::settings;
 
 const TELLERS: usize = 4;
 const SHARDS: usize = 2;
@@ -20,106 +18,42 @@ const CUSTOMERS: u64 = 6;
 /// Deals of each teller.
 const DEALS: u64 = 25;
 
-const SHARD: ShardConfig = ShardConfig { slots: 32, reach: 32, sessions: 64, window: WINDOW };
+const MAX_KEYS: u32 = 3;
 
-const CONFIG: ClientConfig = ClientConfig {
-    window: WINDOW,
-    max_keys: 3,
-    max_key: 16,
-    max_value: 16,
-    patience: 12,
-    one_step: true,
-    rules: Rules::Proved,
+const PRISM_TX: PrismTx = PrismTx {
+    shard: ShardConfig { slots: 32, reach: 32, sessions: 64, window: WINDOW },
+    client: ClientConfig {
+        window: WINDOW,
+        max_keys: MAX_KEYS,
+        max_key: 16,
+        max_value: 16,
+        patience: 12,
+        one_step: true,
+        rules: Rules::Proved,
+    },
+    buffers: (128, 200),
+    peers: TELLERS as u32,
 };
 
-const FARM_SHARD: farm::ShardConfig = farm::ShardConfig {
-    slots: 32,
-    reach: 32,
-    room: 32,
-    clients: TELLERS as u32,
-    window: WINDOW,
-    max_keys: CONFIG.max_keys,
+const FARM: Farm = Farm {
+    shard: farm::ShardConfig {
+        slots: 32,
+        reach: 32,
+        room: 32,
+        clients: TELLERS as u32,
+        window: WINDOW,
+        max_keys: MAX_KEYS,
+    },
+    client: farm::ClientConfig {
+        window: WINDOW,
+        max_keys: MAX_KEYS,
+        max_key: 16,
+        max_value: 16,
+        patience: 12,
+        seed: 0,
+        rules: farm::Rules::Proved,
+    },
 };
-
-/// What differs between the designs.
-trait Protocol {
-    type Shard: Reachable;
-    type Client: Design;
-    /// Tables and buffers.
-    fn shape() -> Shape;
-    fn open(memory: &Registered) -> Self::Shard;
-    /// Bytes of a client's memory.
-    fn arena_len() -> usize;
-    /// A client of all shards, whose number is above 0. `sound`: it keeps to the rules.
-    fn join(hosts: &mut [Host<Self::Shard>], arena: Registered, number: u64, sound: bool) -> Self::Client;
-    fn judge(history: &History) -> Result<(), Violation>;
-}
-
-struct PrismTx;
-
-impl Protocol for PrismTx {
-    type Shard = Shard;
-    type Client = Client;
-
-    fn shape() -> Shape {
-        Shape { table_len: SHARD.table_len(), classes: vec![(128, 200)], peers: TELLERS as u32 }
-    }
-
-    fn open(memory: &Registered) -> Shard {
-        Shard::open(SHARD, memory).expect("memory for the table")
-    }
-
-    fn arena_len() -> usize {
-        CONFIG.arena_len(SHARDS)
-    }
-
-    fn join(hosts: &mut [Host<Shard>], arena: Registered, _: u64, sound: bool) -> Client {
-        let grants = hosts.iter_mut().map(|host| {
-            let classes = host.keeper.classes().clone();
-            host.table.accept(&classes).expect("room for another session")
-        });
-        let rules = if sound { Rules::Proved } else { Rules::ReadsUnchecked };
-        Client::new(ClientConfig { rules, ..CONFIG }, grants.collect(), arena).expect("a client")
-    }
-
-    fn judge(history: &History) -> Result<(), Violation> {
-        check::serializable(history)
-    }
-}
-
-struct Farm;
-
-impl Protocol for Farm {
-    type Shard = farm::Shard;
-    type Client = farm::Client;
-
-    fn shape() -> Shape {
-        Shape { table_len: FARM_SHARD.table_len(), classes: vec![(64, 1)], peers: TELLERS as u32 }
-    }
-
-    fn open(memory: &Registered) -> farm::Shard {
-        farm::Shard::open(FARM_SHARD, memory).expect("memory for the table")
-    }
-
-    fn arena_len() -> usize {
-        farm_config(0, true).arena_len(FARM_SHARD.room)
-    }
-
-    fn join(hosts: &mut [Host<farm::Shard>], arena: Registered, number: u64, sound: bool) -> farm::Client {
-        let grants = hosts.iter_mut().map(|host| host.table.accept(number).expect("room for a client"));
-        farm::Client::new(farm_config(number, sound), grants.collect(), arena).expect("a client")
-    }
-
-    fn judge(history: &History) -> Result<(), Violation> {
-        check::strictly_serializable(history)
-    }
-}
-
-fn farm_config(seed: u64, sound: bool) -> farm::ClientConfig {
-    let rules = if sound { farm::Rules::Proved } else { farm::Rules::ReadsUnchecked };
-    let ClientConfig { window, max_keys, max_key, max_value, patience, .. } = CONFIG;
-    farm::ClientConfig { window, max_keys, max_key, max_value, patience, seed, rules }
-}
 
 /// A client with its connections.
 struct Teller<C> {
@@ -160,16 +94,17 @@ fn note<D>(history: &mut History, client: u32, ended: &Ended<'_, D>, now: Instan
 }
 
 impl<P: Protocol> Bank<P> {
-    fn new(seed: u64, sound: bool) -> Bank<P> {
+    fn new(protocol: P, seed: u64) -> Bank<P> {
         let mut world = World::new(&Config { seed, nodes: TELLERS + SHARDS, ..Config::default() });
-        let host = |at| Host::open(&mut world, TELLERS + at, P::shape(), P::open);
+        let host =
+            |at| Host::open(&mut world, TELLERS + at, protocol.shape(), |memory| protocol.open(memory));
         let mut hosts: Vec<_> = (0..SHARDS).map(host).collect();
         let mut tellers = Vec::new();
         for node in 0..TELLERS {
-            let arena = arena(&mut world, node, P::arena_len());
+            let arena = arena(&mut world, node, protocol.arena_len(SHARDS));
             let accept = |host: &mut Host<P::Shard>| host.accept(&mut world, node, &settings());
             let links: Vec<Link> = hosts.iter_mut().filter_map(accept).collect();
-            let mut client = P::join(&mut hosts, arena, node as u64 + 1, sound);
+            let mut client = protocol.join(&mut hosts, arena, node as u64 + 1);
             client.start(&mut Ends { world: &mut world, links: &links }).expect("a receive request");
             tellers.push(Teller { links, client });
         }
@@ -219,9 +154,9 @@ impl<P: Protocol> Bank<P> {
 }
 
 /// A day at the bank; what came of it, by how much the money is off, and what the history is worth.
-fn day<P: Protocol>(seed: u64, sound: bool) -> (Counts, i64, Result<(), Violation>) {
+fn day<P: Protocol>(protocol: P, seed: u64) -> (Counts, i64, Result<(), Violation>) {
     let mut random = Random::new(seed);
-    let mut bank = Bank::<P>::new(seed, sound);
+    let mut bank = Bank::new(protocol, seed);
     bank.world.set_rules(&Plan::draw(&mut random).rules(), seed);
     let workload = |client| SmallBank::new(CUSTOMERS, client, seed);
     let (load, ledger) = (workload(0), workload(0));
@@ -250,10 +185,10 @@ fn day<P: Protocol>(seed: u64, sound: bool) -> (Counts, i64, Result<(), Violatio
     (all, after - before - all.gain, P::judge(&bank.history))
 }
 
-fn days<P: Protocol>(seeds: std::ops::Range<u64>) {
+fn days<P: Protocol>(protocol: P, seeds: std::ops::Range<u64>) {
     let mut all = Counts::default();
     for seed in seeds {
-        let (counts, off, judged) = day::<P>(seed, true);
+        let (counts, off, judged) = day(protocol, seed);
         assert_eq!(off, 0, "seed {seed}: cents that came from nowhere");
         judged.unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
         assert_eq!(counts.committed, TELLERS as u64 * DEALS);
@@ -265,18 +200,20 @@ fn days<P: Protocol>(seeds: std::ops::Range<u64>) {
 
 #[test]
 fn over_prism_tx_not_a_cent_is_missing() {
-    days::<PrismTx>(0..20);
+    days(PRISM_TX, 0..20);
 }
 
 #[test]
 fn over_farm_not_a_cent_is_missing() {
-    days::<Farm>(0..20);
+    days(FARM, 0..20);
 }
 
 /// A cheque is paid by what both accounts hold, and writes one of them: with reads unchecked two who saw the same money both spend it. The
 /// money adds up all the same; the judge sees it.
 #[test]
 fn where_reads_are_not_validated_the_history_says_so() {
-    assert!((0..100).any(|seed| day::<PrismTx>(seed, false).2.is_err()), "PRISM-TX");
-    assert!((0..100).any(|seed| day::<Farm>(seed, false).2.is_err()), "FaRM");
+    let unchecked = PRISM_TX.with(Rules::ReadsUnchecked);
+    assert!((0..100).any(|seed| day(unchecked, seed).2.is_err()), "PRISM-TX");
+    let unchecked = FARM.with(farm::Rules::ReadsUnchecked);
+    assert!((0..100).any(|seed| day(unchecked, seed).2.is_err()), "FaRM");
 }

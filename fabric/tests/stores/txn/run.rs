@@ -1,51 +1,63 @@
-//! FaRM's transactions, as PRISM-TX's are run: two shards, and everything that goes wrong. Whatever committed must have been possible one
-//! after the other, each between its begin and its end.
+//! A run: clients with clocks that are seconds apart, two shards, and everything that goes wrong.
 
-use check::{Asked, History, Measures, Step};
+use check::{History, Step};
 use remora_fabric::{Config, Random, World};
-use store::txn::farm::{Client, ClientConfig, Rules, Shard, ShardConfig, recover};
-use store::txn::{EntryId, Event, Outcome, Tx};
+use store::txn::{Design, EntryId, Event, Outcome, Tx};
 use store::{Broken, Registered};
 use transport::Instant;
 
-use crate::harness::{Ends, Host, Link, Shape, arena};
+use super::protocol::{Protocol, settings};
+use crate::harness::{Ends, Host, Link, arena};
 use crate::mishaps::{Mishap, Plan, Tally, cut_off};
-use crate::txn::{CLIENTS, KEYS, MISHAPS, Open, SHARDS, VALUE, WINDOW, key, record, settings};
 
-const MAX_KEYS: u32 = 4;
+pub const CLIENTS: usize = 8;
+pub const WINDOW: u32 = 2;
+/// Four packets and more.
+pub const VALUE: usize = 1100;
+const SHARDS: usize = 2;
+const KEYS: u64 = 12;
 
-const SHARD: ShardConfig = ShardConfig {
-    slots: 32,
-    reach: 32,
-    room: 16 + VALUE as u32,
-    clients: 64,
-    window: WINDOW as u32,
-    max_keys: MAX_KEYS,
-};
+fn key(number: u64) -> Vec<u8> {
+    format!("key {number}").into_bytes()
+}
 
-const CONFIG: ClientConfig = ClientConfig {
-    window: WINDOW as u32,
-    max_keys: MAX_KEYS,
-    max_key: 16,
-    max_value: VALUE as u32,
-    patience: 12,
-    seed: 0,
-    rules: Rules::Proved,
-};
+/// A transaction under way.
+struct Open {
+    tx: Tx,
+    /// Its number in the history: one that is not busy.
+    number: u32,
+    began: u64,
+    reads: Vec<(EntryId, u64)>,
+    found: Vec<Step>,
+    writes: Vec<Step>,
+    committing: bool,
+}
+
+impl Open {
+    /// Does it write what it has read?
+    fn changes(&self) -> bool {
+        let written = |key: u64| {
+            self.writes.iter().any(|step| matches!(step, Step::Write { key: written, .. } if *written == key))
+        };
+        self.reads.iter().any(|(_, key)| written(*key))
+    }
+}
 
 /// A client with its program.
-struct Actor {
+struct Actor<C> {
     node: usize,
     name: u64,
     links: Vec<Link>,
-    client: Client,
+    client: C,
     arena: Registered,
     open: Vec<Open>,
     /// Numbers in the history that are not busy.
     numbers: Vec<u32>,
     left: u32,
+    /// Microseconds that its clock is ahead.
+    skew: u64,
     /// Transactions that aborted, one behind the other, and when it goes on.
-    attempts: u32,
+    aborted: u32,
     pause: Instant,
 }
 
@@ -58,72 +70,83 @@ struct Grave {
 
 /// What came of the transactions.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ended {
-    committed: u32,
-    aborted: u32,
+pub struct Ended {
+    pub committed: u32,
+    /// Of these wrote what they had read.
+    pub changed: u32,
+    pub aborted: u32,
+    /// What dead clients had left and others put in order.
+    pub resolved: u32,
     /// Locks of dead clients.
-    broken: u64,
+    pub broken: u64,
 }
 
-struct Run {
-    world: World,
+impl Ended {
+    pub fn add(&mut self, other: &Ended) {
+        self.committed += other.committed;
+        self.changed += other.changed;
+        self.aborted += other.aborted;
+        self.resolved += other.resolved;
+        self.broken += other.broken;
+    }
+}
+
+pub struct Run<P: Protocol> {
+    pub world: World,
+    pub history: History,
+    pub ended: Ended,
+    protocol: P,
     random: Random,
     plan: Plan,
-    rules: Rules,
-    hosts: Vec<Host<Shard>>,
-    actors: Vec<Actor>,
+    hosts: Vec<Host<P::Shard>>,
+    actors: Vec<Actor<P::Client>>,
     graves: Vec<Grave>,
-    history: History,
     numbers: u32,
     values: u64,
     names: u64,
-    ended: Ended,
 }
 
-fn shard(memory: &Registered) -> Shard {
-    Shard::open(SHARD, memory).expect("memory for the table")
-}
-
-impl Run {
-    fn new(seed: u64, plan: Option<Plan>, rules: Rules) -> Run {
+impl<P: Protocol> Run<P> {
+    pub fn new(protocol: P, seed: u64, plan: Option<Plan>) -> Run<P> {
         let mut random = Random::new(seed);
         let plan = plan.unwrap_or_else(|| Plan::draw(&mut random));
         let nic = nic::Config { max_qps: 4096, max_cqs: 4096, ..Config::default().nic };
         let mut world = World::new(&Config { seed, nodes: CLIENTS + SHARDS, nic, ..Config::default() });
         world.set_rules(&plan.rules(), seed);
-        let shape = Shape { table_len: SHARD.table_len(), classes: vec![(64, 1)], peers: SHARD.clients };
-        let host = |at| Host::open(&mut world, CLIENTS + at, shape.clone(), shard);
+        let host =
+            |at| Host::open(&mut world, CLIENTS + at, protocol.shape(), |memory| protocol.open(memory));
         let hosts = (0..SHARDS).map(host).collect();
         let mut run = Run {
             world,
+            history: History::default(),
+            ended: Ended::default(),
+            protocol,
             random,
             plan,
-            rules,
             hosts,
             actors: Vec::new(),
             graves: Vec::new(),
-            history: History::default(),
             numbers: 0,
             values: 0,
             names: 0,
-            ended: Ended::default(),
         };
         for node in 0..CLIENTS {
-            let arena = arena(&mut run.world, node, CONFIG.arena_len(SHARD.room));
-            run.join(node, arena, 10);
+            let arena = arena(&mut run.world, node, protocol.arena_len(SHARDS));
+            // Up to four seconds apart.
+            let skew = run.random.below(4_000_000);
+            run.join(node, arena, 10, skew);
         }
         run
     }
 
-    fn join(&mut self, node: usize, arena: Registered, left: u32) {
+    fn join(&mut self, node: usize, arena: Registered, left: u32, skew: u64) {
         self.names += 1;
-        let (mut links, mut grants) = (Vec::new(), Vec::new());
-        for host in &mut self.hosts {
-            links.push(host.accept(&mut self.world, node, &settings()).expect("a connection"));
-            grants.push(host.table.accept(self.names).expect("room for another client"));
-        }
-        let config = ClientConfig { rules: self.rules, seed: self.names, ..CONFIG };
-        let client = Client::new(config, grants, arena.clone()).expect("a client");
+        let accept = |host: &mut Host<P::Shard>| {
+            host.accept(&mut self.world, node, &settings()).expect("room for another connection")
+        };
+        let links: Vec<Link> = self.hosts.iter_mut().map(accept).collect();
+        let mut client = self.protocol.join(&mut self.hosts, arena.clone(), self.names);
+        client.start(&mut Ends { world: &mut self.world, links: &links }).expect("a receive request");
         self.actors.push(Actor {
             node,
             name: self.names,
@@ -133,13 +156,14 @@ impl Run {
             open: Vec::new(),
             numbers: Vec::new(),
             left,
-            attempts: 0,
+            skew,
+            aborted: 0,
             pause: Instant(0),
         });
     }
 
     /// Everybody's programs have a turn, and a little time passes.
-    fn step(&mut self) {
+    pub fn step(&mut self) {
         self.hosts.iter_mut().for_each(|host| host.turn(&mut self.world));
         for at in (0..self.actors.len()).rev() {
             if self.turn(at).is_err() {
@@ -162,11 +186,7 @@ impl Run {
         for link in &links {
             self.hosts.iter_mut().for_each(|host| host.lose(&mut self.world, link));
         }
-        let before: u64 = self.hosts.iter().map(|host| host.table.locked()).sum();
-        let mut shards: Vec<&mut Shard> = self.hosts.iter_mut().map(|host| &mut host.table).collect();
-        recover(&mut shards, name);
-        let after: u64 = self.hosts.iter().map(|host| host.table.locked()).sum();
-        self.ended.broken += before - after;
+        self.ended.broken += P::bury(&mut self.hosts, name);
     }
 
     /// A client is gone. If it is not dead, it says what it knows of its transactions. Another one joins.
@@ -183,7 +203,7 @@ impl Run {
         actor.links.iter().for_each(|link| link.end(&mut self.world));
         let steps = self.random.below(40);
         self.graves.push(Grave { name: actor.name, links: actor.links, steps });
-        self.join(actor.node, actor.arena, actor.left);
+        self.join(actor.node, actor.arena, actor.left, actor.skew);
     }
 
     /// A client's program has its turn.
@@ -195,7 +215,9 @@ impl Run {
         }
         self.begin(at);
         self.commit(at);
-        Ok(())
+        let Actor { client, links, .. } = &mut self.actors[at];
+        let mut fleet = Ends { world: &mut self.world, links };
+        (0..SHARDS).try_for_each(|shard| client.return_buffers(shard, &mut fleet))
     }
 
     fn complete(&mut self, at: usize, shard: usize, completion: &nic::WorkCompletion) -> Result<(), Broken> {
@@ -213,7 +235,10 @@ impl Run {
                 assert_ne!(value, Some(check::TORN), "a torn value came to the program");
                 open.found.push(Step::Read { key: *key, value });
             }
-            Some(Event::Ended { tx, outcome, .. }) => self.ended(at, tx, outcome),
+            Some(Event::Ended { tx, outcome, resolved, .. }) => {
+                self.ended.resolved += resolved;
+                self.ended(at, tx, outcome);
+            }
         }
         Ok(())
     }
@@ -224,11 +249,12 @@ impl Run {
         let open = actor.open.remove(place);
         if let Outcome::Committed(_) = outcome {
             self.ended.committed += 1;
-            actor.attempts = 0;
+            self.ended.changed += u32::from(open.changes());
+            actor.aborted = 0;
         } else {
             self.ended.aborted += 1;
-            actor.pause = actor.client.retry_at(now, actor.attempts);
-            actor.attempts += 1;
+            actor.pause = P::pause(&mut actor.client, now, actor.aborted);
+            actor.aborted += 1;
         }
         record(&mut self.history, &mut actor.numbers, &open, outcome, now.0);
     }
@@ -284,6 +310,7 @@ impl Run {
 
     /// Commits what has all its values.
     fn commit(&mut self, at: usize) {
+        let clock = self.world.now().0 / 1000 + self.actors[at].skew;
         for place in (0..self.actors[at].open.len()).rev() {
             let Actor { client, links, open, .. } = &mut self.actors[at];
             let this = &mut open[place];
@@ -293,14 +320,14 @@ impl Run {
             this.committing = true;
             self.history.invoke(this.number, this.began, &this.writes);
             let mut fleet = Ends { world: &mut self.world, links };
-            let ended = client.commit(this.tx, 0, &mut fleet);
+            let ended = client.commit(this.tx, clock, &mut fleet);
             if let Ok(Some(Event::Ended { tx, outcome, .. })) = ended {
                 self.ended(at, tx, outcome);
             }
         }
     }
 
-    fn run(&mut self, tally: &mut Tally) {
+    pub fn run(&mut self, tally: &mut Tally) {
         let cut = self.random.below((CLIENTS + SHARDS) as u64) as usize;
         for step in 0..500 {
             self.step();
@@ -316,7 +343,8 @@ impl Run {
             if self.plan.has(Mishap::Restart) && step == 180 {
                 let host = self.random.below(SHARDS as u64) as usize;
                 self.hosts[host].crash(&mut self.world);
-                self.hosts[host].restart(&mut self.world, shard);
+                let protocol = self.protocol;
+                self.hosts[host].restart(&mut self.world, |memory| protocol.open(memory));
                 (0..self.actors.len()).rev().for_each(|at| self.leave(at, true));
                 tally.fired(Mishap::Restart);
             }
@@ -324,90 +352,74 @@ impl Run {
         cut_off(&mut self.world, cut, CLIENTS + SHARDS, false);
     }
 
-    /// Everybody ends what it does, the dead are buried, and no lock is left. Then somebody reads all keys, four at a time.
-    fn rest(&mut self) {
-        let quiet = |run: &Run| {
+    /// Steps until this holds.
+    fn until(&mut self, what: &str, holds: impl Fn(&Run<P>) -> bool) {
+        for _ in 0..20_000 {
+            if holds(self) {
+                return;
+            }
+            self.step();
+        }
+        panic!("{what}");
+    }
+
+    /// Everybody ends what it does and the dead are buried. Then somebody reads all keys, four at a time, and all is quiet.
+    pub fn rest(&mut self) {
+        self.until("a transaction never ends", |run| {
             run.graves.is_empty() && run.actors.iter().all(|actor| actor.left == 0 && actor.open.is_empty())
+        });
+        self.hosts.iter().for_each(|host| P::rests(host, CLIENTS));
+        for first in (0..KEYS).step_by(4) {
+            while !self.read_all(first..first + 4) {
+                assert!(!P::ALONE_COMMITS, "alone it commits at once");
+            }
+        }
+    }
+
+    /// One transaction that reads these keys; false if it has to be tried again.
+    fn read_all(&mut self, keys: std::ops::Range<u64>) -> bool {
+        let before = self.ended.committed;
+        let Ok(tx) = self.actors[0].client.begin() else {
+            self.step();
+            return false;
         };
+        self.open(0, tx, &keys.collect::<Vec<u64>>(), &[]);
+        self.until("a key is blocked", |run| run.actors.iter().all(|actor| actor.open.is_empty()));
+        self.ended.committed > before
+    }
+
+    /// Buffers are free or live, every one.
+    pub fn account(&mut self, seed: u64) {
+        let mut missing = String::new();
         for _ in 0..20_000 {
             self.step();
-            if quiet(self) {
-                break;
-            }
-        }
-        assert!(quiet(self), "a transaction never ends");
-        for host in &self.hosts {
-            assert_eq!(
-                (host.table.locked(), host.table.names().count()),
-                (0, CLIENTS),
-                "locks and clients left"
-            );
-        }
-        for first in (0..KEYS).step_by(4) {
-            let keys: Vec<u64> = (first..first + 4).collect();
-            let (tx, before) = (self.actors[0].client.begin().expect("room"), self.ended.committed);
-            self.open(0, tx, &keys, &[]);
-            for _ in 0..20_000 {
-                if self.actors[0].open.is_empty() {
-                    break;
+            missing.clear();
+            for host in &self.hosts {
+                let (buffers, live) = (host.buffers(&mut self.world), host.live());
+                if buffers.free + live != buffers.capacity || buffers.bad_posts > 0 {
+                    missing = format!("seed {seed}: {buffers:?}, {live} live, {:?}", host.keeper.stage());
                 }
-                self.step();
             }
-            assert_eq!(self.ended.committed, before + 1, "alone it commits at once");
+            if missing.is_empty() {
+                return;
+            }
         }
+        panic!("{missing}");
     }
 }
 
-/// So many runs with the rules that hold.
-fn histories(seeds: std::ops::Range<u64>) {
-    let (mut tally, mut measures) = (Tally::default(), Measures::default());
-    let mut ended = Ended::default();
-    let count = seeds.end - seeds.start;
-    for seed in seeds {
-        let mut run = Run::new(seed, None, Rules::Proved);
-        run.run(&mut tally);
-        run.rest();
-        check::hold(&format!("farm txn seed {seed}"), &run.history, check::strictly_serializable);
-        measures.add(&run.history, &[]);
-        tally.run_over(&run.world);
-        ended.committed += run.ended.committed;
-        ended.aborted += run.ended.aborted;
-        ended.broken += run.ended.broken;
+/// What a client says of a transaction that has ended. A number whose transaction may still happen is not used again.
+fn record(history: &mut History, numbers: &mut Vec<u32>, open: &Open, outcome: Outcome, now: u64) {
+    if !open.committing {
+        return numbers.push(open.number);
     }
-    println!("{ended:?}");
-    tally.check(&MISHAPS);
-    measures.hold(&Asked {
-        histories: count as usize,
-        clients: CLIENTS,
-        keys: 16,
-        overlapping: 0.3,
-        faults: &[],
-        fired: 0.2,
-    });
-    assert!(ended.committed * 2 > ended.aborted, "however crowded the keys, some commit");
-    assert!(ended.broken > 0, "nobody died with locks in his hands");
-}
-
-#[test]
-fn a_thousand_histories_are_strictly_serializable_whoever_dies() {
-    histories(0..1000);
-}
-
-#[test]
-#[ignore = "soak: ten thousand histories, half an hour"]
-fn ten_thousand_histories_are_strictly_serializable() {
-    histories(1_000_000..1_010_000);
-}
-
-#[test]
-fn reads_that_are_not_validated_are_caught() {
-    let quiet = Plan::draw(&mut Random::new(0));
-    let caught = (0..100).find(|seed| {
-        let mut run = Run::new(*seed, Some(quiet), Rules::ReadsUnchecked);
-        run.world.set_rules(&remora_fabric::fault::Rules::of(Vec::new()), 0);
-        (0..2000).for_each(|_| run.step());
-        let says = check::serializable(&run.history).err();
-        says.is_some_and(|violation| violation.to_string().contains("a cycle"))
-    });
-    assert!(caught.is_some());
+    match outcome {
+        Outcome::Committed(_) => {
+            let steps: Vec<_> = open.found.iter().chain(&open.writes).copied().collect();
+            history.ok(open.number, now, &steps);
+        }
+        Outcome::Unknown(_) => return history.info(open.number, now),
+        _ => history.fail(open.number, now),
+    }
+    numbers.push(open.number);
 }
