@@ -5,14 +5,16 @@ use crate::tokens::{Scope, is_ident, is_punct, line, walk};
 use crate::tree::File;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// `allow`/`expect` without a reason, `#[ignore]` without a reason, and doc examples marked `ignore`.
+/// `allow`/`expect` without a reason, `#[ignore]` without a reason or on a test that `make soak` does not find, and doc examples marked `ignore`.
 pub fn check(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
         let walked = walk(file, Scope::All, &mut |tokens| {
             for at in 0..tokens.len() {
                 if let Some(body) = attribute(tokens, at) {
-                    faults.extend(says(body).map(|says| Fault::new(&file.path, line(&tokens[at]), says)));
+                    let says =
+                        says(body.clone()).or_else(|| is_unsoaked(body, &tokens[at..]).then_some(UNSOAKED));
+                    faults.extend(says.map(|says| Fault::new(&file.path, line(&tokens[at]), says)));
                 }
             }
         });
@@ -26,6 +28,15 @@ pub fn check(files: &[File]) -> Vec<Fault> {
 }
 
 const IGNORED: &str = "an example marked `ignore` drifts unseen: make it run, or `no_run`, or plain `text`";
+
+const UNSOAKED: &str = "an ignored test runs in `make soak` alone, which asks for `soak` in its name";
+
+/// Is it `#[ignore = "…"]`, and the function behind it not named as one that `make soak` runs?
+fn is_unsoaked(body: TokenStream, behind: &[TokenTree]) -> bool {
+    let mut behind = behind.iter().skip_while(|token| !is_ident(Some(token), "fn")).skip(1);
+    let ignores = is_ident(body.into_iter().next().as_ref(), "ignore");
+    ignores && behind.next().is_some_and(|name| !name.to_string().contains("soak"))
+}
 
 /// The tokens inside `#[…]` or `#![…]` at `at`.
 fn attribute(tokens: &[TokenTree], at: usize) -> Option<TokenStream> {
@@ -99,9 +110,15 @@ mod tests {
     #[test]
     fn an_ignored_test_needs_a_reason() {
         assert_eq!(faults("#[test] #[ignore] fn a() {}"), 1);
-        assert_eq!(faults("#[test] #[ignore = \"soak: an hour\"] fn a() {}"), 0);
+        assert_eq!(faults("#[test] #[ignore = \"soak: an hour\"] fn soak_a() {}"), 0);
         assert_eq!(faults("#[cfg_attr(miri, ignore)] fn a() {}"), 1);
         assert_eq!(faults("#[cfg_attr(miri, ignore = \"slow\")] fn a() {}"), 0);
+    }
+
+    #[test]
+    fn an_ignored_test_that_no_soak_runs_is_a_fault() {
+        assert_eq!(faults("#[test] #[ignore = \"soak: an hour\"] fn a() {}"), 1);
+        assert_eq!(faults("#[ignore = \"an hour\"] #[test] pub fn a() {} fn soak_b() {}"), 1);
     }
 
     #[test]

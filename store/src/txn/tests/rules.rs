@@ -87,14 +87,14 @@ fn a_client_that_dies_anywhere_blocks_nobody_and_leaves_all_or_nothing() {
 
 #[test]
 #[ignore = "soak: ten million states"]
-fn on_two_shards_every_order_and_every_death() {
+fn soak_on_two_shards_every_order_and_every_death() {
     two_keys_change_together(2);
     a_death_anywhere(2);
 }
 
 #[test]
 #[ignore = "soak: three clients"]
-fn three_who_read_and_write_a_key() {
+fn soak_three_who_read_and_write_a_key() {
     let plans = [plan(&[0], &[0], 10), plan(&[0], &[0], 30), plan(&[0], &[0], 20)];
     let three = world(&[&plans[..1], &plans[1..2], &plans[2..]]);
     holds(&three);
