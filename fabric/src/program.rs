@@ -2,11 +2,12 @@
 //! verbs would.
 
 use memory::{Access, Bytes, Key, Range};
+use nic::chain::LoopbackInit;
 use nic::prism::{self, FreeListFacts, FreeListInit};
 use nic::wqe::{Bounds, SLOT};
 use nic::{
-    AddressVector, Modify, ModifyFault, NicError, Poller, PostError, ReceiveRequest, Ring, Service, Target,
-    Word, WorkCompletion, WorkRequest, cqe::Cqe, stride, wqe, write_receive,
+    AddressVector, Fetching, Modify, ModifyFault, NicError, Poller, PostError, ReceiveRequest, Ring, Service,
+    Target, Word, WorkCompletion, WorkRequest, cqe::Cqe, stride, wqe, write_receive,
 };
 use transport::state::State;
 use wire::{Psn, Qpn};
@@ -153,8 +154,8 @@ pub struct Settings {
     pub max_inline: u32,
     /// Every send work request is signaled.
     pub signal_all: bool,
-    /// The send queue is fetched only as far as it is enabled.
-    pub managed: bool,
+    /// How far the send queue is fetched.
+    pub fetching: Fetching,
     /// What the peer may do.
     pub access: Access,
     /// Path MTU.
@@ -190,7 +191,7 @@ impl Default for Settings {
             receive_max_sge: 4,
             max_inline: 256,
             signal_all: false,
-            managed: false,
+            fetching: Fetching::Posted,
             access: Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC,
             mtu: 1024,
             psn: [0, 0],
@@ -262,7 +263,10 @@ impl World {
     /// # Panics
     /// If the node's table refuses; tests of that use [`World::table`].
     pub fn register(&mut self, node: usize, len: usize, access: Access) -> Region {
-        let bytes = Bytes::heap(len).expect("memory for a region");
+        self.register_bytes(node, Bytes::heap(len).expect("memory for a region"), access)
+    }
+
+    fn register_bytes(&mut self, node: usize, bytes: Bytes, access: Access) -> Region {
         let place = &mut self.nodes[node];
         place.program.next_address += 0x10_0000_0000;
         let address = place.program.next_address;
@@ -283,6 +287,55 @@ impl World {
         let queues = &mut self.nodes[node].program.completion_queues;
         queues.push((number, Poller::new(ring)));
         CompletionQueue { node, index: queues.len() - 1, number }
+    }
+
+    /// Makes a completion queue of `slots` entries that is counted and need not be polled.
+    pub fn create_counted_cq(&mut self, node: usize, slots: u32) -> CompletionQueue {
+        let ring = ring(u64::from(slots));
+        let number = self
+            .with_nic(node, |nic, _| nic.create_cq_ignoring_overrun(ring.clone()))
+            .expect("room for a queue");
+        let queues = &mut self.nodes[node].program.completion_queues;
+        queues.push((number, Poller::new(ring)));
+        CompletionQueue { node, index: queues.len() - 1, number }
+    }
+
+    /// Makes a loopback queue pair, ready to send.
+    ///
+    /// # Errors
+    /// Those of the NIC.
+    pub fn create_loopback(
+        &mut self,
+        send_cq: CompletionQueue,
+        receive_cq: CompletionQueue,
+        settings: &Settings,
+    ) -> Result<QueuePair, NicError> {
+        let node = send_cq.node;
+        let send = ring(u64::from(settings.send_slots));
+        let receive = ReceiveEnd::new(settings.receives, settings.receive_max_sge);
+        let init = LoopbackInit {
+            pd: self.nodes[node].pd,
+            send_ring: send.clone(),
+            receives: (receive.ring.clone(), receive.max_sge),
+            send_cq: send_cq.number,
+            receive_cq: receive_cq.number,
+            fetching: settings.fetching,
+        };
+        let number = self.with_nic(node, |nic, _| nic.create_loopback(init))?;
+        let bounds = Bounds { max_sge: settings.max_sge, max_inline: settings.max_inline };
+        let ends = &mut self.nodes[node].program.queue_pairs;
+        ends.push(End { send, receive: Some(receive), sent: 0, bounds });
+        Ok(QueuePair { node, index: ends.len() - 1, number, service: Service::Rc })
+    }
+
+    /// Registers the memory of a send queue: a *code region*, whose work requests may be rewritten. Slot `n` stands at
+    /// `64 + 64 n`.
+    ///
+    /// # Panics
+    /// If the node's table refuses.
+    pub fn register_code(&mut self, qp: QueuePair, access: Access) -> Region {
+        let bytes = self.end(qp).send.bytes().clone();
+        self.register_bytes(qp.node, bytes, access)
     }
 
     /// Moves a completion queue to `slots` entries.

@@ -39,7 +39,7 @@ impl World {
             send_cq: send_cq.number,
             receive_cq: receive_cq.number,
             signal_all: settings.signal_all,
-            managed: settings.managed,
+            fetching: settings.fetching,
         };
         let number = self.with_nic(node, |nic, _| nic.create_qp(init))?;
         let ends = &mut self.nodes[node].program.queue_pairs;

@@ -60,6 +60,8 @@ pub(crate) struct Node {
     pub program: Program,
     /// It has frames for which its links have no room.
     blocked: bool,
+    /// It has more to do than fits into a moment: a chain that never ends. It goes on then.
+    resumes: Instant,
 }
 
 /// A simulated world. A value like any other: two of them do not know of each other.
@@ -79,6 +81,9 @@ const FIRST_PORT: u16 = 0xc000;
 
 /// Frames that a NIC sends before the next one has its turn.
 const BUDGET: usize = 64;
+/// Turns of so many frames that a node has in one moment, and the pause behind them.
+const ROUNDS: usize = 32;
+const PAUSE_NS: u64 = 1000;
 
 impl World {
     /// A world at time 0 in which nothing happens yet.
@@ -103,6 +108,7 @@ impl World {
                 endpoint,
                 program: Program::default(),
                 blocked: false,
+                resumes: Instant(0),
             }
         };
         let links = Links::new(config.nodes, config.start, config.link, &config.rules, config.seed);
@@ -253,7 +259,7 @@ impl World {
             if node.blocked {
                 next = next.min(self.links.room_at(index, self.now));
             } else if nic.has_work() {
-                next = self.now;
+                next = next.min(node.resumes.max(self.now));
             }
         }
         next
@@ -280,10 +286,12 @@ impl World {
             nic.expire(self.now, BUDGET);
         }
         let mut outlet = Outlet::new(&mut self.links, self.now, index);
-        let mut sent = 1;
-        while nic.has_work() && sent > 0 {
+        let (mut sent, mut rounds) = (1, 0);
+        while nic.has_work() && sent > 0 && rounds < ROUNDS {
             sent = nic.transmit(self.now, mem, &mut outlet, BUDGET);
+            rounds += 1;
         }
-        node.blocked = nic.has_work();
+        node.blocked = nic.has_work() && sent == 0;
+        node.resumes = if rounds == ROUNDS { self.now.after(PAUSE_NS) } else { self.now };
     }
 }

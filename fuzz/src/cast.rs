@@ -4,8 +4,8 @@ use arbitrary::Arbitrary;
 use fabric::{CompletionQueue, Config, QueuePair, Settings, SharedQueue, World};
 use memory::{Access, Binding, Key, Owner, WindowType};
 use nic::{
-    CompletionKind, Destination, Flags, Modify, Operation, Payload, ReceiveRequest, Remote, Service, Sge,
-    Status, Target, Word, WorkRequest, XrcSrq, prism,
+    CompletionKind, Destination, Fetching, Flags, Modify, Operation, Payload, ReceiveRequest, Remote,
+    Service, Sge, Status, Target, Word, WorkRequest, XrcSrq, prism,
 };
 use transport::congestion::Algorithm;
 use transport::state::State;
@@ -126,7 +126,7 @@ impl Stage {
             rnr_retry: 1,
             max_rd_atomic: depth,
             max_dest_rd_atomic: depth,
-            managed: false,
+            fetching: Fetching::Posted,
             irn: (kind == Kind::Irn).then_some(128),
             ..Settings::default()
         }
@@ -177,9 +177,10 @@ impl Cast {
     /// The connection in RTS, nothing posted; `prism` is agreed on. What `guarded` names is a secret at that node.
     pub fn new(kind: Kind, prism: bool, stage: &Stage, managed: bool, guarded: [&[Name]; 2]) -> Cast {
         let mut world = World::new(&stage.config());
-        let settings = Settings { managed, prism, ..stage.settings(kind) };
+        let fetching = if managed { Fetching::Enabled } else { Fetching::Posted };
+        let settings = Settings { fetching, prism, ..stage.settings(kind) };
         // The peer's queue is never managed: nobody would enable it.
-        let sides = [settings, Settings { managed: false, ..settings }];
+        let sides = [settings, Settings { fetching: Fetching::Posted, ..settings }];
         let sides = [0, 1].map(|node| side(&mut world, node, kind, &sides[node]));
         let mut estates = [0, 1].map(|node| Estate::new(&world, node, guarded[node]));
         let type1 = stage.shape & 0x80 != 0;
@@ -382,7 +383,7 @@ impl Cast {
 
     /// A fresh pair in the same world writes and reads.
     pub fn fresh_pair(&mut self) {
-        let settings = Settings { access: fabric::REMOTE, managed: false, ..self.settings };
+        let settings = Settings { access: fabric::REMOTE, fetching: Fetching::Posted, ..self.settings };
         let [(left, cq), _] = self.world.pair(0, 1, &settings);
         let text: Vec<u8> = (0..600u32).map(|at| (at % 191) as u8).collect();
         self.estates[0].store(Name::Own, SOURCE, &text);

@@ -3,7 +3,7 @@
 use arbitrary::Arbitrary;
 use fabric::{CompletionQueue, FreeList, QueuePair};
 use nic::prism::{Address, Data, FreeListFacts, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
-use nic::{Flags, Payload, Remote, Status};
+use nic::{Fetching, Flags, Payload, Remote, Status};
 
 use crate::cast::{Cast, Kind, Stage};
 use crate::crafted::Length;
@@ -175,8 +175,12 @@ fn address(first: &Remote, index: u32) -> u64 {
 impl Bystander {
     /// Its scratch memory is full of what nobody else may see; it is lent next behind that of the rude peer's connection.
     fn new(cast: &mut Cast) -> Bystander {
-        let settings =
-            fabric::Settings { access: fabric::REMOTE, managed: false, max_inline: 64, ..cast.settings };
+        let settings = fabric::Settings {
+            access: fabric::REMOTE,
+            fetching: Fetching::Posted,
+            max_inline: 64,
+            ..cast.settings
+        };
         let [(qp, cq), _] = cast.world.pair(0, 1, &settings);
         Bystander { qp, cq }
     }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use memory::{Access, Biased, Bytes, Config as TableConfig, Range, Table};
 use remora_nic as nic;
 use remora_nic::{
-    AddressVector, Config, Flags, Modify, Nic, Operation, Payload, Poller, QueuePairInit, Receives, Remote,
-    Ring, Service, Sge, Word, WorkRequest, prism, wqe,
+    AddressVector, Config, Fetching, Flags, Modify, Nic, Operation, Payload, Poller, QueuePairInit, Receives,
+    Remote, Ring, Service, Sge, Word, WorkRequest, prism, wqe,
 };
 use transport::Instant;
 use transport::state::State;
@@ -92,7 +92,7 @@ fn side(seed: u64, len: usize) -> Side {
         send_cq: cq,
         receive_cq: cq,
         signal_all: false,
-        managed: false,
+        fetching: Fetching::Posted,
     };
     let qp = nic.create_qp(init).unwrap();
     let base = memory.address() + 32768;

@@ -194,6 +194,9 @@ impl QueuePair {
         match (self.state, target) {
             (_, State::Reset) => {
                 self.end_prism(shared);
+                if self.waiting {
+                    shared.release_all_waiting();
+                }
                 self.reset();
             }
             (State::Init, State::Rtr) => self.connect(shared),

@@ -37,7 +37,16 @@ pub struct CompletionQueue {
     overrun: bool,
     /// Its wake-up has not been taken yet.
     waking: bool,
+    /// Nobody need poll it: the newest entries stand over the oldest.
+    ignores_overrun: bool,
+    /// The first count that a WAIT waits for.
+    awaited: u64,
+    /// The first queue pair in the line of those that wait.
+    waiting: u32,
 }
+
+/// No queue pair waits.
+pub(crate) const NOBODY: u32 = u32::MAX;
 
 impl CompletionQueue {
     /// A queue over `ring`.
@@ -49,7 +58,33 @@ impl CompletionQueue {
             notify: Notify::Never,
             overrun: false,
             waking: false,
+            ignores_overrun: false,
+            awaited: u64::MAX,
+            waiting: NOBODY,
         }
+    }
+
+    /// One that is counted and need not be polled (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`).
+    pub fn ignoring_overrun(ring: Ring) -> Self {
+        CompletionQueue { ignores_overrun: true, ..CompletionQueue::new(ring) }
+    }
+
+    /// A queue pair waits for `count` completions; the one before it in line.
+    pub(crate) fn wait(&mut self, index: u32, count: u64) -> u32 {
+        self.awaited = self.awaited.min(count);
+        std::mem::replace(&mut self.waiting, index)
+    }
+
+    /// Is a WAIT over?
+    #[inline]
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.written >= self.awaited
+    }
+
+    /// All that wait go and look for themselves: the last in line.
+    pub(crate) fn release(&mut self) -> u32 {
+        self.awaited = u64::MAX;
+        std::mem::replace(&mut self.waiting, NOBODY)
     }
 
     /// Completions written since its creation: 64 bits, never wraps. This is what a WAIT counts.
@@ -86,7 +121,7 @@ impl CompletionQueue {
         if self.overrun {
             return Written::Overrun;
         }
-        if self.written - self.consumed >= self.ring.slots() {
+        if self.written - self.consumed >= self.ring.slots() && !self.ignores_overrun {
             self.consumed = self.ring.word(Word::Consumed).clamp(self.consumed, self.written);
             if self.written - self.consumed >= self.ring.slots() {
                 self.overrun = true;

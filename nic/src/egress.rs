@@ -77,6 +77,9 @@ impl QueuePair {
         shared: &mut Shared,
         used: &mut Used,
     ) -> Turn {
+        if self.loopback {
+            return self.transmit_to_itself(mem, shared, used);
+        }
         if self.irn.is_some() {
             return self.turn(now, out, shared, used, |qp, out, shared| {
                 match qp.respond_irn(now, mem, out, shared) {

@@ -15,6 +15,7 @@ use crate::nic::{Nic, NicError, QueuePairInit, Receives, Shared};
 use crate::queue_pair::{Note, Path, QueuePair, Srq};
 use crate::receive_queue::ReceiveQueue;
 use crate::ring::Ring;
+use crate::send_queue::Fetching;
 use crate::wqe::MAX_SLOTS;
 
 /// The bits of an op-code that are its service; the others are the operation, the same in all services.
@@ -138,7 +139,7 @@ impl Nic {
             send_cq: NO_CQ,
             receive_cq: NO_CQ,
             signal_all: false,
-            managed: false,
+            fetching: Fetching::Posted,
         };
         self.place_qp(init, room, None, domain).inspect_err(|_| self.shared.xrc_domains.leave(domain))
     }

@@ -136,7 +136,7 @@ fn put(mem: Mem<'_>, pd: Pd, sge: &Sge, skip: u32, data: &[u8]) -> bool {
     }
 }
 
-fn elements<'a>(ring: &'a Ring, note: &'a Note) -> impl Iterator<Item = Sge> + Clone + 'a {
+pub(crate) fn elements<'a>(ring: &'a Ring, note: &'a Note) -> impl Iterator<Item = Sge> + Clone + 'a {
     let List::Many(count) = note.list else { unreachable!("only long lists are walked") };
     (0..usize::from(count)).map(move |number| match number {
         0 => Sge { addr: note.local, len: note.len, lkey: note.lkey },

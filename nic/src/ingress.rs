@@ -276,7 +276,7 @@ impl QueuePair {
         }
     }
 
-    fn atomic(&self, mem: Mem<'_>, key: u32, va: u64, atomic: Atomic) -> Outcome {
+    pub fn atomic(&self, mem: Mem<'_>, key: u32, va: u64, atomic: Atomic) -> Outcome {
         if !va.is_multiple_of(8) {
             // IBTA vol. 1 §9.4.5: a misaligned atomic is an invalid request.
             return Outcome::Nak(NakCode::INVALID_REQUEST);

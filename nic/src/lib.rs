@@ -6,6 +6,7 @@
 
 mod address_handle;
 mod attributes;
+pub mod chain;
 mod completion_queue;
 mod congestion;
 pub mod cost;
@@ -42,6 +43,7 @@ pub use nic::{Config, Nic, NicError, QueuePairInit, Receives};
 pub use receive_queue::{stride, write_receive};
 pub use request::*;
 pub use ring::{MAX_RING_SLOTS, Ring, Word};
+pub use send_queue::Fetching;
 pub use shared_receive_queue::{SrqFacts, SrqInit, XrcSrq};
 pub use transport::state::Service;
 pub use transport::ud::Destination;

@@ -16,6 +16,7 @@ use wire::{Qpn, packet};
 
 use crate::address_handle::AddressHandles;
 use crate::attributes::{Modify, ModifyFault};
+use crate::chain::{self, Control};
 use crate::completion_queue::{CompletionQueue, Notify, Written};
 use crate::cqe::Cqe;
 use crate::egress::{Turn, Used, wants_turn};
@@ -26,6 +27,7 @@ use crate::prism::FreeLists;
 use crate::queue_pair::{QueuePair, Srq};
 use crate::receive_queue::ReceiveQueue;
 use crate::ring::Ring;
+use crate::send_queue::Fetching;
 use crate::shared_receive_queue::SharedReceiveQueues;
 use crate::timers::Timers;
 use crate::xrc_domain::XrcDomains;
@@ -112,8 +114,8 @@ pub struct QueuePairInit {
     pub receive_cq: u32,
     /// Every send work request is signaled.
     pub signal_all: bool,
-    /// The send queue is fetched only as far as it is enabled.
-    pub managed: bool,
+    /// How far the send queue is fetched.
+    pub fetching: Fetching,
 }
 
 /// Where a queue pair's receive work requests come from.
@@ -185,10 +187,13 @@ pub(crate) struct Shared {
     pub irn: irn::Settings,
     pub congestion: congestion::Settings,
     pub free_lists: FreeLists,
+    pub control: Control,
+    pub chain_turn: usize,
+    index_bits: u32,
 }
 
 impl Shared {
-    fn new(config: &Config) -> Self {
+    fn new(config: &Config, places: u32) -> Self {
         Shared {
             srqs: SharedReceiveQueues::new(config.max_srqs),
             xrc_domains: XrcDomains::new(config.max_xrc_domains),
@@ -210,6 +215,9 @@ impl Shared {
             irn: config.irn,
             congestion: config.congestion,
             free_lists: FreeLists::new(config.max_free_lists),
+            control: Control::new(places as usize),
+            chain_turn: chain::TURN,
+            index_bits: places.trailing_zeros(),
         }
     }
 
@@ -240,6 +248,7 @@ impl Shared {
         let Some(Some(queue)) = self.cqs.get_mut(cq as usize) else { return Written::Overrun };
         let before = queue.is_overrun();
         let written = queue.write(cqe);
+        let awaited = queue.is_awaited();
         match written {
             Written::Quietly => {}
             // A queue whose wake-up waits to be taken needs no second one.
@@ -255,7 +264,25 @@ impl Shared {
                 }
             }
         }
+        if awaited {
+            self.release_waiting(cq);
+        }
         written
+    }
+
+    /// A completion queue.
+    pub fn completion_queue(&mut self, cq: u32) -> Option<&mut CompletionQueue> {
+        self.cqs.get_mut(cq as usize)?.as_mut()
+    }
+
+    /// Where a queue pair of this number would stand.
+    pub fn place(&self, number: Qpn) -> u32 {
+        number.get() & ((1 << self.index_bits) - 1)
+    }
+
+    /// Whoever waits for a completion queue looks again.
+    pub fn release_all_waiting(&mut self) {
+        (0..self.cqs.len() as u32).for_each(|cq| self.release_waiting(cq));
     }
 }
 
@@ -294,7 +321,7 @@ impl Nic {
             touched: NONE,
             interrupted: Used::default(),
             timers: Timers::new(places as usize),
-            shared: Shared::new(&config),
+            shared: Shared::new(&config, places),
         }
     }
 
@@ -310,6 +337,8 @@ impl Nic {
         if self.shared.cq_users.get(cq as usize).is_some_and(|users| *users > 0) {
             return Err(NicError::Busy);
         }
+        // Whoever waits for it looks again and finds it gone.
+        self.shared.release_waiting(cq);
         let place = self.shared.cqs.get_mut(cq as usize).ok_or(NicError::Unknown)?;
         place.take().map(|_| ()).ok_or(NicError::Unknown)
     }
@@ -360,6 +389,8 @@ impl Nic {
             number = self.number(index);
         }
         let owner = Owner::new(self.shared.engine, number.get());
+        let enabled = (init.fetching != Fetching::Posted).then_some((number, init.pd));
+        self.shared.control.set_enabled(index, enabled);
         self.qps[index as usize] =
             Some(Box::new(QueuePair::new(number, owner, init, receive, srq, xrc_domain)));
         Ok(number)
@@ -398,6 +429,7 @@ impl Nic {
         }
         let Some(mut qp) = self.qps[index as usize].take() else { return Err(NicError::Unknown) };
         qp.end_prism(&mut self.shared);
+        self.forget_waiting(&qp, index);
         for cq in [qp.send_cq, qp.receive_cq] {
             self.shared.release_cq(cq);
         }
@@ -459,6 +491,14 @@ impl Nic {
         Ok(())
     }
 
+    /// Makes a completion queue that is counted and need not be polled: its newest entries stand over the oldest
+    /// (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`); its number.
+    pub fn create_cq_ignoring_overrun(&mut self, ring: Ring) -> Result<u32, NicError> {
+        let cq = self.create_cq(ring.clone())?;
+        self.shared.cqs[cq as usize] = Some(CompletionQueue::ignoring_overrun(ring));
+        Ok(cq)
+    }
+
     /// A frame has arrived.
     #[inline]
     pub fn receive(&mut self, now: Instant, mem: Mem<'_>, frame: &Ingress<'_>) {
@@ -503,6 +543,9 @@ impl Nic {
         self.settle();
         let mut packets = 0;
         while packets < budget {
+            if self.shared.control.is_due() {
+                self.pass_on();
+            }
             let Some(index) = self.line.pop_front() else { break };
             let Some(qp) = &mut self.qps[index as usize] else { continue };
             let mut used = std::mem::take(&mut self.interrupted);
@@ -568,7 +611,7 @@ impl Nic {
     /// May any queue pair have something to send?
     #[inline]
     pub fn has_work(&self) -> bool {
-        !self.line.is_empty() || self.touched != NONE
+        !self.line.is_empty() || self.touched != NONE || self.shared.control.is_due()
     }
 
     /// Next completion queue whose program asked to be woken, and is to be now.
@@ -624,7 +667,7 @@ mod tests {
             send_cq: cq,
             receive_cq: cq,
             signal_all: false,
-            managed: false,
+            fetching: Fetching::Posted,
         });
         assert_eq!(number, Ok(Qpn::new(last)), "of the next generation");
         assert_eq!(nic.qp_state(Qpn::new(last)), Some(State::Reset));

@@ -11,6 +11,7 @@ use wire::prism::Verdict;
 use wire::{Opcode, Qpn};
 
 use crate::attributes::{AddressVector, Settings};
+use crate::chain::{Calculation, Start};
 use crate::completion_queue::Written;
 use crate::congestion::Congestion;
 use crate::cqe::Cqe;
@@ -161,6 +162,10 @@ pub(crate) struct QueuePair {
     /// Marked packets of the peer, and whether the peer is to be told.
     pub marks: NotificationPoint,
     pub cnp_due: bool,
+    /// It is its own peer, without packets.
+    pub loopback: bool,
+    /// A WAIT at the head of its send queue is not over; it stands in a completion queue's line.
+    pub waiting: bool,
     /// What it has for a peer that agreed on PRISM.
     pub prism: Option<Box<Prism>>,
 }
@@ -188,7 +193,7 @@ impl QueuePair {
             state: State::Reset,
             pd: init.pd,
             owner,
-            send: SendQueue::new(init.send_ring, init.managed),
+            send: SendQueue::new(init.send_ring, init.fetching),
             receive,
             send_cq: init.send_cq,
             receive_cq: init.receive_cq,
@@ -208,6 +213,8 @@ impl QueuePair {
             congestion: None,
             marks: NotificationPoint::default(),
             cnp_due: false,
+            loopback: false,
+            waiting: false,
             prism: None,
         }
     }
@@ -264,8 +271,16 @@ impl QueuePair {
                     self.submit_failing::<R>(&wqe, index, 1, Status::LocalQpOperation);
                 }
                 Fetched::Work { wqe, index, slots } => {
-                    if waits_for_all(&wqe) && outstanding > 0 {
-                        return;
+                    if wqe.opcode().may_have_to_wait() {
+                        match self.may_start(&wqe, outstanding, shared) {
+                            Start::Now => {}
+                            Start::Later => return,
+                            Start::Never(status) => {
+                                self.send.take(slots);
+                                self.submit_failing::<R>(&wqe, index, slots, status);
+                                continue;
+                            }
+                        }
                     }
                     self.send.take(slots);
                     shared.counters.wqes_executed += 1;
@@ -333,7 +348,7 @@ impl QueuePair {
     }
 
     #[inline]
-    fn note(&self, wqe: &Wqe, list: List, index: u64, slots: u64) -> Note {
+    pub fn note(&self, wqe: &Wqe, list: List, index: u64, slots: u64) -> Note {
         let header = if self.signal_all { wqe.header | u64::from(flag::SIGNALED) << 8 } else { wqe.header };
         let end = index + slots;
         let srq = wqe.srq();
@@ -362,9 +377,11 @@ impl QueuePair {
                 Kind::Atomic { va, rkey, atomic }
             }
             WqeOpcode::FETCH_ADD => Kind::Atomic { va, rkey, atomic: Atomic::FetchAdd { add: wqe.swap_add } },
-            WqeOpcode::NOP | WqeOpcode::LOCAL_INV | WqeOpcode::BIND_MW => {
-                return Some((Kind::Local, 0, List::One));
-            }
+            WqeOpcode::NOP
+            | WqeOpcode::LOCAL_INV
+            | WqeOpcode::BIND_MW
+            | WqeOpcode::WAIT
+            | WqeOpcode::ENABLE => return Some((Kind::Local, 0, List::One)),
             _ => return None,
         };
         if kind.is_fetch() && self.attributes.parameters.max_rd_atomic == 0 {
@@ -460,11 +477,13 @@ impl QueuePair {
     /// False: the completion queue is full, and the queue pair went to error.
     #[inline(always)]
     fn complete_send(&mut self, retired: &Retired<Note>, shared: &mut Shared) -> bool {
+        let kind = kind(retired);
+        let fetched = retired.kind.is_fetch() || kind == CompletionKind::Calculate;
         let completion = WorkCompletion {
             id: retired.note.id(),
             status: retired.status,
-            kind: kind(retired),
-            byte_len: if retired.kind.is_fetch() { retired.len } else { 0 },
+            kind,
+            byte_len: if fetched { retired.len } else { 0 },
             imm: None,
             invalidated: None,
             qp_num: self.number.get(),
@@ -624,6 +643,9 @@ fn kind(retired: &Retired<Note>) -> CompletionKind {
         Kind::Local | Kind::Prism(_) => match WqeOpcode(retired.note.header as u8) {
             WqeOpcode::LOCAL_INV => CompletionKind::LocalInv,
             WqeOpcode::BIND_MW => CompletionKind::BindWindow,
+            WqeOpcode::WAIT => CompletionKind::Wait,
+            WqeOpcode::ENABLE => CompletionKind::Enable,
+            opcode if Calculation::of(opcode).is_some() => CompletionKind::Calculate,
             WqeOpcode::PRISM_READ => CompletionKind::Read,
             WqeOpcode::PRISM_WRITE => CompletionKind::Write,
             WqeOpcode::PRISM_COMPARE_SWAP => CompletionKind::CompareSwap,
@@ -636,7 +658,7 @@ fn kind(retired: &Retired<Note>) -> CompletionKind {
 /// Must everything before this one have ended? Earlier work may still need a key that is taken away; a window that is bound
 /// behind a fence must not be until then.
 #[inline]
-fn waits_for_all(wqe: &Wqe) -> bool {
+pub(crate) fn waits_for_all(wqe: &Wqe) -> bool {
     let opcode = wqe.opcode();
     opcode == WqeOpcode::LOCAL_INV || opcode == WqeOpcode::BIND_MW && wqe.flags() & flag::FENCE != 0
 }

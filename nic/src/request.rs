@@ -4,6 +4,9 @@
 //! (`wqe.rs`, `cqe.rs`): only those are ever executed.
 
 use memory::{Binding, Key};
+use wire::Qpn;
+
+pub use crate::chain::Calculation;
 
 /// One piece of local memory: a scatter/gather element (IBTA vol. 1 §10.8.2; `ibv_sge`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -60,6 +63,29 @@ pub enum Operation {
     LocalInv(Key),
     /// Binds a memory window, or takes its binding away.
     BindWindow(Binding),
+    /// Holds what is behind it until a completion queue of this NIC has been written so many times.
+    Wait {
+        /// Its number.
+        cq: u32,
+        /// Completions since its creation.
+        count: u64,
+    },
+    /// Lets the send queue of a queue pair of the same protection domain be fetched so far.
+    Enable {
+        /// Its number.
+        qp: Qpn,
+        /// Slots since its creation.
+        count: u64,
+    },
+    /// An atomic that only loopback queue pairs execute; the old value comes back into the one local element.
+    Calculate {
+        /// Which.
+        calculation: Calculation,
+        /// 8-aligned target.
+        remote: Remote,
+        /// The other operand.
+        operand: u64,
+    },
     /// Does nothing, in order.
     Nop,
 }
@@ -129,6 +155,12 @@ pub enum CompletionKind {
     LocalInv = 6,
     /// A NOP (no number of its own in libibverbs).
     Nop = 100,
+    /// A WAIT (likewise).
+    Wait = 101,
+    /// An ENABLE (likewise).
+    Enable = 102,
+    /// A calculation (likewise).
+    Calculate = 103,
     /// A message arrived in a receive work request.
     Receive = 128,
     /// A WRITE with immediate data arrived and took a receive work request.

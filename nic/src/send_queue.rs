@@ -1,8 +1,8 @@
 //! The send queue as the NIC sees it: fetches batches of WQEs and hands out the copies.
 //!
 //! Fetching is defined, not incidental: when the fetched WQEs run out, up to [`BATCH`] slots below the fetch limit are copied,
-//! and the copies are executed. The limit is the producer index or, for a managed queue, the enabled count. Lists of several
-//! elements and inline data are read from the queue's memory when their packets are built.
+//! and the copies are executed. The limit is the producer index or, for a queue that is enabled, the enabled count. Lists of
+//! several elements and inline data are read from the queue's memory when their packets are built.
 
 use crate::ring::{FARTHEST, Ring, Word};
 use crate::wqe::{MAX_SLOTS, SLOT, Wqe};
@@ -10,6 +10,19 @@ use crate::wqe::{MAX_SLOTS, SLOT, Wqe};
 /// Slots fetched at once.
 pub const BATCH: usize = 16;
 const _: () = assert!(MAX_SLOTS <= BATCH, "one work request fits into one batch");
+
+/// How far a send queue is fetched.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Fetching {
+    /// As far as it is posted.
+    #[default]
+    Posted,
+    /// *Managed*: as far as it is posted and enabled.
+    Enabled,
+    /// *Recycled*: as far as it is enabled. What was posted once stands in a ring and is executed again on every round
+    /// (RedN, §3.4).
+    Recycled,
+}
 
 /// What the queue has for the executor.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -43,16 +56,19 @@ pub struct SendQueue {
     fetched: u64,
     /// Slots executed.
     taken: u64,
-    /// A managed queue is fetched only up to this count.
-    enabled: Option<u64>,
+    fetching: Fetching,
+    /// Fetched only up to this count, if it is to be enabled.
+    enabled: u64,
+    /// In error: everything posted is taken, enabled or not, and nothing else.
+    flushing: bool,
     copies: Box<[[u8; SLOT]; BATCH]>,
 }
 
 impl SendQueue {
-    /// A queue over `ring`; a `managed` one is fetched only as far as `enable` says.
-    pub fn new(ring: Ring, managed: bool) -> Self {
+    /// A queue over `ring`.
+    pub fn new(ring: Ring, fetching: Fetching) -> Self {
         let copies = Box::new([[0; SLOT]; BATCH]);
-        SendQueue { ring, produced: 0, fetched: 0, taken: 0, enabled: managed.then_some(0), copies }
+        SendQueue { ring, produced: 0, fetched: 0, taken: 0, fetching, enabled: 0, flushing: false, copies }
     }
 
     /// The queue's memory.
@@ -68,16 +84,27 @@ impl SendQueue {
         self.produced = self.ring.word(Word::Produced).min(self.taken + self.ring.slots()).max(self.produced);
     }
 
-    /// Slots up to `count` may be fetched (managed queues; the count never falls).
+    /// Slots up to `count` may be fetched; the count never falls. False: this queue needs nobody's leave.
     pub fn enable(&mut self, count: u64) -> bool {
-        let Some(enabled) = &mut self.enabled else { return false };
-        *enabled = (*enabled).max(count);
-        true
+        self.enabled = self.enabled.max(count.min(FARTHEST));
+        self.fetching != Fetching::Posted
     }
 
     #[inline]
     fn limit(&self) -> u64 {
-        self.enabled.map_or(self.produced, |enabled| enabled.min(self.produced))
+        match self.fetching {
+            Fetching::Posted => self.produced,
+            _ => self.limit_by_count(),
+        }
+    }
+
+    #[inline(never)]
+    fn limit_by_count(&self) -> u64 {
+        match self.fetching {
+            Fetching::Recycled if !self.flushing => self.enabled,
+            Fetching::Enabled if !self.flushing => self.enabled.min(self.produced),
+            _ => self.produced,
+        }
     }
 
     /// Is there work below the limit?
@@ -125,20 +152,33 @@ impl SendQueue {
         self.fetched = self.fetched.max(self.taken);
     }
 
+    /// Slots executed, slots copied, and how far they may be.
+    pub fn counts(&self) -> (u64, u64, u64) {
+        (self.taken, self.fetched, self.limit())
+    }
+
+    /// The copy of a slot, until a later one takes its place.
+    pub fn copy(&self, index: u64) -> Option<[u8; SLOT]> {
+        (index < self.fetched && index + BATCH as u64 >= self.fetched)
+            .then(|| self.copies[index as usize % BATCH])
+    }
+
     /// Tells the program that slots below `index` are free.
     #[inline]
     pub fn free(&self, index: u64) {
-        self.ring.set_word(Word::Consumed, index);
+        // A recycled queue's rounds go on beyond what its program has posted.
+        self.ring.set_word(Word::Consumed, index.min(self.produced));
     }
 
     /// For flushing: everything posted counts, enabled or not.
     pub fn release_all(&mut self) {
-        self.enabled = self.enabled.map(|_| u64::MAX);
+        self.flushing = true;
         self.ring.set_word(Word::Error, 1);
     }
 
     /// Out of SQE: what is posted from now on is executed.
     pub fn go_on(&mut self) {
+        self.flushing = false;
         self.ring.set_word(Word::Error, 0);
     }
 
@@ -148,6 +188,6 @@ impl SendQueue {
         (self.fetched, self.taken) = (self.produced, self.produced);
         self.ring.set_word(Word::Consumed, self.produced);
         self.ring.set_word(Word::Error, 0);
-        self.enabled = self.enabled.map(|_| self.produced);
+        (self.enabled, self.flushing) = (self.produced, false);
     }
 }

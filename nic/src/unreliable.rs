@@ -12,6 +12,7 @@ use wire::frame::Egress;
 use wire::prism::Verdict;
 use wire::{bth, packet};
 
+use crate::chain::Start;
 use crate::datagram::Datagrams;
 use crate::egress::{Sent, emit_other};
 use crate::gather;
@@ -95,9 +96,20 @@ impl QueuePair {
                 self.refuse(&wqe, index, 1, Status::LocalQpOperation, shared);
             }
             Fetched::Work { wqe, index, slots } => {
+                let start = match wqe.opcode().may_have_to_wait() {
+                    true => self.may_start(&wqe, 0, shared),
+                    false => Start::Now,
+                };
+                if start == Start::Later {
+                    return false;
+                }
                 self.send.take(slots);
                 shared.counters.wqes_executed += 1;
-                if let Err(status) = self.begin(mem, &wqe, index, slots, shared) {
+                let begun = match start {
+                    Start::Never(status) => Err(status),
+                    _ => self.begin(mem, &wqe, index, slots, shared),
+                };
+                if let Err(status) = begun {
                     self.refuse(&wqe, index, slots, status, shared);
                 }
             }

@@ -15,6 +15,7 @@
 //!
 //! A datagram names its address handle in the remote address, and in swap or add the queue pair (low half) and Q_Key (high
 //! half) that it is for. On an extended reliable connection the upper half of the last word is the shared receive queue.
+//! WAIT and ENABLE have a completion queue's number, or a queue pair's, in the remote address and their count in swap or add.
 //! BIND_MW has the range in local address and length, the region's key and the window's as keys, the rights in compare and
 //! the new key as immediate data.
 //!
@@ -58,11 +59,33 @@ impl WqeOpcode {
     pub const PRISM_WRITE: WqeOpcode = WqeOpcode(12);
     pub const PRISM_COMPARE_SWAP: WqeOpcode = WqeOpcode(13);
     pub const PRISM_FETCH_ADD: WqeOpcode = WqeOpcode(14);
+    pub const WAIT: WqeOpcode = WqeOpcode(15);
+    pub const ENABLE: WqeOpcode = WqeOpcode(16);
+    pub const MAX: WqeOpcode = WqeOpcode(17);
+    pub const MIN: WqeOpcode = WqeOpcode(18);
+    pub const BIT_AND: WqeOpcode = WqeOpcode(19);
+    pub const BIT_OR: WqeOpcode = WqeOpcode(20);
+    pub const BIT_XOR: WqeOpcode = WqeOpcode(21);
+    pub const LOGICAL_AND: WqeOpcode = WqeOpcode(22);
+    pub const LOGICAL_OR: WqeOpcode = WqeOpcode(23);
+    pub const LOGICAL_XOR: WqeOpcode = WqeOpcode(24);
 
     /// Does it carry or fetch a list of bytes of any length?
     #[inline]
     pub fn has_list(self) -> bool {
         (WqeOpcode::SEND.0..=WqeOpcode::READ.0).contains(&self.0)
+    }
+
+    /// One of the calculations: an atomic that only a loopback queue pair executes.
+    #[inline]
+    pub fn is_calculation(self) -> bool {
+        (WqeOpcode::MAX.0..=WqeOpcode::LOGICAL_XOR.0).contains(&self.0)
+    }
+
+    /// Must more be known than the work request itself before it may start?
+    #[inline]
+    pub(crate) fn may_have_to_wait(self) -> bool {
+        matches!(self, WqeOpcode::LOCAL_INV | WqeOpcode::BIND_MW | WqeOpcode::WAIT | WqeOpcode::ENABLE)
     }
 
     /// An operation of PRISM: a second slot holds what the first has no room for.
@@ -219,7 +242,8 @@ impl Wqe {
         if self.opcode().has_list() {
             self.compare as usize
         } else {
-            usize::from(matches!(self.opcode(), WqeOpcode::COMPARE_SWAP | WqeOpcode::FETCH_ADD))
+            let atomic = matches!(self.opcode(), WqeOpcode::COMPARE_SWAP | WqeOpcode::FETCH_ADD);
+            usize::from(atomic || self.opcode().is_calculation())
         }
     }
 
@@ -412,7 +436,8 @@ fn encode(request: &WorkRequest<'_>, bounds: &Bounds) -> Result<Wqe, PostError> 
 
 #[inline]
 fn put_list(wqe: &mut Wqe, list: &[Sge], bounds: &Bounds) -> Result<(), PostError> {
-    let atomic = matches!(wqe.opcode(), WqeOpcode::COMPARE_SWAP | WqeOpcode::FETCH_ADD);
+    let opcode = wqe.opcode();
+    let atomic = matches!(opcode, WqeOpcode::COMPARE_SWAP | WqeOpcode::FETCH_ADD) || opcode.is_calculation();
     if atomic && !(list.len() == 1 && list[0].len == 8) {
         return Err(PostError::BadPayload);
     }
@@ -435,6 +460,12 @@ fn operation(operation: &Operation) -> Wqe {
         header: u64::from(opcode.0),
         keys: u64::from(remote.rkey.get()) << 32,
         remote: remote.addr,
+        ..Wqe::default()
+    };
+    let control = |opcode: WqeOpcode, number: u32, count: u64| Wqe {
+        header: u64::from(opcode.0),
+        remote: u64::from(number),
+        swap_add: count,
         ..Wqe::default()
     };
     let plain = |opcode: WqeOpcode, imm: u32| Wqe {
@@ -461,6 +492,11 @@ fn operation(operation: &Operation) -> Wqe {
             compare: u64::from(binding.access.bits()),
             ..plain(WqeOpcode::BIND_MW, binding.key.get())
         },
+        Operation::Wait { cq, count } => control(WqeOpcode::WAIT, *cq, *count),
+        Operation::Enable { qp, count } => control(WqeOpcode::ENABLE, qp.get(), *count),
+        Operation::Calculate { calculation, remote, operand } => {
+            Wqe { swap_add: *operand, ..at(calculation.opcode(), remote) }
+        }
         Operation::Nop => plain(WqeOpcode::NOP, 0),
     }
 }

@@ -90,7 +90,7 @@ impl Side {
             send_cq: cq,
             receive_cq: cq,
             signal_all: false,
-            managed: false,
+            fetching: nic::Fetching::Posted,
         };
         let qp = nic.create_qp(init).unwrap();
         let out = Link { frames: VecDeque::new(), random: Random::new(seed), loss, lost: 0 };

@@ -4,8 +4,8 @@ use host::connect::{Agreement, ConnectError};
 use memory::{Access, Bytes};
 use nic::wqe::Bounds;
 use nic::{
-    AddressVector, MAX_RING_SLOTS, Modify, NicError, QueuePairInit, ReceiveRequest, Receives, Ring, Service,
-    Target, WorkRequest, prism, wqe,
+    AddressVector, Fetching, MAX_RING_SLOTS, Modify, NicError, QueuePairInit, ReceiveRequest, Receives, Ring,
+    Service, Target, WorkRequest, prism, wqe,
 };
 use std::marker::PhantomData;
 use std::net::ToSocketAddrs;
@@ -198,7 +198,7 @@ pub(crate) fn parts(
         send_cq: send_cq.number,
         receive_cq: receive_cq.number,
         signal_all: options.signal_all,
-        managed: false,
+        fetching: Fetching::Posted,
     };
     Ok((init, send_ring, receive))
 }

@@ -3,8 +3,8 @@
 use crate::bench::{Bench, SIGNALED, SILENT, ends, good};
 use nic::wqe::{MAX_SGE, SLOT, Wqe, WqeOpcode, flag};
 use nic::{
-    AsyncEvent, Flags, NicError, Notify, Operation, Payload, PostError, ReceiveRequest, Status, Word,
-    WorkRequest,
+    AsyncEvent, Fetching, Flags, NicError, Notify, Operation, Payload, PostError, ReceiveRequest, Status,
+    Word, WorkRequest,
 };
 use remora_fabric::{ALL, Config, Settings};
 use transport::state::State;
@@ -64,7 +64,8 @@ fn a_wqe_that_an_earlier_one_writes_is_seen_only_in_a_later_batch() {
 
 #[test]
 fn a_managed_queue_is_fetched_as_far_as_it_is_enabled() {
-    let mut bench = Bench::new(&Settings { managed: true, send_slots: 64, ..Settings::default() });
+    let mut bench =
+        Bench::new(&Settings { fetching: Fetching::Enabled, send_slots: 64, ..Settings::default() });
     let (remote, list) = (bench.there.remote(0), [bench.here.sge(0, 8)]);
     for id in 0..40 {
         bench.put(id, Operation::Write(remote), &list, SIGNALED).unwrap();

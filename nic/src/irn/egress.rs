@@ -23,6 +23,9 @@ impl QueuePair {
     pub fn wants_turn_other(&self) -> bool {
         let Some(irn) = &self.irn else {
             let begins = self.state == State::Rts && self.send.has_work();
+            if self.loopback {
+                return begins && !self.waiting;
+            }
             return self.unreliable.is_some() && (self.is_sending() || begins);
         };
         irn.responder.has_reply()
