@@ -1,0 +1,65 @@
+//! What has been fetched is not changed any more (RedN, §3.1): doorbell order is an ENABLE behind a WAIT, and nothing less.
+
+use crate::bench::{Bench, SIGNALED, SILENT, header};
+use nic::wqe::WqeOpcode;
+use nic::{Fetching, Operation};
+
+/// A chain that turns a NOP into a WRITE before it comes to it: was the WRITE executed?
+fn rewrites(fetching: Fetching, barrier: bool) -> bool {
+    let mut bench = Bench::new();
+    let (main, answer) = (bench.chain(Fetching::Posted), bench.chain(fetching));
+    bench.set_word(0, 1);
+    // The answer: a WRITE of 1, but for its op-code.
+    let target = bench.data.remote(8);
+    let slot = bench.put(&answer, Operation::Write(target), &[bench.data.sge(0, 8)], SIGNALED);
+    answer.code.store(64 + 64 * slot as usize, &header(WqeOpcode::NOP, true, 0).to_le_bytes());
+    let mut early = None;
+    if !barrier {
+        // Enabled, hence fetched, before it is rewritten; a WAIT in front of it keeps it from being executed at once.
+        early = Some(bench.put(&main, answer.enable(1), &[], SILENT));
+    }
+    let (compare, swap) = (header(WqeOpcode::NOP, true, 0), header(WqeOpcode::WRITE, true, 0));
+    let change = Operation::CompareSwap { remote: answer.field(slot, 0), compare, swap };
+    bench.put(&main, change, &[bench.data.sge(16, 8)], SIGNALED);
+    if early.is_none() {
+        bench.put(&main, main.wait(1), &[], SILENT);
+        bench.put(&main, answer.enable(1), &[], SILENT);
+    }
+    bench.ring(&answer);
+    bench.settle(&answer);
+    bench.ring(&main);
+    bench.settle(&answer);
+    assert_eq!(bench.count(&answer), 1);
+    bench.word(8) == 1
+}
+
+#[test]
+fn behind_a_wait_and_an_enable_the_change_is_seen() {
+    assert!(rewrites(Fetching::Enabled, true));
+}
+
+/// In one queue: what stands in the same batch was fetched before the change, always; what comes in the next one was not.
+#[test]
+fn without_a_barrier_a_change_in_the_same_batch_is_never_seen_and_in_the_next_one_always() {
+    for distance in [1, 7, 15, 16, 30] {
+        let mut bench = Bench::new();
+        let chain = bench.chain(Fetching::Posted);
+        bench.set_word(0, 1);
+        let change = Operation::CompareSwap {
+            remote: chain.field(distance, 0),
+            compare: header(WqeOpcode::NOP, false, 0),
+            swap: header(WqeOpcode::WRITE, false, 0),
+        };
+        bench.put(&chain, change, &[bench.data.sge(16, 8)], SILENT);
+        for _ in 1..distance {
+            bench.put(&chain, Operation::Nop, &[], SILENT);
+        }
+        let target = bench.data.remote(8);
+        bench.put(&chain, Operation::Write(target), &[bench.data.sge(0, 8)], SILENT);
+        let nop = header(WqeOpcode::NOP, false, 0).to_le_bytes();
+        chain.code.store(64 + 64 * distance as usize, &nop);
+        bench.ring(&chain);
+        bench.settle(&chain);
+        assert_eq!(bench.word(8) == 1, distance >= 16, "{distance} behind");
+    }
+}

@@ -1,0 +1,119 @@
+//! One node with loopback queue pairs and a region: what every test here starts from.
+
+use std::cell::Cell;
+
+use nic::wqe::{SLOT, WqeOpcode, flag};
+use nic::{Fetching, Flags, Operation, Payload, Remote, Sge, WorkCompletion, WorkRequest};
+use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
+
+pub const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
+pub const SILENT: Flags = Flags { signaled: false, fence: false, solicited: false };
+
+pub struct Bench {
+    pub world: World,
+    pub data: Region,
+}
+
+/// A loopback queue pair, its completion queue and its code.
+pub struct Chain {
+    pub qp: QueuePair,
+    pub cq: CompletionQueue,
+    pub code: Region,
+    posted: Cell<u64>,
+}
+
+impl Bench {
+    pub fn new() -> Bench {
+        let mut world = World::new(&Config::default());
+        let data = world.register(0, 1 << 16, ALL);
+        Bench { world, data }
+    }
+
+    /// A loopback queue pair of 64 slots.
+    pub fn chain(&mut self, fetching: Fetching) -> Chain {
+        self.chain_of(fetching, 64)
+    }
+
+    /// One of so many slots.
+    pub fn chain_of(&mut self, fetching: Fetching, send_slots: u32) -> Chain {
+        let settings = Settings { fetching, send_slots, receive_max_sge: 16, ..Settings::default() };
+        let cq = self.world.create_counted_cq(0, 256);
+        let qp = self.world.create_loopback(cq, cq, &settings).unwrap();
+        let code = self.world.register_code(qp, ALL);
+        Chain { qp, cq, code, posted: Cell::new(0) }
+    }
+
+    /// Posts; says in which slot.
+    pub fn put(&mut self, chain: &Chain, operation: Operation, list: &[Sge], flags: Flags) -> u64 {
+        self.put_as(chain, 0, operation, list, flags)
+    }
+
+    /// As [`put`](Bench::put), with an id.
+    pub fn put_as(
+        &mut self,
+        chain: &Chain,
+        id: u64,
+        operation: Operation,
+        list: &[Sge],
+        flags: Flags,
+    ) -> u64 {
+        let request = WorkRequest { id, operation, payload: Payload::Sges(list), flags };
+        self.world.post_quietly(chain.qp, &request).unwrap();
+        chain.posted.set(chain.posted.get() + 1);
+        chain.posted.get() - 1
+    }
+
+    /// The doorbell.
+    pub fn ring(&mut self, chain: &Chain) {
+        self.world.ring(chain.qp);
+    }
+
+    /// Runs until nothing happens; what completed in `chain`'s queue.
+    pub fn settle(&mut self, chain: &Chain) -> Vec<WorkCompletion> {
+        assert!(self.world.settle(1_000_000), "it never comes to rest");
+        self.world.drain(chain.cq)
+    }
+
+    /// Completions ever written to `chain`'s queue.
+    pub fn count(&mut self, chain: &Chain) -> u64 {
+        self.world.with_nic(0, |nic, _| nic.cq_count(chain.cq.number)).unwrap()
+    }
+
+    /// A word of the data.
+    pub fn word(&self, offset: usize) -> u64 {
+        u64::from_le_bytes(self.data.load(offset, 8).try_into().unwrap())
+    }
+
+    pub fn set_word(&self, offset: usize, value: u64) {
+        self.data.store(offset, &value.to_le_bytes());
+    }
+}
+
+impl Chain {
+    /// The word of `slot` at `byte`.
+    pub fn field(&self, slot: u64, byte: usize) -> Remote {
+        self.code.remote(self.offset(slot, byte))
+    }
+
+    /// The same as an element of a list, so many bytes.
+    pub fn element(&self, slot: u64, byte: usize, len: usize) -> Sge {
+        self.code.sge(self.offset(slot, byte), len)
+    }
+
+    fn offset(&self, slot: u64, byte: usize) -> usize {
+        SLOT + slot as usize * SLOT + byte
+    }
+
+    pub fn wait(&self, count: u64) -> Operation {
+        Operation::Wait { cq: self.cq.number, count }
+    }
+
+    pub fn enable(&self, count: u64) -> Operation {
+        Operation::Enable { qp: self.qp.number, count }
+    }
+}
+
+/// A header word.
+pub fn header(opcode: WqeOpcode, signaled: bool, id: u64) -> u64 {
+    u64::from(opcode.0) | u64::from(if signaled { flag::SIGNALED } else { 0 }) << 8 | id << 16
+}

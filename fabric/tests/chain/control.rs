@@ -1,0 +1,172 @@
+//! WAIT and ENABLE.
+
+use crate::bench::{Bench, SIGNALED, SILENT};
+use memory::Bytes;
+use nic::chain::LoopbackInit;
+use nic::{Fetching, NicError, Operation, Payload, Ring, Status, WorkRequest};
+use remora_fabric::Settings;
+use transport::state::State;
+
+#[test]
+fn a_wait_holds_its_queue_until_the_count_is_there() {
+    let mut bench = Bench::new();
+    let (first, second) = (bench.chain(Fetching::Posted), bench.chain(Fetching::Posted));
+    let list = [bench.data.sge(0, 8)];
+    bench.set_word(0, 7);
+    bench.put(&second, first.wait(2), &[], SILENT);
+    let target = bench.data.remote(8);
+    bench.put(&second, Operation::Write(target), &list, SIGNALED);
+    bench.ring(&second);
+    assert_eq!((bench.settle(&second).len(), bench.word(8)), (0, 0));
+    bench.put(&first, Operation::Nop, &[], SIGNALED);
+    bench.put(&first, Operation::Nop, &[], SILENT);
+    bench.ring(&first);
+    assert_eq!((bench.settle(&second).len(), bench.word(8)), (0, 0), "what is not signaled does not count");
+    bench.put(&first, Operation::Nop, &[], SIGNALED);
+    bench.ring(&first);
+    assert_eq!((bench.settle(&second).len(), bench.word(8)), (1, 7));
+}
+
+#[test]
+fn many_wait_for_one_count_and_each_for_its_own() {
+    let mut bench = Bench::new();
+    let first = bench.chain(Fetching::Posted);
+    let others: Vec<_> = (0..8).map(|_| bench.chain(Fetching::Posted)).collect();
+    for (at, other) in others.iter().enumerate() {
+        bench.put(other, first.wait(1 + at as u64 / 2), &[], SIGNALED);
+        bench.ring(other);
+    }
+    for step in 0..4 {
+        bench.put(&first, Operation::Nop, &[], SIGNALED);
+        bench.ring(&first);
+        bench.settle(&first);
+        let over = others.iter().filter(|other| bench.count(other) == 1).count();
+        assert_eq!(over, 2 * (step + 1));
+    }
+}
+
+#[test]
+fn an_enable_lets_a_queue_of_the_same_domain_be_fetched_so_far() {
+    let mut bench = Bench::new();
+    let (main, managed) = (bench.chain(Fetching::Posted), bench.chain(Fetching::Enabled));
+    for _ in 0..8 {
+        bench.put(&managed, Operation::Nop, &[], SIGNALED);
+    }
+    bench.ring(&managed);
+    assert_eq!(bench.settle(&managed).len(), 0);
+    for count in [3, 2, 100] {
+        bench.put(&main, managed.enable(count), &[], SIGNALED);
+    }
+    let mut ends = Vec::new();
+    for _ in 0..3 {
+        bench.ring(&main);
+        ends.push(bench.settle(&managed).len());
+    }
+    assert_eq!(ends.iter().sum::<usize>(), 8, "as far as it was posted");
+    assert_eq!(bench.count(&main), 3);
+}
+
+#[test]
+fn what_cannot_be_waited_for_or_enabled_ends_the_queue() {
+    let refused = |operation: fn(&mut Bench) -> Operation| {
+        let mut bench = Bench::new();
+        let operation = operation(&mut bench);
+        let chain = bench.chain(Fetching::Posted);
+        bench.put_as(&chain, 5, operation, &[], SILENT);
+        bench.put_as(&chain, 6, Operation::Nop, &[], SILENT);
+        bench.ring(&chain);
+        let ends = bench.settle(&chain);
+        assert_eq!(bench.world.state(chain.qp), Some(State::Err));
+        ends.iter().map(|wc| (wc.id, wc.status)).collect::<Vec<_>>()
+    };
+    let as_said = |status| vec![(5, status), (6, Status::WrFlushed)];
+    let unknown = refused(|_| Operation::Wait { cq: 4000, count: 1 });
+    assert_eq!(unknown, as_said(Status::LocalQpOperation));
+    assert_eq!(refused(|_| Operation::Wait { cq: u32::MAX, count: 1 }), as_said(Status::LocalQpOperation));
+    let gone = refused(|_| Operation::Enable { qp: wire::Qpn::new(0x00ab_cdef), count: 1 });
+    assert_eq!(gone, as_said(Status::LocalQpOperation));
+    let free = refused(|bench| bench.chain(Fetching::Posted).enable(1));
+    assert_eq!(free, as_said(Status::LocalQpOperation), "it needs nobody's leave");
+    let foreign = refused(|bench| {
+        let pd = bench.world.table(0).alloc_pd().unwrap();
+        let ring = || Ring::new(Bytes::heap(Ring::size(4)).unwrap()).unwrap();
+        let made = bench.world.with_nic(0, |nic, _| {
+            let cq = nic.create_cq(ring()).unwrap();
+            let (send_ring, receives) = (ring(), (ring(), 1));
+            let fetching = Fetching::Enabled;
+            nic.create_loopback(LoopbackInit {
+                pd,
+                send_ring,
+                receives,
+                send_cq: cq,
+                receive_cq: cq,
+                fetching,
+            })
+        });
+        Operation::Enable { qp: made.unwrap(), count: 1 }
+    });
+    assert_eq!(foreign, as_said(Status::LocalProtection), "another domain's");
+}
+
+#[test]
+fn an_answer_on_a_connection_waits_and_is_enabled_like_any_other() {
+    let mut bench = Bench::new();
+    let main = bench.chain(Fetching::Posted);
+    for irn in [None, Some(64)] {
+        let settings = Settings { fetching: Fetching::Enabled, irn, ..Settings::default() };
+        let [(answers, _), _] = bench.world.pair(0, 1, &settings);
+        let there = bench.world.register(1, 64, remora_fabric::ALL);
+        let before = bench.count(&main);
+        let list = [bench.data.sge(0, 8)];
+        let put = |bench: &mut Bench, operation, list: &[nic::Sge]| {
+            let request = WorkRequest { id: 0, operation, payload: Payload::Sges(list), flags: SILENT };
+            bench.world.post_quietly(answers, &request).unwrap();
+        };
+        put(&mut bench, main.wait(before + 2), &[]);
+        put(&mut bench, Operation::Write(there.remote(0)), &list);
+        bench.world.ring(answers);
+        bench.set_word(0, 0xfeed);
+        bench.settle(&main);
+        let enable = Operation::Enable { qp: answers.number, count: 2 };
+        bench.put(&main, enable, &[], SIGNALED);
+        bench.ring(&main);
+        bench.settle(&main);
+        assert_eq!(there.load(0, 8), [0; 8], "it waits");
+        bench.put(&main, Operation::Nop, &[], SIGNALED);
+        bench.ring(&main);
+        bench.settle(&main);
+        assert_eq!(there.load(0, 8), 0xfeed_u64.to_le_bytes());
+    }
+}
+
+#[test]
+fn a_queue_pair_that_goes_while_it_waits_leaves_the_line() {
+    let mut bench = Bench::new();
+    let first = bench.chain(Fetching::Posted);
+    let waiting: Vec<_> = (0..3).map(|_| bench.chain(Fetching::Posted)).collect();
+    for chain in &waiting {
+        bench.put(chain, first.wait(1), &[], SIGNALED);
+        bench.ring(chain);
+    }
+    bench.settle(&first);
+    let gone = waiting[1].qp.number;
+    bench.world.with_nic(0, |nic, _| nic.destroy_qp(gone)).unwrap();
+    assert_eq!(bench.world.with_nic(0, |nic, _| nic.destroy_qp(gone)), Err(NicError::Unknown));
+    bench.put(&first, Operation::Nop, &[], SIGNALED);
+    bench.ring(&first);
+    bench.settle(&first);
+    let counts: Vec<_> = waiting.iter().map(|chain| bench.count(chain)).collect();
+    assert_eq!(counts, [1, 0, 1]);
+}
+
+#[test]
+fn who_waits_for_a_completion_queue_that_goes_ends() {
+    let mut bench = Bench::new();
+    let (chain, gone) = (bench.chain(Fetching::Posted), bench.world.create_counted_cq(0, 4));
+    bench.put_as(&chain, 9, Operation::Wait { cq: gone.number, count: 1 }, &[], SILENT);
+    bench.ring(&chain);
+    assert_eq!(bench.settle(&chain), []);
+    bench.world.with_nic(0, |nic, _| nic.destroy_cq(gone.number)).unwrap();
+    let ends = bench.settle(&chain);
+    assert_eq!(ends.iter().map(|wc| (wc.id, wc.status)).collect::<Vec<_>>(), [(9, Status::LocalQpOperation)]);
+}

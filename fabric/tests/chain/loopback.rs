@@ -1,0 +1,159 @@
+//! Loopback queue pairs: every verb on the memory of one's own domain, with the checks of a connection.
+
+use crate::bench::{Bench, SIGNALED, SILENT};
+use memory::Access;
+use nic::{
+    Calculation, CompletionKind, Fetching, Flags, Operation, Payload, ReceiveRequest, Status, WorkRequest,
+};
+
+fn ends(completions: &[nic::WorkCompletion]) -> Vec<(CompletionKind, Status)> {
+    completions.iter().map(|wc| (wc.kind, wc.status)).collect()
+}
+
+#[test]
+fn bytes_go_from_place_to_place() {
+    let mut bench = Bench::new();
+    let chain = bench.chain(Fetching::Posted);
+    let pattern: Vec<u8> = (0..5000u32).map(|at| (at * 7) as u8).collect();
+    bench.data.store(0, &pattern);
+    let (from, to) = (bench.data.remote(0), bench.data.remote(8192));
+    bench.put(&chain, Operation::Write(to), &[bench.data.sge(0, 5000)], SIGNALED);
+    let pieces = [bench.data.sge(16384, 10), bench.data.sge(20000, 0), bench.data.sge(24000, 4990)];
+    bench.put(&chain, Operation::Read(from), &pieces, SIGNALED);
+    bench.ring(&chain);
+    let kinds = [CompletionKind::Write, CompletionKind::Read].map(|kind| (kind, Status::Success));
+    assert_eq!(ends(&bench.settle(&chain)), kinds);
+    assert_eq!(bench.data.load(8192, 5000), pattern);
+    assert_eq!(bench.data.load(16384, 10), pattern[..10]);
+    assert_eq!(bench.data.load(24000, 4990), pattern[10..]);
+    // From pieces, and inline.
+    let pieces = [bench.data.sge(4000, 5), bench.data.sge(0, 5)];
+    let to = bench.data.remote(30000);
+    bench.put(&chain, Operation::Write(to), &pieces, SIGNALED);
+    let (operation, payload) = (Operation::Write(bench.data.remote(30010)), Payload::Inline(b"inline"));
+    let request = WorkRequest { id: 0, operation, payload, flags: SIGNALED };
+    bench.world.post_quietly(chain.qp, &request).unwrap();
+    bench.ring(&chain);
+    assert_eq!(bench.settle(&chain).len(), 2);
+    let expected = [&pattern[4000..4005], &pattern[..5], b"inline"].concat();
+    assert_eq!(bench.data.load(30000, 16), expected);
+}
+
+#[test]
+fn atomics_and_calculations_change_a_word_and_bring_the_old_one_back() {
+    let mut bench = Bench::new();
+    let chain = bench.chain(Fetching::Posted);
+    let remote = bench.data.remote(8);
+    let swap = Operation::CompareSwap { remote, compare: 5, swap: 9 };
+    let lost = Operation::CompareSwap { remote, compare: 5, swap: 10 };
+    let mut all = vec![(swap, 5, 9), (lost, 9, 9), (Operation::FetchAdd { remote, add: 3 }, 9, 12)];
+    let mut word = 12;
+    for calculation in Calculation::ALL {
+        for operand in [0, 7, 100] {
+            let result = calculation.result(word, operand);
+            all.push((Operation::Calculate { calculation, remote, operand }, word, result));
+            word = result;
+        }
+    }
+    bench.set_word(8, 5);
+    for (operation, old, new) in all {
+        bench.put(&chain, operation, &[bench.data.sge(0, 8)], SIGNALED);
+        bench.ring(&chain);
+        let done = bench.settle(&chain);
+        assert_eq!((done[0].status, done[0].byte_len), (Status::Success, 8), "{operation:?}");
+        assert_eq!((bench.word(0), bench.word(8)), (old, new), "{operation:?}");
+    }
+}
+
+#[test]
+fn a_message_to_itself_takes_a_receive() {
+    let mut bench = Bench::new();
+    let chain = bench.chain(Fetching::Posted);
+    bench.data.store(0, &[7; 3000]);
+    // Sixteen pieces: as many as a chain's arguments are scattered to.
+    let pieces: Vec<_> = (0..16).map(|at| bench.data.sge(4096 + 256 * at, 200)).collect();
+    bench.world.post_receive(chain.qp, &ReceiveRequest { id: 3, sges: &pieces }).unwrap();
+    bench.put(&chain, Operation::SendImm(77), &[bench.data.sge(0, 3000)], SILENT);
+    bench.ring(&chain);
+    let done = bench.settle(&chain);
+    assert_eq!(ends(&done), [(CompletionKind::Receive, Status::Success)]);
+    assert_eq!((done[0].id, done[0].byte_len, done[0].imm), (3, 3000, Some(77)));
+    assert_eq!(bench.data.load(4096 + 256 * 14, 201), [vec![7; 200], vec![0]].concat());
+    bench.world.post_receive(chain.qp, &ReceiveRequest { id: 4, sges: &[] }).unwrap();
+    let target = bench.data.remote(9000);
+    bench.put(&chain, Operation::WriteImm(target, 5), &[bench.data.sge(0, 8)], SIGNALED);
+    bench.ring(&chain);
+    let done = bench.settle(&chain);
+    let kinds = [CompletionKind::ReceiveWriteImm, CompletionKind::Write].map(|kind| (kind, Status::Success));
+    assert_eq!(ends(&done), kinds);
+    assert_eq!((done[0].imm, bench.data.load(9000, 8)), (Some(5), vec![7; 8]));
+}
+
+/// What is refused on a connection is refused here, in the same words.
+#[test]
+fn rights_are_those_of_a_connection() {
+    let mut bench = Bench::new();
+    let mute = bench.world.register(0, 64, Access::NONE);
+    let (fine, list) = (bench.data.remote(0), [bench.data.sge(0, 8)]);
+    let beyond = bench.data.remote((1 << 16) - 4);
+    let odd = nic::Remote { addr: fine.addr + 4, ..fine };
+    let add = |remote| Operation::FetchAdd { remote, add: 1 };
+    let max = |remote| Operation::Calculate { calculation: Calculation::Max, remote, operand: 1 };
+    let short = [bench.data.sge(0, 8), bench.data.sge((1 << 16) - 4, 8)];
+    let cases: [(Operation, &[nic::Sge], Status); 12] = [
+        (Operation::Write(mute.remote(0)), &list, Status::RemoteAccess),
+        (Operation::Read(mute.remote(0)), &list, Status::RemoteAccess),
+        (add(mute.remote(0)), &list, Status::RemoteAccess),
+        (max(mute.remote(0)), &list, Status::RemoteAccess),
+        (Operation::Write(beyond), &list, Status::RemoteAccess),
+        (add(odd), &list, Status::RemoteInvalidRequest),
+        (max(odd), &list, Status::RemoteInvalidRequest),
+        (Operation::Read(fine), &[mute.sge(0, 8)], Status::LocalProtection),
+        (max(fine), &[mute.sge(0, 8)], Status::LocalProtection),
+        (Operation::Write(fine), &short, Status::LocalProtection),
+        (Operation::Send, &list, Status::RnrRetryExceeded),
+        (Operation::WriteImm(fine, 1), &list, Status::RnrRetryExceeded),
+    ];
+    for (operation, list, status) in cases {
+        let chain = bench.chain(Fetching::Posted);
+        bench.put(&chain, operation, list, SILENT);
+        bench.ring(&chain);
+        let done = bench.settle(&chain);
+        assert_eq!(done.iter().map(|wc| wc.status).collect::<Vec<_>>(), [status], "{operation:?}");
+        assert_eq!(bench.world.state(chain.qp), Some(transport::state::State::Err));
+    }
+    assert_eq!(bench.word(0), 1, "only the calculation whose answer had no place was done");
+}
+
+#[test]
+fn a_message_too_long_for_its_receive_ends_both() {
+    let mut bench = Bench::new();
+    let chain = bench.chain(Fetching::Posted);
+    let small = [bench.data.sge(4096, 4)];
+    bench.world.post_receive(chain.qp, &ReceiveRequest { id: 1, sges: &small }).unwrap();
+    bench.put(&chain, Operation::Send, &[bench.data.sge(0, 8)], Flags { solicited: true, ..SILENT });
+    bench.ring(&chain);
+    let statuses: Vec<_> = bench.settle(&chain).iter().map(|wc| wc.status).collect();
+    assert_eq!(statuses, [Status::LocalLength, Status::RemoteInvalidRequest]);
+}
+
+#[test]
+fn a_chain_that_never_ends_leaves_others_their_turns_and_ends_when_it_is_destroyed() {
+    let mut bench = Bench::new();
+    let wild = bench.chain_of(Fetching::Recycled, 16);
+    for _ in 0..15 {
+        bench.put(&wild, Operation::Nop, &[], SIGNALED);
+    }
+    bench.put(&wild, Operation::Nop, &[], SIGNALED);
+    bench.ring(&wild);
+    let number = wild.qp.number;
+    bench.world.with_nic(0, |nic, _| nic.enable(number, u64::MAX)).unwrap();
+    let other = bench.chain(Fetching::Posted);
+    bench.put(&other, Operation::Nop, &[], SIGNALED);
+    bench.ring(&other);
+    assert!(!bench.world.settle(200), "it never comes to rest");
+    assert_eq!(bench.count(&other), 1);
+    assert!(bench.count(&wild) > 64, "and goes on beyond what was posted");
+    bench.world.with_nic(0, |nic, _| nic.destroy_qp(number)).unwrap();
+    assert!(bench.world.settle(200));
+}

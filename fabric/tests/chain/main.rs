@@ -1,0 +1,7 @@
+//! Chains (RedN, §3): WAIT, ENABLE, queues that are enabled and recycled, loopback queue pairs, and what is built of them.
+
+mod barriers;
+mod bench;
+mod constructs;
+mod control;
+mod loopback;
