@@ -13,6 +13,9 @@ use crate::to_the_end;
 const GUARDED: [&[Name]; 2] =
     [&[Name::Foreign], &[Name::Private, Name::Writable, Name::Foreign, Name::Framed]];
 
+/// Op-codes that are known, and one more.
+const OPCODES: u8 = WqeOpcode::LOGICAL_XOR.0 + 2;
+
 /// One input.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Play {
@@ -72,7 +75,7 @@ impl Work {
         let len = u64::from(self.len % 1200);
         let (lkey, local) = self.local.of(&cast.estates[0], cast.windows[0], len);
         let (rkey, remote) = self.remote.of(&cast.estates[1], cast.windows[1], len);
-        let opcode = if self.opcode < 0xf0 { self.opcode % 12 } else { self.operand as u8 };
+        let opcode = if self.opcode < 0xf0 { self.opcode % OPCODES } else { self.operand as u8 };
         let mut wqe = Wqe {
             header: u64::from(opcode) | u64::from(self.flags & 0x0f) << 8 | number << 16,
             local,
@@ -97,6 +100,14 @@ impl Work {
             let window = cast.windows[0].get();
             wqe.keys = u64::from(lkey.get()) | u64::from(window) << 32;
             wqe.imm = u64::from(window & !0xff | self.operand & 0xff);
+        }
+        match wqe.opcode() {
+            // The first completion queues are those of the node; a count that is near, and the queue itself.
+            WqeOpcode::WAIT => (wqe.remote, wqe.swap_add) = (local % 8, u64::from(self.operand % 32)),
+            WqeOpcode::ENABLE => {
+                (wqe.remote, wqe.swap_add) = (u64::from(own.qp.number.get()), u64::from(self.operand % 64));
+            }
+            _ => {}
         }
         match self.odd {
             0x80..0x88 => wqe.len |= u64::from(self.operand) << (self.odd & 7),
