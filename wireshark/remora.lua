@@ -8,6 +8,8 @@
 --   prism_auto   packets of PRISM are known by its flags, which are reserved and zero in standard RoCE, and its answers by
 --                their requests. On unless it is turned off: packets without flags are left alone.
 --   prism_qps    queue pairs all of whose packets count as PRISM's, such as answers whose requests were not captured
+--   strom_auto   packets of StRoM are known by their op-codes, which another profile gives to FLUSH and the like. On unless it
+--                is turned off.
 --   irn_qps      queue pairs that speak IRN. Nothing in a packet says so: its additions stand where payload would.
 --
 -- Queue pairs are numbers and ranges, as packets name them: 17, 0x11-0x20. Name both ends of a connection.
@@ -18,6 +20,8 @@ remora.prefs.prism_auto = Pref.bool("PRISM where its flags are set", true,
     "Packets with flags of PRISM beside AckReq, and the answers to them")
 remora.prefs.prism_qps = Pref.range("Queue pairs with PRISM", "",
     "Destination queue pairs all of whose packets count as PRISM's", 0xffffff)
+remora.prefs.strom_auto = Pref.bool("StRoM where its op-codes are", true,
+    "Packets with the op-codes 0x18 to 0x1c")
 remora.prefs.irn_qps = Pref.range("Queue pairs with IRN", "",
     "Destination queue pairs whose packets have IRN's additions", 0xffffff)
 
@@ -35,7 +39,7 @@ local FLAGS = {
     { "extended", 0x01, "masks, and up to 32 bytes" },
 }
 
-local prism, irn = {}, {}
+local prism, strom, irn = {}, {}, {}
 local fields = {}
 
 local function field(into, group, name, kind, title, ...)
@@ -72,6 +76,14 @@ field(prism, "prism", "redirected", "uint64", "Bytes redirected")
 field(prism, "prism", "result", "bytes", "Result")
 field(prism, "prism", "request_in", "framenum", "Answer to the request in frame", base.NONE, frametype.REQUEST)
 
+field(strom, "strom", "opcode", "uint64", "RPC op-code", base.HEX)
+field(strom, "strom", "tag", "uint24", "Tag")
+field(strom, "strom", "len", "uint32", "Bytes of the message")
+field(strom, "strom", "answer", "uint64", "Address of answers", base.HEX)
+field(strom, "strom", "rkey", "uint32", "R_Key of answers", base.HEX)
+field(strom, "strom", "room", "uint32", "Room for answers")
+field(strom, "strom", "params", "bytes", "Parameters")
+
 field(irn, "irn", "wqe", "uint24", "Receive WQE number")
 field(irn, "irn", "offset", "uint32", "Offset of this payload in the message")
 field(irn, "irn", "va", "uint64", "Address of this payload", base.HEX)
@@ -98,13 +110,18 @@ local udp_length = Field.new("udp.length")
 
 local BTH, ICRC = 12, 4
 local READ, COMPARE_SWAP, FETCH_ADD, ACKNOWLEDGE, ATOMIC_ACK = 0x0c, 0x13, 0x14, 0x11, 0x12
-local READ_ACKNOWLEDGE = 0x1f
+local READ_ACKNOWLEDGE, RPC = 0x1f, 0x18
 
 -- Bytes of an op-code's own extension headers, if it has any.
 local OWN = {
     [0x03] = 4, [0x05] = 4, [0x06] = 16, [0x09] = 4, [0x0a] = 16, [0x0b] = 20, [READ] = 16, [0x0d] = 4, [0x0f] = 4,
     [0x10] = 4, [ACKNOWLEDGE] = 4, [ATOMIC_ACK] = 12, [COMPARE_SWAP] = 28, [FETCH_ADD] = 28, [0x16] = 4, [0x17] = 4,
-    [READ_ACKNOWLEDGE] = 4,
+    [READ_ACKNOWLEDGE] = 4, [RPC] = 16, [0x19] = 16, [0x1c] = 16,
+}
+-- StRoM's: RPC Params, RPC WRITE First, Middle, Last, Only.
+local STROM = {
+    [RPC] = "RPC Params", [0x19] = "RPC WRITE First", [0x1a] = "RPC WRITE Middle", [0x1b] = "RPC WRITE Last",
+    [0x1c] = "RPC WRITE Only",
 }
 -- Of which flags any may be set: WRITE (First, Middle, Last, Only), READ, atomics.
 local MAY = {
@@ -120,7 +137,7 @@ local MIDDLE = 0x0e
 -- IRN's additions by op-code; those of acknowledgements follow from the syndrome.
 local IRN = {
     [0x07] = "reth", [0x08] = "reth", [0x09] = "reth message", [0x0b] = "message", [0x16] = "message", [0x17] = "message",
-    [READ] = "fetch", [COMPARE_SWAP] = "fetch", [FETCH_ADD] = "fetch",
+    [READ] = "fetch", [COMPARE_SWAP] = "fetch", [FETCH_ADD] = "fetch", [0x1a] = "reth", [0x1b] = "reth",
 }
 for opcode = 0x00, 0x05 do IRN[opcode] = "message" end
 local NAK_SEQUENCE = 0x60
@@ -332,6 +349,25 @@ local function show_answer(tree, packet, reader, request)
     if verdict ~= 0x1f then packet.info:append(" [PRISM " .. (words or "?") .. "]") end
 end
 
+-- The RETH of a request to a kernel says other things than that of a WRITE.
+local function show_strom(tree, packet, reader)
+    local name = STROM[packet.opcode]
+    local mine = tree():add(remora, packet.tvb(packet.at, 1), "StRoM: " .. name)
+    packet.info:append(" [StRoM " .. name .. "]")
+    if OWN[packet.opcode] then
+        mine:add(strom.opcode, packet.tvb(packet.at + BTH, 8))
+        mine:add(strom.tag, packet.tvb(packet.at + BTH + 9, 3))
+        mine:add(strom.len, packet.tvb(packet.at + BTH + 12, 4))
+    end
+    if packet.opcode == RPC then
+        put(mine, strom.answer, reader:take(8))
+        put(mine, strom.rkey, reader:take(4))
+        put(mine, strom.room, reader:take(4))
+        if reader.last > reader.at then put(mine, strom.params, reader:take(reader.last - reader.at)) end
+    end
+    if reader.short then mine:add_proto_expert_info(short) end
+end
+
 -- Is any flag set, and none that may not be?
 local function are_known(byte, may)
     for index, flag in ipairs(FLAGS) do
@@ -371,6 +407,7 @@ function remora.dissector(tvb, pinfo, tree)
     local flagged = may and are_known(tvb(packet.at + 8, 1), may)
     -- IRN adds nothing to a packet of PRISM.
     if with_irn and not flagged then show_irn(here, packet, reader) end
+    if STROM[packet.opcode] and remora.prefs.strom_auto then show_strom(here, packet, reader) end
     if may then
         if all or remora.prefs.prism_auto and flagged then show_request(here, packet, reader) end
     elseif packet.opcode == ATOMIC_ACK or RESPONSE[packet.opcode] then

@@ -11,6 +11,7 @@
 //! | WRITE Last with Immediate | that RETH, then [`message`] |
 //! | WRITE Only with Immediate | [`message`] |
 //! | READ Request, CmpSwap, FetchAdd | [`fetch`] |
+//! | RPC WRITE Middle, Last | the RETH of its message, with how many bytes that has from this packet on |
 //! | Acknowledge, READ Acknowledge, with NAK code 0 | [`sack`] |
 //! | any with a flag of PRISM, between peers that agreed on that too | none |
 
@@ -51,7 +52,7 @@ fn shape(opcode: Opcode, syndrome: Option<Syndrome>) -> u8 {
     let missing = Kind::Nak(NakCode::PSN_SEQUENCE_ERROR);
     match opcode.0 {
         0x00..=0x05 | 0x0b | 0x16 | 0x17 => MESSAGE,
-        0x07 | 0x08 => RETH,
+        0x07 | 0x08 | 0x1a | 0x1b => RETH,
         0x09 => RETH | MESSAGE,
         0x0c | 0x13 | 0x14 => FETCH,
         0x11 | 0x1f if syndrome.is_some_and(|syndrome| syndrome.kind() == missing) => SACK,

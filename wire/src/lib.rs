@@ -40,6 +40,7 @@ pub mod prism;
 mod psn;
 mod qpn;
 pub mod reth;
+pub mod strom;
 pub mod udp;
 pub mod xrceth;
 

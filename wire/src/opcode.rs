@@ -58,6 +58,16 @@ impl Opcode {
     pub const RC_SEND_LAST_INV: Opcode = Opcode(0x16);
     /// RC SEND Only with Invalidate.
     pub const RC_SEND_ONLY_INV: Opcode = Opcode(0x17);
+    /// RPC Params: the whole of an RPC (StRoM paper, Table 1): only between peers that agreed on StRoM, as the four below.
+    pub const STROM_RPC_PARAMS: Opcode = Opcode(0x18);
+    /// RPC WRITE First.
+    pub const STROM_RPC_WRITE_FIRST: Opcode = Opcode(0x19);
+    /// RPC WRITE Middle.
+    pub const STROM_RPC_WRITE_MIDDLE: Opcode = Opcode(0x1a);
+    /// RPC WRITE Last.
+    pub const STROM_RPC_WRITE_LAST: Opcode = Opcode(0x1b);
+    /// RPC WRITE Only.
+    pub const STROM_RPC_WRITE_ONLY: Opcode = Opcode(0x1c);
     /// The requester's (N)ACK of READ and atomic responses (IRN paper, §5): only between peers that agreed on IRN.
     pub const IRN_READ_ACKNOWLEDGE: Opcode = Opcode(0x1f);
 
@@ -178,6 +188,10 @@ pub enum Operation {
     CompareSwap,
     /// Fetch and add.
     FetchAdd,
+    /// Parameters for a kernel of the responder's NIC.
+    Rpc,
+    /// Bytes for a kernel of the responder's NIC.
+    RpcWrite,
     /// Congestion notification.
     Congestion,
 }
@@ -237,7 +251,12 @@ const fn shape(opcode: u8) -> u32 {
     let bits = match opcode {
         // IRN's, on top of RC: neither a request nor an answer to one.
         0x1f => ONLY | AETH,
-        0x00..=0x1e => reliable(opcode),
+        // StRoM's, likewise: shaped as the WRITEs.
+        0x18 | 0x1c => REQUEST | ONLY | PAYLOAD | RETH,
+        0x19 => REQUEST | FIRST | PAYLOAD | RETH,
+        0x1a => REQUEST | MIDDLE | PAYLOAD,
+        0x1b => REQUEST | LAST | PAYLOAD,
+        0x00..=0x17 | 0x1d..=0x1e => reliable(opcode),
         // The unreliable connection has the SENDs and WRITEs, without Invalidate.
         0x20..=0x2b => reliable(opcode & 0x1f),
         0x64 | 0x65 => reliable(opcode & 0x1f) | DETH,
@@ -335,6 +354,8 @@ impl Opcode {
             0x12 => Operation::AtomicAcknowledge,
             0x13 => Operation::CompareSwap,
             0x14 => Operation::FetchAdd,
+            0x18 => Operation::Rpc,
+            0x19..=0x1c => Operation::RpcWrite,
             0x1f => Operation::ReadAcknowledge,
             _ => Operation::Send,
         })
@@ -485,6 +506,8 @@ impl fmt::Display for Opcode {
             Operation::ReadAcknowledge => return f.write_str("READ Acknowledge"),
             Operation::CompareSwap => return f.write_str("CmpSwap"),
             Operation::FetchAdd => return f.write_str("FetchAdd"),
+            Operation::Rpc => return f.write_str("RPC Params"),
+            Operation::RpcWrite => "RPC WRITE",
             Operation::Congestion => return f.write_str("CNP"),
         })?;
         f.write_str(match () {

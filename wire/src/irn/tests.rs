@@ -30,8 +30,8 @@ fn cases() -> Vec<(u8, Syndrome, Additions)> {
     let rest = Additions { reth: Some(RETH_OF), ..none };
     let mut cases: Vec<_> =
         [0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x0b, 0x16, 0x17].map(|op| (op, ack, message)).to_vec();
-    cases.extend([0x06, 0x0a, 0x0d, 0x0e, 0x0f, 0x10].map(|op| (op, ack, none)));
-    cases.extend([0x07, 0x08].map(|op| (op, ack, rest)));
+    cases.extend([0x06, 0x0a, 0x0d, 0x0e, 0x0f, 0x10, 0x18, 0x19, 0x1c].map(|op| (op, ack, none)));
+    cases.extend([0x07, 0x08, 0x1a, 0x1b].map(|op| (op, ack, rest)));
     cases.push((0x09, ack, Additions { message: Some(MESSAGE_OF), ..rest }));
     cases.extend([0x0c, 0x13, 0x14].map(|op| (op, ack, Additions { fetch: Some(FETCH_OF), ..none })));
     for op in [0x11, 0x1f] {

@@ -25,6 +25,11 @@ const TABLE: &[(u8, &str, &str, bool)] = &[
     (0x14, "RC FetchAdd", "atomic_eth", false),
     (0x16, "RC SEND Last with Invalidate", "ieth", true),
     (0x17, "RC SEND Only with Invalidate", "ieth", true),
+    (0x18, "RC RPC Params", "reth", true),
+    (0x19, "RC RPC WRITE First", "reth", true),
+    (0x1a, "RC RPC WRITE Middle", "", true),
+    (0x1b, "RC RPC WRITE Last", "", true),
+    (0x1c, "RC RPC WRITE Only", "reth", true),
     (0x1f, "RC READ Acknowledge", "aeth", false),
     (0x20, "UC SEND First", "", true),
     (0x21, "UC SEND Middle", "", true),
@@ -139,7 +144,7 @@ fn everything_else_is_unknown() {
         assert_eq!(extensions(opcode), "", "{code:#x}");
         assert_eq!(opcode.to_string(), format!("op-code {code:#04x}"));
     }
-    assert_eq!(unknown, 256 - 62);
+    assert_eq!(unknown, 256 - 67);
 }
 
 #[test]
@@ -158,6 +163,11 @@ fn operations() {
         (Opcode::IRN_READ_ACKNOWLEDGE, Operation::ReadAcknowledge),
         (Opcode::RC_COMPARE_SWAP, Operation::CompareSwap),
         (Opcode::XRC_FETCH_ADD, Operation::FetchAdd),
+        (Opcode::STROM_RPC_PARAMS, Operation::Rpc),
+        (Opcode::STROM_RPC_WRITE_FIRST, Operation::RpcWrite),
+        (Opcode::STROM_RPC_WRITE_MIDDLE, Operation::RpcWrite),
+        (Opcode::STROM_RPC_WRITE_LAST, Operation::RpcWrite),
+        (Opcode::STROM_RPC_WRITE_ONLY, Operation::RpcWrite),
         (Opcode::CNP, Operation::Congestion),
     ] {
         assert_eq!(opcode.operation(), Some(operation), "{opcode}");
@@ -173,6 +183,7 @@ fn an_operation_in_another_service() {
     assert_eq!(Opcode::UC_SEND_LAST.in_service(Service::Rc), Some(Opcode::RC_SEND_LAST));
     assert_eq!(Opcode::RC_FETCH_ADD.in_service(Service::Uc), None);
     assert_eq!(Opcode(0x15).in_service(Service::Rc), None);
+    assert_eq!(Opcode::STROM_RPC_WRITE_ONLY.in_service(Service::Xrc), None);
     assert_eq!(Opcode::CNP.in_service(Service::Rc), None, "a CNP is no SEND Middle");
     assert_eq!(Opcode::RC_SEND_MIDDLE.in_service(Service::Cnp), None);
 }

@@ -1,0 +1,139 @@
+//! What StRoM adds to RoCE packets (StRoM paper, §5.1 and Table 1; `docs/WIRE.md` draws all of it).
+//!
+//! Five op-codes, shaped as the RDMA WRITE's: RPC Params, and RPC WRITE First, Middle, Last and Only. Their RETH reads
+//! otherwise: the address is the RPC op-code, which names a kernel of the responder's NIC; the key is the requester's [`Tag`]
+//! of the request; the length is that of the message. Parameters begin with a RETH of their own: where answers go, with
+//! which key, and how many bytes there are for them.
+//!
+//! An answer is an RDMA WRITE with immediate data of the responder's, and its immediate data are an [`Ending`]. An answer
+//! without bytes needs no address: so an error can always be told.
+
+use core::fmt;
+
+use crate::{WireError, reth};
+
+/// The requester's name for a request: 24 bits, which come back with the answer.
+pub type Tag = u32;
+
+/// The bits of a [`Tag`].
+pub const TAG_MASK: Tag = 0x00ff_ffff;
+
+/// Bytes before a kernel's own parameters: where its answers go.
+pub const HEAD_LEN: usize = reth::LEN;
+
+/// Takes the parameters of an RPC apart: where answers go, and what is the kernel's own.
+///
+/// # Errors
+/// [`WireError::Truncated`] below [`HEAD_LEN`] bytes.
+pub fn split(params: &[u8]) -> Result<(reth::Repr, &[u8]), WireError> {
+    let head = reth::Repr::parse(&reth::View::new(params)?);
+    Ok((head, &params[HEAD_LEN..]))
+}
+
+/// How a request to a kernel ended. From 64 on the numbers are the kernel's own.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Status(pub u8);
+
+impl Status {
+    /// As asked.
+    pub const DONE: Status = Status(0);
+    /// There is no such thing: a key that is not there.
+    pub const MISS: Status = Status(1);
+    /// No kernel has this op-code, and nobody else takes it.
+    pub const NO_KERNEL: Status = Status(2);
+    /// The parameters make no sense to the kernel.
+    pub const BAD_PARAMS: Status = Status(3);
+    /// The kernel was led to memory that it has no right to.
+    pub const ACCESS: Status = Status(4);
+    /// The kernel took more steps than a request may.
+    pub const TOO_LONG: Status = Status(5);
+    /// The answer is longer than the room for it.
+    pub const NO_ROOM: Status = Status(6);
+    /// What was read did not come to rest: its check value was wrong as often as it may be.
+    pub const INCONSISTENT: Status = Status(7);
+    /// The kernel was removed before it had ended.
+    pub const REMOVED: Status = Status(8);
+    /// The kernel failed.
+    pub const FAILED: Status = Status(9);
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match *self {
+            Status::DONE => "done",
+            Status::MISS => "not found",
+            Status::NO_KERNEL => "no kernel has this op-code",
+            Status::BAD_PARAMS => "the parameters make no sense to the kernel",
+            Status::ACCESS => "the kernel was led to memory that it has no right to",
+            Status::TOO_LONG => "the kernel took more steps than a request may",
+            Status::NO_ROOM => "the answer is longer than the room for it",
+            Status::INCONSISTENT => "the check value was wrong as often as it may be",
+            Status::REMOVED => "the kernel was removed",
+            Status::FAILED => "the kernel failed",
+            Status(other) => return write!(f, "kernel's own status {other}"),
+        })
+    }
+}
+
+/// The immediate data of an answer.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// How the request ended.
+    pub status: Status,
+    /// Which request: 24 bits.
+    pub tag: Tag,
+}
+
+impl Ending {
+    /// From immediate data.
+    #[inline]
+    pub const fn parse(imm: u32) -> Ending {
+        Ending { status: Status((imm >> 24) as u8), tag: imm & TAG_MASK }
+    }
+
+    /// As immediate data.
+    #[inline]
+    pub const fn emit(&self) -> u32 {
+        (self.status.0 as u32) << 24 | self.tag & TAG_MASK
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn literal_bytes() {
+        let params = [
+            0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, // address
+            0x11, 0x12, 0x13, 0x14, // key
+            0x00, 0x00, 0x10, 0x00, // room
+            0xca, 0xfe, // the kernel's own
+        ];
+        let head = reth::Repr { va: 0x0102_0304_0506_0708, rkey: 0x1112_1314, dma_len: 4096 };
+        assert_eq!(split(&params), Ok((head, &[0xca, 0xfe][..])));
+        assert_eq!(Ending { status: Status::MISS, tag: 0x00ab_cdef }.emit(), 0x01ab_cdef);
+    }
+
+    #[test]
+    fn truncation_is_an_error() {
+        for len in 0..HEAD_LEN {
+            assert_eq!(split(&[0; HEAD_LEN][..len]), Err(WireError::Truncated));
+        }
+    }
+
+    #[test]
+    fn every_status_has_words_of_its_own() {
+        let words: std::collections::BTreeSet<String> =
+            (0..=255).map(|number| Status(number).to_string()).collect();
+        assert_eq!(words.len(), 256);
+    }
+
+    proptest! {
+        #[test]
+        fn any_immediate_data_are_an_ending(imm: u32) {
+            prop_assert_eq!(Ending::parse(imm).emit(), imm);
+        }
+    }
+}
