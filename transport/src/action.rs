@@ -3,7 +3,7 @@
 //! The responder turns a request packet into one [`Action`]; the NIC, which alone may touch memory, executes it at once and
 //! answers with an [`Outcome`]. Both are small copies: a queue of them costs more than the verb itself.
 
-use crate::rc::prism;
+use crate::rc::{prism, strom};
 use wire::NakCode;
 
 /// The two atomics of the verbs (IBTA vol. 1 §9.4.5).
@@ -92,6 +92,8 @@ pub enum Action {
     },
     /// A packet of a PRISM operation; the outcome is an [`Answer`](prism::Answer) at its last.
     Prism(prism::Packed),
+    /// A packet of a request to a kernel, with its payload. Without room for it nothing is taken, and the outcome is RNR.
+    Rpc(strom::Part),
 }
 
 const _: () = assert!(size_of::<Action>() <= 48, "an action travels in registers and one cache line");

@@ -63,6 +63,10 @@ counters! {
     rx_atomic_requests,
     /// SEND requests executed.
     rx_send_requests,
+    /// Requests to kernels taken.
+    rx_rpc_requests,
+    /// Requests to kernels that found all of them busy.
+    kernels_busy,
     /// Messages that found no receive work request.
     out_of_buffer,
     /// Messages of unreliable services dropped: a packet is missing, there is no room, or it is not allowed.

@@ -48,6 +48,20 @@ pub enum Kind {
     },
     /// An operation of PRISM.
     Prism(prism::Extended),
+    /// Parameters for a kernel of the peer's NIC: one packet.
+    Rpc {
+        /// Which kernel.
+        opcode: u64,
+        /// Our name for the request.
+        tag: u32,
+    },
+    /// Bytes for a kernel of the peer's NIC.
+    RpcWrite {
+        /// Which kernel.
+        opcode: u64,
+        /// Our name for the request.
+        tag: u32,
+    },
 }
 
 impl Kind {

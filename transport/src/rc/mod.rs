@@ -11,6 +11,7 @@ pub mod prism;
 mod replay;
 mod requester;
 mod responder;
+pub mod strom;
 
 pub use message::{Kind, Message};
 pub(crate) use requester::headers;

@@ -6,7 +6,7 @@ use super::ending::{Failing, may_wait, refused};
 use super::go_back_n::Sender;
 use super::message::{Kind, Message, Placed, Window};
 use super::prism::{self, Heard};
-use super::{Parameters, Progress, Seq, extend, psn, start};
+use super::{Parameters, Progress, Seq, extend, psn, start, strom};
 use crate::{Atomic, Counters, Instant, Status, timers};
 use std::collections::VecDeque;
 use wire::aeth::Kind as Syndrome;
@@ -164,6 +164,11 @@ impl<D: Copy> Requester<D> {
     /// Are READs or atomics submitted and not retired?
     pub fn fetching(&self) -> bool {
         self.fetch_messages > 0
+    }
+
+    /// Number of the oldest message that is not retired, and of the next that is submitted.
+    pub fn numbers(&self) -> (u64, u64) {
+        self.window.bounds()
     }
 
     /// How far it is.
@@ -734,6 +739,10 @@ fn one_sided(kind: &Kind, first: bool, last: bool, offset: u32, len: u32) -> (Op
             };
             ext.atomic = Some(atomic_eth::Repr { va, rkey, swap_add, compare });
             opcode
+        }
+        Kind::Rpc { opcode, tag } | Kind::RpcWrite { opcode, tag } => {
+            ext.reth = first.then_some(reth::Repr { va: opcode, rkey: tag, dma_len: len });
+            strom::opcode(kind, first, last)
         }
         Kind::Write { va, rkey } | Kind::WriteImm { va, rkey, .. } => {
             let imm = if let Kind::WriteImm { imm, .. } = *kind { Some(imm) } else { None };

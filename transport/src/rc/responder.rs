@@ -6,7 +6,7 @@
 use super::ending::count_refusal;
 use super::go_back_n::{Arrival, Receiver};
 use super::replay::{Entry, Replay, Source};
-use super::{Parameters, Seq, extend, packets, prism, psn, start};
+use super::{Parameters, Seq, extend, packets, prism, psn, start, strom};
 use crate::{Action, Atomic, Counters, Notice, Outcome};
 use wire::{NakCode, Opcode, Operation, Psn, Syndrome, aeth, packet};
 
@@ -74,6 +74,7 @@ enum Under {
     Send { offset: u32 },
     Write { key: u32, va: u64, left: u32, total: u32 },
     Prism(prism::Under),
+    Rpc(strom::Part),
 }
 
 /// What the packet being executed means once it is done.
@@ -117,6 +118,7 @@ pub struct Responder {
     notice: Notice,
     /// Agreed with the peer.
     prism: bool,
+    strom: bool,
 }
 
 const NO_NOTICE: Notice = Notice { len: 0, imm: None, invalidate: None, solicited: false, write: false };
@@ -137,6 +139,7 @@ impl Responder {
             ended: false,
             notice: NO_NOTICE,
             prism: false,
+            strom: false,
         }
     }
 
@@ -144,6 +147,11 @@ impl Responder {
     pub fn speak_prism(&mut self) {
         self.prism = true;
         self.replay.widen();
+    }
+
+    /// The peer may use StRoM.
+    pub fn speak_strom(&mut self) {
+        self.strom = true;
     }
 
     /// Messages executed so far, 24 bits.
@@ -245,6 +253,7 @@ impl Responder {
         match opcode.operation() {
             Some(Operation::Send) => self.judge_send(packet, len, pending),
             Some(Operation::Write) => self.judge_write(packet, len, pending),
+            Some(Operation::Rpc | Operation::RpcWrite) if self.strom => self.judge_rpc(packet, len, pending),
             _ => self.judge_fetch(packet, pending),
         }
     }
@@ -335,6 +344,25 @@ impl Responder {
             }
             _ => Err(NakCode::INVALID_REQUEST),
         }
+    }
+
+    #[inline(never)]
+    fn judge_rpc(
+        &mut self,
+        packet: &packet::View<'_>,
+        len: u32,
+        mut pending: Pending,
+    ) -> Result<(Action, Pending), NakCode> {
+        let under = match self.under {
+            Under::Nothing => None,
+            Under::Rpc(part) => Some(part),
+            _ => return Err(NakCode::INVALID_REQUEST),
+        };
+        let part = strom::judge(packet, packet.reth(), under.as_ref(), len)?;
+        if !pending.ends {
+            pending.under = Under::Rpc(part.after(len));
+        }
+        Ok((Action::Rpc(part), pending))
     }
 
     #[cold]
@@ -596,6 +624,7 @@ pub(super) fn count(opcode: Opcode, counters: &mut Counters) {
         Some(Operation::Send) => counters.rx_send_requests += 1,
         Some(Operation::Write) => counters.rx_write_requests += 1,
         Some(Operation::ReadRequest) => counters.rx_read_requests += 1,
+        Some(Operation::Rpc | Operation::RpcWrite) => counters.rx_rpc_requests += 1,
         _ => counters.rx_atomic_requests += 1,
     }
 }

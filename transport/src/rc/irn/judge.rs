@@ -3,6 +3,7 @@
 
 use super::reads::Wanted;
 use crate::rc::responder::{Allowed, atomic, notice};
+use crate::rc::strom;
 use crate::{Atomic, Notice};
 use wire::irn::Additions;
 use wire::{NakCode, Opcode, Operation, packet, reth};
@@ -21,6 +22,8 @@ pub(super) enum Request {
     Deliver { number: u32, offset: u32, notice: Option<Notice> },
     /// READ or atomic `number`.
     Fetch { number: u32, wanted: Wanted },
+    /// A packet for a kernel.
+    Rpc(strom::Part),
 }
 
 /// Judges a packet, split into its parts.
@@ -39,6 +42,10 @@ pub(super) fn judge(
     let request = match opcode.operation() {
         Some(Operation::Send) => send(packet, additions, len, mtu),
         Some(Operation::Write) if allowed.write => write(packet, additions, len, mtu),
+        Some(Operation::Rpc | Operation::RpcWrite) => {
+            let reth = packet.reth().or(additions.reth);
+            strom::judge(packet, reth, None, len).ok().map(Request::Rpc)
+        }
         Some(Operation::ReadRequest) if allowed.read && len == 0 => read(packet, additions),
         Some(Operation::CompareSwap | Operation::FetchAdd) if allowed.atomic && len == 0 => {
             atomic_of(packet, additions)

@@ -102,6 +102,12 @@ impl Receiver {
         self.expected
     }
 
+    /// Packets that it remembers, the expected one included.
+    #[inline]
+    pub fn reach(&self) -> u32 {
+        self.one.size() as u32
+    }
+
     /// Message sequence number: messages that have ended in order, 24 bits.
     #[inline]
     pub fn msn(&self) -> u32 {

@@ -148,6 +148,11 @@ impl<D: Copy> Requester<D> {
         self.window.len()
     }
 
+    /// Number of the oldest message that is not retired, and of the next that is submitted.
+    pub fn numbers(&self) -> (u64, u64) {
+        self.window.bounds()
+    }
+
     /// How far it is.
     pub fn progress(&self) -> Progress {
         let sender = &self.sender;
@@ -716,7 +721,12 @@ fn additions<D>(message: &Message<Numbered<D>>, offset: u32, last: bool) -> Addi
         Kind::WriteImm { va, rkey, .. } => {
             Additions { reth: rest(va, rkey), message: in_message.filter(|_| last), ..none }
         }
+        Kind::RpcWrite { opcode, tag } => {
+            // Not where the packet's bytes go, but to whom.
+            let dma_len = message.len - offset;
+            Additions { reth: (offset > 0).then_some(reth::Repr { va: opcode, rkey: tag, dma_len }), ..none }
+        }
         Kind::Read { .. } | Kind::Atomic { .. } => Additions { fetch: Some(fetch::Repr { number }), ..none },
-        Kind::Local | Kind::Prism(_) => none,
+        Kind::Local | Kind::Prism(_) | Kind::Rpc { .. } => none,
     }
 }

@@ -5,6 +5,7 @@
 //! are due now, until there is nothing left.
 
 mod prism;
+mod strom;
 
 use super::judge::{Request, Write, judge, plain_write};
 use super::owed::Note as Owed;
@@ -14,8 +15,10 @@ use super::{Recovery, Rto, Sender, Settings, Timeout};
 use crate::rc::ending::count_refusal;
 use crate::rc::prism::{Under, is_scratch};
 use crate::rc::responder::{Allowed, ReplyKind, count, read_response};
+use crate::rc::strom::Part;
 use crate::rc::{Parameters, Seq, extend, packets, psn, start};
 use crate::{Action, Counters, Instant, Notice, Outcome};
+use strom::Kept;
 use wire::aeth::Kind as Syndromes;
 use wire::irn::{Additions, sack};
 use wire::{NakCode, Opcode, Psn, Syndrome, WireError, aeth, packet};
@@ -53,6 +56,18 @@ pub enum Step {
         in_order: bool,
         /// What the message brings.
         notice: Notice,
+    },
+    /// A packet for a kernel that came before its turn: keep it and its payload, under this number below the reach of the bitmaps.
+    Keep {
+        /// Which.
+        slot: u32,
+        /// What it is.
+        part: Part,
+    },
+    /// The turn of the packet kept under this number has come: hand it to its kernel.
+    Kept {
+        /// Which.
+        slot: u32,
     },
     /// The oldest receive work request that is bound has its message: write its completion.
     Complete,
@@ -101,6 +116,8 @@ enum Pending {
         request: Seq,
     },
     Completion,
+    /// A packet for a kernel that was kept until its turn.
+    Kept,
     /// A packet of PRISM, which reserves so many responses; `under` is what it leaves under way.
     Prism {
         seq: Seq,
@@ -144,6 +161,8 @@ pub struct Responder {
     skipped: Seq,
     /// Responses further ahead than this the peer cannot remember.
     reach: Seq,
+    /// With a peer that agreed on StRoM: which of the packets ahead are kept for a kernel.
+    kept: Option<Box<Kept>>,
 }
 
 impl Responder {
@@ -179,6 +198,7 @@ impl Responder {
             dropped: false,
             skipped: 0,
             reach: Seq::from(peer.max(1)),
+            kept: None,
         }
     }
 
@@ -234,6 +254,11 @@ impl Responder {
         let seq = extend(self.receiver.expected(), packet.bth.psn);
         let place = self.receiver.place(seq);
         match place {
+            Place::Next if self.is_kept(seq) => {
+                counters.duplicate_request += 1;
+                self.owed.acknowledge();
+                return (Step::Nothing, &[]);
+            }
             Place::Next => {}
             Place::Ahead if self.keeps => counters.out_of_sequence += 1,
             Place::Ahead | Place::Again => {
@@ -292,6 +317,7 @@ impl Responder {
                 let wqe = wqe(number).ok_or(NakCode::INVALID_REQUEST)?;
                 (Step::PlaceAndNotify { wqe, key, va, extent, in_order, notice }, payload)
             }
+            Request::Rpc(part) => self.rpc(part, seq, in_order, payload)?,
             Request::Deliver { number, offset, notice } => {
                 let wqe = wqe(number).ok_or(NakCode::INVALID_REQUEST)?;
                 (Step::Deliver { wqe, offset, in_order, notice }, payload)
@@ -320,7 +346,8 @@ impl Responder {
         let Some(pending) = self.pending.take() else { return };
         match (pending, outcome) {
             (Pending::Arrival { seq, ends, opcode }, Outcome::Done) => {
-                if ends != Ends::Nothing {
+                // What is kept for a kernel counts when the kernel has it.
+                if ends != Ends::Nothing && !self.is_kept(seq) {
                     count(opcode, counters);
                 }
                 self.receiver.mark(seq, ends);
@@ -340,12 +367,14 @@ impl Responder {
             (Pending::Arrival { seq, .. }, Outcome::Nak(_) | Outcome::NotReady)
                 if seq > self.receiver.expected() => {}
             (_, Outcome::Nak(code)) => self.refuse(self.receiver.expected(), code, counters),
+            (Pending::Kept, Outcome::Done) => self.handed_over(counters),
+            (Pending::Kept, Outcome::NotReady) => self.stall(),
             (_, Outcome::NotReady) => {
                 counters.out_of_buffer += 1;
                 self.not_ready = true;
             }
             // An old value where none was asked for: no NIC answers so.
-            (Pending::Arrival { .. } | Pending::Completion, Outcome::Value(_)) => {}
+            (Pending::Arrival { .. } | Pending::Completion | Pending::Kept, Outcome::Value(_)) => {}
             // By `conclude_prism`.
             (Pending::Prism { .. }, _) => {}
         }
@@ -385,6 +414,9 @@ impl Responder {
             return Step::Nothing;
         }
         loop {
+            if let Some(step) = self.kept_due() {
+                return step;
+            }
             match self.receiver.front() {
                 None => return Step::Nothing,
                 Some(Ends::Completion) => {
