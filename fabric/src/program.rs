@@ -180,6 +180,8 @@ pub struct Settings {
     pub irn: Option<u32>,
     /// PRISM is agreed on.
     pub prism: bool,
+    /// StRoM is agreed on.
+    pub strom: bool,
 }
 
 impl Default for Settings {
@@ -204,6 +206,7 @@ impl Default for Settings {
             qkey: 0x1111_1111,
             irn: None,
             prism: false,
+            strom: false,
         }
     }
 }
@@ -240,6 +243,7 @@ pub fn changes(
         min_rnr_timer: responds.then_some(settings.min_rnr_timer),
         irn: settings.irn,
         prism: Some(settings.prism),
+        strom: Some(settings.strom),
         ..rtr
     };
     let rts = Modify {

@@ -73,6 +73,8 @@ pub struct Modify {
     pub irn: Option<u32>,
     /// On the way to RTR: PRISM is agreed with the peer. Not one of `ibv_qp_attr`'s: set-up agrees on it.
     pub prism: Option<bool>,
+    /// On the way to RTR: StRoM is agreed with the peer. Not one of `ibv_qp_attr`'s: set-up agrees on it.
+    pub strom: Option<bool>,
     /// Congestion control, instead of the one that the NIC was configured for. Not one of `ibv_qp_attr`'s either.
     pub congestion: Option<Algorithm>,
 }
@@ -132,7 +134,7 @@ impl Modify {
             ($($name:ident)*) => { Modify { $($name: later.$name.or(self.$name),)* } };
         }
         latest!(state access pkey_index port address path_mtu dest_qp rq_psn sq_psn max_rd_atomic max_dest_rd_atomic
-            min_rnr_timer timeout retry_cnt rnr_retry rate_limit qkey current sqd_event alternate path_migration irn prism congestion)
+            min_rnr_timer timeout retry_cnt rnr_retry rate_limit qkey current sqd_event alternate path_migration irn prism strom congestion)
     }
 
     /// Values that no transition takes.
@@ -197,6 +199,7 @@ impl QueuePair {
                 if self.waiting {
                     shared.release_all_waiting();
                 }
+                self.end_strom(shared);
                 self.reset();
             }
             (State::Init, State::Rtr) => self.connect(shared),
@@ -217,6 +220,9 @@ impl QueuePair {
             self.drained = false;
         }
         self.state = target;
+        if target == State::Rts && self.strom.is_some() {
+            shared.kernels.wake(self.number);
+        }
         if target == State::Sqd {
             // With nothing under way it is drained at once.
             self.drain(shared);
@@ -273,6 +279,9 @@ impl QueuePair {
         }
         if prism {
             self.agree_on_prism();
+        }
+        if self.attributes.given.strom == Some(true) && self.service == Service::Rc {
+            self.agree_on_strom();
         }
     }
 

@@ -88,6 +88,8 @@ fn kind(number: u8) -> CompletionKind {
         101 => CompletionKind::Wait,
         102 => CompletionKind::Enable,
         103 => CompletionKind::Calculate,
+        110 => CompletionKind::Rpc,
+        111 => CompletionKind::RpcWrite,
         128 => CompletionKind::Receive,
         129 => CompletionKind::ReceiveWriteImm,
         _ => CompletionKind::Nop,

@@ -213,6 +213,9 @@ impl QueuePair {
         if let Action::Prism(request) = action {
             return self.serve_prism(now, mem, &request.into(), packet, shared);
         }
+        if let Action::Rpc(part) = action {
+            return self.serve_rpc(mem, &part, packet.payload, shared);
+        }
         let outcome = self.execute(mem, action, packet.payload, shared);
         if let Some(connection) = &mut self.connection {
             connection.responder.conclude(outcome, &mut shared.counters);
@@ -261,6 +264,7 @@ impl QueuePair {
             Action::Atomic { key, va, atomic } => self.atomic(mem, key, va, atomic),
             // `serve_prism` does them.
             Action::Prism(_) => Outcome::Nak(NakCode::INVALID_REQUEST),
+            Action::Rpc(part) => self.hand_over(mem, &part, payload, shared),
         }
     }
 

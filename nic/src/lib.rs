@@ -19,6 +19,7 @@ mod gather;
 mod headers;
 mod ingress;
 mod irn;
+pub mod kernel;
 mod multicast;
 mod nic;
 pub mod prism;

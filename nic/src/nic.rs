@@ -22,6 +22,7 @@ use crate::cqe::Cqe;
 use crate::egress::{Turn, Used, wants_turn};
 use crate::event::AsyncEvent;
 use crate::ingress::strip;
+use crate::kernel::Kernels;
 use crate::multicast::{Groups, MULTICAST_QPN};
 use crate::prism::FreeLists;
 use crate::queue_pair::{QueuePair, Srq};
@@ -69,6 +70,8 @@ pub struct Config {
     pub congestion: congestion::Settings,
     /// Free lists of PRISM.
     pub max_free_lists: u32,
+    /// Kernels of StRoM that are deployed.
+    pub max_kernels: u32,
 }
 
 impl Default for Config {
@@ -91,6 +94,7 @@ impl Default for Config {
             irn: irn::Settings::default(),
             congestion: congestion::Settings::default(),
             max_free_lists: 1 << 8,
+            max_kernels: 1 << 5,
         }
     }
 }
@@ -190,6 +194,7 @@ pub(crate) struct Shared {
     pub control: Control,
     pub chain_turn: usize,
     index_bits: u32,
+    pub kernels: Kernels,
 }
 
 impl Shared {
@@ -218,6 +223,7 @@ impl Shared {
             control: Control::new(places as usize),
             chain_turn: chain::TURN,
             index_bits: places.trailing_zeros(),
+            kernels: Kernels::new(config.max_kernels, config.max_qps),
         }
     }
 
@@ -430,6 +436,7 @@ impl Nic {
         let Some(mut qp) = self.qps[index as usize].take() else { return Err(NicError::Unknown) };
         qp.end_prism(&mut self.shared);
         self.forget_waiting(&qp, index);
+        qp.end_strom(&mut self.shared);
         for cq in [qp.send_cq, qp.receive_cq] {
             self.shared.release_cq(cq);
         }
@@ -541,6 +548,7 @@ impl Nic {
     #[inline]
     pub fn transmit(&mut self, now: Instant, mem: Mem<'_>, out: &mut impl Egress, budget: usize) -> usize {
         self.settle();
+        let turns = if self.shared.kernels.have_work() { self.run_kernels(mem) } else { 0 };
         let mut packets = 0;
         while packets < budget {
             if self.shared.control.is_due() {
@@ -567,7 +575,7 @@ impl Nic {
         if packets > 0 {
             out.flush();
         }
-        packets
+        packets + turns
     }
 
     /// When `expire` wants to be called.
@@ -611,7 +619,10 @@ impl Nic {
     /// May any queue pair have something to send?
     #[inline]
     pub fn has_work(&self) -> bool {
-        !self.line.is_empty() || self.touched != NONE || self.shared.control.is_due()
+        !self.line.is_empty()
+            || self.touched != NONE
+            || self.shared.control.is_due()
+            || self.shared.kernels.have_work()
     }
 
     /// Next completion queue whose program asked to be woken, and is to be now.

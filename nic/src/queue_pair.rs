@@ -19,6 +19,7 @@ use crate::event::AsyncEvent;
 use crate::extended;
 use crate::headers::Headers;
 use crate::irn::Irn;
+use crate::kernel::Strom;
 use crate::nic::{QueuePairInit, Shared};
 use crate::prism::Prism;
 use crate::receive_queue::{Receive, ReceiveQueue};
@@ -66,6 +67,11 @@ impl Note {
 
     pub fn signaled(&self) -> bool {
         self.header >> 8 & u64::from(flag::SIGNALED) != 0
+    }
+
+    /// A kernel of ours sends it.
+    fn is_answer(&self) -> bool {
+        WqeOpcode(self.header as u8) == WqeOpcode::ANSWER
     }
 }
 
@@ -168,6 +174,8 @@ pub(crate) struct QueuePair {
     pub waiting: bool,
     /// What it has for a peer that agreed on PRISM.
     pub prism: Option<Box<Prism>>,
+    /// What it has for a peer that agreed on StRoM.
+    pub strom: Option<Box<Strom>>,
 }
 
 /// A shared receive queue, as a queue pair knows it.
@@ -216,6 +224,7 @@ impl QueuePair {
             loopback: false,
             waiting: false,
             prism: None,
+            strom: None,
         }
     }
 
@@ -295,6 +304,9 @@ impl QueuePair {
         let Some((kind, len, list)) = self.decode(wqe, index) else {
             if wqe.opcode().is_prism() {
                 return self.submit_prism::<R>(wqe, index, slots);
+            }
+            if wqe.opcode().is_strom() {
+                return self.submit_strom::<R>(wqe, index, slots);
             }
             return self.submit_failing::<R>(wqe, index, slots, Status::LocalQpOperation);
         };
@@ -393,10 +405,16 @@ impl QueuePair {
         if wqe.flags() & flag::INLINE != 0 {
             return (!kind.is_fetch()).then_some((kind, wqe.len, List::Inline));
         }
+        self.list(wqe, index).map(|(len, list)| (kind, len, list))
+    }
+
+    /// Bytes of a WQE's list, and where it is.
+    #[inline(always)]
+    pub fn list(&self, wqe: &Wqe, index: u64) -> Option<(u64, List)> {
         let elements = wqe.elements();
         if elements <= 1 {
             let len = if elements == 0 { 0 } else { wqe.len & u64::from(u32::MAX) };
-            return Some((kind, len, List::One));
+            return Some((len, List::One));
         }
         if elements > MAX_SGE {
             return None;
@@ -404,7 +422,7 @@ impl QueuePair {
         let rest = (1..elements)
             .map(|number| crate::receive_queue::element(self.send.ring(), index, number))
             .map(|sge| u64::from(sge.len));
-        Some((kind, (wqe.len & u64::from(u32::MAX)) + rest.sum::<u64>(), List::Many(elements as u8)))
+        Some(((wqe.len & u64::from(u32::MAX)) + rest.sum::<u64>(), List::Many(elements as u8)))
     }
 
     /// A WQE that cannot be executed takes its place in the order, and fails there.
@@ -441,6 +459,9 @@ impl QueuePair {
         }
         if let Some(end) = freed {
             self.send.free(end);
+        }
+        if any && self.strom.is_some() {
+            self.answers_left::<R>(shared);
         }
         if self.state == State::Sqd {
             self.drain(shared);
@@ -479,6 +500,10 @@ impl QueuePair {
     fn complete_send(&mut self, retired: &Retired<Note>, shared: &mut Shared) -> bool {
         let kind = kind(retired);
         let fetched = retired.kind.is_fetch() || kind == CompletionKind::Calculate;
+        if retired.note.is_answer() {
+            // No work of the program's.
+            return true;
+        }
         let completion = WorkCompletion {
             id: retired.note.id(),
             status: retired.status,
@@ -536,6 +561,7 @@ impl QueuePair {
         }
         self.state = State::Err;
         self.end_prism(shared);
+        self.end_strom(shared);
         self.flush(shared);
         if self.srq.is_some() && self.service != Service::XrcTarget {
             shared.event(AsyncEvent::LastWqe(self.number));
@@ -639,6 +665,8 @@ fn kind(retired: &Retired<Note>) -> CompletionKind {
         Kind::Send | Kind::SendImm(_) | Kind::SendInv(_) => CompletionKind::Send,
         Kind::Atomic { atomic: Atomic::CompareSwap { .. }, .. } => CompletionKind::CompareSwap,
         Kind::Atomic { atomic: Atomic::FetchAdd { .. }, .. } => CompletionKind::FetchAdd,
+        Kind::Rpc { .. } => CompletionKind::Rpc,
+        Kind::RpcWrite { .. } => CompletionKind::RpcWrite,
         // Local work, what PRISM does, and what is flushed before anybody has looked further than at its op-code.
         Kind::Local | Kind::Prism(_) => match WqeOpcode(retired.note.header as u8) {
             WqeOpcode::LOCAL_INV => CompletionKind::LocalInv,
@@ -646,6 +674,8 @@ fn kind(retired: &Retired<Note>) -> CompletionKind {
             WqeOpcode::WAIT => CompletionKind::Wait,
             WqeOpcode::ENABLE => CompletionKind::Enable,
             opcode if Calculation::of(opcode).is_some() => CompletionKind::Calculate,
+            WqeOpcode::RPC => CompletionKind::Rpc,
+            WqeOpcode::RPC_WRITE => CompletionKind::RpcWrite,
             WqeOpcode::PRISM_READ => CompletionKind::Read,
             WqeOpcode::PRISM_WRITE => CompletionKind::Write,
             WqeOpcode::PRISM_COMPARE_SWAP => CompletionKind::CompareSwap,

@@ -12,6 +12,10 @@ pub(crate) trait Requests: Sized {
     fn of(qp: &mut QueuePair) -> Option<&mut Self>;
     /// Messages under way, if another one may be submitted with so many packets ahead of transmission at most.
     fn may_submit(&self, ahead: u64) -> Option<usize>;
+    /// Is there room for a message?
+    fn has_room(&self) -> bool;
+    /// Number of the oldest message that has not ended, and of the next that enters.
+    fn numbers(&self) -> (u64, u64);
     /// A message enters.
     fn submit(&mut self, message: Message<Note>);
     /// A message enters that cannot be executed.
@@ -35,6 +39,12 @@ macro_rules! requests {
             #[inline(always)]
             fn may_submit(&self, ahead: u64) -> Option<usize> {
                 (self.has_room() && self.backlog() < ahead).then(|| self.outstanding())
+            }
+            fn has_room(&self) -> bool {
+                self.has_room()
+            }
+            fn numbers(&self) -> (u64, u64) {
+                self.numbers()
             }
             #[inline(always)]
             fn submit(&mut self, message: Message<Note>) {

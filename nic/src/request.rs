@@ -86,6 +86,21 @@ pub enum Operation {
         /// The other operand.
         operand: u64,
     },
+    /// Parameters for a kernel of the peer's NIC, one packet at most: where answers go (as a RETH, `wire::strom`), then the
+    /// kernel's own.
+    Rpc {
+        /// Which kernel.
+        opcode: u64,
+        /// The program's name for the request, 24 bits: it comes back with the answer.
+        tag: u32,
+    },
+    /// Bytes for a kernel of the peer's NIC.
+    RpcWrite {
+        /// Which kernel.
+        opcode: u64,
+        /// The program's name for the request, 24 bits.
+        tag: u32,
+    },
     /// Does nothing, in order.
     Nop,
 }
@@ -161,6 +176,10 @@ pub enum CompletionKind {
     Enable = 102,
     /// A calculation (likewise).
     Calculate = 103,
+    /// Parameters for a kernel (likewise).
+    Rpc = 110,
+    /// Bytes for a kernel (likewise).
+    RpcWrite = 111,
     /// A message arrived in a receive work request.
     Receive = 128,
     /// A WRITE with immediate data arrived and took a receive work request.

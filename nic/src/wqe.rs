@@ -69,11 +69,21 @@ impl WqeOpcode {
     pub const LOGICAL_AND: WqeOpcode = WqeOpcode(22);
     pub const LOGICAL_OR: WqeOpcode = WqeOpcode(23);
     pub const LOGICAL_XOR: WqeOpcode = WqeOpcode(24);
+    pub const RPC: WqeOpcode = WqeOpcode(32);
+    pub const RPC_WRITE: WqeOpcode = WqeOpcode(33);
+    /// What a kernel of ours sends: never in a queue.
+    pub(crate) const ANSWER: WqeOpcode = WqeOpcode(63);
 
     /// Does it carry or fetch a list of bytes of any length?
     #[inline]
     pub fn has_list(self) -> bool {
-        (WqeOpcode::SEND.0..=WqeOpcode::READ.0).contains(&self.0)
+        (WqeOpcode::SEND.0..=WqeOpcode::READ.0).contains(&self.0) || self.is_strom()
+    }
+
+    /// A request to a kernel of the peer's NIC.
+    #[inline]
+    pub fn is_strom(self) -> bool {
+        self == WqeOpcode::RPC || self == WqeOpcode::RPC_WRITE
     }
 
     /// One of the calculations: an atomic that only a loopback queue pair executes.
@@ -473,6 +483,12 @@ fn operation(operation: &Operation) -> Wqe {
         imm: u64::from(imm),
         ..Wqe::default()
     };
+    let kernel = |opcode: WqeOpcode, rpc: u64, tag: u32| Wqe {
+        header: u64::from(opcode.0),
+        keys: u64::from(tag) << 32,
+        remote: rpc,
+        ..Wqe::default()
+    };
     match operation {
         Operation::Send => plain(WqeOpcode::SEND, 0),
         Operation::SendImm(imm) => plain(WqeOpcode::SEND_IMM, *imm),
@@ -497,6 +513,8 @@ fn operation(operation: &Operation) -> Wqe {
         Operation::Calculate { calculation, remote, operand } => {
             Wqe { swap_add: *operand, ..at(calculation.opcode(), remote) }
         }
+        Operation::Rpc { opcode, tag } => kernel(WqeOpcode::RPC, *opcode, *tag),
+        Operation::RpcWrite { opcode, tag } => kernel(WqeOpcode::RPC_WRITE, *opcode, *tag),
         Operation::Nop => plain(WqeOpcode::NOP, 0),
     }
 }

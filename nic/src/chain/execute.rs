@@ -129,7 +129,7 @@ impl QueuePair {
             Kind::Send | Kind::SendImm(_) | Kind::SendInv(_) => {
                 self.send_here(mem, &note, notice(wqe, &kind, len), shared)
             }
-            Kind::Prism(_) => Err(Status::LocalQpOperation),
+            Kind::Prism(_) | Kind::Rpc { .. } | Kind::RpcWrite { .. } => Err(Status::LocalQpOperation),
         }
     }
 }

@@ -71,6 +71,18 @@ impl QueuePair {
         }
     }
 
+    /// The kernel whose packet is due has room again.
+    pub fn go_on_irn(&mut self, mem: Mem<'_>, shared: &mut Shared) {
+        let Some(irn) = &mut self.irn else { return };
+        let mut step = irn.responder.go_on();
+        while step != Step::Nothing && self.state != State::Err {
+            let outcome = self.perform(mem, step, &[], shared);
+            let Some(irn) = &mut self.irn else { return };
+            irn.responder.conclude(outcome, &mut shared.counters);
+            step = irn.responder.due();
+        }
+    }
+
     fn perform(&mut self, mem: Mem<'_>, step: Step, payload: &[u8], shared: &mut Shared) -> Outcome {
         match step {
             Step::Nothing => Outcome::Done,
@@ -91,6 +103,8 @@ impl QueuePair {
                 }
                 Err(outcome) => outcome,
             },
+            Step::Keep { slot, part } => self.keep_rpc(slot, &part, payload),
+            Step::Kept { slot } => self.hand_over_kept(mem, slot, shared),
             Step::Complete => self.complete_irn(mem, shared),
         }
     }

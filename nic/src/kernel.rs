@@ -1,0 +1,103 @@
+//! StRoM on this NIC (StRoM paper, §5): kernels, which take requests and bytes from the wire, read and write the memory of
+//! whoever deployed them, and answer by WRITEs.
+//!
+//! Heads up: what a kernel is and which streams it has is here and in `streams.rs`; `table.rs` holds those that are deployed,
+//! each with a number of `lane.rs`, which make a kernel's steps. A packet comes by `serve.rs`, an answer leaves by
+//! `answer.rs`, and `submit.rs` is the requester's side. The other files are kernels. `docs/STROM.md` says what was decided
+//! where the paper leaves it open.
+
+mod answer;
+mod get;
+mod lane;
+mod number;
+mod serve;
+mod streams;
+mod submit;
+mod table;
+
+use std::collections::VecDeque;
+
+use transport::rc::strom::Part;
+
+pub use get::{Get, Lookup, Slot};
+pub use streams::{DMA, Input, Streams, What};
+pub(crate) use table::Kernels;
+pub use table::{KernelFacts, KernelInit};
+
+pub use wire::strom::{Ending, HEAD_LEN, Status, TAG_MASK};
+
+use table::Block;
+
+/// What runs on the data path (the paper's Listing 1). It lives in a *lane*: it serves one queue pair at a time, and all
+/// requests of that one in order.
+///
+/// A kernel owns all its memory from the start: a step allocates nothing, waits for nothing, and does about as much as
+/// copying [`DMA`] bytes takes. Whatever takes longer takes several steps.
+pub trait Kernel: Send {
+    /// One step: takes what there is of input and of bytes read, and gives at most one command and one message.
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress;
+
+    /// Forgets everything: whoever it worked for is gone, or gets an error instead.
+    fn reset(&mut self);
+}
+
+/// What a kernel says at the end of a step.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It has more to do now.
+    Again,
+    /// It waits for input, or for the bytes of a command, and holds something that belongs to the queue pair it serves.
+    Waits,
+    /// It waits for input and holds nothing: its lane may serve another queue pair.
+    Rests,
+}
+
+/// Steps that one packet, or one turn, gives a lane. The acknowledgement of a packet waits for so many at most.
+pub const STEPS: u32 = 32;
+
+/// Where answers go: address, key, and bytes there.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// First byte there.
+    pub addr: u64,
+    /// Its key.
+    pub rkey: u32,
+    /// Bytes there.
+    pub room: u32,
+}
+
+impl Place {
+    /// The bytes that parameters begin with.
+    pub fn emit(&self) -> [u8; HEAD_LEN] {
+        let mut bytes = [0; HEAD_LEN];
+        wire::reth::Repr { va: self.addr, rkey: self.rkey, dma_len: self.room }.emit(&mut bytes);
+        bytes
+    }
+}
+
+/// An answer, or a part of one, on its way.
+#[derive(Copy, Clone, Debug)]
+struct Sent {
+    /// Number of its message.
+    number: u64,
+    block: Block,
+}
+
+/// A packet for a kernel that came before its turn.
+struct Early {
+    part: Option<Part>,
+    len: u16,
+    bytes: Box<[u8]>,
+}
+
+/// What a queue pair has for a peer that agreed on StRoM.
+pub(crate) struct Strom {
+    /// Answers on their way, oldest first.
+    sent: VecDeque<Sent>,
+    /// A lane waits until something of this queue pair's ends.
+    waited_for: bool,
+    /// Over IRN: what came before its turn.
+    early: Box<[Early]>,
+    /// The lane that served it last: place of its kernel, and number there.
+    lane: (u32, u32),
+}

@@ -1,0 +1,112 @@
+//! Egress of kernels: what they send becomes WRITEs of the queue pair that they serve, between those of its program.
+
+use memory::{Key, Mem};
+use transport::rc::{Kind, Message as Request};
+use transport::state::State;
+use wire::strom::Status;
+
+use super::Sent;
+use super::streams::Message;
+use super::table::{Block, Kernels};
+use crate::nic::Shared;
+use crate::queue_pair::{List, Note, QueuePair};
+use crate::reliable::{GoBackN, Irn, Requests};
+use crate::request::Sge;
+use crate::wqe::WqeOpcode;
+
+impl QueuePair {
+    /// Sends a kernel's message from where its bytes stand. False: there is no room for it now.
+    pub(super) fn send_message(&mut self, message: &Message, from: Option<(Sge, Block)>) -> bool {
+        if self.state != State::Rts {
+            return self.waits();
+        }
+        let number = match self.connection {
+            Some(_) => self.enter::<GoBackN>(message, from.map(|(sge, _)| sge)),
+            None => self.enter::<Irn>(message, from.map(|(sge, _)| sge)),
+        };
+        let Some(number) = number else { return self.waits() };
+        if let (Some(strom), Some((_, block))) = (&mut self.strom, from) {
+            strom.sent.push_back(Sent { number, block });
+        }
+        true
+    }
+
+    fn waits(&mut self) -> bool {
+        if let Some(strom) = &mut self.strom {
+            strom.waited_for = true;
+        }
+        false
+    }
+
+    /// The message enters the requester; its number.
+    fn enter<R: Requests>(&mut self, message: &Message, from: Option<Sge>) -> Option<u64> {
+        // All work that was taken before has entered, so it ends before this does: with it no slot of the program's is freed
+        // that is not free.
+        let (taken, ..) = self.send.counts();
+        let from = from.unwrap_or(Sge { addr: 0, len: 0, lkey: Key::new(0) });
+        let note = Note {
+            header: u64::from(WqeOpcode::ANSWER.0),
+            local: from.addr,
+            len: message.len,
+            lkey: from.lkey,
+            list: List::One,
+            index: taken,
+            end: taken,
+            srq: 0,
+        };
+        let (va, rkey) = (message.to.addr, message.to.rkey);
+        let kind = match message.ending {
+            Some(ending) => Kind::WriteImm { va, rkey, imm: ending.emit() },
+            None => Kind::Write { va, rkey },
+        };
+        let requester = R::of(self).filter(|requester| requester.has_room())?;
+        let (_, number) = requester.numbers();
+        requester.submit(Request { kind, len: message.len, fence: false, solicited: true, note });
+        Some(number)
+    }
+
+    /// Messages have ended: what kernels sent by them is done with.
+    #[inline(never)]
+    pub(crate) fn answers_left<R: Requests>(&mut self, shared: &mut Shared) {
+        let Some((oldest, _)) = R::of(self).map(|requester| requester.numbers()) else { return };
+        let Some(strom) = &mut self.strom else { return };
+        while let Some(sent) = strom.sent.front().filter(|sent| sent.number < oldest) {
+            shared.kernels.give_back(sent.block);
+            strom.sent.pop_front();
+        }
+        if std::mem::take(&mut strom.waited_for) {
+            shared.kernels.wake(self.number);
+        }
+    }
+
+    /// The connection ends: its lanes serve others, and nothing is on its way any more.
+    pub(crate) fn end_strom(&mut self, shared: &mut Shared) {
+        let Some(mut strom) = self.strom.take() else { return };
+        while let Some(sent) = strom.sent.pop_front() {
+            shared.kernels.give_back(sent.block);
+        }
+        shared.kernels.forget(self.number);
+    }
+
+    /// A lane goes on.
+    pub(super) fn go_on_lane(&mut self, kernels: &mut Kernels, at: (u32, u32), mem: Mem<'_>) {
+        kernels.drive(at, self, mem, None);
+    }
+
+    /// The kernel of a lane is being removed: what it had begun ends here.
+    pub(super) fn end_lane(&mut self, kernels: &mut Kernels, at: (u32, u32)) {
+        let Some(kernel) = &mut kernels.deployed[at.0 as usize] else { return };
+        kernel.end_lane(at, self);
+    }
+}
+
+impl super::table::Deployed {
+    /// Ends what a lane had begun with an error to whoever asked, if that can be told at once.
+    fn end_lane(&mut self, at: (u32, u32), qp: &mut QueuePair) {
+        let lane = &mut self.lanes[at.1 as usize];
+        lane.fail(Status::REMOVED);
+        if self.send(at, qp) {
+            self.free.extend(self.lanes[at.1 as usize].abandon());
+        }
+    }
+}

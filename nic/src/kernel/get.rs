@@ -1,0 +1,130 @@
+//! The GET kernel (StRoM paper, §5.2): a slot of a hash table, then the value that one of its buckets points to.
+//!
+//! The paper takes it that one of the three keys is the one looked for, and would answer the first bucket's value for a key that
+//! is not there; here that is a miss.
+
+use wire::strom::Status;
+
+use super::number::{long, word};
+use super::{Kernel, Progress, Streams, What};
+
+/// Buckets of a slot.
+pub const BUCKETS: usize = 3;
+
+/// A slot of the table: three buckets in 64 bytes. All numbers are little-endian.
+///
+/// ```text
+///  0 keys (3 × 8)   24 addresses of values (3 × 8)   48 lengths of values (3 × 4)   60 0
+/// ```
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    /// Keys; a bucket whose value has no address is empty.
+    pub keys: [u64; BUCKETS],
+    /// Where the values are.
+    pub values: [u64; BUCKETS],
+    /// How long they are.
+    pub lens: [u32; BUCKETS],
+}
+
+impl Slot {
+    /// Bytes of a slot.
+    pub const LEN: usize = 64;
+
+    /// As it stands in memory.
+    pub fn emit(&self) -> [u8; Slot::LEN] {
+        let mut bytes = [0; Slot::LEN];
+        for bucket in 0..BUCKETS {
+            bytes[8 * bucket..][..8].copy_from_slice(&self.keys[bucket].to_le_bytes());
+            bytes[24 + 8 * bucket..][..8].copy_from_slice(&self.values[bucket].to_le_bytes());
+            bytes[48 + 4 * bucket..][..4].copy_from_slice(&self.lens[bucket].to_le_bytes());
+        }
+        bytes
+    }
+
+    /// From memory.
+    pub fn parse(bytes: &[u8]) -> Option<Slot> {
+        let mut slot = Slot::default();
+        for bucket in 0..BUCKETS {
+            slot.keys[bucket] = long(bytes, 8 * bucket)?;
+            slot.values[bucket] = long(bytes, 24 + 8 * bucket)?;
+            slot.lens[bucket] = word(bytes, 48 + 4 * bucket)?;
+        }
+        Some(slot)
+    }
+
+    /// Address and length of a key's value.
+    pub fn find(&self, key: u64) -> Option<(u64, u32)> {
+        let bucket = (0..BUCKETS).find(|bucket| self.values[*bucket] != 0 && self.keys[*bucket] == key)?;
+        Some((self.values[bucket], self.lens[bucket]))
+    }
+}
+
+/// Parameters of a GET: 16 bytes, little-endian.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Lookup {
+    /// Address of the slot that the key belongs to.
+    pub slot: u64,
+    /// The key.
+    pub key: u64,
+}
+
+impl Lookup {
+    /// As they travel.
+    pub fn emit(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.slot.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.key.to_le_bytes());
+        bytes
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Lookup> {
+        (bytes.len() == 16).then_some(())?;
+        Some(Lookup { slot: long(bytes, 0)?, key: long(bytes, 8)? })
+    }
+}
+
+/// The kernel.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Get {
+    /// The key that a slot was asked for.
+    key: Option<u64>,
+}
+
+impl Kernel for Get {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        if let Some(key) = self.key.take() {
+            match streams.data().and_then(Slot::parse).and_then(|slot| slot.find(key)) {
+                None => {
+                    streams.answer(Status::MISS, 0);
+                }
+                Some((value, len)) => {
+                    if streams.answer(Status::DONE, len) {
+                        streams.read_to_wire(value, len);
+                    }
+                }
+            }
+            return Progress::Rests;
+        }
+        let Some(input) = streams.input() else { return Progress::Rests };
+        streams.take();
+        match (input.what, Lookup::parse(input.bytes)) {
+            (What::Params, Some(lookup)) => {
+                self.key = Some(lookup.key);
+                streams.read(lookup.slot, Slot::LEN as u32);
+            }
+            (What::Params, None) => {
+                streams.answer(Status::BAD_PARAMS, 0);
+            }
+            // It takes no bytes.
+            _ if input.last => {
+                streams.answer(Status::BAD_PARAMS, 0);
+            }
+            _ => {}
+        }
+        Progress::Rests
+    }
+
+    fn reset(&mut self) {
+        self.key = None;
+    }
+}

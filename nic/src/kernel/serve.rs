@@ -1,0 +1,154 @@
+//! Ingress of requests to kernels: each packet goes to a lane, at once and in order.
+
+use memory::Mem;
+use transport::rc::strom::Part;
+use transport::{Outcome, rc::irn};
+use wire::strom::{Ending, Status};
+
+use super::lane::Piece;
+use super::streams::Message;
+use super::{Early, Place, Strom};
+use crate::nic::{Nic, Shared};
+use crate::queue_pair::QueuePair;
+
+impl QueuePair {
+    /// On the way to RTR: the peer speaks StRoM.
+    pub(crate) fn agree_on_strom(&mut self) {
+        let mtu = self.attributes.parameters.mtu as usize;
+        let early = match (&mut self.connection, &mut self.irn) {
+            (Some(connection), _) => {
+                connection.responder.speak_strom();
+                0
+            }
+            (None, Some(irn)) => irn.responder.speak_strom(),
+            (None, None) => return,
+        };
+        let empty = |_| Early { part: None, len: 0, bytes: vec![0; mtu].into_boxed_slice() };
+        self.strom = Some(Box::new(Strom {
+            sent: std::collections::VecDeque::with_capacity(self.send.ring().slots() as usize),
+            waited_for: false,
+            early: (0..early).map(empty).collect(),
+            lane: (u32::MAX, u32::MAX),
+        }));
+    }
+
+    /// A packet for a kernel, going back N.
+    #[inline(never)]
+    pub(crate) fn serve_rpc(&mut self, mem: Mem<'_>, part: &Part, payload: &[u8], shared: &mut Shared) {
+        let outcome = self.hand_over(mem, part, payload, shared);
+        if let Some(connection) = &mut self.connection {
+            connection.responder.conclude(outcome, &mut shared.counters);
+        }
+    }
+
+    /// Hands a packet to its kernel, which makes its first steps with it.
+    #[inline(never)]
+    pub(crate) fn hand_over(
+        &mut self,
+        mem: Mem<'_>,
+        part: &Part,
+        payload: &[u8],
+        shared: &mut Shared,
+    ) -> Outcome {
+        let Some(hint) = self.strom.as_ref().map(|strom| strom.lane) else { return Outcome::Done };
+        let Some(place) = shared.kernels.place_of(self.pd, part.opcode) else {
+            return self.nobody(part, shared);
+        };
+        let piece = Piece { part: *part, passing: None };
+        match self.lane_of(place, hint, shared) {
+            Some(at) => {
+                shared.kernels.drive(at, self, mem, Some((piece, payload)));
+                Outcome::Done
+            }
+            None => {
+                shared.counters.kernels_busy += 1;
+                Outcome::NotReady
+            }
+        }
+    }
+
+    /// A lane of the kernel at `place` for this queue pair, with room for a packet.
+    fn lane_of(&mut self, place: u32, hint: (u32, u32), shared: &mut Shared) -> Option<(u32, u32)> {
+        let kernel = shared.kernels.deployed[place as usize].as_mut()?;
+        let hint = if hint.0 == place { hint.1 } else { u32::MAX };
+        let at = (place, kernel.lane_for(self.number, hint)?);
+        if let Some(strom) = &mut self.strom {
+            strom.lane = at;
+        }
+        shared.kernels.has_room(at).then_some(at)
+    }
+
+    /// No kernel has the op-code: says so at the end of the message.
+    fn nobody(&mut self, part: &Part, shared: &mut Shared) -> Outcome {
+        let to = Place { addr: 0, rkey: 0, room: 0 };
+        let ending = Some(Ending { status: Status::NO_KERNEL, tag: part.tag() });
+        if part.last() && !self.send_message(&Message { to, len: 0, filled: 0, ending }, None) {
+            shared.counters.kernels_busy += 1;
+            return Outcome::NotReady;
+        }
+        Outcome::Done
+    }
+
+    /// Over IRN: a packet for a kernel came before its turn.
+    #[inline(never)]
+    pub(crate) fn keep_rpc(&mut self, slot: u32, part: &Part, payload: &[u8]) -> Outcome {
+        let Some(early) = self.strom.as_mut().and_then(|strom| strom.early.get_mut(slot as usize)) else {
+            return Outcome::NotReady;
+        };
+        let Some(room) = early.bytes.get_mut(..payload.len()) else { return Outcome::NotReady };
+        room.copy_from_slice(payload);
+        (early.part, early.len) = (Some(*part), payload.len() as u16);
+        Outcome::Done
+    }
+
+    /// Its turn has come.
+    #[inline(never)]
+    pub(crate) fn hand_over_kept(&mut self, mem: Mem<'_>, slot: u32, shared: &mut Shared) -> Outcome {
+        let Some(early) = self.strom.as_mut().and_then(|strom| strom.early.get_mut(slot as usize)) else {
+            return Outcome::Done;
+        };
+        let Some(part) = early.part else { return Outcome::Done };
+        let (bytes, len) = (std::mem::take(&mut early.bytes), usize::from(early.len));
+        let outcome = self.hand_over(mem, &part, &bytes[..len], shared);
+        // The queue pair may have ended meanwhile.
+        if let Some(strom) = &mut self.strom {
+            strom.early[slot as usize].bytes = bytes;
+        }
+        if outcome == Outcome::NotReady && !shared.kernels.stalled.contains(&self.number) {
+            shared.kernels.stalled.push_back(self.number);
+        }
+        outcome
+    }
+}
+
+impl Nic {
+    /// Lanes that can go on do; then queue pairs that waited for lanes. Returns how many had a turn.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn run_kernels(&mut self, mem: Mem<'_>) -> usize {
+        let mut turns = 0;
+        for _ in 0..self.shared.kernels.ready.len() {
+            let Some((at, qp)) = self.shared.kernels.next_ready() else { break };
+            let Some(index) = qp.and_then(|qp| self.index(qp)) else { continue };
+            if let Some(qp) = &mut self.qps[index as usize] {
+                qp.go_on_lane(&mut self.shared.kernels, at, mem);
+                turns += 1;
+            }
+            self.attend(index);
+        }
+        if std::mem::take(&mut self.shared.kernels.freed) {
+            for _ in 0..self.shared.kernels.stalled.len() {
+                let Some(number) = self.shared.kernels.stalled.pop_front() else { break };
+                let Some(index) = self.index(number) else { continue };
+                if let Some(qp) = &mut self.qps[index as usize] {
+                    qp.go_on_irn(mem, &mut self.shared);
+                    turns += 1;
+                }
+                self.attend(index);
+            }
+        }
+        turns
+    }
+}
+
+const _: () = assert!(size_of::<irn::Step>() <= 64, "a step travels in registers and one cache line");

@@ -1,0 +1,300 @@
+//! The streams of a kernel (the paper's Listing 1), as one step sees them.
+//!
+//! | Listing 1 | here |
+//! |---|---|
+//! | `qpnIn` | [`Streams::qpn`] |
+//! | `paramIn`, `roceDataIn` | [`Streams::input`], [`Streams::take`] |
+//! | `dmaCmdOut` | [`Streams::read`], [`Streams::read_to_wire`], [`Streams::write`] |
+//! | `dmaDataIn` | [`Streams::data`] |
+//! | `dmaDataOut` | the bytes of [`Streams::write`] |
+//! | `roceMetaOut` | [`Streams::answer`], [`Streams::send`] |
+//! | `roceDataOut` | [`Streams::put`], [`Streams::forward`] |
+
+use memory::{Access, Key, Mem, Pd, Span};
+use wire::Qpn;
+use wire::strom::{Ending, Status};
+
+use super::Place;
+use crate::request::Sge;
+
+/// Bytes that one command reads at most.
+pub const DMA: usize = 4096;
+
+/// What a piece of input is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Parameters of an RPC, without the place where answers go.
+    Params,
+    /// Bytes of an RPC WRITE.
+    Data,
+    /// Bytes of a WRITE that is placed in memory as well, at this address.
+    Passing(u64),
+}
+
+/// The payload of one packet.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Input<'p> {
+    /// What it is.
+    pub what: What,
+    /// The op-code of the request: not that of the kernel if it is a fallback.
+    pub opcode: u64,
+    /// The requester's name for the request.
+    pub tag: u32,
+    /// The message starts here.
+    pub first: bool,
+    /// It ends here.
+    pub last: bool,
+    /// Bytes of the message from here on.
+    pub left: u32,
+    /// The bytes.
+    pub bytes: &'p [u8],
+}
+
+/// What a kernel may touch.
+#[derive(Copy, Clone)]
+pub(super) struct Reach<'r> {
+    pub mem: Mem<'r>,
+    pub pd: Pd,
+    pub grants: &'r [Key],
+}
+
+impl<'r> Reach<'r> {
+    /// Memory under one of the keys granted.
+    #[inline]
+    fn span(&self, va: u64, len: usize, access: Access) -> Option<Span<'r>> {
+        let granted = |key: &Key| self.mem.check(self.pd, *key, va, len, access).ok();
+        self.grants.iter().find_map(granted)
+    }
+}
+
+/// A command to the DMA engine.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Command {
+    Nothing,
+    Read { va: u64, len: u32 },
+    ReadToWire { va: u64, len: u32 },
+}
+
+/// A message being made.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    pub to: Place,
+    pub len: u32,
+    pub filled: u32,
+    /// An answer, which tells its ending; else a plain WRITE.
+    pub ending: Option<Ending>,
+}
+
+/// What a lane keeps of its streams from step to step.
+pub(super) struct Wires {
+    command: Command,
+    read: Box<[u8]>,
+    /// Bytes of it that have not been released.
+    there: Option<usize>,
+    pub message: Option<Message>,
+    /// Where answers of this request go.
+    pub reply: Option<Place>,
+    pub tag: u32,
+    pub answered: bool,
+    pub fault: Option<Status>,
+}
+
+impl Wires {
+    pub fn new() -> Wires {
+        Wires {
+            command: Command::Nothing,
+            read: vec![0; DMA].into_boxed_slice(),
+            there: None,
+            message: None,
+            reply: None,
+            tag: 0,
+            answered: true,
+            fault: None,
+        }
+    }
+
+    /// Whatever the kernel had begun is forgotten; not who it was for.
+    pub fn clear(&mut self) {
+        self.command = Command::Nothing;
+        (self.there, self.message, self.fault) = (None, None, None);
+    }
+
+    pub fn has_command(&self) -> bool {
+        self.command != Command::Nothing
+    }
+
+    /// Is a message ready to leave?
+    pub fn complete(&self) -> Option<Message> {
+        self.message.filter(|message| message.filled == message.len)
+    }
+
+    /// The DMA engine does what the last step asked for.
+    #[inline]
+    pub fn execute(&mut self, reach: Reach<'_>, block: &Sge) {
+        match std::mem::replace(&mut self.command, Command::Nothing) {
+            Command::Nothing => {}
+            Command::Read { va, len } => match reach.span(va, len as usize, Access::NONE) {
+                Some(span) => {
+                    span.read(&mut self.read[..len as usize]);
+                    self.there = Some(len as usize);
+                }
+                None => self.fault = Some(Status::ACCESS),
+            },
+            Command::ReadToWire { va, len } => {
+                let from = reach.span(va, len as usize, Access::NONE);
+                let Some(message) = &mut self.message else { return };
+                let to = place(reach, block, message.filled, len);
+                match (from, to) {
+                    (Some(from), Some(to)) => {
+                        to.copy_from(&from);
+                        message.filled += len;
+                    }
+                    _ => self.fault = Some(Status::ACCESS),
+                }
+            }
+        }
+    }
+}
+
+/// Where bytes of a message stand until they are acknowledged.
+fn place<'r>(reach: Reach<'r>, block: &Sge, at: u32, len: u32) -> Option<Span<'r>> {
+    let va = block.addr + u64::from(at);
+    let fits = at.checked_add(len).is_some_and(|end| end <= block.len);
+    let span = || reach.mem.check(reach.pd, block.lkey, va, len as usize, Access::LOCAL_WRITE).ok();
+    fits.then(span).flatten()
+}
+
+/// The streams, during a step.
+pub struct Streams<'s, 'p> {
+    pub(super) qpn: Qpn,
+    pub(super) input: Option<Input<'p>>,
+    pub(super) taken: bool,
+    pub(super) wires: &'s mut Wires,
+    pub(super) reach: Reach<'s>,
+    pub(super) block: Sge,
+}
+
+impl<'p> Streams<'_, 'p> {
+    /// The queue pair that it serves.
+    pub fn qpn(&self) -> Qpn {
+        self.qpn
+    }
+
+    /// The payload that waits, of one packet. It stays until it is taken.
+    pub fn input(&self) -> Option<Input<'p>> {
+        self.input
+    }
+
+    /// The input has been used.
+    pub fn take(&mut self) {
+        self.taken |= self.input.is_some();
+    }
+
+    /// Bytes that the requester has room for; 0 if it has not said where.
+    pub fn room(&self) -> u32 {
+        self.wires.reply.map_or(0, |place| place.room)
+    }
+
+    /// Bytes that one message holds at most.
+    pub fn longest(&self) -> u32 {
+        self.block.len
+    }
+
+    /// Asks for `len` bytes of memory, [`DMA`] at most: they are there at the next step. Reading what the kernel has no right to
+    /// ends the request.
+    pub fn read(&mut self, va: u64, len: u32) {
+        self.wires.there = None;
+        if len as usize > DMA {
+            self.wires.fault = Some(Status::FAILED);
+            return;
+        }
+        self.wires.command = Command::Read { va, len };
+    }
+
+    /// The bytes that were read.
+    pub fn data(&self) -> Option<&[u8]> {
+        self.wires.there.map(|len| &self.wires.read[..len])
+    }
+
+    /// The next `len` bytes of the message come straight from memory.
+    pub fn read_to_wire(&mut self, va: u64, len: u32) {
+        let left = self.wires.message.map_or(0, |message| message.len - message.filled);
+        if len > left {
+            self.wires.fault = Some(Status::FAILED);
+        } else if len > 0 {
+            self.wires.command = Command::ReadToWire { va, len };
+        }
+    }
+
+    /// Writes to memory. Writing where the kernel has no right to ends the request.
+    pub fn write(&mut self, va: u64, bytes: &[u8]) {
+        match self.reach.span(va, bytes.len(), Access::LOCAL_WRITE) {
+            Some(span) => {
+                span.write(bytes);
+            }
+            None => self.wires.fault = Some(Status::ACCESS),
+        }
+    }
+
+    /// Answers the request, with `len` bytes that follow by [`put`](Streams::put), [`forward`](Streams::forward) or
+    /// [`read_to_wire`](Streams::read_to_wire). If there is no room for so many, the answer is [`Status::NO_ROOM`] and has
+    /// none; then it returns false.
+    pub fn answer(&mut self, status: Status, len: u32) -> bool {
+        let tag = self.wires.tag;
+        if self.wires.answered || self.wires.message.is_some() {
+            self.wires.fault = Some(Status::FAILED);
+            return false;
+        }
+        self.wires.answered = true;
+        let place = self.wires.reply.filter(|place| len <= place.room && len <= self.block.len);
+        let (to, status, len) = match (len, place) {
+            (0, _) => (NOWHERE, status, 0),
+            (_, Some(place)) => (place, status, len),
+            (_, None) => (NOWHERE, Status::NO_ROOM, 0),
+        };
+        let fits = status != Status::NO_ROOM;
+        self.wires.message = Some(Message { to, len, filled: 0, ending: Some(Ending { status, tag }) });
+        fits
+    }
+
+    /// A WRITE to the peer's memory beside answers: `len` bytes follow, [`longest`](Streams::longest) at most.
+    pub fn send(&mut self, addr: u64, rkey: u32, len: u32) {
+        if len > self.block.len || self.wires.message.is_some() {
+            self.wires.fault = Some(Status::FAILED);
+            return;
+        }
+        let to = Place { addr, rkey, room: len };
+        self.wires.message = Some(Message { to, len, filled: 0, ending: None });
+    }
+
+    /// Bytes of the message that [`answer`](Streams::answer) or [`send`](Streams::send) began.
+    pub fn put(&mut self, bytes: &[u8]) {
+        let wires = &mut *self.wires;
+        let Some(message) = &mut wires.message else {
+            wires.fault = Some(Status::FAILED);
+            return;
+        };
+        let len = bytes.len() as u32;
+        match place(self.reach, &self.block, message.filled, len) {
+            Some(span) if len <= message.len - message.filled => {
+                span.write(bytes);
+                message.filled += len;
+            }
+            _ => wires.fault = Some(Status::FAILED),
+        }
+    }
+
+    /// The first `len` of the bytes that were read become the message's next.
+    pub fn forward(&mut self, len: usize) {
+        let bytes = std::mem::take(&mut self.wires.read);
+        let there = self.wires.there.unwrap_or(0);
+        match bytes.get(..len.min(there)) {
+            Some(part) if part.len() == len => self.put(part),
+            _ => self.wires.fault = Some(Status::FAILED),
+        }
+        self.wires.read = bytes;
+    }
+}
+
+/// Where an answer without bytes goes: no key is looked at.
+const NOWHERE: Place = Place { addr: 0, rkey: 0, room: 0 };

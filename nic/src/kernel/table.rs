@@ -1,0 +1,300 @@
+//! The kernels that are deployed, and the memory that their answers leave from.
+
+use std::collections::VecDeque;
+
+use memory::{Key, Pd};
+use wire::Qpn;
+
+use super::Kernel;
+use super::lane::Lane;
+use crate::nic::{Nic, NicError};
+use crate::request::Sge;
+
+/// What a kernel is deployed with.
+pub struct KernelInit {
+    /// Its domain: it serves queue pairs of this domain only, and has no rights outside.
+    pub pd: Pd,
+    /// The RPC op-code that it serves; none: it takes what no other kernel of the domain does.
+    pub opcode: Option<u64>,
+    /// One for each queue pair that it serves at a time. All of a kind, each on its own.
+    pub kernels: Vec<Box<dyn Kernel>>,
+    /// The regions that it may read, and write where they allow that.
+    pub grants: Vec<Key>,
+    /// Memory that answers stay in until they have arrived.
+    pub answers: Sge,
+    /// Bytes of the longest answer: `answers` holds as many as fit. Each lane at work takes one, each answer on its way another.
+    pub longest: u32,
+    /// Steps that one packet of input may cost; then the request ends with an error.
+    pub limit: u64,
+}
+
+/// What is known of a kernel.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct KernelFacts {
+    /// Its number.
+    pub number: u32,
+    /// Its domain.
+    pub pd: Pd,
+    /// Its op-code; none: the fallback.
+    pub opcode: Option<u64>,
+    /// Queue pairs that it may serve at a time, and how many it serves now.
+    pub lanes: (u32, u32),
+    /// Answers that there is room for, and how much of that is free.
+    pub answers: (u32, u32),
+    /// Requests that it has taken.
+    pub requests: u64,
+    /// Requests that it could not end, and why does the answer say.
+    pub failures: u64,
+    /// Steps that it has made.
+    pub steps: u64,
+}
+
+/// Room for one answer.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    /// The kernel, by place and number.
+    pub place: u32,
+    pub kernel: u32,
+    /// Which.
+    pub index: u32,
+}
+
+/// A kernel that is deployed.
+pub(super) struct Deployed {
+    pub number: u32,
+    pub pd: Pd,
+    pub opcode: Option<u64>,
+    pub lanes: Box<[Lane]>,
+    pub grants: Box<[Key]>,
+    pub answers: Sge,
+    pub longest: u32,
+    pub limit: u64,
+    /// Blocks that hold no answer, the last one used first: it is the one in the cache.
+    pub free: Vec<u32>,
+    blocks: u32,
+    /// A lane waits for a block.
+    pub starves: bool,
+    /// It takes nothing new, and is gone when its last answer is.
+    pub leaving: bool,
+    pub requests: u64,
+    pub failures: u64,
+    pub steps: u64,
+}
+
+impl Deployed {
+    fn new(number: u32, init: KernelInit) -> Option<Deployed> {
+        let blocks = init.answers.len.checked_div(init.longest)?;
+        let fits = blocks > 0 && !init.kernels.is_empty() && blocks as usize >= init.kernels.len();
+        fits.then(|| Deployed {
+            number,
+            pd: init.pd,
+            opcode: init.opcode,
+            lanes: init.kernels.into_iter().map(Lane::new).collect(),
+            grants: init.grants.into_boxed_slice(),
+            answers: init.answers,
+            longest: init.longest,
+            limit: init.limit.max(1),
+            free: (0..blocks).rev().collect(),
+            blocks,
+            starves: false,
+            leaving: false,
+            requests: 0,
+            failures: 0,
+            steps: 0,
+        })
+    }
+
+    /// The memory of a block.
+    pub fn block(&self, index: u32) -> Sge {
+        let addr = self.answers.addr + u64::from(index) * u64::from(self.longest);
+        Sge { addr, len: self.longest, ..self.answers }
+    }
+
+    fn facts(&self) -> KernelFacts {
+        let busy = self.lanes.iter().filter(|lane| lane.qp.is_some()).count();
+        KernelFacts {
+            number: self.number,
+            pd: self.pd,
+            opcode: self.opcode,
+            lanes: (self.lanes.len() as u32, busy as u32),
+            answers: (self.blocks, self.free.len() as u32),
+            requests: self.requests,
+            failures: self.failures,
+            steps: self.steps,
+        }
+    }
+
+    /// The lane that serves a queue pair: the one that does already, or one that is free.
+    pub fn lane_for(&mut self, qp: Qpn, hint: u32) -> Option<u32> {
+        let serves = |lane: &Lane| lane.qp == Some(qp);
+        if self.lanes.get(hint as usize).is_some_and(serves) {
+            return Some(hint);
+        }
+        let found = self.lanes.iter().position(serves);
+        let found = found.or_else(|| self.lanes.iter().position(|lane| lane.qp.is_none()))?;
+        self.lanes[found].qp = Some(qp);
+        Some(found as u32)
+    }
+}
+
+/// All kernels of an engine.
+pub(crate) struct Kernels {
+    pub(super) deployed: Box<[Option<Deployed>]>,
+    next: u32,
+    /// Lanes that can go on: the kernel's place, and number there.
+    pub(super) ready: VecDeque<(u32, u32)>,
+    /// Queue pairs over IRN whose order waits for a lane.
+    pub(super) stalled: VecDeque<Qpn>,
+    /// A lane has become free since they were looked at.
+    pub(super) freed: bool,
+}
+
+impl Kernels {
+    pub fn new(max: u32, max_qps: u32) -> Kernels {
+        Kernels {
+            deployed: (0..max).map(|_| None).collect(),
+            next: 0,
+            ready: VecDeque::new(),
+            stalled: VecDeque::with_capacity(max_qps as usize),
+            freed: false,
+        }
+    }
+
+    /// Can a lane, or a queue pair that waits for one, go on?
+    #[inline]
+    pub fn have_work(&self) -> bool {
+        !self.ready.is_empty() || self.freed && !self.stalled.is_empty()
+    }
+
+    /// Place of the kernel that serves an op-code for queue pairs of a domain.
+    pub(super) fn place_of(&self, pd: Pd, opcode: u64) -> Option<u32> {
+        let place = |wanted: Option<u64>| {
+            let serves = |kernel: &Deployed| kernel.pd == pd && kernel.opcode == wanted && !kernel.leaving;
+            self.deployed.iter().position(|kernel| kernel.as_ref().is_some_and(serves))
+        };
+        place(Some(opcode)).or_else(|| place(None)).map(|place| place as u32)
+    }
+
+    /// Lanes that waited for something of this queue pair's to end may go on.
+    pub fn wake(&mut self, qp: Qpn) {
+        for (place, kernel) in self.deployed.iter_mut().enumerate() {
+            let Some(kernel) = kernel else { continue };
+            for (number, lane) in kernel.lanes.iter_mut().enumerate() {
+                if lane.qp == Some(qp) && lane.waits && !std::mem::replace(&mut lane.queued, true) {
+                    self.ready.push_back((place as u32, number as u32));
+                }
+            }
+        }
+    }
+
+    /// An answer has arrived, or will never leave.
+    pub(super) fn give_back(&mut self, block: Block) {
+        let found = self.deployed.get_mut(block.place as usize).and_then(Option::as_mut);
+        let Some(kernel) = found.filter(|kernel| kernel.number == block.kernel) else { return };
+        kernel.free.push(block.index);
+        if std::mem::replace(&mut kernel.starves, false) {
+            for (number, lane) in kernel.lanes.iter_mut().enumerate() {
+                if lane.waits && !std::mem::replace(&mut lane.queued, true) {
+                    self.ready.push_back((block.place, number as u32));
+                }
+            }
+        }
+    }
+
+    /// A queue pair is gone: its lanes are free.
+    pub(super) fn forget(&mut self, qp: Qpn) {
+        self.stalled.retain(|stalled| *stalled != qp);
+        for kernel in self.deployed.iter_mut().flatten() {
+            for lane in kernel.lanes.iter_mut().filter(|lane| lane.qp == Some(qp)) {
+                kernel.free.extend(lane.abandon());
+                self.freed = true;
+            }
+        }
+    }
+
+    fn find(&mut self, number: u32) -> Result<(usize, &mut Deployed), NicError> {
+        let mut all = self.deployed.iter_mut().enumerate();
+        all.find_map(|(place, kernel)| {
+            kernel.as_mut().filter(|kernel| kernel.number == number).map(|kernel| (place, kernel))
+        })
+        .ok_or(NicError::Unknown)
+    }
+}
+
+impl Nic {
+    /// Deploys a kernel; its number. It serves from now on.
+    ///
+    /// # Errors
+    /// [`NicError::Full`]: as many as there may be. [`NicError::Busy`]: the op-code is taken. [`NicError::TooSmall`]: there are fewer
+    /// answers than lanes, or no lanes.
+    pub fn deploy_kernel(&mut self, init: KernelInit) -> Result<u32, NicError> {
+        let kernels = &mut self.shared.kernels;
+        let taken =
+            |kernel: &Deployed| kernel.pd == init.pd && kernel.opcode == init.opcode && !kernel.leaving;
+        if kernels.deployed.iter().flatten().any(taken) {
+            return Err(NicError::Busy);
+        }
+        let place = kernels.deployed.iter().position(Option::is_none).ok_or(NicError::Full)?;
+        let deployed = Deployed::new(kernels.next, init).ok_or(NicError::TooSmall)?;
+        kernels.next += 1;
+        let lanes: usize = kernels.deployed.iter().flatten().map(|kernel| kernel.lanes.len()).sum();
+        let number = deployed.number;
+        kernels.ready.reserve(lanes + deployed.lanes.len());
+        kernels.deployed[place] = Some(deployed);
+        Ok(number)
+    }
+
+    /// The kernels that are deployed.
+    pub fn kernels(&self) -> impl Iterator<Item = KernelFacts> {
+        self.shared.kernels.deployed.iter().flatten().map(Deployed::facts)
+    }
+
+    /// Puts other kernels in place of those that are deployed under a number, as many as there are lanes. Each lane changes when
+    /// it is at rest; until then it goes on with the old one.
+    ///
+    /// # Errors
+    /// [`NicError::Unknown`], [`NicError::TooSmall`] if they are not as many.
+    pub fn replace_kernel(&mut self, number: u32, others: Vec<Box<dyn Kernel>>) -> Result<(), NicError> {
+        let (_, kernel) = self.shared.kernels.find(number)?;
+        if kernel.lanes.len() != others.len() {
+            return Err(NicError::TooSmall);
+        }
+        for (lane, other) in kernel.lanes.iter_mut().zip(others) {
+            lane.replace(other);
+        }
+        Ok(())
+    }
+
+    /// Removes a kernel. It takes nothing new, and what it had begun ends with an error to whoever asked.
+    ///
+    /// # Errors
+    /// [`NicError::Unknown`]. [`NicError::Busy`]: answers are still on their way from its memory; ask again.
+    pub fn remove_kernel(&mut self, number: u32) -> Result<(), NicError> {
+        let (place, kernel) = self.shared.kernels.find(number)?;
+        kernel.leaving = true;
+        for lane in 0..kernel.lanes.len() as u32 {
+            self.end_lane((place as u32, lane));
+        }
+        let kernels = &mut self.shared.kernels;
+        let gone = kernels.deployed[place].as_ref().is_some_and(|kernel| {
+            kernel.free.len() == kernel.blocks as usize && kernel.lanes.iter().all(|lane| lane.qp.is_none())
+        });
+        if !gone {
+            return Err(NicError::Busy);
+        }
+        kernels.ready.retain(|(other, _)| *other as usize != place);
+        kernels.deployed[place] = None;
+        Ok(())
+    }
+
+    /// A lane of a kernel that is being removed ends what it does.
+    fn end_lane(&mut self, at: (u32, u32)) {
+        let kernel = self.shared.kernels.deployed[at.0 as usize].as_ref();
+        let Some(qp) = kernel.and_then(|kernel| kernel.lanes[at.1 as usize].qp) else { return };
+        let Some(index) = self.index(qp) else { return };
+        if let Some(qp) = &mut self.qps[index as usize] {
+            qp.end_lane(&mut self.shared.kernels, at);
+        }
+        self.attend(index);
+    }
+}
