@@ -29,7 +29,7 @@ use crate::engine::{Control, Engine};
 use crate::peers::EngineId;
 pub use error::ConnectError;
 pub use listener::{Listener, PENDING, Request};
-pub use message::{Hello, IRN, LinkOffer, MAX_PRIVATE, Message, PRISM, VERSION};
+pub use message::{Hello, IRN, LinkOffer, MAX_PRIVATE, Message, PRISM, STROM, VERSION};
 use message::{Stage, read, write};
 
 /// One side's queue pair, and what it can do.
@@ -55,6 +55,8 @@ pub struct Side<'a> {
     pub irn: bool,
     /// It wants PRISM, if the peer does too.
     pub prism: bool,
+    /// It wants StRoM, if the peer does too.
+    pub strom: bool,
     /// Up to [`MAX_PRIVATE`] bytes for the program at the other side.
     pub private_data: &'a [u8],
 }
@@ -77,7 +79,9 @@ impl Side<'_> {
             responder_resources: self.responder_resources,
             endpoint: facts.endpoint,
             engine: self.engine.id(),
-            extensions: if self.irn { IRN } else { 0 } | if self.prism { PRISM } else { 0 },
+            extensions: if self.irn { IRN } else { 0 }
+                | if self.prism { PRISM } else { 0 }
+                | if self.strom { STROM } else { 0 },
             irn_reach: if self.irn { self.engine.control(|control| control.nic.irn().reach()) } else { 0 },
             private_data: self.private_data.to_vec(),
         })
@@ -101,6 +105,8 @@ pub struct Agreement {
     pub irn: Option<u32>,
     /// PRISM is agreed on.
     pub prism: bool,
+    /// StRoM is agreed on.
+    pub strom: bool,
 }
 
 impl Agreement {
@@ -113,6 +119,7 @@ impl Agreement {
             extensions,
             irn: (extensions & IRN != 0).then_some(remote.irn_reach),
             prism: extensions & PRISM != 0,
+            strom: extensions & STROM != 0,
             remote,
         }
     }

@@ -101,6 +101,7 @@ impl End {
             responder_resources: self.options.max_dest_rd_atomic,
             irn: self.options.irn && self.service == Service::Rc,
             prism: self.options.prism && self.service == Service::Rc,
+            strom: self.options.strom && self.service == Service::Rc,
             private_data: &self.options.private_data,
         }
     }
@@ -125,6 +126,7 @@ impl End {
             min_rnr_timer: responds.then_some(options.min_rnr_timer),
             irn: agreement.irn,
             prism: Some(agreement.prism),
+            strom: Some(agreement.strom),
             ..Modify::default()
         };
         let to_rts = Modify {

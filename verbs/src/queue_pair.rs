@@ -67,6 +67,8 @@ pub struct QpOptions {
     pub irn: bool,
     /// PRISM, if the peer wants it too: [`post_prism`](QueuePair::post_prism). Beside IRN, or going back N.
     pub prism: bool,
+    /// StRoM, if the peer wants it too: requests to the kernels of its NIC, and its requests to ours.
+    pub strom: bool,
     /// Up to 256 bytes that the program at the other side gets when the queue pair connects.
     pub private_data: Vec<u8>,
     /// Time that connecting may take.
@@ -94,6 +96,7 @@ impl Default for QpOptions {
             min_rnr_timer: 12,
             irn: false,
             prism: false,
+            strom: false,
             private_data: Vec::new(),
             connect_timeout: Duration::from_secs(5),
             qkey: 0x1111_1111,

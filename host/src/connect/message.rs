@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Extensions: bit 0, IRN; then the IRN reach is the number of packets ahead of the order that this side remembers, a
-//! power of two from 64 to 65536, else 0. Bit 1, PRISM. Other bits are 0, and ignored: what one side has and the other does not is
+//! power of two from 64 to 65536, else 0. Bit 1, PRISM. Bit 2, StRoM. Other bits are 0, and ignored: what one side has and the other does not is
 //! not used.
 //!
 //! READY and GO are empty; the body of REJECT is UTF-8 for people. Whatever comes from the wire is checked here.
@@ -39,6 +39,8 @@ pub const VERSION: u16 = 1;
 pub const IRN: u64 = 1;
 /// The extension bit of PRISM.
 pub const PRISM: u64 = 2;
+/// The extension bit of StRoM.
+pub const STROM: u64 = 4;
 /// Bytes of private data at most.
 pub const MAX_PRIVATE: usize = 256;
 /// Bytes of a link's name at most: an abstract socket address has 108.
@@ -119,7 +121,7 @@ pub struct Hello {
     pub endpoint: Endpoint,
     /// Its engine.
     pub engine: EngineId,
-    /// Extensions that it has, one bit each: [`IRN`], [`PRISM`].
+    /// Extensions that it has, one bit each: [`IRN`], [`PRISM`], [`STROM`].
     pub extensions: u64,
     /// Packets ahead of the order that it remembers over IRN; 0 without it.
     pub irn_reach: u32,

@@ -105,11 +105,11 @@ fn irn_is_agreed_on_only_if_both_sides_have_it() {
     for (ours, theirs, agreed) in
         [(&with, &far, Some(512)), (&far, &with, Some(128)), (&with, &without, None), (&without, &with, None)]
     {
-        for prism in [0, PRISM] {
-            let [ours, theirs] =
-                [ours, theirs].map(|hello| Hello { extensions: hello.extensions | prism, ..hello.clone() });
+        for (prism, strom) in [(0, 0), (PRISM, 0), (0, STROM), (PRISM, STROM)] {
+            let [ours, theirs] = [ours, theirs]
+                .map(|hello| Hello { extensions: hello.extensions | prism | strom, ..hello.clone() });
             let agreement = crate::connect::Agreement::new(port::Peer(1), &ours, theirs);
-            assert_eq!((agreement.irn, agreement.prism), (agreed, prism != 0));
+            assert_eq!((agreement.irn, agreement.prism, agreement.strom), (agreed, prism != 0, strom != 0));
         }
     }
 }
