@@ -1,0 +1,212 @@
+//! A client and a server that agreed on StRoM, a kernel at the server, and what the tests ask of it.
+
+use std::collections::BTreeMap;
+
+use memory::Key;
+use nic::kernel::{Ending, Kernel, KernelFacts, KernelInit, Place, Progress, Status, Streams, What};
+use nic::{CompletionKind, Flags, NicError, Operation, Payload, ReceiveRequest, WorkRequest};
+use remora_fabric::fault::{Action, Rule, Rules};
+use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Random, Region, Settings, World};
+
+pub const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
+
+/// Op-code of the kernel that most tests deploy.
+pub const OPCODE: u64 = 0x5354_524f_4d01;
+/// Bytes of the longest answer.
+pub const LONGEST: u32 = 8192;
+/// Where answers come to in the client's memory, one room behind the other.
+pub const ANSWERS: usize = 1 << 20;
+/// Receives that the client keeps posted.
+const RECEIVES: u32 = 64;
+
+pub struct Bench {
+    pub world: World,
+    pub left: QueuePair,
+    pub left_cq: CompletionQueue,
+    pub right: QueuePair,
+    pub right_cq: CompletionQueue,
+    /// The client's memory.
+    pub here: Region,
+    /// The server's, which its kernels may touch.
+    pub there: Region,
+    /// The server's, which they may not.
+    pub guarded: Region,
+    /// Where the answers of kernels leave from.
+    pub outbox: Region,
+}
+
+/// How a request was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: Status,
+    pub bytes: Vec<u8>,
+}
+
+/// What the two agree on: StRoM, going back N, and StRoM over IRN.
+pub fn arms() -> [Settings; 2] {
+    let go_back_n = Settings { mtu: 256, strom: true, receives: RECEIVES, timeout: 8, ..Settings::default() };
+    [go_back_n, Settings { irn: Some(128), ..go_back_n }]
+}
+
+/// Links on which everything goes wrong at times.
+pub fn bad_links(seed: u64) -> Rules {
+    let mut random = Random::new(seed);
+    let mut some = |most: f64| most * random.below(1000) as f64 / 1000.0;
+    Rules::of(vec![
+        Rule::chance(Action::Drop, some(0.08)),
+        Rule::chance(Action::Duplicate, some(0.05)),
+        Rule::chance(Action::Reorder { frames: 3 }, some(0.08)),
+        Rule::chance(Action::Corrupt, some(0.03)),
+        Rule::chance(Action::Delay { min_ns: 100, max_ns: 300_000 }, some(0.05)),
+    ])
+}
+
+impl Bench {
+    pub fn new(seed: u64, settings: &Settings) -> Bench {
+        let mut world = World::new(&Config { seed, ..Config::default() });
+        let [(left, left_cq), (right, right_cq)] = world.pair(0, 1, settings);
+        let here = world.register(0, 2 << 20, ALL);
+        let there = world.register(1, 1 << 20, ALL);
+        let guarded = world.register(1, 1 << 16, ALL);
+        let outbox = world.register(1, 1 << 18, ALL);
+        let mut bench = Bench { world, left, left_cq, right, right_cq, here, there, guarded, outbox };
+        (0..RECEIVES).for_each(|_| bench.receive());
+        bench
+    }
+
+    /// One for each of the arms.
+    pub fn arms() -> [Bench; 2] {
+        arms().map(|settings| Bench::new(1, &settings))
+    }
+
+    fn receive(&mut self) {
+        self.world.post_receive(self.left, &ReceiveRequest { id: 0, sges: &[] }).unwrap();
+    }
+
+    pub fn init(&self, opcode: Option<u64>, kernels: Vec<Box<dyn Kernel>>) -> KernelInit {
+        KernelInit {
+            pd: self.world.pd(1),
+            opcode,
+            kernels,
+            grants: vec![self.there.key],
+            answers: self.outbox.sge(0, 1 << 17),
+            longest: LONGEST,
+            limit: 1 << 12,
+        }
+    }
+
+    /// Deploys kernels at the server under [`OPCODE`].
+    pub fn deploy(&mut self, kernels: Vec<Box<dyn Kernel>>) -> u32 {
+        let init = self.init(Some(OPCODE), kernels);
+        self.try_deploy(init).unwrap()
+    }
+
+    pub fn try_deploy(&mut self, init: KernelInit) -> Result<u32, NicError> {
+        self.world.with_nic(1, |nic, _| nic.deploy_kernel(init))
+    }
+
+    /// Where the answer to a request goes.
+    pub fn place(&self, tag: u32) -> Place {
+        let remote = self.here.remote(ANSWERS + tag as usize % 64 * LONGEST as usize);
+        Place { addr: remote.addr, rkey: remote.rkey.get(), room: LONGEST }
+    }
+
+    pub fn rpc(&mut self, opcode: u64, tag: u32, params: &[u8]) {
+        let bytes = [&self.place(tag).emit(), params].concat();
+        self.post(Operation::Rpc { opcode, tag }, tag, &bytes);
+    }
+
+    pub fn rpc_write(&mut self, opcode: u64, tag: u32, bytes: &[u8]) {
+        // From memory of its own: it must stay until it has arrived.
+        let at = tag as usize % 64 * (ANSWERS / 64);
+        self.here.store(at, bytes);
+        let sges = [self.here.sge(at, bytes.len())];
+        let operation = Operation::RpcWrite { opcode, tag };
+        let request =
+            WorkRequest { id: u64::from(tag), operation, payload: Payload::Sges(&sges), flags: SIGNALED };
+        self.world.post(self.left, &request).unwrap();
+    }
+
+    pub fn post(&mut self, operation: Operation, id: u32, bytes: &[u8]) {
+        let payload = Payload::Inline(bytes);
+        let request = WorkRequest { id: u64::from(id), operation, payload, flags: SIGNALED };
+        self.world.post(self.left, &request).unwrap();
+    }
+
+    /// Runs until nothing happens any more, and gives the answers that came, by tag.
+    pub fn run(&mut self) -> BTreeMap<u32, Answer> {
+        assert!(self.world.settle(20_000_000), "it never comes to rest");
+        self.answers()
+    }
+
+    fn answers(&mut self) -> BTreeMap<u32, Answer> {
+        let mut answers = BTreeMap::new();
+        for completion in self.world.drain(self.left_cq) {
+            assert_eq!(completion.status, nic::Status::Success, "{completion:?}");
+            if completion.kind != CompletionKind::ReceiveWriteImm {
+                continue;
+            }
+            self.receive();
+            let Ending { status, tag } = Ending::parse(completion.imm.expect("an answer"));
+            let at = ANSWERS + tag as usize % 64 * LONGEST as usize;
+            let bytes = self.here.load(at, completion.byte_len as usize);
+            assert_eq!(answers.insert(tag, Answer { status, bytes }), None, "one answer a request");
+        }
+        answers
+    }
+
+    /// The first word where the answer to a request goes.
+    pub fn answer_at(&self, tag: u32) -> u64 {
+        let at = ANSWERS + tag as usize % 64 * LONGEST as usize;
+        u64::from_le_bytes(self.here.load(at, 8).try_into().unwrap())
+    }
+
+    pub fn facts(&mut self) -> Vec<KernelFacts> {
+        self.world.with_nic(1, |nic, _| nic.kernels().collect())
+    }
+
+    /// All room for answers has come back, and so many lanes serve somebody.
+    pub fn is_at_rest(&mut self, busy: u32) -> bool {
+        self.facts().iter().all(|facts| facts.answers.0 == facts.answers.1 && facts.lanes.1 == busy)
+    }
+}
+
+/// Writes all it gets to memory, one behind the other, and after the bytes of an RPC WRITE tells where it is then.
+#[derive(Default)]
+pub struct Journal {
+    pub at: u64,
+}
+
+impl Kernel for Journal {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        let Some(input) = streams.input() else { return Progress::Rests };
+        streams.take();
+        streams.write(self.at, input.bytes);
+        self.at += input.bytes.len() as u64;
+        if input.last {
+            let len = if streams.room() > 0 && input.what == What::Data { 8 } else { 0 };
+            streams.answer(Status::DONE, len);
+            if len > 0 {
+                streams.put(&self.at.to_le_bytes());
+            }
+        }
+        Progress::Waits
+    }
+
+    fn reset(&mut self) {}
+}
+
+/// Never ends.
+pub struct Endless;
+
+impl Kernel for Endless {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        streams.take();
+        Progress::Again
+    }
+
+    fn reset(&mut self) {}
+}
+
+/// A key that names nothing.
+pub const NO_KEY: Key = Key::new(0);

@@ -1,0 +1,111 @@
+//! The GET kernel beside a plain map.
+
+use std::collections::BTreeMap;
+
+use nic::kernel::{Get, Kernel, Lookup, Slot, Status};
+use remora_fabric::{Random, Settings};
+
+use crate::bench::{Answer, Bench, OPCODE, arms, bad_links};
+use crate::seeds;
+
+const SLOTS: u64 = 32;
+const VALUES: usize = 1 << 14;
+
+fn kernels(count: usize) -> Vec<Box<dyn Kernel>> {
+    (0..count).map(|_| Box::new(Get::default()) as Box<dyn Kernel>).collect()
+}
+
+/// A table of random buckets, some of them empty; and what it says.
+fn fill(bench: &Bench, random: &mut Random) -> BTreeMap<u64, Vec<u8>> {
+    let mut model = BTreeMap::new();
+    let mut next = VALUES;
+    for number in 0..SLOTS {
+        let mut slot = Slot::default();
+        for bucket in 0..3 {
+            if random.below(4) == 0 {
+                continue;
+            }
+            let (key, len) = (number + SLOTS * random.below(8), random.below(1500));
+            let value: Vec<u8> = (0..len).map(|_| random.below(256) as u8).collect();
+            bench.there.store(next, &value);
+            (slot.keys[bucket], slot.lens[bucket]) = (key, len as u32);
+            slot.values[bucket] = bench.there.remote(next).addr;
+            next += value.len().next_multiple_of(8);
+            model.entry(key).or_insert(value);
+        }
+        bench.there.store(number as usize * Slot::LEN, &slot.emit());
+    }
+    model
+}
+
+fn seed(seed: u64, settings: &Settings) -> [u64; 3] {
+    let mut bench = Bench::new(seed, settings);
+    bench.deploy(kernels(2));
+    let mut random = Random::new(seed);
+    let model = fill(&bench, &mut random);
+    bench.world.set_rules(&bad_links(seed), seed);
+    let mut counts = [0; 3];
+    for _ in 0..3 {
+        let keys: Vec<u64> = (0..16).map(|_| random.below(SLOTS * 8)).collect();
+        for (tag, key) in keys.iter().enumerate() {
+            let slot = bench.there.remote((key % SLOTS) as usize * Slot::LEN).addr;
+            bench.rpc(OPCODE, tag as u32, &Lookup { slot, key: *key }.emit());
+        }
+        let answers = bench.run();
+        for (tag, key) in keys.iter().enumerate() {
+            let wanted = match model.get(key) {
+                Some(value) => Answer { status: Status::DONE, bytes: value.clone() },
+                None => Answer { status: Status::MISS, bytes: Vec::new() },
+            };
+            assert_eq!(answers.get(&(tag as u32)), Some(&wanted), "seed {seed}, key {key}");
+            counts[usize::from(wanted.status == Status::MISS)] += 1;
+        }
+        assert_eq!(answers.len(), keys.len());
+    }
+    assert!(bench.is_at_rest(0), "seed {seed}");
+    counts[2] = bench.world.faults().dropped;
+    counts
+}
+
+fn all_seeds(settings: &Settings) {
+    let mut all = [0; 3];
+    seeds::each(
+        0..100,
+        |number| seed(number, settings),
+        |_, counts| {
+            all.iter_mut().zip(counts).for_each(|(all, more)| *all += more);
+        },
+    );
+    assert!(all.iter().all(|count| *count > 0), "found, missed, frames lost: {all:?}");
+}
+
+#[test]
+fn gets_over_bad_links_find_what_the_map_has_and_miss_what_it_has_not() {
+    all_seeds(&arms()[0]);
+}
+
+#[test]
+fn gets_over_bad_links_find_what_the_map_has_and_miss_what_it_has_not_over_irn() {
+    all_seeds(&arms()[1]);
+}
+
+#[test]
+fn a_miss_answers_a_miss_and_not_the_first_bucket() {
+    for mut bench in Bench::arms() {
+        bench.deploy(kernels(1));
+        let value = bench.there.remote(4096).addr;
+        let slot = Slot { keys: [7, 8, 9], values: [value, 0, value], lens: [4, 4, 4] };
+        bench.there.store(0, &slot.emit());
+        bench.there.store(4096, b"seal");
+        let at = bench.there.remote(0).addr;
+        for key in [7, 8, 9, 10] {
+            bench.rpc(OPCODE, key, &Lookup { slot: at, key: u64::from(key) }.emit());
+        }
+        let answers = bench.run();
+        let found = Answer { status: Status::DONE, bytes: b"seal".to_vec() };
+        let missed = Answer { status: Status::MISS, bytes: Vec::new() };
+        // 8 stands in an empty bucket.
+        let wanted = [(7, found.clone()), (8, missed.clone()), (9, found), (10, missed)];
+        assert_eq!(answers.into_iter().collect::<Vec<_>>(), wanted);
+    }
+}

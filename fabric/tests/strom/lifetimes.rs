@@ -1,0 +1,170 @@
+//! Kernels come and go while the NIC runs, and lanes are fewer than clients.
+
+use nic::kernel::{Get, Kernel, Lookup, Progress, Status, Streams, What};
+use nic::{NicError, Operation, Payload, ReceiveRequest, WorkRequest};
+use remora_fabric::Settings;
+
+use crate::bench::{Bench, OPCODE, SIGNALED, arms, bad_links};
+use crate::seeds;
+
+/// Answers with a number of its own.
+struct Says(u8);
+
+impl Kernel for Says {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        if streams.input().is_some() {
+            streams.take();
+            streams.answer(Status(self.0), 0);
+        }
+        Progress::Rests
+    }
+
+    fn reset(&mut self) {}
+}
+
+/// Takes what comes, and never answers.
+struct Silent;
+
+impl Kernel for Silent {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        streams.take();
+        Progress::Waits
+    }
+
+    fn reset(&mut self) {}
+}
+
+/// Serves whoever sent it parameters until it has sent bytes too.
+struct Held;
+
+impl Kernel for Held {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        let Some(input) = streams.input() else { return Progress::Waits };
+        streams.take();
+        if input.last {
+            streams.answer(Status::DONE, 0);
+        }
+        if input.last && input.what == What::Data { Progress::Rests } else { Progress::Waits }
+    }
+
+    fn reset(&mut self) {}
+}
+
+#[test]
+fn kernels_are_deployed_listed_replaced_and_removed_while_the_nic_runs() {
+    for mut bench in Bench::arms() {
+        let number = bench.deploy(vec![Box::new(Says(64)), Box::new(Says(64))]);
+        let again = bench.init(Some(OPCODE), vec![Box::new(Says(65))]);
+        assert_eq!(bench.try_deploy(again), Err(NicError::Busy));
+        let other = bench.init(Some(OPCODE + 1), vec![Box::new(Says(66))]);
+        let other = bench.try_deploy(other).unwrap();
+        let listed: Vec<_> =
+            bench.facts().iter().map(|facts| (facts.number, facts.opcode, facts.lanes)).collect();
+        assert_eq!(listed, [(number, Some(OPCODE), (2, 0)), (other, Some(OPCODE + 1), (1, 0))]);
+
+        bench.rpc(OPCODE, 1, b"");
+        assert_eq!(bench.run()[&1].status, Status(64));
+        let replace = |bench: &mut Bench, kernels: Vec<Box<dyn Kernel>>| {
+            bench.world.with_nic(1, |nic, _| nic.replace_kernel(number, kernels))
+        };
+        assert_eq!(replace(&mut bench, vec![Box::new(Says(67))]), Err(NicError::TooSmall));
+        replace(&mut bench, vec![Box::new(Says(67)), Box::new(Says(67))]).unwrap();
+        bench.rpc(OPCODE, 2, b"");
+        bench.rpc(OPCODE + 1, 3, b"");
+        let answers = bench.run();
+        assert_eq!((answers[&2].status, answers[&3].status), (Status(67), Status(66)));
+
+        bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)).unwrap();
+        assert_eq!(bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)), Err(NicError::Unknown));
+        bench.rpc(OPCODE, 4, b"");
+        assert_eq!(bench.run()[&4].status, Status::NO_KERNEL);
+        assert_eq!(bench.facts().len(), 1);
+    }
+}
+
+#[test]
+fn a_lane_at_work_is_replaced_when_it_rests() {
+    for mut bench in Bench::arms() {
+        let number = bench.deploy(vec![Box::new(Silent)]);
+        bench.rpc(OPCODE, 1, b"");
+        assert!(bench.run().is_empty());
+        bench.world.with_nic(1, |nic, _| nic.replace_kernel(number, vec![Box::new(Says(64))])).unwrap();
+        bench.rpc(OPCODE, 2, b"");
+        assert!(bench.run().is_empty(), "it goes on with the old one");
+        // The connection ends, so the lane rests.
+        bench.world.bring(bench.right, transport::state::State::Err);
+        assert!(bench.is_at_rest(0));
+    }
+}
+
+#[test]
+fn whoever_waits_for_a_kernel_that_is_removed_is_told() {
+    for mut bench in Bench::arms() {
+        let number = bench.deploy(vec![Box::new(Silent)]);
+        bench.rpc(OPCODE, 1, b"");
+        assert!(bench.run().is_empty());
+        let removed = bench.world.with_nic(1, |nic, _| nic.remove_kernel(number));
+        assert_eq!(removed, Ok(()));
+        assert_eq!(bench.run()[&1].status, Status::REMOVED);
+    }
+}
+
+/// Clients of one lane over bad links, each with parameters and bytes in turn; how often there was no lane.
+fn crowd(seed: u64, settings: &Settings) -> u64 {
+    let mut bench = Bench::new(seed, settings);
+    bench.deploy(vec![Box::new(Held)]);
+    let others = [0; 3].map(|_| bench.world.pair(0, 1, settings)[0]);
+    let bytes = bench.here.sge(0, 700);
+    for (qp, _) in others {
+        (0..16).for_each(|_| {
+            bench.world.post_receive(qp, &ReceiveRequest { id: 0, sges: &[] }).unwrap();
+        });
+    }
+    bench.world.set_rules(&bad_links(seed), seed);
+    for tag in 0..8 {
+        bench.rpc(OPCODE, 2 * tag, b"");
+        bench.rpc_write(OPCODE, 2 * tag + 1, &[9; 700]);
+        for (qp, _) in others {
+            let place = bench.place(2 * tag).emit();
+            let params = (Operation::Rpc { opcode: OPCODE, tag: 2 * tag }, Payload::Inline(&place));
+            let data = (Operation::RpcWrite { opcode: OPCODE, tag: 2 * tag + 1 }, Payload::Sges(&[bytes]));
+            for (operation, payload) in [params, data] {
+                let request = WorkRequest { id: 0, operation, payload, flags: SIGNALED };
+                bench.world.post(qp, &request).unwrap();
+            }
+        }
+    }
+    assert_eq!(bench.run().len(), 16, "seed {seed}");
+    for (_, cq) in others {
+        let done = bench.world.drain(cq);
+        assert!(done.iter().all(|wc| wc.status == nic::Status::Success), "seed {seed}: {done:?}");
+        let answers = done.iter().filter(|wc| wc.imm.is_some()).count();
+        assert_eq!((done.len(), answers), (32, 16), "seed {seed}");
+    }
+    assert!(bench.is_at_rest(0), "seed {seed}");
+    assert_eq!(bench.world.counters(1).rx_rpc_requests, 64, "seed {seed}: each counts once");
+    bench.world.counters(1).kernels_busy
+}
+
+#[test]
+fn clients_wait_for_a_lane_and_all_are_served() {
+    for settings in arms() {
+        let mut busy = 0;
+        seeds::each(0..50, |seed| crowd(seed, &settings), |_, more| busy += more);
+        assert!(busy > 0, "nobody had to wait");
+    }
+}
+
+#[test]
+fn a_connection_that_ends_gives_back_its_lane_and_its_room() {
+    for mut bench in Bench::arms() {
+        bench.deploy(vec![Box::new(Get::default())]);
+        let slot = bench.there.remote(0).addr;
+        for tag in 0..8 {
+            bench.rpc(OPCODE, tag, &Lookup { slot, key: 0 }.emit());
+        }
+        bench.world.run_for(3_000);
+        bench.world.bring(bench.right, transport::state::State::Err);
+        assert!(bench.is_at_rest(0));
+    }
+}

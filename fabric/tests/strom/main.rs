@@ -1,0 +1,11 @@
+//! StRoM between simulated NICs: requests to kernels and their answers, what is refused, kernels that come and go, and each
+//! kernel over bad links beside a plain model.
+
+mod bench;
+mod exactly_once;
+mod get;
+mod lifetimes;
+mod refusals;
+#[allow(dead_code, reason = "each binary uses a part of it")]
+#[path = "../seeds/mod.rs"]
+mod seeds;
