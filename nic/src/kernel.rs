@@ -6,24 +6,36 @@
 //! `answer.rs`, and `submit.rs` is the requester's side. The other files are kernels. `docs/STROM.md` says what was decided
 //! where the paper leaves it open.
 
+mod aggregate;
 mod answer;
+mod consistency;
+mod filter;
 mod get;
+mod hyperloglog;
 mod lane;
 mod number;
 mod serve;
+mod shuffle;
 mod streams;
 mod submit;
 mod table;
+mod traversal;
 
 use std::collections::VecDeque;
 
 use transport::rc::strom::Part;
 
+pub use aggregate::{Aggregate, Sums};
+pub use consistency::{CRC_LEN, Consistency, Object, crc64};
+pub use filter::{Filter, Predicate, Scan};
 pub use get::{Get, Lookup, Slot};
+pub use hyperloglog::{Ask, HyperLogLog};
+pub use shuffle::{Partition, Shuffle, histogram};
 pub use streams::{DMA, Input, Streams, What};
 pub(crate) use table::Kernels;
 pub use table::{KernelFacts, KernelInit};
 
+pub use traversal::{Shape, Traversal, Walk};
 pub use wire::strom::{Ending, HEAD_LEN, Status, TAG_MASK};
 
 use table::Block;

@@ -40,7 +40,8 @@ pub const ROOMS: [Room; 14] = [
     // Racing bytes are handled here, and on Unix they may lie in a memfd.
     Room { may_be_unsafe: true, ..pure("memory", &["wire"], &["libc", "rustix"]) },
     pure("transport", &["wire"], &[]),
-    pure("nic", &["wire", "memory", "transport"], &[]),
+    // Crc-fast: the CRC64 that the consistency kernel checks.
+    pure("nic", &["wire", "memory", "transport"], &["crc-fast"]),
     // Crc-fast: the CRC64 that Pilaf's readers check. Xxhash-rust: the hash that both ends agree on. Offset-allocator:
     // where objects lie. Hashbrown: the index that only a server sees. Rand_xoshiro: the streams of the workloads.
     pure(

@@ -257,6 +257,39 @@ impl<'p> Streams<'_, 'p> {
         fits
     }
 
+    /// As [`answer`](Streams::answer), for one whose length is not known yet: whatever there is room for may follow, and
+    /// [`close`](Streams::close) ends it.
+    pub fn open(&mut self, status: Status) {
+        let longest = self.room().min(self.block.len);
+        if longest > 0 {
+            self.answer(status, longest);
+        } else {
+            self.wires.fault = Some(Status::NO_ROOM);
+        }
+    }
+
+    /// The message is as long as what was given.
+    pub fn close(&mut self) {
+        if let Some(message) = &mut self.wires.message {
+            message.len = message.filled;
+            if message.len == 0 {
+                message.to = NOWHERE;
+            }
+        }
+    }
+
+    /// Bytes that are missing of the message.
+    pub fn missing(&self) -> u32 {
+        self.wires.message.map_or(0, |message| message.len - message.filled)
+    }
+
+    /// The message that was begun is taken back: none of it has left.
+    pub fn withdraw(&mut self) {
+        if let Some(message) = self.wires.message.take() {
+            self.wires.answered &= message.ending.is_none();
+        }
+    }
+
     /// A WRITE to the peer's memory beside answers: `len` bytes follow, [`longest`](Streams::longest) at most.
     pub fn send(&mut self, addr: u64, rkey: u32, len: u32) {
         if len > self.block.len || self.wires.message.is_some() {

@@ -1,0 +1,129 @@
+//! The consistency kernel (StRoM paper, §6.3): reads an object, checks its CRC64, and reads it again if it was being changed.
+
+use crc_fast::{CrcAlgorithm, Digest};
+use wire::strom::Status;
+
+use super::number::{long, word};
+use super::{DMA, Kernel, Progress, Streams, What};
+
+/// Bytes of the check value behind an object, little-endian.
+pub const CRC_LEN: usize = 8;
+
+/// The check value of these bytes: CRC-64/NVME, as the stores of this house have it.
+pub fn crc64(bytes: &[u8]) -> u64 {
+    crc_fast::checksum(CrcAlgorithm::Crc64Nvme, bytes)
+}
+
+/// Parameters: which object, and how patient to be. 16 bytes, little-endian.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// Its first byte; its check value stands behind it.
+    pub address: u64,
+    /// Its bytes.
+    pub len: u32,
+    /// Times that it is read, at most.
+    pub tries: u32,
+}
+
+impl Object {
+    /// As they travel.
+    pub fn emit(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.address.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.len.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.tries.to_le_bytes());
+        bytes
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Object> {
+        (bytes.len() == 16).then_some(())?;
+        Some(Object { address: long(bytes, 0)?, len: word(bytes, 8)?, tries: word(bytes, 12)? })
+    }
+}
+
+/// An object being read.
+struct Reading {
+    object: Object,
+    /// Bytes of it that were read, and their check value so far.
+    at: u32,
+    digest: Digest,
+}
+
+/// The kernel.
+#[derive(Default)]
+pub struct Consistency {
+    reading: Option<Reading>,
+}
+
+impl Consistency {
+    fn begin(&mut self, object: Object, streams: &mut Streams<'_, '_>) {
+        if !streams.answer(Status::DONE, object.len) {
+            return;
+        }
+        let reading = Reading { object, at: 0, digest: Digest::new(CrcAlgorithm::Crc64Nvme) };
+        reading.ask(streams);
+        self.reading = Some(reading);
+    }
+
+    /// A piece has come.
+    fn check(&mut self, mut reading: Reading, streams: &mut Streams<'_, '_>) {
+        let object = reading.object;
+        let left = (object.len - reading.at) as usize;
+        let Some(data) = streams.data() else { return };
+        let piece = left.min(data.len());
+        reading.digest.update(&data[..piece]);
+        let sum = long(data, piece).filter(|_| piece == left);
+        reading.at += piece as u32;
+        match sum {
+            None => {
+                streams.forward(piece);
+                reading.ask(streams);
+                self.reading = Some(reading);
+            }
+            Some(sum) if sum == reading.digest.finalize() => streams.forward(piece),
+            Some(_) => {
+                streams.withdraw();
+                let tries = object.tries - 1;
+                if tries == 0 {
+                    streams.answer(Status::INCONSISTENT, 0);
+                } else {
+                    self.begin(Object { tries, ..object }, streams);
+                }
+            }
+        }
+    }
+}
+
+impl Reading {
+    /// Asks for the next piece: the last one with the check value.
+    fn ask(&self, streams: &mut Streams<'_, '_>) {
+        let left = (self.object.len - self.at) as usize + CRC_LEN;
+        let len = if left <= DMA { left } else { DMA.min(left - CRC_LEN) };
+        streams.read(self.object.address.wrapping_add(u64::from(self.at)), len as u32);
+    }
+}
+
+impl Kernel for Consistency {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        if let Some(reading) = self.reading.take() {
+            self.check(reading, streams);
+            return Progress::Rests;
+        }
+        let Some(input) = streams.input() else { return Progress::Rests };
+        streams.take();
+        match (input.what, Object::parse(input.bytes)) {
+            (What::Params, Some(object)) if object.tries > 0 && object.len > 0 => {
+                self.begin(object, streams);
+            }
+            _ if input.last => {
+                streams.answer(Status::BAD_PARAMS, 0);
+            }
+            _ => {}
+        }
+        Progress::Rests
+    }
+
+    fn reset(&mut self) {
+        self.reading = None;
+    }
+}

@@ -1,0 +1,137 @@
+//! The `HyperLogLog` kernel (StRoM paper, §7.2): how many different values of 8 bytes have come by, in 16 KiB.
+//!
+//! 2^14 registers, so a standard error of 0.81 %. The estimate is Ertl's (*New cardinality estimation algorithms for HyperLogLog
+//! sketches*, 2017, algorithm 6): one formula from few values to many, without the tables that the original needs between.
+
+use wire::strom::Status;
+
+use super::{Kernel, Progress, Streams, What};
+
+/// Bits of a hash that choose a register.
+const BITS: u32 = 14;
+const REGISTERS: usize = 1 << BITS;
+/// Bits that are left: a register holds 0 to `REST` + 1.
+const REST: usize = 64 - BITS as usize;
+
+/// What parameters ask for: one byte.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Ask {
+    /// The estimate, as the 8 bytes of an IEEE 754 number, little-endian.
+    Estimate = 0,
+    /// To begin anew.
+    Clear = 1,
+}
+
+/// The kernel. Values come by RPC WRITE, or pass by.
+pub struct HyperLogLog {
+    registers: Box<[u8]>,
+}
+
+impl Default for HyperLogLog {
+    fn default() -> HyperLogLog {
+        HyperLogLog { registers: vec![0; REGISTERS].into_boxed_slice() }
+    }
+}
+
+/// A bijection of 64-bit numbers whose bits look random (the finalizer of `splitmix64`).
+fn hash(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+fn sigma(mut x: f64) -> f64 {
+    if x == 1.0 {
+        return f64::INFINITY;
+    }
+    let (mut y, mut z) = (1.0, x);
+    loop {
+        x *= x;
+        let before = z;
+        z += x * y;
+        y += y;
+        if z == before {
+            return z;
+        }
+    }
+}
+
+fn tau(mut x: f64) -> f64 {
+    if x == 0.0 || x == 1.0 {
+        return 0.0;
+    }
+    let (mut y, mut z) = (1.0, 1.0 - x);
+    loop {
+        x = x.sqrt();
+        let before = z;
+        y *= 0.5;
+        z -= (1.0 - x) * (1.0 - x) * y;
+        if z == before {
+            return z / 3.0;
+        }
+    }
+}
+
+impl HyperLogLog {
+    /// Takes values in.
+    pub fn add(&mut self, bytes: &[u8]) {
+        for value in bytes.as_chunks::<8>().0 {
+            let hash = hash(u64::from_le_bytes(*value));
+            // The lowest bit that is set ends every run of zeros.
+            let rank = ((hash << BITS | 1 << (BITS - 1)).leading_zeros() + 1) as u8;
+            let register = &mut self.registers[(hash >> REST) as usize];
+            *register = rank.max(*register);
+        }
+    }
+
+    /// How many different ones there were, about.
+    pub fn estimate(&self) -> f64 {
+        let mut counts = [0u32; REST + 2];
+        for register in &self.registers {
+            counts[usize::from(*register)] += 1;
+        }
+        let m = REGISTERS as f64;
+        let mut z = m * tau(1.0 - f64::from(counts[REST + 1]) / m);
+        for count in counts[1..=REST].iter().rev() {
+            z = 0.5 * (z + f64::from(*count));
+        }
+        z += m * sigma(f64::from(counts[0]) / m);
+        m * m / (2.0 * std::f64::consts::LN_2 * z)
+    }
+}
+
+impl Kernel for HyperLogLog {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        let Some(input) = streams.input() else { return Progress::Waits };
+        streams.take();
+        match (input.what, input.bytes) {
+            (What::Params, [0]) => {
+                let estimate = self.estimate().to_le_bytes();
+                if streams.answer(Status::DONE, estimate.len() as u32) {
+                    streams.put(&estimate);
+                }
+            }
+            (What::Params, [1]) => {
+                self.reset();
+                streams.answer(Status::DONE, 0);
+            }
+            (What::Params, _) => {
+                streams.answer(Status::BAD_PARAMS, 0);
+            }
+            (What::Data, bytes) => {
+                self.add(bytes);
+                if input.last {
+                    streams.answer(Status::DONE, 0);
+                }
+            }
+            (What::Passing(_), bytes) => self.add(bytes),
+        }
+        Progress::Waits
+    }
+
+    fn reset(&mut self) {
+        self.registers.fill(0);
+    }
+}

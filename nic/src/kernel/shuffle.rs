@@ -1,0 +1,157 @@
+//! The shuffling kernel (StRoM paper, §6.4): values of 8 bytes that arrive go each to the partition of its lowest bits, through
+//! buffers of 16 values.
+//!
+//! Parameters set a part of the histogram: with 1024 partitions it is longer than one packet, which the paper does not mention. Those from
+//! partition 0 on begin anew. The bytes of RPC WRITEs are the values; each is answered when all of it is in memory.
+
+use wire::strom::Status;
+
+use super::number::{long, word};
+use super::{Kernel, Progress, Streams, What};
+
+/// Partitions at most, and values that each buffers.
+const PARTITIONS: usize = 1 << 10;
+const BUFFERED: usize = 16;
+/// Partitions that are emptied in one step.
+const EMPTIED: usize = 64;
+/// Bytes of a partition in the histogram, and of what is before them.
+const ENTRY: usize = 16;
+const HEAD: usize = 8;
+
+/// A partition: where its values go, and how many there is room for.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Partition {
+    /// Its first byte.
+    pub address: u64,
+    /// Values of 8 bytes.
+    pub values: u64,
+}
+
+/// Parameters that set `partitions` of 2^`bits`, the first of them being number `first`.
+///
+/// ```text
+///  0 bits (4)   4 first (4)   8 for each: address (8), values (8)
+/// ```
+pub fn histogram(bits: u32, first: u32, partitions: &[Partition]) -> Vec<u8> {
+    let mut bytes = [bits.to_le_bytes(), first.to_le_bytes()].concat();
+    for partition in partitions {
+        bytes.extend(partition.address.to_le_bytes());
+        bytes.extend(partition.values.to_le_bytes());
+    }
+    bytes
+}
+
+/// The kernel.
+pub struct Shuffle {
+    mask: u64,
+    partitions: Box<[Partition]>,
+    buffers: Box<[[u8; 8 * BUFFERED]]>,
+    fill: Box<[u8]>,
+    /// The next partition to be emptied, when all of a message is here.
+    emptying: Option<usize>,
+    /// A value had no room.
+    full: bool,
+}
+
+impl Default for Shuffle {
+    fn default() -> Shuffle {
+        Shuffle {
+            mask: 0,
+            partitions: vec![Partition::default(); PARTITIONS].into_boxed_slice(),
+            buffers: vec![[0; 8 * BUFFERED]; PARTITIONS].into_boxed_slice(),
+            fill: vec![0; PARTITIONS].into_boxed_slice(),
+            emptying: None,
+            full: false,
+        }
+    }
+}
+
+impl Shuffle {
+    /// The status of a message of which not all values had room.
+    pub const FULL: Status = Status(64);
+
+    fn configure(&mut self, params: &[u8]) -> Option<()> {
+        let (bits, first) = (word(params, 0)?, word(params, 4)? as usize);
+        let entries = &params[HEAD..];
+        let count = entries.len() / ENTRY;
+        let fits = bits <= PARTITIONS.ilog2()
+            && entries.len().is_multiple_of(ENTRY)
+            && first.checked_add(count)? <= 1 << bits;
+        fits.then_some(())?;
+        if first == 0 {
+            self.reset();
+        }
+        self.mask = (1 << bits) - 1;
+        for (at, entry) in entries.chunks_exact(ENTRY).enumerate() {
+            self.partitions[first + at] = Partition { address: long(entry, 0)?, values: long(entry, 8)? };
+        }
+        Some(())
+    }
+
+    fn add(&mut self, bytes: &[u8], streams: &mut Streams<'_, '_>) {
+        for value in bytes.chunks_exact(8) {
+            let number = (long(value, 0).unwrap_or(0) & self.mask) as usize;
+            let at = usize::from(self.fill[number]);
+            self.buffers[number][8 * at..8 * at + 8].copy_from_slice(value);
+            self.fill[number] += 1;
+            if at + 1 == BUFFERED {
+                self.empty(number, streams);
+            }
+        }
+    }
+
+    /// What is buffered of a partition goes to memory.
+    fn empty(&mut self, number: usize, streams: &mut Streams<'_, '_>) {
+        let (fill, partition) = (u64::from(self.fill[number]), &mut self.partitions[number]);
+        let values = fill.min(partition.values);
+        self.full |= values < fill;
+        self.fill[number] = 0;
+        if values > 0 {
+            streams.write(partition.address, &self.buffers[number][..8 * values as usize]);
+            partition.address = partition.address.wrapping_add(8 * values);
+            partition.values -= values;
+        }
+    }
+
+    fn empty_some(&mut self, from: usize, streams: &mut Streams<'_, '_>) -> Progress {
+        let last = (from + EMPTIED).min(self.mask as usize + 1);
+        for number in from..last {
+            self.empty(number, streams);
+        }
+        if last <= self.mask as usize {
+            self.emptying = Some(last);
+            return Progress::Again;
+        }
+        self.emptying = None;
+        let status = if std::mem::take(&mut self.full) { Shuffle::FULL } else { Status::DONE };
+        streams.answer(status, 0);
+        Progress::Waits
+    }
+}
+
+impl Kernel for Shuffle {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        if let Some(from) = self.emptying {
+            return self.empty_some(from, streams);
+        }
+        let Some(input) = streams.input() else { return Progress::Waits };
+        streams.take();
+        if input.what == What::Params {
+            let status = self.configure(input.bytes).map_or(Status::BAD_PARAMS, |()| Status::DONE);
+            streams.answer(status, 0);
+            return Progress::Waits;
+        }
+        self.add(input.bytes, streams);
+        if input.last {
+            self.emptying = Some(0);
+            return Progress::Again;
+        }
+        Progress::Waits
+    }
+
+    fn reset(&mut self) {
+        self.fill.fill(0);
+        self.partitions.fill(Partition::default());
+        (self.mask, self.emptying, self.full) = (0, None, false);
+    }
+}

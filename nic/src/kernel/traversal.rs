@@ -1,0 +1,307 @@
+//! The traversal kernel (StRoM paper, §6.2 and Table 2): from element to element until a key fits, then the value.
+//!
+//! Positions count words of 4 bytes; an element has 64 bytes at most and a key 8. What Table 2's one next-pointer cannot say
+//! stands behind it, in a [`Shape`].
+
+use wire::strom::Status;
+
+use super::filter::Predicate;
+use super::number::{long, word};
+use super::{Kernel, Progress, Streams, What};
+
+/// Bytes of an element at most.
+const ELEMENT: usize = 64;
+/// Elements of a graph that are remembered.
+const REMEMBERED: usize = 256;
+/// Bytes of the parameters of Table 2, and with a shape.
+const TABLE_2: usize = 32;
+const EXTENDED: usize = 40;
+
+/// Where an element's successors stand.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Shape {
+    /// Its one next-pointer (Table 2): lists, chains of a hash table.
+    #[default]
+    List,
+    /// Pointers one behind the other from the next-pointer's position on; that of number k is followed if k of the element's keys are
+    /// less than the key looked for. A binary tree has one key and two pointers, a node of a B-tree more. Of the keys that the mask
+    /// names as many count as the word at `count` says, all of them if there is none.
+    Ordered {
+        /// Position of the number of keys.
+        count: Option<u8>,
+    },
+    /// A skip list: pointers to the next element of each level, the lowest first. A level is left when its next element's key is
+    /// greater than the one looked for.
+    Skip {
+        /// Levels of the element that the walk begins at.
+        levels: u8,
+    },
+    /// A graph: each of so many pointers is followed, breadth first, each element once. 256 elements are remembered.
+    Graph {
+        /// Pointers of an element; those that are 0 lead nowhere.
+        edges: u8,
+    },
+}
+
+/// Parameters of a walk, little-endian.
+///
+/// ```text
+///  0 address (8)        8 value's size (4)   12 key mask (2)   14 predicate   15 bit 0: the value's position is
+///    relative to the key's; bit 1: there is a next-pointer     16 key (8)
+/// 24 value's position   25 next's position   26 element's size in bytes   27 0   28 elements at most (4)
+/// 32 shape: 0 list, 1 ordered, 2 skip list, 3 graph   33 levels or edges   34 position of the count, ff: none   35 0 (5)
+/// ```
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Walk {
+    /// The first element (remoteAddress).
+    pub address: u64,
+    /// Bytes of the value.
+    pub value_size: u32,
+    /// A bit for each position at which a key stands.
+    pub key_mask: u16,
+    /// When a key fits: *less* means that the element's is less than the one looked for.
+    pub predicate: Predicate,
+    /// The key looked for.
+    pub key: u64,
+    /// Position of the value's address.
+    pub value_position: u8,
+    /// Which counts from the key that fits.
+    pub relative: bool,
+    /// Position of the next element's address, if there is one.
+    pub next: Option<u8>,
+    /// Bytes of an element.
+    pub element: u8,
+    /// Elements that are looked at, at most.
+    pub most: u32,
+    /// Where else it goes on.
+    pub shape: Shape,
+}
+
+impl Walk {
+    /// As they travel.
+    pub fn emit(&self) -> [u8; EXTENDED] {
+        let mut bytes = [0; EXTENDED];
+        bytes[..8].copy_from_slice(&self.address.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.value_size.to_le_bytes());
+        bytes[12..14].copy_from_slice(&self.key_mask.to_le_bytes());
+        bytes[14] = self.predicate as u8;
+        bytes[15] = u8::from(self.relative) | u8::from(self.next.is_some()) << 1;
+        bytes[16..24].copy_from_slice(&self.key.to_le_bytes());
+        (bytes[24], bytes[25], bytes[26]) = (self.value_position, self.next.unwrap_or(0), self.element);
+        bytes[28..32].copy_from_slice(&self.most.to_le_bytes());
+        (bytes[32], bytes[33], bytes[34]) = match self.shape {
+            Shape::List => (0, 0, 0),
+            Shape::Ordered { count } => (1, 0, count.unwrap_or(0xff)),
+            Shape::Skip { levels } => (2, levels, 0),
+            Shape::Graph { edges } => (3, edges, 0),
+        };
+        bytes
+    }
+
+    /// From parameters, with a shape or without.
+    pub fn parse(bytes: &[u8]) -> Option<Walk> {
+        let shape = match (bytes.len(), bytes.get(TABLE_2)) {
+            (TABLE_2, _) | (EXTENDED, Some(0)) => Shape::List,
+            (EXTENDED, Some(1)) => Shape::Ordered { count: (bytes[34] != 0xff).then_some(bytes[34]) },
+            (EXTENDED, Some(2)) => Shape::Skip { levels: bytes[33] },
+            (EXTENDED, Some(3)) => Shape::Graph { edges: bytes[33] },
+            _ => return None,
+        };
+        let walk = Walk {
+            address: long(bytes, 0)?,
+            value_size: word(bytes, 8)?,
+            key_mask: word(bytes, 12)? as u16,
+            predicate: Predicate::of(bytes[14])?,
+            key: long(bytes, 16)?,
+            value_position: bytes[24],
+            relative: bytes[15] & 1 != 0,
+            next: (bytes[15] & 2 != 0).then_some(bytes[25]),
+            element: bytes[26],
+            most: word(bytes, 28)?,
+            shape,
+        };
+        let fits = bytes[15] < 4 && (1..=ELEMENT as u8).contains(&walk.element);
+        fits.then_some(walk)
+    }
+
+    /// The positions of keys, in order.
+    fn keys(&self, element: &[u8]) -> impl Iterator<Item = (u8, u64)> {
+        let at = |position: u8| long(element, 4 * usize::from(position)).map(|key| (position, key));
+        (0..16).filter(|position| self.key_mask & 1 << position != 0).filter_map(at)
+    }
+
+    /// Keys of an element that count.
+    fn count(&self, element: &[u8]) -> usize {
+        match self.shape {
+            Shape::Ordered { count: Some(at) } => {
+                word(element, 4 * usize::from(at)).map_or(0, |count| count as usize)
+            }
+            _ => usize::MAX,
+        }
+    }
+
+    /// Address of the value, if a key of the element fits.
+    fn value(&self, element: &[u8]) -> Option<u64> {
+        let mut keys = self.keys(element).take(self.count(element));
+        let (position, _) = keys.find(|(_, key)| self.predicate.holds(*key, self.key))?;
+        let from = if self.relative { usize::from(position) } else { 0 };
+        long(element, 4 * (from + usize::from(self.value_position)))
+    }
+
+    /// The pointer with this number, of those from the next-pointer's position on; none if it is 0.
+    fn pointer(&self, element: &[u8], number: usize) -> Option<u64> {
+        let at = 4 * (usize::from(self.next?) + 2 * number);
+        long(element, at).filter(|address| *address != 0)
+    }
+}
+
+/// The kernel.
+pub struct Traversal {
+    walk: Option<Walk>,
+    /// Elements looked at.
+    seen: u32,
+    /// Of a skip list: the element before, and the level that the walk is on.
+    before: [u8; ELEMENT],
+    level: usize,
+    /// Of a graph: those found, of which `done` have been looked at.
+    found: Box<[u64]>,
+    count: usize,
+    done: usize,
+}
+
+impl Default for Traversal {
+    fn default() -> Traversal {
+        Traversal {
+            walk: None,
+            seen: 0,
+            before: [0; ELEMENT],
+            level: 0,
+            found: vec![0; REMEMBERED].into_boxed_slice(),
+            count: 0,
+            done: 0,
+        }
+    }
+}
+
+/// Where a walk goes on.
+enum Next {
+    Element(u64),
+    Nowhere,
+    TooFar,
+}
+
+impl Traversal {
+    fn begin(&mut self, walk: Walk) {
+        (self.seen, self.count, self.done) = (0, 0, 0);
+        self.level = match walk.shape {
+            Shape::Skip { levels } => usize::from(levels),
+            _ => 0,
+        };
+        self.before = [0; ELEMENT];
+        self.walk = Some(walk);
+        if let Shape::Graph { .. } = walk.shape {
+            (self.found[0], self.count, self.done) = (walk.address, 1, 1);
+        }
+    }
+
+    /// Where to go from an element that does not fit.
+    fn next(&mut self, walk: &Walk, element: &[u8]) -> Next {
+        let step = |address: Option<u64>| address.map_or(Next::Nowhere, Next::Element);
+        match walk.shape {
+            Shape::List => step(walk.pointer(element, 0)),
+            Shape::Ordered { .. } => {
+                let keys = walk.keys(element).take(walk.count(element));
+                step(walk.pointer(element, keys.filter(|(_, key)| *key < walk.key).count()))
+            }
+            Shape::Skip { .. } => step(self.down(walk, element)),
+            Shape::Graph { edges } => {
+                for edge in 0..usize::from(edges) {
+                    let Some(address) = walk.pointer(element, edge) else { continue };
+                    if self.found[..self.count].contains(&address) {
+                        continue;
+                    }
+                    let Some(room) = self.found.get_mut(self.count) else { return Next::TooFar };
+                    *room = address;
+                    self.count += 1;
+                }
+                let next = (self.done < self.count).then(|| self.found[self.done]);
+                self.done += 1;
+                step(next)
+            }
+        }
+    }
+
+    /// The next element of a skip list: of the same level if the walk has not gone too far, else of the level below.
+    fn down(&mut self, walk: &Walk, element: &[u8]) -> Option<u64> {
+        let overshot = self.seen > 1 && walk.keys(element).next().is_some_and(|(_, key)| key > walk.key);
+        if !overshot {
+            self.before[..element.len()].copy_from_slice(element);
+            self.level = self.level.max(1);
+            let next = walk.pointer(&self.before, self.level - 1);
+            if next.is_some() {
+                return next;
+            }
+        }
+        while self.level > 1 {
+            self.level -= 1;
+            let next = walk.pointer(&self.before, self.level - 1);
+            if next.is_some() {
+                return next;
+            }
+        }
+        None
+    }
+
+    /// An element has come.
+    fn look(&mut self, walk: Walk, streams: &mut Streams<'_, '_>) {
+        let mut element = [0; ELEMENT];
+        let len = usize::from(walk.element);
+        match streams.data() {
+            Some(data) if data.len() == len => element[..len].copy_from_slice(data),
+            _ => return,
+        }
+        let element = &element[..len];
+        self.seen += 1;
+        if let Some(value) = walk.value(element) {
+            if streams.answer(Status::DONE, walk.value_size) {
+                streams.read_to_wire(value, walk.value_size);
+            }
+            self.walk = None;
+            return;
+        }
+        let ended = match self.next(&walk, element) {
+            Next::Element(_) if self.seen >= walk.most => Status::TOO_LONG,
+            Next::Element(address) => return streams.read(address, len as u32),
+            Next::Nowhere => Status::MISS,
+            Next::TooFar => Status::NO_ROOM,
+        };
+        streams.answer(ended, 0);
+        self.walk = None;
+    }
+}
+
+impl Kernel for Traversal {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        if let Some(walk) = self.walk {
+            self.look(walk, streams);
+            return Progress::Rests;
+        }
+        let Some(input) = streams.input() else { return Progress::Rests };
+        streams.take();
+        match (input.what, Walk::parse(input.bytes)) {
+            (What::Params, Some(walk)) if walk.most > 0 => {
+                self.begin(walk);
+                streams.read(walk.address, u32::from(walk.element));
+            }
+            _ if input.last => {
+                streams.answer(Status::BAD_PARAMS, 0);
+            }
+            _ => {}
+        }
+        Progress::Rests
+    }
+
+    fn reset(&mut self) {
+        self.walk = None;
+    }
+}
