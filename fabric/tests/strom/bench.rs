@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::seeds;
 use memory::Key;
 use nic::kernel::{Ending, Kernel, KernelFacts, KernelInit, Place, Progress, Status, Streams, What};
 use nic::{CompletionKind, Flags, NicError, Operation, Payload, ReceiveRequest, WorkRequest};
@@ -168,6 +169,29 @@ impl Bench {
     /// All room for answers has come back, and so many lanes serve somebody.
     pub fn is_at_rest(&mut self, busy: u32) -> bool {
         self.facts().iter().all(|facts| facts.answers.0 == facts.answers.1 && facts.lanes.1 == busy)
+    }
+}
+
+/// A kernel for each of 100 seeds on both arms, over bad links: `ask` asks and judges, and says how often each of what must
+/// happen did.
+pub fn every_seed<const N: usize, K: Kernel + Default + 'static>(
+    ask: impl Fn(&mut Bench, &mut Random) -> [u64; N] + Sync,
+) {
+    for settings in arms() {
+        let mut all = [0; N];
+        let one = |seed| {
+            let mut bench = Bench::new(seed, &settings);
+            bench.deploy(vec![Box::new(K::default())]);
+            bench.world.set_rules(&bad_links(seed), seed);
+            let counts = ask(&mut bench, &mut Random::new(seed));
+            let facts = bench.facts();
+            assert_eq!(facts[0].answers.0, facts[0].answers.1, "seed {seed}: room that did not come back");
+            counts
+        };
+        seeds::each(0..100, one, |_, counts: [u64; N]| {
+            all.iter_mut().zip(counts).for_each(|(all, more)| *all += more);
+        });
+        assert!(all.iter().all(|count| *count > 0), "something never happened: {all:?}");
     }
 }
 

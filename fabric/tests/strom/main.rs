@@ -6,6 +6,9 @@ mod exactly_once;
 mod get;
 mod lifetimes;
 mod refusals;
+mod scans;
 #[allow(dead_code, reason = "each binary uses a part of it")]
 #[path = "../seeds/mod.rs"]
 mod seeds;
+mod shapes;
+mod values;

@@ -1,0 +1,164 @@
+//! The kernels for objects and streams of values: consistency, shuffle, `HyperLogLog`.
+
+use std::collections::BTreeSet;
+
+use nic::kernel::{
+    Ask, CRC_LEN, Consistency, HyperLogLog, Kernel, Object, Partition, Progress, Shuffle, Status, Streams,
+    crc64, histogram,
+};
+
+use crate::bench::{Answer, Bench, OPCODE, every_seed};
+
+#[test]
+fn an_object_comes_whole_or_not_at_all() {
+    every_seed::<2, Consistency>(|bench, random| {
+        let mut seen = [0; 2];
+        for tag in 0..4 {
+            let len = 1 + random.below(8000) as usize;
+            let bytes: Vec<u8> = (0..len).map(|_| random.below(256) as u8).collect();
+            bench.there.store(0, &bytes);
+            bench.there.store(len, &crc64(&bytes).to_le_bytes());
+            let torn = random.below(3) == 0;
+            if torn {
+                let at = random.below((len + CRC_LEN) as u64) as usize;
+                let byte = bench.there.load(at, 1)[0];
+                bench.there.store(at, &[byte ^ 1 << random.below(8)]);
+            }
+            let object = Object { address: bench.there.remote(0).addr, len: len as u32, tries: 3 };
+            bench.rpc(OPCODE, tag, &object.emit());
+            let wanted = match torn {
+                true => Answer { status: Status::INCONSISTENT, bytes: Vec::new() },
+                false => Answer { status: Status::DONE, bytes },
+            };
+            assert_eq!(bench.run()[&tag], wanted, "{len} bytes");
+            seen[usize::from(torn)] += 1;
+        }
+        seen
+    });
+}
+
+/// The kernel, and a writer that is done with the object after so many reads of it.
+struct Mended {
+    kernel: Consistency,
+    reads: u32,
+    at: u64,
+    byte: u8,
+}
+
+impl Kernel for Mended {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        if streams.data().is_some() && self.reads > 0 {
+            self.reads -= 1;
+            if self.reads == 0 {
+                streams.write(self.at, &[self.byte]);
+            }
+        }
+        self.kernel.step(streams)
+    }
+
+    fn reset(&mut self) {
+        self.kernel.reset();
+    }
+}
+
+#[test]
+fn an_object_that_comes_to_rest_is_read_again_until_it_has() {
+    // Mended behind the third read, so the fourth is whole; three are too few.
+    for (tries, status) in [(3, Status::INCONSISTENT), (4, Status::DONE)] {
+        for mut bench in Bench::arms() {
+            let bytes = [7; 600];
+            bench.there.store(0, &bytes);
+            bench.there.store(bytes.len(), &crc64(&bytes).to_le_bytes());
+            bench.there.store(5, &[8]);
+            let at = bench.there.remote(5).addr;
+            let kernel = Consistency::default();
+            bench.deploy(vec![Box::new(Mended { kernel, reads: 3, at, byte: 7 })]);
+            let address = bench.there.remote(0).addr;
+            bench.rpc(OPCODE, 1, &Object { address, len: bytes.len() as u32, tries }.emit());
+            let bytes = if status == Status::DONE { bytes.to_vec() } else { Vec::new() };
+            assert_eq!(bench.run()[&1], Answer { status, bytes });
+        }
+    }
+}
+
+#[test]
+fn each_value_comes_into_its_partition_in_order() {
+    every_seed::<2, Shuffle>(|bench, random| {
+        let bits = random.below(7) as u32;
+        let count = 1usize << bits;
+        let values: Vec<u64> = (0..random.below(900)).map(|_| random.below(1 << 40)).collect();
+        let mask = (1u64 << bits) - 1;
+        let of =
+            |partition: usize| values.iter().copied().filter(move |value| value & mask == partition as u64);
+        // One is a value too short, at times.
+        let short = (random.below(3) == 0 && !values.is_empty()).then(|| (values[0] & mask) as usize);
+        let mut partitions = Vec::new();
+        let mut next = 0;
+        for partition in 0..count {
+            let here = of(partition).count() as u64 - u64::from(short == Some(partition));
+            partitions.push(Partition { address: bench.there.remote(8 * next).addr, values: here });
+            // A gap that must stay empty.
+            next += here as usize + 1;
+        }
+        for (number, part) in partitions.chunks(8).enumerate() {
+            bench.rpc(OPCODE, number as u32, &histogram(bits, 8 * number as u32, part));
+        }
+        let half = values.len() / 2;
+        for (tag, part) in [&values[..half], &values[half..]].into_iter().enumerate() {
+            let bytes: Vec<u8> = part.iter().flat_map(|value| value.to_le_bytes()).collect();
+            bench.rpc_write(OPCODE, 32 + tag as u32, &bytes);
+        }
+        let answers = bench.run();
+        let statuses: BTreeSet<u8> = answers.values().map(|answer| answer.status.0).collect();
+        assert_eq!(statuses.contains(&Shuffle::FULL.0), short.is_some());
+        assert!(statuses.iter().all(|status| [0, Shuffle::FULL.0].contains(status)));
+        for (number, partition) in partitions.iter().enumerate() {
+            let offset = (partition.address - bench.there.remote(0).addr) as usize;
+            let wanted: Vec<u8> =
+                of(number).take(partition.values as usize).flat_map(u64::to_le_bytes).chain([0; 8]).collect();
+            assert_eq!(bench.there.load(offset, wanted.len()), wanted, "partition {number} of {count}");
+        }
+        [u64::from(short.is_some()), u64::from(short.is_none())]
+    });
+}
+
+#[test]
+fn an_estimate_is_near_the_number_of_different_values() {
+    every_seed::<1, HyperLogLog>(|bench, random| {
+        let (mut different, most) = (BTreeSet::new(), 1 + random.below(1 << 14));
+        for tag in 0..8 {
+            let values: Vec<u64> = (0..random.below(1000)).map(|_| random.below(most)).collect();
+            let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            bench.rpc_write(OPCODE, tag, &bytes);
+            different.extend(values);
+        }
+        assert!(bench.run().values().all(|answer| answer.status == Status::DONE));
+        let estimate = |bench: &mut Bench| {
+            bench.rpc(OPCODE, 9, &[Ask::Estimate as u8]);
+            let bytes = bench.run().remove(&9).unwrap().bytes;
+            f64::from_le_bytes(bytes.try_into().unwrap())
+        };
+        // So few collide seldom: four standard errors.
+        let count = different.len() as f64;
+        let error = (estimate(bench) - count).abs();
+        assert!(error <= 4.0 * 0.0081 * count + 1.0, "{error} of {count}");
+        bench.rpc(OPCODE, 10, &[Ask::Clear as u8]);
+        assert_eq!(bench.run()[&10].status, Status::DONE);
+        assert!(estimate(bench).abs() < 1e-9);
+        [different.len() as u64]
+    });
+}
+
+/// From few to millions, beside the number itself.
+#[test]
+fn estimates_are_within_three_standard_errors_of_the_numbers_of_values() {
+    for (number, exact) in [0u64, 1, 10, 1000, 20_000, 60_000, 400_000, 2_000_000].into_iter().enumerate() {
+        let mut kernel = HyperLogLog::default();
+        for value in 0..exact {
+            let value = (value << 8 | number as u64).to_le_bytes();
+            kernel.add(&[value, value].concat());
+        }
+        let error = (kernel.estimate() - exact as f64).abs();
+        assert!(error <= 3.0 * 0.0081 * exact as f64 + 0.01, "{} instead of {exact}", kernel.estimate());
+    }
+}
