@@ -197,6 +197,12 @@ impl Session {
         self.machine.design()
     }
 
+    /// Ends the connection to a shard, as if it had broken.
+    #[cfg(test)]
+    pub fn hang_up(&mut self, shard: usize) {
+        drop(self.pairs.remove(shard));
+    }
+
     /// Waits until what is under way has ended and buffers are on their way back; not for long, since shards find what a client leaves.
     ///
     /// # Errors

@@ -12,6 +12,8 @@ pub mod bench;
 pub mod client;
 pub mod command;
 mod desk;
+#[cfg(test)]
+mod dying;
 mod exercise;
 mod farm;
 mod line;
