@@ -8,6 +8,8 @@ mod demo;
 mod device;
 mod devinfo;
 mod doctor;
+#[cfg(test)]
+mod documented;
 mod exercise;
 mod figures;
 mod kv;
