@@ -13,6 +13,7 @@ use crate::device::PortName;
 use crate::kv::measure::{Figures, Plan, Runner, Server};
 use crate::kv::parts::Parts;
 use crate::kv::{Design, DesignName};
+use crate::print;
 use crate::with_design;
 
 /// Arguments of `remora demo`.
@@ -74,7 +75,7 @@ pub fn run(args: &Args) -> Result<()> {
             bar.tick();
             let line = with_design!(design, measure(args, &plan, design, port))?;
             if args.json {
-                println!("{}", serde_json::to_string(&line)?);
+                print::line(serde_json::to_string(&line)?);
             }
             lines.push(line);
             bar.inc(1);
@@ -82,10 +83,10 @@ pub fn run(args: &Args) -> Result<()> {
     }
     bar.finish_and_clear();
     if !args.json {
-        println!(
+        print::line(format_args!(
             "GETs of {} YCSB records, {} B values, zipfian 0.99, every value checked",
             args.records, args.value_len
-        );
+        ));
         print_table(
             ["system", "round trips", "median", "p99", "GETs/s (64 in flight)", "server CPU per GET"],
             lines.iter().map(cells),

@@ -5,6 +5,7 @@ use clap::Parser;
 
 use crate::bench::print_table;
 use crate::device::{PortArgs, icrc_check};
+use crate::print;
 
 /// Arguments of `remora devinfo`.
 #[derive(Parser)]
@@ -52,7 +53,7 @@ pub fn run(args: &Args) -> Result<()> {
     if args.json {
         let object: serde_json::Map<String, serde_json::Value> =
             facts.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
-        println!("{}", serde_json::to_string(&object)?);
+        print::line(serde_json::to_string(&object)?);
     } else {
         print_table(["attribute", "value"], facts.into_iter().map(|(name, value)| [name.to_owned(), value]));
     }

@@ -15,6 +15,7 @@ use verbs::{Device, PortKind};
 
 use crate::bench::print_table;
 use crate::device::icrc_check;
+use crate::print;
 
 /// Arguments of `remora doctor`.
 #[derive(Parser)]
@@ -81,7 +82,7 @@ pub fn run(args: &Args) -> Result<()> {
     .collect();
     if args.json {
         for finding in &findings {
-            println!("{}", serde_json::to_string(finding)?);
+            print::line(serde_json::to_string(finding)?);
         }
     } else {
         let cells = |f: &Finding| {

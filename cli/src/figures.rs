@@ -115,6 +115,9 @@ pub struct Args {
 
 /// `remora figures`: a benchmark after the other, as who calls them one by one.
 pub fn run(args: &Args) -> Result<()> {
+    // What cannot be written is not worth measuring.
+    std::fs::create_dir_all(&args.report)
+        .with_context(|| format!("making the folder {}", args.report.display()))?;
     let wanted: Vec<Figures> =
         Figures::ALL.into_iter().filter(|id| args.ids.is_empty() || args.ids.contains(id)).collect();
     for bench in wanted.iter().filter_map(|figures| figures.bench()) {
@@ -160,7 +163,5 @@ fn from_rows(args: &Args, wanted: &[Figures]) -> Result<()> {
     let mut residuals = Report::new(args.json);
     loads::rows().into_iter().for_each(|row| residuals.add(row));
     residuals.finish();
-    std::fs::create_dir_all(&args.report)
-        .with_context(|| format!("making the folder {}", args.report.display()))?;
     wanted.iter().try_for_each(|figures| figures.draw(&args.report, &rows))
 }

@@ -1,5 +1,7 @@
 //! The `remora` command: run it, serve with it, measure it, watch it.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, reason = "a reader that leaves is no fault: `print`"))]
+
 mod bench;
 mod block;
 mod cache;
@@ -14,6 +16,7 @@ mod exercise;
 mod figures;
 mod kv;
 mod post;
+mod print;
 mod serving;
 mod top;
 mod txn;

@@ -12,6 +12,8 @@ use ratatui::layout::Constraint;
 use ratatui::style::{Style, Stylize};
 use ratatui::widgets::{Block, Row, Table};
 
+use crate::print;
+
 /// Arguments of `remora top`.
 #[derive(Parser)]
 #[command(
@@ -44,7 +46,7 @@ pub fn run(args: &Args) -> Result<()> {
     let first = look(&args.address)?;
     if args.once {
         for (name, value) in first {
-            println!("{name} {value}");
+            print::line(format_args!("{name} {value}"));
         }
         return Ok(());
     }
@@ -91,15 +93,19 @@ fn table<'a>(args: &Args, before: &Samples, now: &'a Samples, span: f64, all: bo
 
 /// Asks the endpoint.
 fn look(address: &str) -> Result<Samples> {
-    let hint =
-        || format!("no metrics at {address}: start a server with `remora serve kv --metrics {address}`");
-    let target = address.to_socket_addrs().with_context(hint)?.next().with_context(hint)?;
-    let mut stream = TcpStream::connect_timeout(&target, Duration::from_secs(2)).with_context(hint)?;
+    let nowhere = || format!("{address} is no address of metrics (host:port)");
+    let target = address.to_socket_addrs().with_context(nowhere)?.next().with_context(nowhere)?;
+    let mut stream = TcpStream::connect_timeout(&target, Duration::from_secs(2)).with_context(|| {
+        format!("no metrics at {address}: start a server with `remora serve kv --metrics {address}`")
+    })?;
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
     write!(stream, "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();
-    stream.take(4 << 20).read_to_string(&mut answer).with_context(hint)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("the metrics endpoint answers no HTTP")?;
+    let read = stream.take(4 << 20).read_to_string(&mut answer);
+    let parts = read.ok().and_then(|_| answer.split_once("\r\n\r\n"));
+    let (head, body) = parts.with_context(|| {
+        format!("what listens at {address} has no metrics: name the address that its `--metrics` has")
+    })?;
     if !head.starts_with("HTTP/1.1 200") {
         bail!("the metrics endpoint answers: {}", head.lines().next().unwrap_or_default());
     }

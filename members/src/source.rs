@@ -40,7 +40,9 @@ impl fmt::Display for SourceError {
                 write!(f, "{name:?} names no map of servers: give a file, or etcd://HOST:2379/KEY")
             }
             SourceError::Reach(says) => f.write_str(says),
-            SourceError::Missing(place) => write!(f, "{place} holds no map of servers"),
+            SourceError::Missing(place) => {
+                write!(f, "there is no map of servers at {place}: put one there, or check the name")
+            }
             SourceError::Map(place, error) => write!(f, "{place} is no map of servers: {error}"),
         }
     }

@@ -14,11 +14,15 @@ pub fn pin(core: usize) -> Result<()> {
 /// The cores of two processes: as asked for, or else the first two that this process may use; where there is only one, both
 /// have that. To be asked before [`pin`].
 pub fn two_cores(asked: &[usize]) -> Result<[usize; 2]> {
+    let allowed = sched_getaffinity(None).context("asking which cores may be used")?;
+    let is_allowed = |core: &usize| *core < CpuSet::MAX_CPU && allowed.is_set(*core);
     match *asked {
-        [own, other] => Ok([own, other]),
+        [own, other] => match [own, other].iter().find(|core| !is_allowed(core)) {
+            Some(core) => bail!("core {core} is not to be had: choose others with --cores"),
+            None => Ok([own, other]),
+        },
         [] => {
-            let allowed = sched_getaffinity(None).context("asking which cores may be used")?;
-            let mut cores = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core));
+            let mut cores = (0..CpuSet::MAX_CPU).filter(is_allowed);
             let first = cores.next().context("this process may use no core")?;
             Ok([first, cores.next().unwrap_or(first)])
         }
@@ -36,10 +40,14 @@ mod tests {
         let [own, other] = two_cores(&[]).unwrap();
         assert!(allowed.is_set(own) && allowed.is_set(other));
         assert_eq!(own == other, allowed.count() == 1);
+        assert_eq!(two_cores(&[other, own]).unwrap(), [other, own]);
         // Where only one may be used, two processes share it.
         pin(other).unwrap();
         assert_eq!(two_cores(&[]).unwrap(), [other, other]);
-        assert_eq!(two_cores(&[5, 3]).unwrap(), [5, 3]);
+        for none in [other + 1, 1 << 40] {
+            let refused = two_cores(&[other, none]).unwrap_err().to_string();
+            assert!(refused.contains(&format!("core {none} is not to be had")), "{refused}");
+        }
         assert!(two_cores(&[1]).unwrap_err().to_string().contains("--cores takes two cores"));
     }
 }

@@ -20,6 +20,7 @@ use super::prism::place::{BUFFERS, FREED};
 use super::veth::{NIC, RAW, Side};
 use super::{PortName, floor, floor_xdp, packets, stream};
 use crate::device::LOOPBACK;
+use crate::print;
 
 /// What the peer can do.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -273,7 +274,7 @@ pub fn run(args: Args) -> Result<()> {
         ring: raw.listener.name().to_owned(),
         xdp: xdp.as_ref().map(|xdp| xdp.nic.listener.address()),
     };
-    println!("{}", serde_json::to_string(&doors)?);
+    print::line(serde_json::to_string(&doors)?);
     let parent = rustix::process::getppid();
     loop {
         let (ticket, role, first, second) = page.role();

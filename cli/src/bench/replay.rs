@@ -24,6 +24,7 @@ use transport::rc::{Seq, extend, psn, start};
 use wire::{Opcode, Psn};
 
 use super::Args;
+use crate::print;
 
 /// Replays `file` event by event and writes what `each` makes of them to `out`.
 fn replay(
@@ -54,7 +55,7 @@ fn write(out: Option<&Path>, text: &str) -> Result<()> {
     match out {
         Some(path) => std::fs::write(path, text).with_context(|| path.display().to_string()),
         None => {
-            print!("{text}");
+            print::bytes(text.as_bytes());
             Ok(())
         }
     }

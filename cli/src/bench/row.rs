@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::print;
+
 /// A figure with all its rounds, and what it is compared to.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
@@ -174,7 +176,7 @@ impl Report {
     /// Takes a result.
     pub fn add(&mut self, row: Row) {
         if self.json {
-            println!("{}", serde_json::to_string(&row).expect("a row is plain data"));
+            print::line(serde_json::to_string(&row).expect("a row is plain data"));
         }
         self.rows.push(row);
     }
@@ -208,7 +210,7 @@ pub fn print_table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [
     for row in rows {
         let line: Vec<String> =
             row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        println!("{}", line.join("  ").trim_end());
+        print::line(line.join("  ").trim_end());
     }
 }
 

@@ -1,6 +1,6 @@
 //! `remora block read|write|exercise`.
 
-use std::io::{Read, Write};
+use std::io::Read;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Subcommand};
@@ -10,6 +10,7 @@ use super::servers::ServersArgs;
 use super::shell;
 use crate::device::PortArgs;
 use crate::exercise::ExerciseArgs;
+use crate::print;
 
 /// Which store.
 #[derive(Args, Clone, Debug)]
@@ -101,10 +102,9 @@ fn read(target: &Target, block: u64, whole: bool) -> Result<()> {
     let mut session = session(target, false)?;
     let value = session.read(block)?;
     let shown = if whole { &value[..] } else { shown(&value) };
-    let mut out = std::io::stdout().lock();
-    out.write_all(shown)?;
+    print::bytes(shown);
     if !whole && !shown.ends_with(b"\n") {
-        out.write_all(b"\n")?;
+        print::line("");
     }
     session.close()
 }

@@ -1,6 +1,6 @@
 //! `remora block shell`: one client that stays connected, and does what lines of standard input say.
 
-use std::io::{BufRead as _, Write as _};
+use std::io::BufRead as _;
 use std::sync::mpsc::{TryRecvError, channel};
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::client::Session;
 use super::command::{padded, shown};
+use crate::print;
 
 /// Time between two turns while nothing is asked.
 const IDLE: Duration = Duration::from_millis(1);
@@ -23,15 +24,12 @@ pub fn run(mut session: Session) -> Result<()> {
         }
     };
     std::thread::Builder::new().name("lines".into()).spawn(read).context("a thread for the input")?;
-    let mut out = std::io::stdout().lock();
     loop {
         match lines.try_recv() {
             Ok(line) => {
                 let answer =
                     act(&mut session, &line).unwrap_or_else(|error| format!("error: {error:#}").into());
-                out.write_all(&answer)?;
-                out.write_all(b"\n")?;
-                out.flush()?;
+                print::bytes(&[&answer[..], b"\n"].concat());
             }
             Err(TryRecvError::Empty) => {
                 session.turn(|_| ())?;

@@ -14,6 +14,7 @@ use verbs::Listener;
 use super::DesignName;
 use super::replica::{AbdLock, Blocks, PrismRs, Replica, Shared, Size};
 use crate::device::{LOOPBACK, PortArgs, PortName};
+use crate::print;
 use crate::serving::kept::Kept;
 use crate::serving::program::Memory;
 use crate::serving::{Pace, Service, Watch};
@@ -86,7 +87,7 @@ fn serve<B: Blocks>(args: &Args, prism: bool) -> Result<()> {
         let service = Service::new(context, program, memory, args.clients, prism)?;
         let anywhere: IpAddr = if args.within.is_empty() { LOOPBACK } else { Ipv4Addr::UNSPECIFIED.into() };
         let listener = Listener::bind((anywhere, 0))?;
-        println!("{}", listener.address().port());
+        print::line(listener.address().port());
         all.push((service, listener, Watch::default()));
     }
     let (pace, parent) = (Pace { spin: true, child: true }, rustix::process::getppid());

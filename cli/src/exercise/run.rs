@@ -12,6 +12,7 @@ use store::ycsb::Random;
 
 use super::record::Record;
 use super::{Answer, Draw, ExerciseArgs, Store};
+use crate::print;
 
 /// Clients that a process may have in a history.
 const LANES: u32 = 1 << 10;
@@ -86,7 +87,9 @@ pub fn run(args: &ExerciseArgs, draw: Draw, store: &mut impl Store) -> Result<()
     }
     exercise.forget_running()?;
     let Record { invoked, failed, unknown, .. } = exercise.record;
-    println!("{invoked} operations: {failed} refused, {unknown} of unknown outcome; {lost} connections lost");
+    print::line(format_args!(
+        "{invoked} operations: {failed} refused, {unknown} of unknown outcome; {lost} connections lost"
+    ));
     Ok(())
 }
 

@@ -17,6 +17,16 @@ use crate::serving::READS;
 /// How long an operation may take before a person is told.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What a person is told of an operation that cannot be started.
+fn unstarted(refused: Refused) -> anyhow::Error {
+    let mend = match refused {
+        Refused::KeyTooLong => ": the server's --max-key says how long a key may be",
+        Refused::ValueTooLong => ": the server's --max-value says how long a value may be",
+        _ => "",
+    };
+    anyhow::anyhow!("the operation cannot be started: {refused}{mend}")
+}
+
 /// Who has a session do something.
 pub trait Driver {
     /// Is there an operation to start now, with so many in flight?
@@ -116,7 +126,7 @@ impl<D: Design> Session<D> {
         }
         while driver.wants(self.client.in_flight()) {
             if let Err(refused) = driver.start(&mut self.client, nic) {
-                bail!("the operation cannot be started: {refused}");
+                return Err(unstarted(refused));
             }
         }
         Ok(())
@@ -144,7 +154,7 @@ impl<D: Design> Session<D> {
         start: impl FnOnce(&mut D::Client, &mut Direct<'_>) -> Result<Slot, Refused>,
         mut look: impl FnMut(&Finished<'_>) -> R,
     ) -> Result<R> {
-        self.begin(start).map_err(|refused| anyhow::anyhow!("the operation cannot be started: {refused}"))?;
+        self.begin(start).map_err(unstarted)?;
         let started = Instant::now();
         let mut waiting = Waiting { look: &mut look, result: None };
         while waiting.result.is_none() {

@@ -1,7 +1,7 @@
 //! `remora kv get|put|delete|load|exercise`.
 
 use std::fs::File;
-use std::io::{BufReader, Read, Write};
+use std::io::{BufReader, Read};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
@@ -14,6 +14,7 @@ use super::exercise::run as record;
 use super::{Design, DesignName};
 use crate::device::PortArgs;
 use crate::exercise::ExerciseArgs;
+use crate::print;
 use crate::with_design;
 
 /// Which server.
@@ -119,10 +120,9 @@ fn session<D: Design>(target: &Target, max_key: usize) -> Result<Session<D>> {
 fn get<D: Design>(target: &Target, key: &str) -> Result<()> {
     match session::<D>(target, key.len())?.get(key.as_bytes())? {
         Some(value) => {
-            let mut out = std::io::stdout().lock();
-            out.write_all(&value)?;
+            print::bytes(&value);
             if !value.ends_with(b"\n") {
-                out.write_all(b"\n")?;
+                print::line("");
             }
             Ok(())
         }
@@ -163,6 +163,6 @@ fn load<D: Design>(target: &Target, path: &PathBuf) -> Result<()> {
         }
     }
     bar.finish_and_clear();
-    println!("{loaded} keys stored, {bad} lines left out");
+    print::line(format_args!("{loaded} keys stored, {bad} lines left out"));
     Ok(())
 }

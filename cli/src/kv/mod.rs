@@ -150,8 +150,8 @@ impl<D: Classical> Design for D {
     }
 
     fn program(args: &ServeArgs, size: Size, memory: &mut Memory) -> Result<Called<D::Table>> {
-        let config =
-            ServerConfig { connections: args.clients, max_value: args.max_value, ..ServerConfig::default() };
+        let ServeArgs { max_key, max_value, clients: connections, .. } = *args;
+        let config = ServerConfig { connections, max_key, max_value, ..ServerConfig::default() };
         let readable = Access::LOCAL_WRITE | Access::REMOTE_READ;
         let extents = memory.region("values", size.bytes, readable)?;
         let index_len = D::table_len(size.capacity, size.seed);

@@ -79,8 +79,8 @@ impl Growth {
 /// The server's program.
 pub type PrismServer = Kept<PrismShelf>;
 
-/// Sizes of buffers beside that of the records.
-const SIZES: [u32; 6] = [128, 512, 2048, 8192, 65536, (1 << 20) + 1024];
+/// Sizes of buffers beside that of the records; the last holds the longest key and value.
+const SIZES: [u32; 6] = [128, 512, 2048, 8192, 65536, u32::MAX];
 /// Buffers of a list at most: as many posts as a ring holds.
 const MOST: u64 = nic::MAX_RING_SLOTS as u64;
 
@@ -96,7 +96,7 @@ fn sizes(args: &ServeArgs, capacity: u32, bytes: usize) -> Vec<(u32, u32)> {
         all.push((size, count as u32));
         left = left.saturating_sub(count * u64::from(size));
     }
-    let longest = HEADER as u32 + 1024 + args.max_value;
+    let longest = HEADER as u32 + args.max_key + args.max_value;
     let others = SIZES.iter().map(|size| (*size).min(longest.next_multiple_of(64)));
     for other in others.filter(|other| *other != size || args.records == 0) {
         if all.iter().all(|(size, _)| *size != other) {
@@ -112,7 +112,8 @@ pub fn open(args: &ServeArgs, size: Size, memory: &mut Memory) -> Result<PrismSe
     let Size { capacity, bytes, seed } = size;
     let sizes = sizes(args, capacity, bytes);
     let buffers = sizes.iter().map(|(_, count)| u64::from(*count)).sum();
-    let config = Config { max_value: args.max_value, max_key: 1024, ..Config::for_keys(capacity, seed) };
+    let ServeArgs { max_key, max_value, .. } = *args;
+    let config = Config { max_value, max_key, ..Config::for_keys(capacity, seed) };
     let config = config.growing_to(buffers);
     let room = Room {
         what: "table and buffers",

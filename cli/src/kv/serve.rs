@@ -51,6 +51,9 @@ pub struct ServeArgs {
     /// Clients at a time.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub clients: u32,
+    /// Longest key, in bytes.
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1048576))]
+    pub max_key: u32,
     /// Longest value that may be stored, in bytes.
     #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..=1048576))]
     pub max_value: u32,

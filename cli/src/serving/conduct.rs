@@ -11,6 +11,7 @@ use verbs::Listener;
 use super::program::Program;
 use super::{Pace, Service};
 use crate::device::PortArgs;
+use crate::print;
 
 /// Arguments of every server of queue pairs.
 #[derive(Args, Clone, Debug)]
@@ -78,7 +79,7 @@ impl Conduct {
             })
             .transpose()?;
         if self.child {
-            println!("{}", listener.address());
+            print::line(listener.address());
         } else {
             if let Some(endpoint) = &endpoint {
                 eprintln!("metrics for Prometheus and `remora top` at {}", endpoint.address());

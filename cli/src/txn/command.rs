@@ -1,7 +1,5 @@
 //! `remora txn`.
 
-use std::io::Write;
-
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Subcommand};
 
@@ -12,6 +10,7 @@ use super::shell;
 use super::transact::{Step, Talk, Trouble};
 use crate::device::PortArgs;
 use crate::exercise::ExerciseArgs;
+use crate::print;
 
 /// Which store.
 #[derive(Args, Clone, Debug)]
@@ -111,12 +110,10 @@ fn talk(target: &Target) -> Result<Talk> {
 }
 
 /// Lines of values; a backslash stands before what would break one.
-fn show(values: impl IntoIterator<Item = Vec<u8>>) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+fn show(values: impl IntoIterator<Item = Vec<u8>>) {
     for value in values {
-        out.write_all(&[&escape(&value)[..], b"\n"].concat())?;
+        print::bytes(&[&escape(&value)[..], b"\n"].concat());
     }
-    Ok(out.flush()?)
 }
 
 fn get(target: &Target, keys: &[String]) -> Result<()> {
@@ -125,7 +122,7 @@ fn get(target: &Target, keys: &[String]) -> Result<()> {
         talk.transaction(|talk| keys.iter().map(|key| talk.get(key.as_bytes())).collect::<Step<Vec<_>>>())?;
     let values =
         keys.iter().zip(values).map(|(key, value)| value.with_context(|| format!("no such key: {key}")));
-    show(values.collect::<Result<Vec<_>>>()?)?;
+    show(values.collect::<Result<Vec<_>>>()?);
     talk.close()
 }
 
@@ -181,6 +178,6 @@ fn add(target: &Target, words: &[String], times: u64) -> Result<()> {
             Ok(sums)
         })?;
     }
-    show(sums.iter().map(|sum| sum.to_string().into_bytes()))?;
+    show(sums.iter().map(|sum| sum.to_string().into_bytes()));
     talk.close()
 }

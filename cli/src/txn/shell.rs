@@ -1,6 +1,6 @@
 //! `remora txn shell`: a transaction as lines of standard input, each answered by one line.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use store::txn::Outcome;
 
 use super::line::{Line, VERBS, escape, parse};
 use super::transact::{Step, Talk, Trouble, words};
+use crate::print;
 
 /// Time between two looks for messages of the shards while nobody types.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -37,15 +38,13 @@ pub fn run(talk: Talk) -> Result<()> {
     let person = std::io::stdin().is_terminal();
     let lines = lines()?;
     let mut shell = Shell { talk, awaited: None, given_up: false, bad: 0 };
-    let mut out = std::io::stdout();
     if person {
         eprintln!("transactions by {}: {VERBS}; end with Ctrl-D", shell.talk.design().name());
     }
     loop {
         if person {
             let prompt: &[u8] = if shell.talk.is_open() { b"txn> " } else { b"> " };
-            out.write_all(prompt)?;
-            out.flush()?;
+            print::bytes(prompt);
         }
         let Some(line) = shell.next(&lines)? else { break };
         let answer = match parse(&line?) {
@@ -53,8 +52,7 @@ pub fn run(talk: Talk) -> Result<()> {
             Ok(Some(line)) => shell.answer(line)?,
             Err(words) => shell.error(&words),
         };
-        out.write_all(&[&answer[..], b"\n"].concat())?;
-        out.flush()?;
+        print::bytes(&[&answer[..], b"\n"].concat());
     }
     if shell.talk.is_open() {
         // Nobody is left to commit it.

@@ -6,14 +6,15 @@ use crate::running::{Scratch, Server, remora};
 fn the_wrong_design_is_told_which_one_is_right() {
     let server = Server::start("farm", "shm", &[]);
     let words = ["kv", "get", "--design", "pilaf", "--connect", &server.address, "key"];
-    remora(&words).one_line("the server runs farm");
+    remora(&words).one_line("the server runs farm: choose that design");
 }
 
 #[test]
 fn the_wrong_port_is_told_which_one_is_right() {
     let server = Server::start("farm", "shm", &[]);
     let words = ["kv", "get", "--port", "udp", "--connect", &server.address, "key"];
-    remora(&words).one_line("open both NICs with shm, or both with udp or xdp");
+    remora(&words)
+        .one_line("ports shm and udp do not meet: open both NICs with shm, or both with udp or xdp");
 }
 
 #[test]
@@ -107,4 +108,75 @@ fn an_interface_that_is_none_or_not_wanted_is_named() {
     of("no-such-one").one_line("there is no interface no-such-one here");
     of("lo").one_line("lo has no Ethernet frames");
     remora(&["demo", "--port", "xdp"]).one_line("choose shm or udp");
+}
+
+#[test]
+fn a_key_that_is_too_long_is_refused_and_told_what_says_how_long_it_may_be() {
+    let long = "k".repeat(5000);
+    for design in ["farm", "prism"] {
+        let server = Server::start(design, "shm", &[]);
+        server.kv("put", &[&long, "value"]).one_line("the server's --max-key");
+        let server = Server::start(design, "shm", &["--max-key", "5000"]);
+        server.kv("put", &[&long, "value"]).good();
+        assert_eq!(server.kv("get", &[&long]).good(), "value\n");
+    }
+}
+
+#[test]
+fn the_longest_key_with_the_longest_value_is_taken() {
+    let key = "k".repeat(1024);
+    let file = Scratch::new(&vec![b'x'; 1 << 20]);
+    let server = Server::start("prism", "shm", &[]);
+    let mut put = crate::running::command(&server.words("put", &[&key, "-"]));
+    crate::running::finish(put.stdin(std::fs::File::open(file.path()).expect("a scratch file"))).good();
+    assert_eq!(server.kv("get", &[&key]).good().len(), (1 << 20) + 1);
+}
+
+/// Runs it while nobody reads what it prints.
+fn unread(words: &[&str]) -> (Option<i32>, String) {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let ended = crate::running::command(words).stdout(writer).output().expect("the binary");
+    (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_a_command_without_a_word() {
+    assert_eq!(unread(&["devinfo"]), (Some(141), String::new()));
+    assert_eq!(unread(&["devinfo", "--json"]), (Some(141), String::new()));
+    let server = Server::start("farm", "shm", &[]);
+    server.kv("put", &["key", "value"]).good();
+    assert_eq!(unread(&server.words("get", &["key"])), (Some(141), String::new()));
+}
+
+#[test]
+fn a_full_disk_is_told_in_one_line() {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has one");
+    let ended = crate::running::command(&["devinfo"]).stdout(full).output().expect("the binary");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(said.starts_with("error: ") && said.lines().count() == 1 && said.contains("space"), "{said}");
+    assert_eq!(ended.status.code(), Some(1));
+}
+
+#[test]
+fn a_core_that_is_not_there_is_named_once() {
+    remora(&["bench", "verbs", "--cores", "0,4000"]).one_line("core 4000 is not to be had");
+}
+
+#[test]
+fn figures_that_cannot_be_written_are_not_measured() {
+    remora(&["figures", "3", "--report", "/proc/none"]).one_line("making the folder /proc/none");
+}
+
+#[test]
+fn metrics_asked_where_none_are_is_told() {
+    remora(&["top", "nonsense", "--once"]).one_line("nonsense is no address of metrics");
+    let server = Server::start("farm", "shm", &[]);
+    remora(&["top", &server.address, "--once"]).one_line("has no metrics");
+}
+
+#[test]
+fn a_map_of_servers_that_is_not_there_is_told() {
+    remora(&["txn", "get", "key", "--members", "/none/such"])
+        .one_line("there is no map of servers at /none/such");
 }

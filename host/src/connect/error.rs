@@ -109,7 +109,7 @@ impl fmt::Display for ConnectError {
             ConnectError::OtherKind { ours, theirs } => {
                 write!(
                     f,
-                    "this side's port is {ours}, the other side's {theirs}: open both NICs with shm, or both with udp or xdp"
+                    "ports {ours} and {theirs} do not meet: open both NICs with shm, or both with udp or xdp"
                 )
             }
             ConnectError::PrivateTooLong(len) => {

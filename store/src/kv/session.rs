@@ -73,8 +73,12 @@ pub enum SessionError {
 impl core::fmt::Display for SessionError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            SessionError::Malformed => write!(f, "the peer speaks another protocol or version"),
-            SessionError::OtherDesign(design) => write!(f, "the server runs {}", design.name()),
+            SessionError::Malformed => {
+                write!(f, "client and server speak different protocols or versions: check the address")
+            }
+            SessionError::OtherDesign(design) => {
+                write!(f, "the server runs {}: choose that design", design.name())
+            }
             SessionError::WindowTooLarge { allowed } => {
                 write!(f, "the server allows {allowed} operations in flight on a connection")
             }
