@@ -13,6 +13,23 @@ pub struct Span<'p> {
     pass: PhantomData<&'p ()>,
 }
 
+/// Asks for the line of `value` to be brought into the cache, for who will need it a little later.
+#[inline(always)]
+pub fn prefetch<T>(value: &T) {
+    hint(std::ptr::from_ref(value).cast());
+}
+
+#[inline(always)]
+fn hint(at: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch never faults, wherever it leads.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}
+
 /// Bytes that are asked for ahead at most.
 const PREFETCHED: usize = 640;
 
@@ -103,14 +120,8 @@ impl<'p> Span<'p> {
     /// Asks for its first lines to be brought into the cache: as many as a core waits for at a time.
     #[inline]
     pub fn prefetch(&self) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
         for at in (0..self.len.min(PREFETCHED)).step_by(64) {
-            // SAFETY: a prefetch never faults, wherever it leads.
-            unsafe {
-                std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
-                    self.start.wrapping_add(at).cast(),
-                );
-            }
+            hint(self.start.wrapping_add(at));
         }
     }
 

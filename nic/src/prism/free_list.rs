@@ -2,7 +2,7 @@
 //!
 //! The paper posts a buffer only when no operation is under way on the NIC. Here a buffer that an operation may still read or
 //! write is *pinned*; one that is posted while it is pinned rests, and is free when its last pin goes. So posting waits for
-//! nobody, and nobody who does not allocate pays.
+//! nobody, and nobody who does not allocate pays. Who pins only says so; the count, which may be far away, follows late.
 
 use memory::Pd;
 
@@ -12,6 +12,8 @@ use crate::ring::Ring;
 
 /// Posted buffers looked at for one ALLOCATE, at most: it takes bounded time.
 const LOOK: usize = 64;
+/// Pins that came or went, and are not counted yet: as many, at most, as the time that a count takes to come near.
+const LATE: usize = 64;
 /// Buffers of one list.
 const MAX_COUNT: u32 = 1 << 24;
 
@@ -77,8 +79,10 @@ struct FreeList {
     number: u64,
     init: FreeListInit,
     queue: ReceiveQueue,
+    /// Of all buffers together: an address is first seen not to be among them, and divided only if it is.
+    bytes: u64,
     states: Box<[State]>,
-    pins: Box<[u16]>,
+    pins: Box<[u32]>,
     /// Indices, the last one freed is taken first: it is the one in the cache.
     free: Vec<u32>,
     resting: u32,
@@ -92,8 +96,8 @@ impl FreeList {
 
     /// The buffer that holds the byte at `va`.
     fn index(&self, va: u64) -> Option<u32> {
-        let index = va.checked_sub(self.init.base)? / u64::from(self.init.size);
-        (index < u64::from(self.init.count)).then_some(index as u32)
+        let at = va.wrapping_sub(self.init.base);
+        (at < self.bytes).then(|| (at / u64::from(self.init.size)) as u32)
     }
 
     /// Takes in all that has been posted: for the server's own questions, in which what was posted must not count as taken.
@@ -124,6 +128,10 @@ impl FreeList {
             self.states[index as usize] = State::Free;
             self.free.push(index);
         }
+    }
+
+    fn pin(&mut self, index: u32) {
+        self.pins[index as usize] += 1;
     }
 
     fn unpin(&mut self, index: u32) {
@@ -163,6 +171,10 @@ pub struct FreeLists {
     places: Vec<Option<FreeList>>,
     max: usize,
     made: u64,
+    /// The list that was pinned last: mostly the next one, too.
+    recent: usize,
+    /// Pins that came (true) or went and are not counted yet, in the order in which they did.
+    late: Vec<(Pin, bool)>,
 }
 
 /// Bits of a list's number that are its place; those above tell it from lists that had the place before.
@@ -170,13 +182,21 @@ const PLACE_BITS: u32 = 16;
 
 impl FreeLists {
     pub fn new(max: u32) -> FreeLists {
-        FreeLists { places: Vec::new(), max: max.min(1 << PLACE_BITS) as usize, made: 0 }
+        FreeLists {
+            places: Vec::new(),
+            max: max.min(1 << PLACE_BITS) as usize,
+            made: 0,
+            recent: 0,
+            late: Vec::with_capacity(LATE),
+        }
     }
 
     fn create(&mut self, init: FreeListInit) -> Result<u64, NicError> {
         let last = u64::from(init.count).checked_mul(u64::from(init.size));
-        let fits = last.and_then(|bytes| init.base.checked_add(bytes)).is_some();
-        if !fits || init.size == 0 || !(1..=MAX_COUNT).contains(&init.count) {
+        let Some(bytes) = last.filter(|bytes| init.base.checked_add(*bytes).is_some()) else {
+            return Err(NicError::TooSmall);
+        };
+        if init.size == 0 || !(1..=MAX_COUNT).contains(&init.count) {
             return Err(NicError::TooSmall);
         }
         let place = self.places.iter().position(Option::is_none).unwrap_or(self.places.len());
@@ -193,6 +213,7 @@ impl FreeLists {
             number,
             queue: ReceiveQueue::new(init.ring.clone(), 1),
             init,
+            bytes,
             states: vec![State::Out; count].into_boxed_slice(),
             pins: vec![0; count].into_boxed_slice(),
             free: Vec::with_capacity(count),
@@ -209,6 +230,10 @@ impl FreeLists {
 
     /// Takes a buffer for `len` bytes, if `reaches` says that it may be written.
     pub fn take(&mut self, pd: Pd, number: u64, len: u32, reaches: impl Fn(u64, usize) -> bool) -> Taken {
+        if self.get(number).is_some_and(|list| list.free.is_empty()) {
+            // What is posted meets the count.
+            self.count();
+        }
         let Some(list) = self.get(number).filter(|list| list.init.pd == pd) else { return Taken::Foreign };
         if len > list.init.size {
             return Taken::TooLong;
@@ -228,24 +253,65 @@ impl FreeLists {
 
     /// Posts a buffer that was taken and never told to anybody.
     pub fn give_back(&mut self, pin: Pin) {
+        self.count();
         if let Some(list) = self.get(pin.list) {
             list.post(pin.index);
         }
     }
 
     /// Keeps the buffer that holds the byte at `va`, if it is one.
+    #[inline]
     pub fn pin(&mut self, pd: Pd, va: u64) -> Option<Pin> {
-        let lists = self.places.iter_mut().flatten().filter(|list| list.init.pd == pd);
-        let (list, index) = lists.filter_map(|list| list.index(va).map(|index| (list, index))).next()?;
-        let pins = &mut list.pins[index as usize];
-        *pins = pins.checked_add(1)?;
-        Some(Pin { list: list.number, index })
+        let pin = self.find(self.recent, pd, va).or_else(|| {
+            let place = (0..self.places.len()).find(|place| self.find(*place, pd, va).is_some())?;
+            self.recent = place;
+            self.find(place, pd, va)
+        })?;
+        self.note(pin, true);
+        Some(pin)
     }
 
+    #[inline]
     pub fn unpin(&mut self, pin: Pin) {
-        if let Some(list) = self.get(pin.list) {
-            list.unpin(pin.index);
+        self.note(pin, false);
+    }
+
+    /// The buffer that holds the byte at `va`, if it is one of the list at `place`.
+    #[inline]
+    fn find(&self, place: usize, pd: Pd, va: u64) -> Option<Pin> {
+        let list = self.places.get(place)?.as_ref().filter(|list| list.init.pd == pd)?;
+        list.index(va).map(|index| Pin { list: list.number, index })
+    }
+
+    /// A pin came or went: its count is asked for now, and changed when somebody wants to know it, or many have come together.
+    #[inline]
+    fn note(&mut self, pin: Pin, came: bool) {
+        if self.late.len() == LATE {
+            self.count();
         }
+        if let Some(list) = self.get(pin.list) {
+            memory::prefetch(&list.pins[pin.index as usize]);
+            self.late.push((pin, came));
+        }
+    }
+
+    /// Counts all pins.
+    fn count(&mut self) {
+        let mut late = std::mem::take(&mut self.late);
+        for (pin, came) in late.drain(..) {
+            match self.get(pin.list) {
+                Some(list) if came => list.pin(pin.index),
+                Some(list) => list.unpin(pin.index),
+                None => {}
+            }
+        }
+        self.late = late;
+    }
+
+    /// The list of this number, all of whose pins are counted.
+    fn settled(&mut self, number: u64) -> Result<&mut FreeList, NicError> {
+        self.count();
+        self.get(number).ok_or(NicError::Unknown)
     }
 }
 
@@ -273,7 +339,7 @@ impl Nic {
     /// # Errors
     /// `Unknown`.
     pub fn free_list_facts(&mut self, number: u64) -> Result<FreeListFacts, NicError> {
-        self.shared.free_lists.get(number).map(FreeList::facts).ok_or(NicError::Unknown)
+        self.shared.free_lists.settled(number).map(FreeList::facts)
     }
 
     /// Which buffers of a free list are neither free nor resting: bit 0 of the first word is buffer `first`. Bits beyond the last
@@ -282,6 +348,6 @@ impl Nic {
     /// # Errors
     /// `Unknown`.
     pub fn free_list_out(&mut self, number: u64, first: u32, bits: &mut [u64]) -> Result<(), NicError> {
-        self.shared.free_lists.get(number).map(|list| list.out(first, bits)).ok_or(NicError::Unknown)
+        self.shared.free_lists.settled(number).map(|list| list.out(first, bits))
     }
 }
