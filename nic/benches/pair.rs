@@ -330,7 +330,7 @@ fn run_put(name: &str) {
             let lose = request(lose, at == PUTS - 1);
             a.post_prism(&[
                 request(prism::Operation::Write { to: at_bound, data: bound }, false),
-                prism::WorkRequest { redirect: Some(prism::SCRATCH), result, ..allocate },
+                prism::WorkRequest { conditional: true, redirect: Some(prism::SCRATCH), result, ..allocate },
                 prism::WorkRequest { conditional: true, ..lose },
             ]);
         }

@@ -137,6 +137,12 @@ impl QueuePair {
             return self.notify_peer(out, shared);
         }
         let held = self.is_held(now);
+        if self.prism.is_some()
+            && !held
+            && let Some(sent) = self.respond_bundle(out, shared)
+        {
+            return Some(sent);
+        }
         let connection = self.connection.as_mut()?;
         let reply = connection.responder.plan().filter(|reply| !held || !reply.kind.has_data())?;
         let rights = (self.pd, self.owner);
@@ -194,6 +200,11 @@ impl QueuePair {
                 return None;
             }
         };
+        if self.prism.is_some()
+            && let Some(sent) = self.request_bundle(now, mem, out, shared)
+        {
+            return sent;
+        }
         let (pd, send) = (self.pd, &self.send);
         let Connection { path, requester, .. } = self.connection.as_mut()?;
         let note = requester.note(&plan)?;
@@ -220,6 +231,9 @@ impl QueuePair {
         out: &mut impl Egress,
         shared: &mut Shared,
     ) -> Option<Sent> {
+        if let Some(sent) = self.request_bundle(now, mem, out, shared) {
+            return sent;
+        }
         let (pd, ring) = (self.pd, self.send.ring());
         let Connection { path, requester, .. } = self.connection.as_mut()?;
         let (plan, extended) = requester.plan_prism(now)?;
@@ -233,7 +247,7 @@ impl QueuePair {
 
     /// A planned packet has left, or has not.
     #[inline(always)]
-    fn concluded(&mut self, now: Instant, plan: &Plan, sent: Sent, shared: &mut Shared) {
+    pub fn concluded(&mut self, now: Instant, plan: &Plan, sent: Sent, shared: &mut Shared) {
         let Some(Connection { requester, .. }) = &mut self.connection else { return };
         match sent {
             Sent::Yes(_) => {
@@ -291,8 +305,8 @@ pub(crate) fn response_headers(reply: &Reply) -> (Extensions, u32) {
     }
 }
 
-/// Writes one packet: headers, payload by `fill`, pad, ICRC.
-#[inline]
+/// Writes one packet: headers, payload by `fill`, pad, ICRC. Inlined always: plain RC must not pay for its other callers.
+#[inline(always)]
 pub(crate) fn emit(
     way: &mut Way,
     out: &mut impl Egress,

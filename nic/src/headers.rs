@@ -47,7 +47,7 @@ impl Headers {
     }
 
     /// Writes the headers of a frame with `transport_len` bytes from BTH to the end of the ICRC.
-    #[inline]
+    #[inline(always)]
     pub fn emit(&mut self, ip_id: u16, transport_len: usize, out: &mut [u8]) {
         let Some(network) = self.network else { return };
         let what = (transport_len as u32) << 16 | u32::from(ip_id);

@@ -6,6 +6,7 @@ use transport::state::{Service as Kind, State};
 use transport::{Action, Atomic, Instant, Notice, Outcome, Status};
 use wire::frame::{Address, Endpoint, Ingress, Network, Start};
 use wire::icrc::{Flow, IdSpans};
+use wire::prism::bundle;
 use wire::{NakCode, Opcode, WireError, ethernet, icrc, packet, udp};
 
 use crate::congestion::MARKED;
@@ -130,6 +131,7 @@ impl QueuePair {
         let fits = may_receive
             && path.is_from(&arrived.source.address)
             && path.speaks(packet.bth.opcode)
+            && (packet.bth.opcode != Opcode::BUNDLE || self.prism.is_some())
             && packet.bth.pkey & 0x7fff == 0x7fff
             && packet.bth.tver == 0;
         if !fits {
@@ -159,6 +161,18 @@ impl QueuePair {
         if packet.bth.opcode.0 & extended::SERVICE != 0 {
             return self.take_other(now, mem, arrived, packet, shared);
         }
+        self.take_plain(now, mem, packet, shared);
+    }
+
+    /// As [`take_plain`](QueuePair::take_plain), for packets that did not come alone.
+    #[inline(never)]
+    pub fn take_later(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
+        self.take_plain(now, mem, packet, shared);
+    }
+
+    /// A packet of RC. Inlined always: plain RC must not pay for its other callers.
+    #[inline(always)]
+    fn take_plain(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         if self.connection.is_none() {
             self.take_irn(now, mem, packet, shared);
         } else if packet.bth.opcode.is_request() {
@@ -182,6 +196,9 @@ impl QueuePair {
         if packet.bth.opcode == Opcode::CNP {
             return self.notified(now, shared);
         }
+        if packet.bth.opcode == Opcode::BUNDLE {
+            return self.take_bundle(now, mem, packet, shared);
+        }
         if self.connection.is_none() {
             return self.take_unreliable(mem, arrived, packet, shared);
         }
@@ -190,6 +207,23 @@ impl QueuePair {
             (Kind::XrcTarget, true) => self.serve_extended(mem, &plain, shared),
             (Kind::XrcInitiator, false) => self.answer(now, mem, &plain, shared),
             _ => shared.counters.unknown_qp += 1,
+        }
+    }
+
+    /// Packets of PRISM in one frame: each as if it had come alone.
+    fn take_bundle(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
+        for part in bundle::parts(packet.payload) {
+            let mine = |part: &packet::View<'_>| {
+                part.bth.dest_qp == self.number && part.bth.opcode.0 & extended::SERVICE == 0
+            };
+            let Some(part) = part.ok().filter(mine) else {
+                shared.counters.malformed_pkts += 1;
+                return;
+            };
+            // One before it may have ended the connection.
+            if self.may_receive() {
+                self.take_later(now, mem, &part, shared);
+            }
         }
     }
 

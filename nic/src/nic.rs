@@ -24,7 +24,7 @@ use crate::event::AsyncEvent;
 use crate::ingress::strip;
 use crate::kernel::Kernels;
 use crate::multicast::{Groups, MULTICAST_QPN};
-use crate::prism::FreeLists;
+use crate::prism::{Ahead, FreeLists, waits};
 use crate::queue_pair::{QueuePair, Srq};
 use crate::receive_queue::ReceiveQueue;
 use crate::ring::Ring;
@@ -304,6 +304,7 @@ pub struct Nic {
     /// What the queue pair at the head of the line has used of its turn, if the port had no more room.
     interrupted: Used,
     timers: Timers,
+    pub(crate) ahead: Ahead,
     pub(crate) shared: Shared,
 }
 
@@ -327,6 +328,7 @@ impl Nic {
             touched: NONE,
             interrupted: Used::default(),
             timers: Timers::new(places as usize),
+            ahead: Ahead::new(),
             shared: Shared::new(&config, places),
         }
     }
@@ -518,6 +520,11 @@ impl Nic {
             shared.counters.malformed_pkts += 1;
             return;
         };
+        let waits = waits(&packet, &arrived);
+        if !self.ahead.is_empty() && (!waits || self.ahead.is_full()) {
+            self.catch_up(now, mem);
+        }
+        let shared = &mut self.shared;
         let index = packet.bth.dest_qp.get() & ((1 << self.index_bits) - 1);
         let Some(qp) = self.qps[index as usize].as_mut().filter(|qp| qp.number == packet.bth.dest_qp) else {
             return self.receive_for_many(mem, &arrived, &packet);
@@ -527,8 +534,18 @@ impl Nic {
         }
         shared.counters.rcvd_pkts += 1;
         shared.counters.rcvd_bytes += arrived.transport.len() as u64;
+        if waits && qp.speaks_prism() {
+            qp.foresee(mem, &packet);
+            self.ahead.put(arrived.transport);
+            return;
+        }
         qp.take(now, mem, &arrived, &packet, shared);
-        // Packets of one queue pair come one after the other: what they lead to is looked at once.
+        self.touch(index);
+    }
+
+    /// Packets of one queue pair come one after the other: what they lead to is looked at once.
+    #[inline]
+    pub(crate) fn touch(&mut self, index: u32) {
         if self.touched != index {
             self.settle();
             self.touched = index;
@@ -547,6 +564,9 @@ impl Nic {
     /// Frames leave, fairly among queue pairs, `budget` of them or a few more. Returns how many.
     #[inline]
     pub fn transmit(&mut self, now: Instant, mem: Mem<'_>, out: &mut impl Egress, budget: usize) -> usize {
+        if !self.ahead.is_empty() {
+            self.catch_up(now, mem);
+        }
         self.settle();
         let turns = if self.shared.kernels.have_work() { self.run_kernels(mem) } else { 0 };
         let mut packets = 0;
@@ -621,6 +641,7 @@ impl Nic {
     pub fn has_work(&self) -> bool {
         !self.line.is_empty()
             || self.touched != NONE
+            || !self.ahead.is_empty()
             || self.shared.control.is_due()
             || self.shared.kernels.have_work()
     }

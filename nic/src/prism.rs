@@ -1,9 +1,11 @@
 //! PRISM on this NIC (PRISM paper, §3, §4): work requests with indirection, allocation, enhanced atomics and chaining.
 //!
 //! Heads up: what a program asks for is in `request.rs`; on its way out it is a WQE (`submit.rs`) and then packets
-//! (`egress.rs`). At the responder `execute.rs` does what a packet asks for, by places that `reach.rs` finds; buffers come from
-//! a `free_list.rs`. `docs/PRISM.md` says what was decided where the paper leaves it open.
+//! (`egress.rs`), those of a chain in one frame (`bundle.rs`). At the responder `execute.rs` does what a packet asks for, by places that `reach.rs` finds, some of it a
+//! little later (`ahead.rs`); buffers come from a `free_list.rs`. `docs/PRISM.md` says what was decided where the paper leaves it open.
 
+mod ahead;
+mod bundle;
 mod egress;
 mod execute;
 mod free_list;
@@ -20,6 +22,7 @@ use wire::prism::Verdict;
 
 use crate::nic::Shared;
 use crate::queue_pair::QueuePair;
+pub(crate) use ahead::{Ahead, waits};
 pub(crate) use egress::{emit_kept, emit_request, put_result};
 pub(crate) use free_list::FreeLists;
 use free_list::Pin;
@@ -112,6 +115,12 @@ impl QueuePair {
         // Its patience is not known; that it is ours is what set-up makes of both sides. Twice that covers the way.
         let patience = parameters.timeout_ns.saturating_mul(2 * (u64::from(parameters.retry_cnt) + 1));
         self.prism = Some(Box::new(Prism::new(parameters.max_dest_rd_atomic, patience)));
+    }
+
+    /// Has its peer agreed?
+    #[inline(always)]
+    pub(crate) fn speaks_prism(&self) -> bool {
+        self.prism.is_some()
     }
 
     /// The connection ends: what it holds of free lists goes back.

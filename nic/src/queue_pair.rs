@@ -116,10 +116,10 @@ impl Path {
         }
     }
 
-    /// Is this known op-code one of its service, or a CNP?
+    /// Is this known op-code one of its service, or one of all services?
     #[inline]
     pub fn speaks(&self, opcode: Opcode) -> bool {
-        opcode.0 & extended::SERVICE == self.service || opcode == Opcode::CNP
+        opcode.0 & extended::SERVICE == self.service || opcode == Opcode::CNP || opcode == Opcode::BUNDLE
     }
 }
 

@@ -219,7 +219,7 @@ impl Repr {
     }
 
     /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
-    #[inline]
+    #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) {
         let bit = |set: bool, mask: u32| if set { mask } else { 0 };
         let field = |value: u8, mask: u8, shift: u32| u32::from(value & mask) << shift;

@@ -104,6 +104,8 @@ impl Opcode {
     /// Congestion notification packet (annex A17): a BTH and 16 reserved bytes.
     pub const CNP: Opcode = Opcode(0x81);
 
+    /// Several packets of PRISM in one frame: from the range that the specification leaves to manufacturers.
+    pub const BUNDLE: Opcode = Opcode(0xc0);
     /// XRC SEND First.
     pub const XRC_SEND_FIRST: Opcode = Opcode(0xa0);
     /// XRC SEND Middle.
@@ -165,6 +167,8 @@ pub enum Service {
     Cnp,
     /// Extended reliable connection.
     Xrc,
+    /// A bundle of packets of a reliable connection.
+    Bundle,
 }
 
 /// What a packet does, whichever part of the message it carries.
@@ -194,6 +198,8 @@ pub enum Operation {
     RpcWrite,
     /// Congestion notification.
     Congestion,
+    /// What each packet in it does.
+    Bundle,
 }
 
 // One word an op-code: a bit per extension header, per position, and the header length in the top byte.
@@ -261,6 +267,8 @@ const fn shape(opcode: u8) -> u32 {
         0x20..=0x2b => reliable(opcode & 0x1f),
         0x64 | 0x65 => reliable(opcode & 0x1f) | DETH,
         0x81 => RESPONSE | ONLY | PAYLOAD,
+        // Of requests or of answers: neither itself.
+        0xc0 => ONLY | PAYLOAD,
         0xa0..=0xbf => match reliable(opcode & 0x1f) {
             // Only requests are for a shared receive queue; a response is for the initiator's queue pair.
             bits if bits & REQUEST != 0 => bits | XRCETH,
@@ -317,7 +325,7 @@ impl Opcode {
         self.shape() & bits != 0
     }
 
-    /// Is this an op-code of RC, UC, UD or XRC, or a CNP?
+    /// Is this an op-code of RC, UC, UD or XRC, a CNP or a bundle?
     #[inline]
     pub fn is_known(self) -> bool {
         self.has(KNOWN)
@@ -335,6 +343,7 @@ impl Opcode {
             3 => Some(Service::Ud),
             4 => Some(Service::Cnp),
             5 => Some(Service::Xrc),
+            6 => Some(Service::Bundle),
             _ => None,
         }
     }
@@ -347,6 +356,7 @@ impl Opcode {
         }
         Some(match self.0 & 0x1f {
             _ if self.0 == Opcode::CNP.0 => Operation::Congestion,
+            _ if self.0 == Opcode::BUNDLE.0 => Operation::Bundle,
             0x06..=0x0b => Operation::Write,
             0x0c => Operation::ReadRequest,
             0x0d..=0x10 => Operation::ReadResponse,
@@ -368,15 +378,12 @@ impl Opcode {
             Service::Uc => 0x20,
             Service::Ud => 0x60,
             Service::Xrc => 0xa0,
-            // Its one op-code shares its lower bits with another operation.
-            Service::Cnp => return None,
+            // Their one op-code shares its lower bits with another operation.
+            Service::Cnp | Service::Bundle => return None,
         };
         let other = upper | self.0 & 0x1f;
-        if shape(self.0) == 0 || self.0 == Opcode::CNP.0 || shape(other) == 0 {
-            None
-        } else {
-            Some(Opcode(other))
-        }
+        let alone = self.0 == Opcode::CNP.0 || self.0 == Opcode::BUNDLE.0;
+        if shape(self.0) == 0 || alone || shape(other) == 0 { None } else { Some(Opcode(other)) }
     }
 
     /// Does it travel from requester to responder? A CNP is neither request nor part of an operation, and counts
@@ -494,7 +501,7 @@ impl fmt::Display for Opcode {
             Service::Uc => "UC ",
             Service::Ud => "UD ",
             Service::Xrc => "XRC ",
-            Service::Cnp => "",
+            Service::Cnp | Service::Bundle => "",
         })?;
         f.write_str(match operation {
             Operation::Send => "SEND",
@@ -509,6 +516,7 @@ impl fmt::Display for Opcode {
             Operation::Rpc => return f.write_str("RPC Params"),
             Operation::RpcWrite => "RPC WRITE",
             Operation::Congestion => return f.write_str("CNP"),
+            Operation::Bundle => return f.write_str("Bundle"),
         })?;
         f.write_str(match () {
             () if self.is_first() => " First",

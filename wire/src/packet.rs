@@ -130,12 +130,26 @@ impl<'a> View<'a> {
     /// a multiple of four, [`WireError::Pad`].
     #[inline(always)]
     pub fn new(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
+        View::before(bytes, icrc::LEN)
+    }
+
+    /// As [`View::new`], for bytes that end with the pad.
+    ///
+    /// Errors: the same.
+    #[inline(always)]
+    pub fn unsealed(bytes: &'a [u8]) -> Result<View<'a>, WireError> {
+        View::before(bytes, 0)
+    }
+
+    /// The last `trailer` bytes are not the packet's.
+    #[inline(always)]
+    fn before(bytes: &'a [u8], trailer: usize) -> Result<View<'a>, WireError> {
         let bth = bth::Repr::parse(&bth::View::new(bytes)?);
         let header_len = bth.opcode.header_len();
         if header_len == 0 {
             return Err(WireError::UnknownOpcode(bth.opcode));
         }
-        let Some(padded) = bytes.len().checked_sub(header_len + icrc::LEN) else {
+        let Some(padded) = bytes.len().checked_sub(header_len + trailer) else {
             return Err(WireError::Truncated);
         };
         if !bytes.len().is_multiple_of(4) {

@@ -2,7 +2,9 @@
 //! beside a plain model.
 
 mod accounts;
+mod ahead;
 mod bench;
+mod bundles;
 mod chains;
 mod free_lists;
 mod model;

@@ -3,11 +3,12 @@
 use memory::{Access, Mem, Pd};
 use transport::Counters;
 use transport::rc::prism::Extended;
-use transport::rc::{Reply, ReplyKind};
+use transport::rc::{Plan, Reply, ReplyKind};
 use wire::frame::Egress;
+use wire::prism::Flags;
 use wire::prism::addresses::Repr as Addresses;
 use wire::prism::operands::number;
-use wire::{Extensions, aeth, atomic_ack, bth, packet};
+use wire::{Extensions, Qpn, aeth, atomic_ack, bth, packet};
 
 use crate::egress::{Sent, emit_other};
 use crate::gather::gather_other;
@@ -26,9 +27,8 @@ pub(crate) fn emit_request(
     (offset, len): (u32, u32),
     (mem, pd, ring): (Mem<'_>, Pd, &Ring),
 ) -> Sent {
-    let starts = bth.opcode.is_first() || bth.opcode.is_only();
-    let addresses = match starts {
-        true => extended.addresses(second(ring, note).header),
+    let addresses = match bth.opcode.is_first() || bth.opcode.is_only() {
+        true => addresses(extended, ring, note),
         false => Addresses::default(),
     };
     let all = addresses.len() as u32 + len;
@@ -37,6 +37,24 @@ pub(crate) fn emit_request(
         let at = addresses.emit(bytes);
         len == 0 || gather_other(mem, pd, ring, note, offset, &mut bytes[at..])
     })
+}
+
+/// The addresses that the first packet of a request has.
+pub(super) fn addresses(extended: &Extended, ring: &Ring, note: &Note) -> Addresses {
+    // The second slot is looked at only for what is there alone.
+    let redirect = if extended.flags().has(Flags::REDIRECT) { second(ring, note).header } else { 0 };
+    extended.addresses(redirect)
+}
+
+/// The BTH of a request with so many bytes behind its extension headers.
+pub(super) fn request_bth(
+    plan: &Plan,
+    extended: Option<&Extended>,
+    payload: usize,
+    remote: Qpn,
+) -> bth::Repr {
+    let resv7 = extended.map_or(0, |extended| extended.flags().bits());
+    bth::Repr { resv7, pad: packet::pad_for(payload), ..crate::egress::request_bth(plan, remote) }
 }
 
 /// A response whose bytes the responder keeps: a wide value, or what a short READ found.
@@ -49,6 +67,17 @@ pub(crate) fn emit_kept(
     reply: &Reply,
     kept: [u8; 32],
 ) -> Sent {
+    let (ext, bytes) = kept_headers(reply, &kept);
+    let plain = bth::Repr::new(reply.opcode, path.remote, reply.psn);
+    let bth = bth::Repr { pad: packet::pad_for(bytes.len()), ..plain };
+    emit_other(&mut path.way, out, counters, &bth, &ext, bytes.len() as u32, &mut |room| {
+        room.copy_from_slice(bytes);
+        true
+    })
+}
+
+/// Extension headers and payload of a short answer.
+pub(super) fn kept_headers<'k>(reply: &Reply, kept: &'k [u8; 32]) -> (Extensions, &'k [u8]) {
     let mut ext = Extensions {
         aeth: reply.aeth.map(|(syndrome, msn)| aeth::Repr { syndrome, msn }),
         ..Extensions::default()
@@ -60,14 +89,13 @@ pub(crate) fn emit_kept(
             &kept[8..usize::from(size)]
         }
         ReplyKind::Snapshot(len) => &kept[..usize::from(len)],
+        ReplyKind::Value(original) => {
+            ext.atomic_ack = Some(atomic_ack::Repr { original });
+            &[][..]
+        }
         _ => &[],
     };
-    let plain = bth::Repr::new(reply.opcode, path.remote, reply.psn);
-    let bth = bth::Repr { pad: packet::pad_for(bytes.len()), ..plain };
-    emit_other(&mut path.way, out, counters, &bth, &ext, bytes.len() as u32, &mut |room| {
-        room.copy_from_slice(bytes);
-        true
-    })
+    (ext, bytes)
 }
 
 /// The second slot of a work request: where its output goes, and where its result comes to.

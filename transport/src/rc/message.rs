@@ -71,6 +71,14 @@ impl Kind {
         matches!(self, Kind::Read { .. } | Kind::Atomic { .. } | Kind::Prism(_))
     }
 
+    /// Packets of its request alone.
+    pub(super) fn requests(&self, len: u32, mtu: u32) -> u32 {
+        match self {
+            Kind::Prism(extended) => extended.requests(len, mtu),
+            _ => self.packets(len, mtu),
+        }
+    }
+
     /// Sequence numbers that it takes with `len` bytes.
     #[inline]
     pub(super) fn packets(&self, len: u32, mtu: u32) -> u32 {

@@ -97,6 +97,22 @@ impl Extended {
         if self.asks() { self.packets(len, mtu) } else { 1 }
     }
 
+    /// Op-code of its request, if that is one packet.
+    pub fn opcode(&self) -> Opcode {
+        match self.verb() {
+            Verb::Read => Opcode::RC_RDMA_READ_REQUEST,
+            Verb::Write => Opcode::RC_RDMA_WRITE_ONLY,
+            Verb::CompareSwap => Opcode::RC_COMPARE_SWAP,
+            Verb::FetchAdd => Opcode::RC_FETCH_ADD,
+        }
+    }
+
+    /// Payload of its request, if that is one packet and `len` the message's length, without addresses.
+    pub fn payload(&self, len: u32) -> u32 {
+        let stands_there = self.verb() == Verb::Write && self.flags().has(Flags::DATA_INDIRECT);
+        if self.asks() || stands_there { 0 } else { len }
+    }
+
     /// Does one request stand for all its sequence numbers?
     pub(super) fn asks(&self) -> bool {
         self.verb() == Verb::Read

@@ -149,6 +149,12 @@ impl Replay {
         if self.is_pending() { self.ring[self.slot(self.pending)].as_ref() } else { None }
     }
 
+    /// The entries that still have something to send, in order.
+    pub fn waiting(&self) -> impl Iterator<Item = &Entry> {
+        let entries = (self.pending..self.tail).filter_map(|number| self.ring[self.slot(number)].as_ref());
+        entries.filter(|entry| entry.next < entry.until)
+    }
+
     /// Its next packet has left.
     #[inline]
     pub fn sent(&mut self) {

@@ -90,6 +90,17 @@ pub struct Retired<D> {
     pub verdict: Verdict,
 }
 
+/// What could travel with a request.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Chained {
+    /// Nothing.
+    No,
+    /// So many further requests.
+    With(usize),
+    /// More, as soon as there are answers.
+    Waits,
+}
+
 /// An acknowledgement is asked for at least this often, in packets.
 const ASK_EVERY: u32 = 32;
 
@@ -217,8 +228,8 @@ impl<D: Copy> Requester<D> {
             || self.window.front().is_some_and(|front| front.end <= self.go.una)
     }
 
-    /// The packet that would leave now.
-    #[inline]
+    /// The packet that would leave now. Inlined always: plain RC must not pay for its other caller.
+    #[inline(always)]
     pub fn plan(&self, now: Instant) -> Option<Plan> {
         let placed = self.window.get(self.at)?;
         if now < self.rnr_until {
@@ -266,8 +277,72 @@ impl<D: Copy> Requester<D> {
         let index = (self.go.cursor - placed.first) as u32;
         // A pointer is followed once for all of a READ.
         let count = if extended.asks() { (placed.end - self.go.cursor) as u32 } else { 1 };
+        let at = (self.at, self.go.cursor);
         (!self.waits(placed, index, count))
-            .then(|| (self.describe_prism(placed, &extended, index, count), extended))
+            .then(|| (self.describe_prism(placed, &extended, at, (index, count)), extended))
+    }
+
+    /// How many requests could travel together with a WRITE or an operation of PRISM that would leave now, each of one packet and
+    /// waiting for the success of the one before: of `most` at most, while `fits` says so of each, the first one too.
+    pub fn chained(
+        &self,
+        most: usize,
+        mut fits: impl FnMut(&Message<D>, Option<&prism::Extended>) -> bool,
+    ) -> Chained {
+        let Parameters { mtu, window, max_rd_atomic, .. } = self.parameters;
+        let whole = |placed: &Placed<D>| placed.message.kind.requests(placed.message.len, mtu) == 1;
+        let starts = |placed: &&Placed<D>| placed.first == self.go.cursor && whole(placed);
+        let Some(first) = self.window.get(self.at).filter(starts) else { return Chained::No };
+        let begins = match &first.message.kind {
+            Kind::Write { .. } => self.follower(1).is_some() && fits(&first.message, None),
+            Kind::Prism(extended) => self.follower(1).is_some() && fits(&first.message, Some(extended)),
+            _ => false,
+        };
+        let (mut count, mut fetches) = (0, usize::from(first.message.kind.is_fetch()));
+        while begins
+            && count < most
+            && let Some((number, placed, extended)) = self.follower(count as u64 + 1)
+            && whole(placed)
+            && !self.failing.bars(number)
+            && fits(&placed.message, Some(&extended))
+        {
+            fetches += 1;
+            let (room, window) = (usize::from(max_rd_atomic), u64::from(window));
+            if self.fetches.len() + fetches > room || placed.end - self.go.una > window {
+                // If nothing is under way, there will never be more room.
+                let ever = fetches <= room && placed.end - first.first <= window;
+                if ever && self.go.in_flight() > 0 {
+                    return Chained::Waits;
+                }
+                break;
+            }
+            count += 1;
+        }
+        if count == 0 { Chained::No } else { Chained::With(count) }
+    }
+
+    /// The packet that would leave now, whatever it is of.
+    pub fn plan_any(&self, now: Instant) -> Option<(Plan, Option<prism::Extended>)> {
+        let plain = self.plan(now).map(|plan| (plan, None));
+        plain.or_else(|| self.plan_prism(now).map(|(plan, extended)| (plan, Some(extended))))
+    }
+
+    /// The `ahead`-th message behind the one that leaves now, if it is conditional.
+    fn follower(&self, ahead: u64) -> Option<(u64, &Placed<D>, prism::Extended)> {
+        let placed = self.window.get(self.at + ahead)?;
+        match placed.message.kind {
+            Kind::Prism(extended) if extended.flags().has(Flags::CONDITIONAL) && !placed.message.fence => {
+                Some((self.at + ahead, placed, extended))
+            }
+            _ => None,
+        }
+    }
+
+    /// The packet of the `ahead`-th request behind the one that leaves now, with which it travels.
+    pub fn plan_chained(&self, ahead: usize) -> Option<(Plan, prism::Extended)> {
+        let (number, placed, extended) = self.follower(ahead as u64)?;
+        let count = (placed.end - placed.first) as u32;
+        Some((self.describe_prism(placed, &extended, (number, placed.first), (0, count)), extended))
     }
 
     /// Sequence numbers that one request of the READ at packet `index` covers: pieces are aligned, so that a repeated
@@ -278,7 +353,7 @@ impl<D: Copy> Requester<D> {
         left.min(self.parameters.read_piece - index % self.parameters.read_piece)
     }
 
-    #[inline]
+    #[inline(always)]
     fn describe(&self, placed: &Placed<D>, index: u32, count: u32) -> Plan {
         let message = &placed.message;
         let mtu = self.parameters.mtu;
@@ -307,9 +382,15 @@ impl<D: Copy> Requester<D> {
 
     /// The next packet of an operation of PRISM. A READ that has been answered in part is asked for again from where the answer broke
     /// off, in the words of the first request: where its bytes are, only that one has found out.
-    fn describe_prism(&self, placed: &Placed<D>, extended: &prism::Extended, index: u32, count: u32) -> Plan {
+    fn describe_prism(
+        &self,
+        placed: &Placed<D>,
+        extended: &prism::Extended,
+        (number, cursor): (u64, Seq),
+        (index, count): (u32, u32),
+    ) -> Plan {
         let (message, mtu) = (&placed.message, self.parameters.mtu);
-        let end = self.go.cursor + u64::from(count);
+        let end = cursor + u64::from(count);
         let (last, asks) = (end == placed.end, extended.asks());
         let (opcode, ext) = prism::headers(extended, index == 0 || asks, last, message.len);
         let at = index * mtu;
@@ -320,13 +401,13 @@ impl<D: Copy> Requester<D> {
         };
         Plan {
             opcode,
-            psn: psn(self.go.cursor),
+            psn: psn(cursor),
             ack_req: last || self.asks_at(end),
             solicited: false,
             ext,
             offset,
             len,
-            number: self.at,
+            number,
             count,
             fetch: last,
             last,

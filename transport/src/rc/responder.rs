@@ -504,14 +504,25 @@ impl Responder {
         }
     }
 
+    /// The answers that leave next, as long as they are short ones: numbers, and what was kept.
+    pub fn short_answers(&self) -> impl Iterator<Item = ReplyKind> {
+        self.replay.waiting().map_while(|entry| match entry.source {
+            Source::Value(old) => Some(ReplyKind::Value(old)),
+            Source::Wide { size } => Some(ReplyKind::Wide(size)),
+            Source::Snapshot { len } => Some(ReplyKind::Snapshot(len)),
+            Source::Memory { .. } => None,
+        })
+    }
+
     /// Is there anything to say?
     #[inline]
     pub fn has_reply(&self) -> bool {
         self.say != Say::Nothing || self.replay.is_pending()
     }
 
-    /// The response packet that would leave now: data in order, then the acknowledgement or NAK.
-    #[inline]
+    /// The response packet that would leave now: data in order, then the acknowledgement or NAK. Inlined always: plain RC must not
+    /// pay for its other callers.
+    #[inline(always)]
     pub fn plan(&self) -> Option<Reply> {
         if let Some(entry) = self.replay.front() {
             return Some(self.data(entry));
@@ -560,6 +571,11 @@ impl Responder {
                 len: (len - offset).min(self.mtu),
             },
         }
+    }
+
+    /// The planned response, of data, has left.
+    pub fn answered_one(&mut self) {
+        self.replay.sent();
     }
 
     /// The planned response has left. True: it was a fatal NAK, and the queue pair is to enter the error state.

@@ -69,6 +69,7 @@ const TABLE: &[(u8, &str, &str, bool)] = &[
     (0xb4, "XRC FetchAdd", "xrceth atomic_eth", false),
     (0xb6, "XRC SEND Last with Invalidate", "xrceth ieth", true),
     (0xb7, "XRC SEND Only with Invalidate", "xrceth ieth", true),
+    (0xc0, "Bundle", "", true),
 ];
 
 /// The extension headers that the predicates admit to, in wire order.
@@ -120,8 +121,9 @@ fn positions_and_directions_follow_the_names() {
         let single = !["First", "Middle", "Last"].iter().any(|word| name.contains(word));
         let expected = [name.contains("First"), name.contains("Middle"), name.contains("Last"), single];
         assert_eq!(positions, expected, "{name}");
-        if opcode == Opcode::IRN_READ_ACKNOWLEDGE {
-            // From requester to responder, and yet no request: a queue pair without IRN takes it for nothing.
+        if opcode == Opcode::IRN_READ_ACKNOWLEDGE || opcode == Opcode::BUNDLE {
+            // From requester to responder, and yet no request: a queue pair without IRN takes it for nothing. A bundle is what is
+            // in it.
             assert!(!opcode.is_request() && !opcode.is_response());
             continue;
         }
@@ -144,7 +146,7 @@ fn everything_else_is_unknown() {
         assert_eq!(extensions(opcode), "", "{code:#x}");
         assert_eq!(opcode.to_string(), format!("op-code {code:#04x}"));
     }
-    assert_eq!(unknown, 256 - 67);
+    assert_eq!(unknown, 256 - 68);
 }
 
 #[test]
@@ -169,6 +171,7 @@ fn operations() {
         (Opcode::STROM_RPC_WRITE_LAST, Operation::RpcWrite),
         (Opcode::STROM_RPC_WRITE_ONLY, Operation::RpcWrite),
         (Opcode::CNP, Operation::Congestion),
+        (Opcode::BUNDLE, Operation::Bundle),
     ] {
         assert_eq!(opcode.operation(), Some(operation), "{opcode}");
     }
@@ -186,4 +189,5 @@ fn an_operation_in_another_service() {
     assert_eq!(Opcode::STROM_RPC_WRITE_ONLY.in_service(Service::Xrc), None);
     assert_eq!(Opcode::CNP.in_service(Service::Rc), None, "a CNP is no SEND Middle");
     assert_eq!(Opcode::RC_SEND_MIDDLE.in_service(Service::Cnp), None);
+    assert_eq!(Opcode::BUNDLE.in_service(Service::Rc), None, "a bundle is no SEND First");
 }

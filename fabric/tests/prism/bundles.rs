@@ -1,0 +1,158 @@
+//! Bundles: what travels together, what is lost together, and what makes no sense. Over IRN packets travel alone.
+
+use nic::prism::{Address, Mode, Outcome, SCRATCH, WorkRequest};
+use nic::{Flags, Payload, Remote};
+use remora_fabric::fault::{Action, Rule, Rules};
+use remora_fabric::forge::Forge;
+use remora_fabric::{Config, FreeList, Settings};
+use wire::prism::bundle::{HEAD, emit_head};
+use wire::{Extensions, Opcode, Qpn, bth, icrc, packet, reth};
+
+use crate::bench::{Bench, all_done, allocate, arms, inline, swap, write};
+
+fn bench_with(change: impl FnOnce(&mut Settings)) -> Bench {
+    let mut settings = arms()[0];
+    change(&mut settings);
+    Bench::over(&Config::default(), &settings)
+}
+
+fn bench() -> Bench {
+    bench_with(|_| {})
+}
+
+/// A plain WRITE to scratch memory, a buffer with this value whose address goes beside that, and a CAS that swaps `to` in.
+fn chain(bench: &mut Bench, list: &FreeList, value: &[u8], to: u64) -> Vec<(u64, Outcome)> {
+    let rkey = bench.there.key;
+    let bound = nic::WorkRequest {
+        id: 0,
+        operation: nic::Operation::Write(Remote { addr: SCRATCH + 8, rkey }),
+        payload: Payload::Inline(&[7; 8]),
+        flags: Flags { signaled: true, ..Flags::default() },
+    };
+    bench.world.post_quietly(bench.left, &bound).unwrap();
+    let new = bench.ask(1, allocate(list, rkey, inline(value)));
+    let new = WorkRequest { conditional: true, redirect: Some(SCRATCH), ..new };
+    let link = bench.ask(2, swap(Mode::Equal, Address::direct(bench.at(0)), 0, to));
+    bench.run(&[new, WorkRequest { conditional: true, ..link }])
+}
+
+/// Frames that left since then: of requests, of answers.
+fn frames(bench: &Bench, before: [u64; 2]) -> [u64; 2] {
+    [0, 1].map(|node| bench.world.counters(node).sent_pkts - before[node])
+}
+
+#[test]
+fn a_chain_leaves_in_one_frame_and_so_do_its_answers() {
+    let mut bench = bench_with(|settings| settings.mtu = 1024);
+    let list = bench.list(65536, 512, 2);
+    assert_eq!(chain(&mut bench, &list, &[9; 512], 5), all_done(0..3));
+    assert_eq!(frames(&bench, [0, 0]), [1, 1]);
+    assert_eq!((bench.word(0), bench.there.load(65536 + 512, 512)), (5, vec![9; 512]));
+    // Nothing of it waits for success: each by itself, and each with an answer of its own.
+    let cell = Address::direct(bench.at(8));
+    let alone: Vec<_> = (0..3).map(|id| bench.ask(id, swap(Mode::Equal, cell, id, id + 1))).collect();
+    let before = frames(&bench, [0, 0]);
+    assert_eq!(bench.run(&alone), all_done(0..3));
+    assert_eq!(frames(&bench, before)[0], 3);
+}
+
+#[test]
+fn what_does_not_fit_the_path_mtu_travels_alone() {
+    // 256 bytes of path MTU: the WRITE and half of the ALLOCATE, for all we know.
+    let mut bench = bench();
+    let list = bench.list(65536, 512, 2);
+    assert_eq!(chain(&mut bench, &list, &[9; 240], 5), all_done(0..3));
+    assert_eq!(frames(&bench, [0, 0])[0], 3);
+    assert_eq!(chain(&mut bench, &list, &[9; 512], 6)[2], (2, Outcome::NotSwapped));
+    assert_eq!(frames(&bench, [0, 0])[0], 7, "an ALLOCATE of two packets begins no bundle and joins none");
+}
+
+#[test]
+fn what_is_lost_together_is_sent_again_together_and_executed_once() {
+    // The request, the answer, and both.
+    for (after, at_most) in [(0, 1), (1, 1), (0, 3)] {
+        let mut bench = bench_with(|settings| settings.mtu = 1024);
+        let list = bench.list(65536, 512, 3);
+        let lost = Rule { after, at_most: Some(at_most), ..Rule::new(Action::Drop) };
+        bench.world.set_rules(&Rules::of(vec![lost.only(&[Opcode::BUNDLE])]), 1);
+        assert_eq!(chain(&mut bench, &list, &[9; 100], 5), all_done(0..3));
+        assert_eq!(bench.world.free_list_facts(&list).free, 2, "one buffer was taken");
+        assert_eq!(bench.word(0), 5);
+    }
+}
+
+/// The peer answers so many at a time: a chain waits until all of it may be asked, unless that is never.
+#[test]
+fn a_chain_of_more_operations_than_may_be_outstanding_goes_on_in_pieces() {
+    for most in 1..=4 {
+        let mut bench = bench_with(|settings| {
+            (settings.max_rd_atomic, settings.max_dest_rd_atomic) = (most, most);
+        });
+        let cell = Address::direct(bench.at(0));
+        let steps: Vec<_> = (0..9)
+            .map(|id| {
+                let step = bench.ask(id, swap(Mode::Equal, cell, id, id + 1));
+                WorkRequest { conditional: id % 3 != 0, ..step }
+            })
+            .collect();
+        assert_eq!(bench.run(&steps), all_done(0..9), "{most}");
+        assert_eq!(bench.word(0), 9);
+        let [asked, _] = frames(&bench, [0, 0]);
+        assert_eq!(asked, [9, 6, 3, 3][usize::from(most) - 1], "{most}");
+    }
+}
+
+/// A WRITE of 8 bytes to the start of the server's memory, as it stands in a bundle.
+fn part(bench: &Bench, bth: bth::Repr) -> Vec<u8> {
+    let reth = reth::Repr { va: bench.there.address, rkey: bench.there.key.get(), dma_len: 8 };
+    let ext = Extensions { reth: Some(reth), ..Extensions::default() };
+    let ext = if bth.opcode.has_reth() { ext } else { Extensions::default() };
+    let payload: &[u8] = if bth.opcode.has_reth() { &[0xee; 8] } else { &[] };
+    let packet = packet::Packet::new(bth, ext, payload);
+    let mut bytes = vec![0; HEAD + packet.buffer_len() - icrc::LEN];
+    emit_head(bytes.len() - HEAD, &mut bytes);
+    packet.emit(&mut bytes[HEAD..]);
+    bytes
+}
+
+#[test]
+fn a_bundle_that_makes_no_sense_is_counted_and_goes_no_further() {
+    let good = |bench: &Bench, forge: &Forge, psn| part(bench, forge.bth(Opcode::RC_RDMA_WRITE_ONLY, psn));
+    type Bad = fn(&Bench, &Forge) -> Vec<u8>;
+    let bad: [Bad; 4] = [
+        |bench, forge| {
+            let other = Qpn::new(bench.right.number.get() ^ 1);
+            part(bench, bth::Repr { dest_qp: other, ..forge.bth(Opcode::RC_RDMA_WRITE_ONLY, 0) })
+        },
+        |bench, forge| {
+            let mut bytes = part(bench, forge.bth(Opcode::RC_RDMA_WRITE_ONLY, 0));
+            bytes[HEAD] = Opcode::UC_RDMA_WRITE_ONLY.0;
+            bytes
+        },
+        |bench, forge| part(bench, forge.bth(Opcode::BUNDLE, 0)),
+        |_, _| vec![0xff; 64],
+    ];
+    for (number, bad) in bad.iter().enumerate() {
+        let mut bench = bench();
+        let forge = Forge::new(&bench.world, 0, bench.right);
+        let payload = [bad(&bench, &forge), good(&bench, &forge, 0)].concat();
+        let frame = forge.frame(forge.bth(Opcode::BUNDLE, 0), Extensions::default(), &payload);
+        forge.send(&mut bench.world, &frame);
+        bench.world.run_for(10_000);
+        assert_eq!(bench.world.counters(1).malformed_pkts, 1, "{number}");
+        assert_eq!(bench.there.load(0, 8), [0; 8], "{number}: what stands behind it is not looked at");
+        let id = bench.ask(1, write(Address::direct(bench.at(0)), b"alive"));
+        assert_eq!(bench.run(&[id]), [(1, Outcome::Done)], "{number}");
+    }
+    // What stands before it has been taken.
+    for cut in [0, 4, 20] {
+        let mut bench = bench();
+        let forge = Forge::new(&bench.world, 0, bench.right);
+        let rest = if cut == 0 { vec![0xff; 64] } else { good(&bench, &forge, 1)[..cut].to_vec() };
+        let payload = [good(&bench, &forge, 0), rest].concat();
+        let frame = forge.frame(forge.bth(Opcode::BUNDLE, 0), Extensions::default(), &payload);
+        forge.send(&mut bench.world, &frame);
+        bench.world.run_for(10_000);
+        assert_eq!((bench.world.counters(1).malformed_pkts, bench.there.load(0, 8)), (1, vec![0xee; 8]));
+    }
+}
