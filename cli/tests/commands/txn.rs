@@ -223,19 +223,21 @@ fn clients_that_are_killed_block_nobody_and_leave_all_or_nothing() {
     the_killed_block_nobody("farm", "udp", 2);
 }
 
-/// Op-codes of frames: WRITE in one packet, and compare-and-swap, PRISM's as well.
+/// Op-codes of frames: WRITE in one packet, compare-and-swap, PRISM's as well, and the chains of PRISM.
 const WRITE: u8 = 0x0a;
 const SWAP: u8 = 0x13;
+const BUNDLE: u8 = 0xc0;
 
 /// A client whose frames of a kind are lost from the one behind `sent` on: did its transfer happen? One that is sent again counts twice, so it may
 /// not have come so far.
 #[track_caller]
 fn cut_off_after(shards: &Shards, keys: &[String], opcode: u8, sent: u32) -> bool {
     let before = shards.numbers(keys);
-    // Two of each kind belong to the roll call.
+    // Two of each kind belong to the roll call, and no chain.
+    let roll_call = if opcode == BUNDLE { 0 } else { 2 };
     let rule = format!(
         "[[rule]]\nfault = \"drop\"\ndirection = \"out\"\nopcodes = [{opcode}]\nafter = {}\n",
-        sent + 2
+        sent + roll_call
     );
     let rules = Scratch::new(rule.as_bytes());
     let ended = shards.txn(&["add", &keys[0], "-7", &keys[1], "7", "--fault", rules.path()]);
@@ -252,11 +254,11 @@ fn cut_off_after(shards: &Shards, keys: &[String], opcode: u8, sent: u32) -> boo
 fn a_client_of_prism_tx_that_is_cut_off_at_any_step_of_its_commit_leaves_all_or_nothing() {
     let shards = Shards::start("prism-tx", "shm", &[]);
     let keys = accounts(&shards, 2);
-    let happens = |sent| cut_off_after(&shards, &keys, SWAP, sent);
+    let happens = |opcode, sent| cut_off_after(&shards, &keys, opcode, sent);
     // Two versions go in, and the cell is not decided.
-    assert!(!happens(1) && !happens(2));
-    // It is; that the client is gone before it has told the versions is no matter.
-    assert!((0..10).any(|_| happens(3)) && (0..10).any(|_| happens(4)));
+    assert!(!happens(BUNDLE, 1) && !happens(BUNDLE, 2));
+    // It is; that the client is gone before it has told the version on the other shard is no matter.
+    assert!((0..10).any(|_| happens(BUNDLE, 3)) && (0..10).any(|_| happens(SWAP, 0)));
 }
 
 #[test]

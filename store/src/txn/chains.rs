@@ -141,8 +141,9 @@ impl Client {
         };
         let marks = Address::direct(self.remote(entry.shard, self.slot(entry) + MARKS));
         let swap = request(Work::Validate, of, Operation::CompareSwap { at: marks, operands });
-        let swap = WorkRequest { result: Some(self.result(of, OLD, 16)), ..swap };
-        Ok(fleet.end(entry.shard.into()).post_prism(&swap)?)
+        // Of a key that is also written the old slot comes with the version that is put in.
+        let result = entry.change.is_none().then(|| self.result(of, OLD, 16));
+        Ok(fleet.end(entry.shard.into()).post_prism(&WorkRequest { result, ..swap })?)
     }
 
     /// Writes what the key becomes into the arena; how many bytes.
@@ -190,7 +191,8 @@ impl Client {
         let allocate = Operation::Allocate { list: grant.classes.all()[class].list, rkey, data };
         let allocate = quietly(request(Work::Prepare, of, allocate));
         let result = Some(self.result(of, TAKEN, 8));
-        let allocate = WorkRequest { redirect: Some(SCRATCH), result, ..allocate };
+        // What is conditional on the WRITE before it travels with it.
+        let allocate = WorkRequest { conditional: true, redirect: Some(SCRATCH), result, ..allocate };
         let slot = Address::direct(self.remote(entry.shard, self.slot(entry)));
         let operands = self.prepare_operands(entry, at);
         let swap = request(Work::Prepare, of, Operation::CompareSwap { at: slot, operands });

@@ -133,10 +133,13 @@ impl Client {
         let (read, written) = (self.arena_word(base), self.arena_word(base + 8));
         self.count_trip(tx, of);
         let entry = &mut self.entries[of as usize];
-        let stands = verdict == Verdict::Done || entry.found.version.word() == written;
-        if entry.change.is_none() {
-            entry.step = if stands { Step::Validated } else { Step::Refused };
+        if entry.change.is_some() {
+            // As printed, by the rules that validate what is also written: at once, or not at all.
+            self.transactions[usize::from(tx)].lost |= verdict != Verdict::Done;
+            return;
         }
+        let stands = verdict == Verdict::Done || entry.found.version.word() == written;
+        entry.step = if stands { Step::Validated } else { Step::Refused };
         self.last = self.last.max(Timestamp::of(written)).max(Timestamp::of(if stands { 0 } else { read }));
     }
 

@@ -100,7 +100,8 @@ pub fn write(
         flags: QUIET,
     })?;
     let (redirect, result) = (Some(SCRATCH + WORD as u64), Some(answers.mine));
-    nic.post_prism(&WorkRequest { redirect, result, ..quiet(allocate) })?;
+    // What is conditional on it travels with it.
+    nic.post_prism(&WorkRequest { conditional: true, redirect, result, ..quiet(allocate) })?;
     let result = Some(answers.old);
     nic.post_prism(&WorkRequest { conditional: true, result, flags: SIGNALED, ..quiet(swap) })
 }

@@ -144,7 +144,9 @@ pub(super) fn put(
     let data = Data::Local(Payload::Sges(&object));
     let allocate = Operation::Allocate { list: class.list, rkey: slot.rkey, data };
     let taken = Some(arena.block.sge(arena.taken(place), 8));
-    nic.post_prism(&WorkRequest { redirect: Some(SCRATCH), result: taken, ..request(quiet, allocate) })?;
+    // Nothing depends on the WRITE: what is conditional on it travels with it.
+    let allocate = WorkRequest { conditional: true, ..request(quiet, allocate) };
+    nic.post_prism(&WorkRequest { redirect: Some(SCRATCH), result: taken, ..allocate })?;
     let swap = swap(slot, place, flight.generation, Operand::At(SCRATCH), arena);
     Ok(nic.post_prism(&WorkRequest { conditional: true, ..swap })?)
 }
