@@ -39,7 +39,13 @@ local FLAGS = {
     { "extended", 0x01, "masks, and up to 32 bytes" },
 }
 
-local prism, strom, irn = {}, {}, {}
+-- What may stand in a bundle.
+local NAMES = {
+    [0x0a] = "RDMA WRITE Only", [0x0c] = "RDMA READ Request", [0x10] = "RDMA READ Response Only",
+    [0x12] = "ATOMIC Acknowledge", [0x13] = "CmpSwap", [0x14] = "FetchAdd",
+}
+
+local prism, bundle, strom, irn = {}, {}, {}, {}
 local fields = {}
 
 local function field(into, group, name, kind, title, ...)
@@ -83,6 +89,9 @@ field(strom, "strom", "answer", "uint64", "Address of answers", base.HEX)
 field(strom, "strom", "rkey", "uint32", "R_Key of answers", base.HEX)
 field(strom, "strom", "room", "uint32", "Room for answers")
 field(strom, "strom", "params", "bytes", "Parameters")
+field(bundle, "bundle", "opcode", "uint8", "Op-code", base.HEX, NAMES)
+field(bundle, "bundle", "psn", "uint24", "PSN")
+field(bundle, "bundle", "len", "uint16", "Bytes of the packet")
 
 field(irn, "irn", "wqe", "uint24", "Receive WQE number")
 field(irn, "irn", "offset", "uint32", "Offset of this payload in the message")
@@ -102,15 +111,15 @@ remora.experts = { short, odd }
 
 -- What Wireshark found of the standard headers.
 local bth_opcode = Field.new("infiniband.bth.opcode")
-local bth_destqp = Field.new("infiniband.bth.destqp")
-local bth_psn = Field.new("infiniband.bth.psn")
 local udp_length = Field.new("udp.length")
 
 -- ---- op-codes of reliable connections ------------------------------------------------------------------------------------
 
 local BTH, ICRC = 12, 4
 local READ, COMPARE_SWAP, FETCH_ADD, ACKNOWLEDGE, ATOMIC_ACK = 0x0c, 0x13, 0x14, 0x11, 0x12
-local READ_ACKNOWLEDGE, RPC = 0x1f, 0x18
+local READ_ACKNOWLEDGE, RPC, BUNDLE = 0x1f, 0x18, 0xc0
+-- Bytes before each packet of a bundle.
+local HEAD = 4
 
 -- Bytes of an op-code's own extension headers, if it has any.
 local OWN = {
@@ -148,7 +157,7 @@ local requests  -- by both addresses, queue pair and PSN: a request of PRISM
 local latest    -- by both addresses and PSN: the queue pair of the request that came last
 local partners  -- by both addresses and the requester's queue pair: the responder's
 local reading   -- likewise: the READ whose response is on its way
-local answered  -- by frame: the request that it answers, because packets are looked at again in any order
+local answered  -- by frame and place: the request that it answers, because packets are looked at again in any order
 local prism_qps, irn_qps = {}, {}
 
 function remora.init()
@@ -187,10 +196,10 @@ end
 
 -- The request that a packet answers.
 local function asked(packet)
-    if packet.visited then return answered[packet.number] end
+    if packet.visited then return answered[packet.place] end
     local way = key(packet.to, packet.from, packet.qp)
     if packet.opcode == 0x0e or packet.opcode == 0x0f then
-        answered[packet.number] = reading[way]
+        answered[packet.place] = reading[way]
         return reading[way]
     end
     local partner = partners[way] or latest[key(packet.to, packet.from, packet.psn)]
@@ -200,7 +209,7 @@ local function asked(packet)
     end
     if request then partners[way] = partner end
     if RESPONSE[packet.opcode] then reading[way] = request end
-    answered[packet.number] = request
+    answered[packet.place] = request
     return request
 end
 
@@ -376,35 +385,34 @@ local function are_known(byte, may)
     return byte:bitfield(1, 7) ~= 0
 end
 
--- The packet's place and the numbers by which it is known; none if it is no packet of a reliable connection over UDP.
-local function packet_of(tvb, pinfo)
-    local opcode, qp, psn, udp = bth_opcode(), bth_destqp(), bth_psn(), udp_length()
-    if not (opcode and qp and psn and udp) or opcode.value > 0x1f then return nil end
-    local at, ends = opcode.offset, udp.offset - 4 + udp.value
-    local own = OWN[opcode.value] or 0
-    if ends > tvb:len() or at + BTH + own + ICRC > ends then return nil end
-    if tvb(at, 1):uint() ~= opcode.value then return nil end
+-- A packet by where it stands, from its BTH to before its pad, and the numbers by which it is known.
+local function packet_at(tvb, pinfo, at, ends)
+    local opcode = tvb(at, 1):uint()
+    local own = OWN[opcode] or 0
+    if at + BTH + own > ends then return nil end
     return {
-        tvb = tvb, at = at, behind = at + BTH + own, ends = ends - ICRC - tvb(at + 1, 1):bitfield(2, 2),
-        opcode = opcode.value, qp = qp.value, psn = psn.value,
+        tvb = tvb, at = at, behind = at + BTH + own, ends = ends - tvb(at + 1, 1):bitfield(2, 2),
+        opcode = opcode, qp = tvb(at + 5, 3):uint(), psn = tvb(at + 9, 3):uint(),
         from = tostring(pinfo.net_src), to = tostring(pinfo.net_dst),
-        number = pinfo.number, visited = pinfo.visited, info = pinfo.cols.info,
+        number = pinfo.number, place = key(pinfo.number, at), visited = pinfo.visited, info = pinfo.cols.info,
     }
 end
 
-function remora.dissector(tvb, pinfo, tree)
-    local packet = packet_of(tvb, pinfo)
-    if not packet then return end
-    local reader = setmetatable({ tvb = tvb, at = packet.behind, last = packet.ends }, Reader)
-    -- The line of ours below the packet is there only if there is something to show.
-    local root
-    local function here()
-        root = root or tree:add(remora, tvb(packet.at, packet.ends - packet.at))
-        return root
-    end
+-- Where the packet stands that a frame carries; none if it is none of a reliable connection over UDP, and no bundle of those.
+local function packet_of(tvb, pinfo)
+    local opcode, udp = bth_opcode(), udp_length()
+    if not (opcode and udp) or opcode.value > 0x1f and opcode.value ~= BUNDLE then return nil end
+    local at, ends = opcode.offset, udp.offset - 4 + udp.value - ICRC
+    if ends > tvb:len() or at + BTH > ends or tvb(at, 1):uint() ~= opcode.value then return nil end
+    return packet_at(tvb, pinfo, at, ends)
+end
+
+-- What is PRISM's and IRN's of one packet, below what `here` gives.
+local function show(packet, here)
+    local reader = setmetatable({ tvb = packet.tvb, at = packet.behind, last = packet.ends }, Reader)
     local with_irn, all = holds(irn_qps, packet.qp), holds(prism_qps, packet.qp)
     local may = MAY[packet.opcode]
-    local flagged = may and are_known(tvb(packet.at + 8, 1), may)
+    local flagged = may and are_known(packet.tvb(packet.at + 8, 1), may)
     -- IRN adds nothing to a packet of PRISM.
     if with_irn and not flagged then show_irn(here, packet, reader) end
     if STROM[packet.opcode] and remora.prefs.strom_auto then show_strom(here, packet, reader) end
@@ -414,6 +422,44 @@ function remora.dissector(tvb, pinfo, tree)
         -- Over IRN responses have sequence numbers of their own.
         local request = not with_irn and (all or remora.prefs.prism_auto) and asked(packet) or nil
         if all or request then show_answer(here, packet, reader, request) end
+    end
+end
+
+-- The packets of a bundle, one below the other.
+local function show_bundle(packet, here)
+    local tvb, at = packet.tvb, packet.behind
+    while at < packet.ends do
+        local len = at + HEAD <= packet.ends and tvb(at, 2):uint() or 0
+        local inner = len >= BTH and at + HEAD + len <= packet.ends
+            and packet_at(tvb, packet.pinfo, at + HEAD, at + HEAD + len)
+        if not inner then
+            here():add_proto_expert_info(odd)
+            return
+        end
+        local mine = here():add(remora, tvb(at, HEAD + len), "In the bundle: " .. (NAMES[inner.opcode] or "?"))
+        mine:add(bundle.len, tvb(at, 2))
+        mine:add(bundle.opcode, tvb(inner.at, 1))
+        mine:add(bundle.psn, tvb(inner.at + 9, 3))
+        show(inner, function() return mine end)
+        at = at + HEAD + len
+    end
+end
+
+function remora.dissector(tvb, pinfo, tree)
+    local packet = packet_of(tvb, pinfo)
+    if not packet then return end
+    -- The line of ours below the packet is there only if there is something to show.
+    local root
+    local function here()
+        root = root or tree:add(remora, tvb(packet.at, packet.ends - packet.at))
+        return root
+    end
+    if packet.opcode == BUNDLE then
+        packet.pinfo = pinfo
+        pinfo.cols.info:append(" [PRISM bundle]")
+        show_bundle(packet, here)
+    else
+        show(packet, here)
     end
 end
 

@@ -55,7 +55,7 @@ fn tshark(file: &Path, dissector: bool, arguments: &[&str]) -> String {
 type Fields = BTreeMap<String, String>;
 
 /// The dissector's fields, below `remora.`.
-const FIELDS: [&str; 35] = [
+const FIELDS: [&str; 38] = [
     "prism.flags",
     "prism.flags.addr_indirect",
     "prism.flags.addr_bounded",
@@ -85,6 +85,9 @@ const FIELDS: [&str; 35] = [
     "prism.redirected",
     "prism.result",
     "prism.request_in",
+    "bundle.opcode",
+    "bundle.psn",
+    "bundle.len",
     "irn.wqe",
     "irn.offset",
     "irn.va",
@@ -389,6 +392,50 @@ fn tshark_shows_of_prism_what_was_posted_and_what_came_of_it() {
         assert_eq!(seen, wanted, "packet {at}");
     }
     assert_eq!(seen.len(), wanted.len());
+}
+
+/// A chain in one frame, and its answers in another.
+#[test]
+fn tshark_shows_each_packet_of_a_bundle() {
+    let file = Temporary::new("bundle");
+    let (list, buffer) = {
+        let device = Device::udp("127.0.0.1:0").unwrap().capture(&file.0);
+        let mut world = world(&device, &options());
+        let (list, rkey) = (world.list.number(), world.memory.rkey());
+        let request = |id, operation| WorkRequest {
+            id,
+            operation,
+            conditional: true,
+            redirect: None,
+            result: Some(world.memory.sge(32 * id as usize, 32)),
+            flags: Flags { signaled: true, ..Flags::default() },
+        };
+        let data = Data::Local(Payload::Inline(&[5; 20]));
+        let scratch = Address::direct(Remote { addr: SCRATCH + 8, rkey });
+        let new = request(1, Operation::Allocate { list, rkey, data });
+        let mut batch = world.pair.batch().unwrap();
+        batch.post_prism(&request(0, Operation::Write { to: scratch, data })).unwrap();
+        batch.post_prism(&WorkRequest { redirect: Some(SCRATCH), ..new }).unwrap();
+        batch.ring();
+        let (mut done, mut ended) = ([EMPTY; 2], 0);
+        while ended < 2 {
+            ended += world.cq.wait(&mut done, LONG).unwrap();
+        }
+        (list, world.list.address(0))
+    };
+    let seen = of_prism(packets(&file.0, &[]));
+    let told =
+        |packet: &Fields, names: [&str; 4]| names.map(|name| packet[&format!("remora.{name}")].clone());
+    let [asked, answered] = &seen[..] else { panic!("{seen:?}") };
+    assert_eq!(
+        told(asked, ["bundle.opcode", "prism.flags", "prism.free_list", "prism.redirect"]),
+        ["0x0a,0x0a".to_owned(), "0x08,0x0e".to_owned(), list.to_string(), hex(SCRATCH)],
+    );
+    assert_eq!(
+        told(answered, ["bundle.opcode", "prism.verdict", "prism.written", "prism.buffer"]),
+        ["0x12,0x12".to_owned(), "31,31".to_owned(), "20".to_owned(), hex(buffer)],
+    );
+    assert_eq!(asked["remora.bundle.psn"], answered["remora.bundle.psn"]);
 }
 
 #[test]
