@@ -119,8 +119,11 @@ pub fn compare<'a>(case: &'a Case, shown: &'a dyn Fn(&str) -> &'a str) -> usize 
     let packet = case.packet();
     base(&row, &packet.bth);
     let transport = &case.frame[case.frame.len() - packet.buffer_len()..];
-    let taken_apart = !matches!(packet.bth.opcode.service(), Some(Service::Xrc | Service::Cnp))
-        && packet.bth.opcode != Opcode::IRN_READ_ACKNOWLEDGE;
+    let strom = Opcode::STROM_RPC_PARAMS.0..=Opcode::STROM_RPC_WRITE_ONLY.0;
+    let taken_apart =
+        !matches!(packet.bth.opcode.service(), Some(Service::Xrc | Service::Cnp | Service::Bundle))
+            && packet.bth.opcode != Opcode::IRN_READ_ACKNOWLEDGE
+            && !strom.contains(&packet.bth.opcode.0);
     if !taken_apart && !shown("infiniband.vendor").is_empty() {
         let unknown = shown("infiniband.vendor").rsplit(',').next().unwrap();
         assert_eq!(unknown, hex(&transport[bth::LEN..]), "{}", case.name());

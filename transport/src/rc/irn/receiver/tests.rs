@@ -74,7 +74,7 @@ fn op_codes_end_what_the_specification_says_they_end() {
     for code in 0..=255 {
         let expected = match code {
             2..=5 | 9 | 11 | 22 | 23 => Ends::Completion,
-            8 | 10 | 12 | 19 | 20 => Ends::Message,
+            8 | 10 | 12 | 19 | 20 | 24 | 27 | 28 => Ends::Message,
             _ => Ends::Nothing,
         };
         assert_eq!(Ends::of(Opcode(code)), expected, "{code}");
