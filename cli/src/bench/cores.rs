@@ -1,14 +1,18 @@
 //! Which core a process runs on.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+fn none(core: usize) -> String {
+    format!("core {core} is not to be had: choose one that `taskset -cp $$` lists")
+}
 
 /// Keeps this thread on one core.
 pub fn pin(core: usize) -> Result<()> {
+    ensure!(core < CpuSet::MAX_CPU, none(core));
     let mut set = CpuSet::new();
     set.set(core);
-    sched_setaffinity(None, &set)
-        .with_context(|| format!("core {core} is not to be had: choose others with --cores"))
+    sched_setaffinity(None, &set).with_context(|| none(core))
 }
 
 /// The cores of two processes: as asked for, or else the first two that this process may use; where there is only one, both
@@ -18,7 +22,7 @@ pub fn two_cores(asked: &[usize]) -> Result<[usize; 2]> {
     let is_allowed = |core: &usize| *core < CpuSet::MAX_CPU && allowed.is_set(*core);
     match *asked {
         [own, other] => match [own, other].iter().find(|core| !is_allowed(core)) {
-            Some(core) => bail!("core {core} is not to be had: choose others with --cores"),
+            Some(core) => bail!(none(*core)),
             None => Ok([own, other]),
         },
         [] => {

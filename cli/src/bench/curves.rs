@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use serde::Deserialize;
@@ -149,10 +149,12 @@ impl From<&Row> for Saved {
 pub fn saved(path: &Path) -> Result<Vec<Saved>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("opening {}", path.display()))?;
     let rows = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    rows.map(|(at, line)| {
+    let rows = rows.map(|(at, line)| {
         serde_json::from_str(line).with_context(|| format!("{}, line {}", path.display(), at + 1))
-    })
-    .collect()
+    });
+    let rows: Vec<Saved> = rows.collect::<Result<_>>()?;
+    ensure!(!rows.is_empty(), "{} has no rows: write them with `remora bench NAME --json`", path.display());
+    Ok(rows)
 }
 
 /// The curves of a benchmark among rows: cases of one prefix with `/window-N`, their rates and what stands under `latency`, in

@@ -17,6 +17,7 @@ use store::cache::{Cache, Config, MIN_MEMORY, Session};
 use transport::Instant;
 
 use super::connection::{Connection, Wish};
+use crate::serving::conduct::size;
 
 /// Arguments of `remora serve cache`.
 #[derive(Args, Clone, Debug)]
@@ -36,18 +37,6 @@ pub struct CacheArgs {
     /// Clients at a time.
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub clients: u32,
-}
-
-/// A number of bytes or items: `4096`, `64k`, `64m`, `1g`.
-fn size(text: &str) -> Result<usize, String> {
-    let (digits, shift) = match text.as_bytes().last().map(u8::to_ascii_lowercase) {
-        Some(b'k') => (&text[..text.len() - 1], 10),
-        Some(b'm') => (&text[..text.len() - 1], 20),
-        Some(b'g') => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    let number = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift));
-    number.filter(|number| *number > 0).ok_or_else(|| "a number above 0, with k, m or g behind it".to_owned())
 }
 
 /// What `version` answers. Clients conclude from it what a server knows, so it begins with the memcached whose text protocol

@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use store::load::Pairs;
@@ -15,7 +15,7 @@ use super::program::Loads;
 use super::{Design, DesignName, Size};
 use crate::device::PortArgs;
 use crate::serving::Service;
-use crate::serving::conduct::Conduct;
+use crate::serving::conduct::{Conduct, size};
 use crate::serving::program::Memory;
 use crate::with_design;
 
@@ -45,8 +45,9 @@ pub struct ServeArgs {
     /// Keys that the table is made for; that of prism grows as memory allows [default: twice what it begins with, at least 100000].
     #[arg(long)]
     pub capacity: Option<u32>,
-    /// Bytes for keys and values [default: what the records take, and 256 bytes for each further key].
-    #[arg(long)]
+    /// Bytes for keys and values, with k, m or g for 2^10, 2^20 and 2^30 [default: what the records take, and 256 bytes for each
+    /// further key].
+    #[arg(long, value_parser = size)]
     pub memory: Option<usize>,
     /// Clients at a time.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -68,6 +69,11 @@ pub fn run(args: &ServeArgs) -> Result<()> {
 }
 
 fn serve<D: Design>(args: &ServeArgs) -> Result<()> {
+    let (len, most) = (args.value_len, args.max_value);
+    ensure!(
+        args.records == 0 || len <= most,
+        "records of {len} bytes are longer than --max-value allows: {most}"
+    );
     let lines = args.file.as_ref().map(count_lines).transpose()?.unwrap_or(0);
     let known = args.records + lines;
     let capacity = args.capacity.map_or((known * 2).max(100_000), |keys| known.max(keys.into()));

@@ -161,6 +161,7 @@ fn a_full_disk_is_told_in_one_line() {
 #[test]
 fn a_core_that_is_not_there_is_named_once() {
     remora(&["bench", "verbs", "--cores", "0,4000"]).one_line("core 4000 is not to be had");
+    remora(&["serve", "kv", "--core", "4000"]).one_line("core 4000 is not to be had: choose one that");
 }
 
 #[test]
@@ -179,4 +180,33 @@ fn metrics_asked_where_none_are_is_told() {
 fn a_map_of_servers_that_is_not_there_is_told() {
     remora(&["txn", "get", "key", "--members", "/none/such"])
         .one_line("there is no map of servers at /none/such");
+}
+
+#[test]
+fn memory_is_counted_in_the_same_words_by_every_server() {
+    let server = Server::start("farm", "shm", &["--memory", "4m"]);
+    server.kv("put", &["key", "value"]).good();
+    remora(&["serve", "kv", "--memory", "lots"]).bad_arguments("a number above 0, with k, m or g behind it");
+    remora(&["serve", "cache", "--memory", "lots"])
+        .bad_arguments("a number above 0, with k, m or g behind it");
+}
+
+#[test]
+fn records_longer_than_values_may_be_are_refused() {
+    let words = ["serve", "kv", "--records", "1", "--value-len", "200", "--max-value", "100"];
+    remora(&words).one_line("records of 200 bytes are longer than --max-value allows: 100");
+}
+
+#[test]
+fn a_file_without_rows_is_no_figure() {
+    let empty = Scratch::new(b"\n");
+    let folder = std::env::temp_dir();
+    let report = folder.to_str().expect("a name");
+    remora(&["figures", "3", "--rows", empty.path(), "--report", report]).one_line("has no rows");
+}
+
+#[test]
+fn the_version_names_the_command() {
+    let said = remora(&["--version"]).good();
+    assert_eq!(said.trim_end(), concat!("remora ", env!("CARGO_PKG_VERSION")));
 }
