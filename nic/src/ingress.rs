@@ -250,7 +250,10 @@ impl QueuePair {
         if let Action::Rpc(part) = action {
             return self.serve_rpc(mem, &part, packet.payload, shared);
         }
-        let outcome = self.execute(mem, action, packet.payload, shared);
+        let outcome = match self.is_tapped() {
+            true => self.execute_tapped(mem, action, packet.payload, shared),
+            false => self.execute(mem, action, packet.payload, shared),
+        };
         if let Some(connection) = &mut self.connection {
             connection.responder.conclude(outcome, &mut shared.counters);
         }

@@ -3,7 +3,7 @@
 //!
 //! Heads up: what a kernel is and which streams it has is here and in `streams.rs`; `table.rs` holds those that are deployed,
 //! each with a number of `lane.rs`, which make a kernel's steps. A packet comes by `serve.rs`, an answer leaves by
-//! `answer.rs`, and `submit.rs` is the requester's side. The other files are kernels. `docs/STROM.md` says what was decided
+//! `answer.rs`, and `submit.rs` is the requester's side; `placement.rs` has the other ways to a kernel. The other files are kernels. `docs/STROM.md` says what was decided
 //! where the paper leaves it open.
 
 mod aggregate;
@@ -14,6 +14,7 @@ mod get;
 mod hyperloglog;
 mod lane;
 mod number;
+mod placement;
 mod serve;
 mod shuffle;
 mod streams;
@@ -30,6 +31,7 @@ pub use consistency::{CRC_LEN, Consistency, Object, crc64};
 pub use filter::{Filter, Predicate, Scan};
 pub use get::{Get, Lookup, Slot};
 pub use hyperloglog::{Ask, HyperLogLog};
+pub use placement::Invocation;
 pub use shuffle::{Partition, Shuffle, histogram};
 pub use streams::{DMA, Input, Streams, What};
 pub(crate) use table::Kernels;
@@ -112,4 +114,20 @@ pub(crate) struct Strom {
     early: Box<[Early]>,
     /// The lane that served it last: place of its kernel, and number there.
     lane: (u32, u32),
+    /// The kernel that sees what is written: its place and number.
+    tap: Option<(u32, u32)>,
+}
+
+impl Strom {
+    /// For a queue pair of so many messages, and so many packets of `mtu` bytes that come before their turn.
+    fn new(messages: u64, early: u32, mtu: u32) -> Strom {
+        let empty = |_| Early { part: None, len: 0, bytes: vec![0; mtu as usize].into_boxed_slice() };
+        Strom {
+            sent: VecDeque::with_capacity(messages as usize),
+            waited_for: false,
+            early: (0..early).map(empty).collect(),
+            lane: (u32::MAX, u32::MAX),
+            tap: None,
+        }
+    }
 }

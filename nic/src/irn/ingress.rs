@@ -40,7 +40,8 @@ impl QueuePair {
     #[inline]
     fn serve_irn(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
         self.establish(shared);
-        if let Some(irn) = &self.irn
+        if !self.is_tapped()
+            && let Some(irn) = &self.irn
             && let Some(write) = irn.responder.next_write(packet)
             && self.place(mem, write.key, write.va, write.extent, write.payload) == Outcome::Done
         {
@@ -86,6 +87,7 @@ impl QueuePair {
     fn perform(&mut self, mem: Mem<'_>, step: Step, payload: &[u8], shared: &mut Shared) -> Outcome {
         match step {
             Step::Nothing => Outcome::Done,
+            Step::Execute(action) if self.is_tapped() => self.execute_tapped(mem, action, payload, shared),
             Step::Execute(action) => self.execute_other(mem, action, payload, shared),
             Step::Deliver { wqe, offset, in_order, notice } => match self.bind(wqe, shared) {
                 Ok(receive) => {
@@ -95,7 +97,11 @@ impl QueuePair {
             },
             Step::PlaceAndNotify { wqe, key, va, extent, notice, .. } => match self.bind(wqe, shared) {
                 Ok(_) => {
-                    let placed = self.place(mem, key, va, extent, payload);
+                    let placed = match self.is_tapped() {
+                        true => self
+                            .show(mem, va, payload, shared, |qp, _| qp.place(mem, key, va, extent, payload)),
+                        false => self.place(mem, key, va, extent, payload),
+                    };
                     if placed == Outcome::Done {
                         self.note_arrival(wqe, Some(notice));
                     }

@@ -198,6 +198,9 @@ impl Task {
     /// The message that a piece belongs to ends with it, or goes on.
     fn used(&mut self, piece: &Piece) {
         self.presented = false;
+        if piece.passing.is_some() {
+            return;
+        }
         self.unfinished = !piece.part.last();
         self.skips &= !piece.part.last();
     }
@@ -205,12 +208,16 @@ impl Task {
     /// The kernel has not seen this piece yet. True: a request begins with it.
     fn present(&mut self, piece: &Piece, bytes: &[u8]) -> bool {
         self.presented = true;
-        (self.work, self.unfinished) = (0, true);
+        self.work = 0;
+        // What passes is no part of a request: over IRN it may come between the packets of one.
+        if piece.passing.is_some() {
+            return false;
+        }
+        self.unfinished = true;
         if !piece.part.first() {
             return false;
         }
-        self.wires.tag = piece.part.tag();
-        self.wires.answered = piece.passing.is_some();
+        (self.wires.tag, self.wires.answered) = (piece.part.tag(), false);
         if piece.part.params() {
             match split(bytes) {
                 Ok((head, _)) => {
@@ -219,7 +226,7 @@ impl Task {
                 Err(_) => self.wires.fault = Some(Status::BAD_PARAMS),
             }
         }
-        piece.passing.is_none()
+        true
     }
 }
 
@@ -295,7 +302,7 @@ impl Deployed {
         // One request at a time: whoever is at work on one gets the next when it has answered.
         let later = |piece: &Piece| busy && !task.wires.answered && piece.part.first() && !task.presented;
         let piece = piece.filter(|piece| !later(piece));
-        if task.skips {
+        if task.skips && piece.is_none_or(|piece| piece.passing.is_none()) {
             let Some(piece) = piece else { return Stepped::Idle };
             task.used(&piece);
             return self.drop_front(number);

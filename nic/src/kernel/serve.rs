@@ -7,14 +7,13 @@ use wire::strom::{Ending, Status};
 
 use super::lane::Piece;
 use super::streams::Message;
-use super::{Early, Place, Strom};
+use super::{Place, Strom};
 use crate::nic::{Nic, Shared};
 use crate::queue_pair::QueuePair;
 
 impl QueuePair {
     /// On the way to RTR: the peer speaks StRoM.
     pub(crate) fn agree_on_strom(&mut self) {
-        let mtu = self.attributes.parameters.mtu as usize;
         let early = match (&mut self.connection, &mut self.irn) {
             (Some(connection), _) => {
                 connection.responder.speak_strom();
@@ -23,13 +22,8 @@ impl QueuePair {
             (None, Some(irn)) => irn.responder.speak_strom(),
             (None, None) => return,
         };
-        let empty = |_| Early { part: None, len: 0, bytes: vec![0; mtu].into_boxed_slice() };
-        self.strom = Some(Box::new(Strom {
-            sent: std::collections::VecDeque::with_capacity(self.send.ring().slots() as usize),
-            waited_for: false,
-            early: (0..early).map(empty).collect(),
-            lane: (u32::MAX, u32::MAX),
-        }));
+        let mtu = self.attributes.parameters.mtu;
+        self.strom = Some(Box::new(Strom::new(self.send.ring().slots(), early, mtu)));
     }
 
     /// A packet for a kernel, going back N.
@@ -68,7 +62,12 @@ impl QueuePair {
     }
 
     /// A lane of the kernel at `place` for this queue pair, with room for a packet.
-    fn lane_of(&mut self, place: u32, hint: (u32, u32), shared: &mut Shared) -> Option<(u32, u32)> {
+    pub(super) fn lane_of(
+        &mut self,
+        place: u32,
+        hint: (u32, u32),
+        shared: &mut Shared,
+    ) -> Option<(u32, u32)> {
         let kernel = shared.kernels.deployed[place as usize].as_mut()?;
         let hint = if hint.0 == place { hint.1 } else { u32::MAX };
         let at = (place, kernel.lane_for(self.number, hint)?);

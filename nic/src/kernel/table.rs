@@ -175,6 +175,19 @@ impl Kernels {
         place(Some(opcode)).or_else(|| place(None)).map(|place| place as u32)
     }
 
+    /// Place of the kernel with a number, for queue pairs of a domain.
+    pub(super) fn place_of_number(&self, pd: Pd, number: u32) -> Result<u32, NicError> {
+        let is = |kernel: &Deployed| kernel.number == number && kernel.pd == pd && !kernel.leaving;
+        let place = self.deployed.iter().position(|kernel| kernel.as_ref().is_some_and(is));
+        place.map(|place| place as u32).ok_or(NicError::Unknown)
+    }
+
+    /// Does the kernel with this number still take anything?
+    pub(super) fn is_there(&self, place: u32, number: u32) -> bool {
+        let kernel = self.deployed.get(place as usize).and_then(Option::as_ref);
+        kernel.is_some_and(|kernel| kernel.number == number && !kernel.leaving)
+    }
+
     /// Lanes that waited for something of this queue pair's to end may go on.
     pub fn wake(&mut self, qp: Qpn) {
         for (place, kernel) in self.deployed.iter_mut().enumerate() {
