@@ -5,6 +5,7 @@ mod bench;
 mod exactly_once;
 mod get;
 mod lifetimes;
+mod placement;
 mod refusals;
 mod scans;
 #[allow(dead_code, reason = "each binary uses a part of it")]

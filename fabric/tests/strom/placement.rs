@@ -1,0 +1,169 @@
+//! Kernels on the way of plain WRITEs to memory, and between a program and its peer.
+
+use nic::kernel::{Ask, HyperLogLog, Invocation, Kernel, Progress, Status, Streams, What};
+use nic::{CompletionKind, NicError, Operation, Payload, ReceiveRequest, WorkRequest};
+use remora_fabric::{Random, Settings};
+
+use crate::bench::{Bench, OPCODE, SIGNALED, arms, bad_links};
+use crate::seeds;
+
+/// Counts what passes, and tells it.
+#[derive(Default)]
+struct Counts {
+    packets: u64,
+    bytes: u64,
+    sum: u64,
+}
+
+impl Kernel for Counts {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        let Some(input) = streams.input() else { return Progress::Waits };
+        streams.take();
+        match input.what {
+            What::Passing(va) => {
+                self.packets += 1;
+                self.bytes += input.bytes.len() as u64;
+                // Bytes weighed by where they go: each must pass at its place, once.
+                let weighed = input.bytes.iter().zip(va..).map(|(byte, at)| u64::from(*byte) * (at % 8191));
+                self.sum = self.sum.wrapping_add(weighed.sum());
+            }
+            What::Params => {
+                streams.answer(Status::DONE, 16);
+                streams.put(&self.bytes.to_le_bytes());
+                streams.put(&self.sum.to_le_bytes());
+            }
+            What::Data => {
+                streams.answer(Status::BAD_PARAMS, 0);
+            }
+        }
+        Progress::Waits
+    }
+
+    fn reset(&mut self) {}
+}
+
+fn attach(bench: &mut Bench, kernel: Option<u32>) -> Result<(), NicError> {
+    let qp = bench.right.number;
+    bench.world.with_nic(1, |nic, _| nic.attach_kernel(qp, kernel))
+}
+
+/// WRITEs of random bytes to places one behind the other; some tell the receive queue.
+fn seed(seed: u64, settings: &Settings) -> u64 {
+    let mut bench = Bench::new(seed, settings);
+    let number = bench.deploy(vec![Box::new(Counts::default())]);
+    attach(&mut bench, Some(number)).unwrap();
+    bench.world.set_rules(&bad_links(seed), seed);
+    let mut random = Random::new(seed);
+    let (mut at, mut sum, mut written) = (0, 0u64, Vec::new());
+    for id in 0..16 {
+        let bytes: Vec<u8> = (0..random.below(1500)).map(|_| random.below(256) as u8).collect();
+        bench.here.store(at, &bytes);
+        let (sges, to) = ([bench.here.sge(at, bytes.len())], bench.there.remote(at));
+        let tells = random.below(2) == 0;
+        let operation = if tells { Operation::WriteImm(to, 7) } else { Operation::Write(to) };
+        if tells {
+            bench.world.post_receive(bench.right, &ReceiveRequest { id, sges: &[] }).unwrap();
+        }
+        let request = WorkRequest { id, operation, payload: Payload::Sges(&sges), flags: SIGNALED };
+        bench.world.post(bench.left, &request).unwrap();
+        sum += bytes.iter().zip(to.addr..).map(|(byte, at)| u64::from(*byte) * (at % 8191)).sum::<u64>();
+        at += bytes.len();
+        written.extend(bytes);
+    }
+    bench.rpc(OPCODE, 1, b"");
+    let answer = bench.run().remove(&1).unwrap();
+    let wanted = [(at as u64).to_le_bytes(), sum.to_le_bytes()].concat();
+    assert_eq!((answer.status, answer.bytes), (Status::DONE, wanted), "seed {seed}");
+    assert_eq!(bench.there.load(0, at), written, "seed {seed}");
+    bench.world.counters(1).duplicate_request
+}
+
+#[test]
+fn what_is_written_passes_the_kernel_once_and_is_in_memory_too() {
+    for settings in arms() {
+        let mut repeated = 0;
+        seeds::each(0..100, |number| seed(number, &settings), |_, more| repeated += more);
+        assert!(repeated > 0);
+    }
+}
+
+#[test]
+fn an_estimate_is_a_by_product_of_receiving() {
+    for mut bench in Bench::arms() {
+        let number = bench.deploy(vec![Box::new(HyperLogLog::default())]);
+        attach(&mut bench, Some(number)).unwrap();
+        let values: Vec<u8> = (0..20_000u64).flat_map(|number| (number % 5000).to_le_bytes()).collect();
+        bench.here.store(0, &values);
+        let (sges, to) = ([bench.here.sge(0, values.len())], bench.there.remote(0));
+        let payload = Payload::Sges(&sges);
+        let request = WorkRequest { id: 1, operation: Operation::Write(to), payload, flags: SIGNALED };
+        bench.world.post(bench.left, &request).unwrap();
+        bench.rpc(OPCODE, 1, &[Ask::Estimate as u8]);
+        let answer = bench.run().remove(&1).unwrap();
+        let estimate = f64::from_le_bytes(answer.bytes.try_into().unwrap());
+        assert!((estimate - 5000.0).abs() < 4.0 * 0.0081 * 5000.0, "{estimate}");
+        assert_eq!(bench.there.load(0, values.len()), values);
+
+        // Nobody looks any more, or nobody is there.
+        attach(&mut bench, None).unwrap();
+        bench.world.post(bench.left, &request).unwrap();
+        assert!(bench.run().is_empty());
+        assert_eq!(attach(&mut bench, Some(number + 1)), Err(NicError::Unknown));
+    }
+}
+
+/// Sends the peer each even value of what the program hands it, to the place that parameters gave.
+#[derive(Default)]
+struct Evens {
+    to: Option<(u64, u32)>,
+}
+
+impl Kernel for Evens {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        let Some(input) = streams.input() else { return Progress::Waits };
+        streams.take();
+        if input.what == What::Params {
+            let word = |at: usize| u64::from_le_bytes(input.bytes[at..at + 8].try_into().unwrap());
+            self.to = Some((word(0), word(8) as u32));
+            streams.answer(Status::DONE, 0);
+        } else if let Some((to, key)) = &mut self.to {
+            let evens: Vec<u8> =
+                input.bytes.chunks_exact(8).filter(|value| value[0] % 2 == 0).flatten().copied().collect();
+            streams.send(*to, *key, evens.len() as u32);
+            streams.put(&evens);
+            *to += evens.len() as u64;
+        }
+        Progress::Waits
+    }
+
+    fn reset(&mut self) {}
+}
+
+#[test]
+fn a_program_invokes_its_own_nic_and_the_kernel_sends_to_the_peer() {
+    for mut bench in Bench::arms() {
+        bench.deploy(vec![Box::new(Evens::default())]);
+        let (target, qp) = (bench.here.remote(0), bench.right.number);
+        let place = nic::kernel::Place { addr: 0, rkey: 0, room: 0 };
+        let to = [target.addr.to_le_bytes(), u64::from(target.rkey.get()).to_le_bytes()].concat();
+        let params = [&place.emit()[..], &to].concat();
+        let invoke = |bench: &mut Bench, opcode, params, bytes: &[u8]| {
+            let left = bytes.len() as u32;
+            let what = Invocation { opcode, tag: 5, params, left, first: true, bytes };
+            bench.world.with_nic(1, |nic, mem| nic.invoke_kernel(mem, qp, &what))
+        };
+        assert_eq!(invoke(&mut bench, OPCODE + 1, true, &params), Err(NicError::Unknown));
+        assert_eq!(invoke(&mut bench, OPCODE, false, &[0; 4097]), Err(NicError::TooSmall));
+        invoke(&mut bench, OPCODE, true, &params).unwrap();
+        for part in 0..4u64 {
+            let values: Vec<u8> = (64 * part..64 * part + 64).flat_map(u64::to_le_bytes).collect();
+            invoke(&mut bench, OPCODE, false, &values).unwrap();
+        }
+        let answers = bench.run();
+        assert_eq!(answers.keys().copied().collect::<Vec<_>>(), [5], "the peer is told");
+        let evens: Vec<u8> = (0..128u64).flat_map(|number| (2 * number).to_le_bytes()).collect();
+        assert_eq!(bench.here.load(0, evens.len()), evens);
+        let done = bench.world.drain(bench.right_cq);
+        assert!(done.iter().all(|wc| wc.kind != CompletionKind::Write), "no work of the program's: {done:?}");
+    }
+}
