@@ -35,13 +35,15 @@ const fn impure(name: &'static str, may_be_unsafe: bool) -> Room {
 }
 
 /// All rooms, top to bottom, the rooms that are yet to be built among them.
-pub const ROOMS: [Room; 14] = [
+pub const ROOMS: [Room; 15] = [
     pure("wire", &[], &["zerocopy", "crc32fast"]),
     // Racing bytes are handled here, and on Unix they may lie in a memfd.
     Room { may_be_unsafe: true, ..pure("memory", &["wire"], &["libc", "rustix"]) },
     pure("transport", &["wire"], &[]),
     // Crc-fast: the CRC64 that the consistency kernel checks.
     pure("nic", &["wire", "memory", "transport"], &["crc-fast"]),
+    // Programs for the NIC's chains, and a NIC alone to run them on.
+    pure("chain", &["wire", "memory", "transport", "nic"], &[]),
     // Crc-fast: the CRC64 that Pilaf's readers check. Xxhash-rust: the hash that both ends agree on. Offset-allocator:
     // where objects lie. Hashbrown: the index that only a server sees. Rand_xoshiro: the streams of the workloads.
     pure(

@@ -1,0 +1,143 @@
+//! Names become places, numbers of queues, and counts.
+
+use nic::wqe::{SLOT, WqeOpcode, flag};
+
+use super::Mistake;
+use super::read::{AS_ITS_ENDS, Draft, Name, Use};
+use crate::program::{FIELDS, Place, Program, Queue, Value, Work};
+
+/// Puts what names mean where they are used.
+pub(super) fn resolve(draft: Draft) -> Result<Program, Mistake> {
+    let Draft { mut program, names, .. } = draft;
+    for name in &names {
+        resolve_one(&mut program, name)?;
+    }
+    let works = program.queues.iter_mut().flat_map(|queue| &mut queue.works);
+    works.filter(|work| work.len == AS_ITS_ENDS).for_each(|work| work.len = 8);
+    Ok(program)
+}
+
+fn resolve_one(program: &mut Program, name: &Name) -> Result<(), Mistake> {
+    match name.used {
+        Use::Queue(queue, work) => {
+            let number = about(program, name)?;
+            let received = name.text.ends_with(".received");
+            let work = &mut program.queues[queue].works[work];
+            work.remote = match (WqeOpcode(work.opcode), received) {
+                (WqeOpcode::ENABLE, false) => Value::Qp(number),
+                (WqeOpcode::WAIT, false) => Value::SendCq(number),
+                (WqeOpcode::WAIT, true) => Value::ReceiveCq(number),
+                _ => return fault(name, "what is received is waited for, not enabled"),
+            };
+        }
+        Use::Count(queue, work) => {
+            let count = match program.queues[queue].works[work].remote {
+                Value::Qp(other) => slots_up_to(&program.queues[other], name)?,
+                Value::SendCq(other) => completions_up_to(&program.queues[other], name)?,
+                _ => return fault(name, "how many are to be received? a number"),
+            };
+            program.queues[queue].works[work].swap_add = Value::Number(count);
+        }
+        Use::Enabled(queue) => {
+            program.queues[queue].enabled = slots_up_to(&program.queues[queue], name)?;
+        }
+        _ => place_it(program, name)?,
+    }
+    Ok(())
+}
+
+fn fault<T>(name: &Name, what: impl Into<String>) -> Result<T, Mistake> {
+    Err(Mistake { line: name.line, column: name.column, what: what.into() })
+}
+
+/// The queue that a WAIT or ENABLE is about.
+fn about(program: &Program, name: &Name) -> Result<usize, Mistake> {
+    let queue = name.text.strip_suffix(".received").unwrap_or(&name.text);
+    match program.queue(queue) {
+        Some(number) => Ok(number),
+        None => fault(name, format!("there is no queue `{queue}`")),
+    }
+}
+
+/// Where a label's work request is in a queue; `all`: the last one.
+fn position(queue: &Queue, name: &Name) -> Result<usize, Mistake> {
+    let last = queue.works.len().checked_sub(1).filter(|_| name.text == "all");
+    let labelled = || queue.works.iter().position(|work| work.label.as_deref() == Some(&name.text));
+    match last.or_else(labelled) {
+        Some(at) => Ok(at),
+        None => fault(name, format!("queue `{}` has no work request `{}`", queue.name, name.text)),
+    }
+}
+
+fn slots_up_to(queue: &Queue, name: &Name) -> Result<u64, Mistake> {
+    let work = &queue.works[position(queue, name)?];
+    Ok(work.slot + work.slots() + name.further)
+}
+
+fn completions_up_to(queue: &Queue, name: &Name) -> Result<u64, Mistake> {
+    let at = position(queue, name)?;
+    if name.text != "all" && queue.works[at].flags & flag::SIGNALED == 0 {
+        return fault(name, format!("`{}` is not signaled: nobody can wait for it", name.text));
+    }
+    Ok(queue.signaled(at + 1) + name.further)
+}
+
+/// The place that a name means, and the bytes of the field or label.
+fn place(program: &Program, name: &Name) -> Result<(Place, u64), Mistake> {
+    let (label, field) = match name.text.split_once('.') {
+        Some((label, field)) => (label, Some(field)),
+        None => (name.text.as_str(), None),
+    };
+    let Some((place, len)) = program.find(label) else {
+        return fault(name, format!("nothing is called `{label}`"));
+    };
+    let Some(field) = field else { return Ok((place + name.further, len)) };
+    let is_code = matches!(place.home, crate::program::Home::Queue(_));
+    let found = FIELDS.iter().find(|known| known.name == field).filter(|_| is_code);
+    let Some(found) = found else {
+        let all: Vec<_> = FIELDS.iter().map(|field| field.name).collect();
+        let what = if is_code {
+            format!("a work request has no `{field}`, but: {}", all.join(" "))
+        } else {
+            format!("`{label}` is data, which has no fields: write `{label}+8`")
+        };
+        return fault(name, what);
+    };
+    Ok((place + found.offset + name.further, found.len))
+}
+
+fn place_it(program: &mut Program, name: &Name) -> Result<(), Mistake> {
+    let (place, len) = place(program, name)?;
+    let value = Value::At(place);
+    let work = |queue: usize, work: usize, program: &mut Program, put: &dyn Fn(&mut Work)| {
+        put(&mut program.queues[queue].works[work]);
+    };
+    // A field is copied whole, and so is a word; what is longer says how much.
+    let short = |work: &mut Work| {
+        if work.len == AS_ITS_ENDS && len < 8 && len > 0 {
+            work.len = len;
+        }
+    };
+    match name.used {
+        Use::Word(section, offset) => program.sections[section].values.push((offset, value)),
+        Use::Piece(queue, receive, piece) => {
+            let piece = &mut program.queues[queue].receives[receive][piece];
+            piece.at = place;
+            if piece.len == u32::MAX {
+                piece.len = if len > SLOT as u64 { 8 } else { len as u32 };
+            }
+        }
+        Use::Local(queue, at) => work(queue, at, program, &|work| {
+            work.local = value;
+            short(work);
+        }),
+        Use::Remote(queue, at) => work(queue, at, program, &|work| {
+            work.remote = value;
+            short(work);
+        }),
+        Use::Compare(queue, at) => work(queue, at, program, &|work| work.compare = value),
+        Use::Swap(queue, at) => work(queue, at, program, &|work| work.swap_add = value),
+        Use::Queue(..) | Use::Count(..) | Use::Enabled(..) => {}
+    }
+    Ok(())
+}

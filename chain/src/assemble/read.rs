@@ -1,0 +1,476 @@
+//! Line by line: what stands where. Names stay names.
+
+use nic::wqe::{WqeOpcode, flag};
+use nic::{Calculation, Fetching};
+
+use super::Mistake;
+use super::tokens::{Token, tokens};
+use crate::program::{Home, Piece, Program, Queue, Section, Value, Work, header};
+
+/// The length of a copy that says none: as long as the field at one of its ends.
+pub(super) const AS_ITS_ENDS: u64 = u64::MAX;
+
+/// Where a name is used.
+#[derive(Copy, Clone, Debug)]
+pub(super) enum Use {
+    /// A word of a section has the address of a place.
+    Word(usize, u64),
+    /// A part of a receive.
+    Piece(usize, usize, usize),
+    /// The local address of a work request.
+    Local(usize, usize),
+    /// Its remote address.
+    Remote(usize, usize),
+    /// Its compare operand.
+    Compare(usize, usize),
+    /// Its swap or add operand.
+    Swap(usize, usize),
+    /// The queue of a WAIT or ENABLE.
+    Queue(usize, usize),
+    /// The count of a WAIT or ENABLE, in the queue that it is about.
+    Count(usize, usize),
+    /// How far a queue is enabled at the start.
+    Enabled(usize),
+}
+
+/// A name that is used.
+#[derive(Clone, Debug)]
+pub(super) struct Name {
+    pub text: String,
+    pub further: u64,
+    pub line: u32,
+    pub column: u32,
+    pub used: Use,
+}
+
+/// A program with names.
+pub(super) struct Draft {
+    pub program: Program,
+    pub names: Vec<Name>,
+    /// Where each label stands, for those that come twice.
+    pub labels: Vec<(String, u32, u32)>,
+}
+
+/// Reads all lines.
+pub(super) fn read(text: &str) -> Result<Draft, Mistake> {
+    let mut draft = Draft { program: Program::new(), names: Vec::new(), labels: Vec::new() };
+    let mut inside = None;
+    for (at, text) in text.lines().enumerate() {
+        let number = at as u32 + 1;
+        let tokens = tokens(number, text)?;
+        if !tokens.is_empty() {
+            let end = text.trim_end().chars().count() as u32 + 1;
+            let mut line = Line { number, end, tokens, at: 0, draft: &mut draft };
+            inside = Some(line.read(inside)?);
+        }
+    }
+    Ok(draft)
+}
+
+struct Line<'a> {
+    number: u32,
+    end: u32,
+    tokens: Vec<(u32, Token)>,
+    at: usize,
+    draft: &'a mut Draft,
+}
+
+impl Line<'_> {
+    fn fault<T>(&self, what: impl Into<String>) -> Result<T, Mistake> {
+        let column = self.tokens.get(self.at).map_or(self.end, |token| token.0);
+        Err(Mistake { line: self.number, column, what: what.into() })
+    }
+
+    /// The same, about the token before.
+    fn fault_before<T>(&mut self, what: impl Into<String>) -> Result<T, Mistake> {
+        self.at -= 1;
+        self.fault(what)
+    }
+
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.at).map(|token| &token.1)
+    }
+
+    fn is(&mut self, mark: &'static str) -> bool {
+        let is = self.peek() == Some(&Token::Mark(mark));
+        self.at += usize::from(is);
+        is
+    }
+
+    fn expect(&mut self, mark: &'static str) -> Result<(), Mistake> {
+        if self.is(mark) { Ok(()) } else { self.fault(format!("`{mark}` is missing here")) }
+    }
+
+    fn word(&mut self) -> Option<String> {
+        let Some(Token::Word(word)) = self.peek() else { return None };
+        let word = word.clone();
+        self.at += 1;
+        Some(word)
+    }
+
+    fn is_word(&mut self, word: &str) -> bool {
+        let is = matches!(self.peek(), Some(Token::Word(other)) if other == word);
+        self.at += usize::from(is);
+        is
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let Some(Token::Number(number)) = self.peek() else { return None };
+        let number = *number;
+        self.at += 1;
+        Some(number)
+    }
+
+    fn name(&mut self, used: Use) -> Result<(), Mistake> {
+        let column = self.tokens.get(self.at).map_or(self.end, |token| token.0);
+        let Some(text) = self.word() else { return self.fault("a name is missing here") };
+        let further = if self.is("+") {
+            match self.number() {
+                Some(number) => number,
+                None => return self.fault("how far? a number is missing behind `+`"),
+            }
+        } else {
+            0
+        };
+        self.draft.names.push(Name { text, further, line: self.number, column, used });
+        Ok(())
+    }
+
+    /// One line; in which section or queue the next one is.
+    fn read(&mut self, inside: Option<Home>) -> Result<Home, Mistake> {
+        let labelled = matches!(self.tokens.get(1), Some((_, Token::Mark(":"))));
+        let label = if labelled { self.label()? } else { None };
+        let now = match (label.is_none().then(|| self.word()).flatten().as_deref(), inside) {
+            (Some("data"), _) => self.section()?,
+            (Some("queue"), _) => self.queue()?,
+            (Some("receive"), Some(Home::Queue(queue))) => {
+                self.receive(queue)?;
+                Home::Queue(queue)
+            }
+            (first, Some(Home::Queue(queue))) => {
+                self.at -= usize::from(first.is_some());
+                self.work(queue, label)?;
+                Home::Queue(queue)
+            }
+            (None, Some(Home::Section(section))) => {
+                let Some(label) = label else { return self.fault("data has a name: `NAME: word 7`") };
+                self.item(section, &label)?;
+                Home::Section(section)
+            }
+            (Some(_), Some(Home::Section(_))) => {
+                return self.fault_before("data has a name: `NAME: word 7`");
+            }
+            (_, None) => {
+                self.at = 0;
+                return self.fault("a program begins with `data NAME` or `queue NAME`");
+            }
+        };
+        if self.at < self.tokens.len() {
+            return self.fault("this is too much: a line is one statement");
+        }
+        Ok(now)
+    }
+
+    fn label(&mut self) -> Result<Option<String>, Mistake> {
+        let column = self.tokens[0].0;
+        let Some(label) = self.word() else { return self.fault("a label is a name") };
+        if label.contains('.') {
+            return self.fault_before("a label has no dots: they name fields");
+        }
+        self.at += 1;
+        if let Some((_, line, _)) = self.draft.labels.iter().find(|(other, ..)| *other == label) {
+            let what = format!("`{label}` has been named in line {line}");
+            return Err(Mistake { line: self.number, column, what });
+        }
+        self.draft.labels.push((label.clone(), self.number, column));
+        Ok(Some(label))
+    }
+
+    fn section(&mut self) -> Result<Home, Mistake> {
+        let Some(name) = self.word() else { return self.fault("a section has a name: `data NAME`") };
+        self.draft.program.sections.push(Section { name, ..Section::default() });
+        Ok(Home::Section(self.draft.program.sections.len() - 1))
+    }
+
+    fn queue(&mut self) -> Result<Home, Mistake> {
+        let Some(name) = self.word() else { return self.fault("a queue has a name: `queue NAME`") };
+        if self.draft.program.queue(&name).is_some() {
+            return self.fault_before(format!("there is a queue `{name}` already"));
+        }
+        let fetching = match self.word().as_deref() {
+            None | Some("posted") => Fetching::Posted,
+            Some("managed") => Fetching::Enabled,
+            Some("recycled") => Fetching::Recycled,
+            Some(_) => return self.fault_before("a queue is `posted`, `managed` or `recycled`"),
+        };
+        let at = self.draft.program.queues.len();
+        let mut queue = Queue::new(&name, fetching);
+        queue.slots = match self.number() {
+            Some(slots) if slots > 1 << 20 => return self.fault_before("a queue has at most 2^20 slots"),
+            slots => slots.unwrap_or(0) as u32,
+        };
+        if self.is_word("enabled") {
+            if fetching == Fetching::Posted {
+                return self
+                    .fault_before("a posted queue is always enabled: make it `managed` or `recycled`");
+            }
+            match self.number() {
+                Some(count) => queue.enabled = count,
+                None => self.name(Use::Enabled(at))?,
+            }
+        }
+        self.draft.program.queues.push(queue);
+        Ok(Home::Queue(at))
+    }
+
+    fn item(&mut self, section: usize, label: &str) -> Result<(), Mistake> {
+        let kind = self.word();
+        let mut bytes = Vec::new();
+        let start = self.draft.program.sections[section].bytes.len() as u64;
+        match kind.as_deref() {
+            Some("word") => loop {
+                bytes.extend(self.item_word(section, start + bytes.len() as u64)?.to_le_bytes());
+                if self.at == self.tokens.len() {
+                    break;
+                }
+            },
+            // Two bytes of zero in front make one copy of eight bytes a NOP's header with the variable as its id.
+            Some("var") => {
+                self.draft.program.sections[section].bytes.extend([0; 8]);
+                bytes.extend(self.item_word(section, start + 8)?.to_le_bytes());
+            }
+            Some("space") => match self.number() {
+                Some(len) if len <= 1 << 30 => bytes.resize(len as usize, 0),
+                _ => return self.fault("how many bytes? `space 64`"),
+            },
+            Some("text") => match self.peek().cloned() {
+                Some(Token::Text(text)) => {
+                    self.at += 1;
+                    bytes = text;
+                }
+                _ => return self.fault("a text stands between quotation marks"),
+            },
+            _ => {
+                return self.fault_before("data is `word 1 2 3`, `var 7`, `space 64` or `text \"…\"`");
+            }
+        }
+        self.draft.program.sections[section].put(label, &bytes);
+        Ok(())
+    }
+
+    fn item_word(&mut self, section: usize, offset: u64) -> Result<u64, Mistake> {
+        if self.is("&") {
+            self.name(Use::Word(section, offset))?;
+            return Ok(0);
+        }
+        if self.peek() == Some(&Token::Mark("[")) {
+            return self.header();
+        }
+        match self.number() {
+            Some(number) => Ok(number),
+            None => self.fault("a word is a number, `&NAME` or a header such as `[nop 5]`"),
+        }
+    }
+
+    /// `[OP FLAGS ID]`.
+    fn header(&mut self) -> Result<u64, Mistake> {
+        self.expect("[")?;
+        let Some(verb) = self.word() else { return self.fault("a header begins with a verb: `[nop 5]`") };
+        let Some(opcode) = opcode(&verb) else { return self.fault_before(unknown_verb(&verb)) };
+        let mut flags = 0;
+        while let Some(word) = self.word() {
+            match flag_of(&word) {
+                Some(bit) => flags |= bit,
+                None => return self.fault_before("a flag is `signaled`, `fence` or `solicited`"),
+            }
+        }
+        let id = self.number().unwrap_or(0);
+        if id >> nic::wqe::ID_BITS != 0 {
+            return self.fault_before("an id has 48 bits");
+        }
+        self.expect("]")?;
+        Ok(header(opcode.0, flags, id))
+    }
+
+    fn receive(&mut self, queue: usize) -> Result<(), Mistake> {
+        self.expect("->")?;
+        let number = self.draft.program.queues[queue].receives.len();
+        let mut pieces = Vec::new();
+        loop {
+            self.name(Use::Piece(queue, number, pieces.len()))?;
+            let len = match self.number() {
+                Some(len) if len <= 1 << 30 => len as u32,
+                Some(_) => return self.fault_before("too long"),
+                None => u32::MAX,
+            };
+            pieces.push(Piece { at: Program::scrap(), len });
+            if !self.is(",") {
+                break;
+            }
+        }
+        self.draft.program.queues[queue].receives.push(pieces);
+        Ok(())
+    }
+
+    fn work(&mut self, queue: usize, label: Option<String>) -> Result<(), Mistake> {
+        let dormant = self.is_word("dormant");
+        let Some(verb) = self.word() else { return self.fault("a verb is missing here") };
+        let Some(opcode) = opcode(&verb) else { return self.fault_before(unknown_verb(&verb)) };
+        let at = self.draft.program.queues[queue].works.len();
+        let mut work = match opcode {
+            WqeOpcode::NOP => Work::nop(),
+            WqeOpcode::WRITE | WqeOpcode::READ => self.copy(opcode, (queue, at))?,
+            WqeOpcode::SEND => {
+                self.name(Use::Local(queue, at))?;
+                Work::send(Program::scrap(), self.number().unwrap_or(AS_ITS_ENDS))
+            }
+            WqeOpcode::WAIT | WqeOpcode::ENABLE => self.control(opcode, (queue, at))?,
+            _ => self.atomic(opcode, (queue, at))?,
+        };
+        if dormant && work.slots() > 1 {
+            return self
+                .fault("a work request that brings its bytes along cannot be dormant: put them into `data`");
+        }
+        (work.label, work.dormant, work.line) = (label, dormant, self.number);
+        self.endings(&mut work)?;
+        self.draft.program.push(queue, work);
+        Ok(())
+    }
+
+    fn copy(&mut self, opcode: WqeOpcode, (queue, at): (usize, usize)) -> Result<Work, Mistake> {
+        let scrap = Program::scrap();
+        let brought = match self.peek().cloned() {
+            Some(Token::Number(number)) => Some(number.to_le_bytes().to_vec()),
+            Some(Token::Text(text)) => Some(text),
+            _ => None,
+        };
+        let (mut source, mut target) = (Use::Local(queue, at), Use::Remote(queue, at));
+        if opcode == WqeOpcode::READ {
+            (source, target) = (target, source);
+        }
+        let mut work = match brought {
+            Some(_) if opcode == WqeOpcode::READ => {
+                return self.fault("a READ reads a place; `write` brings numbers along");
+            }
+            Some(bytes) => {
+                self.at += 1;
+                Work::put(&bytes, scrap)
+            }
+            None => {
+                self.name(source)?;
+                Work { opcode: opcode.0, ..Work::write(scrap, scrap, AS_ITS_ENDS) }
+            }
+        };
+        self.expect("->")?;
+        self.name(target)?;
+        if let Some(len) = self.number() {
+            if work.inline.is_empty() {
+                work.len = len;
+            } else if len as usize <= work.inline.len() {
+                work.inline.truncate(len as usize);
+                work.len = len;
+            } else {
+                return self.fault_before("longer than what it brings along");
+            }
+        }
+        Ok(work)
+    }
+
+    fn atomic(&mut self, opcode: WqeOpcode, (queue, at): (usize, usize)) -> Result<Work, Mistake> {
+        self.name(Use::Remote(queue, at))?;
+        self.expect(",")?;
+        let scrap = Program::scrap();
+        let first =
+            if opcode == WqeOpcode::COMPARE_SWAP { Use::Compare(queue, at) } else { Use::Swap(queue, at) };
+        let operand = self.value(first)?;
+        let mut work = Work { opcode: opcode.0, ..Work::add(scrap, operand, scrap) };
+        if opcode == WqeOpcode::COMPARE_SWAP {
+            self.expect("=>")?;
+            (work.compare, work.swap_add) = (operand, self.value(Use::Swap(queue, at))?);
+        }
+        if self.is("->") {
+            self.name(Use::Local(queue, at))?;
+        }
+        Ok(work)
+    }
+
+    fn value(&mut self, used: Use) -> Result<Value, Mistake> {
+        if self.is("&") {
+            self.name(used)?;
+            return Ok(Value::Number(0));
+        }
+        if self.peek() == Some(&Token::Mark("[")) {
+            return self.header().map(Value::Number);
+        }
+        match self.number() {
+            Some(number) => Ok(Value::Number(number)),
+            None => self.fault(
+                "an operand is a number, `&NAME` or a header such as `[nop 5]`: what stands in memory must be copied into it first",
+            ),
+        }
+    }
+
+    fn control(&mut self, opcode: WqeOpcode, (queue, at): (usize, usize)) -> Result<Work, Mistake> {
+        self.name(Use::Queue(queue, at))?;
+        let count = self.number();
+        if count.is_none() {
+            self.name(Use::Count(queue, at))?;
+        }
+        let count = Value::Number(count.unwrap_or(0));
+        Ok(Work { opcode: opcode.0, swap_add: count, ..Work::default() })
+    }
+
+    fn endings(&mut self, work: &mut Work) -> Result<(), Mistake> {
+        while let Some(word) = self.word() {
+            match (flag_of(&word), word.as_str()) {
+                (Some(bit), _) => work.flags |= bit,
+                (None, "id") => match self.number() {
+                    Some(id) if id >> nic::wqe::ID_BITS == 0 => work.id = id,
+                    _ => return self.fault("an id is a number of 48 bits"),
+                },
+                _ => return self.fault_before("this ends with `signaled`, `fence`, `solicited` or `id N`"),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn flag_of(word: &str) -> Option<u8> {
+    match word {
+        "signaled" => Some(flag::SIGNALED),
+        "fence" => Some(flag::FENCE),
+        "solicited" => Some(flag::SOLICITED),
+        _ => None,
+    }
+}
+
+fn unknown_verb(verb: &str) -> String {
+    let all: Vec<_> = VERBS.iter().map(|(name, _)| *name).collect();
+    format!("`{verb}` is no verb; these are: {}", all.join(" "))
+}
+
+/// The verbs and their op-codes.
+pub(crate) const VERBS: [(&str, WqeOpcode); 16] = [
+    ("nop", WqeOpcode::NOP),
+    ("send", WqeOpcode::SEND),
+    ("write", WqeOpcode::WRITE),
+    ("read", WqeOpcode::READ),
+    ("cas", WqeOpcode::COMPARE_SWAP),
+    ("add", WqeOpcode::FETCH_ADD),
+    ("wait", WqeOpcode::WAIT),
+    ("enable", WqeOpcode::ENABLE),
+    ("max", WqeOpcode::MAX),
+    ("min", WqeOpcode::MIN),
+    ("and", WqeOpcode::BIT_AND),
+    ("or", WqeOpcode::BIT_OR),
+    ("xor", WqeOpcode::BIT_XOR),
+    ("both", WqeOpcode::LOGICAL_AND),
+    ("either", WqeOpcode::LOGICAL_OR),
+    ("differ", WqeOpcode::LOGICAL_XOR),
+];
+
+fn opcode(verb: &str) -> Option<WqeOpcode> {
+    VERBS.iter().find(|(name, _)| *name == verb).map(|(_, opcode)| *opcode)
+}
+
+const _: () = assert!(Calculation::ALL.len() + 8 == VERBS.len());

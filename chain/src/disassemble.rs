@@ -1,0 +1,181 @@
+//! What bytes mean: a slot as the line of text that it would be.
+
+use nic::wqe::{SLOT, Wqe, WqeOpcode, flag};
+
+use crate::assemble::VERBS;
+use crate::link::Numbers;
+use crate::program::{FIELDS, Home, Place, Program};
+
+/// What addresses and numbers are called.
+pub struct Names<'a> {
+    program: &'a Program,
+    numbers: &'a Numbers,
+}
+
+impl<'a> Names<'a> {
+    /// Those of a program where it is loaded.
+    pub fn new(program: &'a Program, numbers: &'a Numbers) -> Names<'a> {
+        Names { program, numbers }
+    }
+
+    /// The place at an address.
+    pub fn place(&self, address: u64) -> Option<Place> {
+        let find = |home, base: u64, len: u64| {
+            (base..base + len).contains(&address).then(|| Place { home, offset: address - base })
+        };
+        let sections = self.program.sections.iter().zip(&self.numbers.sections).enumerate();
+        let mut sections = sections
+            .map(|(at, (section, base))| find(Home::Section(at), *base, section.bytes.len().max(8) as u64));
+        let queues = self.program.queues.iter().zip(&self.numbers.queues).enumerate();
+        let mut queues = queues.map(|(at, (queue, numbers))| {
+            find(Home::Queue(at), numbers.code, u64::from(queue.ring_slots()) * SLOT as u64)
+        });
+        sections.find_map(|found| found).or_else(|| queues.find_map(|found| found))
+    }
+
+    /// What a place is called: a label, a field, and how far behind it.
+    pub fn called(&self, place: Place) -> String {
+        match place.home {
+            Home::Section(at) => {
+                let section = &self.program.sections[at];
+                let before = section.labels.iter().filter(|label| label.offset <= place.offset);
+                match before.max_by_key(|label| label.offset) {
+                    Some(label) => further(&label.name, place.offset - label.offset),
+                    None => further(&section.name, place.offset),
+                }
+            }
+            Home::Queue(at) => {
+                let (slot, byte) = (place.offset / SLOT as u64, place.offset % SLOT as u64);
+                // The last of equals is taken: the first name of a word is the one that is shown.
+                let fields = FIELDS.iter().rev().filter(|field| field.offset <= byte);
+                let field = fields.max_by_key(|field| field.offset);
+                let field = field.map_or(String::new(), |field| further(field.name, byte - field.offset));
+                format!("{}.{field}", self.work(at, slot))
+            }
+        }
+    }
+
+    /// What a work request is called.
+    pub fn work(&self, queue: usize, slot: u64) -> String {
+        let queue = &self.program.queues[queue];
+        let found = queue.works.iter().find(|work| work.slot == slot).and_then(|work| work.label.clone());
+        found.unwrap_or_else(|| format!("{}:{slot}", queue.name))
+    }
+
+    fn address(&self, address: u64) -> String {
+        match self.place(address) {
+            Some(place) => self.called(place),
+            None => format!("{address:#x}"),
+        }
+    }
+
+    /// An operand: an address only if it can be no number.
+    fn operand(&self, value: u64) -> String {
+        match self.place(value) {
+            Some(place) => format!("&{}", self.called(place)),
+            None if value < 1 << 16 => value.to_string(),
+            None => format!("{value:#x}"),
+        }
+    }
+
+    fn queue_pair(&self, number: u64) -> String {
+        let at = self.numbers.queues.iter().position(|queue| u64::from(queue.qp) == number);
+        at.map_or(format!("{number:#x}"), |at| self.program.queues[at].name.clone())
+    }
+
+    fn completion_queue(&self, number: u64) -> String {
+        let name = |at: usize| &self.program.queues[at].name;
+        let all = &self.numbers.queues;
+        let sent = all.iter().position(|queue| u64::from(queue.send_cq) == number);
+        let received = || all.iter().position(|queue| u64::from(queue.receive_cq) == number);
+        match sent {
+            Some(at) => name(at).clone(),
+            None => received().map_or(format!("{number:#x}"), |at| format!("{}.received", name(at))),
+        }
+    }
+}
+
+fn further(name: &str, by: u64) -> String {
+    if by == 0 { name.to_owned() } else { format!("{name}+{by}") }
+}
+
+/// A header word: `[write signaled 7]`.
+pub fn header(word: u64) -> String {
+    let wqe = Wqe { header: word, ..Wqe::default() };
+    let id = if wqe.id() == 0 { String::new() } else { format!(" {}", wqe.id()) };
+    format!("[{}{}{id}]", verb(wqe.opcode()), flags(wqe.flags()))
+}
+
+fn verb(opcode: WqeOpcode) -> String {
+    let known = VERBS.iter().find(|(_, code)| *code == opcode);
+    known.map_or(format!("op{}", opcode.0), |(name, _)| (*name).to_owned())
+}
+
+fn flags(bits: u8) -> String {
+    let named = [(flag::SIGNALED, " signaled"), (flag::FENCE, " fence"), (flag::SOLICITED, " solicited")];
+    named.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name).collect()
+}
+
+/// The text of a work request; `more` are the slots behind it.
+///
+/// A NOP with something in its other words is a dormant one: its text says what it would copy, which is what most of them do.
+pub fn disassemble(slot: &[u8; SLOT], more: &[[u8; SLOT]], names: &Names<'_>) -> String {
+    let wqe = Wqe::parse(slot);
+    let opcode = wqe.opcode();
+    let text = match opcode {
+        WqeOpcode::NOP => dormant(&wqe, names),
+        WqeOpcode::WAIT => format!("wait {} {}", names.completion_queue(wqe.remote), wqe.swap_add),
+        WqeOpcode::ENABLE => format!("enable {} {}", names.queue_pair(wqe.remote), wqe.swap_add),
+        WqeOpcode::WRITE if wqe.flags() & flag::INLINE != 0 => {
+            let bytes: Vec<u8> = more.iter().flatten().copied().take(wqe.len as usize).collect();
+            format!("write {} -> {}", brought(&bytes), names.address(wqe.remote))
+        }
+        WqeOpcode::WRITE => {
+            format!("write {} -> {} {}", names.address(wqe.local), names.address(wqe.remote), wqe.len)
+        }
+        WqeOpcode::READ => {
+            format!("read {} -> {} {}", names.address(wqe.remote), names.address(wqe.local), wqe.len)
+        }
+        WqeOpcode::SEND => format!("send {} {}", names.address(wqe.local), wqe.len),
+        WqeOpcode::COMPARE_SWAP => {
+            let (compare, swap) = (side(wqe.compare, names), side(wqe.swap_add, names));
+            format!("cas {}, {compare} => {swap}{}", names.address(wqe.remote), old(&wqe, names))
+        }
+        _ if opcode == WqeOpcode::FETCH_ADD || opcode.is_calculation() => {
+            let (at, operand) = (names.address(wqe.remote), names.operand(wqe.swap_add));
+            format!("{} {at}, {operand}{}", verb(opcode), old(&wqe, names))
+        }
+        _ => verb(opcode),
+    };
+    let id = if wqe.id() == 0 { String::new() } else { format!(" id {}", wqe.id()) };
+    format!("{text}{}{id}", flags(wqe.flags()))
+}
+
+fn dormant(wqe: &Wqe, names: &Names<'_>) -> String {
+    if wqe.remote == 0 && wqe.local == 0 && wqe.swap_add == 0 {
+        return "nop".into();
+    }
+    if wqe.keys == 0 {
+        return format!("dormant enable {} {}", names.queue_pair(wqe.remote), wqe.swap_add);
+    }
+    format!("dormant write {} -> {} {}", names.address(wqe.local), names.address(wqe.remote), wqe.len)
+}
+
+/// An operand of a compare-and-swap, most often a header.
+fn side(value: u64, names: &Names<'_>) -> String {
+    if names.place(value).is_some() { names.operand(value) } else { header(value) }
+}
+
+fn brought(bytes: &[u8]) -> String {
+    match <[u8; 8]>::try_from(bytes) {
+        Ok(word) => u64::from_le_bytes(word).to_string(),
+        Err(_) => format!("\"{}\"", bytes.escape_ascii()),
+    }
+}
+
+fn old(wqe: &Wqe, names: &Names<'_>) -> String {
+    match names.place(wqe.local) {
+        Some(place) if place == Program::scrap() => String::new(),
+        _ => format!(" -> {}", names.address(wqe.local)),
+    }
+}

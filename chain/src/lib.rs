@@ -1,0 +1,35 @@
+//! Programs for the NIC's chains (RedN): their text, their bytes, and a NIC alone to run them on.
+//!
+//! A [`Program`] is queues of work requests and sections of data, with places named and not yet numbered. [`assemble`] reads
+//! one from text; [`link`] makes the bytes of its slots; [`Machine`] runs it, whole or step by step; [`disassemble`] says what
+//! bytes mean. `docs/CHAIN.md` has the language.
+//!
+//! ```
+//! use remora_chain::{Machine, assemble};
+//!
+//! let program = assemble(
+//!     "data numbers
+//!          x: var 41
+//!      queue main
+//!          add x, 1",
+//! )?;
+//! let mut machine = Machine::load(program)?;
+//! machine.start();
+//! machine.run(1000);
+//! assert_eq!(machine.word("x"), Some(42));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod assemble;
+mod disassemble;
+mod link;
+mod machine;
+mod program;
+mod step;
+
+pub use assemble::{Mistake, assemble};
+pub use disassemble::{Names, disassemble, header as header_text};
+pub use link::{Image, Numbers, QueueNumbers, layout, link};
+pub use machine::{End, Failure, LoadError, Machine};
+pub use program::{FIELDS, Field, Home, Label, Piece, Place, Program, Queue, Section, Value, Work};
+pub use step::{Change, Step};

@@ -1,0 +1,139 @@
+//! From a program to bytes: names become addresses, keys and numbers.
+
+use memory::Key;
+use nic::Sge;
+use nic::wqe::{SLOT, Wqe};
+
+use crate::program::{Home, Place, Program, Queue, Value, Work};
+
+/// Distance of the sections and code regions of a program that is alone: an address that runs out of one meets none.
+const APART: u64 = 1 << 16;
+/// The first of their addresses: nothing that a program counts to, and narrow enough for an id.
+const FIRST: u64 = 1 << 44;
+
+/// The numbers of a queue.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct QueueNumbers {
+    /// Its queue pair.
+    pub qp: u32,
+    /// The completion queue of its work requests.
+    pub send_cq: u32,
+    /// That of its receives.
+    pub receive_cq: u32,
+    /// Address of its first slot.
+    pub code: u64,
+}
+
+/// What a program is called where it is loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// The key that names all of its memory.
+    pub key: u32,
+    /// Addresses of its sections.
+    pub sections: Vec<u64>,
+    /// Its queues.
+    pub queues: Vec<QueueNumbers>,
+}
+
+impl Numbers {
+    /// The address of a place.
+    pub fn address(&self, place: Place) -> u64 {
+        let base = match place.home {
+            Home::Section(at) => self.sections[at],
+            Home::Queue(at) => self.queues[at].code,
+        };
+        base.wrapping_add(place.offset)
+    }
+
+    /// The word that stands for a value.
+    pub fn word(&self, value: Value) -> u64 {
+        match value {
+            Value::Number(number) => number,
+            Value::At(place) => self.address(place),
+            Value::Qp(at) => self.queues[at].qp.into(),
+            Value::SendCq(at) => self.queues[at].send_cq.into(),
+            Value::ReceiveCq(at) => self.queues[at].receive_cq.into(),
+        }
+    }
+}
+
+/// The numbers of a program that has addresses of its own: its sections first, then its code. Numbers of queues and the key
+/// are those of a NIC on which nothing else is.
+pub fn layout(program: &Program) -> Numbers {
+    let mut next = FIRST;
+    let mut place = |len: u64| {
+        let at = next;
+        next += len.next_multiple_of(APART) + APART;
+        at
+    };
+    let sections = program.sections.iter().map(|section| place(section.bytes.len() as u64)).collect();
+    let numbers = |(at, queue): (usize, &Queue)| QueueNumbers {
+        qp: at as u32 + 1,
+        send_cq: 2 * at as u32,
+        receive_cq: 2 * at as u32 + 1,
+        code: place(u64::from(queue.ring_slots()) * SLOT as u64),
+    };
+    let queues = program.queues.iter().enumerate().map(numbers).collect();
+    Numbers { key: 1, sections, queues }
+}
+
+/// The bytes of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Of its sections.
+    pub sections: Vec<Vec<u8>>,
+    /// Of its queues, slot by slot.
+    pub queues: Vec<Vec<[u8; SLOT]>>,
+    /// The elements of its receives.
+    pub receives: Vec<Vec<Vec<Sge>>>,
+}
+
+/// Makes the bytes of a program.
+pub fn link(program: &Program, numbers: &Numbers) -> Image {
+    let section = |section: &crate::program::Section| {
+        let mut bytes = section.bytes.clone();
+        for (offset, value) in &section.values {
+            let at = *offset as usize;
+            bytes[at..at + 8].copy_from_slice(&numbers.word(*value).to_le_bytes());
+        }
+        bytes
+    };
+    let element = |piece: &crate::program::Piece| Sge {
+        addr: numbers.address(piece.at),
+        len: piece.len,
+        lkey: Key::new(numbers.key),
+    };
+    let receives =
+        |queue: &Queue| queue.receives.iter().map(|pieces| pieces.iter().map(element).collect()).collect();
+    Image {
+        sections: program.sections.iter().map(section).collect(),
+        queues: program
+            .queues
+            .iter()
+            .map(|queue| queue.works.iter().flat_map(|work| slots(work, numbers)).collect())
+            .collect(),
+        receives: program.queues.iter().map(receives).collect(),
+    }
+}
+
+fn slots(work: &Work, numbers: &Numbers) -> Vec<[u8; SLOT]> {
+    let memory = !matches!(work.opcode, 0 | 15 | 16);
+    let key = if memory { u64::from(numbers.key) } else { 0 };
+    let first = Wqe {
+        header: work.header(),
+        local: numbers.word(work.local),
+        len: work.len,
+        keys: key | key << 32,
+        remote: numbers.word(work.remote),
+        compare: numbers.word(work.compare),
+        swap_add: numbers.word(work.swap_add),
+        imm: work.imm,
+    };
+    let mut all = vec![first.emit()];
+    for piece in work.inline.chunks(SLOT) {
+        let mut slot = [0; SLOT];
+        slot[..piece.len()].copy_from_slice(piece);
+        all.push(slot);
+    }
+    all
+}

@@ -1,0 +1,392 @@
+//! A NIC on which nothing is but one program.
+
+use memory::{Access, Biased, Bytes, Mem, Pd, Range, Table};
+use nic::chain::LoopbackInit;
+use nic::cqe::Cqe;
+use nic::wqe::{SLOT, Wqe, WqeOpcode, flag};
+use nic::{Nic, Ring, Status, Word, stride, write_receive};
+use std::sync::Arc;
+use transport::Instant;
+use transport::state::State;
+use wire::Qpn;
+use wire::frame::{Egress, Lease, Peer, Start};
+
+use crate::link::{Image, Numbers, QueueNumbers, layout, link};
+use crate::program::{Home, Place, Program, Queue};
+use crate::step::{Step, differences};
+
+/// Receives with so many pieces at most: what RedN's NIC scatters.
+const PIECES: usize = 16;
+/// Completions that a queue remembers.
+const COMPLETIONS: u32 = 256;
+/// Everything a chain does to its own memory.
+const RIGHTS: Access = Access::from_bits(0xf).expect("four rights");
+
+/// Why a program cannot be loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadError {
+    /// More than the NIC has: queues, or memory.
+    TooBig,
+    /// A receive with more pieces than a NIC scatters.
+    TooManyPieces {
+        /// Of this queue.
+        queue: String,
+    },
+}
+
+impl std::fmt::Display for LoadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LoadError::TooBig => f.write_str("the program has more queues or more bytes than the NIC takes"),
+            LoadError::TooManyPieces { queue } => {
+                write!(f, "a receive of {queue} has more than {PIECES} pieces")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// How a run came to its end.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Nothing is left to do: all queues are empty or wait.
+    Rest,
+    /// The budget is used up, and it would go on.
+    Budget,
+}
+
+/// A work request that ended its queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// In which queue.
+    pub queue: usize,
+    /// Where in it: the slot, of those that were posted.
+    pub slot: u64,
+    /// How it ended.
+    pub status: Status,
+}
+
+struct Loaded {
+    qp: Qpn,
+    send: Ring,
+    receive: Ring,
+    completions: Ring,
+    posted: u64,
+}
+
+/// A program on a NIC of its own.
+pub struct Machine {
+    program: Program,
+    numbers: Numbers,
+    engine: Biased<Nic>,
+    sections: Vec<Bytes>,
+    queues: Vec<Loaded>,
+    steps: u64,
+    shadow: Option<Vec<Vec<u8>>>,
+}
+
+impl Machine {
+    /// Loads a program; nothing runs yet.
+    ///
+    /// # Errors
+    /// Those of [`LoadError`].
+    pub fn load(program: Program) -> Result<Machine, LoadError> {
+        let too_big = |_| LoadError::TooBig;
+        let count = program.queues.len() as u32;
+        let ranges = program.sections.len() + program.queues.len();
+        let config = memory::Config {
+            max_regions: 4,
+            max_pds: 2,
+            max_windows: 0,
+            max_ranges: ranges + 2,
+            on_nic_bytes: 0,
+            key_seed: 0,
+        };
+        let table = Arc::new(Table::new(config).map_err(|_| LoadError::TooBig)?);
+        let pd = table.alloc_pd().map_err(|_| LoadError::TooBig)?;
+        let nic =
+            Nic::new(nic::Config { max_qps: count + 2, max_cqs: 2 * count + 1, ..nic::Config::default() });
+        let engine = Biased::new(&table, nic);
+        let mut numbers = layout(&program);
+        let mut queues = Vec::new();
+        for (queue, numbers) in program.queues.iter().zip(&mut numbers.queues) {
+            let (loaded, actual) = create(&mut engine.enter(), pd, queue, numbers.code)?;
+            *numbers = actual;
+            queues.push(loaded);
+        }
+        let sections: Result<Vec<_>, _> =
+            program.sections.iter().map(|section| Bytes::heap(section.bytes.len().max(8))).collect();
+        let sections = sections.map_err(too_big)?;
+        let data = sections.iter().zip(&numbers.sections).map(|(bytes, address)| Range::at(bytes, *address));
+        // The slots alone: a chain that reached the indices in front of them would post by itself.
+        let code = queues.iter().zip(&numbers.queues).map(|(queue, numbers)| Range {
+            bytes: queue.send.bytes().clone(),
+            offset: SLOT,
+            len: queue.send.slots() as usize * SLOT,
+            iova: numbers.code,
+        });
+        let ranges: Vec<_> = data.chain(code).collect();
+        numbers.key = table.register(pd, &ranges, RIGHTS).map_err(too_big)?.get();
+        let mut machine = Machine { program, numbers, engine, sections, queues, steps: 0, shadow: None };
+        machine.fill(&link(&machine.program, &machine.numbers));
+        Ok(machine)
+    }
+
+    fn fill(&mut self, image: &Image) {
+        for (bytes, content) in self.sections.iter().zip(&image.sections) {
+            bytes.write(0, content).expect("as long as its section");
+        }
+        for ((queue, slots), receives) in self.queues.iter_mut().zip(&image.queues).zip(&image.receives) {
+            for (index, slot) in slots.iter().enumerate() {
+                queue.send.store(index as u64, slot);
+            }
+            queue.posted = slots.len() as u64;
+            for (index, sges) in receives.iter().enumerate() {
+                let first = index as u64 * stride(PIECES as u32);
+                write_receive(index as u64, sges, |at, slot| {
+                    queue.receive.store(first + at as u64, slot);
+                });
+            }
+            queue.receive.set_word(Word::Produced, receives.len() as u64 * stride(PIECES as u32));
+        }
+    }
+
+    /// The doorbells, once: what is posted runs, and of other queues what is enabled at the start.
+    pub fn start(&mut self) {
+        let mut engine = self.engine.enter();
+        for (queue, loaded) in self.program.queues.iter().zip(&self.queues) {
+            loaded.send.set_word(Word::Produced, loaded.posted);
+            engine.doorbell(loaded.qp);
+            if queue.enabled > 0 {
+                engine.enable(loaded.qp, queue.enabled).expect("its own queue");
+            }
+        }
+    }
+
+    /// A client's message to a queue: it takes the next receive. False: the queue takes no more.
+    pub fn send(&mut self, queue: usize, message: &[u8]) -> bool {
+        let loaded = &mut self.queues[queue];
+        let header = u64::from(WqeOpcode::SEND.0) | u64::from(flag::INLINE) << 8;
+        let first = Wqe { header, len: message.len() as u64, ..Wqe::default() };
+        let needed = 1 + message.len().div_ceil(SLOT) as u64;
+        let free = loaded.send.slots() - (loaded.posted - loaded.send.word(Word::Consumed));
+        if needed > free || message.len() > nic::wqe::MAX_INLINE {
+            return false;
+        }
+        loaded.send.store(loaded.posted, &first.emit());
+        for (at, piece) in message.chunks(SLOT).enumerate() {
+            let mut slot = [0; SLOT];
+            slot[..piece.len()].copy_from_slice(piece);
+            loaded.send.store(loaded.posted + 1 + at as u64, &slot);
+        }
+        loaded.posted += needed;
+        loaded.send.set_word(Word::Produced, loaded.posted);
+        self.engine.enter().doorbell(loaded.qp);
+        true
+    }
+
+    /// Runs until nothing is left to do or about `budget` work requests have been executed.
+    pub fn run(&mut self, budget: u64) -> End {
+        self.shadow = None;
+        let mut engine = self.engine.enter();
+        let (nic, mem) = engine.parts();
+        nic.set_chain_turn(64);
+        let until = nic.counters().wqes_executed + budget;
+        loop {
+            let before = nic.counters().wqes_executed;
+            if before >= until {
+                return if nic.has_work() { End::Budget } else { End::Rest };
+            }
+            let turn = (until - before).min(64) as usize;
+            nic.set_chain_turn(turn);
+            go(nic, mem);
+            if nic.counters().wqes_executed == before && !nic.has_work() {
+                return End::Rest;
+            }
+        }
+    }
+
+    /// Executes one work request. None: nothing is left to do.
+    pub fn step(&mut self) -> Option<Step> {
+        let before = self.shadow.take().unwrap_or_else(|| self.memory());
+        let (queue, index, slot, failed) = self.step_quietly()?;
+        let after = self.memory();
+        let homes =
+            (0..self.sections.len()).map(Home::Section).chain((0..self.queues.len()).map(Home::Queue));
+        let mut changes = Vec::new();
+        for ((home, before), after) in homes.zip(&before).zip(&after) {
+            if before != after {
+                changes.extend(differences(Place { home, offset: 0 }, before, after));
+            }
+        }
+        self.shadow = Some(after);
+        self.steps += 1;
+        Some(Step { number: self.steps - 1, queue, index, slot, changes, failed })
+    }
+
+    /// One work request: its queue, its index there, the copy that was executed, and whether it failed.
+    fn step_quietly(&mut self) -> Option<(usize, u64, [u8; SLOT], bool)> {
+        let mut engine = self.engine.enter();
+        let (nic, mem) = engine.parts();
+        nic.set_chain_turn(1);
+        let taken = |nic: &Nic, queue: &Loaded| nic.send_queue_facts(queue.qp).map_or(0, |facts| facts.taken);
+        let before: Vec<_> = self.queues.iter().map(|queue| taken(nic, queue)).collect();
+        loop {
+            go(nic, mem);
+            let moved = (0..self.queues.len()).find(|at| taken(nic, &self.queues[*at]) != before[*at]);
+            if let Some(at) = moved {
+                let qp = self.queues[at].qp;
+                let slot = nic.fetched_slot(qp, before[at]).unwrap_or([0; SLOT]);
+                let failed = nic.qp_state(qp) == Some(State::Err);
+                return Some((at, before[at], slot, failed));
+            }
+            if !nic.has_work() {
+                return None;
+            }
+        }
+    }
+
+    /// All bytes of the sections, then all slots of the queues.
+    fn memory(&self) -> Vec<Vec<u8>> {
+        let copy = |bytes: &Bytes, from: usize| {
+            let mut all = vec![0; bytes.len() - from];
+            bytes.read(from, &mut all).expect("its own bytes");
+            all
+        };
+        let data = self.sections.iter().map(|bytes| copy(bytes, 0));
+        data.chain(self.queues.iter().map(|queue| copy(queue.send.bytes(), SLOT))).collect()
+    }
+
+    /// What runs here.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// What its places are called here.
+    pub fn numbers(&self) -> &Numbers {
+        &self.numbers
+    }
+
+    /// Work requests executed so far, by the NIC's own counter.
+    pub fn executed(&self) -> u64 {
+        self.engine.enter().counters().wqes_executed
+    }
+
+    /// Bytes from a place on; None beyond the end.
+    pub fn read(&self, at: Place, len: usize) -> Option<Vec<u8>> {
+        let (bytes, base) = self.bytes(at)?;
+        let mut out = vec![0; len];
+        bytes.read(base + at.offset as usize, &mut out).ok()?;
+        Some(out)
+    }
+
+    /// Changes bytes, as a program on the CPU would. False: they are not all there.
+    pub fn write(&mut self, at: Place, content: &[u8]) -> bool {
+        self.shadow = None;
+        self.bytes(at).is_some_and(|(bytes, base)| bytes.write(base + at.offset as usize, content).is_ok())
+    }
+
+    fn bytes(&self, at: Place) -> Option<(&Bytes, usize)> {
+        match at.home {
+            Home::Section(at) => Some((self.sections.get(at)?, 0)),
+            Home::Queue(at) => Some((self.queues.get(at)?.send.bytes(), SLOT)),
+        }
+    }
+
+    /// The word of this name.
+    pub fn word(&self, name: &str) -> Option<u64> {
+        let (at, _) = self.program.find(name)?;
+        self.read(at, 8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
+    }
+
+    /// Changes the word of this name. False: there is none.
+    pub fn set_word(&mut self, name: &str, value: u64) -> bool {
+        let at = self.program.find(name);
+        at.is_some_and(|(at, _)| self.write(at, &value.to_le_bytes()))
+    }
+
+    /// The queues that ended in an error, each with the work request that ended it.
+    pub fn failures(&self) -> Vec<Failure> {
+        let engine = self.engine.enter();
+        let all = self.queues.iter().enumerate();
+        all.filter(|(_, queue)| engine.qp_state(queue.qp) == Some(State::Err))
+            .filter_map(|(at, queue)| failure(at, queue))
+            .collect()
+    }
+
+    /// For each queue: slots executed, fetched, and up to where it may be fetched; and whether it waits.
+    pub fn progress(&self) -> Vec<nic::chain::SendQueueFacts> {
+        let engine = self.engine.enter();
+        self.queues.iter().filter_map(|queue| engine.send_queue_facts(queue.qp)).collect()
+    }
+}
+
+/// One turn of one queue pair, if there is one to be had.
+fn go(nic: &mut Nic, mem: Mem<'_>) {
+    nic.transmit(Instant(0), mem, &mut Nowhere, 1);
+}
+
+fn failure(at: usize, queue: &Loaded) -> Option<Failure> {
+    let entries = (0..queue.completions.slots()).filter_map(|index| {
+        let mut slot = [0; SLOT];
+        queue.completions.load(index, &mut slot);
+        let words: [u64; 8] = std::array::from_fn(|word| {
+            u64::from_le_bytes(slot[8 * word..8 * word + 8].try_into().expect("eight bytes"))
+        });
+        let entry = Cqe::parse(&words);
+        let fault = !matches!(entry.completion.status, Status::Success | Status::WrFlushed);
+        (words[7] > 0 && fault).then_some((words[7], entry))
+    });
+    let (_, entry) = entries.min_by_key(|(sequence, _)| *sequence)?;
+    // The entry says how many slots were consumed with it.
+    let slot = (entry.wqe_index.wrapping_sub(1)) & (queue.send.slots() - 1);
+    Some(Failure { queue: at, slot, status: entry.completion.status })
+}
+
+fn create(nic: &mut Nic, pd: Pd, queue: &Queue, code: u64) -> Result<(Loaded, QueueNumbers), LoadError> {
+    if queue.receives.iter().any(|pieces| pieces.len() > PIECES) {
+        return Err(LoadError::TooManyPieces { queue: queue.name.clone() });
+    }
+    let full = |_| LoadError::TooBig;
+    let ring = |slots: u32| {
+        let bytes = Bytes::heap(Ring::size(slots)).map_err(|_| LoadError::TooBig)?;
+        Ring::new(bytes).ok_or(LoadError::TooBig)
+    };
+    let (send, completions) = (ring(queue.ring_slots())?, ring(COMPLETIONS)?);
+    let receive = ring((queue.receives.len().max(1) as u64 * stride(PIECES as u32)) as u32)?;
+    let send_cq = nic.create_cq_ignoring_overrun(completions.clone()).map_err(full)?;
+    let receive_cq = nic.create_cq_ignoring_overrun(ring(COMPLETIONS)?).map_err(full)?;
+    let qp = nic.create_loopback(LoopbackInit {
+        pd,
+        send_ring: send.clone(),
+        receives: (receive.clone(), PIECES as u32),
+        send_cq,
+        receive_cq,
+        fetching: queue.fetching,
+    });
+    let qp = qp.map_err(full)?;
+    let numbers = QueueNumbers { qp: qp.get(), send_cq, receive_cq, code };
+    Ok((Loaded { qp, send, receive, completions, posted: 0 }, numbers))
+}
+
+/// A port from which nothing leaves: loopback queue pairs send no packets.
+struct Nowhere;
+
+impl Egress for Nowhere {
+    fn start(&self) -> Start {
+        Start::Ip
+    }
+
+    fn seals(&self) -> bool {
+        false
+    }
+
+    fn lend(&mut self, _: Peer, _: usize) -> Option<Lease<'_>> {
+        None
+    }
+
+    fn commit(&mut self) {}
+
+    fn flush(&mut self) {}
+}

@@ -1,0 +1,76 @@
+//! One step of a machine: which work request was executed, and which bytes it changed.
+
+use nic::wqe::SLOT;
+
+use crate::program::{Home, Place};
+
+/// Bytes that a step changed, all in one section or queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The first of them.
+    pub at: Place,
+    /// What they were.
+    pub before: Vec<u8>,
+    /// What they are.
+    pub after: Vec<u8>,
+}
+
+/// A work request that was executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Which step, from 0 on.
+    pub number: u64,
+    /// In which queue.
+    pub queue: usize,
+    /// Where in it: slots since the queue's creation.
+    pub index: u64,
+    /// The copy of its first slot that was executed.
+    pub slot: [u8; SLOT],
+    /// What it changed.
+    pub changes: Vec<Change>,
+    /// It ended in an error, and its queue with it.
+    pub failed: bool,
+}
+
+/// The words in which two images of one home differ. Words of data that stand together are one change; those of a work request
+/// are a field each.
+pub(crate) fn differences(base: Place, before: &[u8], after: &[u8]) -> Vec<Change> {
+    let joins = matches!(base.home, Home::Section(_));
+    let mut changes: Vec<Change> = Vec::new();
+    for at in (0..before.len()).step_by(8) {
+        let range = at..before.len().min(at + 8);
+        let (before, after) = (&before[range.clone()], &after[range]);
+        if before == after {
+            continue;
+        }
+        let place = base + at as u64;
+        match changes.last_mut() {
+            Some(last) if joins && last.at.offset + last.before.len() as u64 == place.offset => {
+                last.before.extend(before);
+                last.after.extend(after);
+            }
+            _ => changes.push(Change { at: place, before: before.to_vec(), after: after.to_vec() }),
+        }
+    }
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Program;
+
+    #[test]
+    fn neighbours_are_one_change_in_data_and_fields_each_their_own() {
+        let (before, mut after) = ([0; 40], [0; 40]);
+        for at in [8, 17, 39] {
+            after[at] = 1;
+        }
+        let places = |base| {
+            let all = differences(base, &before, &after);
+            all.iter().map(|change| (change.at.offset, change.after.len())).collect::<Vec<_>>()
+        };
+        assert_eq!(places(Program::scrap()), [(8, 16), (32, 8)]);
+        assert_eq!(places(Place { home: Home::Queue(0), offset: 0 }), [(8, 8), (16, 8), (32, 8)]);
+    }
+}
