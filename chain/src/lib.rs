@@ -21,6 +21,7 @@
 //! ```
 
 mod assemble;
+mod code;
 mod disassemble;
 mod link;
 mod machine;
@@ -28,6 +29,7 @@ mod program;
 mod step;
 
 pub use assemble::{Mistake, assemble};
+pub use code::{Code, Cost, Operand, Test};
 pub use disassemble::{Names, disassemble, header as header_text};
 pub use link::{Image, Numbers, QueueNumbers, layout, link};
 pub use machine::{End, Failure, LoadError, Machine};

@@ -1,0 +1,393 @@
+//! Straight code in one queue that enables itself, piece by piece: what RedN builds conditionals and loads from.
+//!
+//! A *group* of work requests is fetched when the ENABLE before it has ended, so that all that changed it earlier is seen. A
+//! variable is a word with two bytes of zero in front: one copy of the eight bytes that begin there is a NOP's header with
+//! the variable as its id.
+
+use nic::wqe::{ID_BITS, SLOT, WqeOpcode, flag};
+use nic::{Calculation, Fetching};
+
+use crate::program::{Place, Program, Queue, Value, Work, header};
+
+/// Offsets of the words of a work request that are rewritten.
+const ID: u64 = 2;
+const LOCAL: u64 = 8;
+const REMOTE: u64 = 32;
+const COMPARE: u64 = 40;
+const OPERAND: u64 = 48;
+/// From an ENABLE's queue to its count.
+pub(crate) const RECORD: u64 = 24;
+/// Bytes of an id: as much as one comparison sees.
+const ID_BYTES: u64 = ID_BITS as u64 / 8;
+
+/// What a variable is compared with, or what is added.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Operand {
+    /// A number.
+    Number(u64),
+    /// The variable at a place.
+    Var(Place),
+}
+
+/// A comparison of numbers of 48 bits, without sign.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Test {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+impl Test {
+    /// All of them.
+    pub const ALL: [Test; 6] =
+        [Test::Equal, Test::NotEqual, Test::Less, Test::LessOrEqual, Test::Greater, Test::GreaterOrEqual];
+
+    /// Does it hold?
+    pub fn holds(self, x: u64, y: u64) -> bool {
+        match self {
+            Test::Equal => x == y,
+            Test::NotEqual => x != y,
+            Test::Less => x < y,
+            Test::LessOrEqual => x <= y,
+            Test::Greater => x > y,
+            Test::GreaterOrEqual => x >= y,
+        }
+    }
+
+    /// An order becomes an equality: the greater of both is y, or the lesser is.
+    fn calculation(self) -> Option<Calculation> {
+        match self {
+            Test::Equal | Test::NotEqual => None,
+            Test::LessOrEqual | Test::Greater => Some(Calculation::Max),
+            Test::GreaterOrEqual | Test::Less => Some(Calculation::Min),
+        }
+    }
+
+    /// Does the equality hold when it does?
+    fn wakes(self) -> bool {
+        matches!(self, Test::Equal | Test::LessOrEqual | Test::GreaterOrEqual)
+    }
+}
+
+/// Copies, atomics and calculations, WAITs and ENABLEs: the columns of `RedN`'s Table 2.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// READs, WRITEs and SENDs, those that sleep among them.
+    pub copies: usize,
+    /// Compare-and-swaps, fetch-and-adds, calculations.
+    pub atomics: usize,
+    /// WAITs and ENABLEs.
+    pub controls: usize,
+}
+
+impl Cost {
+    /// What work requests cost.
+    pub fn of(works: &[Work]) -> Cost {
+        let mut cost = Cost::default();
+        for work in works {
+            match WqeOpcode(work.opcode) {
+                WqeOpcode::NOP => {}
+                WqeOpcode::WAIT | WqeOpcode::ENABLE => cost.controls += 1,
+                opcode if opcode.has_list() => cost.copies += 1,
+                _ => cost.atomics += 1,
+            }
+        }
+        cost
+    }
+}
+
+/// Code that is being written into a queue of its own.
+pub struct Code<'p> {
+    program: &'p mut Program,
+    queue: usize,
+    /// The ENABLE that opens the group being written; None: the first group is.
+    open: Option<usize>,
+    /// WAITs and ENABLEs of its own, which count on in every round.
+    counts: Vec<usize>,
+    /// So many of its work requests have headers that somebody compares: they stay as they are.
+    compared: usize,
+}
+
+impl Code<'_> {
+    /// Code that runs once.
+    pub fn once<'p>(program: &'p mut Program, name: &str) -> Code<'p> {
+        Code::of(program, name, Fetching::Enabled)
+    }
+
+    /// Code that runs again and again, whenever somebody enables its first group.
+    pub fn again<'p>(program: &'p mut Program, name: &str) -> Code<'p> {
+        Code::of(program, name, Fetching::Recycled)
+    }
+
+    fn of<'p>(program: &'p mut Program, name: &str, fetching: Fetching) -> Code<'p> {
+        program.queues.push(Queue::new(name, fetching));
+        let queue = program.queues.len() - 1;
+        Code { program, queue, open: None, counts: Vec::new(), compared: 0 }
+    }
+
+    /// The program that it is part of.
+    pub fn program(&mut self) -> &mut Program {
+        self.program
+    }
+
+    /// The number of its queue.
+    pub fn number(&self) -> usize {
+        self.queue
+    }
+
+    /// Its work requests so far.
+    pub fn works(&self) -> &[Work] {
+        &self.program.queues[self.queue].works
+    }
+
+    fn is_recycled(&self) -> bool {
+        self.program.queues[self.queue].fetching == Fetching::Recycled
+    }
+
+    /// A new variable.
+    pub fn var(&mut self, name: &str, value: u64) -> Place {
+        self.program.var(name, value)
+    }
+
+    /// One work request more; its first byte.
+    pub fn push(&mut self, work: Work) -> Place {
+        self.program.push(self.queue, work)
+    }
+
+    fn works_mut(&mut self) -> &mut Vec<Work> {
+        &mut self.program.queues[self.queue].works
+    }
+
+    /// What has been written so far ends before what is written next begins: a WAIT.
+    pub fn order(&mut self) {
+        let compared = self.compared;
+        match self.works_mut().split_at_mut(compared).1.last_mut() {
+            Some(last) => last.flags |= flag::SIGNALED,
+            _ => _ = self.push(Work::nop().signaled()),
+        }
+        let count = self.program.queues[self.queue].signaled(self.works().len());
+        self.counts.push(self.works().len());
+        self.push(Work::wait(self.queue, count));
+    }
+
+    /// The same, and what is written next is fetched only then: a WAIT and an ENABLE.
+    pub fn barrier(&mut self) {
+        self.order();
+        let at = self.works().len();
+        self.counts.push(at);
+        self.push(Work::enable(self.queue, 0));
+        self.close();
+        self.open = Some(at);
+    }
+
+    /// The group that is being written ends here.
+    fn close(&mut self) {
+        let end = self.program.queues[self.queue].posted();
+        match self.open {
+            Some(at) => self.works_mut()[at].swap_add = Value::Number(end),
+            None => self.program.queues[self.queue].enabled = end,
+        }
+    }
+
+    /// Ends code that runs once. Nothing starts it but its queue's count at the start.
+    pub fn end(mut self) -> usize {
+        self.close();
+        self.queue
+    }
+
+    /// Ends code that runs again: the counts of its WAITs and ENABLEs grow by one round. At last it enables what three words
+    /// say that stand at `next`: the number of a queue, 0, and a count. None: here everything ends.
+    pub fn end_of_round(mut self, next: Option<Place>) -> usize {
+        // In front of the last ENABLE stand a WAIT and an ENABLE, and an add for each count, those of these two among them.
+        let adds = self.counts.len() as u64 + 2;
+        let last = self.ahead(3 + adds);
+        if let Some(next) = next {
+            self.push(Work::read(next, last + REMOTE, RECORD));
+        } else {
+            self.push(Work::nop());
+        }
+        self.barrier();
+        let slots = self.program.queues[self.queue].posted() + adds + 1;
+        let ring = slots.next_power_of_two();
+        let completions = self.program.queues[self.queue].signaled(self.works().len());
+        for at in self.counts.clone() {
+            let work = &self.works()[at];
+            let by = if work.opcode == WqeOpcode::WAIT.0 { completions } else { ring };
+            let count = self.place(at) + OPERAND;
+            self.push(Work::add(count, Value::Number(by), Program::scrap()));
+        }
+        self.push(if next.is_some() { Work::enable(self.queue, 0) } else { Work::nop() });
+        self.close();
+        self.queue
+    }
+
+    fn place(&self, at: usize) -> Place {
+        Place { home: crate::program::Home::Queue(self.queue), offset: self.works()[at].slot * SLOT as u64 }
+    }
+
+    /// The place of the next work request, `further` slots on.
+    fn ahead(&self, further: u64) -> Place {
+        let posted = self.program.queues[self.queue].posted();
+        Place { home: crate::program::Home::Queue(self.queue), offset: (posted + further) * SLOT as u64 }
+    }
+
+    /// `then` if a comparison holds; it takes one slot. With a number: 1C + 1A + 3E, and 1C + 1A more for an order.
+    pub fn when(&mut self, x: Place, test: Test, y: Operand, then: Work) {
+        let old = Program::scrap();
+        let mut x = x;
+        let patched = matches!(y, Operand::Var(_));
+        let reset = self.is_recycled() && !test.wakes();
+        if let Some(calculation) = test.calculation() {
+            let copy = self.var("", 0);
+            self.push(Work::write(x, copy, 8));
+            if let Operand::Var(y) = y {
+                let operand = self.ahead(3) + OPERAND;
+                self.push(Work::read(y, operand, 8));
+                self.barrier();
+            }
+            self.push(Work::calculate(calculation, copy, number(y), old));
+            x = copy;
+        }
+        // Behind this: the copies, a WAIT (and an ENABLE, if the comparand is copied in), the swap, a WAIT, an ENABLE.
+        let copies = 1 + u64::from(patched) + u64::from(reset);
+        let swap = self.ahead(copies + 1 + u64::from(patched));
+        let woken = self.ahead(copies + 4 + u64::from(patched));
+        let bits = then.flags;
+        let (asleep, awake) = (header(0, bits, 0), header(then.opcode, bits, 0));
+        let (expected, becomes) = if test.wakes() { (asleep, awake) } else { (awake, asleep) };
+        if reset {
+            let template = self.program.constant(awake);
+            self.push(Work::read(template, woken, 8));
+        }
+        match (self.is_recycled(), test.wakes()) {
+            (true, true) => self.push(Work::read(x.back(ID), woken, 8)),
+            _ => self.push(Work::read(x, woken + ID, ID_BYTES)),
+        };
+        if let Operand::Var(y) = y {
+            self.push(Work::read(y, swap + COMPARE + ID, ID_BYTES));
+            self.barrier();
+        } else {
+            self.order();
+        }
+        let operand = match y {
+            Operand::Number(y) => y,
+            Operand::Var(_) => 0,
+        };
+        let expected = Value::Number(expected | operand << 16);
+        self.push(Work::compare_swap(woken, expected, Value::Number(becomes), old));
+        self.barrier();
+        self.push(if test.wakes() { then.dormant() } else { then });
+        self.compared = self.works().len();
+    }
+
+    /// `then` if the bytes at `x` are `bytes`: a comparison for each six of them, 1C + 1A + 3E each. For code that runs once.
+    pub fn when_bytes(&mut self, x: Place, bytes: &[u8], then: Work) {
+        let pieces: Vec<&[u8]> = bytes.chunks(ID_BYTES as usize).collect();
+        let id = |piece: &[u8]| {
+            let mut word = [0; 8];
+            word[..piece.len()].copy_from_slice(piece);
+            u64::from_le_bytes(word)
+        };
+        let first = self.ahead(5);
+        self.push(Work::read(x, first + ID, pieces[0].len() as u64));
+        for (number, piece) in pieces.iter().enumerate() {
+            self.order();
+            let woken = self.ahead(3);
+            let step = match pieces.get(number + 1) {
+                // Woken, it brings the next piece to where it is compared; asleep, what stands there differs.
+                Some(next) => {
+                    let (at, len) = (x + (number as u64 + 1) * ID_BYTES, next.len() as u64);
+                    Work::write(at, self.ahead(4 + 5) + ID, len)
+                }
+                None => then.clone(),
+            };
+            let bits = step.flags;
+            let expected = Value::Number(header(0, bits, id(piece)));
+            let awake = Value::Number(header(step.opcode, bits, 0));
+            self.push(Work::compare_swap(woken, expected, awake, Program::scrap()));
+            self.barrier();
+            let other = !id(piece) & (u64::MAX >> (64 - 8 * piece.len()));
+            self.push(Work { id: if number == 0 { 0 } else { other }, ..step.dormant() });
+            self.compared = self.works().len();
+        }
+    }
+
+    /// `to = number`: an inline WRITE.
+    pub fn set(&mut self, to: Place, number: u64) {
+        self.push(Work::put(&number.to_le_bytes(), to));
+    }
+
+    /// `to = from`.
+    pub fn copy(&mut self, to: Place, from: Place) {
+        self.push(Work::write(from, to, 8));
+    }
+
+    /// `x += y`, or another atomic.
+    pub fn change(&mut self, x: Place, opcode: WqeOpcode, y: Operand) {
+        if let Operand::Var(y) = y {
+            let operand = self.ahead(3) + OPERAND;
+            self.push(Work::read(y, operand, 8));
+            self.barrier();
+        }
+        self.push(Work::atomic(opcode, x, number(y), Program::scrap()));
+    }
+
+    /// `x -= y`: the two's complement is added.
+    pub fn subtract(&mut self, x: Place, y: Operand) {
+        match y {
+            Operand::Number(y) => self.change(x, WqeOpcode::FETCH_ADD, Operand::Number(y.wrapping_neg())),
+            Operand::Var(y) => {
+                let negative = self.var("", 0);
+                self.copy(negative, y);
+                self.change(negative, WqeOpcode::BIT_XOR, Operand::Number(u64::MAX));
+                self.change(negative, WqeOpcode::FETCH_ADD, Operand::Number(1));
+                self.change(x, WqeOpcode::FETCH_ADD, Operand::Var(negative));
+            }
+        }
+    }
+
+    /// `to = [pointer + offset]`: the address becomes the source of a copy (`mov`'s indirect and indexed modes).
+    pub fn load(&mut self, to: Place, pointer: Place, offset: Operand) {
+        let copy = self.ahead_of_copy(offset);
+        self.push(Work::read(pointer, copy + LOCAL, 8));
+        self.offset(copy + LOCAL, offset);
+        self.push(Work::write(Program::scrap(), to, 8));
+    }
+
+    /// `[pointer + offset] = from`.
+    pub fn store(&mut self, pointer: Place, offset: Operand, from: Place) {
+        let copy = self.ahead_of_copy(offset);
+        self.push(Work::read(pointer, copy + REMOTE, 8));
+        self.offset(copy + REMOTE, offset);
+        self.push(Work::write(from, Program::scrap(), 8));
+    }
+
+    /// Where the copy of a load or store will stand.
+    fn ahead_of_copy(&self, offset: Operand) -> Place {
+        self.ahead(match offset {
+            Operand::Number(0) => 3,
+            Operand::Number(_) => 4,
+            Operand::Var(_) => 7,
+        })
+    }
+
+    fn offset(&mut self, address: Place, offset: Operand) {
+        if let Operand::Var(offset) = offset {
+            let add = self.ahead(3) + OPERAND;
+            self.push(Work::read(offset, add, 8));
+            self.barrier();
+        }
+        if offset != Operand::Number(0) {
+            self.push(Work::add(address, number(offset), Program::scrap()));
+        }
+        self.barrier();
+    }
+}
+
+fn number(operand: Operand) -> Value {
+    Value::Number(if let Operand::Number(number) = operand { number } else { 0 })
+}

@@ -1,0 +1,213 @@
+//! RedN's constructs against plain arithmetic, and their costs against its Table 2.
+
+use nic::wqe::WqeOpcode;
+use remora_chain::{Code, Cost, End, Home, Machine, Operand, Place, Program, Section, Test, Work};
+
+const MOST: u64 = (1 << 48) - 1;
+
+/// Numbers that differ in few ways: neighbours, ends, single bits.
+struct Numbers(u64);
+
+impl Numbers {
+    fn any(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 13
+    }
+
+    fn operand(&mut self) -> u64 {
+        match self.any() % 4 {
+            0 => self.any() % 3,
+            1 => MOST - self.any() % 3,
+            2 => 1 << (self.any() % 48),
+            _ => self.any() & MOST,
+        }
+    }
+
+    fn pair(&mut self) -> (u64, u64) {
+        let x = self.operand();
+        let y = match self.any() % 3 {
+            0 => x,
+            1 => (x + 1) & MOST,
+            _ => self.operand(),
+        };
+        (x, y)
+    }
+}
+
+fn run(program: Program) -> Machine {
+    let mut machine = Machine::load(program).unwrap();
+    machine.start();
+    assert_eq!(machine.run(100_000), End::Rest);
+    assert_eq!(machine.failures(), []);
+    machine
+}
+
+fn word(machine: &Machine, at: Place) -> u64 {
+    u64::from_le_bytes(machine.read(at, 8).unwrap().try_into().unwrap())
+}
+
+/// `if x TEST y { answer = 1 }`: the answer and the cost of the condition.
+fn decide(x: u64, test: Test, y: u64, by_var: bool) -> (u64, Cost) {
+    let mut program = Program::new();
+    let mut code = Code::once(&mut program, "main");
+    let (x, one, answer) = (code.var("x", x), code.var("one", 1), code.var("answer", 0));
+    let y = if by_var { Operand::Var(code.var("y", y)) } else { Operand::Number(y) };
+    code.when(x, test, y, Work::write(one, answer, 8));
+    let works = code.works().len() - 1;
+    let cost = Cost::of(&code.works()[..works]);
+    // What stands behind it must not change the header that was compared.
+    code.barrier();
+    code.end();
+    (word(&run(program), answer), cost)
+}
+
+#[test]
+fn every_comparison_is_that_of_plain_numbers() {
+    for seed in 0..200 {
+        let mut numbers = Numbers(seed);
+        let (x, y) = numbers.pair();
+        for test in Test::ALL {
+            for by_var in [false, true] {
+                let expected = u64::from(test.holds(x, y));
+                assert_eq!(decide(x, test, y, by_var).0, expected, "{x} {test:?} {y}, {by_var}, seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn comparisons_cost_what_table_2_says() {
+    let cost = |test, by_var| {
+        let Cost { copies, atomics, controls } = decide(3, test, 4, by_var).1;
+        [copies, atomics, controls]
+    };
+    for test in [Test::Equal, Test::NotEqual] {
+        assert_eq!(cost(test, false), [1, 1, 3], "Table 2");
+        assert_eq!(
+            cost(test, true),
+            [2, 1, 4],
+            "the comparand is copied into the swap, which is fetched then"
+        );
+    }
+    for test in [Test::Less, Test::LessOrEqual, Test::Greater, Test::GreaterOrEqual] {
+        assert_eq!(cost(test, false), [2, 2, 3], "a copy and a calculation more");
+    }
+}
+
+#[test]
+fn longer_operands_take_a_comparison_for_each_six_bytes() {
+    for len in [1, 6, 7, 8, 12, 13, 24] {
+        let bytes: Vec<u8> = (1..=len).map(|byte| byte * 9).collect();
+        for wrong in (0..=len).map(usize::from) {
+            let mut program = Program::new();
+            let mut section = Section { name: "data".into(), ..Section::default() };
+            let mut stored = bytes.clone();
+            if let Some(byte) = stored.get_mut(wrong) {
+                *byte ^= 1;
+            }
+            section.put("key", &stored);
+            program.sections.push(section);
+            let key = Place { home: Home::Section(1), offset: 0 };
+            let mut code = Code::once(&mut program, "main");
+            let (one, answer) = (code.var("one", 1), code.var("answer", 0));
+            code.when_bytes(key, &bytes, Work::write(one, answer, 8));
+            let pieces = usize::from(len).div_ceil(6);
+            let Cost { copies, atomics, controls } = Cost::of(code.works());
+            assert_eq!([copies - 1, atomics, controls], [pieces, pieces, 3 * pieces]);
+            code.end();
+            assert_eq!(word(&run(program), answer), u64::from(wrong == usize::from(len)), "{len}, {wrong}");
+        }
+    }
+}
+
+/// What a step does, in words of the plain model.
+type Model = [u64; 4];
+
+fn one_step(code: &mut Code<'_>, vars: [Place; 4], numbers: &mut Numbers, model: &mut Model) {
+    let (a, b) = ((numbers.any() % 4) as usize, (numbers.any() % 4) as usize);
+    let number = numbers.any();
+    let (operand, value) = if numbers.any().is_multiple_of(2) {
+        (Operand::Var(vars[b]), model[b])
+    } else {
+        (Operand::Number(number), number)
+    };
+    match numbers.any() % 7 {
+        0 => {
+            code.set(vars[a], number);
+            model[a] = number;
+        }
+        1 => {
+            code.copy(vars[a], vars[b]);
+            model[a] = model[b];
+        }
+        2 => {
+            code.change(vars[a], WqeOpcode::FETCH_ADD, operand);
+            model[a] = model[a].wrapping_add(value);
+        }
+        3 => {
+            code.subtract(vars[a], operand);
+            model[a] = model[a].wrapping_sub(value);
+        }
+        4 => {
+            code.change(vars[a], WqeOpcode::MAX, operand);
+            model[a] = model[a].max(value);
+        }
+        5 => {
+            code.change(vars[a], WqeOpcode::BIT_AND, operand);
+            model[a] &= value;
+        }
+        _ => {
+            code.change(vars[a], WqeOpcode::BIT_XOR, operand);
+            model[a] ^= value;
+        }
+    }
+}
+
+#[test]
+fn arithmetic_is_that_of_plain_numbers() {
+    for seed in 0..100 {
+        let (mut numbers, mut program, mut model) = (Numbers(seed), Program::new(), Model::default());
+        let mut code = Code::once(&mut program, "main");
+        let vars = [0; 4].map(|_| code.var("", 0));
+        for _ in 0..30 {
+            one_step(&mut code, vars, &mut numbers, &mut model);
+        }
+        code.end();
+        let machine = run(program);
+        assert_eq!(vars.map(|var| word(&machine, var)), model, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_modes_of_mov_reach_what_they_name() {
+    for seed in 0..100 {
+        let (mut numbers, mut program) = (Numbers(seed), Program::new());
+        let mut section = Section { name: "data".into(), ..Section::default() };
+        let table: Vec<u64> = (0..16).map(|_| numbers.any()).collect();
+        section.put("table", &table.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
+        // The pointer's value is known when the program is loaded.
+        section.bytes.extend([0; 16]);
+        let at = |offset| Place { home: Home::Section(1), offset };
+        section.values.push((128, remora_chain::Value::At(at(0))));
+        program.sections.push(section);
+        let pointer = at(128);
+        let mut code = Code::once(&mut program, "main");
+        let [i, j, k] = [0; 3].map(|_| numbers.any() % 16);
+        let (index, to) = (code.var("", 8 * i), [0; 3].map(|_| code.var("", 0)));
+        code.load(to[0], pointer, Operand::Number(0));
+        code.load(to[1], pointer, Operand::Number(8 * j));
+        code.load(to[2], pointer, Operand::Var(index));
+        let given = code.var("", 77);
+        code.store(pointer, Operand::Number(8 * k), given);
+        code.store(pointer, Operand::Var(index), to[0]);
+        code.end();
+        let machine = run(program);
+        let loaded = to.map(|var| word(&machine, var));
+        assert_eq!(loaded, [table[0], table[j as usize], table[i as usize]], "seed {seed}");
+        let mut expected = table.clone();
+        (expected[k as usize], expected[i as usize]) = (77, if i == k { table[0] } else { 0 });
+        expected[i as usize] = table[0];
+        let now: Vec<_> = (0..16).map(|number| word(&machine, at(8 * number))).collect();
+        assert_eq!(now, expected, "seed {seed}");
+    }
+}
