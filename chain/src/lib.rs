@@ -23,6 +23,7 @@
 mod assemble;
 mod code;
 mod disassemble;
+pub mod language;
 mod link;
 mod machine;
 mod program;
@@ -31,7 +32,18 @@ mod step;
 pub use assemble::{Mistake, assemble};
 pub use code::{Code, Cost, Operand, Test};
 pub use disassemble::{Names, disassemble, header as header_text};
+pub use language::compile;
 pub use link::{Image, Numbers, QueueNumbers, layout, link};
 pub use machine::{End, Failure, LoadError, Machine};
 pub use program::{FIELDS, Field, Home, Label, Piece, Place, Program, Queue, Section, Value, Work};
 pub use step::{Change, Step};
+
+/// Reads a program in either language: what begins with `data` or `queue` is assembled, all else is compiled.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn read(text: &str) -> Result<Program, Mistake> {
+    let lines = text.lines().map(|line| line.split(';').next().unwrap_or_default());
+    let first = lines.flat_map(str::split_whitespace).next();
+    if matches!(first, None | Some("data" | "queue")) { assemble(text) } else { compile(text) }
+}

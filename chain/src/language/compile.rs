@@ -1,0 +1,246 @@
+//! From a tree to chains: each stretch without a branch is a *block*, a recycled queue of its own. A block ends with an ENABLE of
+//! the next one; which that is, and up to what count, stands in a record that is copied into the ENABLE.
+
+use nic::wqe::WqeOpcode;
+use std::collections::BTreeMap;
+
+use super::parse::{Amount, Condition, Statement, Target, Tree};
+use crate::code::{Code, Operand, RECORD};
+use crate::program::{Home, Place, Program, Section, Value, Work};
+
+/// Where the count is among them.
+const COUNT: u64 = 16;
+
+/// Where a block goes on.
+enum Onward<'t> {
+    Nowhere,
+    To(usize),
+    /// If it holds to the first, else to the second.
+    Either(&'t Condition, usize, usize),
+}
+
+struct Block<'t> {
+    body: Vec<&'t Statement>,
+    onward: Onward<'t>,
+}
+
+/// Compiles a tree.
+pub(super) fn compile(tree: &Tree) -> Program {
+    let mut blocks = Blocks { all: Vec::new(), exits: Vec::new() };
+    let first = blocks.open();
+    let _ = blocks.lower(first, &tree.body);
+    let mut program = Program::new();
+    let names = Names::new(&mut program, tree);
+    program.sections.push(Section { name: "jumps".into(), ..Section::default() });
+    let jumps = program.sections.len() - 1;
+    let mut record = |name: &str| {
+        let offset = program.sections[jumps].put(name, &[0; RECORD as usize]);
+        Place { home: Home::Section(jumps), offset }
+    };
+    let next = record("next");
+    let records: Vec<_> = (0..blocks.all.len()).map(|at| record(&format!("to_block{at}"))).collect();
+    for (at, block) in blocks.all.iter().enumerate() {
+        let mut code = Code::again(&mut program, &format!("block{at}"));
+        code.push(Work::add(records[at] + COUNT, Value::Number(0), Program::scrap()));
+        for statement in &block.body {
+            names.statement(&mut code, statement);
+        }
+        let goes_on = match block.onward {
+            Onward::Nowhere => None,
+            Onward::To(to) => {
+                code.push(Work::write(records[to], next, RECORD));
+                Some(next)
+            }
+            Onward::Either(condition, yes, no) => {
+                code.push(Work::write(records[no], next, RECORD));
+                names.when(&mut code, condition, Work::write(records[yes], next, RECORD));
+                Some(next)
+            }
+        };
+        let queue = code.end_of_round(goes_on);
+        let ring = u64::from(program.queues[queue].ring_slots());
+        program.queues[queue].works[0].swap_add = Value::Number(ring);
+        let enabled = program.queues[queue].enabled;
+        program.let_be(records[at], Value::Qp(queue));
+        program.let_be(records[at] + COUNT, Value::Number(enabled));
+        if at != first {
+            program.queues[queue].enabled = 0;
+        }
+    }
+    program
+}
+
+struct Blocks<'t> {
+    all: Vec<Block<'t>>,
+    /// Where a `break` goes, for each loop around.
+    exits: Vec<usize>,
+}
+
+impl<'t> Blocks<'t> {
+    fn open(&mut self) -> usize {
+        self.all.push(Block { body: Vec::new(), onward: Onward::Nowhere });
+        self.all.len() - 1
+    }
+
+    /// Puts statements at the end of a block; in which block it goes on behind them, if it does.
+    fn lower(&mut self, mut at: usize, statements: &'t [Statement]) -> Option<usize> {
+        for statement in statements {
+            match statement {
+                Statement::If(condition, yes, no) => {
+                    let (then, other, behind) = (self.open(), self.open(), self.open());
+                    self.all[at].onward = Onward::Either(condition, then, other);
+                    for (block, statements) in [(then, yes), (other, no)] {
+                        if let Some(end) = self.lower(block, statements) {
+                            self.all[end].onward = Onward::To(behind);
+                        }
+                    }
+                    at = behind;
+                }
+                Statement::While(condition, body) => {
+                    let (head, inner, behind) = (self.open(), self.open(), self.open());
+                    self.all[at].onward = Onward::To(head);
+                    self.all[head].onward = match condition {
+                        Some(condition) => Onward::Either(condition, inner, behind),
+                        None => Onward::To(inner),
+                    };
+                    self.exits.push(behind);
+                    if let Some(end) = self.lower(inner, body) {
+                        self.all[end].onward = Onward::To(head);
+                    }
+                    self.exits.pop();
+                    at = behind;
+                }
+                Statement::Break => {
+                    // The parser has seen to it that there is a loop.
+                    self.all[at].onward = self.exits.last().map_or(Onward::Nowhere, |exit| Onward::To(*exit));
+                    return None;
+                }
+                simple => self.all[at].body.push(simple),
+            }
+        }
+        Some(at)
+    }
+}
+
+/// Where variables and arrays are.
+struct Names {
+    vars: BTreeMap<String, Place>,
+    /// Each array's first element, and the variable that has its address.
+    arrays: BTreeMap<String, (Place, Place)>,
+}
+
+impl Names {
+    fn new(program: &mut Program, tree: &Tree) -> Names {
+        let vars = tree.vars.iter().map(|(name, value)| (name.clone(), program.var(name, *value))).collect();
+        let mut arrays = BTreeMap::new();
+        for (name, values) in &tree.arrays {
+            let mut section = Section { name: name.clone(), ..Section::default() };
+            section.put(name, &values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>());
+            program.sections.push(section);
+            let first = Place { home: Home::Section(program.sections.len() - 1), offset: 0 };
+            let pointer = program.var("", 0);
+            program.let_be(pointer, Value::At(first));
+            arrays.insert(name.clone(), (first, pointer));
+        }
+        Names { vars, arrays }
+    }
+
+    fn statement(&self, code: &mut Code<'_>, statement: &Statement) {
+        match statement {
+            Statement::Set(Target::Var(name), amount) => self.bring(code, self.vars[name], amount),
+            Statement::Set(Target::Element(array, index), amount) => {
+                let from = self.var(code, amount);
+                self.put(code, array, index, from);
+            }
+            Statement::Change(target, opcode, amount) => {
+                self.change(code, target, |code, x, names| {
+                    let by = names.operand(code, amount);
+                    code.change(x, *opcode, by);
+                });
+            }
+            Statement::Subtract(target, amount) => {
+                self.change(code, target, |code, x, names| {
+                    let by = names.operand(code, amount);
+                    code.subtract(x, by);
+                });
+            }
+            // These end blocks.
+            Statement::If(..) | Statement::While(..) | Statement::Break => {}
+        }
+    }
+
+    fn change(&self, code: &mut Code<'_>, target: &Target, how: impl Fn(&mut Code<'_>, Place, &Names)) {
+        match target {
+            Target::Var(name) => how(code, self.vars[name], self),
+            Target::Element(array, Amount::Number(number)) => {
+                how(code, self.arrays[array].0 + 8 * number, self)
+            }
+            Target::Element(array, index) => {
+                let copy = code.var("", 0);
+                self.bring(code, copy, &Amount::Element(array.clone(), Box::new(index.clone())));
+                how(code, copy, self);
+                self.put(code, array, index, copy);
+            }
+        }
+    }
+
+    /// `to = amount`.
+    fn bring(&self, code: &mut Code<'_>, to: Place, amount: &Amount) {
+        match amount {
+            Amount::Number(number) => code.set(to, *number),
+            Amount::Var(name) => code.copy(to, self.vars[name]),
+            Amount::Element(array, index) => match **index {
+                Amount::Number(number) => code.copy(to, self.arrays[array].0 + 8 * number),
+                _ => {
+                    let offset = self.offset(code, index);
+                    code.load(to, self.arrays[array].1, offset);
+                }
+            },
+        }
+    }
+
+    fn put(&self, code: &mut Code<'_>, array: &str, index: &Amount, from: Place) {
+        let (first, pointer) = self.arrays[array];
+        if let Amount::Number(number) = index {
+            return code.copy(first + 8 * number, from);
+        }
+        let offset = self.offset(code, index);
+        code.store(pointer, offset, from);
+    }
+
+    /// Bytes from the first element to this one: three doublings, for there is no shift.
+    fn offset(&self, code: &mut Code<'_>, index: &Amount) -> Operand {
+        let offset = code.var("", 0);
+        self.bring(code, offset, index);
+        for _ in 0..3 {
+            code.change(offset, WqeOpcode::FETCH_ADD, Operand::Var(offset));
+        }
+        Operand::Var(offset)
+    }
+
+    fn operand(&self, code: &mut Code<'_>, amount: &Amount) -> Operand {
+        match amount {
+            Amount::Number(number) => Operand::Number(*number),
+            other => Operand::Var(self.var(code, other)),
+        }
+    }
+
+    /// A variable that has the amount.
+    fn var(&self, code: &mut Code<'_>, amount: &Amount) -> Place {
+        match amount {
+            Amount::Number(number) => code.program().constant(*number),
+            Amount::Var(name) => self.vars[name],
+            Amount::Element(..) => {
+                let copy = code.var("", 0);
+                self.bring(code, copy, amount);
+                copy
+            }
+        }
+    }
+
+    fn when(&self, code: &mut Code<'_>, condition: &Condition, then: Work) {
+        let left = self.var(code, &condition.left);
+        let right = self.operand(code, &condition.right);
+        code.when(left, condition.test, right, then);
+    }
+}
