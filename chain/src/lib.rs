@@ -28,6 +28,7 @@ mod link;
 mod machine;
 mod program;
 mod step;
+mod verify;
 
 pub use assemble::{Mistake, assemble};
 pub use code::{Code, Cost, Operand, Test};
@@ -37,6 +38,7 @@ pub use link::{Image, Numbers, QueueNumbers, layout, link};
 pub use machine::{End, Failure, LoadError, Machine};
 pub use program::{FIELDS, Field, Home, Label, Piece, Place, Program, Queue, Section, Value, Work};
 pub use step::{Change, Step};
+pub use verify::{Finding, Severity, verify};
 
 /// Reads a program in either language: what begins with `data` or `queue` is assembled, all else is compiled.
 ///

@@ -1,0 +1,275 @@
+//! What is wrong with a program before it runs: places outside of its memory, counts that never come, changes without a barrier,
+//! and what a client may put where.
+
+mod barriers;
+mod clients;
+
+use nic::Fetching;
+use nic::wqe::{SLOT, WqeOpcode};
+
+use crate::program::{FIELDS, Home, Place, Program, Value, Work};
+
+/// How bad it is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// It cannot be right.
+    Fault,
+    /// Somebody should know.
+    Notice,
+}
+
+/// Something that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// In which queue.
+    pub queue: usize,
+    /// Which of its work requests; None: it is about the queue.
+    pub work: Option<usize>,
+    /// The line of the text, 0 if it comes from none.
+    pub line: u32,
+    /// What it is.
+    pub what: String,
+}
+
+/// Looks through a program; what was found, faults first.
+pub fn verify(program: &Program) -> Vec<Finding> {
+    let mut verifier = Verifier { program, writes: writes(program), found: Vec::new() };
+    for queue in 0..program.queues.len() {
+        for work in 0..program.queues[queue].works.len() {
+            verifier.one(queue, work);
+            verifier.barrier(queue, work);
+        }
+        verifier.enabled(queue);
+        verifier.clients(queue);
+    }
+    verifier.found.sort_by_key(|finding| (finding.severity, finding.queue, finding.work));
+    verifier.found
+}
+
+/// A stretch of a program's memory that something changes.
+struct Written {
+    at: Place,
+    len: u64,
+}
+
+struct Verifier<'p> {
+    program: &'p Program,
+    writes: Vec<Written>,
+    found: Vec<Finding>,
+}
+
+/// What is changed at places that are known.
+fn writes(program: &Program) -> Vec<Written> {
+    let mut all = Vec::new();
+    for queue in &program.queues {
+        for work in &queue.works {
+            for (value, len) in targets(work) {
+                if let Value::At(place) = value {
+                    all.push(Written { at: place, len });
+                }
+            }
+        }
+        for piece in queue.receives.iter().flatten() {
+            all.push(Written { at: piece.at, len: u64::from(piece.len) });
+        }
+    }
+    all
+}
+
+/// What a work request changes when it is executed, or woken and executed.
+fn targets(work: &Work) -> Vec<(Value, u64)> {
+    match WqeOpcode(work.opcode) {
+        WqeOpcode::WRITE => vec![(work.remote, work.len)],
+        WqeOpcode::READ => vec![(work.local, work.len)],
+        opcode if is_atomic(opcode) => vec![(work.remote, 8), (work.local, 8)],
+        _ => Vec::new(),
+    }
+}
+
+/// What it takes from elsewhere.
+fn sources(work: &Work) -> Vec<(Value, u64)> {
+    match WqeOpcode(work.opcode) {
+        WqeOpcode::WRITE | WqeOpcode::SEND if work.inline.is_empty() => vec![(work.local, work.len)],
+        WqeOpcode::READ => vec![(work.remote, work.len)],
+        _ => Vec::new(),
+    }
+}
+
+fn is_atomic(opcode: WqeOpcode) -> bool {
+    matches!(opcode, WqeOpcode::COMPARE_SWAP | WqeOpcode::FETCH_ADD) || opcode.is_calculation()
+}
+
+fn overlaps(at: Place, len: u64, other: Place, other_len: u64) -> bool {
+    at.home == other.home && at.offset < other.offset + other_len && other.offset < at.offset + len
+}
+
+impl Verifier<'_> {
+    fn find(&mut self, severity: Severity, queue: usize, work: Option<usize>, what: String) {
+        let line = work.map_or(0, |work| self.program.queues[queue].works[work].line);
+        self.found.push(Finding { severity, queue, work, line, what });
+    }
+
+    fn fault(&mut self, queue: usize, work: usize, what: String) {
+        self.find(Severity::Fault, queue, Some(work), what);
+    }
+
+    fn work(&self, queue: usize, work: usize) -> &Work {
+        &self.program.queues[queue].works[work]
+    }
+
+    /// Its first byte.
+    fn place(&self, queue: usize, work: usize) -> Place {
+        Place { home: Home::Queue(queue), offset: self.work(queue, work).slot * SLOT as u64 }
+    }
+
+    /// Does anything change this field of it while the program runs?
+    fn is_rewritten(&self, queue: usize, work: usize, field: &str) -> bool {
+        let Some(field) = FIELDS.iter().find(|known| known.name == field) else { return false };
+        let at = self.place(queue, work) + field.offset;
+        self.writes.iter().any(|written| overlaps(at, field.len, written.at, written.len))
+    }
+
+    fn len_of(&self, home: Home) -> u64 {
+        match home {
+            Home::Section(at) => self.program.sections[at].bytes.len() as u64,
+            Home::Queue(at) => u64::from(self.program.queues[at].ring_slots()) * SLOT as u64,
+        }
+    }
+
+    fn one(&mut self, queue: usize, at: usize) {
+        let work = self.work(queue, at).clone();
+        let opcode = WqeOpcode(work.opcode);
+        let known = opcode.has_list() || is_atomic(opcode);
+        match opcode {
+            WqeOpcode::NOP => {}
+            WqeOpcode::WAIT => self.wait(queue, at, &work),
+            WqeOpcode::ENABLE => self.enable(queue, at, &work),
+            _ if !known => {
+                self.fault(queue, at, format!("a loopback queue does not execute op-code {}", opcode.0));
+            }
+            _ => self.memory(queue, at, &work),
+        }
+    }
+
+    /// Its bytes are its program's.
+    fn memory(&mut self, queue: usize, at: usize, work: &Work) {
+        let (remote, local) = ("remote", "local");
+        let mut ends = vec![(remote, work.remote)];
+        if work.inline.is_empty() {
+            ends.push((local, work.local));
+        }
+        if WqeOpcode(work.opcode) == WqeOpcode::SEND {
+            ends = vec![(local, work.local)];
+        }
+        let atomic = is_atomic(WqeOpcode(work.opcode));
+        for (field, value) in ends {
+            if self.is_rewritten(queue, at, field) {
+                continue;
+            }
+            let Value::At(place) = value else {
+                self.fault(
+                    queue,
+                    at,
+                    format!("its {field} address is no place of the program, and nothing changes it"),
+                );
+                continue;
+            };
+            let (end, limit) = (place.offset.checked_add(work.len), self.len_of(place.home));
+            if end.is_none_or(|end| end > limit) {
+                let what = format!(
+                    "{} bytes from {} on end behind the region granted, which has {limit}",
+                    work.len, place.offset
+                );
+                self.fault(queue, at, what);
+            } else if atomic && field == remote && !place.offset.is_multiple_of(8) {
+                self.fault(queue, at, "an atomic's word begins at a multiple of 8 bytes".into());
+            }
+        }
+    }
+
+    fn wait(&mut self, queue: usize, at: usize, work: &Work) {
+        let Value::Number(count) = work.swap_add else { return };
+        if self.is_rewritten(queue, at, "count") {
+            return;
+        }
+        match work.remote {
+            Value::SendCq(other) => {
+                let about = &self.program.queues[other];
+                let before = if other == queue { at } else { about.works.len() };
+                let most = about.signaled(before);
+                if count > most && about.fetching != Fetching::Recycled {
+                    let what = format!(
+                        "it waits for {count} completions of {}, of which there are {most}",
+                        about.name
+                    );
+                    self.fault(queue, at, what);
+                }
+            }
+            Value::ReceiveCq(other) => {
+                let about = &self.program.queues[other];
+                let most = about.receives.len() as u64;
+                if count > most && most > 0 {
+                    let what =
+                        format!("it waits for {count} messages to {}, which has {most} receives", about.name);
+                    self.fault(queue, at, what);
+                }
+            }
+            _ if self.is_rewritten(queue, at, "remote") => {}
+            _ => self.fault(queue, at, "it waits for no completion queue of the program".into()),
+        }
+    }
+
+    fn enable(&mut self, queue: usize, at: usize, work: &Work) {
+        if self.is_rewritten(queue, at, "remote") {
+            return;
+        }
+        let Value::Qp(other) = work.remote else {
+            return self.fault(queue, at, "it enables no queue of the program".into());
+        };
+        let about = &self.program.queues[other];
+        if about.fetching == Fetching::Posted {
+            let what = format!(
+                "{} is posted: nobody enables it, and what is changed in it comes too late",
+                about.name
+            );
+            return self.fault(queue, at, what);
+        }
+        let Value::Number(count) = work.swap_add else { return };
+        let posted = about.posted();
+        if about.fetching == Fetching::Enabled && count > posted && !self.is_rewritten(queue, at, "count") {
+            let what = format!("it enables {count} slots of {}, which has {posted}", about.name);
+            self.fault(queue, at, what);
+        }
+    }
+
+    /// Everything in a managed queue is enabled by somebody.
+    fn enabled(&mut self, queue: usize) {
+        let about = &self.program.queues[queue];
+        if about.fetching == Fetching::Posted || about.works.is_empty() {
+            return;
+        }
+        let mut most = about.enabled;
+        for (number, other) in self.program.queues.iter().enumerate() {
+            for (at, work) in other.works.iter().enumerate() {
+                let unknown =
+                    self.is_rewritten(number, at, "count") || self.is_rewritten(number, at, "remote");
+                match (WqeOpcode(work.opcode), work.remote, work.swap_add) {
+                    (WqeOpcode::ENABLE, _, _) if unknown => most = u64::MAX,
+                    (WqeOpcode::ENABLE, Value::Qp(to), Value::Number(count)) if to == queue => {
+                        most = most.max(count)
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if let Some(at) = about.works.iter().position(|work| work.slot >= most) {
+            let what = format!("nothing enables {} so far", about.name);
+            self.fault(queue, at, what);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

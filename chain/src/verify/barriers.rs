@@ -1,0 +1,90 @@
+//! What is changed in a work request is seen only if it is fetched afterwards.
+
+use nic::Fetching;
+use nic::wqe::{SLOT, WqeOpcode};
+
+use super::{Verifier, targets};
+use crate::program::{Home, Value};
+
+impl Verifier<'_> {
+    /// If a work request changes another, a WAIT and an ENABLE stand between.
+    pub(super) fn barrier(&mut self, queue: usize, at: usize) {
+        for (value, len) in targets(self.work(queue, at)) {
+            let Value::At(place) = value else { continue };
+            let Home::Queue(changed) = place.home else { continue };
+            let slots = place.offset / SLOT as u64..(place.offset + len).div_ceil(SLOT as u64);
+            if let Some(what) = self.without(queue, at, changed, &slots) {
+                self.fault(queue, at, what);
+            }
+        }
+    }
+
+    /// Why a change of these slots is not seen, if it is not.
+    fn without(
+        &self,
+        queue: usize,
+        at: usize,
+        changed: usize,
+        slots: &std::ops::Range<u64>,
+    ) -> Option<String> {
+        let about = &self.program.queues[changed];
+        let own = self.work(queue, at).slot;
+        if about.fetching == Fetching::Posted {
+            return Some(format!(
+                "it changes {}, which is posted: make it managed, and enable it behind a WAIT",
+                about.name
+            ));
+        }
+        // In a ring, what has been executed is changed for the next round, and so is what has been fetched.
+        if about.fetching == Fetching::Recycled && (changed == queue || slots.end <= about.enabled) {
+            return None;
+        }
+        if changed == queue && slots.start <= own {
+            return Some("it changes what has been executed, in a queue that runs once".into());
+        }
+        if slots.start < about.enabled {
+            let name = &about.name;
+            return Some(format!(
+                "it changes slot {} of {name}, which is enabled from the start: it has been fetched",
+                slots.start
+            ));
+        }
+        let works = &self.program.queues[queue].works;
+        let covers = |at: usize| {
+            let work = &works[at];
+            let count = if let Value::Number(count) = work.swap_add { count } else { 0 };
+            let here = WqeOpcode(work.opcode) == WqeOpcode::ENABLE && work.remote == Value::Qp(changed);
+            here && (count > slots.start || self.is_rewritten(queue, at, "count"))
+        };
+        if let Some(early) = (0..at).find(|before| covers(*before) && about.fetching == Fetching::Enabled) {
+            let slot = works[early].slot;
+            return Some(format!("it changes what slot {slot} has enabled before: it has been fetched"));
+        }
+        let Some(enable) = (at + 1..works.len()).find(|behind| covers(*behind)) else {
+            return self.is_enabled_elsewhere(queue, changed).then_some(()).map_or_else(
+                || {
+                    Some(format!(
+                        "it changes slot {} of {}, and no ENABLE stands behind it",
+                        slots.start, about.name
+                    ))
+                },
+                |()| None,
+            );
+        };
+        let waits = works[at + 1..enable].iter().any(|work| WqeOpcode(work.opcode) == WqeOpcode::WAIT);
+        let what = || format!("no WAIT stands between it and the ENABLE in slot {}", works[enable].slot);
+        (!waits).then(what)
+    }
+
+    /// Another queue, or an ENABLE that is made while it runs, may enable it.
+    fn is_enabled_elsewhere(&self, queue: usize, changed: usize) -> bool {
+        let mut all = self.program.queues.iter().enumerate().flat_map(|(number, other)| {
+            other.works.iter().enumerate().map(move |(at, work)| (number, at, work))
+        });
+        all.any(|(number, at, work)| {
+            WqeOpcode(work.opcode) == WqeOpcode::ENABLE
+                && (number != queue && work.remote == Value::Qp(changed)
+                    || self.is_rewritten(number, at, "remote"))
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! What a client's message may change: operands, never where something goes or what it is.
+
+use nic::wqe::{SLOT, WqeOpcode};
+
+use super::{Severity, Verifier, overlaps, sources, targets};
+use crate::program::{FIELDS, Home, Place, Value};
+
+/// What must not come from a client, and why.
+const SACRED: [(&str, &str); 6] = [
+    ("opcode", "what it does"),
+    ("flags", "whether it is signaled"),
+    ("local", "where it takes its bytes from, or puts them"),
+    ("length", "how many bytes it moves"),
+    ("keys", "by which right it moves them"),
+    ("remote", "where it goes"),
+];
+
+impl Verifier<'_> {
+    /// Where the messages of a queue are scattered to.
+    pub(super) fn clients(&mut self, queue: usize) {
+        let pieces: Vec<_> = self.program.queues[queue].receives.iter().flatten().copied().collect();
+        for piece in pieces {
+            let (len, limit) = (u64::from(piece.len), self.len_of(piece.at.home));
+            if piece.at.offset + len > limit {
+                let what = format!(
+                    "a message goes {} bytes behind the region granted",
+                    piece.at.offset + len - limit
+                );
+                self.find(Severity::Fault, queue, None, what);
+                continue;
+            }
+            match piece.at.home {
+                Home::Queue(code) => self.injected(queue, code, piece.at, len),
+                Home::Section(_) => self.given(queue, piece.at, len),
+            }
+        }
+    }
+
+    /// A message is scattered into work requests.
+    fn injected(&mut self, queue: usize, code: usize, at: Place, len: u64) {
+        for work in 0..self.program.queues[code].works.len() {
+            let place = self.place(code, work);
+            if !overlaps(at, len, place, SLOT as u64) {
+                continue;
+            }
+            let (label, opcode) = {
+                let work = self.work(code, work);
+                let name = work.label.clone();
+                (name.unwrap_or_else(|| format!("slot {}", work.slot)), WqeOpcode(work.opcode))
+            };
+            for (name, why) in SACRED {
+                let field = FIELDS.iter().find(|field| field.name == name).expect("a field");
+                if overlaps(at, len, place + field.offset, field.len) {
+                    let what = format!("a client may change the {name} of {label}: {why}");
+                    self.find(Severity::Fault, queue, None, what);
+                }
+            }
+            let counts = matches!(opcode, WqeOpcode::WAIT | WqeOpcode::ENABLE);
+            if counts && overlaps(at, len, place + 48, 8) {
+                let what = format!("a client may change the count of {label}: how far a queue runs");
+                self.find(Severity::Fault, queue, None, what);
+            }
+        }
+    }
+
+    /// A message is scattered into data, and what is copied from there into an address comes from the client.
+    fn given(&mut self, queue: usize, at: Place, len: u64) {
+        let queues = self.program.queues.iter().enumerate();
+        let works = queues.flat_map(|(number, queue)| (0..queue.works.len()).map(move |at| (number, at)));
+        let mut notices = Vec::new();
+        for (number, index) in works {
+            let work = self.work(number, index);
+            let taken = sources(work)
+                .into_iter()
+                .any(|(value, bytes)| matches!(value, Value::At(from) if overlaps(from, bytes, at, len)));
+            if !taken {
+                continue;
+            }
+            for (value, bytes) in targets(work) {
+                let Value::At(to) = value else { continue };
+                let Home::Queue(_) = to.home else { continue };
+                let slot = Place { offset: to.offset / SLOT as u64 * SLOT as u64, ..to };
+                let touched = SACRED[2..].iter().find(|(name, _)| {
+                    let field = FIELDS.iter().find(|field| field.name == *name).expect("a field");
+                    overlaps(to, bytes, slot + field.offset, field.len)
+                });
+                if let Some((name, why)) = touched {
+                    notices.push((
+                        number,
+                        index,
+                        format!("a client says the {name} that this copies: {why}"),
+                    ));
+                }
+            }
+        }
+        for (number, index, what) in notices {
+            self.find(
+                Severity::Notice,
+                number,
+                Some(index),
+                format!("{what} (a message to {})", self.program.queues[queue].name),
+            );
+        }
+    }
+}
