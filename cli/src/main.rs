@@ -6,6 +6,7 @@ mod bench;
 mod block;
 mod cache;
 mod capture;
+mod chain;
 mod demo;
 mod device;
 mod devinfo;
@@ -65,6 +66,12 @@ enum Command {
         after_help = "Examples:\n  remora txn put alice 100 bob 100 --shards 127.0.0.1:7491,127.0.0.1:7492\n  remora txn add alice -5 bob 5 --shards 127.0.0.1:7491,127.0.0.1:7492\n  remora txn shell --members shards.toml"
     )]
     Txn(txn::command::TxnCommand),
+    /// Programs of chains: work requests that wait for, enable and rewrite each other.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  remora chain run if.chain\n  remora chain trace if.chain --format html > if.html"
+    )]
+    Chain(chain::ChainCommand),
     /// Tell what the device is.
     Devinfo(devinfo::Args),
     /// Measure it against what the machine itself can do, in the same run.
@@ -125,6 +132,7 @@ fn run(command: Command) -> Result<()> {
         Command::Txn(command) => txn::command::run(command),
         Command::Block(command) => block::command::run(command),
         Command::Kv(command) => kv::command::run(command),
+        Command::Chain(command) => chain::run(command),
         Command::Devinfo(args) => devinfo::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Figures(args) => figures::run(&args),

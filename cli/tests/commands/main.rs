@@ -3,6 +3,7 @@
 mod block;
 mod cache;
 mod capture;
+mod chain;
 mod congestion;
 mod counters;
 mod curves;

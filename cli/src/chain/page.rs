@@ -1,0 +1,116 @@
+//! A trace as a page of its own: the queues drawn, slot by slot, to step through. It loads nothing from anywhere.
+
+use std::path::Path;
+
+use ::chain::{Home, Machine, Names, Place, Step};
+use anyhow::Result;
+use nic::wqe::SLOT;
+use serde_json::{Value, json};
+
+use super::image::fetching;
+use super::trace::{changed, place, said};
+
+/// Bytes of a program's memory: of its sections, then of its queues.
+pub type Memory = Vec<Vec<u8>>;
+
+const FRAME: &str = include_str!("page.html");
+
+/// What stands in the memory before the first step.
+pub fn before(machine: &Machine) -> Memory {
+    let program = machine.program();
+    let section = |at: usize| (Home::Section(at), program.sections[at].bytes.len());
+    let queue = |at: usize| (Home::Queue(at), program.queues[at].ring_slots() as usize * SLOT);
+    let homes = (0..program.sections.len()).map(section).chain((0..program.queues.len()).map(queue));
+    homes.map(|(home, len)| machine.read(Place { home, offset: 0 }, len).unwrap_or_default()).collect()
+}
+
+/// The page.
+pub fn page(
+    file: &Path,
+    first: &Memory,
+    steps: &[Step],
+    machine: &Machine,
+    names: &Names<'_>,
+) -> Result<String> {
+    let mut memory = first.clone();
+    let program = machine.program();
+    let sections = program.sections.len();
+    let queues = program.queues.iter().enumerate().map(|(at, queue)| {
+        let slots: Vec<_> = queue
+            .works
+            .iter()
+            .map(|work| {
+                let text = slot(&memory[sections + at], work.slot, names);
+                json!({"slot": work.slot, "label": work.label, "line": work.line, "text": text})
+            })
+            .collect();
+        json!({"name": queue.name, "kind": fetching(queue), "ring": queue.ring_slots(), "slots": slots})
+    });
+    let queues: Vec<Value> = queues.collect();
+    let data: Vec<Value> = (1..sections)
+        .flat_map(|at| program.sections[at].labels.iter().map(move |label| (at, label)))
+        .map(|(at, label)| json!({"name": label.name, "value": word(&memory[at], label.offset)}))
+        .collect();
+    let steps: Vec<Value> = steps.iter().map(|step| frame(step, &mut memory, machine, names)).collect();
+    let title = file.file_name().map_or("chain".into(), |name| name.to_string_lossy().into_owned());
+    let all = json!({"title": title, "queues": queues, "data": data, "steps": steps});
+    // Nothing in a text may end the script that it stands in.
+    let all = serde_json::to_string(&all)?.replace('<', "\\u003c");
+    Ok(FRAME.replace("{trace}", &all))
+}
+
+fn frame(step: &Step, memory: &mut Memory, machine: &Machine, names: &Names<'_>) -> Value {
+    let program = machine.program();
+    let sections = program.sections.len();
+    let (mut rewritten, mut words, mut changes) = (Vec::new(), Vec::new(), Vec::new());
+    for change in &step.changes {
+        let at = change.at.offset as usize;
+        let number = match change.at.home {
+            Home::Section(number) => number,
+            Home::Queue(number) => sections + number,
+        };
+        memory[number][at..at + change.after.len()].copy_from_slice(&change.after);
+        changes.push(changed(change, names));
+        if let Home::Queue(queue) = change.at.home {
+            let index = change.at.offset / SLOT as u64;
+            let text = slot(&memory[number], index, names);
+            rewritten.push(json!({"queue": queue, "slot": index, "text": text}));
+        }
+    }
+    for (number, section) in program.sections.iter().enumerate().skip(1) {
+        for label in &section.labels {
+            let range = label.offset..label.offset + label.len.max(1);
+            let touched = step.changes.iter().any(|change| {
+                let end = change.at.offset + change.after.len() as u64;
+                change.at.home == Home::Section(number) && change.at.offset < range.end && range.start < end
+            });
+            if touched {
+                words.push(json!({"name": label.name, "value": word(&memory[number], label.offset)}));
+            }
+        }
+    }
+    let ring = u64::from(program.queues[step.queue].ring_slots());
+    json!({
+        "queue": step.queue, "slot": step.index % ring, "place": place(step, machine, names),
+        "text": said(step, machine, names), "failed": step.failed,
+        "changes": changes, "rewritten": rewritten, "data": words,
+    })
+}
+
+fn slot(bytes: &[u8], index: u64, names: &Names<'_>) -> String {
+    let slots: Vec<[u8; SLOT]> = bytes[index as usize * SLOT..]
+        .chunks_exact(SLOT)
+        .take(16)
+        .filter_map(|slot| slot.try_into().ok())
+        .collect();
+    slots.split_first().map_or(String::new(), |(first, more)| ::chain::disassemble(first, more, names))
+}
+
+/// A word as text: JavaScript's numbers have 53 bits.
+fn word(bytes: &[u8], offset: u64) -> String {
+    let mut word = [0; 8];
+    let rest = &bytes[offset as usize..];
+    let len = rest.len().min(8);
+    word[..len].copy_from_slice(&rest[..len]);
+    u64::from_le_bytes(word).to_string()
+}

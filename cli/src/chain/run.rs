@@ -1,0 +1,79 @@
+//! `remora chain run`.
+
+use ::chain::{End, Home, Machine, Place};
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Map, Value, json};
+
+use super::Start;
+
+/// Runs a program and prints what became of its data.
+pub fn run(start: &Start, show: &[String], json: bool) -> Result<()> {
+    let mut machine = start.machine()?;
+    let end = machine.run(start.budget);
+    let data = if show.is_empty() { all(&machine) } else { some(&machine, show)? };
+    let failures = failures(&machine);
+    let ended = match (end, failures.is_empty()) {
+        (_, false) => "failed",
+        (End::Rest, true) => "rest",
+        (End::Budget, true) => "budget",
+    };
+    if json {
+        let data: Map<String, Value> =
+            data.into_iter().map(|(name, words)| (name, Value::from(words))).collect();
+        let object =
+            json!({"end": ended, "executed": machine.executed(), "data": data, "failures": failures});
+        println!("{object}");
+    } else {
+        for (name, words) in data {
+            let words: Vec<_> = words.iter().map(ToString::to_string).collect();
+            println!("{name} = {}", words.join(" "));
+        }
+        let why = match ended {
+            "budget" => "the budget is used up, and it would go on",
+            "rest" => "nothing is left to do",
+            _ => "a work request failed",
+        };
+        println!("{} work requests executed; {why}", machine.executed());
+    }
+    if !failures.is_empty() {
+        bail!("{}", failures.join("; "));
+    }
+    Ok(())
+}
+
+/// Words of data under their names, eight at most of each.
+fn all(machine: &Machine) -> Vec<(String, Vec<u64>)> {
+    let sections = machine.program().sections.iter().enumerate().skip(1);
+    let labels = sections.flat_map(|(at, section)| section.labels.iter().map(move |label| (at, label)));
+    labels.map(|(at, label)| (label.name.clone(), words(machine, at, label.offset, label.len))).collect()
+}
+
+fn words(machine: &Machine, section: usize, offset: u64, len: u64) -> Vec<u64> {
+    let at = Place { home: Home::Section(section), offset };
+    let bytes = machine.read(at, len.min(64) as usize).unwrap_or_default();
+    let word = |chunk: &[u8]| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    };
+    bytes.chunks(8).map(word).collect()
+}
+
+fn some(machine: &Machine, names: &[String]) -> Result<Vec<(String, Vec<u64>)>> {
+    let word = |name: &String| {
+        let word = machine.word(name).with_context(|| format!("the program has no word `{name}`"))?;
+        Ok((name.clone(), vec![word]))
+    };
+    names.iter().map(word).collect()
+}
+
+/// What failed, with the line that it stands in.
+pub fn failures(machine: &Machine) -> Vec<String> {
+    let one = |failure: &::chain::Failure| {
+        let queue = &machine.program().queues[failure.queue];
+        let line = queue.works.iter().find(|work| work.slot == failure.slot).map_or(0, |work| work.line);
+        let place = if line == 0 { String::new() } else { format!(" (line {line})") };
+        format!("slot {} of {}{place}: {:?}", failure.slot, queue.name, failure.status)
+    };
+    machine.failures().iter().map(one).collect()
+}

@@ -1,0 +1,43 @@
+//! `remora chain verify`.
+
+use std::path::Path;
+
+use ::chain::{Finding, Program, Severity};
+use anyhow::{Result, bail};
+use serde_json::json;
+
+/// Prints what is found in a program; a fault is an error.
+pub fn verify(file: &Path, json: bool) -> Result<()> {
+    let program = super::program(file)?;
+    let found = ::chain::verify(&program);
+    for finding in &found {
+        if json {
+            let queue = &program.queues[finding.queue].name;
+            let severity = severity(finding);
+            let object =
+                json!({"severity": severity, "queue": queue, "line": finding.line, "what": finding.what});
+            println!("{object}");
+        } else {
+            println!("{}", text(file, &program, finding));
+        }
+    }
+    match found.iter().filter(|finding| finding.severity == Severity::Fault).count() {
+        0 if found.is_empty() && !json => println!("nothing is wrong with {}", file.display()),
+        0 => {}
+        faults => bail!("{} has {faults} faults", file.display()),
+    }
+    Ok(())
+}
+
+fn severity(finding: &Finding) -> &'static str {
+    match finding.severity {
+        Severity::Fault => "fault",
+        Severity::Notice => "notice",
+    }
+}
+
+fn text(file: &Path, program: &Program, finding: &Finding) -> String {
+    let queue = &program.queues[finding.queue].name;
+    let line = if finding.line == 0 { String::new() } else { format!("{}:", finding.line) };
+    format!("{}:{line} {}: {queue}: {}", file.display(), severity(finding), finding.what)
+}
