@@ -1,6 +1,6 @@
 //! What the fuzzers that need a whole NIC share: a small world, memory with guards, and players that misbehave.
 //!
-//! An input is a [`play::Play`], a [`prism::Play`] or a [`rings::Play`]: what the world is like, and moves. Every input gets a world of its own,
+//! An input is a [`play::Play`], a [`prism::Play`], a [`strom::Play`] or a [`rings::Play`]: what the world is like, and moves. Every input gets a world of its own,
 //! so that one input alone always does the same. [`estate`] has the memory and says what may change in it, [`cast`] the
 //! queue pairs and what must come out of them, [`place`], [`crafted`] and [`flagged`] the addresses and packets that a rude peer makes up.
 
@@ -12,6 +12,7 @@ pub mod place;
 pub mod play;
 pub mod prism;
 pub mod rings;
+pub mod strom;
 
 use arbitrary::{Arbitrary, Unstructured};
 

@@ -1,0 +1,269 @@
+//! A rude peer on a connection that agreed on StRoM, and a server whose kernels are led wherever parameters and memory say.
+
+use arbitrary::Arbitrary;
+use fabric::forge::Forge;
+use fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
+use nic::kernel::{
+    Aggregate, Consistency, Filter, Get, HyperLogLog, Kernel, KernelInit, Place, Shuffle, Traversal,
+};
+use nic::{Flags, Operation, Payload, ReceiveRequest, WorkRequest};
+use transport::state::State;
+use wire::{Extensions, Opcode, reth};
+
+use crate::to_the_end;
+
+/// Bytes of the server's memory that its kernels may touch, and of that before and behind it which they may not.
+const LEN: usize = 1 << 12;
+/// What stands there, and may not travel.
+const SECRET: [u8; 16] = *b"nobody sees this";
+/// Bytes of the client's that answers may go to.
+const ANSWERS: usize = 1 << 10;
+/// Op-codes of kernels, and one that has none.
+const KERNELS: u64 = 7;
+
+/// One input.
+#[derive(Arbitrary, Clone, Debug)]
+pub struct Play {
+    irn: bool,
+    fallback: bool,
+    #[arbitrary(with = to_the_end)]
+    moves: Vec<Move>,
+}
+
+/// A number that leads somewhere.
+#[derive(Arbitrary, Copy, Clone, Debug)]
+enum Number {
+    Open(u16),
+    Guarded(u16),
+    Small(u8),
+    Any(u64),
+}
+
+/// One thing that happens.
+#[derive(Arbitrary, Clone, Debug)]
+enum Move {
+    /// A packet: op-code, how far ahead, kernel, tag, length announced, bytes.
+    Packet {
+        opcode: u8,
+        ahead: u8,
+        kernel: u8,
+        tag: u32,
+        len: u16,
+        numbers: [Number; 5],
+        cut: u8,
+        last: bool,
+    },
+    /// An honest request with any parameters.
+    Rpc { kernel: u8, place: Spot, numbers: [Number; 5], cut: u8 },
+    /// Honest bytes.
+    RpcWrite { kernel: u8, len: u16 },
+    /// A plain WRITE into what the kernels read.
+    Write { at: u16, number: Number },
+    /// A kernel sees what is written, or no longer.
+    Attach(Option<u8>),
+    /// A kernel is removed.
+    Remove(u8),
+    /// Time passes.
+    Wait(u16),
+}
+
+/// Where answers go.
+#[derive(Arbitrary, Copy, Clone, Debug)]
+enum Spot {
+    Right,
+    Short(u8),
+    Beyond(u16),
+    WrongKey,
+}
+
+struct Stage {
+    world: World,
+    left: QueuePair,
+    left_cq: CompletionQueue,
+    right: QueuePair,
+    right_cq: CompletionQueue,
+    client: Region,
+    open: Region,
+    guarded: Region,
+    secrets: Vec<u8>,
+    numbers: Vec<u32>,
+    forge: Forge,
+    /// The PSN of the next packet, as far as the rude peer knows.
+    cursor: u32,
+}
+
+fn kernel(number: u64) -> Box<dyn Kernel> {
+    match number {
+        0 => Box::new(Get::default()),
+        1 => Box::new(Traversal::default()),
+        2 => Box::new(Consistency::default()),
+        3 => Box::new(Filter::default()),
+        4 => Box::new(Aggregate::default()),
+        5 => Box::new(HyperLogLog::default()),
+        _ => Box::new(Shuffle::default()),
+    }
+}
+
+impl Stage {
+    fn new(play: &Play) -> Stage {
+        let settings = Settings {
+            mtu: 256,
+            strom: true,
+            irn: play.irn.then_some(128),
+            receives: 64,
+            ..Settings::default()
+        };
+        let mut world = World::new(&Config::default());
+        let [(left, left_cq), (right, right_cq)] = world.pair(0, 1, &settings);
+        let client = world.register(0, 2 * ANSWERS, ALL);
+        let guarded = world.register(1, LEN, ALL);
+        let open = world.register(1, LEN, ALL);
+        let outbox = world.register(1, 1 << 16, ALL);
+        let secrets = SECRET.repeat(LEN / SECRET.len());
+        guarded.store(0, &secrets);
+        let mut numbers = Vec::new();
+        for number in 0..KERNELS + u64::from(play.fallback) {
+            let init = KernelInit {
+                pd: world.pd(1),
+                opcode: (number < KERNELS).then_some(number),
+                kernels: vec![kernel(number)],
+                grants: vec![open.key],
+                answers: outbox.sge(number as usize * 8192, 8192),
+                longest: 1024,
+                limit: 1 << 10,
+            };
+            numbers.push(world.with_nic(1, |nic, _| nic.deploy_kernel(init)).expect("room for a kernel"));
+        }
+        for _ in 0..64 {
+            world.post_receive(left, &ReceiveRequest { id: 0, sges: &[] }).expect("room to post");
+        }
+        let forge = Forge::new(&world, 0, right);
+        world.tap();
+        Stage {
+            world,
+            left,
+            left_cq,
+            right,
+            right_cq,
+            client,
+            open,
+            guarded,
+            secrets,
+            numbers,
+            forge,
+            cursor: 0,
+        }
+    }
+
+    fn number(&self, number: Number) -> u64 {
+        match number {
+            Number::Open(at) => self.open.address.wrapping_add(u64::from(at)).wrapping_sub(1 << 15),
+            Number::Guarded(at) => self.guarded.address.wrapping_add(u64::from(at)).wrapping_sub(1 << 15),
+            Number::Small(small) => u64::from(small),
+            Number::Any(any) => any,
+        }
+    }
+
+    fn bytes(&self, numbers: &[Number; 5], cut: u8) -> Vec<u8> {
+        let mut bytes: Vec<u8> =
+            numbers.iter().flat_map(|number| self.number(*number).to_le_bytes()).collect();
+        bytes.truncate(usize::from(cut));
+        bytes
+    }
+
+    fn place(&self, spot: Spot) -> Place {
+        let right = self.client.remote(0);
+        let place = Place { addr: right.addr, rkey: right.rkey.get(), room: ANSWERS as u32 };
+        match spot {
+            Spot::Right => place,
+            Spot::Short(room) => Place { room: u32::from(room), ..place },
+            Spot::Beyond(by) => Place { addr: place.addr + 2 * ANSWERS as u64 + u64::from(by), ..place },
+            Spot::WrongKey => Place { rkey: place.rkey ^ 1, ..place },
+        }
+    }
+
+    fn post(&mut self, operation: Operation, bytes: &[u8]) {
+        let packets = (bytes.len() as u32).div_ceil(256).max(1);
+        let flags = Flags { signaled: true, ..Flags::default() };
+        let request = WorkRequest { id: 1, operation, payload: Payload::Inline(bytes), flags };
+        if self.world.post(self.left, &request).is_ok() {
+            self.cursor = (self.cursor + packets) & 0x00ff_ffff;
+        }
+    }
+
+    fn make(&mut self, one: &Move) {
+        match one {
+            Move::Packet { opcode, ahead, kernel, tag, len, numbers, cut, last } => {
+                let opcode = Opcode(0x18 + opcode % 5);
+                let psn = (self.cursor + u32::from(ahead % 4)) & 0x00ff_ffff;
+                let (va, dma_len) = (u64::from(*kernel) % (KERNELS + 1), u32::from(*len));
+                let head = reth::Repr { va, rkey: *tag & 0x01ff_ffff, dma_len };
+                let reth = opcode.has_reth().then_some(head);
+                let mut bytes = self.bytes(numbers, *cut);
+                if *last && reth.is_some() {
+                    bytes = [&self.place(Spot::Right).emit()[..], &bytes].concat();
+                }
+                let head = reth::Repr { dma_len: if *last { bytes.len() as u32 } else { dma_len }, ..head };
+                let ext = Extensions { reth: reth.map(|_| head), ..Extensions::NONE };
+                let frame = self.forge.frame(self.forge.bth(opcode, psn), ext, &bytes);
+                self.forge.send(&mut self.world, &frame);
+            }
+            Move::Rpc { kernel, place, numbers, cut } => {
+                let bytes = [&self.place(*place).emit()[..], &self.bytes(numbers, *cut)].concat();
+                let opcode = u64::from(*kernel) % (KERNELS + 1);
+                self.post(Operation::Rpc { opcode, tag: 7 }, &bytes);
+            }
+            Move::RpcWrite { kernel, len } => {
+                let opcode = u64::from(*kernel) % (KERNELS + 1);
+                let bytes: Vec<u8> = (0..usize::from(*len) % 256).map(|at| at as u8).collect();
+                self.post(Operation::RpcWrite { opcode, tag: 9 }, &bytes);
+            }
+            Move::Write { at, number } => {
+                let bytes = self.number(*number).to_le_bytes();
+                self.open.store(usize::from(*at) % (LEN - 8), &bytes);
+            }
+            Move::Attach(kernel) => {
+                let number = kernel.map(|kernel| self.numbers[usize::from(kernel) % self.numbers.len()]);
+                let qp = self.right.number;
+                let _ = self.world.with_nic(1, |nic, _| nic.attach_kernel(qp, number));
+            }
+            Move::Remove(kernel) => {
+                let number = self.numbers[usize::from(*kernel) % self.numbers.len()];
+                let _ = self.world.with_nic(1, |nic, _| nic.remove_kernel(number));
+            }
+            Move::Wait(ns) => self.world.run_for(u64::from(*ns)),
+        }
+    }
+
+    fn check(&mut self) {
+        assert_eq!(self.guarded.load(0, LEN), self.secrets, "a kernel wrote where it may not");
+        for sent in self.world.sent() {
+            let seen = sent.bytes.windows(SECRET.len()).any(|bytes| bytes == SECRET);
+            assert!(!seen, "a kernel read what it may not");
+        }
+        assert!(
+            self.client.load(ANSWERS, ANSWERS).iter().all(|byte| *byte == 0),
+            "more than there was room for"
+        );
+        let _ = (self.world.drain(self.left_cq), self.world.drain(self.right_cq));
+        self.world.bring(self.right, State::Err);
+        let facts: Vec<_> = self.world.with_nic(1, |nic, _| nic.kernels().collect());
+        for facts in facts {
+            assert_eq!(facts.answers.0, facts.answers.1, "room for answers was lost: {facts:?}");
+            assert_eq!(facts.lanes.1, 0, "a lane serves nobody: {facts:?}");
+        }
+    }
+}
+
+impl Play {
+    /// Plays it.
+    ///
+    /// # Panics
+    /// If the NIC or a kernel does what it may not.
+    pub fn run(&self) {
+        let mut stage = Stage::new(self);
+        self.moves.iter().for_each(|one| stage.make(one));
+        stage.world.run_for(10_000_000);
+        stage.check();
+    }
+}
