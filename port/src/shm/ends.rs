@@ -129,6 +129,7 @@ impl Receiver {
         if found.following > 0 {
             self.expect(found);
         }
+        self.fetch(found);
         take(self.bytes(found));
         self.consumer.release(found);
         Ok(Some(found.len as usize))
@@ -166,6 +167,14 @@ impl Receiver {
     pub fn expects_more(&self) -> bool {
         // A promise that was overtaken is 2^31 slots long; a lie costs a look.
         self.promised.wrapping_sub(self.consumer.tail()).wrapping_sub(1) < FARTHEST
+    }
+
+    /// Fetches all lines of a long frame at once: its headers are read before the others are asked for.
+    #[inline]
+    fn fetch(&self, found: Found) {
+        for ahead in 2..slots_of(found.len).min(FARTHEST) {
+            prefetch::for_read(self.half.slot(found.slot.wrapping_add(ahead)));
+        }
     }
 
     /// Fetches the rest of a train while its first frame is being read.
