@@ -1,5 +1,6 @@
 //! `remora chain run`.
 
+use crate::print;
 use ::chain::{End, Home, Machine, Place};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
@@ -22,18 +23,18 @@ pub fn run(start: &Start, show: &[String], json: bool) -> Result<()> {
             data.into_iter().map(|(name, words)| (name, Value::from(words))).collect();
         let object =
             json!({"end": ended, "executed": machine.executed(), "data": data, "failures": failures});
-        println!("{object}");
+        print::line(object);
     } else {
         for (name, words) in data {
             let words: Vec<_> = words.iter().map(ToString::to_string).collect();
-            println!("{name} = {}", words.join(" "));
+            print::line(format_args!("{name} = {}", words.join(" ")));
         }
         let why = match ended {
             "budget" => "the budget is used up, and it would go on",
             "rest" => "nothing is left to do",
             _ => "a work request failed",
         };
-        println!("{} work requests executed; {why}", machine.executed());
+        print::line(format_args!("{} work requests executed; {why}", machine.executed()));
     }
     if !failures.is_empty() {
         bail!("{}", failures.join("; "));

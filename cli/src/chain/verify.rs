@@ -1,5 +1,6 @@
 //! `remora chain verify`.
 
+use crate::print;
 use std::path::Path;
 
 use ::chain::{Finding, Program, Severity};
@@ -16,13 +17,15 @@ pub fn verify(file: &Path, json: bool) -> Result<()> {
             let severity = severity(finding);
             let object =
                 json!({"severity": severity, "queue": queue, "line": finding.line, "what": finding.what});
-            println!("{object}");
+            print::line(object);
         } else {
-            println!("{}", text(file, &program, finding));
+            print::line(text(file, &program, finding));
         }
     }
     match found.iter().filter(|finding| finding.severity == Severity::Fault).count() {
-        0 if found.is_empty() && !json => println!("nothing is wrong with {}", file.display()),
+        0 if found.is_empty() && !json => {
+            print::line(format_args!("nothing is wrong with {}", file.display()))
+        }
         0 => {}
         faults => bail!("{} has {faults} faults", file.display()),
     }
