@@ -1,11 +1,11 @@
 //! `remora chain run`.
 
-use crate::print;
 use ::chain::{End, Home, Machine, Place};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
 
 use super::Start;
+use crate::print;
 
 /// Runs a program and prints what became of its data.
 pub fn run(start: &Start, show: &[String], json: bool) -> Result<()> {

@@ -1,11 +1,12 @@
 //! `remora chain verify`.
 
-use crate::print;
 use std::path::Path;
 
 use ::chain::{Finding, Program, Severity};
 use anyhow::{Result, bail};
 use serde_json::json;
+
+use crate::print;
 
 /// Prints what is found in a program; a fault is an error.
 pub fn verify(file: &Path, json: bool) -> Result<()> {
