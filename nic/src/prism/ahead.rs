@@ -16,7 +16,7 @@ use crate::nic::Nic;
 use crate::queue_pair::QueuePair;
 
 /// READs put off at most: about as many lines as a core waits for at a time.
-const DEPTH: usize = 16;
+const DEPTH: usize = 32;
 /// Bytes of one from its BTH to its ICRC: nothing stands behind the RETH.
 const LEN: usize = bth::LEN + reth::LEN + icrc::LEN;
 /// Bytes of a pointer and its bound.
