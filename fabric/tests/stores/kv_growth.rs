@@ -93,8 +93,8 @@ fn a_get_looks_into_two_tables_once_and_then_into_the_new_one_alone() {
     let mut fresh = alone.join(0);
     let new: Vec<u32> = (0..32).map(|key| trips(&mut alone, &mut fresh, key)).collect();
     assert!(new.iter().sum::<u32>() < 48, "a quarter full: {new:?}");
-    // In the place that it knew, in the old table from its home on, and in the new one.
-    assert!(trips(&mut alone, &mut knows, 5) >= 2 + new[5]);
+    // In the old table from its home on, and in the new one.
+    assert!(trips(&mut alone, &mut knows, 5) > new[5]);
     assert_eq!(trips(&mut alone, &mut knows, 5), 1, "known again");
     assert!(trips(&mut alone, &mut stranger, 6) > new[6]);
     (7..32).for_each(|key| assert_eq!(trips(&mut alone, &mut stranger, key), new[key as usize], "{key}"));

@@ -228,7 +228,12 @@ impl Client {
             phase: (operation != Operation::Get).then(|| self.returns.begin()),
             ..Flight::IDLE
         };
-        match self.known.get(hash) {
+        let remembered = match operation {
+            // Most keys are at home. What is remembered of them lies further away than it saves.
+            Operation::Get if !self.known.may_stray(hash) => None,
+            _ => self.known.get(hash),
+        };
+        match remembered {
             Some((at, generation)) => {
                 (flight.at, flight.generation, flight.by_heart) = (at, generation, true)
             }
@@ -405,6 +410,9 @@ impl Client {
     ) -> Result<Then, Broken> {
         let flight = &mut self.flights[usize::from(place)];
         self.known.set(flight.hash, flight.at, generation);
+        if flight.passed > 0 {
+            self.known.strays(flight.hash);
+        }
         if whole <= len as u64 {
             let start = HEADER + flight.key_len as usize;
             return Ok(Then::End(End::Value(start, whole as usize - start)));
@@ -464,6 +472,9 @@ impl Client {
         match outcome {
             Ended::Done => {
                 self.known.set(flight.hash, flight.at, flight.next_generation());
+                if flight.passed > 0 {
+                    self.known.strays(flight.hash);
+                }
                 self.give_old(place);
                 Ok(Then::End(End::Other(Outcome::Done)))
             }

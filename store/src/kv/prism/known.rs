@@ -9,17 +9,46 @@ struct Entry {
     generation: u64,
 }
 
+/// Bits for each slot remembered that say whose keys are not at home.
+const STRAYS: usize = 8;
+
 /// A table of slots by hash.
 #[derive(Debug)]
 pub(super) struct Known {
     entries: Vec<Entry>,
+    /// Bit by bit: may a key of such a hash be elsewhere than at home? It stays near, as the table does not.
+    strays: Vec<u64>,
 }
 
 impl Known {
     /// For at least so many slots; none for 0.
     pub fn new(count: u32) -> Known {
         let count = if count == 0 { 0 } else { (count as usize).next_power_of_two() };
-        Known { entries: vec![Entry::default(); count] }
+        Known { entries: vec![Entry::default(); count], strays: vec![0; (count * STRAYS).div_ceil(64)] }
+    }
+
+    /// Where the bit of a hash is.
+    #[inline]
+    fn bit(&self, hash: u64) -> (usize, u64) {
+        let bits = (self.strays.len() * 64).wrapping_sub(1);
+        let bit = hash as usize & bits;
+        (bit / 64, 1 << (bit % 64))
+    }
+
+    /// May its key be elsewhere than at home?
+    #[inline]
+    pub fn may_stray(&self, hash: u64) -> bool {
+        let (word, bit) = self.bit(hash);
+        self.strays.get(word).is_some_and(|word| word & bit != 0)
+    }
+
+    /// It was found elsewhere than at home.
+    #[inline]
+    pub fn strays(&mut self, hash: u64) {
+        let (word, bit) = self.bit(hash);
+        if let Some(word) = self.strays.get_mut(word) {
+            *word |= bit;
+        }
     }
 
     /// Homes of slots are the high bits of a hash: here the low ones are taken.
@@ -75,7 +104,18 @@ mod tests {
     fn none_is_a_number_too() {
         let mut known = Known::new(0);
         known.set(5, 50, 1);
+        known.strays(5);
         known.forget(5);
-        assert_eq!(known.get(5), None);
+        assert_eq!((known.get(5), known.may_stray(5)), (None, false));
+    }
+
+    #[test]
+    fn who_strays_is_remembered_even_of_one() {
+        for count in [1, 4, 1 << 10] {
+            let mut known = Known::new(count);
+            (0..1000u64).for_each(|hash| assert!(!known.may_stray(hash)));
+            known.strays(7);
+            assert!(known.may_stray(7) && !known.may_stray(8), "{count}");
+        }
     }
 }
