@@ -85,16 +85,23 @@ fn a_get_looks_into_two_tables_once_and_then_into_the_new_one_alone() {
         assert_eq!(end, found(b"value"));
         trips
     };
-    let (mut knows, mut stranger) = (alone.join(0), alone.join(1));
+    let (mut knows, mut stranger, mut follows) = (alone.join(0), alone.join(1), alone.join(0));
     trips(&mut alone, &mut knows, 5);
     assert_eq!(trips(&mut alone, &mut knows, 5), 1, "a place that is known");
+    trips(&mut alone, &mut follows, 5);
+    while trips(&mut alone, &mut follows, 5) == 1 {
+        assert!(growth.turn(&mut alone.world), "it was moved");
+        alone.world.run_for(1_000);
+    }
+    assert_eq!(alone.host.table.tables(), (2, 0), "the old table is still looked into");
+    assert_eq!(trips(&mut alone, &mut follows, 5), 1, "but not for what is known to have left it");
     settle(&mut alone, &mut growth);
     assert_eq!(alone.host.table.tables(), (2, 1));
     let mut fresh = alone.join(0);
     let new: Vec<u32> = (0..32).map(|key| trips(&mut alone, &mut fresh, key)).collect();
     assert!(new.iter().sum::<u32>() < 48, "a quarter full: {new:?}");
-    // In the old table from its home on, and in the new one.
-    assert!(trips(&mut alone, &mut knows, 5) > new[5]);
+    // In the old table, where it knew the key and where its home is; and in the new one.
+    assert_eq!(trips(&mut alone, &mut knows, 5), 1 + new[5]);
     assert_eq!(trips(&mut alone, &mut knows, 5), 1, "known again");
     assert!(trips(&mut alone, &mut stranger, 6) > new[6]);
     (7..32).for_each(|key| assert_eq!(trips(&mut alone, &mut stranger, key), new[key as usize], "{key}"));

@@ -408,11 +408,8 @@ impl Client {
         len: usize,
         nic: &mut impl PostPrism,
     ) -> Result<Then, Broken> {
+        self.remember(place, generation);
         let flight = &mut self.flights[usize::from(place)];
-        self.known.set(flight.hash, flight.at, generation);
-        if flight.passed > 0 {
-            self.known.strays(flight.hash);
-        }
         if whole <= len as u64 {
             let start = HEADER + flight.key_len as usize;
             return Ok(Then::End(End::Value(start, whole as usize - start)));
@@ -426,6 +423,18 @@ impl Client {
         }
         flight.asked = whole as u32;
         self.again(place, nic)
+    }
+
+    /// Remembers where an operation has found its key; and of which keys to look that up, since it is not where they are looked for
+    /// first.
+    #[inline]
+    fn remember(&mut self, place: u16, generation: u64) {
+        let flight = &self.flights[usize::from(place)];
+        self.known.set(flight.hash, flight.at, generation);
+        let at_home = flight.passed == 0 && flight.table == self.front.base;
+        if !flight.by_heart && !at_home {
+            self.known.strays(flight.hash);
+        }
     }
 
     fn swap_from(&mut self, place: u16, generation: u64, nic: &mut impl PostPrism) -> Result<Then, Broken> {
@@ -471,10 +480,7 @@ impl Client {
     ) -> Result<Then, Broken> {
         match outcome {
             Ended::Done => {
-                self.known.set(flight.hash, flight.at, flight.next_generation());
-                if flight.passed > 0 {
-                    self.known.strays(flight.hash);
-                }
+                self.remember(place, flight.next_generation());
                 self.give_old(place);
                 Ok(Then::End(End::Other(Outcome::Done)))
             }
