@@ -103,6 +103,7 @@ impl QueuePair {
             Chained::Waits => return Some(None),
             Chained::With(count) => count,
         };
+        // Planned anew: to hand the plan over, plain RC would have to store its 200 bytes.
         let first = requester.plan_any(now)?;
         let mut plans = [None; MOST];
         let (remote, head) = (path.remote, bth::Repr::new(Opcode::BUNDLE, path.remote, first.0.psn));

@@ -2,6 +2,8 @@
 //!
 //! Heads up: read `message.rs` and `go_back_n.rs` first. Egress is a [`Plan`] (pure, may be dropped) and then `sent`.
 
+mod chained;
+
 use super::ending::{Failing, may_wait, refused};
 use super::go_back_n::Sender;
 use super::message::{Kind, Message, Placed, Window};
@@ -13,6 +15,8 @@ use wire::aeth::Kind as Syndrome;
 use wire::prism::{Flags, Verdict};
 use wire::{Extensions, NakCode, Opcode, Psn, packet};
 use wire::{atomic_eth, ieth, immdt, reth};
+
+pub use chained::Chained;
 
 /// The next request packet: everything but the bytes.
 #[derive(Copy, Clone, Debug)]
@@ -88,17 +92,6 @@ pub struct Retired<D> {
     pub status: Status,
     /// How an operation of PRISM ended, on success.
     pub verdict: Verdict,
-}
-
-/// What could travel with a request.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Chained {
-    /// Nothing.
-    No,
-    /// So many further requests.
-    With(usize),
-    /// More, as soon as there are answers.
-    Waits,
 }
 
 /// An acknowledgement is asked for at least this often, in packets.
@@ -280,69 +273,6 @@ impl<D: Copy> Requester<D> {
         let at = (self.at, self.go.cursor);
         (!self.waits(placed, index, count))
             .then(|| (self.describe_prism(placed, &extended, at, (index, count)), extended))
-    }
-
-    /// How many requests could travel together with a WRITE or an operation of PRISM that would leave now, each of one packet and
-    /// waiting for the success of the one before: of `most` at most, while `fits` says so of each, the first one too.
-    pub fn chained(
-        &self,
-        most: usize,
-        mut fits: impl FnMut(&Message<D>, Option<&prism::Extended>) -> bool,
-    ) -> Chained {
-        let Parameters { mtu, window, max_rd_atomic, .. } = self.parameters;
-        let whole = |placed: &Placed<D>| placed.message.kind.requests(placed.message.len, mtu) == 1;
-        let starts = |placed: &&Placed<D>| placed.first == self.go.cursor && whole(placed);
-        let Some(first) = self.window.get(self.at).filter(starts) else { return Chained::No };
-        let begins = match &first.message.kind {
-            Kind::Write { .. } => self.follower(1).is_some() && fits(&first.message, None),
-            Kind::Prism(extended) => self.follower(1).is_some() && fits(&first.message, Some(extended)),
-            _ => false,
-        };
-        let (mut count, mut fetches) = (0, usize::from(first.message.kind.is_fetch()));
-        while begins
-            && count < most
-            && let Some((number, placed, extended)) = self.follower(count as u64 + 1)
-            && whole(placed)
-            && !self.failing.bars(number)
-            && fits(&placed.message, Some(&extended))
-        {
-            fetches += 1;
-            let (room, window) = (usize::from(max_rd_atomic), u64::from(window));
-            if self.fetches.len() + fetches > room || placed.end - self.go.una > window {
-                // If nothing is under way, there will never be more room.
-                let ever = fetches <= room && placed.end - first.first <= window;
-                if ever && self.go.in_flight() > 0 {
-                    return Chained::Waits;
-                }
-                break;
-            }
-            count += 1;
-        }
-        if count == 0 { Chained::No } else { Chained::With(count) }
-    }
-
-    /// The packet that would leave now, whatever it is of.
-    pub fn plan_any(&self, now: Instant) -> Option<(Plan, Option<prism::Extended>)> {
-        let plain = self.plan(now).map(|plan| (plan, None));
-        plain.or_else(|| self.plan_prism(now).map(|(plan, extended)| (plan, Some(extended))))
-    }
-
-    /// The `ahead`-th message behind the one that leaves now, if it is conditional.
-    fn follower(&self, ahead: u64) -> Option<(u64, &Placed<D>, prism::Extended)> {
-        let placed = self.window.get(self.at + ahead)?;
-        match placed.message.kind {
-            Kind::Prism(extended) if extended.flags().has(Flags::CONDITIONAL) && !placed.message.fence => {
-                Some((self.at + ahead, placed, extended))
-            }
-            _ => None,
-        }
-    }
-
-    /// The packet of the `ahead`-th request behind the one that leaves now, with which it travels.
-    pub fn plan_chained(&self, ahead: usize) -> Option<(Plan, prism::Extended)> {
-        let (number, placed, extended) = self.follower(ahead as u64)?;
-        let count = (placed.end - placed.first) as u32;
-        Some((self.describe_prism(placed, &extended, (number, placed.first), (0, count)), extended))
     }
 
     /// Sequence numbers that one request of the READ at packet `index` covers: pieces are aligned, so that a repeated
