@@ -18,6 +18,7 @@ use super::{PrismDesign, prism::PrismServer};
 use crate::device::PortArgs;
 use crate::post::Batched;
 use crate::serving::Pace;
+use crate::serving::stops::Stops;
 
 /// Operations in flight at most.
 const WINDOW: u32 = 16;
@@ -26,15 +27,6 @@ const WINDOW: u32 = 16;
 struct Words {
     #[command(flatten)]
     args: ServeArgs,
-}
-
-/// Stops a server, also where its test panics.
-struct Stops<'a>(&'a AtomicBool);
-
-impl Drop for Stops<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Serves as these words say while `work` runs at its address; then `look` at what is left.

@@ -5,6 +5,8 @@ pub mod conduct;
 pub mod kept;
 pub mod lists;
 pub mod program;
+#[cfg(test)]
+pub mod stops;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! A client of FaRM's dies between its updates: served shards end its transaction in the same way everywhere.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use clap::Parser;
@@ -16,6 +16,7 @@ use super::serve::ServeArgs;
 use super::transact::Talk;
 use crate::post::Batched;
 use crate::serving::program::Memory;
+use crate::serving::stops::Stops;
 use crate::serving::{Pace, Service};
 
 const SHARDS: usize = 2;
@@ -24,15 +25,6 @@ const SHARDS: usize = 2;
 struct Words {
     #[command(flatten)]
     args: ServeArgs,
-}
-
-/// Stops the shards, also where their test panics.
-struct Stops<'a>(&'a AtomicBool);
-
-impl Drop for Stops<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 fn serve(shard: usize, listener: &Listener, stop: &AtomicBool) {
