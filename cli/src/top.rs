@@ -1,7 +1,7 @@
 //! `remora top`: the counters of a running server, as rates, from its Prometheus endpoint.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
@@ -95,21 +95,27 @@ fn table<'a>(args: &Args, before: &Samples, now: &'a Samples, span: f64, all: bo
 fn look(address: &str) -> Result<Samples> {
     let nowhere = || format!("{address} is no address of metrics (host:port)");
     let target = address.to_socket_addrs().with_context(nowhere)?.next().with_context(nowhere)?;
-    let mut stream = TcpStream::connect_timeout(&target, Duration::from_secs(2)).with_context(|| {
+    let stream = TcpStream::connect_timeout(&target, Duration::from_secs(2)).with_context(|| {
         format!("no metrics at {address}: start a server with `remora serve kv --metrics {address}`")
     })?;
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    let read = stream.take(4 << 20).read_to_string(&mut answer);
-    let parts = read.ok().and_then(|_| answer.split_once("\r\n\r\n"));
-    let (head, body) = parts.with_context(|| {
+    // Whoever knows no HTTP may hang up after the first bytes: then the question cannot be sent, or the answer not be read.
+    let answer = ask(stream, address).unwrap_or_default();
+    let (head, body) = answer.split_once("\r\n\r\n").with_context(|| {
         format!("what listens at {address} has no metrics: name the address that its `--metrics` has")
     })?;
     if !head.starts_with("HTTP/1.1 200") {
         bail!("the metrics endpoint answers: {}", head.lines().next().unwrap_or_default());
     }
     Ok(samples(body))
+}
+
+fn ask(mut stream: TcpStream, address: &str) -> io::Result<String> {
+    let question = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(question.as_bytes())?;
+    let mut answer = String::new();
+    stream.take(4 << 20).read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 fn samples(body: &str) -> Samples {
