@@ -34,7 +34,7 @@ impl<'p> Mem<'p> {
     ///
     /// # Errors
     /// `UnknownKey`, `WrongPd`, `MissingRight`, `OutOfBounds`: the first that applies, in this order.
-    #[inline]
+    #[inline(always)]
     pub fn check(
         self,
         pd: Pd,
@@ -50,7 +50,7 @@ impl<'p> Mem<'p> {
     ///
     /// # Errors
     /// As [`check`](Mem::check); `WrongOwner` comes after `WrongPd`.
-    #[inline]
+    #[inline(always)]
     pub fn check_for(
         self,
         pd: Pd,

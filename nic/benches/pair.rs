@@ -45,7 +45,7 @@ impl Egress for Pipe {
     fn seals(&self) -> bool {
         false
     }
-    #[inline]
+    #[inline(always)]
     fn lend(&mut self, _: Peer, len: usize) -> Option<Lease<'_>> {
         let at = self.lens.len() * self.slot;
         if self.lens.len() == SLOTS {

@@ -1,6 +1,6 @@
 //! Egress: each packet is a plan of the transport (pure), then written into the frame that the port lends (dumb).
 
-use memory::Mem;
+use memory::{Mem, Owner, Pd};
 use transport::rc::{Plan, Reply, ReplyKind};
 use transport::state::State;
 use transport::{Counters, Instant, Status};
@@ -13,8 +13,9 @@ use crate::gather;
 use crate::headers::Headers;
 use crate::nic::Shared;
 use crate::prism;
-use crate::queue_pair::{Connection, QueuePair, Way};
+use crate::queue_pair::{Connection, Note, QueuePair, Way};
 use crate::reliable::GoBackN;
+use crate::ring::Ring;
 
 /// Packets, and bytes, that one queue pair sends before the next one's turn.
 const TURN_PACKETS: usize = 16;
@@ -152,9 +153,8 @@ impl QueuePair {
         } else if path.service == 0 {
             let (ext, len) = response_headers(&reply);
             let bth = response_bth(&reply, path.remote);
-            emit(&mut path.way, out, counters, &bth, &ext, len, |bytes| {
-                gather::fetch(mem, rights, &reply.kind, bytes)
-            })
+            let fetched = Fetched { mem, rights, kind: &reply.kind };
+            emit_from(&mut path.way, out, counters, (&bth, &ext), len, fetched)
         } else {
             extended::emit_reply(path, out, counters, &reply, (mem, rights.1))
         };
@@ -211,9 +211,8 @@ impl QueuePair {
         let counters = &mut shared.counters;
         let sent = if path.service == 0 {
             let bth = request_bth(&plan, path.remote);
-            emit(&mut path.way, out, counters, &bth, &plan.ext, plan.len, |bytes| {
-                gather::gather(mem, pd, send.ring(), note, plan.offset, bytes)
-            })
+            let gathered = Gathered { mem, pd, ring: send.ring(), note, offset: plan.offset };
+            emit_from(&mut path.way, out, counters, (&bth, &plan.ext), plan.len, gathered)
         } else {
             extended::emit_request(path, out, counters, (&plan, note), (mem, pd, send.ring()))
         };
@@ -305,7 +304,51 @@ pub(crate) fn response_headers(reply: &Reply) -> (Extensions, u32) {
     }
 }
 
-/// Writes one packet: headers, payload by `fill`, pad, ICRC. Inlined always: plain RC must not pay for its other callers.
+/// Where a packet's payload comes from. What plain RC sends has types of its own, because a closure cannot be told to be
+/// inlined: shared by the ports' copies of the path, it would be called, with its captures in memory.
+pub(crate) trait Fill {
+    /// Fills `payload`. False: it may not be read.
+    fn fill(self, payload: &mut [u8]) -> bool;
+}
+
+impl<F: FnOnce(&mut [u8]) -> bool> Fill for F {
+    #[inline(always)]
+    fn fill(self, payload: &mut [u8]) -> bool {
+        self(payload)
+    }
+}
+
+/// Bytes of a message, from `offset` on.
+struct Gathered<'a> {
+    mem: Mem<'a>,
+    pd: Pd,
+    ring: &'a Ring,
+    note: &'a Note,
+    offset: u32,
+}
+
+impl Fill for Gathered<'_> {
+    #[inline(always)]
+    fn fill(self, payload: &mut [u8]) -> bool {
+        gather::gather(self.mem, self.pd, self.ring, self.note, self.offset, payload)
+    }
+}
+
+/// Bytes that a READ asked for.
+struct Fetched<'a> {
+    mem: Mem<'a>,
+    rights: (Pd, Owner),
+    kind: &'a ReplyKind,
+}
+
+impl Fill for Fetched<'_> {
+    #[inline(always)]
+    fn fill(self, payload: &mut [u8]) -> bool {
+        gather::fetch(self.mem, self.rights, self.kind, payload)
+    }
+}
+
+/// Writes one packet whose payload `fill` writes.
 #[inline(always)]
 pub(crate) fn emit(
     way: &mut Way,
@@ -315,6 +358,19 @@ pub(crate) fn emit(
     ext: &Extensions,
     len: u32,
     fill: impl FnOnce(&mut [u8]) -> bool,
+) -> Sent {
+    emit_from(way, out, counters, (bth, ext), len, fill)
+}
+
+/// Writes one packet: headers, payload, pad, ICRC. Inlined always: plain RC must not pay for its other callers.
+#[inline(always)]
+fn emit_from(
+    way: &mut Way,
+    out: &mut impl Egress,
+    counters: &mut Counters,
+    (bth, ext): (&bth::Repr, &Extensions),
+    len: u32,
+    payload_of: impl Fill,
 ) -> Sent {
     let headers = bth.opcode.header_len();
     let total = packet::transport_len(headers, len as usize);
@@ -328,7 +384,7 @@ pub(crate) fn emit(
     let frame = &mut lease.bytes[below..below + total];
     packet::emit_headers(bth, ext, frame);
     let (payload, rest) = frame[headers..].split_at_mut(len as usize);
-    if !payload.is_empty() && !fill(payload) {
+    if !payload.is_empty() && !payload_of.fill(payload) {
         return Sent::Denied;
     }
     // Pad and ICRC: four bytes nearly always, and then one store instead of a call.

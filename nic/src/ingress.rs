@@ -305,7 +305,8 @@ impl QueuePair {
         }
     }
 
-    #[inline]
+    /// Inlined always: plain RC must not pay for its other callers.
+    #[inline(always)]
     pub fn place(&mut self, mem: Mem<'_>, key: u32, va: u64, extent: u32, payload: &[u8]) -> Outcome {
         let extent = (extent as usize).max(payload.len());
         match mem.check_for(self.pd, self.owner, Key::new(key), va, extent, Access::REMOTE_WRITE) {

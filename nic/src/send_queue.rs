@@ -56,6 +56,8 @@ pub struct SendQueue {
     fetched: u64,
     /// Slots executed.
     taken: u64,
+    /// Slots that may be fetched: follows from what comes below.
+    limit: u64,
     fetching: Fetching,
     /// Fetched only up to this count, if it is to be enabled.
     enabled: u64,
@@ -68,7 +70,17 @@ impl SendQueue {
     /// A queue over `ring`.
     pub fn new(ring: Ring, fetching: Fetching) -> Self {
         let copies = Box::new([[0; SLOT]; BATCH]);
-        SendQueue { ring, produced: 0, fetched: 0, taken: 0, fetching, enabled: 0, flushing: false, copies }
+        SendQueue {
+            ring,
+            produced: 0,
+            fetched: 0,
+            taken: 0,
+            limit: 0,
+            fetching,
+            enabled: 0,
+            flushing: false,
+            copies,
+        }
     }
 
     /// The queue's memory.
@@ -82,35 +94,32 @@ impl SendQueue {
     pub fn doorbell(&mut self) {
         // An index that runs ahead of the ring would only make us read slots twice; never further than one ring.
         self.produced = self.ring.word(Word::Produced).min(self.taken + self.ring.slots()).max(self.produced);
+        match self.fetching {
+            Fetching::Posted => self.limit = self.produced,
+            _ => self.limit_by_count(),
+        }
     }
 
     /// Slots up to `count` may be fetched; the count never falls. False: this queue needs nobody's leave.
     pub fn enable(&mut self, count: u64) -> bool {
         self.enabled = self.enabled.max(count.min(FARTHEST));
+        self.limit_by_count();
         self.fetching != Fetching::Posted
     }
 
-    #[inline]
-    fn limit(&self) -> u64 {
-        match self.fetching {
-            Fetching::Posted => self.produced,
-            _ => self.limit_by_count(),
-        }
-    }
-
     #[inline(never)]
-    fn limit_by_count(&self) -> u64 {
-        match self.fetching {
+    fn limit_by_count(&mut self) {
+        self.limit = match self.fetching {
             Fetching::Recycled if !self.flushing => self.enabled,
             Fetching::Enabled if !self.flushing => self.enabled.min(self.produced),
             _ => self.produced,
-        }
+        };
     }
 
     /// Is there work below the limit?
     #[inline]
     pub fn has_work(&self) -> bool {
-        self.taken < self.limit()
+        self.taken < self.limit
     }
 
     /// As [`next`](SendQueue::next), for what is not busy.
@@ -123,7 +132,7 @@ impl SendQueue {
     #[inline(always)]
     pub fn next(&mut self) -> Fetched {
         if self.taken == self.fetched {
-            self.fetch(self.limit().min(self.taken + BATCH as u64));
+            self.fetch(self.limit.min(self.taken + BATCH as u64));
             if self.taken == self.fetched {
                 return Fetched::Empty;
             }
@@ -131,7 +140,7 @@ impl SendQueue {
         let index = self.taken;
         let wqe = Wqe::parse(&self.copies[index as usize % BATCH]);
         match wqe.slots().map(|slots| slots as u64) {
-            Some(slots) if index + slots <= self.limit() => Fetched::Work { wqe, index, slots },
+            Some(slots) if index + slots <= self.limit => Fetched::Work { wqe, index, slots },
             _ => Fetched::Malformed { wqe, index },
         }
     }
@@ -154,7 +163,7 @@ impl SendQueue {
 
     /// Slots executed, slots copied, and how far they may be.
     pub fn counts(&self) -> (u64, u64, u64) {
-        (self.taken, self.fetched, self.limit())
+        (self.taken, self.fetched, self.limit)
     }
 
     /// The copy of a slot, until a later one takes its place.
@@ -173,12 +182,14 @@ impl SendQueue {
     /// For flushing: everything posted counts, enabled or not.
     pub fn release_all(&mut self) {
         self.flushing = true;
+        self.limit_by_count();
         self.ring.set_word(Word::Error, 1);
     }
 
     /// Out of SQE: what is posted from now on is executed.
     pub fn go_on(&mut self) {
         self.flushing = false;
+        self.limit_by_count();
         self.ring.set_word(Word::Error, 0);
     }
 
@@ -189,5 +200,6 @@ impl SendQueue {
         self.ring.set_word(Word::Consumed, self.produced);
         self.ring.set_word(Word::Error, 0);
         (self.enabled, self.flushing) = (self.produced, false);
+        self.limit_by_count();
     }
 }

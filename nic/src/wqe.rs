@@ -38,6 +38,16 @@ pub const MAX_SLOTS: usize = 16;
 /// Ids are this wide: the operand of a chain's compare-and-swap.
 pub const ID_BITS: u32 = 48;
 
+/// Op-codes below 64, a bit each.
+const fn set(opcodes: &[WqeOpcode]) -> u64 {
+    let (mut set, mut at) = (0, 0);
+    while at < opcodes.len() {
+        set |= 1 << opcodes[at].0;
+        at += 1;
+    }
+    set
+}
+
 /// What a WQE does: the first byte of its header. Unknown values are a local QP operation error when executed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct WqeOpcode(pub u8);
@@ -74,10 +84,26 @@ impl WqeOpcode {
     /// What a kernel of ours sends: never in a queue.
     pub(crate) const ANSWER: WqeOpcode = WqeOpcode(63);
 
+    /// Is it one of a set, a bit each? Op-codes from 64 on are none.
+    #[inline(always)]
+    const fn is_in(self, set: u64) -> bool {
+        self.0 < 64 && set >> self.0 & 1 != 0
+    }
+
     /// Does it carry or fetch a list of bytes of any length?
     #[inline]
     pub fn has_list(self) -> bool {
-        (WqeOpcode::SEND.0..=WqeOpcode::READ.0).contains(&self.0) || self.is_strom()
+        const LISTS: u64 = set(&[
+            WqeOpcode::SEND,
+            WqeOpcode::SEND_IMM,
+            WqeOpcode::SEND_INV,
+            WqeOpcode::WRITE,
+            WqeOpcode::WRITE_IMM,
+            WqeOpcode::READ,
+            WqeOpcode::RPC,
+            WqeOpcode::RPC_WRITE,
+        ]);
+        self.is_in(LISTS)
     }
 
     /// A request to a kernel of the peer's NIC.
@@ -95,7 +121,9 @@ impl WqeOpcode {
     /// Must more be known than the work request itself before it may start?
     #[inline]
     pub(crate) fn may_have_to_wait(self) -> bool {
-        matches!(self, WqeOpcode::LOCAL_INV | WqeOpcode::BIND_MW | WqeOpcode::WAIT | WqeOpcode::ENABLE)
+        const WAITING: u64 =
+            set(&[WqeOpcode::LOCAL_INV, WqeOpcode::BIND_MW, WqeOpcode::WAIT, WqeOpcode::ENABLE]);
+        self.is_in(WAITING)
     }
 
     /// An operation of PRISM: a second slot holds what the first has no room for.
@@ -421,7 +449,7 @@ pub fn write_to(
     Ok(slots)
 }
 
-#[inline]
+#[inline(always)]
 fn encode(request: &WorkRequest<'_>, bounds: &Bounds) -> Result<Wqe, PostError> {
     if request.id >> ID_BITS != 0 {
         return Err(PostError::IdTooWide);
@@ -444,7 +472,7 @@ fn encode(request: &WorkRequest<'_>, bounds: &Bounds) -> Result<Wqe, PostError> 
     Ok(wqe)
 }
 
-#[inline]
+#[inline(always)]
 fn put_list(wqe: &mut Wqe, list: &[Sge], bounds: &Bounds) -> Result<(), PostError> {
     let opcode = wqe.opcode();
     let atomic = matches!(opcode, WqeOpcode::COMPARE_SWAP | WqeOpcode::FETCH_ADD) || opcode.is_calculation();
@@ -464,7 +492,7 @@ fn put_list(wqe: &mut Wqe, list: &[Sge], bounds: &Bounds) -> Result<(), PostErro
     Ok(())
 }
 
-#[inline]
+#[inline(always)]
 fn operation(operation: &Operation) -> Wqe {
     let at = |opcode: WqeOpcode, remote: &Remote| Wqe {
         header: u64::from(opcode.0),

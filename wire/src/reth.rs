@@ -80,7 +80,7 @@ impl Repr {
     }
 
     /// Writes [`LEN`] bytes at the start of `out`; panics if there is no room.
-    #[inline]
+    #[inline(always)]
     pub fn emit(&self, out: &mut [u8]) {
         let (place, _) = Raw::mut_from_prefix(out).expect("room for a RETH");
         *place = Raw { va: U64::new(self.va), rkey: U32::new(self.rkey), dma_len: U32::new(self.dma_len) };
