@@ -1,6 +1,6 @@
 //! An engine: a NIC and its port behind the biased lock, and who drives it.
 
-use memory::{Biased, Guard, Table};
+use memory::{Biased, Guard, Mem, Table};
 use mio::Waker;
 use nic::Nic;
 use port::capture::Capture;
@@ -74,6 +74,8 @@ pub struct Control<'a> {
     pub port: &'a mut dyn Attach,
     /// Peers of the port.
     pub peers: &'a mut Peers,
+    /// The memory, for as long as this lasts.
+    pub mem: Mem<'a>,
     hooks: &'a mut Vec<Option<Arc<CqHook>>>,
     bells: &'a mut Vec<Option<Qpn>>,
     free_bells: &'a mut Vec<u32>,
@@ -250,7 +252,7 @@ impl Engine {
             let mut guard = self.enter(cell);
             let (core, mem) = guard.parts();
             let Core { nic, port, peers, hooks, bells, free_bells, .. } = core;
-            let result = change(&mut Control { nic, port, peers, hooks, bells, free_bells });
+            let result = change(&mut Control { nic, port, peers, mem, hooks, bells, free_bells });
             core.pass_after_sleep(mem);
             core.tell();
             result

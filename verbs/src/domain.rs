@@ -7,9 +7,11 @@ use std::sync::Arc;
 use crate::queue_pair::{Init, QpOptions};
 use wire::frame::Endpoint;
 
+use crate::kernel::Kernel;
 use crate::{
-    AddressHandle, CompletionQueue, Context, CreateError, DatagramQueuePair, FreeList, FreeListOptions,
-    MemoryRegion, MemoryWindow, NullRegion, QueuePair, Srq, SrqOptions, XrcDomain, XrcInitiator,
+    AddressHandle, Answers, CompletionQueue, Context, CreateError, DatagramQueuePair, FreeList,
+    FreeListOptions, KernelHandle, KernelOptions, MemoryRegion, MemoryWindow, NullRegion, QueuePair, Srq,
+    SrqOptions, XrcDomain, XrcInitiator,
 };
 
 /// A protection domain. Cloning shares it; regions and queue pairs keep it alive.
@@ -233,6 +235,28 @@ impl ProtectionDomain {
         options: &FreeListOptions,
     ) -> Result<FreeList, CreateError> {
         FreeList::new(self, region, options)
+    }
+
+    /// Deploys a kernel of StRoM on the NIC, with as many lanes as there are `kernels`: each serves one queue pair at a time. It serves
+    /// from now on.
+    ///
+    /// # Errors
+    /// `Forked`; `TooMany`: the engine's number, or memory for answers; `Memory`: there is not so much; `Nic(Busy)`: the op-code is taken in
+    /// this domain; `Nic(Full)`: as many kernels as there may be; `Nic(TooSmall)`: no lanes.
+    pub fn deploy_kernel(
+        &self,
+        kernels: Vec<Box<dyn Kernel>>,
+        options: &KernelOptions<'_>,
+    ) -> Result<KernelHandle, CreateError> {
+        KernelHandle::new(self, kernels, options)
+    }
+
+    /// `count` rooms of `room` bytes for the answers of kernels at peers, up to 4096.
+    ///
+    /// # Errors
+    /// `Forked`; `TooMany`; `Memory`.
+    pub fn create_answers(&self, count: u32, room: u32) -> Result<Answers, CreateError> {
+        Answers::new(self, count, room)
     }
 
     /// A shared receive queue of an XRC domain. What arrives in it completes on `cq`; peers access memory of this protection

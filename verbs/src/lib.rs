@@ -34,6 +34,7 @@
     reason = "foreign memory is registered here, and one page is marked to be wiped on fork"
 )]
 
+mod answers;
 mod channel;
 mod completion_queue;
 mod context;
@@ -44,6 +45,7 @@ mod end;
 mod error;
 mod fork;
 mod free_list;
+mod kernels;
 mod listener;
 mod queue_pair;
 mod region;
@@ -52,6 +54,7 @@ mod window;
 pub mod work;
 mod xrc;
 
+pub use answers::{Answer, AnswerError, Answers};
 pub use channel::CompletionChannel;
 pub use completion_queue::{CompletionQueue, CqOptions, EMPTY};
 pub use context::Context;
@@ -60,6 +63,7 @@ pub use device::Device;
 pub use domain::ProtectionDomain;
 pub use error::{CreateError, PollError, PostError};
 pub use free_list::{FreeList, FreeListOptions};
+pub use kernels::{KernelHandle, KernelOptions};
 pub use listener::{ConnectRequest, Listener};
 pub use queue_pair::{Batch, Init, QpOptions, QueuePair, Ready};
 pub use region::{MemoryRegion, RemoteMemory};
@@ -71,11 +75,12 @@ pub use host::connect::ConnectError;
 pub use host::{DriverCounters, EngineEvent, Mode, OpenError, PortFacts, PortKind, Rules, RulesError};
 pub use memory::{Access, AccessError, Binding, Bytes, Error as MemoryError, Key, Range, WindowType};
 pub use nic::PostError as QueueError;
+pub use nic::kernel;
 pub use nic::prism;
 pub use nic::{
-    AddressVector, AsyncEvent, CompletionKind, Flags, GRH, MULTICAST_QPN, Modify, Notify, Operation,
-    PathMigration, Payload, ReceiveRequest, Remote, Service, Sge, SrqFacts, Status, WorkCompletion,
-    WorkRequest,
+    AddressVector, AsyncEvent, CompletionKind, Flags, GRH, MULTICAST_QPN, Modify, NicError, Notify,
+    Operation, PathMigration, Payload, ReceiveRequest, Remote, Service, Sge, SrqFacts, Status,
+    WorkCompletion, WorkRequest,
 };
 pub use port::Counters as PortCounters;
 pub use port::fault::Tally;

@@ -19,7 +19,9 @@ use crate::end::End;
 use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, Srq};
 
 mod queues;
+mod requests;
 pub(crate) use queues::{Incoming, ReceiveSide, SendSide};
+pub(crate) use requests::with_head;
 
 /// The state of a queue pair that is not connected yet: receives may be posted.
 #[derive(Debug)]
@@ -67,7 +69,8 @@ pub struct QpOptions {
     pub irn: bool,
     /// PRISM, if the peer wants it too: [`post_prism`](QueuePair::post_prism). Beside IRN, or going back N.
     pub prism: bool,
-    /// StRoM, if the peer wants it too: requests to the kernels of its NIC, and its requests to ours.
+    /// StRoM, if the peer wants it too: requests to the kernels of its NIC ([`post_rpc`](QueuePair::post_rpc)), and its requests to
+    /// ours ([`deploy_kernel`](ProtectionDomain::deploy_kernel)). Beside IRN, or going back N.
     pub strom: bool,
     /// Up to 256 bytes that the program at the other side gets when the queue pair connects.
     pub private_data: Vec<u8>,

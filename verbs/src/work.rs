@@ -35,10 +35,16 @@ pub const fn send_inv(id: u64, local: &[Sge], key: Key) -> WorkRequest<'_> {
     request(id, Operation::SendInv(key), local)
 }
 
+/// Any operation on bytes that are copied into the queue at once.
+#[inline]
+pub const fn inline(id: u64, operation: Operation, bytes: &[u8]) -> WorkRequest<'_> {
+    WorkRequest { id, operation, payload: Payload::Inline(bytes), flags: SIGNALED }
+}
+
 /// A message of bytes that are copied into the queue at once.
 #[inline]
 pub const fn send_inline(id: u64, bytes: &[u8]) -> WorkRequest<'_> {
-    WorkRequest { id, operation: Operation::Send, payload: Payload::Inline(bytes), flags: SIGNALED }
+    inline(id, Operation::Send, bytes)
 }
 
 /// RDMA WRITE.
@@ -50,7 +56,7 @@ pub const fn write(id: u64, local: &[Sge], remote: Remote) -> WorkRequest<'_> {
 /// RDMA WRITE of bytes that are copied into the queue at once.
 #[inline]
 pub const fn write_inline(id: u64, bytes: &[u8], remote: Remote) -> WorkRequest<'_> {
-    WorkRequest { id, operation: Operation::Write(remote), payload: Payload::Inline(bytes), flags: SIGNALED }
+    inline(id, Operation::Write(remote), bytes)
 }
 
 /// RDMA WRITE that also takes a receive work request of the peer and gives it 32 bits.
@@ -81,6 +87,18 @@ pub const fn compare_swap(
 #[inline]
 pub const fn fetch_add(id: u64, local: &[Sge; 1], remote: Remote, add: u64) -> WorkRequest<'_> {
     request(id, Operation::FetchAdd { remote, add }, local)
+}
+
+/// Parameters for a kernel of the peer's NIC: where answers go ([`Place::emit`](crate::kernel::Place::emit)), then its own.
+#[inline]
+pub const fn rpc(id: u64, opcode: u64, tag: u32, local: &[Sge]) -> WorkRequest<'_> {
+    request(id, Operation::Rpc { opcode, tag }, local)
+}
+
+/// Bytes for a kernel of the peer's NIC.
+#[inline]
+pub const fn rpc_write(id: u64, opcode: u64, tag: u32, local: &[Sge]) -> WorkRequest<'_> {
+    request(id, Operation::RpcWrite { opcode, tag }, local)
 }
 
 /// Invalidates a local key.

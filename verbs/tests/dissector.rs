@@ -1,10 +1,11 @@
-//! The dissector for Wireshark, on captures of a real port: what tshark shows of PRISM is what was posted and what came of it,
-//! and standard packets are shown as without it.
+//! The dissector for Wireshark, on captures of a real port: what tshark shows of PRISM is what was posted and what came of it, so
+//! are requests to kernels, and standard packets are shown as without it.
 
+use remora_verbs::kernel::{self, Get, HyperLogLog, Kernel, Lookup};
 use remora_verbs::prism::{Address, Data, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
 use remora_verbs::{
-    Access, CompletionQueue, Device, EMPTY, Flags, FreeList, FreeListOptions, MemoryRegion, Payload,
-    QpOptions, QueuePair, ReceiveRequest, Remote, Status, work,
+    Access, CompletionQueue, Device, EMPTY, Flags, FreeList, FreeListOptions, KernelOptions, MemoryRegion,
+    Payload, ProtectionDomain, QpOptions, QueuePair, ReceiveRequest, Remote, Status, work,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -55,7 +56,7 @@ fn tshark(file: &Path, dissector: bool, arguments: &[&str]) -> String {
 type Fields = BTreeMap<String, String>;
 
 /// The dissector's fields, below `remora.`.
-const FIELDS: [&str; 38] = [
+const FIELDS: [&str; 45] = [
     "prism.flags",
     "prism.flags.addr_indirect",
     "prism.flags.addr_bounded",
@@ -94,6 +95,13 @@ const FIELDS: [&str; 38] = [
     "irn.rkey",
     "irn.len",
     "irn.fetch",
+    "strom.opcode",
+    "strom.tag",
+    "strom.len",
+    "strom.answer",
+    "strom.rkey",
+    "strom.room",
+    "strom.params",
 ];
 
 /// All packets, with the fields `remora.*`, their numbers and directions.
@@ -116,6 +124,7 @@ fn packets(file: &Path, preferences: &[&str]) -> Vec<Fields> {
 }
 
 struct World {
+    domain: ProtectionDomain,
     cq: CompletionQueue,
     memory: MemoryRegion,
     list: FreeList,
@@ -132,9 +141,9 @@ fn world(device: &Device, options: &QpOptions) -> World {
     let free = FreeListOptions { offset: 8192, size: SIZE, count: 1, engine: 0 };
     let mut list = domain.create_free_list(&memory, &free).unwrap();
     list.post(0).unwrap();
-    let pair = || domain.create_qp(&cq, &cq, options).unwrap();
-    let (pair, peer) = QueuePair::connect_pair(pair(), pair()).unwrap();
-    World { cq, memory, list, pair, peer }
+    let make = || domain.create_qp(&cq, &cq, options).unwrap();
+    let (pair, peer) = QueuePair::connect_pair(make(), make()).unwrap();
+    World { domain, cq, memory, list, pair, peer }
 }
 
 fn options() -> QpOptions {
@@ -531,4 +540,60 @@ fn additions_of_irn_are_shown_for_the_queue_pairs_that_are_named() {
     }
     wanted.push(irn(&[("fetch", "0".into())]));
     assert_eq!(of_prism(packets(&file.0, &["remora.irn_qps:0-16777215"])), wanted);
+}
+
+/// A GET that finds nothing, values that come in three packets and in one.
+fn requests_to_kernels(file: &Path) -> Vec<Fields> {
+    let device = Device::udp("127.0.0.1:0").unwrap().capture(file);
+    let strom = QpOptions { prism: false, strom: true, ..options() };
+    let mut world = world(&device, &strom);
+    assert!(world.pair.agreement().unwrap().strom);
+    let domain = world.domain.clone();
+    let deploy = |opcode, kernel: Box<dyn Kernel>| {
+        let grants = [&world.memory];
+        let options = KernelOptions { opcode: Some(opcode), grants: &grants, ..KernelOptions::default() };
+        domain.deploy_kernel(vec![kernel], &options).unwrap()
+    };
+    let _get = deploy(0x6e7, Box::<Get>::default());
+    let _count = deploy(0x411, Box::<HyperLogLog>::default());
+    let mut answers = domain.create_answers(4, 512).unwrap();
+    let lookup = Lookup { slot: world.memory.remote(0).addr, key: 0x1234_5678_9abc_def0 }.emit();
+    let mut wanted = Vec::new();
+    let named = |of: &[Named<'_>]| -> Fields {
+        of.iter().map(|(name, value)| (format!("remora.strom.{name}"), value.clone())).collect()
+    };
+    let head = |opcode, tag: u32, len: usize| {
+        [("opcode", hex(opcode)), ("tag", tag.to_string()), ("len", len.to_string())]
+    };
+    let tag = answers.ask(&mut world.pair, 0x6e7, &lookup).unwrap();
+    assert_eq!(answers.wait(&mut world.cq, tag, LONG).unwrap().status, kernel::Status::MISS);
+    let place = answers.place(tag);
+    let to = [
+        ("answer", hex(place.addr)),
+        ("rkey", format!("{:#010x}", place.rkey)),
+        ("room", "512".into()),
+        ("params", lookup.iter().map(|byte| format!("{byte:02x}")).collect()),
+    ];
+    wanted.push(named(&[&head(0x6e7, tag, 32)[..], &to].concat()));
+    for len in [VALUE, 64] {
+        let tag = answers.give(&mut world.pair, 0x411, &[world.memory.sge(16384, len)]).unwrap();
+        assert_eq!(answers.wait(&mut world.cq, tag, LONG).unwrap().status, kernel::Status::DONE);
+        wanted.push(named(&head(0x411, tag, len)));
+    }
+    wanted
+}
+
+#[test]
+fn tshark_shows_of_requests_to_kernels_what_was_asked() {
+    let file = Temporary::new("strom");
+    let wanted = requests_to_kernels(&file.0);
+    assert_eq!(of_prism(packets(&file.0, &[])), wanted);
+    let lines = tshark(&file.0, true, &["-Y", "frame.packet_flags_direction == 2"]);
+    let names: Vec<&str> = lines
+        .lines()
+        .filter_map(|line| line.split_once("[StRoM ")?.1.split_once(']').map(|(name, _)| name))
+        .collect();
+    let writes = ["RPC WRITE First", "RPC WRITE Middle", "RPC WRITE Last", "RPC WRITE Only"];
+    assert_eq!(names, [&["RPC Params"][..], &writes].concat());
+    assert_eq!(of_prism(packets(&file.0, &["remora.strom_auto:FALSE"])), []);
 }

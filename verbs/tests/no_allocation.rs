@@ -3,10 +3,11 @@
 
 mod veth;
 
+use remora_verbs::kernel::{self, Get, HyperLogLog, Kernel, Lookup, Slot};
 use remora_verbs::{
-    Access, CompletionQueue, Context, DatagramQueuePair, Device, EMPTY, MemoryRegion, MemoryWindow, Mode,
-    QpOptions, QueuePair, ReceiveRequest, RemoteQueue, Srq, SrqOptions, Status, WindowType, XrcInitiator,
-    XrcTarget, work,
+    Access, CompletionQueue, Context, DatagramQueuePair, Device, EMPTY, KernelOptions, MemoryRegion,
+    MemoryWindow, Mode, QpOptions, QueuePair, ReceiveRequest, RemoteQueue, Srq, SrqOptions, Status,
+    WindowType, XrcInitiator, XrcTarget, work,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -172,6 +173,41 @@ fn rounds_of_services(device: &Device) {
     allocates_nothing(&mut || services.round(), ROUNDS / 3);
 }
 
+/// Requests to kernels, one with an answer of several packets, and WRITEs that pass a kernel.
+fn rounds_of_kernels(device: &Device) {
+    let (near, far) = (device.open().unwrap(), device.open().unwrap());
+    let (near_domain, far_domain) = (near.alloc_pd().unwrap(), far.alloc_pd().unwrap());
+    let [memory, table] = [&near_domain, &far_domain]
+        .map(|domain| domain.allocate(1 << 16, Access::LOCAL_WRITE | Access::REMOTE_WRITE).unwrap());
+    let (mut cq, far_cq) = (near.create_cq(64).unwrap(), far.create_cq(64).unwrap());
+    let strom = QpOptions { strom: true, path_mtu: 1024, ..QpOptions::default() };
+    let one = near_domain.create_qp(&cq, &cq, &strom).unwrap();
+    let two = far_domain.create_qp(&far_cq, &far_cq, &strom).unwrap();
+    let (mut one, two) = QueuePair::connect_pair(one, two).unwrap();
+    let slot = Slot { keys: [1, 2, 3], values: [table.remote(64).addr; 3], lens: [3000; 3] };
+    table.write(0, &slot.emit()).unwrap();
+    let deploy = |opcode, kernel: Box<dyn Kernel>| {
+        let grants = [&table];
+        let options = KernelOptions { opcode: Some(opcode), grants: &grants, ..KernelOptions::default() };
+        far_domain.deploy_kernel(vec![kernel], &options).unwrap()
+    };
+    let _get = deploy(1, Box::<Get>::default());
+    let count = deploy(2, Box::<HyperLogLog>::default());
+    two.attach(Some(&count)).unwrap();
+    let mut answers = near_domain.create_answers(4, 4096).unwrap();
+    let lookup = Lookup { slot: table.remote(0).addr, key: 2 }.emit();
+    let mut round = || {
+        let local = [memory.sge(0, 5000)];
+        one.post_send(&work::write(1, &local, table.remote(8192))).unwrap();
+        let tags = [answers.ask(&mut one, 1, &lookup), answers.give(&mut one, 2, &local)];
+        for tag in tags {
+            let answer = answers.wait(&mut cq, tag.unwrap(), Duration::from_secs(60)).unwrap();
+            assert_eq!(answer.status, kernel::Status::DONE);
+        }
+    };
+    allocates_nothing(&mut round, ROUNDS / 3);
+}
+
 /// One test, so that nothing else runs in this process.
 #[test]
 fn a_verb_in_steady_state_allocates_nothing() {
@@ -184,6 +220,7 @@ fn a_verb_in_steady_state_allocates_nothing() {
     // What differs between services is the NIC's, whoever drives it.
     for device in [Device::shm(), udp] {
         rounds_of_services(&device);
+        rounds_of_kernels(&device);
     }
     let Some(veth) = Veth::new() else { return };
     rounds([0, 1].map(|end| veth.open(end, &Device::xdp(veth.interface(end), None))));

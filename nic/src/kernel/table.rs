@@ -110,6 +110,12 @@ impl Deployed {
         Sge { addr, len: self.longest, ..self.answers }
     }
 
+    /// It was removed, and nothing is left of what it did.
+    fn is_done(&self) -> bool {
+        let idle = || self.lanes.iter().all(|lane| lane.qp.is_none());
+        self.leaving && self.free.len() == self.blocks as usize && idle()
+    }
+
     fn facts(&self) -> KernelFacts {
         let busy = self.lanes.iter().filter(|lane| lane.qp.is_some()).count();
         KernelFacts {
@@ -225,6 +231,17 @@ impl Kernels {
         }
     }
 
+    /// Those that were removed while answers were on their way are gone once these have arrived.
+    fn sweep(&mut self) {
+        let Kernels { deployed, ready, .. } = self;
+        for (place, kernel) in deployed.iter_mut().enumerate() {
+            if kernel.as_ref().is_some_and(Deployed::is_done) {
+                ready.retain(|(other, _)| *other as usize != place);
+                *kernel = None;
+            }
+        }
+    }
+
     fn find(&mut self, number: u32) -> Result<(usize, &mut Deployed), NicError> {
         let mut all = self.deployed.iter_mut().enumerate();
         all.find_map(|(place, kernel)| {
@@ -242,6 +259,7 @@ impl Nic {
     /// answers than lanes, or no lanes.
     pub fn deploy_kernel(&mut self, init: KernelInit) -> Result<u32, NicError> {
         let kernels = &mut self.shared.kernels;
+        kernels.sweep();
         let taken =
             |kernel: &Deployed| kernel.pd == init.pd && kernel.opcode == init.opcode && !kernel.leaving;
         if kernels.deployed.iter().flatten().any(taken) {
@@ -281,7 +299,8 @@ impl Nic {
     /// Removes a kernel. It takes nothing new, and what it had begun ends with an error to whoever asked.
     ///
     /// # Errors
-    /// [`NicError::Unknown`]. [`NicError::Busy`]: answers are still on their way from its memory; ask again.
+    /// [`NicError::Unknown`]. [`NicError::Busy`]: answers are still on their way from its memory. Its place is free when they have
+    /// arrived; who wants to know when that is asks again.
     pub fn remove_kernel(&mut self, number: u32) -> Result<(), NicError> {
         let (place, kernel) = self.shared.kernels.find(number)?;
         kernel.leaving = true;
@@ -289,15 +308,8 @@ impl Nic {
             self.end_lane((place as u32, lane));
         }
         let kernels = &mut self.shared.kernels;
-        let gone = kernels.deployed[place].as_ref().is_some_and(|kernel| {
-            kernel.free.len() == kernel.blocks as usize && kernel.lanes.iter().all(|lane| lane.qp.is_none())
-        });
-        if !gone {
-            return Err(NicError::Busy);
-        }
-        kernels.ready.retain(|(other, _)| *other as usize != place);
-        kernels.deployed[place] = None;
-        Ok(())
+        kernels.sweep();
+        if kernels.deployed[place].is_some() { Err(NicError::Busy) } else { Ok(()) }
     }
 
     /// A lane of a kernel that is being removed ends what it does.

@@ -61,6 +61,11 @@ impl SendSide {
         Ok(())
     }
 
+    /// What was filled since the last publication was never there.
+    pub fn take_back(&mut self) {
+        self.produced = self.published;
+    }
+
     /// Tells the NIC by the index what has been filled. False: nothing new.
     #[inline]
     pub fn publish(&mut self) -> bool {

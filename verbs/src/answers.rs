@@ -1,0 +1,201 @@
+//! Answers of kernels, by the tags of their requests.
+
+use nic::kernel::{Ending, Place, Status, TAG_MASK};
+use nic::{CompletionKind, Flags, Operation, Sge, WorkCompletion, WorkRequest};
+use std::fmt;
+use std::time::Duration;
+
+use crate::queue_pair::with_head;
+use crate::{
+    Access, AccessError, CompletionQueue, CreateError, EMPTY, MemoryRegion, PollError, PostError,
+    ProtectionDomain, QueueError, QueuePair, work,
+};
+
+/// Rooms at most: a tag holds the number of one, and how often it was used.
+const MOST: u32 = 1 << 12;
+
+/// How a request to a kernel was answered.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The tag of the request.
+    pub tag: u32,
+    /// How it ended.
+    pub status: Status,
+    /// Bytes that came.
+    pub len: u32,
+}
+
+/// What a room is used for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Room {
+    Empty,
+    Asked,
+    Came(Answer),
+}
+
+/// Rooms for the answers of kernels, used in turn, and an account of the requests that they belong to. Requests of several queue
+/// pairs may share them.
+///
+/// A request takes the next room, if the request that had it last has been answered and its answer handed out. So the bytes of
+/// an answer stay until as many requests were made as there are rooms.
+#[derive(Debug)]
+pub struct Answers {
+    memory: MemoryRegion,
+    room: u32,
+    rooms: Box<[Room]>,
+    asked: u32,
+}
+
+/// Why there is no answer.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum AnswerError {
+    /// The completion queue's words.
+    Poll(PollError),
+    /// Work has failed, and with it the connection.
+    Ended(crate::Status),
+}
+
+impl fmt::Display for AnswerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AnswerError::Poll(error) => error.fmt(f),
+            AnswerError::Ended(status) => write!(f, "the connection has ended: {}", status.explain()),
+        }
+    }
+}
+
+impl std::error::Error for AnswerError {}
+
+impl From<PollError> for AnswerError {
+    fn from(error: PollError) -> AnswerError {
+        AnswerError::Poll(error)
+    }
+}
+
+impl Answers {
+    pub(crate) fn new(domain: &ProtectionDomain, count: u32, room: u32) -> Result<Answers, CreateError> {
+        if !(1..=MOST).contains(&count) {
+            return Err(CreateError::TooMany("count", count.into(), MOST.into()));
+        }
+        let bytes = count as usize * room.max(1) as usize;
+        let memory = domain.allocate(bytes, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+        Ok(Answers { memory, room, rooms: vec![Room::Empty; count as usize].into_boxed_slice(), asked: 0 })
+    }
+
+    fn index(&self, tag: u32) -> usize {
+        (tag % MOST) as usize
+    }
+
+    /// Where the answer to a request goes.
+    pub fn place(&self, tag: u32) -> Place {
+        let remote = self.memory.remote(self.index(tag) as u64 * u64::from(self.room));
+        Place { addr: remote.addr, rkey: remote.rkey.get(), room: self.room }
+    }
+
+    /// The next tag, if its room is free.
+    fn begin(&self) -> Result<u32, PostError> {
+        let count = self.rooms.len() as u32;
+        let (index, use_of_it) = (self.asked % count, self.asked / count);
+        if self.rooms[index as usize] != Room::Empty {
+            return Err(PostError::Queue(QueueError::QueueFull));
+        }
+        Ok((use_of_it * MOST + index) & TAG_MASK)
+    }
+
+    fn asked(&mut self, tag: u32) -> u32 {
+        self.rooms[self.index(tag)] = Room::Asked;
+        // As many as tags can tell apart.
+        self.asked = (self.asked + 1) % (self.rooms.len() as u32 * ((TAG_MASK + 1) / MOST));
+        tag
+    }
+
+    /// Asks a kernel of the peer's NIC as [`post_rpc`](QueuePair::post_rpc) does, without a completion of its own, and posts a
+    /// receive work request for the answer. Returns the request's tag.
+    ///
+    /// # Errors
+    /// `Queue(QueueFull)`: the next room's answer has not been handed out, or a queue of the queue pair is full. Others as
+    /// [`post_rpc`](QueuePair::post_rpc) and [`post_recv`](QueuePair::post_recv). Nothing has been posted then.
+    pub fn ask(&mut self, pair: &mut QueuePair, opcode: u64, params: &[u8]) -> Result<u32, PostError> {
+        let tag = self.begin()?;
+        let place = self.place(tag);
+        with_head(&place, params, |bytes| {
+            let request = work::inline(u64::from(tag), Operation::Rpc { opcode, tag }, bytes);
+            pair.post_asking(&WorkRequest { flags: Flags::default(), ..request })
+        })?;
+        Ok(self.asked(tag))
+    }
+
+    /// Gives a kernel bytes as [`post_rpc_write`](QueuePair::post_rpc_write) does. They stay as they are until the answer has come. Returns the request's tag; bytes of its answer come
+    /// into the room of the [`ask`](Answers::ask) before it.
+    ///
+    /// # Errors
+    /// As [`ask`](Answers::ask).
+    pub fn give(&mut self, pair: &mut QueuePair, opcode: u64, local: &[Sge]) -> Result<u32, PostError> {
+        let tag = self.begin()?;
+        let request = work::rpc_write(u64::from(tag), opcode, tag, local);
+        pair.post_asking(&WorkRequest { flags: Flags::default(), ..request })?;
+        Ok(self.asked(tag))
+    }
+
+    /// Looks at a completion. True: it was an answer, which [`answer`](Answers::answer) gives out.
+    pub fn take(&mut self, done: &WorkCompletion) -> bool {
+        let Some(imm) = done.imm.filter(|_| done.kind == CompletionKind::ReceiveWriteImm) else {
+            return false;
+        };
+        let Ending { status, tag } = Ending::parse(imm);
+        let index = self.index(tag);
+        match self.rooms.get_mut(index) {
+            Some(room) if *room == Room::Asked => {
+                *room = Room::Came(Answer { tag, status, len: done.byte_len })
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// The answer to a request, once, if it has come.
+    pub fn answer(&mut self, tag: u32) -> Option<Answer> {
+        let index = self.index(tag);
+        let room = self.rooms.get_mut(index)?;
+        let Room::Came(answer) = *room else { return None };
+        *room = Room::Empty;
+        Some(answer)
+    }
+
+    /// Polls until the answer to a request has come; those that come before it are kept. Whatever else completes on the queue is
+    /// dropped: a program that has other work there polls itself, and shows what it sees to [`take`](Answers::take).
+    ///
+    /// # Errors
+    /// [`AnswerError`].
+    pub fn wait(
+        &mut self,
+        cq: &mut CompletionQueue,
+        tag: u32,
+        timeout: Duration,
+    ) -> Result<Answer, AnswerError> {
+        let mut done = [EMPTY; 16];
+        loop {
+            if let Some(answer) = self.answer(tag) {
+                return Ok(answer);
+            }
+            let count = cq.wait(&mut done, timeout)?;
+            for done in &done[..count] {
+                if done.status != crate::Status::Success {
+                    return Err(AnswerError::Ended(done.status));
+                }
+                self.take(done);
+            }
+        }
+    }
+
+    /// The first bytes of an answer.
+    ///
+    /// # Errors
+    /// `OutOfBounds`: more than a room holds.
+    pub fn read(&self, answer: &Answer, into: &mut [u8]) -> Result<(), AccessError> {
+        if into.len() > self.room as usize {
+            return Err(AccessError::OutOfBounds);
+        }
+        self.memory.read(self.index(answer.tag) * self.room as usize, into)
+    }
+}

@@ -1,0 +1,170 @@
+//! Kernels of StRoM on a NIC of one's own: deployed, listed, replaced and removed while it runs.
+
+use host::Engine;
+use nic::kernel::{Kernel, KernelFacts, KernelInit};
+use std::sync::Arc;
+
+use crate::{Access, Context, CreateError, MemoryRegion, ProtectionDomain};
+
+/// What a kernel is deployed with.
+#[derive(Copy, Clone, Debug)]
+pub struct KernelOptions<'a> {
+    /// The RPC op-code that it serves; none: it takes what no other kernel of the domain does.
+    pub opcode: Option<u64>,
+    /// The regions that it may read, and write where they allow local writing.
+    pub grants: &'a [&'a MemoryRegion],
+    /// Bytes of its longest answer, 1 at least.
+    pub longest: u32,
+    /// Answers on their way to clients, beside one that each lane is at: memory for them is taken now.
+    pub answers: u32,
+    /// Steps that one packet of input may cost; then the request ends with
+    /// [`Status::TOO_LONG`](crate::kernel::Status::TOO_LONG).
+    pub limit: u64,
+    /// The engine that it shall be on: only queue pairs of the same one reach it.
+    pub engine: usize,
+}
+
+impl Default for KernelOptions<'_> {
+    fn default() -> Self {
+        KernelOptions { opcode: None, grants: &[], longest: 4096, answers: 64, limit: 1 << 16, engine: 0 }
+    }
+}
+
+/// A kernel that is deployed, until it is removed or this is dropped. Queue pairs of its protection domain that agreed on StRoM
+/// ([`QpOptions::strom`](crate::QpOptions::strom)) reach it.
+///
+/// ```
+/// use remora_verbs::kernel::{Get, Kernel, Lookup, Slot, Status};
+/// use remora_verbs::{Access, Device, KernelOptions, QpOptions, QueuePair};
+///
+/// let context = Device::shm().open()?;
+/// let domain = context.alloc_pd()?;
+/// let mut cq = context.create_cq(64)?;
+///
+/// // The server: a table of one slot, and the kernel of the paper's section 5. Its program does nothing from now on.
+/// let table = domain.allocate(4096, Access::LOCAL_WRITE)?;
+/// let slot = Slot { keys: [7, 8, 9], values: [table.remote(64).addr, 0, 0], lens: [4, 0, 0] };
+/// table.write(0, &slot.emit())?;
+/// table.write(64, b"seal")?;
+/// let lanes: Vec<Box<dyn Kernel>> = vec![Box::new(Get::default())];
+/// let options = KernelOptions { opcode: Some(0x6e7), grants: &[&table], ..KernelOptions::default() };
+/// let get = domain.deploy_kernel(lanes, &options)?;
+/// assert_eq!(get.facts()?.opcode, Some(0x6e7));
+///
+/// // A client: one round trip for slot and value.
+/// let strom = QpOptions { strom: true, ..QpOptions::default() };
+/// let (a, b) = (domain.create_qp(&cq, &cq, &strom)?, domain.create_qp(&cq, &cq, &strom)?);
+/// let (mut a, _b) = QueuePair::connect_pair(a, b)?;
+/// let mut answers = domain.create_answers(16, 1024)?;
+/// let lookup = Lookup { slot: table.remote(0).addr, key: 7 };
+/// let tag = answers.ask(&mut a, 0x6e7, &lookup.emit())?;
+/// let answer = answers.wait(&mut cq, tag, std::time::Duration::from_secs(1))?;
+/// assert_eq!((answer.status, answer.len), (Status::DONE, 4));
+/// let mut value = [0; 4];
+/// answers.read(&answer, &mut value)?;
+/// assert_eq!(&value, b"seal");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct KernelHandle {
+    number: u32,
+    engine: Arc<Engine>,
+    domain: ProtectionDomain,
+    /// Where answers stand until they have arrived.
+    _answers: MemoryRegion,
+}
+
+impl Drop for KernelHandle {
+    fn drop(&mut self) {
+        // If answers are on their way, the NIC forgets it when they have arrived; their memory goes at once, as that of any work
+        // request that is outstanding when its region is dropped.
+        if !self.domain.context().fork().is_child() {
+            let _ = self.engine.control(|control| control.nic.remove_kernel(self.number));
+        }
+    }
+}
+
+impl KernelHandle {
+    pub(crate) fn new(
+        domain: &ProtectionDomain,
+        kernels: Vec<Box<dyn Kernel>>,
+        options: &KernelOptions<'_>,
+    ) -> Result<KernelHandle, CreateError> {
+        domain.context().refuse_child()?;
+        let engines = domain.context().adapter().engines();
+        let (asked, most) = (options.engine as u64 + 1, engines.len() as u64);
+        let engine = engines.get(options.engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
+        let count = kernels.len() as u64 + u64::from(options.answers);
+        let (asked, most) = (count * u64::from(options.longest), u64::from(u32::MAX));
+        if !(1..=most).contains(&asked) {
+            return Err(CreateError::TooMany("bytes for answers", asked, most));
+        }
+        let answers = domain.allocate(asked as usize, Access::LOCAL_WRITE)?;
+        let init = KernelInit {
+            pd: domain.pd(),
+            opcode: options.opcode,
+            kernels,
+            grants: options.grants.iter().map(|region| region.lkey()).collect(),
+            answers: answers.sge(0, asked as usize),
+            longest: options.longest,
+            limit: options.limit,
+        };
+        let number = engine.control(|control| control.nic.deploy_kernel(init))?;
+        Ok(KernelHandle { number, engine: Arc::clone(engine), domain: domain.clone(), _answers: answers })
+    }
+
+    pub(crate) fn is_on(&self, engine: &Arc<Engine>) -> bool {
+        Arc::ptr_eq(&self.engine, engine)
+    }
+
+    /// Its number on its engine.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// What is with it.
+    ///
+    /// # Errors
+    /// `Forked`; `Nic(Unknown)` once it has been removed.
+    pub fn facts(&self) -> Result<KernelFacts, CreateError> {
+        self.domain.context().refuse_child()?;
+        let is_it = |facts: &KernelFacts| facts.number == self.number;
+        let found = self.engine.control(|control| control.nic.kernels().find(is_it));
+        found.ok_or(CreateError::Nic(nic::NicError::Unknown))
+    }
+
+    /// Puts others in its place, as many as it has lanes. A lane changes when it is at rest, so no request meets both.
+    ///
+    /// # Errors
+    /// `Forked`; `Nic(TooSmall)` if they are not as many; `Nic(Unknown)` once it has been removed.
+    pub fn replace(&self, others: Vec<Box<dyn Kernel>>) -> Result<(), CreateError> {
+        self.domain.context().refuse_child()?;
+        Ok(self.engine.control(|control| control.nic.replace_kernel(self.number, others))?)
+    }
+
+    /// Removes it: it takes nothing new, and what it had begun ends with [`Status::REMOVED`](crate::kernel::Status::REMOVED).
+    ///
+    /// # Errors
+    /// `Forked`; `Nic(Busy)`: answers are on their way, ask again; `Nic(Unknown)` once it has been removed.
+    pub fn remove(&self) -> Result<(), CreateError> {
+        self.domain.context().refuse_child()?;
+        Ok(self.engine.control(|control| control.nic.remove_kernel(self.number))?)
+    }
+}
+
+impl Context {
+    /// The kernels that are deployed, in all its domains: each with the number of its engine.
+    ///
+    /// # Errors
+    /// `Forked`.
+    pub fn kernels(&self) -> Result<Vec<(usize, KernelFacts)>, CreateError> {
+        self.refuse_child()?;
+        let engines = self.adapter().engines().iter();
+        Ok(engines
+            .flat_map(|engine| {
+                let all: Vec<KernelFacts> = engine.control(|control| control.nic.kernels().collect());
+                all.into_iter().map(|facts| (engine.number(), facts))
+            })
+            .collect())
+    }
+}

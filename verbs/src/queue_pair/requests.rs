@@ -1,0 +1,101 @@
+//! StRoM on a queue pair: requests to the kernels of the peer's NIC, and kernels of one's own on its way.
+
+use nic::kernel::{Invocation, Place};
+use nic::wqe::MAX_INLINE;
+use nic::{NicError, Operation, ReceiveRequest, Sge, WorkRequest};
+use wire::strom::HEAD_LEN;
+
+use super::{QueuePair, Ready};
+use crate::{CreateError, KernelHandle, PostError, QueueError, work};
+
+/// Parameters, where they are copied from: where answers go stands before them.
+pub(crate) fn with_head<T>(
+    to: &Place,
+    params: &[u8],
+    then: impl FnOnce(&[u8]) -> Result<T, PostError>,
+) -> Result<T, PostError> {
+    let mut bytes = [0; MAX_INLINE];
+    let len = HEAD_LEN + params.len();
+    let room = bytes.get_mut(HEAD_LEN..len).ok_or(PostError::Queue(QueueError::TooMuchInline))?;
+    room.copy_from_slice(params);
+    bytes[..HEAD_LEN].copy_from_slice(&to.emit());
+    then(&bytes[..len])
+}
+
+impl QueuePair<Ready> {
+    /// Asks the kernel of the peer's NIC that serves `opcode` (the paper's `postRpc`): its answer goes to `to`, by a WRITE with
+    /// immediate data that takes a receive work request here. The parameters are copied at once, and must fit the queue pair's
+    /// `max_inline` with 16 bytes before them; longer ones, up to the path MTU, stand in memory behind
+    /// [`Place::emit`] and go by [`work::rpc`].
+    ///
+    /// `tag`, 24 bits, comes back with the answer ([`Answers`](crate::Answers) keeps account of them).
+    ///
+    /// # Errors
+    /// As [`post_send`](QueuePair::post_send). Where the two sides did not agree on StRoM, the request ends with
+    /// [`Status::LocalQpOperation`](crate::Status::LocalQpOperation).
+    pub fn post_rpc(
+        &mut self,
+        id: u64,
+        (opcode, tag): (u64, u32),
+        to: &Place,
+        params: &[u8],
+    ) -> Result<(), PostError> {
+        with_head(to, params, |bytes| {
+            self.post_send(&work::inline(id, Operation::Rpc { opcode, tag }, bytes))
+        })
+    }
+
+    /// Gives bytes to a kernel of the peer's NIC (the paper's `postRpcWrite`). Its answer goes where the last
+    /// [`post_rpc`](QueuePair::post_rpc) to it said.
+    ///
+    /// # Errors
+    /// As [`post_rpc`](QueuePair::post_rpc).
+    pub fn post_rpc_write(
+        &mut self,
+        id: u64,
+        (opcode, tag): (u64, u32),
+        local: &[Sge],
+    ) -> Result<(), PostError> {
+        self.post_send(&work::rpc_write(id, opcode, tag, local))
+    }
+
+    /// From now on a kernel sees what the peer WRITEs, packet by packet and each of them once, after it has been placed in
+    /// memory; with none, nobody does. Over IRN they come as they arrive. The peer need know nothing of it.
+    ///
+    /// # Errors
+    /// `Forked`; `Nic(Unknown)`: the kernel is gone, or of another domain or engine; `Nic(NotThisService)`.
+    pub fn attach(&self, kernel: Option<&KernelHandle>) -> Result<(), CreateError> {
+        let end = &self.body.end;
+        end.context.refuse_child()?;
+        if kernel.is_some_and(|kernel| !kernel.is_on(&end.engine)) {
+            return Err(CreateError::Nic(NicError::Unknown));
+        }
+        let number = kernel.map(KernelHandle::number);
+        Ok(end.engine.control(|control| control.nic.attach_kernel(end.number, number))?)
+    }
+
+    /// Hands a kernel of the NIC's own a message, or a piece of one, as if the peer had sent it: what it sends and answers goes to
+    /// the peer. Both sides have agreed on StRoM.
+    ///
+    /// # Errors
+    /// `Forked`; `Nic(Busy)`: no lane, or four pieces wait for it, again later; `Nic(Unknown)`: no such kernel; `Nic(TooSmall)`: more
+    /// bytes than a packet's worth ([`DMA`](crate::kernel::DMA)), or than are left; `Nic(NotThisService)`.
+    pub fn invoke(&self, what: &Invocation<'_>) -> Result<(), CreateError> {
+        let end = &self.body.end;
+        end.context.refuse_child()?;
+        Ok(end.engine.control(|control| control.nic.invoke_kernel(control.mem, end.number, what))?)
+    }
+
+    /// A request whose answer takes a receive work request: both are posted, or neither.
+    pub(crate) fn post_asking(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
+        self.body.refuse_child()?;
+        self.body.push(request)?;
+        if let Err(error) = self.body.post_recv(&ReceiveRequest { id: 0, sges: &[] }) {
+            self.body.send.take_back();
+            return Err(error);
+        }
+        self.body.send.publish();
+        self.body.ring();
+        Ok(())
+    }
+}
