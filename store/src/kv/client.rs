@@ -1,8 +1,10 @@
 //! The client machine: a window of operations on one queue pair.
 
+pub(super) mod asking;
+
 use super::client_config::ClientConfig;
 use super::hash::hash_key;
-use super::lookup::{Lookup, Reads, Step};
+use super::lookup::{Ask, Lookup, Reads, Step};
 use super::rpc::{HEADER, Refusal, Request, Response};
 use super::session::{Grant, SessionError};
 use super::{Broken, Operation, Post};
@@ -92,6 +94,8 @@ enum State {
     Waiting,
     /// READs of so many bytes are under way.
     Reading(u32),
+    /// A kernel has been asked.
+    Asking,
     /// A request is under way, with a staging piece if it is long.
     Calling(Option<u32>),
 }
@@ -100,6 +104,7 @@ enum State {
 #[derive(Copy, Clone, Debug)]
 enum Next {
     Reads(Reads),
+    Ask(Ask),
     /// The request in the slot's buffer, of this length.
     Message(u32),
 }
@@ -218,6 +223,7 @@ impl<L: Lookup> Client<L> {
         self.flights[usize::from(slot)].progress = progress;
         let posted = match step {
             Step::Read(reads) => self.go(slot, Next::Reads(reads), nic),
+            Step::Ask(ask) => self.go(slot, Next::Ask(ask), nic),
             _ => self.call(slot, key, &[], nic),
         };
         self.started(slot, posted)
@@ -393,6 +399,7 @@ impl<L: Lookup> Client<L> {
     fn post(&mut self, slot: u16, next: &Next, nic: &mut impl Post) -> Result<bool, Broken> {
         match next {
             Next::Reads(reads) => self.post_reads(slot, reads, nic),
+            Next::Ask(ask) => self.post_ask(slot, ask, nic),
             Next::Message(len) if *len <= self.grant.eager => self.post_message(slot, *len, None, nic),
             Next::Message(len) => match self.staging.pop() {
                 Some(piece) => self.post_message(slot, *len, Some(piece), nic),
@@ -502,7 +509,7 @@ impl<L: Lookup> Client<L> {
                 self.queue.retire(id.number);
                 Ok(None)
             }
-            Work::Receive => self.answered(completion, id.place, nic).map(Some),
+            Work::Receive => self.answered(completion, id.place, nic),
         }
     }
 
@@ -516,9 +523,20 @@ impl<L: Lookup> Client<L> {
         self.arena.read(at, landed);
         let key_at = usize::from(slot) * self.config.max_key as usize;
         let key = &self.keys[key_at..key_at + flight.key_len as usize];
-        let end = match self.lookup.advance(&mut flight.progress, key, landed) {
+        let step = self.lookup.advance(&mut flight.progress, key, landed);
+        self.walk(slot, step, nic)
+    }
+
+    /// Goes on with a lookup, or ends it.
+    #[inline(always)]
+    fn walk(&mut self, slot: u16, step: Step, nic: &mut impl Post) -> Result<Option<(u16, End)>, Broken> {
+        let end = match step {
             Step::Read(reads) => {
                 self.go(slot, Next::Reads(reads), nic)?;
+                return Ok(None);
+            }
+            Step::Ask(ask) => {
+                self.go(slot, Next::Ask(ask), nic)?;
                 return Ok(None);
             }
             Step::Found { start, len } => End::Value(start, len),
@@ -535,7 +553,11 @@ impl<L: Lookup> Client<L> {
         completion: &WorkCompletion,
         buffer: u16,
         nic: &mut impl Post,
-    ) -> Result<(u16, End), Broken> {
+    ) -> Result<Option<(u16, End)>, Broken> {
+        if let Some(slot) = self.asked(completion) {
+            self.post_receive(buffer, nic)?;
+            return self.told(slot, completion, nic);
+        }
         let len = completion.byte_len as usize;
         let (at, most) = match (completion.kind, completion.imm) {
             (CompletionKind::ReceiveWriteImm, Some(slot)) if slot < self.config.window => {
@@ -562,7 +584,7 @@ impl<L: Lookup> Client<L> {
             (Operation::Get, Err(Refusal::TooLong)) => End::Other(Outcome::TooLong),
             (_, Err(refusal)) => End::Other(Outcome::Refused(refusal)),
         };
-        Ok((response.slot, end))
+        Ok(Some((response.slot, end)))
     }
 
     #[inline]

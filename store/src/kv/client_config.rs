@@ -1,5 +1,6 @@
 //! How large a client is, and where things lie in its memory.
 
+use super::client::asking;
 use super::lookup::Lookup;
 use super::rpc::HEADER;
 use super::session::Hello;
@@ -37,7 +38,8 @@ impl ClientConfig {
     /// Bytes of registered memory that it needs; the region must allow local and remote writes (long responses come
     /// as WRITEs).
     pub fn arena_len<L: Lookup>(&self) -> usize {
-        self.receives_at::<L>() + self.window as usize * self.receive_stride()
+        let requests = if L::ASKS { self.window as usize * asking::STRIDE } else { 0 };
+        self.asks_at::<L>() + requests
     }
 
     /// What it says to the server, given its memory.
@@ -66,6 +68,11 @@ impl ClientConfig {
     /// Offset of the first receive buffer.
     pub(crate) fn receives_at<L: Lookup>(&self) -> usize {
         self.window as usize * self.slot_stride::<L>()
+    }
+
+    /// Offset of the first request to a kernel.
+    pub(crate) fn asks_at<L: Lookup>(&self) -> usize {
+        self.receives_at::<L>() + self.window as usize * self.receive_stride()
     }
 
     /// Bytes from one receive buffer to the next one.

@@ -2,6 +2,7 @@
 
 use super::session::{Design, Grant};
 use nic::Remote;
+use nic::kernel::Status;
 
 /// One READ of a lookup.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -44,11 +45,27 @@ impl Reads {
     }
 }
 
+/// A request to a kernel of the server's NIC. Where its answer goes is the client's to say.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Which kernel.
+    pub opcode: u64,
+    /// Its parameters.
+    pub params: [u8; Ask::LEN],
+}
+
+impl Ask {
+    /// Bytes of parameters.
+    pub const LEN: usize = 16;
+}
+
 /// What comes next in a lookup.
 #[derive(Copy, Clone, Debug)]
 pub enum Step {
     /// Another round trip.
     Read(Reads),
+    /// A round trip too, with a kernel at its other end.
+    Ask(Ask),
     /// The value is `len` bytes from `start` on in the bytes that landed last (as the lookup left them).
     Found {
         /// Offset of the value.
@@ -78,6 +95,9 @@ pub trait Lookup {
     /// Which design this is.
     const DESIGN: Design;
 
+    /// Does it ask kernels of the server's NIC? Then both sides' queue pairs agree on StRoM.
+    const ASKS: bool = false;
+
     /// From the server's grant; `buffer_len` bytes are all that can land in one round trip.
     fn new(grant: &Grant, buffer_len: usize) -> Self;
 
@@ -93,6 +113,12 @@ pub trait Lookup {
     /// The step after `landed`, the bytes of the READs that were asked for last. They are the client's own copy and
     /// may be changed.
     fn advance(&self, progress: &mut Self::Progress, key: &[u8], landed: &mut [u8]) -> Step;
+
+    /// The step after a kernel has answered with `landed`.
+    fn told(&self, progress: &mut Self::Progress, key: &[u8], status: Status, landed: &mut [u8]) -> Step {
+        let _ = (progress, key, status, landed);
+        Step::Contended
+    }
 
     /// How often this operation found the table changing and tried again.
     fn tries(progress: &Self::Progress) -> u32;

@@ -25,6 +25,7 @@ mod table;
 pub mod farm;
 pub mod pilaf;
 pub mod prism;
+pub mod strom;
 pub mod two_sided;
 
 #[cfg(test)]
@@ -36,7 +37,7 @@ pub use crate::send_queue::QueueNeeds;
 pub use client::{Client, Finished, Outcome, Refused, Slot};
 pub use client_config::ClientConfig;
 pub use hash::hash_key;
-pub use lookup::{Lookup, Read, Reads, Step};
+pub use lookup::{Ask, Lookup, Read, Reads, Step};
 pub use rpc::{HEADER as MESSAGE_HEADER, Refusal};
 pub use server::{Connection, Server, ServerConfig, ServerCounters};
 pub use session::{Design, Grant, Hello, SessionError};

@@ -18,11 +18,14 @@ pub enum Design {
     TwoSided = 3,
     /// Clients do all operations themselves (PRISM, SOSP'21 §6).
     Prism = 4,
+    /// A kernel on the server's NIC looks keys up (StRoM, EuroSys'20 §5.2).
+    Strom = 5,
 }
 
 impl Design {
     /// All of them.
-    pub const ALL: [Design; 4] = [Design::Pilaf, Design::Farm, Design::TwoSided, Design::Prism];
+    pub const ALL: [Design; 5] =
+        [Design::Pilaf, Design::Farm, Design::TwoSided, Design::Prism, Design::Strom];
 
     /// The design of a [`name`](Design::name).
     pub fn named(name: &str) -> Option<Design> {
@@ -36,6 +39,7 @@ impl Design {
             Design::Farm => "farm",
             Design::TwoSided => "two-sided",
             Design::Prism => "prism",
+            Design::Strom => "strom",
         }
     }
 
@@ -285,7 +289,7 @@ mod tests {
         assert_eq!(Hello::decode(&bytes[..39]), Err(SessionError::Malformed));
         assert_eq!(Grant::decode(&bytes), Err(SessionError::Malformed));
         let mut other = bytes;
-        other[4] = 5;
+        other[4] = 6;
         assert_eq!(Hello::decode(&other), Err(SessionError::Malformed));
     }
 }

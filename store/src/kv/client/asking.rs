@@ -1,0 +1,84 @@
+//! Asking a kernel of the server's NIC, and what it answers.
+
+use super::super::lookup::{Ask, Lookup};
+use super::super::{Broken, Post};
+use super::{Client, End, State};
+use crate::work_id::{Work, WorkId};
+use nic::kernel::{Ending, HEAD_LEN, Place, Status};
+use nic::{CompletionKind, Flags, Payload, WorkCompletion, WorkRequest};
+
+/// Bytes of a request: where the answer goes, then the parameters.
+const REQUEST: usize = HEAD_LEN + Ask::LEN;
+/// Bytes from one slot's request to the next one's.
+pub(crate) const STRIDE: usize = 64;
+const _: () = assert!(REQUEST <= STRIDE);
+
+impl<L: Lookup> Client<L> {
+    /// Asks; false if there is no room for that now.
+    #[inline]
+    pub(super) fn post_ask(&mut self, slot: u16, ask: &Ask, nic: &mut impl Post) -> Result<bool, Broken> {
+        if !self.queue.has_room(1) {
+            return Ok(false);
+        }
+        let (at, to) = (self.ask_at(slot), self.buffer_at(slot));
+        let room = self.config.buffer_len::<L>() as u32;
+        let place = Place { addr: self.arena.addr + to as u64, rkey: self.arena.key.get(), room };
+        let mut request = [0; REQUEST];
+        request[..HEAD_LEN].copy_from_slice(&place.emit());
+        request[HEAD_LEN..].copy_from_slice(&ask.params);
+        self.arena.write(at, &request);
+        // The answer says that it arrived; a completion is wanted only to keep the queue's account.
+        let (number, signaled) = self.queue.enter(false);
+        nic.post_send(&WorkRequest {
+            id: WorkId { work: Work::Message, place: slot, number }.encode(),
+            operation: nic::Operation::Rpc { opcode: ask.opcode, tag: self.tag(slot) },
+            payload: Payload::Sges(&[self.arena.sge(at, REQUEST)]),
+            flags: Flags { signaled, ..Flags::default() },
+        })?;
+        let flight = &mut self.flights[usize::from(slot)];
+        flight.state = State::Asking;
+        flight.round_trips += 1;
+        Ok(true)
+    }
+
+    /// The slot whose kernel's answer this is, if it is one.
+    #[inline]
+    pub(super) fn asked(&self, completion: &WorkCompletion) -> Option<u16> {
+        let ending = Ending::parse(completion.imm?);
+        let slot = ending.tag as u16;
+        let flight = self.flights.get(usize::from(slot))?;
+        let mine = completion.kind == CompletionKind::ReceiveWriteImm
+            && flight.state == State::Asking
+            && ending.tag == self.tag(slot);
+        mine.then_some(slot)
+    }
+
+    /// A kernel has answered.
+    #[inline]
+    pub(super) fn told(
+        &mut self,
+        slot: u16,
+        completion: &WorkCompletion,
+        nic: &mut impl Post,
+    ) -> Result<Option<(u16, End)>, Broken> {
+        let (at, len) = (self.buffer_at(slot), completion.byte_len as usize);
+        let status = completion.imm.map_or(Status::FAILED, |imm| Ending::parse(imm).status);
+        let landed = self.scratch.get_mut(..len).ok_or(Broken::Protocol)?;
+        self.arena.read(at, landed);
+        let key_at = usize::from(slot) * self.config.max_key as usize;
+        let flight = &mut self.flights[usize::from(slot)];
+        let key = &self.keys[key_at..key_at + flight.key_len as usize];
+        let step = self.lookup.told(&mut flight.progress, key, status, landed);
+        self.walk(slot, step, nic)
+    }
+
+    /// The slot, and the low bits of its sequence: an answer that comes late is nobody's.
+    fn tag(&self, slot: u16) -> u32 {
+        let sequence = self.flights[usize::from(slot)].sequence;
+        (sequence & 0xff) << 16 | u32::from(slot)
+    }
+
+    fn ask_at(&self, slot: u16) -> usize {
+        self.config.asks_at::<L>() + usize::from(slot) * STRIDE
+    }
+}

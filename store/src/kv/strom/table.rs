@@ -1,0 +1,354 @@
+//! The server's table: the only writer.
+
+use super::{HEADER, WAYS};
+use crate::kv::checksum::crc64;
+use crate::kv::extents::{Extent, Extents, room_for};
+use crate::kv::hash::{choice, hash_key};
+use crate::kv::rpc::Refusal;
+use crate::kv::session::Design;
+use crate::kv::table::{Table, TableGrant};
+use crate::region::{Region, Registered};
+use crate::words::u64_at;
+use nic::kernel::Slot;
+
+/// Buckets of a slot.
+const BUCKETS: usize = 3;
+
+/// How large a table is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Slots of three buckets. With up to half of the buckets taken, one GET in sixteen asks for a second slot.
+    pub slots: u32,
+    /// Seed of the hash.
+    pub hash_seed: u64,
+}
+
+impl Config {
+    /// For `keys` keys, half full.
+    pub fn for_keys(keys: u32, hash_seed: u64) -> Config {
+        Config { slots: (keys / 3).saturating_mul(2).saturating_add(8), hash_seed }
+    }
+
+    /// Bytes of the table's block.
+    pub fn index_len(&self) -> usize {
+        self.slots as usize * Slot::LEN
+    }
+
+    /// Bytes of the extents' block for `keys` keys with keys and values of these lengths, with room to overwrite.
+    pub fn extents_len(keys: u32, key_len: usize, value_len: usize) -> usize {
+        room_for(keys, Extents::lines_for(HEADER + key_len + value_len))
+    }
+}
+
+/// The table. The kernel reads `index` and `extents`; nobody else writes them.
+pub struct StromTable {
+    index: Region,
+    extents: Extents,
+    /// The object of each bucket.
+    held: Vec<Option<Extent>>,
+    config: Config,
+    keys: u64,
+    search: Vec<Node>,
+    /// An object under construction.
+    scratch: Vec<u8>,
+}
+
+/// A bucket: its slot, and which of that.
+type Bucket = (u32, usize);
+
+/// A key that could leave its bucket for its later slot.
+#[derive(Copy, Clone)]
+struct Node {
+    at: Bucket,
+    later: u32,
+    /// The one that would take its bucket.
+    parent: u16,
+}
+
+const ROOT: u16 = u16::MAX;
+/// Keys looked at before a new key is refused: such a search has no end of its own.
+const SEARCH: usize = 512;
+
+impl StromTable {
+    /// An empty table in `index` ([`Config::index_len`] bytes), with its objects in `extents`.
+    ///
+    /// # Panics
+    /// If the index block is too small, there are no slots, or the extents begin at address 0.
+    pub fn new(config: Config, index: Registered, extents: Registered) -> StromTable {
+        assert!(
+            config.slots > 0 && index.bytes.len() >= config.index_len(),
+            "the table's block is too small"
+        );
+        assert!(extents.addr != 0, "address 0 means an empty bucket");
+        let buckets = config.slots as usize * BUCKETS;
+        let mut table = StromTable {
+            index: Region::new(index),
+            extents: Extents::new(extents, u32::try_from(buckets).unwrap_or(u32::MAX)),
+            held: vec![None; buckets],
+            config,
+            keys: 0,
+            search: Vec::with_capacity(SEARCH),
+            scratch: Vec::with_capacity(2 << 20),
+        };
+        for slot in 0..config.slots as usize {
+            table.index.write(slot * Slot::LEN, &[0; Slot::LEN]);
+        }
+        table
+    }
+
+    /// Free 64-byte lines.
+    pub fn free_lines(&self) -> u32 {
+        self.extents.free_lines()
+    }
+
+    fn load(&self, slot: u32) -> Slot {
+        let mut bytes = [0; Slot::LEN];
+        self.index.read(slot as usize * Slot::LEN, &mut bytes);
+        Slot::parse(&bytes).unwrap_or_default()
+    }
+
+    fn held(&self, (slot, bucket): Bucket) -> Option<Extent> {
+        self.held[slot as usize * BUCKETS + bucket]
+    }
+
+    fn hold(&mut self, (slot, bucket): Bucket, extent: Option<Extent>) -> Option<Extent> {
+        std::mem::replace(&mut self.held[slot as usize * BUCKETS + bucket], extent)
+    }
+
+    fn ways(&self, hash: u64) -> [u32; WAYS] {
+        core::array::from_fn(|way| choice(hash, way, self.config.slots.into()) as u32)
+    }
+
+    /// The bucket that a hash has.
+    fn locate(&self, hash: u64) -> Option<Bucket> {
+        self.ways(hash).into_iter().find_map(|slot| {
+            let stored = self.load(slot);
+            StromTable::buckets(slot).find(|&at| self.held(at).is_some() && stored.keys[at.1] == hash)
+        })
+    }
+
+    fn buckets(slot: u32) -> impl Iterator<Item = Bucket> {
+        (0..BUCKETS).map(move |bucket| (slot, bucket))
+    }
+
+    fn vacant(&self, slot: u32) -> Option<Bucket> {
+        StromTable::buckets(slot).find(|at| self.held(*at).is_none())
+    }
+
+    /// A bucket for a hash that has none: a vacant one, or one whose key can go to its later slot, if need be because another
+    /// one there can; by the fewest moves.
+    fn make_room(&mut self, hash: u64) -> Option<Bucket> {
+        let ways = self.ways(hash);
+        if let Some(at) = ways.into_iter().find_map(|slot| self.vacant(slot)) {
+            return Some(at);
+        }
+        self.search.clear();
+        ways.into_iter().for_each(|slot| self.extend(slot, ROOT));
+        for at in 0..SEARCH {
+            let Node { later, .. } = *self.search.get(at)?;
+            if let Some(free) = self.vacant(later) {
+                return Some(self.shift(at as u16, free));
+            }
+            self.extend(later, at as u16);
+        }
+        None
+    }
+
+    /// Adds the keys of a slot that can go elsewhere: those that it is the first slot of.
+    fn extend(&mut self, slot: u32, parent: u16) {
+        let stored = self.load(slot);
+        for at in StromTable::buckets(slot) {
+            let [first, later] = self.ways(stored.keys[at.1]);
+            if first == slot && later != slot && self.search.len() < SEARCH {
+                self.search.push(Node { at, later, parent });
+            }
+        }
+    }
+
+    /// Moves the keys on the path that ends in node `at`, the last one first: a key is at its later place before it leaves
+    /// the first. Returns the bucket that becomes free.
+    fn shift(&mut self, at: u16, free: Bucket) -> Bucket {
+        let (mut at, mut free) = (at, free);
+        while at != ROOT {
+            let Node { at: from, parent, .. } = self.search[usize::from(at)];
+            let stored = self.load(from.0);
+            self.publish(free, stored.keys[from.1], stored.values[from.1], stored.lens[from.1]);
+            self.empty(from);
+            let extent = self.hold(from, None);
+            self.hold(free, extent);
+            (at, free) = (parent, from);
+        }
+        free
+    }
+
+    /// Fills a bucket: the address last, since it is what makes a key found. A key that is there already stays there
+    /// throughout; a length that is not the object's fails the reader's check.
+    fn publish(&mut self, (slot, bucket): Bucket, hash: u64, address: u64, len: u32) {
+        let mut content = self.load(slot);
+        (content.keys[bucket], content.lens[bucket]) = (hash, len);
+        self.store(slot, &content);
+        content.values[bucket] = address;
+        self.store(slot, &content);
+    }
+
+    fn empty(&mut self, (slot, bucket): Bucket) {
+        let mut content = self.load(slot);
+        content.values[bucket] = 0;
+        self.store(slot, &content);
+    }
+
+    fn store(&mut self, slot: u32, content: &Slot) {
+        let bytes = content.emit();
+        self.index.barrier();
+        for at in (0..Slot::LEN).step_by(8) {
+            self.index.store(slot as usize * Slot::LEN + at, u64_at(&bytes, at));
+        }
+        self.index.barrier();
+    }
+
+    /// Is the object under this hash the key's own?
+    fn is_of(&self, at: Bucket, key: &[u8]) -> bool {
+        self.held(at).is_some_and(|extent| {
+            let object = self.load(at.0).lens[at.1] as usize;
+            object >= HEADER + key.len() && self.extents.equal(extent, HEADER, key)
+        })
+    }
+}
+
+impl Table for StromTable {
+    const DESIGN: Design = Design::Strom;
+
+    fn grant(&self) -> TableGrant {
+        TableGrant {
+            index: self.index.block().remote(),
+            index_len: self.config.slots.into(),
+            extents: self.extents.region.block().remote(),
+            hash_seed: self.config.hash_seed,
+        }
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        let hash = hash_key(self.config.hash_seed, key);
+        let found = self.locate(hash);
+        if found.is_some_and(|at| !self.is_of(at, key)) {
+            return Err(Refusal::TableFull);
+        }
+        let extent = self.extents.allocate(HEADER + key.len() + value.len())?;
+        let Some(at) = found.or_else(|| self.make_room(hash)) else {
+            self.extents.free(extent);
+            return Err(Refusal::TableFull);
+        };
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&[0; HEADER]);
+        self.scratch.extend_from_slice(key);
+        self.scratch.extend_from_slice(value);
+        let crc = crc64(&self.scratch[HEADER..]);
+        self.scratch[..HEADER].copy_from_slice(&crc.to_le_bytes());
+        self.extents.region.write(extent.offset(), &self.scratch);
+        let address = self.extents.region.block().addr + extent.offset() as u64;
+        self.publish(at, hash, address, self.scratch.len() as u32);
+        match self.hold(at, Some(extent)) {
+            // Readers of the old object notice by its check value when its lines are used again.
+            Some(old) => self.extents.free(old),
+            None => self.keys += 1,
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), Refusal> {
+        let hash = hash_key(self.config.hash_seed, key);
+        let at = self.locate(hash).filter(|at| self.is_of(*at, key)).ok_or(Refusal::Absent)?;
+        self.empty(at);
+        if let Some(old) = self.hold(at, None) {
+            self.extents.free(old);
+        }
+        self.keys -= 1;
+        Ok(())
+    }
+
+    fn values(&self) -> &Registered {
+        self.extents.region.block()
+    }
+
+    fn len(&self) -> u64 {
+        self.keys
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use memory::{Bytes, Key};
+
+    fn block(number: u32, len: usize) -> Registered {
+        let bytes = Bytes::heap(len).unwrap();
+        Registered { bytes, addr: u64::from(number) << 32, key: Key::new(number) }
+    }
+
+    fn table(slots: u32, extents: usize) -> StromTable {
+        let config = Config { slots, hash_seed: 3 };
+        StromTable::new(config, block(1, config.index_len()), block(2, extents))
+    }
+
+    /// What the kernel would answer.
+    fn look(table: &StromTable, key: &[u8]) -> Option<Vec<u8>> {
+        let hash = hash_key(table.config.hash_seed, key);
+        let (addr, len) = table.ways(hash).into_iter().find_map(|slot| table.load(slot).find(hash))?;
+        let mut object = vec![0; len as usize];
+        table.extents.region.read((addr - (2 << 32)) as usize, &mut object);
+        assert_eq!(crc64(&object[HEADER..]), u64_at(&object, 0));
+        Some(object[HEADER..].strip_prefix(key).expect("the key's own object").to_vec())
+    }
+
+    #[test]
+    fn half_full_every_key_is_found_and_all_room_comes_back() {
+        let config = Config::for_keys(3000, 0);
+        let mut table = table(config.slots, Config::extents_len(3000, 4, 100));
+        let all = table.free_lines();
+        for round in 0..3u8 {
+            for number in 0..3000u32 {
+                let len = (number as usize * 7 + usize::from(round) * 13) % 100;
+                table.put(&number.to_le_bytes(), &vec![round; len]).unwrap();
+            }
+        }
+        assert_eq!(table.len(), 3000);
+        for number in 0..3000u32 {
+            let found = look(&table, &number.to_le_bytes()).unwrap();
+            assert_eq!(found, vec![2; (number as usize * 7 + 26) % 100]);
+        }
+        assert_eq!(look(&table, b"none"), None);
+        assert_eq!(table.delete(b"none"), Err(Refusal::Absent));
+        (0..3000u32).for_each(|number| table.delete(&number.to_le_bytes()).unwrap());
+        assert_eq!((table.len(), table.free_lines()), (0, all));
+        assert_eq!(look(&table, &7u32.to_le_bytes()), None);
+    }
+
+    #[test]
+    fn what_has_no_room_changes_nothing() {
+        let mut full = table(1, 1 << 16);
+        let stored = (0..10u8).filter(|number| full.put(&[*number], b"value").is_ok()).count();
+        assert_eq!((stored, full.put(b"one more", b"")), (BUCKETS, Err(Refusal::TableFull)));
+        let mut small = table(8, 64 * LINES);
+        small.put(b"key", b"short").unwrap();
+        assert_eq!(small.put(b"key", &[0; 64 * LINES]), Err(Refusal::NoSpace));
+        assert_eq!(look(&small, b"key"), Some(b"short".to_vec()));
+    }
+
+    const LINES: usize = 4;
+
+    #[test]
+    fn of_two_keys_with_one_hash_the_second_is_refused() {
+        let mut table = table(8, 1 << 12);
+        table.put(b"first", b"value").unwrap();
+        let (first, second) = (hash_key(3, b"first"), hash_key(3, b"second"));
+        // As if they had the same: in the second one's slot stands the first one's object under the second's hash.
+        let at = table.locate(first).unwrap();
+        let to = (table.ways(second)[0], 0);
+        let object = table.load(at.0);
+        table.publish(to, second, object.values[at.1], object.lens[at.1]);
+        let extent = table.hold(at, None);
+        table.hold(to, extent);
+        assert_eq!(table.put(b"second", b"other"), Err(Refusal::TableFull));
+        assert_eq!(table.delete(b"second"), Err(Refusal::Absent));
+    }
+}
