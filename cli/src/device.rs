@@ -20,18 +20,6 @@ pub enum PortName {
 }
 
 impl PortName {
-    /// Those that two processes of one host can meet by, in the order in which tables show them.
-    const LOCAL: [PortName; 2] = [PortName::Shm, PortName::Udp];
-
-    /// Those of [`PortName::LOCAL`] that are asked for.
-    pub fn local(only: Option<PortName>) -> Result<Vec<PortName>> {
-        anyhow::ensure!(
-            only != Some(PortName::Xdp),
-            "port xdp needs a network between its NICs, which only `remora bench verbs` makes: choose shm or udp"
-        );
-        Ok(PortName::LOCAL.into_iter().filter(|port| only.is_none_or(|only| only == *port)).collect())
-    }
-
     /// As the command line says it.
     pub fn name(self) -> &'static str {
         match self {

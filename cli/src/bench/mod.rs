@@ -1,7 +1,7 @@
 //! `remora bench`: figures as ratios to floors and rivals that ran interleaved in the same run.
 
 mod bare;
-mod bars;
+pub mod bars;
 mod congestion;
 pub mod cores;
 pub mod curves;

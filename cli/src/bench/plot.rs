@@ -57,7 +57,8 @@ pub fn write(path: &Path, drawings: &[&dyn Drawing]) -> Result<()> {
     std::fs::write(path, svg).with_context(|| path.display().to_string())
 }
 
-fn svg(drawings: &[&dyn Drawing]) -> Result<String, String> {
+/// The text of a file with drawings side by side. The error says why they cannot be drawn.
+pub fn svg(drawings: &[&dyn Drawing]) -> Result<String, String> {
     let mut svg = String::new();
     {
         let size = (SIZE.0 * drawings.len().max(1) as u32, SIZE.1);

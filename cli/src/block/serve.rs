@@ -14,10 +14,10 @@ use super::repair::repair;
 use super::replica::{AbdLock, Blocks, PrismRs, Replica, Shared, Size};
 use super::servers::ServersArgs;
 use crate::device::PortArgs;
-use crate::serving::Service;
 use crate::serving::conduct::Conduct;
 use crate::serving::kept::Kept;
 use crate::serving::program::Memory;
+use crate::serving::{Service, Speaks};
 
 /// Arguments of `remora serve block`.
 #[derive(Args, Clone, Debug)]
@@ -79,7 +79,7 @@ fn serve<B: Blocks>(args: &ServeArgs, prism: bool) -> Result<()> {
     ensure!(own < count, "there is no replica {own} among {count}: they are numbered from 0");
     let listen = args.listen.unwrap_or(servers.addresses()[own]);
     let context = args.port.open()?;
-    let mut memory = Memory { domain: context.alloc_pd()?, regions: Vec::new() };
+    let mut memory = Memory::of(context.alloc_pd()?);
     let layout = Layout { blocks: args.blocks, block_len: args.block_len };
     let mut blocks = B::open(&Size { layout, clients: args.clients }, &mut memory)?;
     let domain = memory.domain.clone();
@@ -105,7 +105,13 @@ fn serve<B: Blocks>(args: &ServeArgs, prism: bool) -> Result<()> {
         .name("marks".into())
         .spawn(move || peers.keep_marks(&standing))
         .context("a thread for the numbers of writers")?;
-    let mut service = Service::new(context, replica, memory, args.clients + MAX_REPLICAS as u32, prism)?;
+    let mut service = Service::new(
+        context,
+        replica,
+        memory,
+        args.clients + MAX_REPLICAS as u32,
+        Speaks { prism, ..Speaks::default() },
+    )?;
     let what = format!(
         "{} blocks of {} bytes as replica {own} of {}",
         args.blocks,

@@ -17,7 +17,7 @@ use crate::device::{LOOPBACK, PortArgs, PortName};
 use crate::print;
 use crate::serving::kept::Kept;
 use crate::serving::program::Memory;
-use crate::serving::{Pace, Service, Watch};
+use crate::serving::{Pace, Service, Speaks, Watch};
 
 /// Arguments of the hidden command.
 #[derive(Parser)]
@@ -79,12 +79,13 @@ fn serve<B: Blocks>(args: &Args, prism: bool) -> Result<()> {
         }
         let port = PortArgs { interface: args.interface.clone(), ..PortArgs::plain(args.port) };
         let context = port.open()?;
-        let mut memory = Memory { domain: context.alloc_pd()?, regions: Vec::new() };
+        let mut memory = Memory::of(context.alloc_pd()?);
         let layout = Layout { blocks: args.blocks, block_len: args.block_len };
         let mut blocks = B::open(&Size { layout, clients: args.clients }, &mut memory)?;
         blocks.begin()?;
         let program = Replica::new(blocks, Shared::new(standing));
-        let service = Service::new(context, program, memory, args.clients, prism)?;
+        let service =
+            Service::new(context, program, memory, args.clients, Speaks { prism, ..Speaks::default() })?;
         let anywhere: IpAddr = if args.within.is_empty() { LOOPBACK } else { Ipv4Addr::UNSPECIFIED.into() };
         let listener = Listener::bind((anywhere, 0))?;
         print::line(listener.address().port());

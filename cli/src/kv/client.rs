@@ -89,7 +89,8 @@ impl<D: Design> Session<D> {
             private_data: D::hello(&config, &block).encode().to_vec(),
             max_rd_atomic: READS,
             max_dest_rd_atomic: READS,
-            prism: D::PRISM,
+            prism: D::SPEAKS.prism,
+            strom: D::SPEAKS.strom,
             ..QpOptions::default()
         };
         let pair = domain.create_qp(&cq, &cq, &options)?;

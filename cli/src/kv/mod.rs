@@ -29,12 +29,15 @@ use store::kv::pilaf::{self, Pilaf, PilafTable};
 use store::kv::prism::{
     Client as PrismClient, ClientConfig as PrismConfig, Config, Grant as PrismGrant, HEADER,
 };
+use store::kv::strom::{self, Strom, StromTable};
 use store::kv::two_sided::{self, TwoSided, TwoSidedTable};
 use store::kv::{
     Client, ClientConfig, Grant, Hello, Lookup, Registered, Server, ServerConfig, SessionError, Table,
 };
-use verbs::Access;
+use verbs::kernel::{Get, Kernel};
+use verbs::{Access, KernelOptions};
 
+use crate::serving::Speaks;
 use crate::serving::program::Memory;
 use machine::Machine;
 use prism::PrismServer;
@@ -53,12 +56,14 @@ pub enum DesignName {
     TwoSided,
     /// One indirect READ; PUTs by the client itself (PRISM).
     Prism,
+    /// A kernel on the server's NIC looks keys up (StRoM).
+    Strom,
 }
 
 impl DesignName {
     /// All of them.
-    pub const ALL: [DesignName; 4] =
-        [DesignName::Pilaf, DesignName::Farm, DesignName::TwoSided, DesignName::Prism];
+    pub const ALL: [DesignName; 5] =
+        [DesignName::Pilaf, DesignName::Farm, DesignName::TwoSided, DesignName::Prism, DesignName::Strom];
 
     /// As the command line says it.
     pub fn name(self) -> &'static str {
@@ -67,6 +72,7 @@ impl DesignName {
             DesignName::Farm => "farm",
             DesignName::TwoSided => "two-sided",
             DesignName::Prism => "prism",
+            DesignName::Strom => "strom",
         }
     }
 }
@@ -91,8 +97,8 @@ pub trait Design: Sized + 'static {
     type Client: Machine;
     /// The program of its server.
     type Program: Loads;
-    /// Its queue pairs speak PRISM.
-    const PRISM: bool;
+    /// What its queue pairs speak beside the verbs.
+    const SPEAKS: Speaks;
 
     /// What a client's queue pair must hold.
     fn needs(config: &ClientConfig) -> QueueNeeds;
@@ -131,7 +137,7 @@ pub trait Design: Sized + 'static {
 impl<D: Classical> Design for D {
     type Client = Client<D::Lookup>;
     type Program = Called<D::Table>;
-    const PRISM: bool = false;
+    const SPEAKS: Speaks = Speaks { prism: false, strom: D::Lookup::ASKS };
 
     fn needs(config: &ClientConfig) -> QueueNeeds {
         config.needs()
@@ -159,6 +165,7 @@ impl<D: Classical> Design for D {
         let local = memory.region("messages", config.local_len(), Access::LOCAL_WRITE)?;
         let writable = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let staging = memory.region("long requests", config.staging_len(), writable)?;
+        D::deploy(args, memory)?;
         let table = D::table(size.capacity, size.seed, index, extents);
         Ok(Called { server: Server::new(table, config, local, staging)?, needs: config.needs() })
     }
@@ -172,6 +179,9 @@ impl<D: Classical> Design for D {
     }
 
     fn work(plan: &measure::Plan) -> Result<Option<Measured>> {
+        if D::Lookup::ASKS {
+            return Ok(None);
+        }
         let mut work = Work::<D>::new(plan)?;
         Ok(Some(Box::new(move |kind| work.measure(kind))))
     }
@@ -195,7 +205,7 @@ fn in_prism(config: &ClientConfig) -> PrismConfig {
 impl Design for PrismDesign {
     type Client = PrismClient;
     type Program = PrismServer;
-    const PRISM: bool = true;
+    const SPEAKS: Speaks = Speaks { prism: true, strom: false };
 
     fn needs(config: &ClientConfig) -> QueueNeeds {
         in_prism(config).needs()
@@ -244,6 +254,15 @@ pub trait Classical: 'static {
 
     /// A table for so many keys over its memory.
     fn table(keys: u32, seed: u64, index: Option<Registered>, extents: Registered) -> Self::Table;
+
+    /// Deploys what looks keys up, once there is memory for values and index.
+    ///
+    /// # Errors
+    /// The NIC's.
+    fn deploy(args: &ServeArgs, memory: &mut Memory) -> Result<()> {
+        let _ = (args, memory);
+        Ok(())
+    }
 }
 
 /// Pilaf.
@@ -252,6 +271,8 @@ pub struct PilafDesign;
 pub struct FarmDesign;
 /// Two-sided calls.
 pub struct TwoSidedDesign;
+/// A kernel that looks keys up.
+pub struct StromDesign;
 
 const INDEX: &str = "a design with an index is given its memory";
 
@@ -294,6 +315,36 @@ impl Classical for TwoSidedDesign {
     }
 }
 
+/// Queue pairs that a lookup may be under way for at a time.
+const LANES: u32 = 64;
+/// Memory for answers on their way, unless that is less than two for each lane.
+const ANSWERS: usize = 16 << 20;
+
+impl Classical for StromDesign {
+    type Lookup = Strom;
+    type Table = StromTable;
+
+    fn table_len(keys: u32, seed: u64) -> usize {
+        strom::Config::for_keys(keys, seed).index_len()
+    }
+
+    fn table(keys: u32, seed: u64, index: Option<Registered>, extents: Registered) -> StromTable {
+        StromTable::new(strom::Config::for_keys(keys, seed), index.expect(INDEX), extents)
+    }
+
+    fn deploy(args: &ServeArgs, memory: &mut Memory) -> Result<()> {
+        let lanes = args.clients.min(LANES);
+        let longest = Strom::landing_len(args.max_key as usize, args.max_value as usize);
+        let options = KernelOptions {
+            opcode: Some(strom::OPCODE),
+            longest: longest as u32,
+            answers: ((ANSWERS / longest) as u32).clamp(lanes, 1024),
+            ..KernelOptions::default()
+        };
+        memory.kernel((0..lanes).map(|_| Box::new(Get::default()) as Box<dyn Kernel>).collect(), options)
+    }
+}
+
 /// Calls a function that is generic over the design.
 #[macro_export]
 macro_rules! with_design {
@@ -303,6 +354,7 @@ macro_rules! with_design {
             $crate::kv::DesignName::Farm => $function::<$crate::kv::FarmDesign>($($argument),*),
             $crate::kv::DesignName::TwoSided => $function::<$crate::kv::TwoSidedDesign>($($argument),*),
             $crate::kv::DesignName::Prism => $function::<$crate::kv::PrismDesign>($($argument),*),
+            $crate::kv::DesignName::Strom => $function::<$crate::kv::StromDesign>($($argument),*),
         }
     };
 }

@@ -102,9 +102,9 @@ pub(super) fn open<D: Design>(args: &ServeArgs, capacity: u32) -> Result<Service
     let context = args.port.open()?;
     let more = (u64::from(capacity) - args.records.min(u64::from(capacity))) as usize * 256;
     let bytes = args.memory.unwrap_or(memory_for(args.records, args.value_len) + more);
-    let mut memory = Memory { domain: context.alloc_pd()?, regions: Vec::new() };
+    let mut memory = Memory::of(context.alloc_pd()?);
     let program = D::program(args, Size { capacity, bytes, seed: fresh_seed() }, &mut memory)?;
-    Service::new(context, program, memory, args.clients, D::PRISM)
+    Service::new(context, program, memory, args.clients, D::SPEAKS)
 }
 
 /// Keys hash differently in each server, so that nobody can prepare collisions.

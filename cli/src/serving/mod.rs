@@ -23,6 +23,15 @@ use program::{Memory, Program};
 /// READs that a connection may have outstanding: a full window of two-READ lookups.
 pub const READS: u8 = 128;
 
+/// What queue pairs speak beside the verbs.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Speaks {
+    /// PRISM's operations.
+    pub prism: bool,
+    /// StRoM's requests to kernels.
+    pub strom: bool,
+}
+
 /// A client as the server knows it.
 struct Client<C> {
     pair: QueuePair<Ready>,
@@ -86,8 +95,7 @@ pub struct Service<P: Program> {
     cq: CompletionQueue,
     channel: CompletionChannel,
     clients: Vec<Client<P::Connection>>,
-    /// Its queue pairs speak PRISM.
-    prism: bool,
+    speaks: Speaks,
     /// Lives as long as the program.
     memory: Memory,
 }
@@ -107,14 +115,14 @@ impl<P: Program> Service<P> {
         program: P,
         memory: Memory,
         clients: u32,
-        prism: bool,
+        speaks: Speaks,
     ) -> Result<Service<P>> {
         let channel = context.create_channel()?;
         // And one for the probe of each client.
         let depth = (program.needs().completions + 1) * clients;
         let cq =
             context.create_cq_with(&CqOptions { depth, channel: Some(&channel), ..CqOptions::default() })?;
-        Ok(Service { program, context, cq, channel, clients: Vec::new(), prism, memory })
+        Ok(Service { program, context, cq, channel, clients: Vec::new(), speaks, memory })
     }
 
     /// Serves until it is told to stop.
@@ -330,7 +338,8 @@ impl<P: Program> Service<P> {
             connect_timeout: CONNECTING,
             max_rd_atomic: READS,
             max_dest_rd_atomic: READS,
-            prism: self.prism,
+            prism: self.speaks.prism,
+            strom: self.speaks.strom,
             ..QpOptions::default()
         };
         let mut pair = self.memory.domain.create_qp(&self.cq, &self.cq, &options)?;

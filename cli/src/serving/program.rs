@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use store::{Broken, QueueNeeds};
-use verbs::{Access, MemoryRegion, ProtectionDomain, WorkCompletion};
+use verbs::kernel::Kernel;
+use verbs::{Access, KernelHandle, KernelOptions, MemoryRegion, ProtectionDomain, WorkCompletion};
 
 use crate::post::{Batched, Direct, Later, registered};
 
@@ -79,9 +80,27 @@ pub struct Memory {
     pub domain: ProtectionDomain,
     /// What was registered.
     pub regions: Vec<MemoryRegion>,
+    /// Kernels that were deployed over it.
+    pub kernels: Vec<KernelHandle>,
 }
 
 impl Memory {
+    /// Nothing yet, in this domain.
+    pub fn of(domain: ProtectionDomain) -> Memory {
+        Memory { domain, regions: Vec::new(), kernels: Vec::new() }
+    }
+
+    /// Deploys a kernel that may reach everything that has been registered.
+    ///
+    /// # Errors
+    /// The NIC's.
+    pub fn kernel(&mut self, lanes: Vec<Box<dyn Kernel>>, options: KernelOptions<'_>) -> Result<()> {
+        let grants: Vec<&MemoryRegion> = self.regions.iter().collect();
+        let options = KernelOptions { grants: &grants, ..options };
+        self.kernels.push(self.domain.deploy_kernel(lanes, &options)?);
+        Ok(())
+    }
+
     /// Registers `len` bytes.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use super::transact::Talk;
 use crate::post::Batched;
 use crate::serving::program::Memory;
 use crate::serving::stops::Stops;
-use crate::serving::{Pace, Service};
+use crate::serving::{Pace, Service, Speaks};
 
 const SHARDS: usize = 2;
 
@@ -32,9 +32,10 @@ fn serve(shard: usize, listener: &Listener, stop: &AtomicBool) {
     let words = ["serve", "--design", "farm", "--shard", &shard, "--shards", &shards, "--keys", "100"];
     let args = Words::parse_from(words).args;
     let context = args.port.open().unwrap();
-    let mut memory = Memory { domain: context.alloc_pd().unwrap(), regions: Vec::new() };
+    let mut memory = Memory::of(context.alloc_pd().unwrap());
     let program = FarmShard::open(&args, &context, &mut memory).unwrap();
-    let mut service = Service::new(context, program, memory, args.clients + args.asking(), false).unwrap();
+    let mut service =
+        Service::new(context, program, memory, args.clients + args.asking(), Speaks::default()).unwrap();
     service.work(Pace::default(), listener, stop).unwrap();
 }
 

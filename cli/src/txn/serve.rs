@@ -11,9 +11,9 @@ use super::desk::Place;
 use super::farm::FarmShard;
 use super::{DesignName, MOST_SHARDS, prism_tx};
 use crate::device::PortArgs;
-use crate::serving::Service;
 use crate::serving::conduct::Conduct;
 use crate::serving::program::{Memory, Program};
+use crate::serving::{Service, Speaks};
 
 /// Arguments of `remora serve txn`.
 #[derive(Args, Clone, Debug)]
@@ -89,7 +89,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     ensure!(shard < shards, "there is no shard {shard} of {shards}: shards are counted from 0");
     args.conduct.begin()?;
     let context = args.port.open()?;
-    let mut memory = Memory { domain: context.alloc_pd()?, regions: Vec::new() };
+    let mut memory = Memory::of(context.alloc_pd()?);
     match args.design {
         DesignName::PrismTx => serve(args, prism_tx::open(args, &mut memory)?, context, memory),
         DesignName::Farm => serve(args, FarmShard::open(args, &context, &mut memory)?, context, memory),
@@ -98,7 +98,13 @@ pub fn run(args: &ServeArgs) -> Result<()> {
 
 fn serve<P: Program>(args: &ServeArgs, program: P, context: Context, memory: Memory) -> Result<()> {
     let prism = args.design == DesignName::PrismTx;
-    let mut service = Service::new(context, program, memory, args.clients + args.asking(), prism)?;
+    let mut service = Service::new(
+        context,
+        program,
+        memory,
+        args.clients + args.asking(),
+        Speaks { prism, ..Speaks::default() },
+    )?;
     let ServeArgs { shard, shards, keys, design, .. } = args;
     let what = format!("transactions on {keys} keys as shard {shard} of {shards} of {}", design.name());
     args.conduct.serve(&what, &args.port, args.listen, &mut service)

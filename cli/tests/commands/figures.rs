@@ -20,20 +20,19 @@ fn positive(line: &Value, field: &str) {
 #[test]
 fn the_demo_reads_each_design_over_each_port_and_no_value_is_wrong() {
     // It checks each value itself, and fails if one is wrong.
-    let out = remora(&["demo", "--records", "2000", "--gets", "1000", "--json"]).good();
+    let words = ["demo", "--records", "2000", "--gets", "1000", "--value-len", "64,300", "--json"];
+    let out = remora(&words).good();
     let lines = lines(&out);
     let cases: Vec<&str> = lines.iter().filter_map(|line| line["case"].as_str()).collect();
-    let expected = [
-        "shm/pilaf-get/64",
-        "shm/farm-get/64",
-        "shm/two-sided-get/64",
-        "shm/prism-get/64",
-        "udp/pilaf-get/64",
-        "udp/farm-get/64",
-        "udp/two-sided-get/64",
-        "udp/prism-get/64",
-    ];
-    assert_eq!(cases, expected);
+    let mut expected = Vec::new();
+    for port in ["shm", "udp", "xdp"] {
+        for len in [64, 300] {
+            let designs = ["pilaf", "farm", "two-sided", "prism", "strom"];
+            expected.extend(designs.map(|design| format!("{port}/{design}-get/{len}")));
+        }
+    }
+    // Where no namespaces can be made, nothing is measured over xdp.
+    assert!(cases == expected || cases == expected[..20], "{cases:?}");
     for line in &lines {
         assert_eq!(line["bench"], "demo");
         for field in
@@ -64,15 +63,33 @@ fn on_a_terminal(words: &[&str]) -> String {
 
 #[test]
 fn the_demo_shows_its_progress_to_a_person_and_not_to_a_pipe() {
-    let words = ["demo", "--records", "2000", "--gets", "1000", "--port", "shm"];
+    let report = std::env::temp_dir().join(format!("remora-demo-{}", std::process::id()));
+    let folder = report.to_str().expect("a name");
+    let words = [
+        "demo",
+        "--records",
+        "2000",
+        "--gets",
+        "1000",
+        "--value-len",
+        "64",
+        "--port",
+        "shm",
+        "--report",
+        folder,
+    ];
     let shown = on_a_terminal(&words);
-    assert!(shown.contains("farm over shm: 2000 records") && shown.contains("2/4"), "{shown}");
+    assert!(shown.contains("farm over shm: 2000 records") && shown.contains("2/5"), "{shown}");
     let piped = remora(&words);
     assert_eq!(piped.err, "");
     let table = piped.good();
     for column in ["round trips", "median", "p99", "GETs/s", "server CPU per GET"] {
         assert!(table.contains(column), "{table}");
     }
+    let page = std::fs::read_to_string(report.join("index.html")).expect("the page");
+    assert_eq!(page.matches("<svg").count(), 4, "a picture of each column");
+    assert!(page.contains("GET kernel (StRoM)") && !page.contains("<script"), "{page}");
+    std::fs::remove_dir_all(&report).expect("removed");
     let help = remora(&["demo", "--help"]).good();
     assert!(help.contains("[default: 1000000]"), "a million records: {help}");
 }

@@ -65,6 +65,16 @@ fn prism_over_udp_stores_reads_removes_and_loads() {
 }
 
 #[test]
+fn strom_over_shm_stores_reads_removes_and_loads() {
+    use_it("strom", "shm");
+}
+
+#[test]
+fn strom_over_udp_stores_reads_removes_and_loads() {
+    use_it("strom", "udp");
+}
+
+#[test]
 fn prism_takes_values_to_a_mebibyte_and_a_client_of_another_design_is_told() {
     let server = Server::start("prism", "shm", &["--records", "10"]);
     let file = Scratch::new(&[b"long ".as_slice(), &vec![b'x'; 1 << 20]].concat());

@@ -107,7 +107,6 @@ fn an_interface_that_is_none_or_not_wanted_is_named() {
     let of = |interface| remora(&["devinfo", "--port", "xdp", "--interface", interface]);
     of("no-such-one").one_line("there is no interface no-such-one here");
     of("lo").one_line("lo has no Ethernet frames");
-    remora(&["demo", "--port", "xdp"]).one_line("choose shm or udp");
 }
 
 #[test]

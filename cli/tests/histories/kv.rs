@@ -47,6 +47,11 @@ fn farm_is_linearizable_while_processes_die_and_stand_still_and_links_are_cut() 
 }
 
 #[test]
+fn strom_kv_is_linearizable_while_processes_die_and_stand_still_and_links_are_cut() {
+    real_run("strom", 5);
+}
+
+#[test]
 fn a_client_that_answers_from_its_memory_is_found() {
     let Some(mut scene) = scene("prism", 4, "4") else { return };
     scene.enter(1, &["--liar"]);
@@ -58,7 +63,9 @@ fn a_client_that_answers_from_its_memory_is_found() {
 #[test]
 #[ignore = "soak: minutes"]
 fn soak_real_runs_of_every_key_value_design() {
-    for (at, design) in ["prism", "pilaf", "farm", "two-sided"].into_iter().cycle().take(40).enumerate() {
+    for (at, design) in
+        ["prism", "pilaf", "farm", "two-sided", "strom"].into_iter().cycle().take(40).enumerate()
+    {
         real_run(design, 100 + at as u64);
     }
 }
