@@ -20,6 +20,8 @@ use crate::ring::Ring;
 /// Packets, and bytes, that one queue pair sends before the next one's turn.
 const TURN_PACKETS: usize = 16;
 const TURN_BYTES: usize = 16 << 10;
+/// Requests, answers of kernels among them, that leave before responses in a turn.
+const ANSWERS_FIRST: usize = TURN_PACKETS / 2;
 
 /// How much of a turn is used up.
 #[derive(Copy, Clone, Debug, Default)]
@@ -59,7 +61,7 @@ impl QueuePair {
         shared: &mut Shared,
         used: &mut Used,
     ) -> Turn {
-        if self.connection.is_none() {
+        if self.connection.is_none() || self.strom.is_some() {
             return self.transmit_other(now, mem, out, shared, used);
         }
         self.turn(now, out, shared, used, |qp, out, shared| match qp.respond(now, mem, out, shared) {
@@ -81,6 +83,9 @@ impl QueuePair {
         if self.loopback {
             return self.transmit_to_itself(mem, shared, used);
         }
+        if self.connection.is_some() {
+            return self.transmit_answers(now, mem, out, shared, used);
+        }
         if self.irn.is_some() {
             return self.turn(now, out, shared, used, |qp, out, shared| {
                 match qp.respond_irn(now, mem, out, shared) {
@@ -92,6 +97,27 @@ impl QueuePair {
         self.turn(now, out, shared, used, |qp, out, shared| match qp.notify_if_due(out, shared) {
             None => qp.request_unreliable(now, mem, out, shared),
             sent => sent,
+        })
+    }
+
+    /// Requests first, a few of them: an answer of a kernel's and the shorter acknowledgement behind it make one train, the other
+    /// way round they are two frames.
+    fn transmit_answers(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        out: &mut impl Egress,
+        shared: &mut Shared,
+        used: &mut Used,
+    ) -> Turn {
+        let mut first = ANSWERS_FIRST;
+        self.turn(now, out, shared, used, |qp, out, shared| {
+            first = first.saturating_sub(1);
+            let answer = if first > 0 { qp.request(now, mem, out, shared) } else { None };
+            answer.or_else(|| match qp.respond(now, mem, out, shared) {
+                None => qp.request(now, mem, out, shared),
+                sent => sent,
+            })
         })
     }
 
