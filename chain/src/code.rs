@@ -264,8 +264,8 @@ impl Code<'_> {
             self.push(Work::read(template, woken, 8));
         }
         match (self.is_recycled(), test.wakes()) {
-            (true, true) => self.push(Work::read(x.back(ID), woken, 8)),
-            _ => self.push(Work::read(x, woken + ID, ID_BYTES)),
+            (true, true) => self.push(Work::write(x.back(ID), woken, 8)),
+            _ => self.push(Work::write(x, woken + ID, ID_BYTES)),
         };
         if let Operand::Var(y) = y {
             self.push(Work::read(y, swap + COMPARE + ID, ID_BYTES));

@@ -26,6 +26,7 @@ mod disassemble;
 pub mod language;
 mod link;
 mod machine;
+pub mod model;
 mod program;
 mod step;
 mod verify;

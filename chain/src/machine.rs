@@ -2,6 +2,7 @@
 
 use memory::{Access, Biased, Bytes, Mem, Pd, Range, Table};
 use nic::chain::LoopbackInit;
+use nic::cost::timeline::Executed;
 use nic::cqe::Cqe;
 use nic::wqe::{SLOT, Wqe, WqeOpcode, flag};
 use nic::{Nic, Ring, Status, Word, stride, write_receive};
@@ -154,13 +155,17 @@ impl Machine {
 
     /// The doorbells, once: what is posted runs, and of other queues what is enabled at the start.
     pub fn start(&mut self) {
-        let mut engine = self.engine.enter();
-        for (queue, loaded) in self.program.queues.iter().zip(&self.queues) {
-            loaded.send.set_word(Word::Produced, loaded.posted);
-            engine.doorbell(loaded.qp);
-            if queue.enabled > 0 {
-                engine.enable(loaded.qp, queue.enabled).expect("its own queue");
-            }
+        (0..self.queues.len()).for_each(|queue| self.ring(queue));
+    }
+
+    /// The doorbell of one queue.
+    pub fn ring(&mut self, queue: usize) {
+        let (loaded, mut engine) = (&self.queues[queue], self.engine.enter());
+        loaded.send.set_word(Word::Produced, loaded.posted);
+        engine.doorbell(loaded.qp);
+        let enabled = self.program.queues[queue].enabled;
+        if enabled > 0 {
+            engine.enable(loaded.qp, enabled).expect("its own queue");
         }
     }
 
@@ -210,7 +215,7 @@ impl Machine {
     /// Executes one work request. None: nothing is left to do.
     pub fn step(&mut self) -> Option<Step> {
         let before = self.shadow.take().unwrap_or_else(|| self.memory());
-        let (queue, index, slot, failed) = self.step_quietly()?;
+        let (Executed { queue, index, .. }, slot, failed) = self.step_quietly()?;
         let after = self.memory();
         let homes =
             (0..self.sections.len()).map(Home::Section).chain((0..self.queues.len()).map(Home::Queue));
@@ -225,8 +230,14 @@ impl Machine {
         Some(Step { number: self.steps - 1, queue, index, slot, changes, failed })
     }
 
-    /// One work request: its queue, its index there, the copy that was executed, and whether it failed.
-    fn step_quietly(&mut self) -> Option<(usize, u64, [u8; SLOT], bool)> {
+    /// Runs as [`run`](Machine::run) does; every work request that was executed, for a model of hardware to play.
+    pub fn watch(&mut self, budget: usize) -> Vec<Executed> {
+        self.shadow = None;
+        std::iter::from_fn(|| self.step_quietly()).map(|(executed, ..)| executed).take(budget).collect()
+    }
+
+    /// One work request, the copy of its slot that was executed, and whether it failed.
+    fn step_quietly(&mut self) -> Option<(Executed, [u8; SLOT], bool)> {
         let mut engine = self.engine.enter();
         let (nic, mem) = engine.parts();
         nic.set_chain_turn(1);
@@ -239,7 +250,9 @@ impl Machine {
                 let qp = self.queues[at].qp;
                 let slot = nic.fetched_slot(qp, before[at]).unwrap_or([0; SLOT]);
                 let failed = nic.qp_state(qp) == Some(State::Err);
-                return Some((at, before[at], slot, failed));
+                let fetched = nic.send_queue_facts(qp).map_or(0, |facts| facts.fetched);
+                let executed = Executed { queue: at, index: before[at], fetched, wqe: Wqe::parse(&slot) };
+                return Some((executed, slot, failed));
             }
             if !nic.has_work() {
                 return None;

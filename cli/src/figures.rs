@@ -16,6 +16,8 @@ use crate::device::PortName;
 enum Figures {
     /// PRISM, Figures 1 and 2: its operations, and a READ through a pointer over three networks.
     Prism,
+    /// RedN, Figures 7, 8, 10, 11 and 14 and Tables 3 to 5: chains on modelled hardware.
+    Redn,
     /// Goodput by loss, with IRN and without.
     Loss,
     /// Two flows over one bottleneck.
@@ -41,8 +43,9 @@ enum Figures {
 }
 
 impl Figures {
-    const ALL: [Figures; 9] = [
+    const ALL: [Figures; 10] = [
         Figures::Prism,
+        Figures::Redn,
         Figures::Loss,
         Figures::Congestion,
         Figures::Three,
@@ -57,6 +60,7 @@ impl Figures {
     fn bench(self) -> Option<&'static str> {
         match self {
             Figures::Prism => Some("prism"),
+            Figures::Redn => Some("redn"),
             Figures::Loss => Some("loss"),
             Figures::Congestion => Some("congestion"),
             _ => None,
@@ -82,7 +86,7 @@ impl Figures {
             Figures::Seven => loads::figure_7(folder, rows),
             Figures::Nine => transactions::figure_9(folder, rows),
             Figures::Ten => transactions::figure_10(folder, rows),
-            Figures::Prism | Figures::Loss | Figures::Congestion => Ok(()),
+            Figures::Prism | Figures::Redn | Figures::Loss | Figures::Congestion => Ok(()),
         }
     }
 }

@@ -2,10 +2,14 @@
 //!
 //! Only *primitives* have a cost: a verb's round trip, a CPU that polls and answers, an access to the memory of the host. Each is
 //! a number that somebody measured, and says where it was read. What an operation takes is counted from them (`prism.rs`), and
-//! so is a prediction; no constant was chosen to make one come true. What many clients reach is `load.rs`.
+//! so is a prediction; no constant was chosen to make one come true. What many clients reach is `load.rs`. Chains have primitives of
+//! their own (`connectx5.rs`), and what a NIC really executed is played by them (`timeline.rs`).
 
+pub mod connectx5;
 pub mod load;
+pub mod number;
 pub mod prism;
+pub mod timeline;
 
 /// A measured number, and where it was read.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -16,6 +20,24 @@ pub struct Constant {
     pub ns: u64,
     /// Who measured it, and the place that says so.
     pub source: &'static str,
+}
+
+/// A measured bandwidth, and where it was read.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// What it is of.
+    pub name: &'static str,
+    /// Bytes in a microsecond.
+    pub bytes_per_us: u64,
+    /// Who measured it, and the place that says so.
+    pub source: &'static str,
+}
+
+impl Rate {
+    /// What so many bytes take, nanoseconds.
+    pub fn ns(&self, bytes: u64) -> u64 {
+        bytes * 1000 / self.bytes_per_us
+    }
 }
 
 /// A one-sided verb of 512 bytes between two hosts on one cable; one access to the server's memory is in it.

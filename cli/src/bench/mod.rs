@@ -9,12 +9,14 @@ mod echo;
 mod floor;
 mod floor_xdp;
 mod loss;
+mod numbers;
 mod packets;
 mod page;
 mod pair;
 pub mod peer;
 pub mod plot;
 pub mod prism;
+mod redn;
 mod replay;
 mod row;
 pub mod site;
@@ -44,6 +46,8 @@ enum Name {
     Loss,
     /// PRISM's operations: what hardware would take by its primitives, and this software beside the plain verbs.
     Prism,
+    /// RedN's chains: what they would take on a ConnectX-5, by its primitives, beside what the paper measured.
+    Redn,
     /// Two flows over one bottleneck: no control, DCQCN and TIMELY; simulated.
     Congestion,
     /// Replay a trace of arrivals through IRN's receiver: lines of `QP op-code PSN` behind their number.
@@ -68,7 +72,7 @@ enum Own {
 #[command(
     subcommand_negates_reqs = true,
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench block --port udp --rounds 5\n  remora bench kv --port shm\n  remora bench txn ycsb-t --port udp\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
+    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench redn\n  remora bench block --port udp --rounds 5\n  remora bench kv --port shm\n  remora bench txn ycsb-t --port udp\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -87,7 +91,7 @@ pub struct Args {
     /// Packets that the flow has: in a replay of the sender, without end if not given; in `loss`, each side's.
     #[arg(long)]
     packets: Option<u64>,
-    /// Where `loss`, `congestion` and `prism` write their plots.
+    /// Where `loss`, `congestion`, `prism` and `redn` write their plots.
     #[arg(long, default_value = "report", value_name = "FOLDER")]
     report: PathBuf,
     /// Only this port; in `loss`, shm is what IRN costs without loss.
@@ -136,6 +140,7 @@ pub fn run(args: Args) -> Result<()> {
         Name::Loss => loss::run(&args),
         Name::Congestion => congestion::run(&args),
         Name::Prism => prism::run(&args),
+        Name::Redn => redn::run(&args),
         Name::IrnReceiver => replay::receiver(&args),
         Name::IrnSender => replay::sender(&args),
     }

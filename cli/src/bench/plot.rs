@@ -16,6 +16,17 @@ pub struct Line {
     pub values: Vec<f64>,
 }
 
+/// What others say at a place.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// Of the line with this number, in whose colour it is; else black.
+    pub line: Option<usize>,
+    /// Number of the place.
+    pub place: usize,
+    /// What they say.
+    pub value: f64,
+}
+
 /// What is drawn.
 #[derive(Default)]
 pub struct Plot<'a> {
@@ -31,8 +42,8 @@ pub struct Plot<'a> {
     pub lines: Vec<Line>,
     /// Values grow upwards by factors, from the least on.
     pub by_factors: bool,
-    /// What others say: name, and values at places.
-    pub stated: Option<(&'a str, Vec<(usize, f64)>)>,
+    /// What others say: name, and marks.
+    pub stated: Option<(&'a str, Vec<Mark>)>,
 }
 
 /// Where a drawing is drawn.
@@ -127,26 +138,36 @@ impl Plot<'_> {
         for (number, line) in self.lines.iter().enumerate() {
             let style = Palette99::pick(number).stroke_width(2);
             let points = line.values.iter().enumerate().map(|(place, value)| (place as f64, *value));
+            let points = points.filter(|(_, value)| value.is_finite());
             chart.draw_series(LineSeries::new(points, style).point_size(dot))?;
             legend(&names, number, style, &line.name)?;
         }
-        if let Some((name, values)) = &self.stated {
-            let style = BLACK.stroke_width(2);
-            chart.draw_series(
-                values.iter().map(|(place, value)| Cross::new((*place as f64, *value), 6, style)),
-            )?;
-            legend(&names, self.lines.len(), style, name)?;
+        if let Some((name, marks)) = &self.stated {
+            let black = BLACK.stroke_width(2);
+            let style = |mark: &Mark| match mark.line {
+                Some(line) => Palette99::pick(line).stroke_width(2),
+                None => black,
+            };
+            let cross = |mark: &Mark| Cross::new((mark.place as f64, mark.value), 6, style(mark));
+            chart.draw_series(marks.iter().map(cross))?;
+            legend(&names, self.lines.len(), black, name)?;
         }
         Ok(())
+    }
+
+    /// The least and the greatest value, of the lines and of what is stated.
+    fn extent(&self) -> (f64, f64) {
+        let marks = || self.stated.iter().flat_map(|(_, marks)| marks).map(|mark| mark.value);
+        let values = || self.lines.iter().flat_map(|line| &line.values).copied().chain(marks());
+        let most = values().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+        (values().fold(most, f64::min).max(f64::MIN_POSITIVE), most)
     }
 }
 
 impl Drawing for Plot<'_> {
     fn draw<'a>(&self, area: &Area<'a>) -> Result<(), Box<dyn Error + 'a>> {
-        let values = || self.lines.iter().flat_map(|line| &line.values).copied();
-        let most = values().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+        let (least, most) = self.extent();
         if self.by_factors {
-            let least = values().fold(most, f64::min).max(f64::MIN_POSITIVE);
             self.chart(area, (least / 1.2..most * 1.2).log_scale())
         } else {
             self.chart(area, 0.0..most * 1.05)
@@ -188,9 +209,11 @@ mod tests {
         let labels = vec!["near".to_owned(), "far".to_owned()];
         let plot = Plot { labels, lines: vec![line], by_factors: true, ..Plot::default() };
         let plain = super::svg(&[&plot]).unwrap();
-        let marked = Plot { stated: Some(("stated", vec![(1, 50.0)])), ..plot };
+        let marked =
+            Plot { stated: Some(("stated", vec![Mark { line: None, place: 1, value: 500.0 }])), ..plot };
         let both = super::svg(&[&marked, &marked]).unwrap();
         assert!(!plain.contains("stated") && both.matches("stated").count() == 2, "{both}");
+        assert_eq!(marked.extent(), (1.0, 500.0), "the axis reaches to what is stated");
         assert!(both.contains("width=\"1520\"") && plain.contains("width=\"760\""), "{both}");
     }
 }

@@ -13,6 +13,7 @@ mod limits;
 mod loss;
 mod mistakes;
 mod prism;
+mod redn;
 mod repair;
 mod replay;
 mod running;

@@ -10,14 +10,14 @@ use serde_json::Value;
 use crate::running::{Ended, remora};
 
 /// A folder that goes away.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub fn new(name: &str) -> Folder {
         Folder(std::env::temp_dir().join(format!("remora-prism-{}-{name}", std::process::id())))
     }
 
-    fn read(&self, name: &str) -> String {
+    pub fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.0.join(name)).expect("a plot")
     }
 }
@@ -35,7 +35,7 @@ fn bench(port: &str, folder: &Folder, more: &[&str]) -> Ended {
 }
 
 #[track_caller]
-fn lines(out: &str) -> Vec<Value> {
+pub fn lines(out: &str) -> Vec<Value> {
     out.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"))).collect()
 }
 

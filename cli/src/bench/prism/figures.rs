@@ -10,7 +10,7 @@ use super::Measured;
 use super::case::Case;
 use crate::bench::bars::{Bars, Series};
 use crate::bench::median;
-use crate::bench::plot::{self, Drawing, Line, Plot};
+use crate::bench::plot::{self, Drawing, Line, Mark, Plot};
 
 /// Microseconds.
 fn us(ns: f64) -> f64 {
@@ -110,7 +110,10 @@ fn model_lines() -> Plot<'static> {
         labels: networks(),
         lines: FIGURE_2.map(line).into_iter().collect(),
         by_factors: true,
-        stated: Some(("stated in the paper", OVER_ONE_SWITCH.to_vec())),
+        stated: Some((
+            "stated in the paper",
+            OVER_ONE_SWITCH.map(|(place, value)| Mark { line: None, place, value }).to_vec(),
+        )),
     }
 }
 

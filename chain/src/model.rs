@@ -1,0 +1,144 @@
+//! `RedN`'s experiments in model time: real chains, run by the NIC's code on a [`Machine`], laid out on the time of a ConnectX-5
+//! (`nic::cost::timeline`), beside what the paper measured.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `orders.rs` | Figures 7 and 8, and the native verbs of Table 3: what the constants were read from |
+//! | `lookups.rs` | Figures 10, 11 and 14, Tables 4 and 5: hash GETs by chain, by two READs and by a call |
+//! | `constructs.rs` | the constructs of Table 3 |
+//! | `paper.rs` | the paper's numbers |
+//!
+//! A client is a part of the program here: its queues stand for those of its own NIC, and what crosses the network is said of each queue.
+
+mod constructs;
+mod lookups;
+mod orders;
+mod paper;
+
+use nic::Fetching;
+use nic::cost::connectx5::ConnectX5;
+use nic::cost::number::Number;
+use nic::cost::timeline::{self, Doorbell, Executed, Port, Times};
+
+use crate::machine::Machine;
+use crate::program::{Program, Queue};
+
+/// More work requests than any experiment has.
+const MOST: usize = 100_000;
+
+/// All numbers, by figure.
+pub fn numbers(model: &ConnectX5) -> Vec<Number> {
+    let parts = [orders::numbers(model), lookups::numbers(model), constructs::numbers(model)];
+    parts.into_iter().flatten().collect()
+}
+
+/// Where a queue of an experiment is.
+#[derive(Copy, Clone, Debug)]
+struct Site {
+    doorbell: Doorbell,
+    at: Port,
+    crosses: bool,
+}
+
+const SERVER: usize = 0;
+const CLIENT: usize = 1;
+
+impl Site {
+    /// Of the server, on its own memory; posted long ago.
+    fn server() -> Site {
+        Site { doorbell: Doorbell::Before, at: Port { host: SERVER, port: 0 }, crosses: false }
+    }
+
+    /// Of the client's NIC alone; rung at the beginning.
+    fn client() -> Site {
+        Site { doorbell: Doorbell::Now, at: Port { host: CLIENT, port: 0 }, crosses: false }
+    }
+
+    /// On the peer's memory.
+    fn over_the_network(self) -> Site {
+        Site { crosses: true, ..self }
+    }
+
+    fn rung(self, doorbell: Doorbell) -> Site {
+        Site { doorbell, ..self }
+    }
+
+    fn on_port(self, port: usize) -> Site {
+        Site { at: Port { port, ..self.at }, ..self }
+    }
+}
+
+/// A program, and where its queues are.
+struct Experiment {
+    program: Program,
+    sites: Vec<Site>,
+}
+
+/// What came of it.
+struct Run {
+    executed: Vec<Executed>,
+    times: Vec<Times>,
+}
+
+impl Experiment {
+    fn new() -> Experiment {
+        Experiment { program: Program::new(), sites: Vec::new() }
+    }
+
+    /// A queue more.
+    fn queue(&mut self, name: &str, fetching: Fetching, site: Site) -> usize {
+        self.program.queues.push(Queue::new(name, fetching));
+        self.sites.push(site);
+        self.program.queues.len() - 1
+    }
+
+    fn run(self, model: &ConnectX5) -> Run {
+        let mut machine = Machine::load(self.program).expect("small");
+        let mut executed = Vec::new();
+        let by_program = |site: &Site| !matches!(site.doorbell, Doorbell::Before | Doorbell::Now);
+        let (later, first): (Vec<usize>, _) =
+            (0..self.sites.len()).partition(|at| by_program(&self.sites[*at]));
+        first.into_iter().for_each(|queue| machine.ring(queue));
+        executed.extend(machine.watch(MOST));
+        // Programs have seen what they poll for: everything before has come to rest.
+        for queue in later {
+            machine.ring(queue);
+            executed.extend(machine.watch(MOST));
+        }
+        assert_eq!(machine.failures(), [], "a chain that works");
+        let numbers = machine.numbers();
+        let all = machine.program().queues.iter().zip(&numbers.queues).zip(&self.sites);
+        let queues: Vec<_> = all
+            .map(|((queue, numbers), site)| timeline::Queue {
+                qp: numbers.qp,
+                send_cq: numbers.send_cq,
+                receive_cq: numbers.receive_cq,
+                fetching: queue.fetching,
+                enabled: queue.enabled,
+                doorbell: site.doorbell,
+                at: site.at,
+                crosses: site.crosses,
+            })
+            .collect();
+        let times = timeline::play(model, &queues, &executed);
+        Run { executed, times }
+    }
+}
+
+impl Run {
+    /// What a queue executed, and when.
+    fn of(&self, queue: usize) -> impl Iterator<Item = (&Executed, &Times)> {
+        self.executed.iter().zip(&self.times).filter(move |(work, _)| work.queue == queue)
+    }
+
+    /// When the last work request of a queue has completed.
+    fn done(&self, queue: usize) -> u64 {
+        self.of(queue).map(|(_, times)| times.done).max().unwrap_or(0)
+    }
+}
+
+/// How often in a second, of times at which it happened again: the first half is left out.
+fn rate(times: &[u64]) -> f64 {
+    let (first, last) = (times.len() / 2, times.len() - 1);
+    (last - first) as f64 * 1e9 / (times[last] - times[first]) as f64
+}

@@ -1,0 +1,46 @@
+//! `RedN`'s constructs, one after the other without end: how many a second.
+
+use nic::cost::connectx5::ConnectX5;
+use nic::cost::number::{Number, Part, Unit};
+
+use super::paper::TABLE_3;
+use super::{Experiment, Site};
+use crate::code::{Code, Operand, Test};
+use crate::program::Work;
+
+/// So many, one behind the other.
+const COUNT: usize = 64;
+
+pub fn numbers(model: &ConnectX5) -> Vec<Number> {
+    let row = |(curve, measured): (&'static str, f64), modelled| Number {
+        figure: "Table 3",
+        curve: "constructs",
+        at: curve.to_owned(),
+        unit: Unit::PerSecond,
+        part: Part::Predicted,
+        measured: Some(measured),
+        modelled,
+    };
+    let [conditions, unrolled, _] = TABLE_3;
+    vec![row(conditions, whens(model, |_| 5)), row(unrolled, whens(model, |index| index as u64))]
+}
+
+/// `if value == 5 { answer = 1 }` again and again: the same value, or those of an array, one after the other.
+fn whens(model: &ConnectX5, value: impl Fn(usize) -> u64) -> f64 {
+    let mut experiment = Experiment::new();
+    let mut code = Code::once(&mut experiment.program, "main");
+    let (one, answer) = (code.var("one", 1), code.var("answer", 0));
+    let values: Vec<_> = (0..COUNT).map(|index| code.var("", value(index))).collect();
+    let places: Vec<_> = values
+        .into_iter()
+        .map(|x| {
+            code.when(x, Test::Equal, Operand::Number(5), Work::write(one, answer, 8));
+            code.works().len() - 1
+        })
+        .collect();
+    let main = code.end();
+    experiment.sites.push(Site::server());
+    let run = experiment.run(model);
+    let times: Vec<u64> = run.of(main).map(|(_, times)| times.done).collect();
+    super::rate(&places.iter().map(|place| times[*place]).collect::<Vec<_>>())
+}

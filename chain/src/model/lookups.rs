@@ -1,0 +1,243 @@
+//! Hash GETs over the network: by a chain (`RedN`, Figure 9), by READs, by a call.
+//!
+//! Clients post into a managed queue and then ring for an ENABLE of it, as those of the authors' published benchmark do.
+
+use nic::Fetching;
+use nic::cost::connectx5::ConnectX5;
+use nic::cost::number::{Number, Part, Unit};
+use nic::cost::timeline::Doorbell;
+use nic::wqe::WqeOpcode;
+
+use super::paper::{CHAIN_GETS, Curve, IDEAL, ONE_SIDED, SIZES, TABLE_4, TABLE_5, TWO_SIDED};
+use super::{Experiment, Run, Site};
+use crate::program::{Home, Piece, Place, Program, Section, Value, Work, header};
+
+/// Offsets in a work request.
+const ID: u64 = 2;
+const REMOTE: u64 = 32;
+const COMPARAND: u64 = 42;
+/// A bucket: 48 bits of the key, the address of the value.
+const BUCKET: u64 = 14;
+const KEY: u64 = 0x0123_4567_89ab;
+/// Bytes of FaRM's neighbourhood of six, by the authors' benchmark.
+const NEIGHBOURHOOD: u64 = 6 * 19;
+/// Requests of a measurement of throughput.
+const REQUESTS: u64 = 32;
+
+pub fn numbers(model: &ConnectX5) -> Vec<Number> {
+    let mut all = Vec::new();
+    let mut add = |curve: &Curve, part, of: &dyn Fn(u64) -> u64| {
+        all.extend(SIZES.iter().zip(curve.ns).map(|(len, measured)| Number {
+            figure: curve.figure,
+            curve: curve.name,
+            at: len.to_string(),
+            unit: Unit::Nanoseconds,
+            part,
+            measured: Some(measured),
+            modelled: of(*len) as f64,
+        }));
+    };
+    let probes = [Probes::One, Probes::InTurn, Probes::SideBySide, Probes::One];
+    for (curve, probes) in CHAIN_GETS.iter().zip(probes) {
+        add(curve, Part::Predicted, &|len| get(model, probes, len));
+    }
+    add(&IDEAL, Part::Baseline, &|len| reads(model, &[len]));
+    for curve in &ONE_SIDED {
+        add(curve, Part::Baseline, &|len| reads(model, &[NEIGHBOURHOOD, len]));
+    }
+    add(&TWO_SIDED, Part::Baseline, &|len| call(model, len));
+    all.extend(TABLE_4.map(|(len, ports, measured)| Number {
+        figure: "Table 4",
+        curve: if ports == 1 { "one port" } else { "two ports" },
+        at: len.to_string(),
+        unit: Unit::PerSecond,
+        part: Part::Predicted,
+        measured: Some(measured),
+        modelled: gets_a_second(model, len, ports),
+    }));
+    all.extend(TABLE_5.map(|(len, measured)| Number {
+        figure: "Table 5",
+        curve: "RedN, median",
+        at: len.to_string(),
+        unit: Unit::Nanoseconds,
+        part: Part::Predicted,
+        measured: Some(measured),
+        modelled: get(model, Probes::One, len) as f64,
+    }));
+    all
+}
+
+/// Which buckets are looked at: the key is in the last one.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Probes {
+    One,
+    InTurn,
+    SideBySide,
+}
+
+/// A section of so many bytes.
+fn section(experiment: &mut Experiment, name: &str, bytes: &[u8]) -> Place {
+    let mut section = Section { name: name.into(), ..Section::default() };
+    section.put(name, bytes);
+    experiment.program.sections.push(section);
+    Place { home: Home::Section(experiment.program.sections.len() - 1), offset: 0 }
+}
+
+/// The client's queues: where it rings, and what then goes to the server.
+fn client(experiment: &mut Experiment, port: usize, count: u64) -> usize {
+    let ring = experiment.queue("client", Fetching::Posted, Site::client().on_port(port));
+    let queue = experiment.queue("port", Fetching::Enabled, Site::client().over_the_network().on_port(port));
+    experiment.program.push(ring, Work::enable(queue, count));
+    queue
+}
+
+/// When the last answer is seen.
+fn seen(run: &Run, model: &ConnectX5, answers: &[usize]) -> u64 {
+    let of = |queue: &usize| answered(run, *queue).last().copied().unwrap_or(0);
+    answers.iter().map(of).max().unwrap_or(0) + model.host.ns / 2
+}
+
+/// When the answers of a queue are in the client's memory.
+fn answered(run: &Run, queue: usize) -> Vec<u64> {
+    let writes = run.of(queue).filter(|(work, _)| work.wqe.opcode() == WqeOpcode::WRITE);
+    writes.map(|(_, times)| times.there).collect()
+}
+
+/// One GET by a chain.
+fn get(model: &ConnectX5, probes: Probes, len: u64) -> u64 {
+    let mut experiment = Experiment::new();
+    let answers = gets(&mut experiment, 0, probes, len, 1);
+    seen(&experiment.run(model), model, &answers)
+}
+
+/// GETs by one client's chain, as many as a port or a host can do.
+fn gets_a_second(model: &ConnectX5, len: u64, ports: usize) -> f64 {
+    let mut experiment = Experiment::new();
+    let answers: Vec<_> =
+        (0..ports).flat_map(|port| gets(&mut experiment, port, Probes::One, len, REQUESTS)).collect();
+    let run = experiment.run(model);
+    answers.iter().map(|queue| super::rate(&answered(&run, *queue))).sum()
+}
+
+/// What a client asks with: for each look the key, which goes into a comparison, and the address of a bucket.
+const LOOK: u64 = 6 + 8;
+
+/// Table, value and messages.
+struct Memory {
+    value: Place,
+    table: Place,
+    message: Place,
+    /// The client's.
+    answer: Place,
+}
+
+impl Memory {
+    fn new(experiment: &mut Experiment, looks: u64, len: u64) -> Memory {
+        let bucket = |key: u64| [&key.to_le_bytes()[..6], &[0; 10]].concat();
+        let value = section(experiment, "value", &vec![7; len as usize]);
+        let answer = section(experiment, "answer", &vec![0; len as usize]);
+        let table = section(experiment, "table", &[bucket(KEY ^ 1), bucket(KEY)].concat());
+        let look = [&KEY.to_le_bytes()[..6], &[0; 8]].concat();
+        let message = section(experiment, "message", &look.repeat(looks as usize));
+        let mut point = |home: Home, offset: u64, to: Place| {
+            if let Home::Section(at) = home {
+                experiment.program.sections[at].values.push((offset, Value::At(to)));
+            }
+        };
+        point(table.home, 6, value);
+        point(table.home, 16 + 6, value);
+        for look in 0..looks {
+            // The last look finds it.
+            point(message.home, look * LOOK + 6, table + 16 * (2 - looks + look));
+        }
+        Memory { value, table, message, answer }
+    }
+}
+
+/// Queues of the server that look into buckets, one after the other.
+#[derive(Copy, Clone)]
+struct Looker {
+    main: usize,
+    work: usize,
+    answer: usize,
+}
+
+impl Looker {
+    fn new(experiment: &mut Experiment, port: usize) -> Looker {
+        let site = Site::server().on_port(port);
+        Looker {
+            main: experiment.queue("main", Fetching::Posted, site),
+            work: experiment.queue("work", Fetching::Enabled, site),
+            answer: experiment.queue("answer", Fetching::Enabled, site.over_the_network()),
+        }
+    }
+
+    /// One look: a READ of the bucket into the answer's id and source, a comparison of the id, the answer. Where a receive shall
+    /// put the key and the bucket's address.
+    fn look(&self, experiment: &mut Experiment, memory: &Memory, len: u64) -> [Piece; 2] {
+        let program = &mut experiment.program;
+        let Looker { main, work, answer } = *self;
+        let number = program.queues[answer].works.len() as u64 + 1;
+        let woken = program.push(answer, Work::write(memory.value, memory.answer, len).dormant());
+        let read = program.push(work, Work::read(memory.table, woken + ID, BUCKET).signaled());
+        program.push(work, Work::wait(work, 2 * number - 1));
+        let [asleep, awake] = [0, WqeOpcode::WRITE.0].map(|opcode| Value::Number(header(opcode, 0, 0)));
+        let swap = Work::compare_swap(woken, asleep, awake, Program::scrap()).signaled();
+        let swap = program.push(work, swap);
+        program.push(main, Work::enable(work, 3 * number));
+        program.push(main, Work::wait(work, 2 * number));
+        program.push(main, Work::enable(answer, number));
+        [Piece { at: swap + COMPARAND, len: 6 }, Piece { at: read + REMOTE, len: 8 }]
+    }
+}
+
+/// A client of a port that asks so often, and the server's chain for it. The queues that answer.
+fn gets(experiment: &mut Experiment, port: usize, probes: Probes, len: u64, requests: u64) -> Vec<usize> {
+    let looks = if probes == Probes::One { 1 } else { 2 };
+    let from = client(experiment, port, requests);
+    let memory = Memory::new(experiment, looks, len);
+    let lookers = if probes == Probes::SideBySide { 2 } else { 1 };
+    let lookers: Vec<Looker> = (0..lookers).map(|_| Looker::new(experiment, port)).collect();
+    for request in 1..=requests {
+        experiment.program.push(from, Work::send(memory.message, looks * LOOK));
+        for looker in &lookers {
+            experiment.program.push(looker.main, Work::wait_received(from, request));
+        }
+        let look = |look: u64| lookers[look as usize % lookers.len()].look(experiment, &memory, len);
+        let pieces = (0..looks).flat_map(look).collect();
+        experiment.program.queues[from].receives.push(pieces);
+    }
+    lookers.iter().map(|looker| looker.answer).collect()
+}
+
+/// READs one after the other, each by a program that has seen the one before.
+fn reads(model: &ConnectX5, lens: &[u64]) -> u64 {
+    let mut experiment = Experiment::new();
+    let queue = experiment.queue("reads", Fetching::Enabled, Site::client().over_the_network());
+    for (number, len) in (0..).zip(lens) {
+        let doorbell = if number == 0 { Doorbell::Now } else { Doorbell::AfterCompletions(queue, number) };
+        let ring = experiment.queue("client", Fetching::Posted, Site::client().rung(doorbell));
+        experiment.program.push(ring, Work::enable(queue, number + 1));
+        let from = section(&mut experiment, "there", &vec![7; *len as usize]);
+        let to = section(&mut experiment, "here", &vec![0; *len as usize]);
+        experiment.program.push(queue, Work::read(from, to, *len).signaled());
+    }
+    experiment.run(model).done(queue) + model.host.ns / 2
+}
+
+/// A call of a server that polls and has nothing to compute.
+fn call(model: &ConnectX5, len: u64) -> u64 {
+    let mut experiment = Experiment::new();
+    let from = client(&mut experiment, 0, 1);
+    let memory = Memory::new(&mut experiment, 1, len);
+    let server = Site::server().rung(Doorbell::AfterMessages(from, 1));
+    let ring = experiment.queue("server", Fetching::Posted, server);
+    let answer = experiment.queue("answer", Fetching::Enabled, Site::server().over_the_network());
+    let question = section(&mut experiment, "question", &[0; LOOK as usize]);
+    let program = &mut experiment.program;
+    program.push(from, Work::send(memory.message, LOOK));
+    program.queues[from].receives.push(vec![Piece { at: question, len: LOOK as u32 }]);
+    program.push(ring, Work::enable(answer, 1));
+    program.push(answer, Work::write(memory.value, memory.answer, len));
+    seen(&experiment.run(model), model, &[answer])
+}

@@ -1,0 +1,116 @@
+//! Single verbs, chains of NOPs in the three orders, and verbs on all units: what the constants were read from.
+
+use nic::cost::connectx5::{ConnectX5, UNITS};
+use nic::cost::number::{Number, Part, Unit};
+use nic::{Calculation, Fetching};
+
+use super::paper::{CHAINS, FIGURE_7, FIGURE_8, TABLE_3_NATIVE};
+use super::{Experiment, Site};
+use crate::program::{Home, Place, Program, Section, Value, Work};
+
+/// Bytes of a verb.
+const LEN: u64 = 64;
+/// Queues of the measurements of rates, and work requests of each: enough for every unit to be busy.
+const QUEUES: usize = 4 * UNITS;
+const EACH: usize = 32;
+
+pub fn numbers(model: &ConnectX5) -> Vec<Number> {
+    let source = |figure, curve, at: String, unit, measured, modelled| Number {
+        figure,
+        curve,
+        at,
+        unit,
+        part: Part::Source,
+        measured: Some(measured),
+        modelled,
+    };
+    let ns = Unit::Nanoseconds;
+    let verbs = FIGURE_7.map(|(verb, measured)| {
+        source("Figure 7", "64 B", verb.to_owned(), ns, measured, latency(model, verb))
+    });
+    let chains = FIGURE_8.iter().enumerate().flat_map(|(order, (curve, first, further))| {
+        CHAINS.map(|count| {
+            let measured = first + further * (count - 1) as f64;
+            source("Figure 8", curve, count.to_string(), ns, measured, chain(model, order, count))
+        })
+    });
+    let rates = TABLE_3_NATIVE.map(|(verb, measured)| {
+        source("Table 3", "native", verb.to_owned(), Unit::PerSecond, measured, rate(model, verb))
+    });
+    verbs.into_iter().chain(chains).chain(rates).collect()
+}
+
+/// A verb between two places, signaled.
+fn verb(name: &str, from: Place, to: Place) -> Work {
+    let one = Value::Number(1);
+    match name {
+        "READ" => Work::read(from, to, LEN),
+        "WRITE" => Work::write(from, to, LEN),
+        "CAS" => Work::compare_swap(to, Value::Number(0), one, Program::scrap()),
+        "ADD" => Work::add(to, one, Program::scrap()),
+        "MAX" => Work::calculate(Calculation::Max, to, one, Program::scrap()),
+        _ => Work::nop(),
+    }
+    .signaled()
+}
+
+/// Two places of [`LEN`] bytes.
+fn places(program: &mut Program) -> [Place; 2] {
+    let mut section = Section { name: "data".into(), ..Section::default() };
+    let offsets = ["from", "to"].map(|name| section.put(name, &[0; LEN as usize]));
+    program.sections.push(section);
+    let home = Home::Section(program.sections.len() - 1);
+    offsets.map(|offset| Place { home, offset })
+}
+
+/// One verb, from the doorbell until its completion has been seen.
+fn latency(model: &ConnectX5, name: &str) -> f64 {
+    let mut experiment = Experiment::new();
+    let local = name.ends_with("local");
+    let site = if local { Site::client() } else { Site::client().over_the_network() };
+    let queue = experiment.queue("client", Fetching::Posted, site);
+    let [from, to] = places(&mut experiment.program);
+    experiment.program.push(queue, verb(name, from, to));
+    (experiment.run(model).done(queue) + model.host.ns / 2) as f64
+}
+
+/// A chain of NOPs of one NIC, from the doorbell until its last completion has been seen.
+fn chain(model: &ConnectX5, order: usize, count: usize) -> f64 {
+    let mut experiment = Experiment::new();
+    let main = experiment.queue("main", Fetching::Posted, Site::client());
+    let managed = experiment.queue("managed", Fetching::Enabled, Site::client());
+    let program = &mut experiment.program;
+    for number in 1..=count as u64 {
+        if order == 2 {
+            if number > 1 {
+                program.push(main, Work::wait(managed, number - 1));
+            }
+            program.push(main, Work::enable(managed, number));
+            program.push(managed, Work::nop().signaled());
+            continue;
+        }
+        if order == 1 && number > 1 {
+            program.push(main, Work::wait(main, number - 1));
+        }
+        program.push(main, Work::nop().signaled());
+    }
+    let run = experiment.run(model);
+    (run.done(main).max(run.done(managed)) + model.host.ns / 2) as f64
+}
+
+/// A verb over the network by as many queues as keep every unit of a port busy.
+fn rate(model: &ConnectX5, name: &str) -> f64 {
+    let mut experiment = Experiment::new();
+    for _ in 0..QUEUES {
+        let queue = experiment.queue("client", Fetching::Posted, Site::client().over_the_network());
+        let [from, to] = places(&mut experiment.program);
+        for _ in 0..EACH {
+            experiment.program.push(queue, verb(name, from, to));
+        }
+    }
+    let run = experiment.run(model);
+    let mut done: Vec<u64> = run.times.iter().map(|times| times.done).collect();
+    done.sort_unstable();
+    // The last ones have units to themselves.
+    super::rate(&done[..done.len() * 3 / 4])
+}

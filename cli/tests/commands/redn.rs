@@ -1,0 +1,40 @@
+//! `remora bench redn` and `remora figures redn`: model time. What the predictions must be, the chains' own tests say.
+
+use serde_json::Value;
+
+use crate::prism::{Folder, lines};
+use crate::running::remora;
+
+fn bench(folder: &Folder, more: &[&str]) -> crate::running::Ended {
+    let path = folder.0.to_str().expect("a path of letters");
+    let words = ["bench", "redn", "--json", "--report", path];
+    remora(&[&words[..], more].concat())
+}
+
+#[test]
+fn every_figure_is_rows_beside_the_papers_and_a_plot_and_twice_the_same() {
+    let folder = Folder::new("redn");
+    let first = bench(&folder, &["--only", "model:"]).good();
+    assert_eq!(first, bench(&folder, &["--only", "model:"]).good(), "the same rows");
+    let rows = lines(&first);
+    for figure in
+        ["figure-7", "figure-8", "figure-10", "figure-11", "figure-14", "table-3", "table-4", "table-5"]
+    {
+        let of: Vec<&Value> = rows
+            .iter()
+            .filter(|row| row["case"].as_str().is_some_and(|case| case.contains(&format!("/{figure}/"))))
+            .collect();
+        assert!(!of.is_empty(), "{figure}");
+        let name = format!("redn-{figure}.svg");
+        let svg = folder.read(&name);
+        for word in ["model time", "the authors", "</svg>"] {
+            assert!(svg.contains(word), "no {word} in {name}");
+        }
+        for row in of {
+            let number = |field: &str| row[field].as_f64().expect("a number");
+            assert!((number("ratio") - number("value") / number("baseline_value")).abs() < 1e-9, "{row}");
+            assert!(row["baseline"].as_str().is_some_and(|from| from.starts_with("paper, ")), "{row}");
+        }
+    }
+    bench(&folder, &["--only", "nothing"]).one_line("no case or metric contains nothing");
+}

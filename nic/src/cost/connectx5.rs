@@ -1,0 +1,157 @@
+//! A ConnectX-5 in RedN's testbed: what its primitives take, each read from the authors' measurements of single verbs and of chains
+//! of NOPs (their Figures 7 and 8 and the native verbs of Table 3), or from the hardware's data sheet. Nothing here was read from a
+//! figure with a program in it: what programs take is a prediction (`timeline.rs` plays them).
+
+use super::{Constant, Rate};
+use crate::wqe::{Wqe, WqeOpcode, flag};
+
+/// The primitives. A model with other numbers is another value of this type.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct ConnectX5 {
+    /// The doorbell on its way to the NIC, and a completion on its way to a program that polls: half each.
+    pub host: Constant,
+    /// Work requests over PCIe: a batch of a send queue's, or one of a receive queue's.
+    pub fetch: Constant,
+    /// Bytes of host memory over PCIe: what a WRITE or SEND brings along unless it is inline, what a READ brings back, an atomic's word.
+    pub access: Constant,
+    /// A work request behind the one before it in its queue.
+    pub issue: Constant,
+    /// WAIT, when what it waits for is there.
+    pub wait: Constant,
+    /// ENABLE.
+    pub enable: Constant,
+    /// READ, beyond the access.
+    pub read: Constant,
+    /// Compare-and-swap, beyond the access.
+    pub compare_swap: Constant,
+    /// Fetch-and-add, beyond the access.
+    pub fetch_add: Constant,
+    /// A calculation, beyond the access.
+    pub calculate: Constant,
+    /// To the peer and back.
+    pub network: Constant,
+    /// A processing unit has a READ.
+    pub unit_read: Constant,
+    /// A processing unit has another verb.
+    pub unit: Constant,
+    /// A port has a compare-and-swap or fetch-and-add, one after the other.
+    pub atomic: Constant,
+    /// A port's line.
+    pub line: Rate,
+    /// Of one direction of a host's PCIe.
+    pub pcie: Rate,
+}
+
+/// Processing units of a port; a queue belongs to one (`RedN`, Table 1 and §4).
+pub const UNITS: usize = 8;
+/// Bytes of a packet's payload at most: the largest of `InfiniBand`.
+pub const MTU: u64 = 4096;
+/// Bytes around it: LRH 8, BTH 12, ICRC 4, VCRC 2.
+pub const HEADERS: u64 = 26;
+/// Bytes that the verbs had whose times these are (§5.1.1).
+pub const MEASURED_LEN: u64 = 64;
+
+const fn constant(name: &'static str, ns: u64, source: &'static str) -> Constant {
+    Constant { name, ns, source }
+}
+
+/// As measured.
+pub const CONNECTX5: ConnectX5 = ConnectX5 {
+    host: constant("host", 550, "RedN Figure 7: a local NOP, 1.05 us, less fetch and issue"),
+    fetch: constant(
+        "fetch",
+        330,
+        "RedN §5.1.2: 0.54 us a NOP in doorbell order, less issue, WAIT and ENABLE",
+    ),
+    access: constant("access", 330, "RedN Figure 7: a WRITE, 1.60 us, less a remote NOP, 1.27 us"),
+    issue: constant("issue", 170, "RedN §5.1.2: 0.17 us a NOP in WQ order"),
+    wait: constant("wait", 20, "RedN §5.1.2: 0.19 us a NOP in completion order, less issue"),
+    enable: constant("enable", 20, "as WAIT: Figure 8 has only its sum with a fetch"),
+    read: constant("read", 210, "RedN Figure 7: 1.81 us less a WRITE"),
+    compare_swap: constant("compare-swap", 120, "RedN Figure 7: 1.72 us less a WRITE"),
+    fetch_add: constant("fetch-add", 30, "RedN Figure 7: 1.63 us less a WRITE"),
+    calculate: constant("calculate", 30, "RedN Figure 7: MAX, 1.63 us, less a WRITE"),
+    network: constant(
+        "network",
+        220,
+        "RedN Figure 7: NOPs, remote less local; the text says roughly 0.25 us",
+    ),
+    unit_read: constant("unit-read", 123, "RedN Table 3: 65 M READs/s of eight units"),
+    unit: constant("unit", 127, "RedN Table 3: 63 M WRITEs/s, and as many MAX, of eight units"),
+    atomic: constant("atomic", 119, "RedN Table 3: 8.4 M atomics/s of a port"),
+    line: Rate { name: "line", bytes_per_us: 12_500, source: "RedN §5: 100 Gb/s InfiniBand" },
+    pcie: Rate {
+        name: "pcie",
+        bytes_per_us: 13_400,
+        source: "PCIe 3.0 x16: twice 57.88 Gb/s (Neugebauer et al., SIGCOMM '18), less 20 bytes for each 256",
+    },
+};
+
+impl ConnectX5 {
+    /// The paper's wish (§6): queues in the NIC's own memory, so that no work request is fetched over PCIe. What its memory takes
+    /// nobody has measured: nothing is charged, so this is the most that could be gained by it.
+    #[must_use]
+    pub fn with_queues_on_nic(self) -> ConnectX5 {
+        let fetch = Constant { ns: 0, source: "RedN §6: queues on the NIC", ..self.fetch };
+        ConnectX5 { fetch, ..self }
+    }
+
+    /// What a verb takes beyond its issue, the network apart.
+    pub fn beyond(&self, wqe: &Wqe) -> u64 {
+        let access = self.access.ns;
+        match wqe.opcode() {
+            WqeOpcode::READ => access + self.read.ns,
+            WqeOpcode::COMPARE_SWAP => access + self.compare_swap.ns,
+            WqeOpcode::FETCH_ADD => access + self.fetch_add.ns,
+            opcode if opcode.is_calculation() => access + self.calculate.ns,
+            opcode if !opcode.has_list() || wqe.flags() & flag::INLINE != 0 => 0,
+            _ => access,
+        }
+    }
+
+    /// How long its queue has nothing else to do.
+    pub fn queue_ns(&self, opcode: WqeOpcode) -> u64 {
+        match opcode {
+            WqeOpcode::WAIT => self.wait.ns,
+            WqeOpcode::ENABLE => self.enable.ns,
+            _ => self.issue.ns,
+        }
+    }
+
+    /// How long its processing unit does nothing else.
+    pub fn unit_ns(&self, opcode: WqeOpcode) -> u64 {
+        match opcode {
+            WqeOpcode::WAIT | WqeOpcode::ENABLE => self.queue_ns(opcode),
+            WqeOpcode::READ => self.unit_read.ns,
+            _ => self.unit.ns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figure_7_is_the_sum_of_its_primitives() {
+        let model = CONNECTX5;
+        let nop = model.host.ns + model.fetch.ns + model.issue.ns;
+        assert_eq!(nop, 1_050);
+        let of = |opcode: WqeOpcode| {
+            let wqe = Wqe { header: u64::from(opcode.0), len: 64, ..Wqe::default() };
+            nop + model.network.ns + model.beyond(&wqe)
+        };
+        let verbs =
+            [WqeOpcode::NOP, WqeOpcode::READ, WqeOpcode::WRITE, WqeOpcode::COMPARE_SWAP, WqeOpcode::MAX];
+        assert_eq!(verbs.map(of), [1_270, 1_810, 1_600, 1_720, 1_630]);
+        assert_eq!(model.issue.ns + model.wait.ns + model.enable.ns + model.fetch.ns, 540);
+    }
+
+    #[test]
+    fn an_immediate_is_not_read_from_memory_and_queues_on_the_nic_are_not_fetched() {
+        let header = u64::from(WqeOpcode::WRITE.0) | u64::from(flag::INLINE) << 8;
+        assert_eq!(CONNECTX5.beyond(&Wqe { header, len: 8, ..Wqe::default() }), 0);
+        let wish = CONNECTX5.with_queues_on_nic();
+        assert_eq!((wish.fetch.ns, wish.access), (0, CONNECTX5.access));
+    }
+}
