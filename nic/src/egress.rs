@@ -166,7 +166,7 @@ impl QueuePair {
         let held = self.is_held(now);
         if self.prism.is_some()
             && !held
-            && let Some(sent) = self.respond_bundle(out, shared)
+            && let Some(sent) = self.respond_bundle(mem, out, shared)
         {
             return Some(sent);
         }

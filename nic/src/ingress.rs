@@ -6,7 +6,7 @@ use transport::state::{Service as Kind, State};
 use transport::{Action, Atomic, Instant, Notice, Outcome, Status};
 use wire::frame::{Address, Endpoint, Ingress, Network, Start};
 use wire::icrc::{Flow, IdSpans};
-use wire::prism::bundle;
+use wire::prism::{Flags, bundle};
 use wire::{NakCode, Opcode, WireError, ethernet, icrc, packet, udp};
 
 use crate::congestion::MARKED;
@@ -212,6 +212,12 @@ impl QueuePair {
 
     /// Packets of PRISM in one frame: each as if it had come alone.
     fn take_bundle(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
+        // What lies behind pointers comes near while the first ones are executed.
+        for part in bundle::parts(packet.payload).flatten() {
+            if part.bth.resv7 & Flags::ADDR_INDIRECT.bits() != 0 {
+                self.foresee(mem, &part);
+            }
+        }
         for part in bundle::parts(packet.payload) {
             let mine = |part: &packet::View<'_>| {
                 part.bth.dest_qp == self.number && part.bth.opcode.0 & extended::SERVICE == 0

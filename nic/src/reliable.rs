@@ -18,6 +18,8 @@ pub(crate) trait Requests: Sized {
     fn numbers(&self) -> (u64, u64);
     /// A message enters.
     fn submit(&mut self, message: Message<Note>);
+    /// An operation of PRISM enters.
+    fn submit_prism(&mut self, message: Message<Note>);
     /// A message enters that cannot be executed.
     fn submit_failing(&mut self, message: Message<Note>, status: Status);
     /// The next message that ended.
@@ -30,7 +32,7 @@ pub(crate) type GoBackN = rc::Requester<Note>;
 pub(crate) type Irn = irn::Requester<Note>;
 
 macro_rules! requests {
-    ($requester:ty, $qp:ident => $of:expr) => {
+    ($requester:ty, $submit_prism:ident, $qp:ident => $of:expr) => {
         impl Requests for $requester {
             #[inline(always)]
             fn of($qp: &mut QueuePair) -> Option<&mut Self> {
@@ -50,6 +52,9 @@ macro_rules! requests {
             fn submit(&mut self, message: Message<Note>) {
                 self.submit(message);
             }
+            fn submit_prism(&mut self, message: Message<Note>) {
+                self.$submit_prism(message);
+            }
             fn submit_failing(&mut self, message: Message<Note>, status: Status) {
                 self.submit_failing(message, status);
             }
@@ -61,5 +66,5 @@ macro_rules! requests {
     };
 }
 
-requests!(GoBackN, qp => qp.connection.as_mut().map(|connection| &mut connection.requester));
-requests!(Irn, qp => qp.irn.as_mut().map(|irn| &mut irn.requester));
+requests!(GoBackN, submit_prism, qp => qp.connection.as_mut().map(|connection| &mut connection.requester));
+requests!(Irn, submit, qp => qp.irn.as_mut().map(|irn| &mut irn.requester));

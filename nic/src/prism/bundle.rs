@@ -3,11 +3,15 @@
 //! A chain is one round trip whose parts mean nothing without each other (PRISM paper, §3.4). As packets of their own they
 //! would cost as many frames, of as many lengths, each way; on a port where a frame is a system call that is most of the chain's time.
 //! To the machines of RC they are packets like any other, so that order, loss and repetition are what they were.
+//!
+//! Where frames cross a wire (they are sealed), what is on its way between chains travels with them: a train is of frames of one
+//! length, and chains among READs would break it at each. Over shared memory a frame is cheap, and READs alone are put off until their
+//! pointers are near.
 
-use memory::{Mem, Pd};
+use memory::{Mem, Owner, Pd};
 use transport::Instant;
 use transport::rc::prism::Extended;
-use transport::rc::{Chained, Message, Plan, ReplyKind, Responder};
+use transport::rc::{Chained, Message, Plan, Reply, ReplyKind};
 use wire::frame::Egress;
 use wire::prism::addresses::Repr as Addresses;
 use wire::prism::bundle::{self, HEAD};
@@ -15,13 +19,13 @@ use wire::{Extensions, Opcode, Qpn, bth, packet};
 
 use super::egress::{addresses, kept_headers, request_bth};
 use crate::egress::{Sent, emit_other};
-use crate::gather::gather_other;
+use crate::gather::{fetch, gather_other};
 use crate::nic::Shared;
 use crate::queue_pair::{Connection, Note, QueuePair};
 use crate::ring::Ring;
 
 /// Requests, or answers, that travel together at most.
-const MOST: usize = 8;
+const MOST: usize = 16;
 
 /// A request of a bundle.
 struct Part<'a> {
@@ -92,7 +96,7 @@ impl QueuePair {
         let (pd, ring, mtu) = (self.pd, self.send.ring(), self.attributes.parameters.mtu as usize);
         let Connection { path, requester, .. } = self.connection.as_mut()?;
         let mut total = 0;
-        let chained = requester.chained(MOST - 1, |message, extended| {
+        let chained = requester.chained(MOST - 1, out.seals(), |message, extended| {
             let len = request_len(message, extended);
             let fits = total + len <= mtu;
             total += if fits { len } else { 0 };
@@ -135,14 +139,27 @@ impl QueuePair {
         Some(Some(sent))
     }
 
-    /// The short answers that would leave now, if there are several.
+    /// The answers that would leave now, if there are several and short ones among them: of those that READ memory alone, the
+    /// frames are alike and make a train.
+    #[inline]
+    pub(crate) fn respond_bundle(
+        &mut self,
+        mem: Mem<'_>,
+        out: &mut impl Egress,
+        shared: &mut Shared,
+    ) -> Option<Sent> {
+        let several = self.connection.as_ref().is_some_and(|connection| connection.responder.has_values());
+        if several { self.respond_together(mem, out, shared) } else { None }
+    }
+
     #[inline(never)]
-    pub(crate) fn respond_bundle(&mut self, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
-        let mtu = self.attributes.parameters.mtu as usize;
+    fn respond_together(&mut self, mem: Mem<'_>, out: &mut impl Egress, shared: &mut Shared) -> Option<Sent> {
+        let (rights, mtu) = ((self.pd, self.owner), self.attributes.parameters.mtu as usize);
+        let mixed = out.seals();
         let Connection { path, responder, .. } = self.connection.as_mut()?;
         let (mut count, mut total) = (0, 0);
-        for kind in responder.short_answers().take(MOST) {
-            let len = answer_len(&kind);
+        for (reply, _) in responder.answers(mixed).take(MOST) {
+            let len = answer_len(&reply.kind);
             if total + len > mtu {
                 break;
             }
@@ -157,35 +174,48 @@ impl QueuePair {
         let counters = &mut shared.counters;
         let sent = emit_other(&mut path.way, out, counters, &head, &none, len, &mut |out| {
             let mut at = 0;
-            for _ in 0..count {
-                at += put_answer(&mut out[at..], responder, remote);
-            }
-            at == total
+            responder.answers(mixed).take(count).all(|(reply, kept)| {
+                let put = put_answer(&mut out[at..], &reply, &kept, remote, (mem, rights));
+                at += put.unwrap_or(0);
+                put.is_some()
+            })
         });
-        debug_assert_ne!(sent, Sent::Denied, "lengths agree");
+        match sent {
+            // Whose memory it is that may not be read (any more) comes out when each travels alone.
+            Sent::Denied => return None,
+            Sent::NoRoom => {}
+            Sent::Yes(_) => (0..count).for_each(|_| responder.answered_one()),
+        }
         Some(sent)
     }
 }
 
 fn answer_len(kind: &ReplyKind) -> usize {
     match kind {
+        ReplyKind::Memory { len, .. } => len_of(Opcode::RC_RDMA_READ_RESPONSE_ONLY, *len as usize),
         ReplyKind::Wide(size) => len_of(Opcode::RC_ATOMIC_ACKNOWLEDGE, usize::from(*size) - 8),
         ReplyKind::Snapshot(len) => len_of(Opcode::RC_RDMA_READ_RESPONSE_ONLY, usize::from(*len)),
         _ => len_of(Opcode::RC_ATOMIC_ACKNOWLEDGE, 0),
     }
 }
 
-/// Writes the answer that leaves next; the bytes that it took.
-fn put_answer(out: &mut [u8], responder: &mut Responder, remote: Qpn) -> usize {
-    let Some(reply) = responder.plan() else { return 0 };
-    let kept = responder.kept();
-    let (ext, bytes) = kept_headers(&reply, &kept);
+/// Writes an answer; the bytes that it took. None: it may not be read.
+fn put_answer(
+    out: &mut [u8],
+    reply: &Reply,
+    kept: &[u8; 32],
+    remote: Qpn,
+    (mem, rights): (Mem<'_>, (Pd, Owner)),
+) -> Option<usize> {
+    let (ext, bytes) = kept_headers(reply, kept);
+    let payload = if let ReplyKind::Memory { len, .. } = reply.kind { len as usize } else { bytes.len() };
     let plain = bth::Repr::new(reply.opcode, remote, reply.psn);
-    let bth = bth::Repr { pad: packet::pad_for(bytes.len()), ..plain };
-    let len = put(out, &bth, &ext, bytes.len(), |room| {
-        room.copy_from_slice(bytes);
-        true
-    });
-    responder.answered_one();
-    len.unwrap_or(0)
+    let bth = bth::Repr { pad: packet::pad_for(payload), ..plain };
+    put(out, &bth, &ext, payload, |room| match reply.kind {
+        ReplyKind::Memory { .. } => fetch(mem, rights, &reply.kind, room),
+        _ => {
+            room.copy_from_slice(bytes);
+            true
+        }
+    })
 }

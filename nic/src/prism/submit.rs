@@ -25,7 +25,7 @@ impl QueuePair {
         // Its list and its inline bytes stand behind the second slot.
         let message = self.message(wqe, Kind::Prism(extended), len, list, index + 1, slots - 1);
         if let Some(requester) = R::of(self) {
-            requester.submit(Message { solicited: false, ..message });
+            requester.submit_prism(Message { solicited: false, ..message });
         }
     }
 

@@ -50,6 +50,8 @@ pub(super) struct Replay {
     floor: u64,
     /// Wide values beside the ring, for peers that agreed on PRISM.
     wide: Box<[[u8; 32]]>,
+    /// One past the last entry of PRISM's whose answer is a value, not memory.
+    valued: u64,
 }
 
 impl Replay {
@@ -62,6 +64,7 @@ impl Replay {
             answered: 0,
             floor: 0,
             wide: Box::default(),
+            valued: 0,
         }
     }
 
@@ -136,6 +139,9 @@ impl Replay {
             *place = bytes;
         }
         self.push(entry);
+        if !matches!(entry.source, Source::Memory { .. }) {
+            self.valued = self.tail;
+        }
     }
 
     /// The wide value of the entry whose response is next.
@@ -149,10 +155,19 @@ impl Replay {
         if self.is_pending() { self.ring[self.slot(self.pending)].as_ref() } else { None }
     }
 
-    /// The entries that still have something to send, in order.
-    pub fn waiting(&self) -> impl Iterator<Item = &Entry> {
-        let entries = (self.pending..self.tail).filter_map(|number| self.ring[self.slot(number)].as_ref());
-        entries.filter(|entry| entry.next < entry.until)
+    /// Is there, among what is still to be answered, a value of PRISM's?
+    #[inline]
+    pub fn has_value(&self) -> bool {
+        self.valued > self.pending
+    }
+
+    /// The entries that still have something to send, in order, and their wide values.
+    pub fn waiting(&self) -> impl Iterator<Item = (&Entry, &[u8; 32])> {
+        let entries = (self.pending..self.tail).filter_map(|number| {
+            let slot = self.slot(number);
+            Some((self.ring[slot].as_ref()?, self.wide.get(slot).unwrap_or(&[0; 32])))
+        });
+        entries.filter(|(entry, _)| entry.next < entry.until)
     }
 
     /// Its next packet has left.

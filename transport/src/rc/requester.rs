@@ -113,6 +113,8 @@ pub struct Requester<D> {
     ack_deadline: Instant,
     rnr_until: Instant,
     failing: Failing,
+    /// Number of the last message that was submitted and is conditional.
+    conditional: u64,
     /// How the operations of PRISM ended that are not retired.
     verdicts: VecDeque<Verdict>,
     /// The packet that ends here asks for an acknowledgement: what should have asked was never built.
@@ -136,6 +138,7 @@ impl<D: Copy> Requester<D> {
             ack_deadline: Instant::NEVER,
             rnr_until: Instant(0),
             failing: Failing::default(),
+            conditional: 0,
             verdicts: VecDeque::new(),
             ask_at: 0,
             parameters,

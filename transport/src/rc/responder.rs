@@ -504,14 +504,22 @@ impl Responder {
         }
     }
 
-    /// The answers that leave next, as long as they are short ones: numbers, and what was kept.
-    pub fn short_answers(&self) -> impl Iterator<Item = ReplyKind> {
-        self.replay.waiting().map_while(|entry| match entry.source {
-            Source::Value(old) => Some(ReplyKind::Value(old)),
-            Source::Wide { size } => Some(ReplyKind::Wide(size)),
-            Source::Snapshot { len } => Some(ReplyKind::Snapshot(len)),
-            Source::Memory { .. } => None,
+    /// The answers that leave next, with the bytes that were kept for them: short ones, or `mixed` with memory, as long as each is
+    /// one packet. None if there is no short one of PRISM's among all that wait.
+    pub fn answers(&self, mixed: bool) -> impl Iterator<Item = (Reply, [u8; 32])> {
+        let waiting = self.replay.has_value().then(|| self.replay.waiting()).into_iter().flatten();
+        let answers = waiting.map(|(entry, kept)| (self.data(entry), *kept));
+        answers.take_while(move |(reply, _)| match reply.opcode {
+            Opcode::RC_ATOMIC_ACKNOWLEDGE => true,
+            Opcode::RC_RDMA_READ_RESPONSE_ONLY => mixed || matches!(reply.kind, ReplyKind::Snapshot(_)),
+            _ => false,
         })
+    }
+
+    /// Is there, among the answers that wait, a short one of PRISM's?
+    #[inline]
+    pub fn has_values(&self) -> bool {
+        self.replay.has_value()
     }
 
     /// Is there anything to say?
