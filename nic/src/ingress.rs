@@ -210,13 +210,20 @@ impl QueuePair {
         }
     }
 
-    /// Packets of PRISM in one frame: each as if it had come alone.
-    fn take_bundle(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
-        // What lies behind pointers comes near while the first ones are executed.
+    /// Mixed bundles come over a wire: what lies behind their pointers comes near while the first ones are executed.
+    #[inline(never)]
+    fn foresee_all(&self, mem: Mem<'_>, packet: &packet::View<'_>) {
         for part in bundle::parts(packet.payload).flatten() {
             if part.bth.resv7 & Flags::ADDR_INDIRECT.bits() != 0 {
                 self.foresee(mem, &part);
             }
+        }
+    }
+
+    /// Packets of PRISM in one frame: each as if it had come alone.
+    fn take_bundle(&mut self, now: Instant, mem: Mem<'_>, packet: &packet::View<'_>, shared: &mut Shared) {
+        if shared.checks_icrc {
+            self.foresee_all(mem, packet);
         }
         for part in bundle::parts(packet.payload) {
             let mine = |part: &packet::View<'_>| {

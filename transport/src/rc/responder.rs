@@ -505,10 +505,10 @@ impl Responder {
     }
 
     /// The answers that leave next, with the bytes that were kept for them: short ones, or `mixed` with memory, as long as each is
-    /// one packet. None if there is no short one of PRISM's among all that wait.
+    /// one packet.
+    #[inline(always)]
     pub fn answers(&self, mixed: bool) -> impl Iterator<Item = (Reply, [u8; 32])> {
-        let waiting = self.replay.has_value().then(|| self.replay.waiting()).into_iter().flatten();
-        let answers = waiting.map(|(entry, kept)| (self.data(entry), *kept));
+        let answers = self.replay.waiting().map(|(entry, kept)| (self.data(entry), *kept));
         answers.take_while(move |(reply, _)| match reply.opcode {
             Opcode::RC_ATOMIC_ACKNOWLEDGE => true,
             Opcode::RC_RDMA_READ_RESPONSE_ONLY => mixed || matches!(reply.kind, ReplyKind::Snapshot(_)),

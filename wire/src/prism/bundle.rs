@@ -39,6 +39,7 @@ pub fn parts(payload: &[u8]) -> Parts<'_> {
 }
 
 impl<'a> Parts<'a> {
+    #[inline(always)]
     fn part(&mut self) -> Result<View<'a>, WireError> {
         let (len, _) = U16::read_from_prefix(self.0).map_err(|_| WireError::Truncated)?;
         let packet = self.0.get(HEAD..HEAD + usize::from(len.get())).ok_or(WireError::Truncated)?;
@@ -55,7 +56,7 @@ impl<'a> Iterator for Parts<'a> {
     type Item = Result<View<'a>, WireError>;
 
     /// Nothing follows a packet that makes no sense.
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {
             return None;
