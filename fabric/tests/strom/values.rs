@@ -7,7 +7,7 @@ use nic::kernel::{
     crc64, histogram,
 };
 
-use crate::bench::{Answer, Bench, OPCODE, every_seed};
+use crate::bench::{Answer, Bench, OPCODE, arms, every_seed};
 
 #[test]
 fn an_object_comes_whole_or_not_at_all() {
@@ -35,6 +35,27 @@ fn an_object_comes_whole_or_not_at_all() {
         }
         seen
     });
+}
+
+#[test]
+fn a_torn_object_whose_check_value_is_read_apart_is_not_answered() {
+    for settings in arms() {
+        let mut bench = Bench::new(1, &settings);
+        bench.deploy(vec![Box::new(Consistency::default())]);
+        for (tag, len) in (4080..=4100).chain(8180..=8192).enumerate() {
+            let bytes = vec![7; len];
+            bench.there.store(0, &bytes);
+            bench.there.store(len, &crc64(&bytes).to_le_bytes());
+            let object = Object { address: bench.there.remote(0).addr, len: len as u32, tries: 2 };
+            bench.rpc(OPCODE, 2 * tag as u32, &object.emit());
+            let whole = Answer { status: Status::DONE, bytes };
+            assert_eq!(bench.run()[&(2 * tag as u32)], whole, "{len} bytes");
+            bench.there.store(len / 2, &[8]);
+            bench.rpc(OPCODE, 2 * tag as u32 + 1, &object.emit());
+            let torn = Answer { status: Status::INCONSISTENT, bytes: Vec::new() };
+            assert_eq!(bench.run()[&(2 * tag as u32 + 1)], torn, "{len} bytes");
+        }
+    }
 }
 
 /// The kernel, and a writer that is done with the object after so many reads of it.

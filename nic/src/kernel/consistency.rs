@@ -95,10 +95,11 @@ impl Consistency {
 }
 
 impl Reading {
-    /// Asks for the next piece: the last one with the check value.
+    /// Asks for the next piece: the last one with the check value and at least a byte of the object, because an answer that is
+    /// full leaves.
     fn ask(&self, streams: &mut Streams<'_, '_>) {
         let left = (self.object.len - self.at) as usize + CRC_LEN;
-        let len = if left <= DMA { left } else { DMA.min(left - CRC_LEN) };
+        let len = if left <= DMA { left } else { DMA.min(left - CRC_LEN - 1) };
         streams.read(self.object.address.wrapping_add(u64::from(self.at)), len as u32);
     }
 }
