@@ -1,7 +1,7 @@
 //! The fabric: a simulated world of NICs and links. One seed, virtual time, no threads: a world run twice does the same.
 //!
 //! [`World`] holds the NICs and moves time; [`program`] is how a test posts and polls; [`fault`] is what links do to
-//! frames; [`forge`] makes frames that no NIC would send; [`loss`] measures what loss costs, [`share`] how flows share a bottleneck; [`conformance`] is the body of random verbs that every way of joining two NICs must pass.
+//! frames; [`forge`] makes frames that no NIC would send; [`loss`] measures what loss costs, [`share`] how flows share a bottleneck; [`strom`] plays kernels in the time of an FPGA; [`conformance`] is the body of random verbs that every way of joining two NICs must pass.
 
 pub mod conformance;
 pub mod fault;
@@ -12,6 +12,7 @@ pub mod program;
 mod random;
 mod services;
 pub mod share;
+pub mod strom;
 mod switch;
 mod trace;
 mod world;

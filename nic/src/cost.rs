@@ -9,6 +9,7 @@ pub mod connectx5;
 pub mod load;
 pub mod number;
 pub mod prism;
+pub mod strom;
 pub mod timeline;
 
 /// A measured number, and where it was read.

@@ -330,7 +330,8 @@ impl Deployed {
         let mut taken = false;
         if task.wires.fault.is_none() {
             let (input, wires) = (piece.as_ref().map(|piece| input(piece, bytes)), &mut task.wires);
-            let mut streams = Streams { qpn: qp.number, input, taken: false, wires, reach, block };
+            let mut streams =
+                Streams { qpn: qp.number, input, taken: false, written: (0, 0), wires, reach, block };
             task.progress = kernel.step(&mut streams);
             taken = streams.taken;
             task.work += 1;

@@ -169,6 +169,8 @@ pub struct Streams<'s, 'p> {
     pub(super) qpn: Qpn,
     pub(super) input: Option<Input<'p>>,
     pub(super) taken: bool,
+    /// WRITEs to memory in this step, and their bytes.
+    pub(super) written: (u32, u32),
     pub(super) wires: &'s mut Wires,
     pub(super) reach: Reach<'s>,
     pub(super) block: Sge,
@@ -231,8 +233,17 @@ impl<'p> Streams<'_, 'p> {
         match self.reach.span(va, bytes.len(), Access::LOCAL_WRITE) {
             Some(span) => {
                 span.write(bytes);
+                self.written = (self.written.0 + 1, self.written.1 + bytes.len() as u32);
             }
             None => self.wires.fault = Some(Status::ACCESS),
+        }
+    }
+
+    /// Bytes of memory that this step has asked for.
+    pub(super) fn asked(&self) -> u32 {
+        match self.wires.command {
+            Command::Nothing => 0,
+            Command::Read { len, .. } | Command::ReadToWire { len, .. } => len,
         }
     }
 

@@ -1,0 +1,354 @@
+//! StRoM's figures in model time: real kernels on the NIC of a world; their steps and the frames that were sent are laid out on the time
+//! of the paper's FPGA (`nic::cost::strom`).
+//!
+//! What the world's own time says does not count: only which frames there were, how long, and what each step of a kernel did.
+
+use std::sync::PoisonError;
+
+use nic::cost::number::{Number, Part, Unit};
+use nic::cost::strom::{Stations, Stepped, StromFpga};
+use nic::kernel::{
+    CRC_LEN, Consistency, Get, HyperLogLog, Kernel, KernelInit, Lookup, Metered, Object, Partition, Place,
+    Predicate, Shape, Shuffle, Slot, Steps, Traversal, Walk, crc64, histogram,
+};
+use nic::{Flags, Operation, Payload, ReceiveRequest, WorkRequest};
+
+use wire::Opcode;
+use wire::frame::Start;
+
+use crate::forge::transport;
+use crate::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
+
+const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
+const OPCODE: u64 = 1;
+/// Sizes of Figures 5 and 12, and of values in Figures 8 to 10.
+const SMALL: [usize; 5] = [64, 128, 256, 512, 1024];
+const VALUES: [usize; 7] = [64, 128, 256, 512, 1024, 2048, 4096];
+/// Of Figure 7.
+const LISTS: [usize; 4] = [4, 8, 16, 32];
+/// Of Figure 10, in per cent.
+const FAILURES: [u32; 4] = [0, 1, 10, 50];
+/// A long message.
+const LONG: usize = 1 << 20;
+/// Where answers and values are.
+const VALUE: usize = 1 << 16;
+
+/// What an operation sent, and what a kernel did for it.
+struct Seen {
+    asked: Vec<u64>,
+    answered: Vec<u64>,
+    steps: Vec<Stepped>,
+}
+
+/// A client and a server with one kernel.
+struct Bench {
+    world: World,
+    client: QueuePair,
+    ended: CompletionQueue,
+    server: QueuePair,
+    kernel: u32,
+    here: Region,
+    there: Region,
+    steps: Steps,
+}
+
+impl Bench {
+    fn new<K: Kernel + 'static>(kernel: K) -> Bench {
+        let mut world = World::new(&Config::default());
+        let settings = Settings { strom: true, receives: 8, ..Settings::default() };
+        let [(client, ended), (server, _)] = world.pair(0, 1, &settings);
+        let (here, there) = (world.register(0, 2 * LONG, ALL), world.register(1, 2 * LONG, ALL));
+        let outbox = world.register(1, LONG, ALL);
+        let (kernel, steps) = Metered::new(kernel);
+        let init = KernelInit {
+            pd: world.pd(1),
+            opcode: Some(OPCODE),
+            kernels: vec![Box::new(kernel)],
+            grants: vec![there.key],
+            answers: outbox.sge(0, LONG),
+            longest: 1 << 13,
+            limit: 1 << 16,
+        };
+        let kernel = world.with_nic(1, |nic, _| nic.deploy_kernel(init)).expect("room for a kernel");
+        world.tap();
+        Bench { world, client, ended, server, kernel, here, there, steps }
+    }
+
+    /// The kernel sees what is written.
+    fn attach(&mut self) {
+        let (qp, kernel) = (self.server.number, self.kernel);
+        self.world.with_nic(1, |nic, _| nic.attach_kernel(qp, Some(kernel))).expect("its own");
+    }
+
+    /// Posts a request and lets everything happen.
+    fn ask(&mut self, operation: Operation, payload: Payload<'_>) -> Seen {
+        if matches!(operation, Operation::Rpc { .. } | Operation::RpcWrite { .. }) {
+            self.world.post_receive(self.client, &ReceiveRequest { id: 0, sges: &[] }).expect("room");
+        }
+        let request = WorkRequest { id: 0, operation, payload, flags: SIGNALED };
+        self.world.post(self.client, &request).expect("room");
+        assert!(self.world.settle(10_000_000), "it never comes to rest");
+        let ended = self.world.drain(self.ended);
+        assert!(ended.iter().all(|end| end.status == nic::Status::Success), "{ended:?}");
+        let (start, sent) = (self.world.start(), self.world.sent());
+        let below = if start == Start::Ethernet { wire::ethernet::LEN } else { 0 };
+        let ip = |frame: &crate::Sent| (frame.bytes.len() - below) as u64;
+        // Nothing waits for an acknowledgement.
+        let matters = |frame: &&crate::Sent| {
+            let packet = transport(start, &frame.bytes);
+            packet.is_some_and(|packet| packet.bth.opcode != Opcode::RC_ACKNOWLEDGE)
+        };
+        let by = |node| sent.iter().filter(matters).filter(move |frame| frame.from == node).map(ip).collect();
+        let steps = std::mem::take(&mut *self.steps.lock().unwrap_or_else(PoisonError::into_inner));
+        Seen { asked: by(0), answered: by(1), steps }
+    }
+
+    fn rpc(&mut self, params: &[u8]) -> Seen {
+        let to = self.here.remote(LONG);
+        let place = Place { addr: to.addr, rkey: to.rkey.get(), room: 1 << 13 };
+        let bytes = [&place.emit(), params].concat();
+        self.ask(Operation::Rpc { opcode: OPCODE, tag: 0 }, Payload::Inline(&bytes))
+    }
+
+    fn read(&mut self, len: usize) -> Seen {
+        let (sges, from) = ([self.here.sge(0, len)], self.there.remote(0));
+        self.ask(Operation::Read(from), Payload::Sges(&sges))
+    }
+
+    fn write(&mut self, len: usize) -> Seen {
+        let (sges, to) = ([self.here.sge(0, len)], self.there.remote(0));
+        self.ask(Operation::Write(to), Payload::Sges(&sges))
+    }
+}
+
+/// When the last of a request's frames has been taken in by the server.
+fn arrives(model: &StromFpga, seen: &Seen, starts: u64) -> u64 {
+    let mut stations = Stations::default();
+    seen.asked.iter().map(|bytes| model.frame(&mut stations, starts, *bytes)).max().unwrap_or(starts)
+}
+
+/// An answer's bytes, of the host's memory or of the NIC: when the client's program sees the last of them.
+fn answers(model: &StromFpga, seen: &Seen, starts: u64, of_host: bool) -> u64 {
+    let mut stations = Stations::default();
+    let mut last = starts;
+    for bytes in &seen.answered {
+        let ready = if of_host { model.gather(&mut stations, starts, *bytes) } else { starts };
+        let checked = model.frame(&mut stations, ready, *bytes);
+        last = model.place(&mut stations, checked, *bytes);
+    }
+    last
+}
+
+/// A READ, until its bytes are seen.
+fn read_ns(model: &StromFpga, seen: &Seen) -> u64 {
+    answers(model, seen, arrives(model, seen, model.post.ns), true)
+}
+
+/// A WRITE, until its bytes are seen at the server; and what its kernel takes in or writes, if it passes one.
+fn write_ns(model: &StromFpga, seen: &Seen) -> u64 {
+    let (mut stations, mut kernel, mut last) = (Stations::default(), model.post.ns, 0);
+    let mut steps = seen.steps.iter();
+    for bytes in &seen.asked {
+        let ready = model.gather(&mut stations, model.post.ns, *bytes);
+        let checked = model.frame(&mut stations, ready, *bytes);
+        match steps.by_ref().find(|step| step.taken > 0) {
+            Some(step) => kernel = kernel.max(checked) + model.step_keeps(step),
+            None => last = model.place(&mut stations, checked, *bytes),
+        }
+    }
+    let rest: u64 = steps.map(|step| model.step_keeps(step)).sum();
+    last.max(if seen.steps.is_empty() { 0 } else { kernel + rest + model.post.ns })
+}
+
+/// A request to a kernel, until its answer is seen.
+fn rpc_ns(model: &StromFpga, seen: &Seen) -> u64 {
+    let mut now = arrives(model, seen, model.post.ns);
+    for (at, step) in seen.steps.iter().enumerate() {
+        now += model.step(step);
+        // What it asks for comes to its next step, or goes out without passing it.
+        if step.asked > 0 && seen.steps.get(at + 1).is_none_or(|next| next.given == 0) {
+            return answers(model, seen, now, true);
+        }
+        if step.asked > 0 {
+            now += model.read.ns + model.pcie.ns(u64::from(step.asked));
+        }
+    }
+    answers(model, seen, now, false)
+}
+
+/// A number of no measurement.
+fn number(figure: &'static str, curve: &'static str, at: impl ToString, unit: Unit, modelled: f64) -> Number {
+    Number { figure, curve, at: at.to_string(), unit, part: Part::Predicted, measured: None, modelled }
+}
+
+fn ns(figure: &'static str, curve: &'static str, at: impl ToString, modelled: u64) -> Number {
+    number(figure, curve, at, Unit::Nanoseconds, modelled as f64)
+}
+
+/// A number that the text states.
+fn stated(number: Number, measured: f64) -> Number {
+    Number { measured: Some(measured), ..number }
+}
+
+/// Everything that is predicted of the FPGA at 10 Gb/s: Figures 5 and 7 to 11.
+pub fn at_10g(model: &StromFpga) -> Vec<Number> {
+    let parts = [verbs(model, "Figure 5"), lists(model), gets(model), objects(model), shuffles(model)];
+    let rate = goodput(model);
+    let peak = number("Figure 5", "goodput", LONG, Unit::Bandwidth, rate);
+    parts.into_iter().flatten().chain([stated(peak, 9.4e9 / 8.0)]).collect()
+}
+
+/// Everything that is predicted of the FPGA at 100 Gb/s: Figures 12 and 13.
+pub fn at_100g(model: &StromFpga) -> Vec<Number> {
+    let mut all = verbs(model, "Figure 12");
+    all.push(number("Figure 12", "goodput", LONG, Unit::Bandwidth, goodput(model)));
+    // §7.2: no overhead.
+    let ratio = number("Figure 13", "HLL over a plain WRITE", LONG, Unit::Ratio, counting(model));
+    all.push(stated(ratio, 1.0));
+    all
+}
+
+/// READ and WRITE of each size.
+fn verbs(model: &StromFpga, figure: &'static str) -> Vec<Number> {
+    let mut bench = Bench::new(Get::default());
+    let mut all = Vec::new();
+    for len in SMALL {
+        all.push(ns(figure, "READ", len, read_ns(model, &bench.read(len))));
+        all.push(ns(figure, "WRITE", len, write_ns(model, &bench.write(len))));
+    }
+    all
+}
+
+/// Bytes of a long WRITE in a second.
+fn goodput(model: &StromFpga) -> f64 {
+    let taken = write_ns(model, &Bench::new(Get::default()).write(LONG));
+    LONG as f64 * 1e9 / taken as f64
+}
+
+/// Figure 7: the value of a random element, 64 bytes, by walks over each element and as many READs, and one for the value.
+fn lists(model: &StromFpga) -> Vec<Number> {
+    let mut bench = Bench::new(Traversal::default());
+    let value = bench.there.remote(VALUE).addr;
+    let at = |bench: &Bench, index: usize| bench.there.remote(64 * index).addr;
+    for index in 0..LISTS[LISTS.len() - 1] {
+        let mut element = [0; 64];
+        element[..8].copy_from_slice(&(index as u64).to_le_bytes());
+        element[8..16].copy_from_slice(&at(&bench, index + 1).to_le_bytes());
+        element[16..24].copy_from_slice(&value.to_le_bytes());
+        bench.there.store(64 * index, &element);
+    }
+    let read = read_ns(model, &bench.read(64));
+    let walks: Vec<u64> = (0..LISTS[LISTS.len() - 1])
+        .map(|index| {
+            let walk = Walk {
+                address: at(&bench, 0),
+                value_size: 64,
+                key_mask: 1,
+                predicate: Predicate::Equal,
+                key: index as u64,
+                value_position: 4,
+                relative: false,
+                next: Some(2),
+                element: 64,
+                most: 64,
+                shape: Shape::List,
+            };
+            rpc_ns(model, &bench.rpc(&walk.emit()))
+        })
+        .collect();
+    let mut all = Vec::new();
+    for len in LISTS {
+        let reads = (1..=len as u64).map(|element| (element + 1) * read).sum::<u64>() / len as u64;
+        all.push(ns("Figure 7", "StRoM", len, walks[..len].iter().sum::<u64>() / len as u64));
+        all.push(ns("Figure 7", "READ", len, reads));
+    }
+    all
+}
+
+/// Figure 8: a GET by a kernel, and by two READs.
+fn gets(model: &StromFpga) -> Vec<Number> {
+    let mut bench = Bench::new(Get::default());
+    let mut all = Vec::new();
+    for len in VALUES {
+        let value = bench.there.remote(VALUE).addr;
+        let slot = Slot { keys: [7, 8, 9], values: [value; 3], lens: [len as u32; 3] };
+        bench.there.store(0, &slot.emit());
+        let lookup = Lookup { slot: bench.there.remote(0).addr, key: 9 };
+        let get = rpc_ns(model, &bench.rpc(&lookup.emit()));
+        let reads = read_ns(model, &bench.read(Slot::LEN)) + read_ns(model, &bench.read(len));
+        let own = ns("Figure 8", "StRoM", len, get);
+        // Read from its figure by RedN's authors (their Table 5).
+        all.push(match len {
+            64 => stated(own, 7_000.0),
+            4096 => stated(own, 12_000.0),
+            _ => own,
+        });
+        all.push(ns("Figure 8", "READ", len, reads));
+        if len == 64 {
+            // §6.2: around 5 us a lookup.
+            all.push(stated(ns("Figure 8", "saved by StRoM", len, reads - get), 5_000.0));
+        }
+    }
+    all
+}
+
+/// Figures 9 and 10: an object with its check value, and a plain READ of as many bytes.
+fn objects(model: &StromFpga) -> Vec<Number> {
+    let mut bench = Bench::new(Consistency::default());
+    let mut all = Vec::new();
+    for len in VALUES {
+        let bytes = vec![5; len];
+        bench.there.store(0, &[&bytes[..], &crc64(&bytes).to_le_bytes()].concat());
+        let object = |tries| Object { address: bench.there.remote(0).addr, len: len as u32, tries }.emit();
+        let [once, twice] = [object(1), object(2)];
+        let checked = rpc_ns(model, &bench.rpc(&once));
+        let read = read_ns(model, &bench.read(len + CRC_LEN));
+        all.push(ns("Figure 9", "StRoM", len, checked));
+        all.push(ns("Figure 9", "READ", len, read));
+        if len == 4096 {
+            // §6.3: an overhead of 1 us.
+            all.push(stated(ns("Figure 9", "more than READ", len, checked.saturating_sub(read)), 1_000.0));
+        }
+        // What it takes to read it once more: an object that is torn, tried once and tried twice.
+        bench.there.store(0, &[6]);
+        let again = rpc_ns(model, &bench.rpc(&twice)) - rpc_ns(model, &bench.rpc(&once));
+        for failures in FAILURES {
+            let share = |more: u64| (u64::from(failures) * more) / 100;
+            if matches!(len, 64 | 4096) {
+                let (own, plain) =
+                    if len == 64 { ("StRoM, 64 B", "READ, 64 B") } else { ("StRoM, 4 KB", "READ, 4 KB") };
+                all.push(ns("Figure 10", own, failures, checked + share(again)));
+                all.push(ns("Figure 10", plain, failures, read + share(read)));
+            }
+        }
+    }
+    all
+}
+
+/// Figure 11: a long RPC WRITE into 1024 partitions, over a plain WRITE of the same bytes.
+fn shuffles(model: &StromFpga) -> Vec<Number> {
+    let mut bench = Bench::new(Shuffle::default());
+    let plain = write_ns(model, &bench.write(LONG));
+    let values = LONG as u64 / 8;
+    for first in (0..1024_u32).step_by(8) {
+        let at = |number: u32| bench.there.remote((number as usize) * (LONG / 1024)).addr;
+        let partitions: Vec<Partition> = (first..first + 8)
+            .map(|number| Partition { address: at(number), values: values / 1024 })
+            .collect();
+        bench.rpc(&histogram(10, first, &partitions));
+    }
+    let bytes: Vec<u8> = (0..values).flat_map(|value| (value * 7).to_le_bytes()).collect();
+    bench.here.store(0, &bytes);
+    let sges = [bench.here.sge(0, LONG)];
+    let seen = bench.ask(Operation::RpcWrite { opcode: OPCODE, tag: 1 }, Payload::Sges(&sges));
+    let over = write_ns(model, &seen) as f64 / plain as f64;
+    vec![number("Figure 11", "StRoM over a plain WRITE", LONG, Unit::Ratio, over)]
+}
+
+/// Figure 13: a long WRITE whose values are counted on their way, over a plain one: the rate.
+fn counting(model: &StromFpga) -> f64 {
+    let plain = write_ns(model, &Bench::new(HyperLogLog::default()).write(LONG));
+    let mut bench = Bench::new(HyperLogLog::default());
+    bench.attach();
+    plain as f64 / write_ns(model, &bench.write(LONG)) as f64
+}

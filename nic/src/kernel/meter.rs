@@ -1,0 +1,39 @@
+//! A kernel whose steps are counted, for models of hardware.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{Kernel, Progress, Streams};
+use crate::cost::strom::Stepped;
+
+/// What the steps of a kernel did, in their order.
+pub type Steps = Arc<Mutex<Vec<Stepped>>>;
+
+/// Another kernel, whose steps are written down.
+pub struct Metered<K> {
+    kernel: K,
+    steps: Steps,
+}
+
+impl<K: Kernel> Metered<K> {
+    /// This kernel, and where its steps will be told.
+    pub fn new(kernel: K) -> (Metered<K>, Steps) {
+        let steps = Steps::default();
+        (Metered { kernel, steps: steps.clone() }, steps)
+    }
+}
+
+impl<K: Kernel> Kernel for Metered<K> {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        let given = streams.data().map_or(0, <[u8]>::len) as u32;
+        let waiting = streams.input().map_or(0, |input| input.bytes.len()) as u32;
+        let progress = self.kernel.step(streams);
+        let taken = if streams.taken { waiting } else { 0 };
+        let step = Stepped { taken, given, asked: streams.asked(), written: streams.written };
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner).push(step);
+        progress
+    }
+
+    fn reset(&mut self) {
+        self.kernel.reset();
+    }
+}
