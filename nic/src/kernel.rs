@@ -106,6 +106,18 @@ struct Early {
     bytes: Box<[u8]>,
 }
 
+/// What becomes of the packets of the message that is arriving.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+enum Fate {
+    /// A kernel takes them.
+    #[default]
+    Taken,
+    /// No kernel had its op-code when it began, or the one that would have taken it is gone: its end is answered with an error.
+    Unserved,
+    /// It has been answered: the rest is dropped.
+    Answered,
+}
+
 /// What a queue pair has for a peer that agreed on StRoM.
 pub(crate) struct Strom {
     /// Answers on their way, oldest first.
@@ -116,6 +128,7 @@ pub(crate) struct Strom {
     early: Box<[Early]>,
     /// The lane that served it last: place of its kernel, and number there.
     lane: (u32, u32),
+    fate: Fate,
     /// The kernel that sees what is written: its place and number.
     tap: Option<(u32, u32)>,
 }
@@ -129,6 +142,7 @@ impl Strom {
             waited_for: false,
             early: (0..early).map(empty).collect(),
             lane: (u32::MAX, u32::MAX),
+            fate: Fate::Taken,
             tap: None,
         }
     }

@@ -1,6 +1,6 @@
 //! Kernels come and go while the NIC runs, and lanes are fewer than clients.
 
-use nic::kernel::{Get, Kernel, Lookup, Progress, Status, Streams, What};
+use nic::kernel::{Ending, Get, Kernel, KernelInit, Lookup, Progress, Status, Streams, What};
 use nic::{NicError, Operation, Payload, ReceiveRequest, WorkRequest};
 use remora_fabric::Settings;
 
@@ -106,6 +106,74 @@ fn whoever_waits_for_a_kernel_that_is_removed_is_told() {
         let removed = bench.world.with_nic(1, |nic, _| nic.remove_kernel(number));
         assert_eq!(removed, Ok(()));
         assert_eq!(bench.run()[&1].status, Status::REMOVED);
+    }
+}
+
+/// Never done with what it has.
+struct Busy;
+
+impl Kernel for Busy {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        streams.take();
+        Progress::Again
+    }
+
+    fn reset(&mut self) {}
+}
+
+/// The endings that came, in order.
+fn endings(bench: &mut Bench) -> Vec<(u32, Status)> {
+    assert!(bench.world.settle(20_000_000), "it never comes to rest");
+    let came = bench.world.drain(bench.left_cq).into_iter().filter_map(|completion| completion.imm);
+    came.map(|imm| (Ending::parse(imm).tag, Ending::parse(imm).status)).collect()
+}
+
+#[test]
+fn a_kernel_that_is_removed_in_the_middle_of_a_message_is_told_of_once() {
+    for succeeded in [false, true] {
+        for mut bench in Bench::arms() {
+            let number = bench.deploy(vec![Box::new(Silent)]);
+            bench.rpc_write(OPCODE, 7, &[9; 14 * 256]);
+            while bench.facts()[0].steps < 3 {
+                bench.world.run_for(100);
+            }
+            bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)).unwrap();
+            let after = if succeeded { Status(64) } else { Status::NO_KERNEL };
+            if succeeded {
+                bench.deploy(vec![Box::new(Says(64))]);
+            }
+            assert_eq!(endings(&mut bench), [(7, Status::REMOVED)]);
+            bench.rpc(OPCODE, 8, b"");
+            assert_eq!(endings(&mut bench), [(8, after)]);
+        }
+    }
+}
+
+#[test]
+fn a_message_that_began_without_a_kernel_is_nobodys_to_its_end() {
+    for mut bench in Bench::arms() {
+        bench.rpc_write(OPCODE, 7, &[9; 14 * 256]);
+        while bench.world.counters(1).rcvd_pkts < 3 {
+            bench.world.run_for(100);
+        }
+        bench.deploy(vec![Box::new(Says(64))]);
+        assert_eq!(endings(&mut bench), [(7, Status::NO_KERNEL)]);
+    }
+}
+
+#[test]
+fn requests_that_wait_for_a_kernel_that_is_removed_are_told_too() {
+    for mut bench in Bench::arms() {
+        let init = bench.init(Some(OPCODE), vec![Box::new(Busy)]);
+        let number = bench.try_deploy(KernelInit { limit: 1 << 24, ..init }).unwrap();
+        (0..4).for_each(|tag| bench.rpc(OPCODE, tag, b""));
+        while bench.world.counters(1).rcvd_pkts < 4 {
+            bench.world.run_for(10);
+        }
+        bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)).unwrap();
+        let mut ended = endings(&mut bench);
+        ended.sort_by_key(|(tag, _)| *tag);
+        assert_eq!(ended, [0, 1, 2, 3].map(|tag| (tag, Status::REMOVED)));
     }
 }
 

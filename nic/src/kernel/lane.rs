@@ -7,7 +7,7 @@ use wire::strom::{Ending, Status, split};
 
 use super::streams::{DMA, Input, Message, Reach, Streams, What, Wires};
 use super::table::{Block, Deployed, Kernels};
-use super::{Kernel, Place, Progress, STEPS};
+use super::{Fate, Kernel, Place, Progress, STEPS};
 use crate::queue_pair::QueuePair;
 use crate::request::Sge;
 
@@ -60,6 +60,12 @@ impl Inbox {
 
     fn clear(&mut self) {
         (self.head, self.count) = (0, 0);
+    }
+
+    /// All that wait, the first one first.
+    fn waiting(&self) -> impl Iterator<Item = Piece> {
+        let places = (0..self.count).map(|ahead| (self.head + ahead) % INBOX);
+        places.filter_map(|at| self.pieces[at].map(|(piece, _)| piece))
     }
 }
 
@@ -171,6 +177,21 @@ impl Lane {
     pub fn fail(&mut self, status: Status) {
         self.kernel.reset();
         self.task.fail(status);
+    }
+
+    /// What becomes of the message that is arriving if this ends now, and the tags of whole requests that have not been begun.
+    pub fn owes(&self) -> (Fate, impl Iterator<Item = u32>) {
+        let parts = || self.inbox.waiting().filter(|piece| piece.passing.is_none()).map(|piece| piece.part);
+        let begun = self.task.unfinished;
+        let ends = parts().position(|part| part.last());
+        let fate = match parts().last() {
+            Some(part) if part.last() => Fate::Taken,
+            None if !begun => Fate::Taken,
+            _ if begun && ends.is_none() => Fate::Answered,
+            _ => Fate::Unserved,
+        };
+        let skipped = usize::from(begun);
+        (fate, parts().filter(|part| part.last()).skip(skipped).map(|part| part.tag()))
     }
 
     /// Does it hold nothing of whom it serves?

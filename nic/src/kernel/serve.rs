@@ -7,7 +7,7 @@ use wire::strom::{Ending, Status};
 
 use super::lane::Piece;
 use super::streams::Message;
-use super::{Place, Strom};
+use super::{Fate, Place, Strom};
 use crate::nic::{Nic, Shared};
 use crate::queue_pair::QueuePair;
 
@@ -44,9 +44,15 @@ impl QueuePair {
         payload: &[u8],
         shared: &mut Shared,
     ) -> Outcome {
-        let Some(hint) = self.strom.as_ref().map(|strom| strom.lane) else { return Outcome::Done };
-        let Some(place) = shared.kernels.place_of(self.pd, part.opcode) else {
-            return self.nobody(part, shared);
+        let Some(strom) = &mut self.strom else { return Outcome::Done };
+        let (hint, place) = (strom.lane, shared.kernels.place_of(self.pd, part.opcode));
+        if part.first() {
+            strom.fate = if place.is_some() { Fate::Taken } else { Fate::Unserved };
+        }
+        let place = match (strom.fate, place) {
+            (Fate::Taken, Some(place)) => place,
+            (Fate::Answered, _) => return Outcome::Done,
+            _ => return self.nobody(part, shared),
         };
         let piece = Piece { part: *part, passing: None };
         match self.lane_of(place, hint, shared) {
