@@ -81,7 +81,11 @@ impl QueuePair {
         used: &mut Used,
     ) -> Turn {
         if self.loopback {
-            return self.transmit_to_itself(mem, shared, used);
+            return if self.is_held(now) {
+                Turn::Done
+            } else {
+                self.transmit_to_itself(now, mem, shared, used)
+            };
         }
         if self.connection.is_some() {
             return self.transmit_answers(now, mem, out, shared, used);

@@ -1,10 +1,12 @@
 //! Loopback queue pairs: every verb on the memory of one's own domain, with the checks of a connection.
 
-use crate::bench::{Bench, SIGNALED, SILENT};
+use crate::bench::{Bench, Chain, SIGNALED, SILENT};
 use memory::Access;
 use nic::{
-    Calculation, CompletionKind, Fetching, Flags, Operation, Payload, ReceiveRequest, Status, WorkRequest,
+    Calculation, CompletionKind, Fetching, Flags, Modify, Operation, Payload, ReceiveRequest, Status,
+    WorkRequest,
 };
+use transport::state::State;
 
 fn ends(completions: &[nic::WorkCompletion]) -> Vec<(CompletionKind, Status)> {
     completions.iter().map(|wc| (wc.kind, wc.status)).collect()
@@ -135,6 +137,52 @@ fn a_message_too_long_for_its_receive_ends_both() {
     bench.ring(&chain);
     let statuses: Vec<_> = bench.settle(&chain).iter().map(|wc| wc.status).collect();
     assert_eq!(statuses, [Status::LocalLength, Status::RemoteInvalidRequest]);
+}
+
+/// A chain of NOPs that goes round for ever, and what it executes in so many nanoseconds.
+fn endless(bench: &mut Bench) -> Chain {
+    let wild = bench.chain_of(Fetching::Recycled, 16);
+    (0..16).for_each(|_| {
+        bench.put(&wild, Operation::Nop, &[], SILENT);
+    });
+    let (number, limit) = (wild.qp.number, Modify { rate_limit: Some(512_000_000), ..Modify::default() });
+    bench.world.modify(wild.qp, &limit).unwrap();
+    bench.ring(&wild);
+    bench.world.with_nic(0, |nic, _| nic.enable(number, u64::MAX)).unwrap();
+    wild
+}
+
+fn executed(bench: &mut Bench, ns: u64) -> u64 {
+    let before = bench.world.counters(0).wqes_executed;
+    bench.world.run_for(ns);
+    bench.world.counters(0).wqes_executed - before
+}
+
+#[test]
+fn a_chain_runs_at_the_rate_that_its_queue_is_limited_to_until_it_is_ended() {
+    let mut bench = Bench::new();
+    let wild = endless(&mut bench);
+    // 64 bytes each at 512 Mb/s: a million a second, in turns of 64.
+    let first = executed(&mut bench, 10_000_000);
+    assert!((9_800..10_200).contains(&first), "{first}");
+    let faster = Modify { rate_limit: Some(2_048_000_000), ..Modify::default() };
+    bench.world.modify(wild.qp, &faster).unwrap();
+    let second = executed(&mut bench, 10_000_000);
+    assert!((39_000..41_000).contains(&second), "{second}");
+    // What it moves counts, too: 512 bytes and the work request's 64 at 2048 Mb/s.
+    let copier = bench.chain(Fetching::Posted);
+    bench.world.modify(copier.qp, &faster).unwrap();
+    bench.world.bring(wild.qp, State::Err);
+    let to = bench.data.remote(8192);
+    (0..40).for_each(|_| {
+        bench.put(&copier, Operation::Write(to), &[bench.data.sge(0, 512)], SILENT);
+    });
+    bench.put(&copier, Operation::Nop, &[], SIGNALED);
+    bench.ring(&copier);
+    let began = bench.world.now().0;
+    assert_eq!(bench.settle(&copier).len(), 1);
+    assert!(bench.world.now().0 - began < 200_000, "the one that ended took nothing more");
+    assert_eq!(executed(&mut bench, 10_000_000), 0);
 }
 
 #[test]

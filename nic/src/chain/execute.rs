@@ -3,7 +3,7 @@
 use memory::Mem;
 use transport::rc::{Kind, Retired};
 use transport::state::State;
-use transport::{Notice, Outcome, Status};
+use transport::{Instant, Notice, Outcome, Status};
 use wire::prism::Verdict;
 
 use super::bytes::refused;
@@ -14,7 +14,7 @@ use crate::event::AsyncEvent;
 use crate::nic::Shared;
 use crate::queue_pair::{List, QueuePair};
 use crate::send_queue::Fetched;
-use crate::wqe::{Wqe, flag};
+use crate::wqe::{SLOT, Wqe, flag};
 
 /// Work requests that a loopback queue pair executes before the next queue pair's turn if nobody says otherwise, and bytes that
 /// they move.
@@ -24,8 +24,14 @@ const TURN_BYTES: usize = 64 << 10;
 const A_PACKET: usize = 16;
 
 impl QueuePair {
-    /// Its turn.
-    pub(crate) fn transmit_to_itself(&mut self, mem: Mem<'_>, shared: &mut Shared, used: &mut Used) -> Turn {
+    /// Its turn. A rate that it is limited to counts the bytes that it moves, and those of its work requests.
+    pub(crate) fn transmit_to_itself(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        shared: &mut Shared,
+        used: &mut Used,
+    ) -> Turn {
         let (mut done, mut bytes, mut freed) = (0, 0, None);
         let turn = loop {
             if self.state != State::Rts {
@@ -57,6 +63,9 @@ impl QueuePair {
         };
         if let Some(end) = freed {
             self.send.free(end);
+        }
+        if let Some(congestion) = &mut self.congestion {
+            congestion.left(now, bytes + done * SLOT);
         }
         used.packets += done.div_ceil(A_PACKET);
         turn
