@@ -5,12 +5,14 @@
 //! |---|---|
 //! | `orders.rs` | Figures 7 and 8, and the native verbs of Table 3: what the constants were read from |
 //! | `lookups.rs` | Figures 10, 11 and 14, Tables 4 and 5: hash GETs by chain, by two READs and by a call |
+//! | `lists.rs` | Figure 13: a list searched by chain, by READs and by a call |
 //! | `constructs.rs` | the constructs of Table 3 |
 //! | `paper.rs` | the paper's numbers |
 //!
 //! A client is a part of the program here: its queues stand for those of its own NIC, and what crosses the network is said of each queue.
 
 mod constructs;
+mod lists;
 mod lookups;
 mod orders;
 mod paper;
@@ -28,7 +30,8 @@ const MOST: usize = 100_000;
 
 /// All numbers, by figure.
 pub fn numbers(model: &ConnectX5) -> Vec<Number> {
-    let parts = [orders::numbers(model), lookups::numbers(model), constructs::numbers(model)];
+    let parts =
+        [orders::numbers(model), lookups::numbers(model), lists::numbers(model), constructs::numbers(model)];
     parts.into_iter().flatten().collect()
 }
 

@@ -32,7 +32,7 @@ fn constants_give_back_what_they_were_read_from() {
 }
 
 /// Of `RedN`'s own numbers those that are missed, and by how many thousandths: `docs/PERFORMANCE.md` says why.
-const MISSED: [(&str, i64); 10] = [
+const MISSED: [(&str, i64); 11] = [
     ("Figure 10, RedN, 16384", -336),
     ("Figure 10, RedN, 65536", -339),
     ("Figure 11, RedN-Seq, 64", -245),
@@ -43,6 +43,7 @@ const MISSED: [(&str, i64); 10] = [
     ("Figure 11, RedN-Parallel, 65536", -343),
     ("Figure 14, RedN, 16384", -334),
     ("Figure 14, RedN, 65536", -341),
+    ("Figure 13, RedN with a break, 1", -225),
 ];
 
 #[test]
@@ -51,7 +52,7 @@ fn redns_own_numbers_are_predicted_within_a_fifth_but_for_those_that_are_named()
     let missed = all.iter().filter(|number| number.holds() == Some(false));
     let missed: Vec<_> = missed.map(|number| (path(number), number.residual())).collect();
     assert_eq!(missed, MISSED.map(|(path, residual)| (path.to_owned(), Some(residual))));
-    assert_eq!(all.len() - MISSED.len(), 18, "so many are met");
+    assert_eq!(all.len() - MISSED.len(), 26, "so many are met");
 }
 
 /// A primitive, to be changed.

@@ -16,7 +16,7 @@ use crate::device::PortName;
 enum Figures {
     /// PRISM, Figures 1 and 2: its operations, and a READ through a pointer over three networks.
     Prism,
-    /// RedN, Figures 7, 8, 10, 11 and 14 and Tables 3 to 5: chains on modelled hardware.
+    /// RedN, Figures 7, 8, 10, 11, 13 and 14 and Tables 3 to 5: chains on modelled hardware.
     Redn,
     /// Goodput by loss, with IRN and without.
     Loss,

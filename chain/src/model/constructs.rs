@@ -3,8 +3,11 @@
 use nic::cost::connectx5::ConnectX5;
 use nic::cost::number::{Number, Part, Unit};
 
+use nic::wqe::WqeOpcode;
+
 use super::paper::TABLE_3;
 use super::{Experiment, Site};
+use crate::assemble;
 use crate::code::{Code, Operand, Test};
 use crate::program::Work;
 
@@ -21,8 +24,26 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
         measured: Some(measured),
         modelled,
     };
-    let [conditions, unrolled, _] = TABLE_3;
-    vec![row(conditions, whens(model, |_| 5)), row(unrolled, whens(model, |index| index as u64))]
+    let [conditions, unrolled, recycled] = TABLE_3;
+    vec![
+        row(conditions, whens(model, |_| 5)),
+        row(unrolled, whens(model, |index| index as u64)),
+        row(recycled, rounds(model)),
+    ]
+}
+
+/// The loop that ships, with its break after [`COUNT`] rounds for 10.
+fn rounds(model: &ConnectX5) -> f64 {
+    let text =
+        include_str!("../../programs/count.chain").replace("signaled 10]", &format!("signaled {COUNT}]"));
+    let program = assemble(&text).expect("it ships");
+    let sites = program.queues.iter().map(|_| Site::server()).collect();
+    let main = program.queue("loop").expect("its loop");
+    let run = Experiment { program, sites }.run(model);
+    // Its first work request counts the rounds.
+    let first =
+        run.of(main).filter(|(work, _)| work.wqe.opcode() == WqeOpcode::FETCH_ADD && work.index % 16 == 0);
+    super::rate(&first.map(|(_, times)| times.done).collect::<Vec<_>>())
 }
 
 /// `if value == 5 { answer = 1 }` again and again: the same value, or those of an array, one after the other.

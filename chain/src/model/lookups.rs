@@ -13,12 +13,13 @@ use super::{Experiment, Run, Site};
 use crate::program::{Home, Piece, Place, Program, Section, Value, Work, header};
 
 /// Offsets in a work request.
-const ID: u64 = 2;
-const REMOTE: u64 = 32;
-const COMPARAND: u64 = 42;
+pub const ID: u64 = 2;
+pub const LOCAL: u64 = 8;
+pub const REMOTE: u64 = 32;
+pub const COMPARAND: u64 = 42;
 /// A bucket: 48 bits of the key, the address of the value.
 const BUCKET: u64 = 14;
-const KEY: u64 = 0x0123_4567_89ab;
+pub const KEY: u64 = 0x0123_4567_89ab;
 /// Bytes of FaRM's neighbourhood of six, by the authors' benchmark.
 const NEIGHBOURHOOD: u64 = 6 * 19;
 /// Requests of a measurement of throughput.
@@ -76,15 +77,20 @@ enum Probes {
 }
 
 /// A section of so many bytes.
-fn section(experiment: &mut Experiment, name: &str, bytes: &[u8]) -> Place {
+pub fn section(experiment: &mut Experiment, name: &str, bytes: &[u8]) -> Place {
     let mut section = Section { name: name.into(), ..Section::default() };
     section.put(name, bytes);
     experiment.program.sections.push(section);
     Place { home: Home::Section(experiment.program.sections.len() - 1), offset: 0 }
 }
 
+/// A word of the data is the address of a place.
+pub fn point(experiment: &mut Experiment, at: Place, to: Place) {
+    experiment.program.let_be(at, Value::At(to));
+}
+
 /// The client's queues: where it rings, and what then goes to the server.
-fn client(experiment: &mut Experiment, port: usize, count: u64) -> usize {
+pub fn client(experiment: &mut Experiment, port: usize, count: u64) -> usize {
     let ring = experiment.queue("client", Fetching::Posted, Site::client().on_port(port));
     let queue = experiment.queue("port", Fetching::Enabled, Site::client().over_the_network().on_port(port));
     experiment.program.push(ring, Work::enable(queue, count));
@@ -92,7 +98,7 @@ fn client(experiment: &mut Experiment, port: usize, count: u64) -> usize {
 }
 
 /// When the last answer is seen.
-fn seen(run: &Run, model: &ConnectX5, answers: &[usize]) -> u64 {
+pub fn seen(run: &Run, model: &ConnectX5, answers: &[usize]) -> u64 {
     let of = |queue: &usize| answered(run, *queue).last().copied().unwrap_or(0);
     answers.iter().map(of).max().unwrap_or(0) + model.host.ns / 2
 }
@@ -139,16 +145,11 @@ impl Memory {
         let table = section(experiment, "table", &[bucket(KEY ^ 1), bucket(KEY)].concat());
         let look = [&KEY.to_le_bytes()[..6], &[0; 8]].concat();
         let message = section(experiment, "message", &look.repeat(looks as usize));
-        let mut point = |home: Home, offset: u64, to: Place| {
-            if let Home::Section(at) = home {
-                experiment.program.sections[at].values.push((offset, Value::At(to)));
-            }
-        };
-        point(table.home, 6, value);
-        point(table.home, 16 + 6, value);
+        point(experiment, table + 6, value);
+        point(experiment, table + 16 + 6, value);
         for look in 0..looks {
             // The last look finds it.
-            point(message.home, look * LOOK + 6, table + 16 * (2 - looks + look));
+            point(experiment, message + look * LOOK + 6, table + 16 * (2 - looks + look));
         }
         Memory { value, table, message, answer }
     }
@@ -211,7 +212,7 @@ fn gets(experiment: &mut Experiment, port: usize, probes: Probes, len: u64, requ
 }
 
 /// READs one after the other, each by a program that has seen the one before.
-fn reads(model: &ConnectX5, lens: &[u64]) -> u64 {
+pub fn reads(model: &ConnectX5, lens: &[u64]) -> u64 {
     let mut experiment = Experiment::new();
     let queue = experiment.queue("reads", Fetching::Enabled, Site::client().over_the_network());
     for (number, len) in (0..).zip(lens) {
@@ -226,7 +227,7 @@ fn reads(model: &ConnectX5, lens: &[u64]) -> u64 {
 }
 
 /// A call of a server that polls and has nothing to compute.
-fn call(model: &ConnectX5, len: u64) -> u64 {
+pub fn call(model: &ConnectX5, len: u64) -> u64 {
     let mut experiment = Experiment::new();
     let from = client(&mut experiment, 0, 1);
     let memory = Memory::new(&mut experiment, 1, len);

@@ -64,3 +64,13 @@ pub const TABLE_4: [(u64, usize, f64); 4] =
     [(1 << 10, 1, 500e3), (1 << 10, 2, 1e6), (64 << 10, 1, 180e3), (64 << 10, 2, 190e3)];
 /// Table 5: bytes of a value, the median.
 pub const TABLE_5: [(u64, f64); 2] = [(64, 5700.0), (4 << 10, 6700.0)];
+
+/// Figure 13: the key is among so many nodes from the first one on.
+pub const RANGES: [usize; 4] = [1, 2, 4, 8];
+/// Its curves over [`RANGES`], nanoseconds.
+pub const FIGURE_13: [(&str, [f64; 4]); 4] = [
+    ("RedN", [5850.0, 7510.0, 9160.0, 13_490.0]),
+    ("RedN with a break", [8520.0, 10_430.0, 13_740.0, 24_040.0]),
+    ("one-sided", [15_010.0, 18_580.0, 22_010.0, 40_460.0]),
+    ("two-sided, polling", [12_980.0, 13_120.0, 13_330.0, 13_490.0]),
+];

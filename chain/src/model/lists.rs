@@ -1,0 +1,155 @@
+//! A list of eight over the network (`RedN`, Figure 13): searched to its end by a chain (Figure 12), with a break, by READs, by a call.
+//!
+//! A READ of this house's language brings one piece; the authors' brings three, into three places. So a node is read into a place of
+//! its own here, and two WRITEs carry its key and the address of its value, and that of the next node, to where they are needed.
+
+use nic::Fetching;
+use nic::cost::connectx5::ConnectX5;
+use nic::cost::number::{Number, Part, Unit};
+use nic::wqe::WqeOpcode;
+
+use super::lookups::{self, COMPARAND, ID, KEY, LOCAL, REMOTE};
+use super::paper::{FIGURE_13, RANGES};
+use super::{Experiment, Site};
+use crate::program::{Home, Piece, Place, Program, Value, Work, header};
+
+/// Nodes of the list, and bytes of a value.
+const NODES: u64 = 8;
+const VALUE: u64 = 64;
+/// A node: 48 bits of the key, the address of its value, two bytes of nothing, the address of the next node.
+const NODE: u64 = 24;
+const NEXT: u64 = 16;
+
+pub fn numbers(model: &ConnectX5) -> Vec<Number> {
+    let ways: [fn(&ConnectX5, u64) -> u64; 4] =
+        [|model, at| walk(model, at, false), |model, at| walk(model, at, true), reads, call];
+    let mut all = Vec::new();
+    for ((curve, measured), way) in FIGURE_13.iter().zip(ways) {
+        let took: Vec<u64> = (0..NODES).map(|at| way(model, at)).collect();
+        all.extend(RANGES.iter().zip(measured).map(|(range, measured)| Number {
+            figure: "Figure 13",
+            curve,
+            at: range.to_string(),
+            unit: Unit::Nanoseconds,
+            part: if curve.starts_with("RedN") { Part::Predicted } else { Part::Baseline },
+            measured: Some(*measured),
+            // The key is as often at each place of the range.
+            modelled: took[..*range].iter().sum::<u64>() as f64 / *range as f64,
+        }));
+    }
+    all
+}
+
+/// The server's queues.
+struct Queues {
+    main: usize,
+    work: usize,
+    answer: usize,
+}
+
+/// The search for the key at a place, by a chain.
+fn walk(model: &ConnectX5, found: u64, breaks: bool) -> u64 {
+    let mut experiment = Experiment::new();
+    let from = lookups::client(&mut experiment, 0, 1);
+    let list = list(&mut experiment, found);
+    let value = lookups::section(&mut experiment, "value", &[7; VALUE as usize]);
+    let to = lookups::section(&mut experiment, "answer", &[0; VALUE as usize]);
+    // The address of the first node, and the key once for each comparison.
+    let message = [&[0; 8], &KEY.to_le_bytes()[..6].repeat(NODES as usize)[..]].concat();
+    let message_len = message.len() as u64;
+    let message = lookups::section(&mut experiment, "message", &message);
+    lookups::point(&mut experiment, message, list);
+    lookups::point(&mut experiment, list + found * NODE + 6, value);
+    let queues = Queues {
+        main: experiment.queue("main", Fetching::Posted, Site::server()),
+        work: experiment.queue("work", Fetching::Enabled, Site::server()),
+        answer: experiment.queue("answer", Fetching::Enabled, Site::server().over_the_network()),
+    };
+    let node = lookups::section(&mut experiment, "node", &[0; NODE as usize]);
+    let program = &mut experiment.program;
+    program.push(from, Work::send(message, message_len));
+    program.push(queues.main, Work::wait_received(from, 1));
+    let mut scattered = Vec::new();
+    for number in 0..NODES {
+        let answer = Work::write(value, to, VALUE).dormant();
+        let [read, swap] = self::node(program, &queues, number, (node, answer), breaks);
+        if number == 0 {
+            scattered.push(Piece { at: read, len: 8 });
+        }
+        scattered.push(Piece { at: swap, len: 6 });
+    }
+    program.queues[from].receives.push(scattered);
+    lookups::seen(&experiment.run(model), model, &[queues.answer])
+}
+
+/// One node: it is read, its key is compared, and the answer goes if it is the one. Where its address and the key belong.
+///
+/// With a break (Figure 6) the comparison wakes a WRITE, which makes the answer a WRITE that does not tell its end; so nothing behind
+/// it is begun.
+fn node(
+    program: &mut Program,
+    queues: &Queues,
+    number: u64,
+    (node, answer): (Place, Work),
+    breaks: bool,
+) -> [Place; 2] {
+    let Queues { main, work, answer: answers } = *queues;
+    let [slots, ends] = if breaks { [8, 4] } else { [6, 3] };
+    let (first, done) = (number * slots, number * ends);
+    let place = |slot: u64| Place { home: Home::Queue(work), offset: slot * 64 };
+    let quiet = program.constant(header(WqeOpcode::WRITE.0, 0, 0));
+    let answer = if breaks { answer.signaled() } else { answer };
+    let flags = answer.flags;
+    let answer = program.push(answers, answer);
+    let woken = if breaks { place(first + 7) } else { answer };
+    let next = if number + 1 < NODES { place(first + slots) + REMOTE } else { Program::scrap() };
+
+    program.push(main, Work::enable(work, first + slots - u64::from(breaks)));
+    let read = program.push(work, Work::read(Program::scrap(), node, NODE).signaled());
+    program.push(work, Work::wait(work, done + 1));
+    if breaks {
+        program.push(work, Work::write(node, woken + ID, 6));
+        program.push(work, Work::write(node + 6, answer + LOCAL, 8));
+    } else {
+        program.push(work, Work::write(node, woken + ID, 14));
+    }
+    program.push(work, Work::write(node + NEXT, next, 8).signaled());
+    program.push(work, Work::wait(work, done + 2));
+    let [asleep, awake] = [0, WqeOpcode::WRITE.0].map(|opcode| Value::Number(header(opcode, flags, 0)));
+    let swap = Work::compare_swap(woken, asleep, awake, Program::scrap()).signaled();
+    let swap = program.push(work, swap);
+    program.push(main, Work::wait(work, done + 3));
+    if breaks {
+        program.push(work, Work::write(quiet, answer, 8).signaled().dormant());
+        program.push(main, Work::enable(work, first + slots));
+        program.push(main, Work::wait(work, done + 4));
+    }
+    program.push(main, Work::enable(answers, number + 1));
+    if breaks {
+        program.push(main, Work::wait(answers, number + 1));
+    }
+    [read + REMOTE, swap + COMPARAND]
+}
+
+/// The list: the key stands at one place.
+fn list(experiment: &mut Experiment, found: u64) -> Place {
+    let node = |at: u64| {
+        let key = if at == found { KEY } else { at };
+        [&key.to_le_bytes()[..6], &[0; NODE as usize - 6]].concat()
+    };
+    let list = lookups::section(experiment, "list", &(0..NODES).flat_map(node).collect::<Vec<u8>>());
+    for at in 0..NODES {
+        lookups::point(experiment, list + at * NODE + NEXT, list + (at + 1) % NODES * NODE);
+    }
+    list
+}
+
+/// A READ for each node, and one for the value.
+fn reads(model: &ConnectX5, found: u64) -> u64 {
+    let nodes = vec![NODE; found as usize + 1];
+    lookups::reads(model, &[&nodes[..], &[VALUE]].concat())
+}
+
+fn call(model: &ConnectX5, _: u64) -> u64 {
+    lookups::call(model, VALUE)
+}
