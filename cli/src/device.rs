@@ -105,13 +105,40 @@ pub struct PortArgs {
     pub fault: Option<PathBuf>,
 }
 
+/// A NIC of one's own, or a daemon's.
+#[derive(Args, Clone, Debug)]
+pub struct LentArgs {
+    #[command(flatten)]
+    pub port: PortArgs,
+    /// Use the NIC of the daemon that listens at this socket (`remora nicd`), whose port it is then.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["port", "address", "interface", "capture", "fault"])]
+    pub nicd: Option<PathBuf>,
+}
+
+impl LentArgs {
+    /// Where a daemon listens unless it is told another place: where nobody else may write.
+    pub fn default_socket() -> PathBuf {
+        let folder = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        let own = || PathBuf::from(format!("/run/user/{}", rustix::process::geteuid().as_raw()));
+        folder.unwrap_or_else(own).join("remora-nicd.sock")
+    }
+
+    /// Opens the NIC, or attaches to it.
+    pub fn open(&self) -> Result<Context> {
+        match &self.nicd {
+            None => self.port.open(),
+            Some(path) => Device::nicd(path).open().context("attaching to a NIC"),
+        }
+    }
+}
+
 impl PortArgs {
     /// This port on the loopback, with nothing around it.
     pub fn plain(port: PortName) -> PortArgs {
         PortArgs { port, address: None, interface: None, capture: None, fault: None }
     }
 
-    fn device(&self) -> Result<Device> {
+    fn bare(&self) -> Result<Device> {
         anyhow::ensure!(
             self.port != PortName::Shm || self.address.is_none(),
             "--address is for ports udp and xdp: add --port udp, or leave it out"
@@ -127,9 +154,9 @@ impl PortArgs {
         })
     }
 
-    /// Opens the NIC.
-    pub fn open(&self) -> Result<Context> {
-        let mut device = self.device()?;
+    /// The device, as it shall be opened.
+    pub fn device(&self) -> Result<Device> {
+        let mut device = self.bare()?;
         device = match &self.capture {
             Some(file) => device.capture(file),
             None => captured(device)?,
@@ -143,6 +170,11 @@ impl PortArgs {
             })?;
             device = device.fault(rules);
         }
-        device.open().with_context(|| format!("opening a NIC with port {}", self.port.name()))
+        Ok(device)
+    }
+
+    /// Opens the NIC.
+    pub fn open(&self) -> Result<Context> {
+        self.device()?.open().with_context(|| format!("opening a NIC with port {}", self.port.name()))
     }
 }

@@ -4,17 +4,17 @@ use anyhow::Result;
 use clap::Parser;
 
 use crate::bench::print_table;
-use crate::device::{PortArgs, icrc_check};
+use crate::device::{LentArgs, icrc_check};
 use crate::print;
 
 /// Arguments of `remora devinfo`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora devinfo\n  remora devinfo --port udp --address 10.0.0.1 --json\n  remora devinfo --port xdp --interface eth0"
+    after_help = "Examples:\n  remora devinfo\n  remora devinfo --port udp --address 10.0.0.1 --json\n  remora devinfo --nicd /run/nic.sock\n  remora devinfo --port xdp --interface eth0"
 )]
 pub struct Args {
     #[command(flatten)]
-    port: PortArgs,
+    port: LentArgs,
     /// One JSON object.
     #[arg(long)]
     json: bool,

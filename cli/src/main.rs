@@ -16,6 +16,7 @@ mod documented;
 mod exercise;
 mod figures;
 mod kv;
+mod nicd;
 mod post;
 mod print;
 mod serving;
@@ -72,6 +73,8 @@ enum Command {
         after_help = "Examples:\n  remora chain run if.chain\n  remora chain trace if.chain --format html > if.html"
     )]
     Chain(chain::ChainCommand),
+    /// Own a NIC and its memory, and lend both to programs, which it outlives.
+    Nicd(nicd::Args),
     /// Tell what the device is.
     Devinfo(devinfo::Args),
     /// Measure it against what the machine itself can do, in the same run.
@@ -133,6 +136,7 @@ fn run(command: Command) -> Result<()> {
         Command::Block(command) => block::command::run(command),
         Command::Kv(command) => kv::command::run(command),
         Command::Chain(command) => chain::run(command),
+        Command::Nicd(args) => nicd::run(&args),
         Command::Devinfo(args) => devinfo::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Figures(args) => figures::run(&args),

@@ -3,38 +3,116 @@
 //! The producer index already lives in the ring, so a bit says only "look". Setting it is a read-modify-write and thus a
 //! full barrier on every machine that matters here: the engine either sees the index that was published before, or the bit.
 
+use memory::Bytes;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One bit per queue pair, and one bit per 64 of them.
+/// The words that a set of doorbells is made of.
+pub trait Words {
+    /// Word `index`; none beyond the last.
+    fn word(&self, index: usize) -> Option<&AtomicU64>;
+}
+
+impl Words for Box<[AtomicU64]> {
+    #[inline]
+    fn word(&self, index: usize) -> Option<&AtomicU64> {
+        self.get(index)
+    }
+}
+
+/// Memory that another process may share, and write as it likes.
+impl Words for Bytes {
+    #[inline]
+    fn word(&self, index: usize) -> Option<&AtomicU64> {
+        Bytes::word(self, index * 8)
+    }
+}
+
+/// A word for the engine that sleeps, one bit per 64 queue pairs, and one bit per queue pair.
 #[derive(Debug)]
-pub struct Doorbells {
-    bits: Box<[AtomicU64]>,
-    summary: Box<[AtomicU64]>,
+pub struct Doorbells<W = Box<[AtomicU64]>> {
+    words: W,
+    /// Words of the summary, which follow the first word.
+    summaries: usize,
+    /// Words of the bits, which follow the summary.
+    count: usize,
+}
+
+/// Where the summary begins.
+const SUMMARY: usize = 1;
+
+/// Words of the bits for places `0..capacity`, and of their summary.
+const fn shape(capacity: usize) -> (usize, usize) {
+    let count = capacity.div_ceil(64);
+    (count.div_ceil(64), count)
 }
 
 impl Doorbells {
     /// For places `0..capacity`.
     pub fn new(capacity: usize) -> Doorbells {
-        let words = capacity.div_ceil(64);
-        let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
-        Doorbells { bits: zeros(words), summary: zeros(words.div_ceil(64)) }
+        let (summaries, count) = shape(capacity);
+        let words = (0..SUMMARY + summaries + count).map(|_| AtomicU64::new(0)).collect();
+        Doorbells { words, summaries, count }
+    }
+}
+
+impl Doorbells<Bytes> {
+    /// Bytes that doorbells for places `0..capacity` take.
+    pub const fn size(capacity: usize) -> usize {
+        let (summaries, count) = shape(capacity);
+        (SUMMARY + summaries + count) * 8
     }
 
+    /// For places `0..capacity`, over memory that both sides share. What does not fit is ignored.
+    pub fn over(bytes: Bytes, capacity: usize) -> Doorbells<Bytes> {
+        let (summaries, count) = shape(capacity);
+        Doorbells { words: bytes, summaries, count }
+    }
+
+    /// The memory.
+    pub fn bytes(&self) -> &Bytes {
+        &self.words
+    }
+}
+
+impl<W: Words> Doorbells<W> {
     /// Rings for `place`. A place beyond the capacity is ignored.
     #[inline]
     pub fn ring(&self, place: u32) {
         let (word, bit) = (place as usize / 64, place % 64);
-        let Some(bits) = self.bits.get(word) else { return };
+        if word >= self.count {
+            return;
+        }
+        let summary = self.words.word(SUMMARY + word / 64);
+        let (Some(bits), Some(summary)) = (self.bits(word), summary) else { return };
         // Whoever finds the word empty announces it; the scan takes the announcement before the word, so none is lost.
         if bits.fetch_or(1 << bit, Ordering::SeqCst) == 0 {
-            self.summary[word / 64].fetch_or(1 << (word % 64), Ordering::SeqCst);
+            summary.fetch_or(1 << (word % 64), Ordering::SeqCst);
         }
+    }
+
+    #[inline]
+    fn bits(&self, word: usize) -> Option<&AtomicU64> {
+        self.words.word(SUMMARY + self.summaries + word)
+    }
+
+    /// The engine is about to sleep, and whoever rings must wake it; or it is awake again.
+    pub fn set_asleep(&self, asleep: bool) {
+        if let Some(word) = self.words.word(0) {
+            word.store(asleep.into(), Ordering::SeqCst);
+        }
+    }
+
+    /// Must whoever has just rung wake the engine?
+    #[inline]
+    pub fn is_asleep(&self) -> bool {
+        self.words.word(0).is_some_and(|word| word.load(Ordering::SeqCst) != 0)
     }
 
     /// Takes all bits that are set, each once.
     #[inline]
     pub fn take(&self, mut rung: impl FnMut(u32)) {
-        for (at, summary) in self.summary.iter().enumerate() {
+        for at in 0..self.summaries {
+            let Some(summary) = self.words.word(SUMMARY + at) else { return };
             if summary.load(Ordering::Relaxed) == 0 {
                 continue;
             }
@@ -42,7 +120,9 @@ impl Doorbells {
             while words != 0 {
                 let word = at * 64 + words.trailing_zeros() as usize;
                 words &= words - 1;
-                let mut bits = self.bits[word].swap(0, Ordering::SeqCst);
+                // Somebody who shares the memory may announce words that are not there.
+                let Some(bits) = self.bits(word).filter(|_| word < self.count) else { continue };
+                let mut bits = bits.swap(0, Ordering::SeqCst);
                 while bits != 0 {
                     rung(word as u32 * 64 + bits.trailing_zeros());
                     bits &= bits - 1;
@@ -53,7 +133,8 @@ impl Doorbells {
 
     /// Is any bit set? For a thread about to sleep.
     pub fn any(&self) -> bool {
-        self.summary.iter().any(|summary| summary.load(Ordering::SeqCst) != 0)
+        let rung = |at| self.words.word(SUMMARY + at).is_some_and(|word| word.load(Ordering::SeqCst) != 0);
+        (0..self.summaries).any(rung)
     }
 }
 
@@ -62,7 +143,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
 
-    fn taken(doorbells: &Doorbells) -> Vec<u32> {
+    fn taken<W: Words>(doorbells: &Doorbells<W>) -> Vec<u32> {
         let mut places = Vec::new();
         doorbells.take(|place| places.push(place));
         places
@@ -78,6 +159,21 @@ mod tests {
         assert_eq!(taken(&doorbells), [0, 63, 64, 4_095, 4_096, 9_999]);
         assert!(!doorbells.any());
         assert_eq!(taken(&doorbells), []);
+    }
+
+    #[test]
+    fn nonsense_in_shared_doorbells_names_no_place_beyond_them() {
+        let bytes = Bytes::heap(Doorbells::size(100)).unwrap();
+        let (ours, theirs) = (Doorbells::over(bytes.clone(), 100), Doorbells::over(bytes.clone(), 100));
+        theirs.ring(99);
+        theirs.ring(128);
+        assert_eq!(taken(&ours), [99]);
+        bytes.write(0, &vec![0xff; bytes.len()]).unwrap();
+        let places = taken(&ours);
+        assert_eq!((places.len(), places.last()), (128, Some(&127)), "whole words, and no more of them");
+        assert!(!ours.any());
+        ours.set_asleep(true);
+        assert!(theirs.is_asleep());
     }
 
     #[test]

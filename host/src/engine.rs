@@ -1,6 +1,6 @@
 //! An engine: a NIC and its port behind the biased lock, and who drives it.
 
-use memory::{Biased, Guard, Mem, Table};
+use memory::{Biased, Bytes, Guard, Mem, Table};
 use mio::Waker;
 use nic::Nic;
 use port::capture::Capture;
@@ -9,16 +9,19 @@ use port::shm::ShmPort;
 use port::udp::UdpPort;
 use port::xdp::XdpPort;
 use port::{Counters as PortCounters, Endpoint};
+use rustix::fd::OwnedFd;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use transport::{Counters, Instant};
 use wire::Qpn;
 
 use crate::attach::{Attach, PortKind};
+use crate::bells::{Bells, Sets};
 use crate::doorbells::Doorbells;
 use crate::pass::{Core, CqHook};
 use crate::peers::{EngineId, Peers};
-use crate::watch::Begun;
+use crate::watch::{Begun, Watch};
 
 /// Who drives the engines of an adapter.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -76,35 +79,55 @@ pub struct Control<'a> {
     pub peers: &'a mut Peers,
     /// The memory, for as long as this lasts.
     pub mem: Mem<'a>,
-    hooks: &'a mut Vec<Option<Arc<CqHook>>>,
-    bells: &'a mut Vec<Option<Qpn>>,
-    free_bells: &'a mut Vec<u32>,
+    hooks: &'a mut Vec<Option<CqHook>>,
+    bells: &'a mut Bells,
+    sets: &'a mut Sets,
+    watch: &'a Watch,
 }
 
 impl Control<'_> {
     /// Sets what is told when the completion queue numbered `cq` needs attention.
-    pub fn hook(&mut self, cq: u32, hook: Option<Arc<CqHook>>) {
+    pub fn hook(&mut self, cq: u32, hook: Option<CqHook>) {
         let place = cq as usize;
         if self.hooks.len() <= place {
-            self.hooks.resize(place + 1, None);
+            self.hooks.resize_with(place + 1, || None);
         }
         self.hooks[place] = hook;
     }
 
     /// A doorbell for a queue pair. There are as many as queue pairs.
     pub fn hang_bell(&mut self, qp: Qpn) -> u32 {
-        if let Some(place) = self.free_bells.pop() {
-            self.bells[place as usize] = Some(qp);
-            return place;
-        }
-        self.bells.push(Some(qp));
-        self.bells.len() as u32 - 1
+        self.bells.hang(qp)
     }
 
     /// The queue pair of this doorbell is gone.
     pub fn take_bell(&mut self, bell: u32) {
-        if self.bells.get_mut(bell as usize).and_then(Option::take).is_some() {
-            self.free_bells.push(bell);
+        self.bells.take(bell);
+    }
+
+    /// Doorbells that another process rings (dedicated mode only); it writes to `wake` when it has rung and the engine sleeps
+    /// ([`Doorbells::is_asleep`]). The set's number.
+    ///
+    /// # Errors
+    /// The system does not watch `wake`.
+    pub fn share_bells(&mut self, doorbells: Doorbells<Bytes>, wake: OwnedFd) -> io::Result<u32> {
+        self.sets.add(self.watch.registry(), doorbells, wake)
+    }
+
+    /// The process that had this set is gone, and its queue pairs are.
+    pub fn unshare_bells(&mut self, set: u32) {
+        self.sets.remove(self.watch.registry(), set);
+    }
+
+    /// A doorbell of a shared set; none: there is no such set.
+    pub fn hang_shared_bell(&mut self, set: u32, qp: Qpn) -> Option<u32> {
+        self.sets.bells(set).map(|bells| bells.hang(qp))
+    }
+
+    /// The queue pair of this doorbell of a shared set is gone.
+    pub fn take_shared_bell(&mut self, set: u32, bell: u32) {
+        if let Some(bells) = self.sets.bells(set) {
+            bells.take(bell);
         }
     }
 
@@ -251,8 +274,8 @@ impl Engine {
         let result = each!(self, cell => {
             let mut guard = self.enter(cell);
             let (core, mem) = guard.parts();
-            let Core { nic, port, peers, hooks, bells, free_bells, .. } = core;
-            let result = change(&mut Control { nic, port, peers, mem, hooks, bells, free_bells });
+            let Core { nic, port, peers, hooks, bells, sets, watch, .. } = core;
+            let result = change(&mut Control { nic, port, peers, mem, hooks, bells, sets, watch });
             core.pass_after_sleep(mem);
             core.tell();
             result
@@ -320,7 +343,7 @@ impl Engine {
 
     /// The driving thread is awake and looks for itself.
     pub(crate) fn end_watch(&self) {
-        each!(self, cell => self.enter(cell).end_watch());
+        each!(self, cell => self.enter(cell).end_sleep());
     }
 
     /// Is the port being watched? None: someone is inside.

@@ -5,15 +5,15 @@ use memory::Mem;
 use nic::{AsyncEvent, Nic};
 use port::Port;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use transport::Instant;
 use wire::Qpn;
 
 use crate::attach::Attach;
+use crate::bells::{Bells, Sets};
 use crate::clock::Clock;
 use crate::doorbells::Doorbells;
 use crate::peers::Peers;
-use crate::signal::Signal;
+use crate::signal::{Channel, Signal};
 use crate::watch::{Begun, Watch};
 
 /// Frames received, and sent, in one pass at most: passes must stay short, because deregistrations wait for them.
@@ -23,13 +23,13 @@ const EXPIRE_BUDGET: usize = 64;
 /// Passes between two looks at the clock and at lost peers while nothing arrives.
 const LOOK_EVERY: u32 = 64;
 
-/// What the program's end of a completion queue is told beside its completions.
+/// Who is told of a completion that was asked for, beside the queue.
 #[derive(Debug)]
 pub struct CqHook {
-    /// Completions were lost; no more will come.
-    pub overrun: AtomicBool,
-    /// Told of a completion that was asked for, with the queue's tag.
-    pub channel: Option<(Arc<Signal<u64>>, u64)>,
+    /// By what.
+    pub channel: Channel,
+    /// Which queue it is.
+    pub tag: u64,
 }
 
 /// An asynchronous event and the engine that it happened on.
@@ -48,10 +48,10 @@ pub(crate) struct Core<P> {
     pub peers: Peers,
     pub watch: Watch,
     /// By completion queue number.
-    pub hooks: Vec<Option<Arc<CqHook>>>,
-    /// Queue pairs by the number of their doorbell, and the numbers that are free below its length.
-    pub bells: Vec<Option<Qpn>>,
-    pub free_bells: Vec<u32>,
+    pub hooks: Vec<Option<CqHook>>,
+    /// Queue pairs by their doorbells: the engine's own, and those that other processes ring.
+    pub bells: Bells,
+    pub sets: Sets,
     pub events: Arc<Signal<EngineEvent>>,
     pub engine: usize,
     clock: Clock,
@@ -75,8 +75,8 @@ impl<P: Port + Attach> Core<P> {
             peers: Peers::default(),
             watch,
             hooks: Vec::new(),
-            bells: Vec::new(),
-            free_bells: Vec::new(),
+            bells: Bells::default(),
+            sets: Sets::default(),
             events,
             engine,
             clock,
@@ -111,11 +111,11 @@ impl<P: Port + Attach> Core<P> {
     /// Takes doorbells, then makes a pass: the dedicated engine's way. True if anything was done.
     #[inline]
     pub fn serve(&mut self, mem: Mem<'_>, doorbells: &Doorbells) -> bool {
-        let Core { nic, bells, .. } = self;
-        let mut rung = false;
+        let Core { nic, bells, sets, .. } = self;
+        let mut rung = sets.take(|qp| nic.doorbell(qp));
         doorbells.take(|bell| {
-            if let Some(Some(qp)) = bells.get(bell as usize) {
-                nic.doorbell(*qp);
+            if let Some(qp) = bells.get(bell) {
+                nic.doorbell(qp);
                 rung = true;
             }
         });
@@ -171,16 +171,23 @@ impl<P: Port + Attach> Core<P> {
 
     /// Before a sleep: a last pass, then the port is watched. The second value is when the engine's timers want it back.
     pub fn rest(&mut self, mem: Mem<'_>) -> (Begun, Instant) {
-        if self.pass_after_sleep(mem) {
-            self.end_watch();
+        // From here on, other processes that ring wake us; what they rang before is seen.
+        if self.sets.begin_sleep() || self.pass_after_sleep(mem) {
+            self.end_sleep();
             return (Begun::Work, self.now);
         }
         let begun = self.watch.begin(&mut self.port);
         (begun, self.nic.next_deadline())
     }
 
+    /// The driving thread is awake.
+    pub fn end_sleep(&mut self) {
+        self.sets.end_sleep();
+        self.end_watch();
+    }
+
     /// Ends the watch.
-    pub fn end_watch(&mut self) {
+    fn end_watch(&mut self) {
         if self.watch.stands() {
             self.watch.end(&mut self.port);
         }
@@ -190,25 +197,13 @@ impl<P: Port + Attach> Core<P> {
     #[inline]
     pub fn tell(&mut self) {
         while let Some(cq) = self.nic.wake() {
-            if let Some(Some(hook)) = self.hooks.get(cq as usize)
-                && let Some((channel, tag)) = &hook.channel
-            {
-                channel.put(*tag);
+            if let Some(Some(hook)) = self.hooks.get(cq as usize) {
+                hook.channel.put(hook.tag);
             }
         }
         while let Some(event) = self.nic.event() {
-            self.announce(event);
+            self.events.put(EngineEvent { engine: self.engine, event });
         }
-    }
-
-    #[cold]
-    fn announce(&mut self, event: AsyncEvent) {
-        if let AsyncEvent::CqOverrun(cq) = event
-            && let Some(Some(hook)) = self.hooks.get(cq as usize)
-        {
-            hook.overrun.store(true, Ordering::Release);
-        }
-        self.events.put(EngineEvent { engine: self.engine, event });
     }
 
     #[cold]

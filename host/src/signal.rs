@@ -2,9 +2,10 @@
 
 use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::{RecvFlags, SendFlags};
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A bounded queue beside a descriptor that is readable while the queue is not empty.
 #[derive(Debug)]
@@ -65,6 +66,59 @@ impl<T> AsFd for Signal<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
+}
+
+/// By what a program is told which of its completion queues got a completion.
+#[derive(Clone, Debug)]
+pub enum Channel {
+    /// A queue in this process.
+    Here(Arc<Signal<u64>>),
+    /// A socket to another process: a packet of 8 bytes for each.
+    There(Arc<OwnedFd>),
+}
+
+impl Channel {
+    /// Tells. What nobody fetches is lost at last.
+    pub fn put(&self, tag: u64) {
+        match self {
+            Channel::Here(signal) => signal.put(tag),
+            Channel::There(socket) => {
+                let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                let _ = rustix::net::send(socket, &tag.to_ne_bytes(), flags);
+            }
+        }
+    }
+
+    /// The oldest that was told.
+    pub fn take(&self) -> Option<u64> {
+        match self {
+            Channel::Here(signal) => signal.take(),
+            Channel::There(socket) => {
+                let mut tag = [0; 8];
+                let (count, _) = rustix::net::recv(socket, &mut tag, RecvFlags::DONTWAIT).ok()?;
+                (count == tag.len()).then(|| u64::from_ne_bytes(tag))
+            }
+        }
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Channel::Here(signal) => signal.as_fd(),
+            Channel::There(socket) => socket.as_fd(),
+        }
+    }
+}
+
+/// Waits until one of two descriptors is readable.
+///
+/// # Errors
+/// What poll(2) says.
+pub fn wait_either(one: &impl AsFd, other: &impl AsFd) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags};
+    rustix::event::poll(&mut [PollFd::new(one, PollFlags::IN), PollFd::new(other, PollFlags::IN)], None)?;
+    Ok(())
 }
 
 /// Waits until `descriptor` is readable. False: the time passed.

@@ -38,6 +38,11 @@ impl Watch {
         Watch { registry, waker, token, descriptors: Vec::with_capacity(4), left: 0 }
     }
 
+    /// Where else the sleeper may be woken from.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
     /// The sleeper is about to sleep.
     pub fn begin(&mut self, port: &mut impl Port) -> Begun {
         if port.arm() {

@@ -125,6 +125,7 @@ impl CompletionQueue {
             self.consumed = self.ring.word(Word::Consumed).clamp(self.consumed, self.written);
             if self.written - self.consumed >= self.ring.slots() {
                 self.overrun = true;
+                self.ring.set_word(Word::Error, 1);
                 return Written::Overrun;
             }
         }
@@ -165,6 +166,7 @@ impl CompletionQueue {
             ring.store(index, &slot);
         }
         ring.set_word(Word::Consumed, self.consumed);
+        ring.set_word(Word::Error, self.overrun.into());
         self.ring = ring;
         true
     }
@@ -181,6 +183,23 @@ impl Poller {
     /// Polls the queue over `ring` from its first completion on.
     pub fn new(ring: Ring) -> Self {
         Poller { ring, next: 0 }
+    }
+
+    /// Goes on where the poller before it gave entries back: for a program that was started again.
+    pub fn resume(ring: Ring) -> Self {
+        let next = ring.word(Word::Consumed);
+        Poller { ring, next }
+    }
+
+    /// The queue's memory.
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Completions were lost; no more will come.
+    #[inline]
+    pub fn is_overrun(&self) -> bool {
+        self.ring.word(Word::Error) != 0
     }
 
     /// The next completion, if it is there.

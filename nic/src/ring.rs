@@ -22,7 +22,8 @@ pub enum Word {
     Produced = 0,
     /// Slots that the consumer has freed.
     Consumed = 8,
-    /// Not zero: the queue pair is in error, and posting must tell the NIC, which flushes.
+    /// Not zero: the queue pair is in error, and posting must tell the NIC, which flushes; or the completion queue has lost
+    /// completions.
     Error = 16,
 }
 

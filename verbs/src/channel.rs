@@ -1,10 +1,12 @@
 //! Completion channels: sleeping until a completion comes.
 
-use host::{Signal, wait_readable};
-use std::os::fd::{AsFd, BorrowedFd};
+use host::{Channel, Signal, wait_readable};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::nicd::Desk;
+use crate::nicd::message::Request;
 use crate::{Context, CreateError, PollError};
 
 /// Wake-ups that can wait in one channel: one for each armed queue is the most there can be.
@@ -15,24 +17,58 @@ const WAITING: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct CompletionChannel {
     context: Context,
-    signal: Arc<Signal<u64>>,
+    channel: Channel,
+    lent: Option<Arc<Lent>>,
+}
+
+/// The daemon's end of a channel.
+#[derive(Debug)]
+struct Lent {
+    desk: Arc<Desk>,
+    number: u32,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.desk.tell(&Request::DestroyChannel(self.number));
+    }
 }
 
 impl CompletionChannel {
     pub(crate) fn new(context: &Context) -> Result<CompletionChannel, CreateError> {
         context.refuse_child()?;
+        if let Some(desk) = context.desk() {
+            let (number, socket) = desk.create_channel()?;
+            let lent = Arc::new(Lent { desk: Arc::clone(desk), number });
+            let channel = Channel::There(Arc::new(socket));
+            return Ok(CompletionChannel { context: context.clone(), channel, lent: Some(lent) });
+        }
         let signal =
             Signal::new(WAITING).map_err(|error| CreateError::System(error.raw_os_error().unwrap_or(0)))?;
-        Ok(CompletionChannel { context: context.clone(), signal: Arc::new(signal) })
+        Ok(CompletionChannel {
+            context: context.clone(),
+            channel: Channel::Here(Arc::new(signal)),
+            lent: None,
+        })
     }
 
-    pub(crate) fn signal(&self) -> &Arc<Signal<u64>> {
-        &self.signal
+    /// One that tells another process.
+    pub(crate) fn to(context: &Context, socket: OwnedFd) -> CompletionChannel {
+        CompletionChannel { context: context.clone(), channel: Channel::There(Arc::new(socket)), lent: None }
+    }
+
+    /// What the daemon calls it.
+    pub(crate) fn number(&self) -> Result<u32, CreateError> {
+        self.lent.as_ref().map(|lent| lent.number).ok_or(CreateError::OtherContext)
+    }
+
+    pub(crate) fn channel(&self) -> &Channel {
+        &self.channel
     }
 
     /// The [tag](crate::CompletionQueue::tag) of a queue that got a completion; none at the moment.
     pub fn poll(&self) -> Option<u64> {
-        self.signal.take()
+        self.channel.take()
     }
 
     /// Sleeps until an armed queue got a completion: its [tag](crate::CompletionQueue::tag).
@@ -47,7 +83,10 @@ impl CompletionChannel {
             if let Some(tag) = self.poll() {
                 return Ok(tag);
             }
-            match wait_readable(self.signal.as_fd(), timeout) {
+            if self.context.has_failed() {
+                return Err(PollError::Failed);
+            }
+            match wait_readable(self.channel.as_fd(), timeout) {
                 Ok(true) => {}
                 Ok(false) => return Err(PollError::Timeout),
                 Err(error) => return Err(PollError::System(error.raw_os_error().unwrap_or(0))),
@@ -58,6 +97,6 @@ impl CompletionChannel {
 
 impl AsFd for CompletionChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.signal.as_fd()
+        self.channel.as_fd()
     }
 }

@@ -1,12 +1,14 @@
 //! Completion queues.
 
 use host::{CqHook, Engine};
-use memory::Bytes;
 use nic::{CompletionKind, MAX_RING_SLOTS, Notify, Poller, Ring, Status, WorkCompletion};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::nicd::Desk;
+use crate::nicd::message::{CreateCq, QueueFacts, Request};
+use crate::queue_pair::ring;
+use crate::seat::Seat;
 use crate::{CompletionChannel, Context, CreateError, PollError};
 
 /// Fills an array that `poll` writes into.
@@ -51,53 +53,112 @@ pub struct CompletionQueue {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub context: Context,
-    pub engine: Arc<Engine>,
+    pub seat: Seat,
     pub number: u32,
-    hook: Arc<CqHook>,
     tag: u64,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if !self.context.fork().is_child() {
-            let ended = self.engine.control(|control| {
-                control.hook(self.number, None);
-                control.nic.destroy_cq(self.number)
-            });
-            debug_assert!(ended.is_ok(), "queue pairs hold their completion queues");
+        if self.context.fork().is_child() {
+            return;
         }
+        match &self.seat {
+            Seat::Own(engine) => {
+                let ended = engine.control(|control| {
+                    control.hook(self.number, None);
+                    control.nic.destroy_cq(self.number)
+                });
+                debug_assert!(ended.is_ok(), "queue pairs hold their completion queues");
+            }
+            Seat::Nicd(desk) => desk.tell(&Request::DestroyCq(self.number)),
+        }
+    }
+}
+
+impl Shared {
+    /// The engine that it is on, if that is this process's.
+    pub fn engine(&self) -> Result<&Arc<Engine>, CreateError> {
+        self.seat.engine()
     }
 }
 
 impl CompletionQueue {
     pub(crate) fn new(context: &Context, options: &CqOptions<'_>) -> Result<CompletionQueue, CreateError> {
+        CompletionQueue::tagged(context, options, context.tag())
+    }
+
+    /// One that its channel names so.
+    pub(crate) fn tagged(
+        context: &Context,
+        options: &CqOptions<'_>,
+        tag: u64,
+    ) -> Result<CompletionQueue, CreateError> {
         context.refuse_child()?;
         let depth = if options.depth == 0 { 256 } else { options.depth };
         if depth > MAX_RING_SLOTS {
             return Err(CreateError::TooMany("depth", depth.into(), MAX_RING_SLOTS.into()));
         }
-        let engines = context.adapter().engines();
+        if let Some(desk) = context.desk() {
+            return CompletionQueue::of_daemon(context, desk, (depth, tag), options);
+        }
+        let adapter = context.adapter()?;
+        let engines = adapter.engines();
         let engine = match options.engine {
-            None => context.adapter().next_engine(),
+            None => adapter.next_engine(),
             Some(number) => engines.get(number).ok_or(CreateError::TooMany(
                 "engine number",
                 number as u64 + 1,
                 engines.len() as u64,
             ))?,
         };
-        let ring =
-            Ring::new(Bytes::heap(Ring::size(depth))?).ok_or(CreateError::Nic(nic::NicError::TooSmall))?;
-        let tag = context.tag();
-        let channel = options.channel.map(|channel| (Arc::clone(channel.signal()), tag));
-        let hook = Arc::new(CqHook { overrun: AtomicBool::new(false), channel });
+        let ring = ring(context, depth)?;
+        let hook = options.channel.map(|channel| CqHook { channel: channel.channel().clone(), tag });
         let number = engine.control(|control| {
             let number = control.nic.create_cq(ring.clone())?;
-            control.hook(number, Some(Arc::clone(&hook)));
+            control.hook(number, hook);
             Ok::<u32, CreateError>(number)
         })?;
-        let depth = ring.slots() as u32;
-        let shared = Shared { context: context.clone(), engine: Arc::clone(engine), number, hook, tag };
-        Ok(CompletionQueue { shared: Arc::new(shared), poller: Poller::new(ring), depth })
+        let seat = Seat::Own(Arc::clone(engine));
+        Ok(CompletionQueue::over(Shared { context: context.clone(), seat, number, tag }, Poller::new(ring)))
+    }
+
+    fn of_daemon(
+        context: &Context,
+        desk: &Arc<Desk>,
+        (depth, tag): (u32, u64),
+        options: &CqOptions<'_>,
+    ) -> Result<CompletionQueue, CreateError> {
+        let channel = options.channel.map_or(Ok(0), CompletionChannel::number)?;
+        let (facts, ring) = desk.create_cq(CreateCq { depth, channel, tag })?;
+        Ok(CompletionQueue::lent(context, desk, &facts, Poller::new(ring)))
+    }
+
+    /// A queue of the daemon's, mapped here.
+    pub(crate) fn lent(
+        context: &Context,
+        desk: &Arc<Desk>,
+        facts: &QueueFacts,
+        poller: Poller,
+    ) -> CompletionQueue {
+        let seat = Seat::Nicd(Arc::clone(desk));
+        let shared = Shared { context: context.clone(), seat, number: facts.number, tag: facts.tag };
+        CompletionQueue::over(shared, poller)
+    }
+
+    fn over(shared: Shared, poller: Poller) -> CompletionQueue {
+        let depth = poller.ring().slots() as u32;
+        CompletionQueue { shared: Arc::new(shared), poller, depth }
+    }
+
+    /// The queue's memory.
+    pub(crate) fn ring(&self) -> &Ring {
+        self.poller.ring()
+    }
+
+    /// Is a queue pair, or anything else, using it?
+    pub(crate) fn is_used(&self) -> bool {
+        Arc::strong_count(&self.shared) > 1
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -111,7 +172,7 @@ impl CompletionQueue {
 
     /// The engine that it is on.
     pub fn engine(&self) -> usize {
-        self.shared.engine.number()
+        self.shared.seat.number()
     }
 
     /// By what a [`CompletionChannel`] names it.
@@ -133,7 +194,7 @@ impl CompletionQueue {
         if taken > 0 {
             return Ok(taken);
         }
-        self.shared.engine.poll();
+        self.shared.seat.poll();
         let taken = self.take(out);
         if taken == 0 {
             self.look_for_failure()?;
@@ -144,10 +205,10 @@ impl CompletionQueue {
     /// Nothing is there: will anything ever be?
     #[inline]
     fn look_for_failure(&self) -> Result<(), PollError> {
-        if self.shared.hook.overrun.load(Ordering::Relaxed) {
+        if self.poller.is_overrun() {
             return Err(PollError::Overrun);
         }
-        if self.shared.context.adapter().has_failed() { Err(PollError::Failed) } else { Ok(()) }
+        if self.shared.context.has_failed() { Err(PollError::Failed) } else { Ok(()) }
     }
 
     #[inline]
@@ -198,9 +259,41 @@ impl CompletionQueue {
         if self.shared.context.fork().is_child() {
             return Err(PollError::Forked);
         }
-        let armed = self.shared.engine.control(|control| control.nic.notify_cq(self.shared.number, notify));
-        debug_assert!(armed.is_ok(), "the queue lives as long as this");
+        let number = self.shared.number;
+        match &self.shared.seat {
+            Seat::Own(engine) => {
+                let armed = engine.control(|control| control.nic.notify_cq(number, notify));
+                debug_assert!(armed.is_ok(), "the queue lives as long as this");
+            }
+            Seat::Nicd(desk) => {
+                let solicited = match notify {
+                    Notify::Never => return Ok(()),
+                    Notify::Any => false,
+                    Notify::Solicited => true,
+                };
+                desk.done(&Request::Arm { number, solicited }).map_err(|_| PollError::Failed)?;
+            }
+        }
         Ok(())
+    }
+
+    /// From now on this channel tells of its completions.
+    ///
+    /// # Errors
+    /// `Forked`; `OtherContext`; `Daemon`: its words.
+    pub fn set_channel(&self, channel: &CompletionChannel) -> Result<(), CreateError> {
+        let shared = &*self.shared;
+        shared.context.refuse_child()?;
+        match &shared.seat {
+            Seat::Own(engine) => {
+                let hook = CqHook { channel: channel.channel().clone(), tag: shared.tag };
+                engine.control(|control| control.hook(shared.number, Some(hook)));
+                Ok(())
+            }
+            Seat::Nicd(desk) => {
+                desk.done(&Request::SetChannel { number: shared.number, channel: channel.number()? })
+            }
+        }
     }
 
     /// Makes it hold at least `depth` completions; those that wait stay.
@@ -212,9 +305,9 @@ impl CompletionQueue {
         if !(1..=MAX_RING_SLOTS).contains(&depth) {
             return Err(CreateError::TooMany("depth", depth.into(), MAX_RING_SLOTS.into()));
         }
-        let ring =
-            Ring::new(Bytes::heap(Ring::size(depth))?).ok_or(CreateError::Nic(nic::NicError::TooSmall))?;
-        self.shared.engine.control(|control| control.nic.resize_cq(self.shared.number, ring.clone()))?;
+        let engine = self.shared.engine()?;
+        let ring = ring(&self.shared.context, depth)?;
+        engine.control(|control| control.nic.resize_cq(self.shared.number, ring.clone()))?;
         self.depth = ring.slots() as u32;
         self.poller.moved(ring);
         Ok(())

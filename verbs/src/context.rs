@@ -1,7 +1,8 @@
 //! An open device.
 
 use host::metrics::Family;
-use host::{Adapter, DriverCounters, EngineEvent, PortFacts};
+use host::{Adapter, DriverCounters, Engine, EngineEvent, PortFacts, Signal};
+use memory::Bytes;
 use port::Counters as PortCounters;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use transport::Counters;
 
 use crate::fork::ForkMark;
+use crate::nicd::Desk;
 use crate::{CompletionChannel, CompletionQueue, CqOptions, CreateError, ProtectionDomain, XrcDomain};
 
 /// An open device. Cloning shares it; it closes when the last thing that was made in it is gone.
@@ -19,14 +21,31 @@ pub struct Context {
 
 #[derive(Debug)]
 struct Inner {
-    adapter: Adapter,
+    home: Home,
     fork: ForkMark,
     tags: AtomicU64,
 }
 
+/// Whose NIC it is.
+#[derive(Debug)]
+enum Home {
+    /// This process's, for itself or (`lends`) for others that map its queues and regions.
+    Own { adapter: Adapter, lends: bool },
+    /// The daemon's.
+    Nicd { desk: Arc<Desk>, events: Signal<EngineEvent> },
+}
+
 impl Context {
-    pub(crate) fn new(adapter: Adapter) -> Context {
-        Context { inner: Arc::new(Inner { adapter, fork: ForkMark::get(), tags: AtomicU64::new(1) }) }
+    pub(crate) fn new(adapter: Adapter, lends: bool) -> Context {
+        Context::at(Home::Own { adapter, lends })
+    }
+
+    pub(crate) fn of_daemon(desk: Arc<Desk>, events: Signal<EngineEvent>) -> Context {
+        Context::at(Home::Nicd { desk, events })
+    }
+
+    fn at(home: Home) -> Context {
+        Context { inner: Arc::new(Inner { home, fork: ForkMark::get(), tags: AtomicU64::new(1) }) }
     }
 
     /// A new protection domain.
@@ -71,23 +90,44 @@ impl Context {
 
     /// How many engines it has.
     pub fn engines(&self) -> usize {
-        self.inner.adapter.engines().len()
+        match &self.inner.home {
+            Home::Own { adapter, .. } => adapter.engines().len(),
+            Home::Nicd { .. } => 1,
+        }
     }
 
     /// The facts of its first engine's port: kind, address, path MTU.
     pub fn port(&self) -> PortFacts {
-        self.inner.adapter.engines()[0].facts()
+        match &self.inner.home {
+            Home::Own { adapter, .. } => adapter.engines()[0].facts(),
+            Home::Nicd { desk, .. } => desk.facts(),
+        }
     }
 
     /// The next asynchronous event, if there is one. [`AsFd`] gives a descriptor that is readable while there is.
     pub fn poll_event(&self) -> Option<EngineEvent> {
-        self.inner.adapter.events().take()
+        self.events().take()
     }
 
-    /// What its engines have counted together.
+    fn events(&self) -> &Signal<EngineEvent> {
+        match &self.inner.home {
+            Home::Own { adapter, .. } => adapter.events(),
+            Home::Nicd { events, .. } => events,
+        }
+    }
+
+    /// Its engines, if they are this process's: what a daemon counts, it counts for all.
+    pub(crate) fn own_engines(&self) -> &[Arc<Engine>] {
+        match &self.inner.home {
+            Home::Own { adapter, .. } => adapter.engines(),
+            Home::Nicd { .. } => &[],
+        }
+    }
+
+    /// What its engines have counted together; nothing if they are a daemon's, which tells its own owner.
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
-        for engine in self.inner.adapter.engines() {
+        for engine in self.own_engines() {
             sum.add(&engine.counters());
         }
         sum
@@ -96,7 +136,7 @@ impl Context {
     /// What its engines' ports have counted together.
     pub fn port_counters(&self) -> PortCounters {
         let mut sum = PortCounters::default();
-        for engine in self.inner.adapter.engines() {
+        for engine in self.own_engines() {
             sum.add(&engine.port_counters());
         }
         sum
@@ -104,16 +144,45 @@ impl Context {
 
     /// What happened to the threads behind its engines, for each engine.
     pub fn driver_counters(&self) -> Vec<DriverCounters> {
-        self.inner.adapter.engines().iter().map(|engine| engine.driver_counters()).collect()
+        self.own_engines().iter().map(|engine| engine.driver_counters()).collect()
     }
 
     /// Everything it counts, for Prometheus ([`host::metrics::Endpoint`]).
     pub fn metrics(&self) -> Vec<Family> {
-        host::families(&self.inner.adapter)
+        self.adapter().map(host::families).unwrap_or_default()
     }
 
-    pub(crate) fn adapter(&self) -> &Adapter {
-        &self.inner.adapter
+    /// The NIC, if it is this process's own.
+    pub(crate) fn adapter(&self) -> Result<&Adapter, CreateError> {
+        match &self.inner.home {
+            Home::Own { adapter, .. } => Ok(adapter),
+            Home::Nicd { .. } => Err(CreateError::NotByDaemon),
+        }
+    }
+
+    /// The way to the daemon, if the NIC is its.
+    pub(crate) fn desk(&self) -> Option<&Arc<Desk>> {
+        match &self.inner.home {
+            Home::Own { .. } => None,
+            Home::Nicd { desk, .. } => Some(desk),
+        }
+    }
+
+    /// Has what drives the NIC failed, or the daemon gone?
+    #[inline]
+    pub(crate) fn has_failed(&self) -> bool {
+        match &self.inner.home {
+            Home::Own { adapter, .. } => adapter.has_failed(),
+            Home::Nicd { desk, .. } => desk.is_gone(),
+        }
+    }
+
+    /// Zeroed memory for a queue.
+    pub(crate) fn memory(&self, len: usize) -> Result<Bytes, CreateError> {
+        match &self.inner.home {
+            Home::Own { lends: true, .. } => Ok(Bytes::memfd("remora-queue", len)?),
+            _ => Ok(Bytes::heap(len)?),
+        }
     }
 
     #[inline]
@@ -123,6 +192,11 @@ impl Context {
 
     pub(crate) fn refuse_child(&self) -> Result<(), CreateError> {
         if self.inner.fork.is_child() { Err(CreateError::Forked) } else { Ok(()) }
+    }
+
+    /// Tags from here on are new.
+    pub(crate) fn skip_tags(&self, used: u64) {
+        self.inner.tags.fetch_max(used.saturating_add(1), Ordering::Relaxed);
     }
 
     pub(crate) fn tag(&self) -> u64 {
@@ -137,6 +211,6 @@ impl Context {
 impl AsFd for Context {
     /// Readable while an asynchronous event waits.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inner.adapter.events().as_fd()
+        self.events().as_fd()
     }
 }

@@ -57,7 +57,7 @@ impl AddressHandle {
         engine: usize,
         endpoint: Endpoint,
     ) -> Result<AddressHandle, CreateError> {
-        let engines = domain.context().adapter().engines();
+        let engines = domain.context().adapter()?.engines();
         let (asked, most) = (engine as u64 + 1, engines.len() as u64);
         let engine = engines.get(engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
         let peer = host::connect::reach(engine, endpoint)
@@ -75,7 +75,8 @@ impl AddressHandle {
         domain.context().refuse_child()?;
         let route = Route::new(engine.facts().endpoint, endpoint);
         let address = AddressVector { peer, route };
-        let number = engine.control(|control| control.nic.create_address_handle(domain.pd(), &address))?;
+        let pd = domain.pd()?;
+        let number = engine.control(|control| control.nic.create_address_handle(pd, &address))?;
         let (domain, engine, used) = (domain.clone(), Arc::clone(engine), uses.then_some(peer));
         Ok(AddressHandle { inner: Arc::new(HandleInner { domain, engine, number, endpoint, used }) })
     }
@@ -226,7 +227,7 @@ impl DatagramQueuePair {
         let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, Service::Ud, srq, options)?;
         let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
         let end =
-            End::new(domain.context(), &send_cq.engine, Service::Ud, options, |nic| nic.create_qp(init))?;
+            End::new(domain.context(), send_cq.engine()?, Service::Ud, options, |nic| nic.create_qp(init))?;
         end.bring_up_alone()?;
         let bounds = Bounds { max_sge: options.max_send_sge, max_inline: options.max_inline };
         Ok(DatagramQueuePair {

@@ -2,9 +2,10 @@
 
 use host::{Adapter, Config, Mode, OpenError, PortConfig, Rules};
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::nicd::Attachment;
 use crate::{Context, congestion, irn};
 
 /// A NIC that can be opened.
@@ -44,6 +45,16 @@ impl Device {
     /// its first), and RoCE's own UDP port, 4791. A peer's port may be `udp` as well.
     pub fn xdp(interface: impl Into<String>, address: Option<IpAddr>) -> Device {
         Device { config: Config::new(PortConfig::xdp(interface, address)) }
+    }
+
+    /// One that belongs to a NIC daemon (`remora nicd`), which listens at the socket `path` and whose engine drives it.
+    pub fn nicd(path: impl AsRef<Path>) -> Attachment {
+        Attachment::new(path.as_ref())
+    }
+
+    /// What a daemon's is like: one engine, driven by a thread of its own.
+    pub(crate) fn of_daemon(&self) -> Config {
+        Config { engines: 1, mode: Mode::Dedicated, ..self.config.clone() }
     }
 
     /// With an address (GID) of its own choice; only for `shm`, where any address will do.
@@ -147,6 +158,6 @@ impl Device {
     /// # Errors
     /// One line that says what is wrong and how to mend it.
     pub fn open(&self) -> Result<Context, OpenError> {
-        Ok(Context::new(Adapter::open(&self.config)?))
+        Ok(Context::new(Adapter::open(&self.config)?, false))
     }
 }

@@ -4,6 +4,7 @@ use memory::{Access, Bytes, Pd, Range, WindowType};
 use nic::Service;
 use std::sync::Arc;
 
+use crate::nicd::message::{Allocate, Request};
 use crate::queue_pair::{Init, QpOptions};
 use wire::frame::Endpoint;
 
@@ -23,14 +24,29 @@ pub struct ProtectionDomain {
 #[derive(Debug)]
 struct Inner {
     context: Context,
-    pd: Pd,
+    name: Name,
+}
+
+/// What it is called.
+#[derive(Copy, Clone, Debug)]
+enum Name {
+    Own(Pd),
+    /// By the daemon.
+    Lent(u32),
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if !self.context.fork().is_child() {
-            let freed = self.context.adapter().table().free_pd(self.pd);
-            debug_assert!(freed.is_ok(), "regions and queue pairs hold the domain");
+        if self.context.fork().is_child() {
+            return;
+        }
+        match (self.name, self.context.adapter(), self.context.desk()) {
+            (Name::Own(pd), Ok(adapter), _) => {
+                let freed = adapter.table().free_pd(pd);
+                debug_assert!(freed.is_ok(), "regions and queue pairs hold the domain");
+            }
+            (Name::Lent(number), _, Some(desk)) => desk.tell(&Request::FreeDomain(number)),
+            _ => {}
         }
     }
 }
@@ -38,8 +54,21 @@ impl Drop for Inner {
 impl ProtectionDomain {
     pub(crate) fn new(context: &Context) -> Result<ProtectionDomain, CreateError> {
         context.refuse_child()?;
-        let pd = context.adapter().table().alloc_pd()?;
-        Ok(ProtectionDomain { inner: Arc::new(Inner { context: context.clone(), pd }) })
+        let name = match context.desk() {
+            Some(desk) => Name::Lent(desk.number(&Request::AllocDomain)?),
+            None => Name::Own(context.adapter()?.table().alloc_pd()?),
+        };
+        Ok(ProtectionDomain { inner: Arc::new(Inner { context: context.clone(), name }) })
+    }
+
+    /// One of the daemon's that this program had before.
+    pub(crate) fn lent(context: &Context, number: u32) -> ProtectionDomain {
+        ProtectionDomain { inner: Arc::new(Inner { context: context.clone(), name: Name::Lent(number) }) }
+    }
+
+    /// Is somebody else using it?
+    pub(crate) fn is_used(&self) -> bool {
+        Arc::strong_count(&self.inner) > 1
     }
 
     /// Its context.
@@ -47,8 +76,19 @@ impl ProtectionDomain {
         &self.inner.context
     }
 
-    pub(crate) fn pd(&self) -> Pd {
-        self.inner.pd
+    pub(crate) fn pd(&self) -> Result<Pd, CreateError> {
+        match self.inner.name {
+            Name::Own(pd) => Ok(pd),
+            Name::Lent(_) => Err(CreateError::NotByDaemon),
+        }
+    }
+
+    /// What the daemon calls it.
+    pub(crate) fn number(&self) -> Result<u32, CreateError> {
+        match self.inner.name {
+            Name::Own(_) => Err(CreateError::OtherContext),
+            Name::Lent(number) => Ok(number),
+        }
     }
 
     /// `len` bytes of fresh, zeroed memory, registered under their own address.
@@ -57,7 +97,26 @@ impl ProtectionDomain {
     /// `Forked`; `Memory`: no memory, no place in the table, or rights that cannot be given (peers may not write where the
     /// owner may not).
     pub fn allocate(&self, len: usize, access: Access) -> Result<MemoryRegion, CreateError> {
-        self.register(&Bytes::heap(len)?, access)
+        self.allocate_named("", len, access)
+    }
+
+    /// As [`allocate`](ProtectionDomain::allocate), under a name by which the program knows the region again when a daemon has kept it
+    /// ([`Context::kept`]).
+    ///
+    /// # Errors
+    /// As [`allocate`](ProtectionDomain::allocate); `Daemon`: also if there is a region of this name.
+    pub fn allocate_named(
+        &self,
+        name: &str,
+        len: usize,
+        access: Access,
+    ) -> Result<MemoryRegion, CreateError> {
+        self.context().refuse_child()?;
+        let Some(desk) = self.context().desk() else { return self.register(&Bytes::heap(len)?, access) };
+        let (domain, name) = (self.number()?, name.to_owned());
+        let (facts, bytes) =
+            desk.allocate(Allocate { domain, len: len as u64, access: access.bits(), name })?;
+        Ok(MemoryRegion::lent(self, &facts, bytes))
     }
 
     /// Registers a whole block under its own address.
@@ -83,7 +142,7 @@ impl ProtectionDomain {
     /// As [`allocate`](ProtectionDomain::allocate); `Memory(Full)` also when the NIC's memory is used up.
     pub fn allocate_on_nic(&self, len: usize, access: Access) -> Result<MemoryRegion, CreateError> {
         self.context().refuse_child()?;
-        self.register(&self.context().adapter().table().on_nic(len)?, access)
+        self.register(&self.context().adapter()?.table().on_nic(len)?, access)
     }
 
     /// Registers memory that somebody else owns. The region has no accessors for it: only its keys are of use.

@@ -22,6 +22,8 @@ pub(crate) struct End {
     pub options: QpOptions,
     pub agreement: Option<Agreement>,
     bell: u32,
+    /// The set that the doorbell is of, if another process rings it.
+    set: Option<u32>,
     psn: Psn,
 }
 
@@ -31,7 +33,10 @@ impl Drop for End {
             return;
         }
         let ended = self.engine.control(|control| {
-            control.take_bell(self.bell);
+            match self.set {
+                Some(set) => control.take_shared_bell(set, self.bell),
+                None => control.take_bell(self.bell),
+            }
             let ended = control.nic.destroy_qp(self.number);
             if let Some(agreement) = &self.agreement {
                 control.release_peer(agreement.peer);
@@ -41,7 +46,7 @@ impl Drop for End {
         debug_assert!(ended.is_ok(), "nobody else destroys it");
         // Windows of type 2 that were bound by it are nobody's now.
         let owner = Owner::new(self.engine.number() as u16, self.number.get());
-        self.context.adapter().table().unbind_owner(owner);
+        self.engine.table().unbind_owner(owner);
     }
 }
 
@@ -79,6 +84,7 @@ impl End {
             options: options.clone(),
             agreement: None,
             bell,
+            set: None,
             psn: Psn::new(host::random().map_or(0, |random| random as u32 & 0x00ff_ffff)),
         })
     }
@@ -87,6 +93,19 @@ impl End {
     #[inline]
     pub fn ring(&self) {
         self.engine.ring(self.number, self.bell);
+    }
+
+    /// From now on another process rings, by a doorbell of this set. Its place there.
+    pub fn share_bell(&mut self, set: u32) -> Result<u32, CreateError> {
+        let (number, bell) = (self.number, self.bell);
+        let shared = self.engine.control(|control| {
+            let shared = control.hang_shared_bell(set, number)?;
+            control.take_bell(bell);
+            Some(shared)
+        });
+        self.bell = shared.ok_or(CreateError::Nic(nic::NicError::Unknown))?;
+        self.set = Some(set);
+        Ok(self.bell)
     }
 
     pub fn side(&self) -> Side<'_> {

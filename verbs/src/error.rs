@@ -25,6 +25,10 @@ pub enum CreateError {
     TooMany(&'static str, u64, u64),
     /// The system gave no descriptor; its errno.
     System(i32),
+    /// The NIC is the daemon's, and this is none of what it lends.
+    NotByDaemon,
+    /// The NIC daemon refused; its words.
+    Daemon(String),
 }
 
 impl fmt::Display for CreateError {
@@ -42,6 +46,8 @@ impl fmt::Display for CreateError {
             CreateError::TooMany(what, asked, most) => {
                 write!(f, "{what} of {asked}; 1 to {most} are possible")
             }
+            CreateError::NotByDaemon => f.write_str(NOT_BY_DAEMON),
+            CreateError::Daemon(words) => f.write_str(words),
             CreateError::System(errno) => {
                 let error = std::io::Error::from_raw_os_error(*errno);
                 write!(f, "the system refused: {error} (descriptors are limited by `ulimit -n`)")
@@ -64,8 +70,10 @@ impl From<nic::NicError> for CreateError {
     }
 }
 
+const NOT_BY_DAEMON: &str = "the NIC belongs to a daemon, which lends regions of its own memory (`ProtectionDomain::allocate`), \
+                             completion queues and connected queue pairs: memory of this program, and other queues, need a NIC of its own";
 const FORKED: &str = "the process was forked since the device was opened: open one in the child";
-const FAILED: &str = "a thread of the NIC has failed: open the device anew";
+const FAILED: &str = "a thread of the NIC has failed, or its daemon is gone: open the device anew";
 
 /// Why a work request was not taken.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -74,7 +82,7 @@ pub enum PostError {
     Queue(nic::PostError),
     /// The process was forked since the context was opened.
     Forked,
-    /// A thread of the NIC has failed.
+    /// A thread of the NIC has failed, or its daemon is gone.
     Failed,
     /// Its receives are a shared receive queue's, or it has none.
     NoReceiveQueue,
@@ -120,7 +128,7 @@ pub enum PollError {
     Timeout,
     /// The process was forked since the context was opened.
     Forked,
-    /// A thread of the NIC has failed.
+    /// A thread of the NIC has failed, or its daemon is gone.
     Failed,
     /// The system refused to wait; its errno.
     System(i32),

@@ -94,7 +94,7 @@ impl FreeList {
         options: &FreeListOptions,
     ) -> Result<FreeList, CreateError> {
         domain.context().refuse_child()?;
-        let engines = domain.context().adapter().engines();
+        let engines = domain.context().adapter()?.engines();
         let (asked, most) = (options.engine as u64 + 1, engines.len() as u64);
         let engine = engines.get(options.engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
         let most = u64::from(nic::MAX_RING_SLOTS);
@@ -106,10 +106,10 @@ impl FreeList {
         if left.is_none_or(|left| bytes > left) {
             return Err(CreateError::Nic(NicError::TooSmall));
         }
-        let posts = ring(options.count)?;
+        let posts = ring(domain.context(), options.count)?;
         let base = region.remote(options.offset as u64).addr;
         let (size, count) = (options.size, options.count);
-        let init = FreeListInit { pd: domain.pd(), ring: posts.clone(), base, size, count };
+        let init = FreeListInit { pd: domain.pd()?, ring: posts.clone(), base, size, count };
         let number = engine.control(|control| control.nic.create_free_list(init))?;
         let (engine, domain) = (Arc::clone(engine), domain.clone());
         Ok(FreeList { number, base, size, engine, domain, posts: ReceiveSide::new(posts, 1, 1) })

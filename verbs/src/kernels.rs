@@ -91,7 +91,7 @@ impl KernelHandle {
         options: &KernelOptions<'_>,
     ) -> Result<KernelHandle, CreateError> {
         domain.context().refuse_child()?;
-        let engines = domain.context().adapter().engines();
+        let engines = domain.context().adapter()?.engines();
         let (asked, most) = (options.engine as u64 + 1, engines.len() as u64);
         let engine = engines.get(options.engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
         let count = kernels.len() as u64 + u64::from(options.answers);
@@ -101,7 +101,7 @@ impl KernelHandle {
         }
         let answers = domain.allocate(asked as usize, Access::LOCAL_WRITE)?;
         let init = KernelInit {
-            pd: domain.pd(),
+            pd: domain.pd()?,
             opcode: options.opcode,
             kernels,
             grants: options.grants.iter().map(|region| region.lkey()).collect(),
@@ -159,7 +159,7 @@ impl Context {
     /// `Forked`.
     pub fn kernels(&self) -> Result<Vec<(usize, KernelFacts)>, CreateError> {
         self.refuse_child()?;
-        let engines = self.adapter().engines().iter();
+        let engines = self.own_engines().iter();
         Ok(engines
             .flat_map(|engine| {
                 let all: Vec<KernelFacts> = engine.control(|control| control.nic.kernels().collect());

@@ -1,7 +1,7 @@
 //! Queue pairs. Their state is part of their type: what is not connected cannot send.
 
 use host::connect::{Agreement, ConnectError};
-use memory::{Access, Bytes};
+use memory::Access;
 use nic::wqe::Bounds;
 use nic::{
     AddressVector, Fetching, MAX_RING_SLOTS, Modify, NicError, QueuePairInit, ReceiveRequest, Receives, Ring,
@@ -16,10 +16,14 @@ use wire::Qpn;
 
 use crate::completion_queue::Shared as Cq;
 use crate::end::End;
-use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, Srq};
+use crate::fork::ForkMark;
+use crate::{CompletionQueue, Context, CreateError, PostError, ProtectionDomain, Srq};
 
+mod handle;
+mod lent;
 mod queues;
 mod requests;
+use handle::Handle;
 pub(crate) use queues::{Incoming, ReceiveSide, SendSide};
 pub(crate) use requests::with_head;
 
@@ -157,7 +161,8 @@ pub struct QueuePair<S = Ready> {
 
 #[derive(Debug)]
 struct Body {
-    end: End,
+    end: Handle,
+    fork: ForkMark,
     send: SendSide,
     receive: Incoming,
     _receive_cq: Arc<Cq>,
@@ -180,25 +185,26 @@ pub(crate) fn parts(
     if !send_cq.context.is(domain.context()) || !receive_cq.context.is(domain.context()) {
         return Err(CreateError::OtherContext);
     }
-    let elsewhere = srq.is_some_and(|srq| !Arc::ptr_eq(&srq.shared().engine, &send_cq.engine));
-    if elsewhere || !Arc::ptr_eq(&send_cq.engine, &receive_cq.engine) {
+    let engine = send_cq.engine()?;
+    let elsewhere = srq.is_some_and(|srq| !Arc::ptr_eq(&srq.shared().engine, engine));
+    if elsewhere || !Arc::ptr_eq(engine, receive_cq.engine()?) {
         return Err(CreateError::DifferentEngines);
     }
     // The longest work request always fits.
-    let send_ring = ring(options.max_send_wr.max(wqe::MAX_SLOTS as u32))?;
+    let send_ring = ring(domain.context(), options.max_send_wr.max(wqe::MAX_SLOTS as u32))?;
     let (receives, receive) = match (srq, service) {
         (Some(srq), _) => (Receives::Shared(srq.shared().number), Incoming::Shared(Arc::clone(srq.shared()))),
         (None, Service::XrcInitiator) => (Receives::None, Incoming::None),
         (None, _) => {
             let (stride, max_sge) = (nic::stride(options.max_recv_sge), options.max_recv_sge);
-            let ring = ring(options.max_recv_wr * stride as u32)?;
+            let ring = ring(domain.context(), options.max_recv_wr * stride as u32)?;
             let own = ReceiveSide::new(ring.clone(), stride, max_sge);
             (Receives::Own { ring, max_sge }, Incoming::Own(own))
         }
     };
     let init = QueuePairInit {
         service,
-        pd: domain.pd(),
+        pd: domain.pd()?,
         send_ring: send_ring.clone(),
         receives,
         send_cq: send_cq.number,
@@ -218,15 +224,21 @@ impl QueuePair<Init> {
         srq: Option<&Srq>,
         options: &QpOptions,
     ) -> Result<QueuePair<Init>, CreateError> {
+        if let Some(desk) = domain.context().desk() {
+            let lent = matches!(service, Service::Rc | Service::Uc) && srq.is_none();
+            let lent = if lent { Ok(desk) } else { Err(CreateError::NotByDaemon) };
+            return QueuePair::of_daemon(lent?, domain, (send_cq, receive_cq), service, options);
+        }
         let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, service, srq, options)?;
         if options.prism {
-            domain.context().adapter().table().use_wide()?;
+            domain.context().adapter()?.table().use_wide()?;
         }
         let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
-        let end = End::new(domain.context(), &send_cq.engine, service, options, |nic| nic.create_qp(init))?;
+        let end = End::new(domain.context(), send_cq.engine()?, service, options, |nic| nic.create_qp(init))?;
         let bounds = Bounds { max_sge: options.max_send_sge, max_inline: options.max_inline };
         let body = Body {
-            end,
+            end: Handle::Own(end),
+            fork: domain.context().fork(),
             send: SendSide::new(send_ring, bounds),
             receive,
             _receive_cq: Arc::clone(receive_cq),
@@ -262,12 +274,12 @@ impl QueuePair<Init> {
         mut first: QueuePair<Init>,
         mut second: QueuePair<Init>,
     ) -> Result<(QueuePair<Ready>, QueuePair<Ready>), ConnectError> {
-        End::connect_pair(&mut first.body.end, &mut second.body.end)?;
+        Handle::connect_pair(&mut first.body.end, &mut second.body.end)?;
         Ok((first.ready(), second.ready()))
     }
 
-    pub(crate) fn end_mut(&mut self) -> &mut End {
-        &mut self.body.end
+    pub(crate) fn end_mut(&mut self) -> Result<&mut End, ConnectError> {
+        self.body.end.own_mut()
     }
 
     pub(crate) fn ready(self) -> QueuePair<Ready> {
@@ -287,7 +299,7 @@ impl Body {
 
     #[inline]
     fn refuse_child(&self) -> Result<(), PostError> {
-        if self.end.context.fork().is_child() { Err(PostError::Forked) } else { Ok(()) }
+        if self.fork.is_child() { Err(PostError::Forked) } else { Ok(()) }
     }
 
     #[inline]
@@ -298,7 +310,7 @@ impl Body {
     /// A queue may be full because nobody empties it any more.
     #[cold]
     fn why(&self, error: nic::PostError) -> PostError {
-        let failed = error == nic::PostError::QueueFull && self.end.context.adapter().has_failed();
+        let failed = error == nic::PostError::QueueFull && self._domain.context().has_failed();
         if failed { PostError::Failed } else { PostError::Queue(error) }
     }
 
@@ -388,17 +400,17 @@ impl QueuePair<Ready> {
 
     /// What the other side's program gave for this one when they connected.
     pub fn peer_private_data(&self) -> &[u8] {
-        self.body.end.agreement.as_ref().map_or(&[], |agreement| &agreement.remote.private_data)
+        self.body.end.agreement().map_or(&[], |agreement| &agreement.remote.private_data)
     }
 
     /// What the two sides agreed on.
     pub fn agreement(&self) -> Option<&Agreement> {
-        self.body.end.agreement.as_ref()
+        self.body.end.agreement()
     }
 
     /// Where its packets go, for bringing it up again by [`modify`](QueuePair::modify).
     pub fn address_vector(&self) -> Option<AddressVector> {
-        self.body.end.agreement.as_ref().map(|agreement| self.body.end.address_vector(agreement))
+        self.body.end.address_vector()
     }
 
     /// Takes it to the error state: all work that is posted, and whatever is posted later, completes as flushed.
@@ -423,7 +435,7 @@ impl QueuePair<Ready> {
 impl<S> QueuePair<S> {
     /// Its number.
     pub fn number(&self) -> u32 {
-        self.body.end.number.get()
+        self.body.end.number()
     }
 
     /// The state that the NIC has it in.
@@ -431,9 +443,14 @@ impl<S> QueuePair<S> {
         self.body.end.state()
     }
 
+    /// What it gives to the other side's program when they connect ([`QpOptions::private_data`]).
+    pub fn private_data(&self) -> &[u8] {
+        &self.body.end.options().private_data
+    }
+
     /// Its service.
     pub fn service(&self) -> Service {
-        self.body.end.service
+        self.body.end.service()
     }
 
     /// Posts a receive work request. It may be posted before connecting, so that the first message finds it.
@@ -447,7 +464,7 @@ impl<S> QueuePair<S> {
 
     /// The completion queue of its receives is on this engine.
     pub fn engine(&self) -> usize {
-        self.body.end.engine.number()
+        self.body.end.engine_number()
     }
 }
 
@@ -498,6 +515,6 @@ impl Drop for Batch<'_> {
     }
 }
 
-pub(crate) fn ring(slots: u32) -> Result<Ring, CreateError> {
-    Ring::new(Bytes::heap(Ring::size(slots))?).ok_or(CreateError::Nic(NicError::TooSmall))
+pub(crate) fn ring(context: &Context, slots: u32) -> Result<Ring, CreateError> {
+    Ring::new(context.memory(Ring::size(slots))?).ok_or(CreateError::Nic(NicError::TooSmall))
 }

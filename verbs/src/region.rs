@@ -1,10 +1,11 @@
 //! Memory regions.
 
-use memory::{Access, AccessError, Bytes, Key, Range};
+use memory::{Access, AccessError, Bytes, Key, Range, Table};
 use nic::{Remote, Sge};
 use std::sync::atomic::AtomicU64;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::nicd::message::{RegionFacts, Request};
 use crate::{CreateError, ProtectionDomain};
 
 /// Registered memory. The program reads and writes it by copying: peers may change it at any moment, so there is never a
@@ -72,7 +73,7 @@ impl MemoryRegion {
         ranges: &[Range],
         access: Access,
     ) -> Result<Self, CreateError> {
-        let key = domain.context().adapter().table().register(domain.pd(), ranges, access)?;
+        let key = domain.context().adapter()?.table().register(domain.pd()?, ranges, access)?;
         let lowest = ranges.iter().map(|range| range.iova).min().unwrap_or(0);
         let base = if access.contains(Access::ZERO_BASED) { lowest } else { 0 };
         let first = ranges.first();
@@ -87,6 +88,14 @@ impl MemoryRegion {
         })
     }
 
+    /// A region of the daemon's memory, mapped here.
+    pub(crate) fn lent(domain: &ProtectionDomain, facts: &RegionFacts, bytes: Bytes) -> MemoryRegion {
+        let len = bytes.len();
+        let key = Key::new(facts.key);
+        let domain = domain.clone();
+        MemoryRegion { domain, key, bytes: Some(bytes), offset: 0, len, iova: facts.iova, ended: false }
+    }
+
     /// # Safety
     /// As [`ProtectionDomain::register_raw`].
     pub(crate) unsafe fn raw(
@@ -98,7 +107,7 @@ impl MemoryRegion {
         let iova = if access.contains(Access::ZERO_BASED) { 0 } else { start as u64 };
         // SAFETY: the caller's promise.
         let key = unsafe {
-            domain.context().adapter().table().register_raw(domain.pd(), start, len, iova, access)?
+            domain.context().adapter()?.table().register_raw(domain.pd()?, start, len, iova, access)?
         };
         Ok(MemoryRegion { domain: domain.clone(), key, bytes: None, offset: 0, len, iova, ended: false })
     }
@@ -110,12 +119,25 @@ impl MemoryRegion {
     pub fn deregister(mut self) -> Result<(), (MemoryRegion, memory::Error)> {
         let context = self.domain.context();
         if !context.fork().is_child()
-            && let Err(error) = context.adapter().table().deregister(self.key)
+            && let Err(error) = self.end(Table::deregister)
         {
             return Err((self, error));
         }
         self.ended = true;
         Ok(())
+    }
+
+    /// Ends its key, in the NIC's own table by `how`.
+    fn end(&self, how: fn(&Table, Key) -> Result<(), memory::Error>) -> Result<(), memory::Error> {
+        let context = self.domain.context();
+        match (context.adapter(), context.desk()) {
+            (Ok(adapter), _) => how(adapter.table(), self.key),
+            (_, Some(desk)) => {
+                desk.tell(&Request::Deregister(self.key.get()));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Its local key.
@@ -228,7 +250,7 @@ impl Drop for MemoryRegion {
         let context = self.domain.context();
         if !self.ended && !context.fork().is_child() {
             // Windows that are bound to it are taken off: a program that wants to know asks `deregister`.
-            let ended = context.adapter().table().revoke(self.key);
+            let ended = self.end(Table::revoke);
             debug_assert!(
                 ended.is_ok(),
                 "only this region deregisters its key, and never from inside a pass"

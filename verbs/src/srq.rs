@@ -93,7 +93,7 @@ fn slots(max_wr: u32, max_sge: u32) -> Result<u32, CreateError> {
 
 impl Srq {
     pub(crate) fn new(domain: &ProtectionDomain, options: &SrqOptions) -> Result<Srq, CreateError> {
-        let engines = domain.context().adapter().engines();
+        let engines = domain.context().adapter()?.engines();
         let (asked, most) = (options.engine as u64 + 1, engines.len() as u64);
         let engine = engines.get(options.engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
         Srq::make(domain, engine, options, None)
@@ -109,7 +109,7 @@ impl Srq {
         if !cq.context.is(domain.context()) {
             return Err(CreateError::OtherContext);
         }
-        if !Arc::ptr_eq(&cq.engine, xrc.engine()) {
+        if !Arc::ptr_eq(cq.engine()?, xrc.engine()) {
             return Err(CreateError::DifferentEngines);
         }
         Srq::make(domain, xrc.engine(), options, Some((xrc.clone(), Arc::clone(cq))))
@@ -123,9 +123,9 @@ impl Srq {
     ) -> Result<Srq, CreateError> {
         domain.context().refuse_child()?;
         let max_sge = options.max_sge;
-        let ring = ring(slots(options.max_wr, max_sge)?)?;
+        let ring = ring(domain.context(), slots(options.max_wr, max_sge)?)?;
         let xrc = beside.as_ref().map(|(xrc, cq)| XrcSrq { domain: xrc.number(), cq: cq.number });
-        let init = SrqInit { pd: domain.pd(), ring: ring.clone(), max_sge, xrc };
+        let init = SrqInit { pd: domain.pd()?, ring: ring.clone(), max_sge, xrc };
         let number = engine.control(|control| control.nic.create_srq(init))?;
         let shared = Shared { number, engine: Arc::clone(engine), domain: domain.clone(), _beside: beside };
         let receive = ReceiveSide::new(ring, nic::stride(max_sge), max_sge);
@@ -182,7 +182,7 @@ impl Srq {
     /// # Errors
     /// `Forked`, `TooMany`; `Nic(TooSmall)` if what waits, or the limit, does not fit.
     pub fn resize(&mut self, max_wr: u32) -> Result<(), CreateError> {
-        let ring: Ring = ring(slots(max_wr, self.max_sge)?)?;
+        let ring: Ring = ring(self.shared.domain.context(), slots(max_wr, self.max_sge)?)?;
         self.control(|nic, number| nic.resize_srq(number, ring.clone()))?;
         self.receive.moved(ring);
         Ok(())

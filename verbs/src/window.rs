@@ -42,7 +42,7 @@ pub struct MemoryWindow {
 impl MemoryWindow {
     pub(crate) fn new(domain: &ProtectionDomain, kind: WindowType) -> Result<MemoryWindow, CreateError> {
         domain.context().refuse_child()?;
-        let key = domain.context().adapter().table().alloc_window(domain.pd(), kind)?;
+        let key = domain.context().adapter()?.table().alloc_window(domain.pd()?, kind)?;
         Ok(MemoryWindow { domain: domain.clone(), kind, key, first: 0 })
     }
 
@@ -84,7 +84,8 @@ impl MemoryWindow {
 
     /// Takes the key that the NIC has it under, after a binding that was not executed.
     pub fn look(&mut self) {
-        let table = self.domain.context().adapter().table();
+        let Ok(adapter) = self.domain.context().adapter() else { return };
+        let table = adapter.table();
         self.key = table.window_key(self.key).unwrap_or(self.key);
     }
 }
@@ -92,8 +93,8 @@ impl MemoryWindow {
 impl Drop for MemoryWindow {
     fn drop(&mut self) {
         let context = self.domain.context();
-        if !context.fork().is_child() {
-            let ended = context.adapter().table().free_window(self.key);
+        if let (Ok(adapter), false) = (context.adapter(), context.fork().is_child()) {
+            let ended = adapter.table().free_window(self.key);
             debug_assert!(ended.is_ok(), "only this window ends it, and never from inside a pass");
         }
     }
@@ -128,7 +129,7 @@ pub struct NullRegion {
 impl NullRegion {
     pub(crate) fn new(domain: &ProtectionDomain) -> Result<NullRegion, CreateError> {
         domain.context().refuse_child()?;
-        let key = domain.context().adapter().table().register_null(domain.pd())?;
+        let key = domain.context().adapter()?.table().register_null(domain.pd()?)?;
         Ok(NullRegion { domain: domain.clone(), key })
     }
 
@@ -146,8 +147,8 @@ impl NullRegion {
 impl Drop for NullRegion {
     fn drop(&mut self) {
         let context = self.domain.context();
-        if !context.fork().is_child() {
-            let ended = context.adapter().table().deregister(self.key);
+        if let (Ok(adapter), false) = (context.adapter(), context.fork().is_child()) {
+            let ended = adapter.table().deregister(self.key);
             debug_assert!(
                 ended.is_ok(),
                 "only this region deregisters its key, and never from inside a pass"

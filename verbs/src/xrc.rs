@@ -62,7 +62,7 @@ impl Drop for Inner {
 impl XrcDomain {
     pub(crate) fn new(context: &Context, engine: usize) -> Result<XrcDomain, CreateError> {
         context.refuse_child()?;
-        let engines = context.adapter().engines();
+        let engines = context.adapter()?.engines();
         let (asked, most) = (engine as u64 + 1, engines.len() as u64);
         let engine = engines.get(engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
         let number = engine.control(|control| control.nic.alloc_xrc_domain())?;
@@ -198,7 +198,7 @@ impl XrcInitiator<Init> {
         mut initiator: XrcInitiator<Init>,
         mut target: XrcTarget<Init>,
     ) -> Result<(XrcInitiator<Ready>, XrcTarget<Ready>), ConnectError> {
-        End::connect_pair(initiator.pair.end_mut(), &mut target.end)?;
+        End::connect_pair(initiator.pair.end_mut()?, &mut target.end)?;
         Ok((XrcInitiator { pair: initiator.pair.ready() }, target.ready()))
     }
 }

@@ -12,6 +12,7 @@ mod kv;
 mod limits;
 mod loss;
 mod mistakes;
+mod nicd;
 mod prism;
 mod redn;
 mod repair;

@@ -57,6 +57,8 @@ pub enum ConnectError {
     Modify(ModifyFault),
     /// The NIC refused.
     Nic(NicError),
+    /// The NIC daemon's words.
+    Daemon(String),
 }
 
 impl ConnectError {
@@ -122,6 +124,7 @@ impl fmt::Display for ConnectError {
             ConnectError::Attach(error) => error.fmt(f),
             ConnectError::Modify(fault) => write!(f, "bringing the queue pair up: {fault}"),
             ConnectError::Nic(error) => error.fmt(f),
+            ConnectError::Daemon(words) => f.write_str(words),
         }
     }
 }

@@ -208,6 +208,20 @@ pub struct Request {
 }
 
 impl Request {
+    /// A request that another process received: what it was said, and the connection.
+    ///
+    /// # Errors
+    /// The other side has hung up.
+    pub fn received(stream: TcpStream, hello: Hello) -> io::Result<Request> {
+        let from = stream.peer_addr()?;
+        Ok(Request { stream, from, hello })
+    }
+
+    /// For another process to answer.
+    pub fn into_parts(self) -> (TcpStream, Hello) {
+        (self.stream, self.hello)
+    }
+
     /// What the other side says of itself.
     pub fn hello(&self) -> &Hello {
         &self.hello

@@ -177,9 +177,12 @@ fn check_peer(socket: &OwnedFd, admit: Admit) -> Result<bool, SetupError> {
     if stranger && admit == Admit::SameUser { Err(SetupError::Stranger(peer)) } else { Ok(stranger) }
 }
 
-/// The effective uid of the other end, as the kernel noted it when the connection was made. Through libc, because
+/// The effective uid of the other end of a Unix socket, as the kernel noted it when the connection was made. Through libc, because
 /// rustix takes the pid for non-zero, and it is zero for a peer in a pid namespace that we cannot see into.
-fn peer_uid(socket: &OwnedFd) -> Result<u32, Errno> {
+///
+/// # Errors
+/// What getsockopt(2) says.
+pub fn peer_uid(socket: &OwnedFd) -> Result<u32, Errno> {
     let mut peer = MaybeUninit::<libc::ucred>::zeroed();
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     let (fd, into) = (socket.as_raw_fd(), peer.as_mut_ptr().cast());

@@ -22,6 +22,17 @@ impl SendSide {
         SendSide { ring, bounds, produced: 0, published: 0, consumed: 0 }
     }
 
+    /// Goes on where the program before this one had published.
+    pub fn resume(ring: Ring, bounds: Bounds) -> SendSide {
+        let (produced, consumed) = (ring.word(nic::Word::Produced), ring.word(nic::Word::Consumed));
+        SendSide { ring, bounds, produced, published: produced, consumed }
+    }
+
+    /// The queue's memory.
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
     /// Fills the slots of one request, unpublished.
     #[inline]
     pub fn push(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
@@ -113,6 +124,17 @@ pub(crate) struct ReceiveSide {
 impl ReceiveSide {
     pub fn new(ring: Ring, stride: u64, max_sge: u32) -> ReceiveSide {
         ReceiveSide { ring, stride, max_sge, produced: 0, consumed: 0 }
+    }
+
+    /// Goes on where the program before this one had published.
+    pub fn resume(ring: Ring, stride: u64, max_sge: u32) -> ReceiveSide {
+        let (produced, consumed) = (ring.word(nic::Word::Produced), ring.word(nic::Word::Consumed));
+        ReceiveSide { produced, consumed, ..ReceiveSide::new(ring, stride, max_sge) }
+    }
+
+    /// The queue's memory.
+    pub fn ring(&self) -> &Ring {
+        &self.ring
     }
 
     /// Fills the slots of one request, unpublished.

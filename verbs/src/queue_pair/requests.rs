@@ -65,7 +65,7 @@ impl QueuePair<Ready> {
     /// # Errors
     /// `Forked`; `Nic(Unknown)`: the kernel is gone, or of another domain or engine; `Nic(NotThisService)`.
     pub fn attach(&self, kernel: Option<&KernelHandle>) -> Result<(), CreateError> {
-        let end = &self.body.end;
+        let end = self.body.end.own()?;
         end.context.refuse_child()?;
         if kernel.is_some_and(|kernel| !kernel.is_on(&end.engine)) {
             return Err(CreateError::Nic(NicError::Unknown));
@@ -81,7 +81,7 @@ impl QueuePair<Ready> {
     /// `Forked`; `Nic(Busy)`: no lane, or four pieces wait for it, again later; `Nic(Unknown)`: no such kernel; `Nic(TooSmall)`: more
     /// bytes than a packet's worth ([`DMA`](crate::kernel::DMA)), or than are left; `Nic(NotThisService)`.
     pub fn invoke(&self, what: &Invocation<'_>) -> Result<(), CreateError> {
-        let end = &self.body.end;
+        let end = self.body.end.own()?;
         end.context.refuse_child()?;
         Ok(end.engine.control(|control| control.nic.invoke_kernel(control.mem, end.number, what))?)
     }

@@ -1,0 +1,147 @@
+//! `remora nicd`: the NIC daemon, which owns a NIC and its memory and lends both to programs that it outlives.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+use host::metrics;
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
+use verbs::nicd::{Daemon, Limits, Options, TenantFacts};
+
+use crate::bench::print_table;
+use crate::device::{LentArgs, PortArgs};
+use crate::print;
+use crate::serving::conduct::size;
+
+/// Arguments of `remora nicd`.
+#[derive(Parser)]
+#[command(
+    after_help = "Examples:\n  remora nicd\n  remora nicd --socket /run/nic.sock --port udp --address 10.0.0.1 --memory 16g --allow-uid 1000\n  remora serve kv --nicd /run/nic.sock --keep store\n\nA program that attaches with a name is kept: killed or stopped, its queue pairs and regions go on. SIGUSR1 prints who is there."
+)]
+pub struct Args {
+    #[command(flatten)]
+    port: PortArgs,
+    /// Socket to listen at [default: remora-nicd.sock in $XDG_RUNTIME_DIR, or in /run/user/UID].
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// User that may attach beside the daemon's own; more by repeating it.
+    #[arg(long, value_name = "UID")]
+    allow_uid: Vec<u32>,
+    /// Bytes of regions and queues that a tenant may have, with k, m or g for 2^10, 2^20 and 2^30.
+    #[arg(long, value_parser = size, default_value = "4g")]
+    memory: usize,
+    /// Protection domains of a tenant.
+    #[arg(long, default_value_t = Limits::default().domains)]
+    domains: usize,
+    /// Regions of a tenant.
+    #[arg(long, default_value_t = Limits::default().regions)]
+    regions: usize,
+    /// Completion queues of a tenant.
+    #[arg(long, default_value_t = Limits::default().queues)]
+    queues: usize,
+    /// Completion channels of a tenant.
+    #[arg(long, default_value_t = Limits::default().channels)]
+    channels: usize,
+    /// Queue pairs of a tenant.
+    #[arg(long, default_value_t = Limits::default().pairs, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=16384))]
+    pairs: usize,
+    /// Tenants that are kept.
+    #[arg(long, default_value_t = Options::default().tenants)]
+    tenants: usize,
+    /// Programs attached at a time.
+    #[arg(long, default_value_t = Options::default().attachments)]
+    attachments: usize,
+    /// Address of an endpoint with counters for Prometheus and `remora top`.
+    #[arg(long)]
+    metrics: Option<SocketAddr>,
+    /// End when the parent process does.
+    #[arg(long, hide = true)]
+    child: bool,
+    /// Say where it listens, and who is there, as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    fn options(&self) -> Options {
+        let limits = Limits {
+            domains: self.domains,
+            regions: self.regions,
+            queues: self.queues,
+            channels: self.channels,
+            pairs: self.pairs,
+            bytes: self.memory as u64,
+            ..Limits::default()
+        };
+        let (attachments, tenants) = (self.attachments, self.tenants);
+        Options { limits, attachments, tenants, allow: self.allow_uid.clone() }
+    }
+}
+
+/// `remora nicd`.
+pub fn run(args: &Args) -> Result<()> {
+    let socket = args.socket.clone().unwrap_or_else(LentArgs::default_socket);
+    if args.child {
+        crate::bench::turns::end_with_parent()?;
+    }
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1]).context("waiting for signals")?;
+    let daemon = Arc::new(Daemon::open(&args.port.device()?, &socket, &args.options())?);
+    let counted = Arc::clone(&daemon);
+    let endpoint = args
+        .metrics
+        .map(|address| metrics::Endpoint::start(address, move || counted.metrics()))
+        .transpose()?;
+    let port = daemon.port();
+    let at = endpoint.as_ref().map(|endpoint| endpoint.address().to_string());
+    if args.json {
+        print::line(json!({
+            "socket": socket, "port": port.kind.to_string(),
+            "address": std::net::IpAddr::from(port.endpoint.address).to_string(), "metrics": at,
+        }));
+    } else {
+        if let Some(at) = at {
+            eprintln!("metrics for Prometheus and `remora top` at {at}");
+        }
+        eprintln!("lending a NIC over {} at {}; end with Ctrl-C", port.kind, socket.display());
+    }
+    for signal in signals.forever() {
+        if signal != SIGUSR1 {
+            break;
+        }
+        tell(&daemon.tenants(), args.json);
+    }
+    Ok(())
+}
+
+/// Says who is there.
+fn tell(tenants: &[TenantFacts], as_json: bool) {
+    if as_json {
+        for tenant in tenants {
+            let TenantFacts { uid, name, attached, regions, queues, pairs, bytes } = tenant;
+            print::line(json!({
+                "uid": uid, "tenant": name, "attached": attached,
+                "regions": regions, "queues": queues, "pairs": pairs, "bytes": bytes,
+            }));
+        }
+        return;
+    }
+    let rows = tenants.iter().map(|tenant| {
+        let attached = if tenant.attached { "attached" } else { "kept" };
+        let numbers = [tenant.regions, tenant.queues, tenant.pairs].map(|number| number.to_string());
+        let [regions, queues, pairs] = numbers;
+        [
+            tenant.uid.to_string(),
+            tenant.name.clone(),
+            attached.to_owned(),
+            regions,
+            queues,
+            pairs,
+            tenant.bytes.to_string(),
+        ]
+    });
+    print_table(["uid", "tenant", "program", "regions", "completion queues", "queue pairs", "bytes"], rows);
+}

@@ -1,0 +1,281 @@
+//! Packets with descriptors between processes of this host: a Unix socket that keeps the bounds of messages.
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+/// Descriptors of one packet at most.
+pub const DESCRIPTORS: usize = 3;
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 64;
+
+/// What was received.
+#[derive(Debug)]
+pub struct Packet {
+    /// Its bytes; none: the other side hung up.
+    pub len: usize,
+    /// It was longer than there was room, or brought too many descriptors.
+    pub cut: bool,
+    /// Descriptors that came with it.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct PacketSocket {
+    socket: OwnedFd,
+}
+
+impl PacketSocket {
+    /// Two ends of one connection.
+    ///
+    /// # Errors
+    /// The system gives no descriptor.
+    pub fn pair() -> io::Result<(PacketSocket, PacketSocket)> {
+        let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        let (one, other) = net::socketpair(AddressFamily::UNIX, kind, flags, None)?;
+        Ok((PacketSocket { socket: one }, PacketSocket { socket: other }))
+    }
+
+    /// Connects to who listens at `path`.
+    ///
+    /// # Errors
+    /// What connect(2) says.
+    pub fn connect(path: &Path) -> io::Result<PacketSocket> {
+        let socket =
+            net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+        Ok(PacketSocket { socket })
+    }
+
+    /// The user of the process at the other end, as the kernel noted it.
+    ///
+    /// # Errors
+    /// What getsockopt(2) says.
+    pub fn peer_uid(&self) -> io::Result<u32> {
+        Ok(port::shm::peer_uid(&self.socket)?)
+    }
+
+    /// Sends one packet.
+    ///
+    /// # Errors
+    /// What sendmsg(2) says.
+    pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        net::sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// Waits for one packet.
+    ///
+    /// # Errors
+    /// What recvmsg(2) says; `TimedOut` after the time of [`set_patience`](PacketSocket::set_patience).
+    pub fn receive(&self, room: &mut [u8]) -> io::Result<Packet> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let got = loop {
+            match net::recvmsg(&self.socket, &mut [IoSliceMut::new(room)], &mut control, flags) {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
+                done => break done?,
+            }
+        };
+        let mut descriptors = Vec::with_capacity(DESCRIPTORS);
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                descriptors.extend(rights);
+            }
+        }
+        let cut = got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
+        Ok(Packet { len: got.bytes.min(room.len()), cut, descriptors })
+    }
+
+    /// How long sending and receiving may take; `None`: for ever.
+    ///
+    /// # Errors
+    /// What setsockopt(2) says.
+    pub fn set_patience(&self, send: Option<Duration>, receive: Option<Duration>) -> io::Result<()> {
+        set_socket_timeout(&self.socket, Timeout::Send, send)?;
+        set_socket_timeout(&self.socket, Timeout::Recv, receive)?;
+        Ok(())
+    }
+
+    /// Both ends find the connection ended.
+    pub fn hang_up(&self) {
+        let _ = net::shutdown(&self.socket, net::Shutdown::Both);
+    }
+
+    /// Sleeps until the connection has ended, whoever ended it.
+    pub fn wait_for_end(&self) {
+        let nothing = PollFlags::empty();
+        loop {
+            match rustix::event::poll(&mut [PollFd::new(&self.socket, nothing)], None) {
+                Err(Errno::INTR) => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// Another name for this end.
+    ///
+    /// # Errors
+    /// The system gives no descriptor.
+    pub fn try_clone(&self) -> io::Result<PacketSocket> {
+        Ok(PacketSocket { socket: self.socket.try_clone()? })
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl From<OwnedFd> for PacketSocket {
+    fn from(socket: OwnedFd) -> PacketSocket {
+        PacketSocket { socket }
+    }
+}
+
+impl From<PacketSocket> for OwnedFd {
+    fn from(socket: PacketSocket) -> OwnedFd {
+        socket.socket
+    }
+}
+
+/// Listens at a path, which goes when this is dropped.
+#[derive(Debug)]
+pub struct PacketListener {
+    socket: OwnedFd,
+    path: std::path::PathBuf,
+}
+
+impl PacketListener {
+    /// Listens at `path`, which only this user can reach, or everybody. What a process that died left there is taken away.
+    ///
+    /// # Errors
+    /// `AddrInUse`: somebody listens there, or it is no socket; else what bind(2) says.
+    pub fn bind(path: &Path, everybody: bool) -> io::Result<PacketListener> {
+        if let Ok(there) = std::fs::symlink_metadata(path) {
+            if !there.file_type().is_socket() || PacketSocket::connect(path).is_ok() {
+                return Err(io::ErrorKind::AddrInUse.into());
+            }
+            std::fs::remove_file(path)?;
+        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+        // Before it listens, so that nobody connects who may not.
+        let mode = if everybody { 0o666 } else { 0o600 };
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+        net::listen(&socket, BACKLOG)?;
+        Ok(PacketListener { socket, path: path.to_owned() })
+    }
+
+    /// The next who connected; none at the moment.
+    ///
+    /// # Errors
+    /// What accept(2) says.
+    pub fn accept(&self) -> io::Result<Option<PacketSocket>> {
+        match net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
+            Ok(socket) => Ok(Some(PacketSocket { socket })),
+            Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+impl Drop for PacketListener {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl AsFd for PacketListener {
+    /// Readable while somebody waits to be accepted.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A descriptor that is readable once anybody has written to it.
+///
+/// # Errors
+/// The system gives no descriptor.
+pub fn eventfd() -> io::Result<OwnedFd> {
+    let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+    Ok(rustix::event::eventfd(0, flags)?)
+}
+
+/// The user of this process.
+pub fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Is this a TCP connection?
+pub fn is_tcp(descriptor: BorrowedFd<'_>) -> bool {
+    use net::sockopt::{socket_domain, socket_type};
+    let domain = socket_domain(descriptor);
+    let inet = matches!(domain, Ok(AddressFamily::INET | AddressFamily::INET6));
+    inet && socket_type(descriptor) == Ok(SocketType::STREAM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn packets_keep_their_bounds_and_bring_descriptors() {
+        let (one, other) = PacketSocket::pair().unwrap();
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        one.send(b"first", &[writer.as_fd()]).unwrap();
+        one.send(b"second, and too long", &[]).unwrap();
+        drop(writer);
+        let mut room = [0; 8];
+        let first = other.receive(&mut room).unwrap();
+        assert_eq!((&room[..first.len], first.cut, first.descriptors.len()), (&b"first"[..], false, 1));
+        let mut writer = std::io::PipeWriter::from(first.descriptors.into_iter().next().unwrap());
+        writer.write_all(b"through").unwrap();
+        drop(writer);
+        let mut through = String::new();
+        reader.read_to_string(&mut through).unwrap();
+        assert_eq!(through, "through");
+        let second = other.receive(&mut room).unwrap();
+        assert_eq!((second.len, second.cut), (8, true));
+        other.set_patience(None, Some(Duration::from_millis(1))).unwrap();
+        assert_eq!(other.receive(&mut room).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(one);
+        assert_eq!(other.receive(&mut room).unwrap().len, 0);
+    }
+
+    #[test]
+    fn a_path_is_taken_over_from_the_dead_only() {
+        let path = std::env::temp_dir().join(format!("remora-packet-{}", std::process::id()));
+        let listener = PacketListener::bind(&path, false).unwrap();
+        assert_eq!(PacketListener::bind(&path, false).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        // Its process dies without cleaning up.
+        rustix::net::shutdown(&listener.socket, net::Shutdown::Both).unwrap();
+        let again = PacketListener::bind(&path, false).unwrap();
+        assert!(PacketSocket::connect(&path).is_ok());
+        assert!(again.accept().unwrap().is_some());
+        drop(again);
+        std::fs::write(&path, b"a file").unwrap();
+        assert_eq!(PacketListener::bind(&path, false).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,42 @@
+//! The NIC daemon: a process that owns a NIC and its memory, and lends both to programs, which it outlives.
+//!
+//! A program attaches over a Unix socket ([`Device::nicd`](crate::Device::nicd)) and has protection domains, regions, completion
+//! queues and connected queue pairs as if the NIC were its own. Queues, regions and doorbells lie in memory that both map: posting
+//! and polling take no system call, and the daemon's control threads have no part in them.
+//!
+//! ```
+//! use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, nicd, work};
+//!
+//! let path = std::env::temp_dir().join(format!("remora-doc-{}", std::process::id()));
+//! let _daemon = nicd::Daemon::open(&Device::shm(), &path, &nicd::Options::default())?;
+//!
+//! // Another program, as a rule.
+//! let context = Device::nicd(&path).open()?;
+//! let domain = context.alloc_pd()?;
+//! let mut cq = context.create_cq(64)?;
+//! let pair = || domain.create_qp(&cq, &cq, &QpOptions::default());
+//! let (mut one, _other) = QueuePair::connect_pair(pair()?, pair()?)?;
+//! let memory = domain.allocate(4096, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+//! one.post_send(&work::write_inline(1, b"lent", memory.remote(100)))?;
+//! cq.wait(&mut [EMPTY; 1], std::time::Duration::from_secs(5))?;
+//! assert_eq!(memory.get::<[u8; 4]>(100)?, *b"lent");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Whatever comes from a program is checked (`docs/NICD.md`): it names its own things only, and so many of them.
+
+mod attach;
+mod daemon;
+mod desk;
+mod kept;
+pub(crate) mod message;
+mod negotiate;
+mod tenant;
+#[cfg(test)]
+mod tests;
+
+pub use attach::Attachment;
+pub use daemon::{Daemon, Options, TenantFacts};
+pub(crate) use desk::Desk;
+pub use kept::Kept;
+pub use tenant::Limits;

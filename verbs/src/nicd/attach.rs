@@ -1,0 +1,73 @@
+//! Attaching to a daemon.
+
+use host::packet::PacketSocket;
+use host::{OpenError, Signal};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::desk::Desk;
+use super::message::{MAX_NAME, Request, VERSION};
+use crate::Context;
+
+/// A NIC that a daemon lends, before it is opened ([`Device::nicd`](crate::Device::nicd)).
+#[derive(Clone, Debug)]
+pub struct Attachment {
+    path: PathBuf,
+    name: String,
+    kept: bool,
+    owner: Option<u32>,
+}
+
+impl Attachment {
+    pub(crate) fn new(path: &Path) -> Attachment {
+        Attachment { path: path.to_owned(), name: String::new(), kept: false, owner: None }
+    }
+
+    /// Of a daemon that runs as this user. Otherwise it must be the program's own, or root: a daemon sees all memory that it lends.
+    #[must_use]
+    pub fn owner(mut self, uid: u32) -> Attachment {
+        self.owner = Some(uid);
+        self
+    }
+
+    /// As this tenant. What it has outlives the program, however that ends: the next program of the same user that attaches by this name
+    /// finds it ([`Context::kept`]). One program at a time has the name.
+    #[must_use]
+    pub fn keep(mut self, tenant: impl Into<String>) -> Attachment {
+        (self.name, self.kept) = (tenant.into(), true);
+        self
+    }
+
+    /// Attaches.
+    ///
+    /// # Errors
+    /// One line that says what is wrong and how to mend it.
+    pub fn open(&self) -> Result<Context, OpenError> {
+        let at = self.path.display();
+        if self.name.len() > MAX_NAME || self.kept && self.name.is_empty() {
+            return Err(OpenError::Port(format!("a tenant's name has 1 to {MAX_NAME} bytes")));
+        }
+        let socket = PacketSocket::connect(&self.path).map_err(|error| {
+            OpenError::Port(match error.kind() {
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+                    format!("no NIC daemon listens at {at}: start it by `remora nicd --socket {at}`")
+                }
+                ErrorKind::PermissionDenied => {
+                    format!("the NIC daemon at {at} admits other users only: let it start with --allow-uid")
+                }
+                _ => format!("the NIC daemon at {at}: {error}"),
+            })
+        })?;
+        let owner = socket.peer_uid()?;
+        let trusted = self.owner.map_or(owner == 0 || owner == host::packet::own_uid(), |uid| uid == owner);
+        if !trusted {
+            return Err(OpenError::Port(format!(
+                "the NIC daemon at {at} runs as uid {owner}, which would see this program's memory: if it shall, name it as the owner"
+            )));
+        }
+        let hello = Request::Attach { version: VERSION, name: self.name.clone(), kept: self.kept };
+        let desk = Desk::attach(socket, &hello).map_err(|error| OpenError::Port(format!("{at}: {error}")))?;
+        Ok(Context::of_daemon(Arc::new(desk), Signal::new(1)?))
+    }
+}

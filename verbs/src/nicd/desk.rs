@@ -1,0 +1,272 @@
+//! The program's end of an attachment: it asks, and the daemon answers.
+
+use host::connect::{Agreement, ConnectError};
+use host::packet::PacketSocket;
+use host::{Doorbells, PortFacts};
+use memory::Bytes;
+use nic::Ring;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use transport::state::State;
+
+use super::message::{
+    Allocate, CreateCq, CreateQp, MAX_PACKET, PairFacts, QueueFacts, RegionFacts, Reply, Request,
+};
+use crate::CreateError;
+use crate::fork::ForkMark;
+
+/// What a daemon may take beyond the time that a connection may take.
+const SLACK: Duration = Duration::from_secs(5);
+
+/// An attachment to the daemon.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    socket: Mutex<PacketSocket>,
+    facts: PortFacts,
+    doorbells: Doorbells<Bytes>,
+    /// Wakes the engine.
+    wake: std::fs::File,
+    ending: Arc<Ending>,
+    fork: ForkMark,
+    /// The daemon keeps everything: nothing is given back.
+    left: AtomicBool,
+}
+
+/// How an attachment ends: told by a thread that sleeps until the socket hangs up.
+#[derive(Debug)]
+struct Ending {
+    socket: PacketSocket,
+    gone: AtomicBool,
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        if !self.fork.is_child() {
+            self.ending.socket.hang_up();
+        }
+    }
+}
+
+fn refused(words: impl ToString) -> CreateError {
+    CreateError::Daemon(words.to_string())
+}
+
+fn lost(error: &std::io::Error) -> CreateError {
+    refused(format!("the NIC daemon does not answer ({error}): is it running? start it by `remora nicd`"))
+}
+
+const NONSENSE: &str =
+    "the NIC daemon's answer makes no sense: is it of another version? restart it by `remora nicd`";
+
+impl Desk {
+    /// The first words: who this is.
+    pub fn attach(socket: PacketSocket, hello: &Request) -> Result<Desk, CreateError> {
+        let (reply, descriptors) = exchange(&socket, hello, &[])?;
+        let Reply::Attached { port, places } = reply else { return Err(refused(NONSENSE)) };
+        let [bells, wake] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| refused(NONSENSE))?;
+        let doorbells = Doorbells::over(Bytes::from_memfd(bells)?, places as usize);
+        let own = socket.try_clone().map_err(|error| lost(&error))?;
+        let ending = Arc::new(Ending { socket: own, gone: AtomicBool::new(false) });
+        let watched = Arc::clone(&ending);
+        let watch = move || {
+            watched.socket.wait_for_end();
+            watched.gone.store(true, Ordering::Release);
+        };
+        std::thread::Builder::new()
+            .name("remora-desk".to_owned())
+            .spawn(watch)
+            .map_err(|error| CreateError::System(error.raw_os_error().unwrap_or(0)))?;
+        Ok(Desk {
+            socket: Mutex::new(socket),
+            facts: port,
+            doorbells,
+            wake: wake.into(),
+            ending,
+            fork: ForkMark::get(),
+            left: AtomicBool::new(false),
+        })
+    }
+
+    /// The daemon's port.
+    pub fn facts(&self) -> PortFacts {
+        self.facts
+    }
+
+    /// Has the daemon gone?
+    #[inline]
+    pub fn is_gone(&self) -> bool {
+        self.ending.gone.load(Ordering::Relaxed)
+    }
+
+    /// From now on nothing is given back: the daemon keeps it.
+    pub fn leave(&self) {
+        self.left.store(true, Ordering::Release);
+    }
+
+    /// Work was posted.
+    #[inline]
+    pub fn ring(&self, bell: u32) {
+        self.doorbells.ring(bell);
+        if self.doorbells.is_asleep() {
+            self.call();
+        }
+    }
+
+    #[cold]
+    fn call(&self) {
+        // Full, it is readable, and so the engine wakes.
+        let _ = (&self.wake).write(&1u64.to_ne_bytes());
+    }
+
+    /// Asks, and waits for the answer.
+    pub fn ask(
+        &self,
+        request: &Request,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(Reply, Vec<OwnedFd>), CreateError> {
+        if self.fork.is_child() {
+            return Err(CreateError::Forked);
+        }
+        exchange(&self.socket.lock().unwrap_or_else(PoisonError::into_inner), request, descriptors)
+    }
+
+    /// Asks for what is answered by a word.
+    pub fn done(&self, request: &Request) -> Result<(), CreateError> {
+        match self.ask(request, &[])?.0 {
+            Reply::Done => Ok(()),
+            _ => Err(refused(NONSENSE)),
+        }
+    }
+
+    /// Gives something back. Whoever does so cannot do anything about a refusal.
+    pub fn tell(&self, request: &Request) {
+        if self.fork.is_child() || self.left.load(Ordering::Acquire) || self.is_gone() {
+            return;
+        }
+        let _ = self.done(request);
+    }
+
+    /// Asks for what has a number.
+    pub fn number(&self, request: &Request) -> Result<u32, CreateError> {
+        match self.ask(request, &[])?.0 {
+            Reply::Number(number) => Ok(number),
+            _ => Err(refused(NONSENSE)),
+        }
+    }
+
+    pub fn allocate(&self, asked: Allocate) -> Result<(RegionFacts, Bytes), CreateError> {
+        match self.ask(&Request::Allocate(asked), &[])? {
+            (Reply::Region(facts), memory) => Ok((facts, one(memory)?)),
+            _ => Err(refused(NONSENSE)),
+        }
+    }
+
+    pub fn create_channel(&self) -> Result<(u32, OwnedFd), CreateError> {
+        match self.ask(&Request::CreateChannel, &[])? {
+            (Reply::Number(number), mut socket) if socket.len() == 1 => Ok((number, socket.remove(0))),
+            _ => Err(refused(NONSENSE)),
+        }
+    }
+
+    pub fn create_cq(&self, asked: CreateCq) -> Result<(QueueFacts, Ring), CreateError> {
+        match self.ask(&Request::CreateCq(asked), &[])? {
+            (Reply::Queue(facts), memory) => Ok((facts, ring(one(memory)?)?)),
+            _ => Err(refused(NONSENSE)),
+        }
+    }
+
+    pub fn create_qp(&self, asked: CreateQp) -> Result<(PairFacts, [Ring; 2]), CreateError> {
+        match self.ask(&Request::CreateQp(asked), &[])? {
+            (Reply::Pair(facts), memory) => Ok((*facts, two(memory)?)),
+            _ => Err(refused(NONSENSE)),
+        }
+    }
+
+    pub fn state(&self, number: u32) -> Result<State, CreateError> {
+        match self.ask(&Request::State(number), &[])?.0 {
+            Reply::State(state) => Ok(state),
+            _ => Err(refused(NONSENSE)),
+        }
+    }
+
+    pub fn agreement(&self, number: u32) -> Result<Agreement, CreateError> {
+        match self.ask(&Request::Agreement(number), &[])?.0 {
+            Reply::Agreed(agreement) => Ok(*agreement),
+            _ => Err(refused(NONSENSE)),
+        }
+    }
+
+    /// Asks for what takes its time: the answer comes by a socket of its own, and others may ask meanwhile.
+    pub fn negotiate(
+        &self,
+        request: &Request,
+        stream: Option<OwnedFd>,
+        timeout: Duration,
+    ) -> Result<Agreement, ConnectError> {
+        let failed = |error: CreateError| ConnectError::Daemon(error.to_string());
+        let (here, there) = PacketSocket::pair().map_err(ConnectError::Tcp)?;
+        here.set_patience(None, Some(timeout + SLACK)).map_err(ConnectError::Tcp)?;
+        let there = OwnedFd::from(there);
+        let mut descriptors = vec![there.as_fd()];
+        descriptors.extend(stream.as_ref().map(AsFd::as_fd));
+        match self.ask(request, &descriptors).map_err(failed)?.0 {
+            Reply::Done => {}
+            _ => return Err(ConnectError::Daemon(NONSENSE.to_owned())),
+        }
+        drop(there);
+        match receive(&here).map_err(failed)?.0 {
+            Reply::Agreed(agreement) => Ok(*agreement),
+            _ => Err(ConnectError::Daemon(NONSENSE.to_owned())),
+        }
+    }
+}
+
+fn exchange(
+    socket: &PacketSocket,
+    request: &Request,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(Reply, Vec<OwnedFd>), CreateError> {
+    match socket.send(&request.emit(), descriptors) {
+        Ok(()) => receive(socket),
+        // Its last words may be there still.
+        Err(_) => receive(socket),
+    }
+}
+
+/// The daemon's next word; a refusal is an error.
+fn receive(socket: &PacketSocket) -> Result<(Reply, Vec<OwnedFd>), CreateError> {
+    let mut room = [0; MAX_PACKET];
+    // A daemon that refuses does not hear us out, and the system tells that first.
+    let packet = match socket.receive(&mut room) {
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => socket.receive(&mut room),
+        done => done,
+    };
+    let packet = packet.map_err(|error| lost(&error))?;
+    if packet.len == 0 {
+        return Err(lost(&std::io::ErrorKind::ConnectionReset.into()));
+    }
+    match Reply::parse(&room[..packet.len]) {
+        Some(Reply::Refused(words)) => Err(refused(words)),
+        Some(reply) => Ok((reply, packet.descriptors)),
+        None => Err(refused(NONSENSE)),
+    }
+}
+
+/// The memory of one thing.
+pub(super) fn one(descriptors: Vec<OwnedFd>) -> Result<Bytes, CreateError> {
+    let [memory] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| refused(NONSENSE))?;
+    Ok(Bytes::from_memfd(memory)?)
+}
+
+/// The memory of a queue pair.
+pub(super) fn two(descriptors: Vec<OwnedFd>) -> Result<[Ring; 2], CreateError> {
+    let [send, receive] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| refused(NONSENSE))?;
+    Ok([ring(Bytes::from_memfd(send)?)?, ring(Bytes::from_memfd(receive)?)?])
+}
+
+pub(super) fn ring(bytes: Bytes) -> Result<Ring, CreateError> {
+    Ring::new(bytes).ok_or_else(|| refused(NONSENSE))
+}

@@ -1,0 +1,93 @@
+//! What a daemon has kept for a program that was started again.
+
+use nic::Poller;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::desk::{Desk, one, ring, two};
+use super::message::{PairFacts, Reply, Request};
+use crate::{CompletionQueue, Context, CreateError, MemoryRegion, ProtectionDomain, QueuePair, Ready};
+
+/// What the program before this one had. Dropping a part of it gives that part back.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// Connected queue pairs. Work that was posted is under way or done; what was completed and not polled will be polled.
+    pub pairs: Vec<QueuePair<Ready>>,
+    /// Completion queues, by the tags that they had.
+    pub queues: Vec<CompletionQueue>,
+    /// Regions with their names, at the addresses that they had.
+    pub regions: Vec<(String, MemoryRegion)>,
+    /// Protection domains.
+    pub domains: Vec<ProtectionDomain>,
+}
+
+impl Kept {
+    /// Takes the region of this name out.
+    pub fn region(&mut self, name: &str) -> Option<MemoryRegion> {
+        let place = self.regions.iter().position(|(named, _)| named == name)?;
+        Some(self.regions.remove(place).1)
+    }
+
+    /// Was anything kept?
+    pub fn is_empty(&self) -> bool {
+        self.pairs.is_empty() && self.queues.is_empty() && self.regions.is_empty() && self.domains.is_empty()
+    }
+}
+
+impl Context {
+    /// What the daemon has kept since the last program that attached by this name
+    /// ([`Attachment::keep`](crate::nicd::Attachment::keep)). To be asked once, before anything is made.
+    ///
+    /// # Errors
+    /// `NotByDaemon`; `Daemon`: its words.
+    pub fn kept(&self) -> Result<Kept, CreateError> {
+        let desk = self.desk().ok_or(CreateError::NotByDaemon)?;
+        let mut kept = Kept::default();
+        let mut domains = BTreeMap::new();
+        let mut pairs = Vec::new();
+        for place in 0.. {
+            match desk.ask(&Request::Kept(place), &[])? {
+                (Reply::Domain(number), _) => {
+                    domains.insert(number, ProtectionDomain::lent(self, number));
+                }
+                (Reply::Region(facts), memory) => {
+                    let Some(domain) = domains.get(&facts.domain) else { continue };
+                    let region = MemoryRegion::lent(domain, &facts, one(memory)?);
+                    kept.regions.push((facts.name, region));
+                }
+                (Reply::Queue(facts), memory) => {
+                    self.skip_tags(facts.tag);
+                    let poller = Poller::resume(ring(one(memory)?)?);
+                    kept.queues.push(CompletionQueue::lent(self, desk, &facts, poller));
+                }
+                (Reply::Pair(facts), memory) => pairs.push((*facts, two(memory)?)),
+                _ => break,
+            }
+        }
+        for (facts, rings) in pairs {
+            kept.pairs.extend(again(desk, &kept.queues, &domains, facts, rings));
+        }
+        kept.domains = domains.into_values().collect();
+        Ok(kept)
+    }
+
+    /// Leaves everything to the daemon, as if the program were killed now: what is dropped from now on is not given back. Nothing if the NIC
+    /// is the program's own.
+    pub fn leave(&self) {
+        if let Some(desk) = self.desk() {
+            desk.leave();
+        }
+    }
+}
+
+fn again(
+    desk: &Arc<Desk>,
+    queues: &[CompletionQueue],
+    domains: &BTreeMap<u32, ProtectionDomain>,
+    facts: PairFacts,
+    rings: [nic::Ring; 2],
+) -> Option<QueuePair<Ready>> {
+    let queue = |number| queues.iter().find(|queue| queue.shared().number == number);
+    let cqs = (queue(facts.send_cq)?, queue(facts.receive_cq)?);
+    Some(QueuePair::again(desk, domains.get(&facts.domain)?, cqs, facts, rings))
+}

@@ -1,0 +1,510 @@
+//! What a program asks of the daemon, and what the daemon answers, as bytes: one packet each. Integers are little-endian.
+//!
+//! ```text
+//!  0  kind 8   1  fields in the order in which they stand below; a text or a block of bytes begins with its length, 16 bits
+//! ```
+//!
+//! Nothing in a packet is believed: what is too short, too long, or names what cannot be, is no message.
+
+use host::connect::{Agreement, Hello, Message};
+use host::{PortFacts, PortKind};
+use nic::Service;
+use port::Peer;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+use transport::state::State;
+use wire::frame::{Address, Endpoint};
+
+use crate::{Access, QpOptions};
+
+/// Version of these bytes.
+pub(crate) const VERSION: u16 = 1;
+/// Bytes of a packet at most.
+pub(crate) const MAX_PACKET: usize = 2048;
+/// Bytes of a name at most.
+pub(crate) const MAX_NAME: usize = 64;
+/// First bytes of the first packet.
+const MAGIC: u64 = u64::from_le_bytes(*b"RemoraNd");
+
+/// Memory that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Allocate {
+    pub domain: u32,
+    pub len: u64,
+    pub access: u32,
+    pub name: String,
+}
+
+/// A completion queue that is asked for. Channel 0 is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CreateCq {
+    pub depth: u32,
+    pub channel: u32,
+    pub tag: u64,
+}
+
+/// A queue pair that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CreateQp {
+    pub domain: u32,
+    pub send_cq: u32,
+    pub receive_cq: u32,
+    pub service: Service,
+    pub options: Box<QpOptions>,
+}
+
+/// What the program asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// The first: who it is, and whether what it has shall outlive it.
+    Attach {
+        version: u16,
+        name: String,
+        kept: bool,
+    },
+    AllocDomain,
+    FreeDomain(u32),
+    Allocate(Allocate),
+    Deregister(u32),
+    CreateChannel,
+    DestroyChannel(u32),
+    CreateCq(CreateCq),
+    DestroyCq(u32),
+    Arm {
+        number: u32,
+        solicited: bool,
+    },
+    CreateQp(CreateQp),
+    DestroyQp(u32),
+    /// With a socket for the answer, as the next two.
+    Connect {
+        number: u32,
+        address: SocketAddr,
+    },
+    ConnectPair {
+        one: u32,
+        other: u32,
+    },
+    /// With the TCP connection too.
+    Answer {
+        number: u32,
+        hello: Box<Hello>,
+    },
+    Agreement(u32),
+    State(u32),
+    Fail(u32),
+    /// What was kept, one by one: the thing at this place.
+    Kept(u32),
+    SetChannel {
+        number: u32,
+        channel: u32,
+    },
+}
+
+/// A region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RegionFacts {
+    pub domain: u32,
+    pub key: u32,
+    pub iova: u64,
+    pub name: String,
+}
+
+/// A completion queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct QueueFacts {
+    pub number: u32,
+    pub tag: u64,
+}
+
+/// A queue pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PairFacts {
+    pub number: u32,
+    pub bell: u32,
+    pub domain: u32,
+    pub send_cq: u32,
+    pub receive_cq: u32,
+    pub service: Service,
+    pub options: Box<QpOptions>,
+    pub agreement: Option<Agreement>,
+}
+
+/// What the daemon answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// No, and why.
+    Refused(String),
+    Done,
+    /// With the doorbells and what wakes the engine.
+    Attached {
+        port: PortFacts,
+        places: u32,
+    },
+    Number(u32),
+    /// With its memory.
+    Region(RegionFacts),
+    /// With its memory.
+    Queue(QueueFacts),
+    /// With the memory of both queues.
+    Pair(Box<PairFacts>),
+    Agreed(Box<Agreement>),
+    State(State),
+    Domain(u32),
+    /// No more was kept.
+    Nothing,
+}
+
+/// Writes.
+struct Out(Vec<u8>);
+
+impl Out {
+    fn u8(&mut self, value: u8) -> &mut Out {
+        self.0.push(value);
+        self
+    }
+
+    fn u16(&mut self, value: u16) -> &mut Out {
+        self.0.extend(value.to_le_bytes());
+        self
+    }
+
+    fn u32(&mut self, value: u32) -> &mut Out {
+        self.0.extend(value.to_le_bytes());
+        self
+    }
+
+    fn u64(&mut self, value: u64) -> &mut Out {
+        self.0.extend(value.to_le_bytes());
+        self
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> &mut Out {
+        let len = bytes.len().min(u16::MAX as usize);
+        self.u16(len as u16).0.extend(&bytes[..len]);
+        self
+    }
+
+    fn hello(&mut self, hello: &Hello) -> &mut Out {
+        self.bytes(&Message::Request(hello.clone()).emit())
+    }
+
+    fn endpoint(&mut self, endpoint: Endpoint) -> &mut Out {
+        self.0.extend(endpoint.address.0);
+        self.u16(endpoint.udp_port)
+    }
+
+    fn address(&mut self, address: SocketAddr) -> &mut Out {
+        let ip = match address.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        self.0.extend(ip.octets());
+        self.u16(address.port())
+    }
+
+    fn options(&mut self, options: &QpOptions) -> &mut Out {
+        let QpOptions { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline, .. } = *options;
+        for word in [max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline, options.path_mtu] {
+            self.u32(word);
+        }
+        let QpOptions { max_rd_atomic, max_dest_rd_atomic, timeout, retry_cnt, rnr_retry, .. } = *options;
+        for byte in [max_rd_atomic, max_dest_rd_atomic, timeout, retry_cnt, rnr_retry, options.min_rnr_timer]
+        {
+            self.u8(byte);
+        }
+        for flag in [options.signal_all, options.irn, options.prism, options.strom] {
+            self.u8(flag.into());
+        }
+        self.u32(options.access.bits()).bytes(&options.private_data);
+        self.u64(options.connect_timeout.as_millis().min(u64::MAX.into()) as u64)
+    }
+
+    fn agreement(&mut self, agreement: &Agreement) -> &mut Out {
+        self.u32(agreement.peer.0).u32(agreement.path_mtu).u8(agreement.max_rd_atomic);
+        self.u64(agreement.extensions).u8(agreement.irn.is_some().into()).u32(agreement.irn.unwrap_or(0));
+        self.u8(agreement.prism.into()).u8(agreement.strom.into()).hello(&agreement.remote)
+    }
+
+    fn pair(&mut self, facts: &PairFacts) -> &mut Out {
+        for word in [facts.number, facts.bell, facts.domain, facts.send_cq, facts.receive_cq] {
+            self.u32(word);
+        }
+        self.u8(facts.service as u8).options(&facts.options).u8(facts.agreement.is_some().into());
+        if let Some(agreement) = &facts.agreement {
+            self.agreement(agreement);
+        }
+        self
+    }
+}
+
+/// Reads; nothing is read beyond the end.
+struct In<'a>(&'a [u8]);
+
+impl<'a> In<'a> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.take().map(u8::from_le_bytes)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        match self.u8()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+
+    fn bytes(&mut self, most: usize) -> Option<&'a [u8]> {
+        let len = self.u16()? as usize;
+        if len > most {
+            return None;
+        }
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn text(&mut self, most: usize) -> Option<String> {
+        std::str::from_utf8(self.bytes(most)?).ok().map(str::to_owned)
+    }
+
+    fn service(&mut self) -> Option<Service> {
+        let number = self.u8()?;
+        Service::ALL.into_iter().find(|service| *service as u8 == number)
+    }
+
+    fn hello(&mut self) -> Option<Hello> {
+        match Message::parse(self.bytes(MAX_PACKET)?) {
+            Ok(Message::Request(hello)) => Some(hello),
+            _ => None,
+        }
+    }
+
+    fn endpoint(&mut self) -> Option<Endpoint> {
+        Some(Endpoint { address: Address(self.take()?), udp_port: self.u16()? })
+    }
+
+    fn address(&mut self) -> Option<SocketAddr> {
+        let ip = Ipv6Addr::from(self.take::<16>()?).to_canonical();
+        Some(SocketAddr::new(ip, self.u16()?))
+    }
+
+    fn options(&mut self) -> Option<QpOptions> {
+        Some(QpOptions {
+            max_send_wr: self.u32()?,
+            max_recv_wr: self.u32()?,
+            max_send_sge: self.u32()?,
+            max_recv_sge: self.u32()?,
+            max_inline: self.u32()?,
+            path_mtu: self.u32()?,
+            max_rd_atomic: self.u8()?,
+            max_dest_rd_atomic: self.u8()?,
+            timeout: self.u8()?,
+            retry_cnt: self.u8()?,
+            rnr_retry: self.u8()?,
+            min_rnr_timer: self.u8()?,
+            signal_all: self.flag()?,
+            irn: self.flag()?,
+            prism: self.flag()?,
+            strom: self.flag()?,
+            access: Access::from_bits(self.u32()?)?,
+            private_data: self.bytes(host::connect::MAX_PRIVATE)?.to_vec(),
+            connect_timeout: Duration::from_millis(self.u64()?),
+            ..QpOptions::default()
+        })
+    }
+
+    fn agreement(&mut self) -> Option<Agreement> {
+        let (peer, path_mtu, max_rd_atomic) = (Peer(self.u32()?), self.u32()?, self.u8()?);
+        let (extensions, has_irn, reach) = (self.u64()?, self.flag()?, self.u32()?);
+        let (prism, strom) = (self.flag()?, self.flag()?);
+        let (remote, irn) = (self.hello()?, has_irn.then_some(reach));
+        Some(Agreement { peer, remote, path_mtu, max_rd_atomic, extensions, irn, prism, strom })
+    }
+
+    fn pair(&mut self) -> Option<PairFacts> {
+        Some(PairFacts {
+            number: self.u32()?,
+            bell: self.u32()?,
+            domain: self.u32()?,
+            send_cq: self.u32()?,
+            receive_cq: self.u32()?,
+            service: self.service()?,
+            options: Box::new(self.options()?),
+            agreement: if self.flag()? { Some(self.agreement()?) } else { None },
+        })
+    }
+
+    fn port(&mut self) -> Option<PortFacts> {
+        let kind = match self.u8()? {
+            1 => PortKind::Shm,
+            2 => PortKind::Udp,
+            3 => PortKind::Xdp,
+            _ => return None,
+        };
+        Some(PortFacts {
+            kind,
+            endpoint: self.endpoint()?,
+            path_mtu: self.u32()?,
+            manner: "through its daemon",
+        })
+    }
+
+    fn state(&mut self) -> Option<State> {
+        let number = self.u8()?;
+        State::ALL.into_iter().find(|state| *state as u8 == number)
+    }
+}
+
+impl Request {
+    /// Its bytes.
+    pub fn emit(&self) -> Vec<u8> {
+        let mut out = Out(Vec::with_capacity(64));
+        match self {
+            Request::Attach { version, name, kept } => {
+                out.u8(1).u64(MAGIC).u16(*version).bytes(name.as_bytes()).u8((*kept).into())
+            }
+            Request::AllocDomain => out.u8(2),
+            Request::FreeDomain(number) => out.u8(3).u32(*number),
+            Request::Allocate(Allocate { domain, len, access, name }) => {
+                out.u8(4).u32(*domain).u64(*len).u32(*access).bytes(name.as_bytes())
+            }
+            Request::Deregister(key) => out.u8(5).u32(*key),
+            Request::CreateChannel => out.u8(6),
+            Request::DestroyChannel(number) => out.u8(7).u32(*number),
+            Request::CreateCq(CreateCq { depth, channel, tag }) => {
+                out.u8(8).u32(*depth).u32(*channel).u64(*tag)
+            }
+            Request::DestroyCq(number) => out.u8(9).u32(*number),
+            Request::Arm { number, solicited } => out.u8(10).u32(*number).u8((*solicited).into()),
+            Request::CreateQp(CreateQp { domain, send_cq, receive_cq, service, options }) => {
+                out.u8(11).u32(*domain).u32(*send_cq).u32(*receive_cq).u8(*service as u8).options(options)
+            }
+            Request::DestroyQp(number) => out.u8(12).u32(*number),
+            Request::Connect { number, address } => out.u8(13).u32(*number).address(*address),
+            Request::ConnectPair { one, other } => out.u8(14).u32(*one).u32(*other),
+            Request::Answer { number, hello } => out.u8(15).u32(*number).hello(hello),
+            Request::Agreement(number) => out.u8(16).u32(*number),
+            Request::State(number) => out.u8(17).u32(*number),
+            Request::Fail(number) => out.u8(18).u32(*number),
+            Request::Kept(place) => out.u8(19).u32(*place),
+            Request::SetChannel { number, channel } => out.u8(20).u32(*number).u32(*channel),
+        };
+        out.0
+    }
+
+    /// The message in exactly these bytes; none: there is none in them.
+    pub fn parse(bytes: &[u8]) -> Option<Request> {
+        let mut from = In(bytes);
+        let request = match from.u8()? {
+            1 if from.u64()? == MAGIC => {
+                Request::Attach { version: from.u16()?, name: from.text(MAX_NAME)?, kept: from.flag()? }
+            }
+            2 => Request::AllocDomain,
+            3 => Request::FreeDomain(from.u32()?),
+            4 => Request::Allocate(Allocate {
+                domain: from.u32()?,
+                len: from.u64()?,
+                access: from.u32()?,
+                name: from.text(MAX_NAME)?,
+            }),
+            5 => Request::Deregister(from.u32()?),
+            6 => Request::CreateChannel,
+            7 => Request::DestroyChannel(from.u32()?),
+            8 => Request::CreateCq(CreateCq { depth: from.u32()?, channel: from.u32()?, tag: from.u64()? }),
+            9 => Request::DestroyCq(from.u32()?),
+            10 => Request::Arm { number: from.u32()?, solicited: from.flag()? },
+            11 => Request::CreateQp(CreateQp {
+                domain: from.u32()?,
+                send_cq: from.u32()?,
+                receive_cq: from.u32()?,
+                service: from.service()?,
+                options: Box::new(from.options()?),
+            }),
+            12 => Request::DestroyQp(from.u32()?),
+            13 => Request::Connect { number: from.u32()?, address: from.address()? },
+            14 => Request::ConnectPair { one: from.u32()?, other: from.u32()? },
+            15 => Request::Answer { number: from.u32()?, hello: Box::new(from.hello()?) },
+            16 => Request::Agreement(from.u32()?),
+            17 => Request::State(from.u32()?),
+            18 => Request::Fail(from.u32()?),
+            19 => Request::Kept(from.u32()?),
+            20 => Request::SetChannel { number: from.u32()?, channel: from.u32()? },
+            _ => return None,
+        };
+        from.0.is_empty().then_some(request)
+    }
+}
+
+impl Reply {
+    /// Its bytes.
+    pub fn emit(&self) -> Vec<u8> {
+        let mut out = Out(Vec::with_capacity(64));
+        match self {
+            Reply::Refused(words) => out.u8(1).bytes(words.as_bytes()),
+            Reply::Done => out.u8(2),
+            Reply::Attached { port, places } => {
+                let kind = match port.kind {
+                    PortKind::Shm => 1,
+                    PortKind::Udp => 2,
+                    PortKind::Xdp => 3,
+                };
+                out.u8(3).u8(kind).endpoint(port.endpoint).u32(port.path_mtu).u32(*places)
+            }
+            Reply::Number(number) => out.u8(4).u32(*number),
+            Reply::Region(RegionFacts { domain, key, iova, name }) => {
+                out.u8(5).u32(*domain).u32(*key).u64(*iova).bytes(name.as_bytes())
+            }
+            Reply::Queue(QueueFacts { number, tag }) => out.u8(6).u32(*number).u64(*tag),
+            Reply::Pair(facts) => out.u8(7).pair(facts),
+            Reply::Agreed(agreement) => out.u8(8).agreement(agreement),
+            Reply::State(state) => out.u8(9).u8(*state as u8),
+            Reply::Domain(number) => out.u8(10).u32(*number),
+            Reply::Nothing => out.u8(11),
+        };
+        out.0
+    }
+
+    /// The message in exactly these bytes; none: there is none in them.
+    pub fn parse(bytes: &[u8]) -> Option<Reply> {
+        let mut from = In(bytes);
+        let reply = match from.u8()? {
+            1 => Reply::Refused(from.text(MAX_PACKET)?),
+            2 => Reply::Done,
+            3 => Reply::Attached { port: from.port()?, places: from.u32()? },
+            4 => Reply::Number(from.u32()?),
+            5 => Reply::Region(RegionFacts {
+                domain: from.u32()?,
+                key: from.u32()?,
+                iova: from.u64()?,
+                name: from.text(MAX_NAME)?,
+            }),
+            6 => Reply::Queue(QueueFacts { number: from.u32()?, tag: from.u64()? }),
+            7 => Reply::Pair(Box::new(from.pair()?)),
+            8 => Reply::Agreed(Box::new(from.agreement()?)),
+            9 => Reply::State(from.state()?),
+            10 => Reply::Domain(from.u32()?),
+            11 => Reply::Nothing,
+            _ => return None,
+        };
+        from.0.is_empty().then_some(reply)
+    }
+}

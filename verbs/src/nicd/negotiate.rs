@@ -1,0 +1,78 @@
+//! Connections are set up by threads of their own: a peer may take its time.
+
+use host::connect::{Agreement, ConnectError};
+use host::packet::{PacketSocket, is_tcp};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use super::message::{Reply, Request};
+use super::tenant::{Answer, Shared};
+use crate::{Init, QueuePair, Ready};
+
+/// Time that sending the answer may take.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is to be done.
+enum Task {
+    Connect(SocketAddr),
+    Pair,
+    Answer(Box<host::connect::Request>),
+}
+
+/// Begins to connect; the answer goes out by the socket that came with the request.
+pub(super) fn begin(tenant: &Shared, request: Request, descriptors: Vec<OwnedFd>) -> Answer {
+    let mut descriptors = descriptors.into_iter();
+    let reply =
+        PacketSocket::from(descriptors.next().ok_or("this request comes with a socket for its answer")?);
+    reply.set_patience(Some(PATIENCE), None).map_err(|_| "the socket for the answer is none")?;
+    let (numbers, task) = match request {
+        Request::Connect { number, address } => (vec![number], Task::Connect(address)),
+        Request::ConnectPair { one, other } => (vec![one, other], Task::Pair),
+        Request::Answer { number, hello } => {
+            let stream = descriptors.next().filter(|stream| is_tcp(stream.as_fd()));
+            let stream = TcpStream::from(stream.ok_or("an answer comes with its TCP connection")?);
+            let request = host::connect::Request::received(stream, *hello);
+            (vec![number], Task::Answer(Box::new(request.map_err(|error| error.to_string())?)))
+        }
+        _ => return Err("this request comes without descriptors".to_owned()),
+    };
+    let pairs = tenant.lock().unwrap_or_else(PoisonError::into_inner).take(&numbers)?;
+    let (owner, named) = (tenant.clone(), numbers.clone());
+    let spawned = std::thread::Builder::new().name("remora-connect".to_owned()).spawn(move || {
+        let outcome = task.perform(pairs);
+        let answer = match &outcome {
+            Ok(pairs) => pairs[0].agreement().cloned().map_or(Reply::Nothing, agreed),
+            Err(error) => Reply::Refused(error.to_string()),
+        };
+        owner.lock().unwrap_or_else(PoisonError::into_inner).give_back(&named, outcome.ok());
+        let _ = reply.send(&answer.emit(), &[]);
+    });
+    if let Err(error) = spawned {
+        // The queue pairs went with the thread that was not made.
+        tenant.lock().unwrap_or_else(PoisonError::into_inner).give_back(&numbers, None);
+        return Err(error.to_string());
+    }
+    Ok((Reply::Done, Vec::new()))
+}
+
+fn agreed(agreement: Agreement) -> Reply {
+    Reply::Agreed(Box::new(agreement))
+}
+
+impl Task {
+    fn perform(self, pairs: Vec<QueuePair<Init>>) -> Result<Vec<QueuePair<Ready>>, ConnectError> {
+        let mut pairs = pairs.into_iter();
+        let gone = || ConnectError::Daemon("the queue pair is gone".to_owned());
+        let first = pairs.next().ok_or_else(gone)?;
+        Ok(match self {
+            Task::Connect(address) => vec![first.connect(address)?],
+            Task::Answer(request) => vec![first.answer(*request)?],
+            Task::Pair => {
+                let (one, other) = QueuePair::connect_pair(first, pairs.next().ok_or_else(gone)?)?;
+                vec![one, other]
+            }
+        })
+    }
+}

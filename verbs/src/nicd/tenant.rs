@@ -1,0 +1,529 @@
+//! What one tenant of the daemon has, and what it may ask for. It names its own things only.
+
+use host::Doorbells;
+use host::packet::PacketSocket;
+use memory::{Bytes, Range};
+use nic::Service;
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::message::{Allocate, CreateCq, CreateQp, PairFacts, QueueFacts, RegionFacts, Reply, Request};
+use crate::{
+    Access, CompletionChannel, CompletionQueue, Context, CqOptions, CreateError, Init, MemoryRegion, Modify,
+    Notify, ProtectionDomain, QpOptions, QueuePair, Ready, State,
+};
+
+/// What one tenant may have at a time.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Protection domains.
+    pub domains: usize,
+    /// Regions.
+    pub regions: usize,
+    /// Completion queues.
+    pub queues: usize,
+    /// Completion channels.
+    pub channels: usize,
+    /// Queue pairs.
+    pub pairs: usize,
+    /// Bytes of regions and queues.
+    pub bytes: u64,
+    /// Connections being set up.
+    pub negotiations: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            domains: 64,
+            regions: 1024,
+            queues: 256,
+            channels: 64,
+            pairs: 1024,
+            bytes: 4 << 30,
+            negotiations: 8,
+        }
+    }
+}
+
+/// The first address of a tenant's memory, and what lies between two regions: an address says nothing of the daemon's own.
+const FIRST_ADDRESS: u64 = 1 << 44;
+const GAP: u64 = 1 << 21;
+
+/// Time that setting up a connection may take at most.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// What the daemon answers, with descriptors.
+pub(super) type Answer = Result<(Reply, Vec<OwnedFd>), String>;
+
+struct Region {
+    region: MemoryRegion,
+    facts: RegionFacts,
+}
+
+struct Queue {
+    cq: CompletionQueue,
+    facts: QueueFacts,
+}
+
+/// How far a queue pair is.
+pub(super) enum Stage {
+    Idle(QueuePair<Init>),
+    /// A connection is being set up with it, elsewhere.
+    Away,
+    Up(QueuePair<Ready>),
+}
+
+struct Pair {
+    stage: Stage,
+    facts: PairFacts,
+    bytes: u64,
+}
+
+/// What one tenant has.
+pub(crate) struct Tenant {
+    context: Context,
+    limits: Limits,
+    set: u32,
+    doorbells: Bytes,
+    wake: OwnedFd,
+    used: u64,
+    next_address: u64,
+    next_number: u32,
+    negotiations: usize,
+    // From here on in the order in which things may go.
+    pairs: BTreeMap<u32, Pair>,
+    queues: BTreeMap<u32, Queue>,
+    channels: BTreeMap<u32, CompletionChannel>,
+    regions: BTreeMap<u32, Region>,
+    domains: BTreeMap<u32, ProtectionDomain>,
+}
+
+impl Drop for Tenant {
+    fn drop(&mut self) {
+        self.clear();
+        if let [engine, ..] = self.context.own_engines() {
+            engine.control(|control| control.unshare_bells(self.set));
+        }
+    }
+}
+
+fn words(error: impl ToString) -> String {
+    error.to_string()
+}
+
+fn unknown(what: &str, number: u32) -> String {
+    format!("this program has no {what} {number}")
+}
+
+fn full(what: &str, most: usize, option: &str) -> String {
+    format!(
+        "this tenant has its {most} {what}: give some back, or start `remora nicd` with a larger --{option}"
+    )
+}
+
+fn descriptor(bytes: &Bytes) -> Result<OwnedFd, String> {
+    let fd = bytes.fd().ok_or("this memory cannot be lent")?;
+    fd.try_clone_to_owned().map_err(words)
+}
+
+impl Tenant {
+    pub fn new(context: &Context, limits: Limits) -> Result<Tenant, CreateError> {
+        let places = limits.pairs;
+        let doorbells = Bytes::memfd("remora-doorbells", Doorbells::size(places))?;
+        let system = |error: std::io::Error| CreateError::System(error.raw_os_error().unwrap_or(0));
+        let wake = host::packet::eventfd().map_err(system)?;
+        let watched = wake.try_clone().map_err(system)?;
+        let bells = Doorbells::over(doorbells.clone(), places);
+        let [engine, ..] = context.own_engines() else { return Err(CreateError::NotByDaemon) };
+        let set = engine.control(|control| control.share_bells(bells, watched)).map_err(system)?;
+        Ok(Tenant {
+            context: context.clone(),
+            limits,
+            set,
+            doorbells,
+            wake,
+            used: 0,
+            next_address: FIRST_ADDRESS,
+            next_number: 1,
+            negotiations: 0,
+            pairs: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            regions: BTreeMap::new(),
+            domains: BTreeMap::new(),
+        })
+    }
+
+    /// Everything goes.
+    fn clear(&mut self) {
+        self.pairs.clear();
+        self.queues.clear();
+        self.channels.clear();
+        self.regions.clear();
+        self.domains.clear();
+    }
+
+    /// A program of this tenant attaches: what it needs first.
+    pub fn welcome(&self) -> Answer {
+        for pair in self.pairs.values() {
+            // What was posted before the last program died may not have been rung for.
+            if let Stage::Up(pair) = &pair.stage {
+                pair.look();
+            }
+        }
+        let reply = Reply::Attached { port: self.context.port(), places: self.limits.pairs as u32 };
+        Ok((reply, vec![descriptor(&self.doorbells)?, self.wake.try_clone().map_err(words)?]))
+    }
+
+    /// The program is gone, and what is half done with it.
+    pub fn farewell(&mut self) {
+        self.pairs.retain(|_, pair| matches!(pair.stage, Stage::Up(_)));
+        self.used = self.regions.values().map(|region| region.region.len() as u64).sum::<u64>()
+            + self.queues.values().map(|queue| queue.cq.ring().bytes().len() as u64).sum::<u64>()
+            + self.pairs.values().map(|pair| pair.bytes).sum::<u64>();
+        self.channels.clear();
+    }
+
+    /// Has it nothing at all?
+    pub fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+            && self.queues.is_empty()
+            && self.regions.is_empty()
+            && self.domains.is_empty()
+            && self.negotiations == 0
+    }
+
+    /// Regions, completion queues, queue pairs, bytes.
+    pub fn counts(&self) -> (usize, usize, usize, u64) {
+        (self.regions.len(), self.queues.len(), self.pairs.len(), self.used)
+    }
+
+    /// Does what it may, at once.
+    pub fn execute(&mut self, request: Request) -> Answer {
+        let done = Ok((Reply::Done, Vec::new()));
+        match request {
+            Request::AllocDomain => self.alloc_domain(),
+            Request::FreeDomain(number) => self.free_domain(number).and(done),
+            Request::Allocate(asked) => self.allocate(asked),
+            Request::Deregister(key) => self.deregister(key).and(done),
+            Request::CreateChannel => self.create_channel(),
+            Request::DestroyChannel(number) => {
+                self.channels.remove(&number).ok_or_else(|| unknown("completion channel", number))?;
+                done
+            }
+            Request::CreateCq(asked) => self.create_cq(&asked),
+            Request::DestroyCq(number) => self.destroy_cq(number).and(done),
+            Request::Arm { number, solicited } => {
+                let queue = self.queues.get(&number).ok_or_else(|| unknown("completion queue", number))?;
+                queue.cq.arm(if solicited { Notify::Solicited } else { Notify::Any }).map_err(words)?;
+                done
+            }
+            Request::SetChannel { number, channel } => {
+                let queue = self.queues.get(&number).ok_or_else(|| unknown("completion queue", number))?;
+                let told = self.channels.get(&channel);
+                let told = told.ok_or_else(|| unknown("completion channel", channel))?;
+                queue.cq.set_channel(told).map_err(words)?;
+                done
+            }
+            Request::CreateQp(asked) => self.create_qp(asked),
+            Request::DestroyQp(number) => self.destroy_qp(number).and(done),
+            Request::Agreement(number) => {
+                let agreement = self.pair(number)?.facts.agreement.clone();
+                let agreement = agreement.ok_or("this queue pair is not connected")?;
+                Ok((Reply::Agreed(Box::new(agreement)), Vec::new()))
+            }
+            Request::State(number) => {
+                let state = match &self.pair(number)?.stage {
+                    Stage::Idle(pair) => pair.state(),
+                    Stage::Away => State::Init,
+                    Stage::Up(pair) => pair.state(),
+                };
+                Ok((Reply::State(state), Vec::new()))
+            }
+            Request::Fail(number) => {
+                let change = Modify { state: Some(State::Err), ..Modify::default() };
+                match &mut self.pairs.get_mut(&number).ok_or_else(|| unknown("queue pair", number))?.stage {
+                    Stage::Up(pair) => pair.modify(&change).map_err(words)?,
+                    _ => return Err("this queue pair is not connected".to_owned()),
+                }
+                done
+            }
+            Request::Kept(place) => self.kept(place as usize),
+            Request::Attach { .. } => Err("this program is attached already".to_owned()),
+            Request::Connect { .. } | Request::ConnectPair { .. } | Request::Answer { .. } => {
+                Err("this request comes with a socket for its answer".to_owned())
+            }
+        }
+    }
+
+    /// The thing at this place among all that is kept: domains, regions, completion queues, queue pairs.
+    fn kept(&self, place: usize) -> Answer {
+        let mut place = place;
+        if let Some(number) = self.domains.keys().nth(place) {
+            return Ok((Reply::Domain(*number), Vec::new()));
+        }
+        place -= self.domains.len();
+        if let Some(region) = self.regions.values().nth(place) {
+            return self.lend_region(region);
+        }
+        place -= self.regions.len();
+        if let Some(queue) = self.queues.values().nth(place) {
+            return self.lend_queue(queue);
+        }
+        place -= self.queues.len();
+        match self.pairs.values().nth(place) {
+            Some(pair) => self.lend_pair(pair),
+            None => Ok((Reply::Nothing, Vec::new())),
+        }
+    }
+
+    /// `bytes` more, if there is room for them.
+    fn room(&self, bytes: u64) -> Result<(), String> {
+        let most = self.limits.bytes;
+        match self.used.checked_add(bytes) {
+            Some(sum) if sum <= most => Ok(()),
+            _ => Err(format!(
+                "{bytes} bytes more than the {} in use are over this tenant's {most}: give some back, or start `remora nicd` with a larger --memory",
+                self.used
+            )),
+        }
+    }
+
+    fn alloc_domain(&mut self) -> Answer {
+        if self.domains.len() >= self.limits.domains {
+            return Err(full("protection domains", self.limits.domains, "domains"));
+        }
+        let domain = self.context.alloc_pd().map_err(words)?;
+        let number = self.number();
+        self.domains.insert(number, domain);
+        Ok((Reply::Number(number), Vec::new()))
+    }
+
+    /// A number that is not in use: they come back only after all others.
+    fn number(&mut self) -> u32 {
+        loop {
+            let number = self.next_number;
+            self.next_number = self.next_number.wrapping_add(1).max(1);
+            if !self.domains.contains_key(&number) && !self.channels.contains_key(&number) {
+                return number;
+            }
+        }
+    }
+
+    fn domain(&self, number: u32) -> Result<&ProtectionDomain, String> {
+        self.domains.get(&number).ok_or_else(|| unknown("protection domain", number))
+    }
+
+    fn free_domain(&mut self, number: u32) -> Result<(), String> {
+        if self.domain(number)?.is_used() {
+            return Err("regions or queue pairs are in this protection domain".to_owned());
+        }
+        self.domains.remove(&number);
+        Ok(())
+    }
+
+    fn allocate(&mut self, asked: Allocate) -> Answer {
+        let Allocate { domain, len, access, name } = asked;
+        if self.regions.len() >= self.limits.regions {
+            return Err(full("regions", self.limits.regions, "regions"));
+        }
+        self.room(len)?;
+        if !name.is_empty() && self.regions.values().any(|region| region.facts.name == name) {
+            return Err(format!(
+                "there is a region `{name}` already: take it out of what was kept, or give it back"
+            ));
+        }
+        let access = Access::from_bits(access).ok_or("these rights do not exist")?;
+        let domain_number = domain;
+        let domain = self.domain(domain)?;
+        let size = usize::try_from(len).map_err(words)?;
+        let bytes = Bytes::memfd("remora-region", size).map_err(words)?;
+        let iova = self.next_address;
+        let next = len.checked_next_multiple_of(GAP).and_then(|len| iova.checked_add(len)?.checked_add(GAP));
+        let region = domain.register_ranges(&[Range::at(&bytes, iova)], access).map_err(words)?;
+        let facts =
+            RegionFacts { domain: domain_number, key: region.lkey().get(), iova: region.address(), name };
+        self.next_address = next.unwrap_or(FIRST_ADDRESS);
+        self.used += len;
+        let region = Region { region, facts };
+        let answer = self.lend_region(&region);
+        self.regions.insert(region.facts.key, region);
+        answer
+    }
+
+    fn lend_region(&self, region: &Region) -> Answer {
+        let bytes = region.region.bytes().ok_or("this memory cannot be lent")?;
+        Ok((Reply::Region(region.facts.clone()), vec![descriptor(bytes)?]))
+    }
+
+    fn deregister(&mut self, key: u32) -> Result<(), String> {
+        let region = self.regions.remove(&key).ok_or_else(|| unknown("region with key", key))?;
+        self.used -= region.region.len() as u64;
+        Ok(())
+    }
+
+    fn create_channel(&mut self) -> Answer {
+        if self.channels.len() >= self.limits.channels {
+            return Err(full("completion channels", self.limits.channels, "channels"));
+        }
+        let (here, there) = PacketSocket::pair().map_err(words)?;
+        let channel = CompletionChannel::to(&self.context, here.into());
+        let number = self.number();
+        self.channels.insert(number, channel);
+        Ok((Reply::Number(number), vec![there.into()]))
+    }
+
+    fn create_cq(&mut self, asked: &CreateCq) -> Answer {
+        if self.queues.len() >= self.limits.queues {
+            return Err(full("completion queues", self.limits.queues, "queues"));
+        }
+        let channel = match asked.channel {
+            0 => None,
+            number => Some(self.channels.get(&number).ok_or_else(|| unknown("completion channel", number))?),
+        };
+        self.room(nic::Ring::size(asked.depth) as u64)?;
+        let options = CqOptions { depth: asked.depth.max(1), channel, ..CqOptions::default() };
+        let cq = CompletionQueue::tagged(&self.context, &options, asked.tag).map_err(words)?;
+        self.used += cq.ring().bytes().len() as u64;
+        let facts = QueueFacts { number: cq.shared().number, tag: asked.tag };
+        let queue = Queue { cq, facts };
+        let answer = self.lend_queue(&queue);
+        self.queues.insert(queue.facts.number, queue);
+        answer
+    }
+
+    fn lend_queue(&self, queue: &Queue) -> Answer {
+        Ok((Reply::Queue(queue.facts.clone()), vec![descriptor(queue.cq.ring().bytes())?]))
+    }
+
+    fn destroy_cq(&mut self, number: u32) -> Result<(), String> {
+        let queue = self.queues.get(&number).ok_or_else(|| unknown("completion queue", number))?;
+        if queue.cq.is_used() {
+            return Err("queue pairs use this completion queue".to_owned());
+        }
+        self.used -= queue.cq.ring().bytes().len() as u64;
+        self.queues.remove(&number);
+        Ok(())
+    }
+
+    fn create_qp(&mut self, asked: CreateQp) -> Answer {
+        let CreateQp { domain, send_cq, receive_cq, service, mut options } = asked;
+        options.connect_timeout = options.connect_timeout.min(LONGEST);
+        if self.pairs.len() >= self.limits.pairs {
+            return Err(full("queue pairs", self.limits.pairs, "pairs"));
+        }
+        if !matches!(service, Service::Rc | Service::Uc) {
+            return Err(CreateError::NotByDaemon.to_string());
+        }
+        options.check().map_err(words)?;
+        self.room(ring_bytes(&options))?;
+        let queue = |number| {
+            self.queues.get(&number).map(|queue| &queue.cq).ok_or_else(|| unknown("completion queue", number))
+        };
+        let (sends, receives) = (queue(send_cq)?, queue(receive_cq)?);
+        let made = QueuePair::new(self.domain(domain)?, sends, receives, service, None, &options);
+        let mut pair = made.map_err(words)?;
+        let bell = pair.share_bell(self.set).map_err(words)?;
+        let rings = pair.rings().ok_or("this queue pair has no receive queue")?;
+        let bytes = rings.iter().map(|ring| ring.bytes().len() as u64).sum();
+        let facts = PairFacts {
+            number: pair.number(),
+            bell,
+            domain,
+            send_cq,
+            receive_cq,
+            service,
+            options,
+            agreement: None,
+        };
+        self.used += bytes;
+        let pair = Pair { stage: Stage::Idle(pair), facts, bytes };
+        let answer = self.lend_pair(&pair);
+        self.pairs.insert(pair.facts.number, pair);
+        answer
+    }
+
+    fn lend_pair(&self, pair: &Pair) -> Answer {
+        let rings = match &pair.stage {
+            Stage::Idle(pair) => pair.rings(),
+            Stage::Up(pair) => pair.rings(),
+            Stage::Away => return Err("this queue pair is being connected".to_owned()),
+        };
+        let [send, receive] = rings.ok_or("this queue pair has no receive queue")?;
+        let memory = vec![descriptor(send.bytes())?, descriptor(receive.bytes())?];
+        Ok((Reply::Pair(Box::new(pair.facts.clone())), memory))
+    }
+
+    fn pair(&self, number: u32) -> Result<&Pair, String> {
+        self.pairs.get(&number).ok_or_else(|| unknown("queue pair", number))
+    }
+
+    fn destroy_qp(&mut self, number: u32) -> Result<(), String> {
+        if let Stage::Away = self.pair(number)?.stage {
+            return Err("this queue pair is being connected".to_owned());
+        }
+        self.forget_pair(number);
+        Ok(())
+    }
+
+    fn forget_pair(&mut self, number: u32) {
+        if let Some(pair) = self.pairs.remove(&number) {
+            self.used -= pair.bytes;
+        }
+    }
+
+    /// Takes queue pairs away that are to be connected, all of them or none.
+    pub fn take(&mut self, numbers: &[u32]) -> Result<Vec<QueuePair<Init>>, String> {
+        if self.negotiations >= self.limits.negotiations {
+            return Err(format!("{} connections are being set up: wait for one", self.negotiations));
+        }
+        for number in numbers {
+            if !matches!(self.pair(*number)?.stage, Stage::Idle(_)) {
+                return Err("this queue pair is connected, or being connected".to_owned());
+            }
+        }
+        if let [one, other] = numbers
+            && one == other
+        {
+            return Err("a queue pair is not connected to itself".to_owned());
+        }
+        self.negotiations += 1;
+        let mut taken = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            if let Some(pair) = self.pairs.get_mut(number)
+                && let Stage::Idle(idle) = std::mem::replace(&mut pair.stage, Stage::Away)
+            {
+                taken.push(idle);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// They are back: connected, or gone.
+    pub fn give_back(&mut self, numbers: &[u32], pairs: Option<Vec<QueuePair<Ready>>>) {
+        self.negotiations -= 1;
+        let mut pairs = pairs.unwrap_or_default().into_iter();
+        for number in numbers {
+            match (pairs.next(), self.pairs.get_mut(number)) {
+                (Some(up), Some(pair)) => {
+                    pair.facts.agreement = up.agreement().cloned();
+                    pair.stage = Stage::Up(up);
+                }
+                _ => self.forget_pair(*number),
+            }
+        }
+    }
+}
+
+/// Bytes of the queues of a queue pair.
+fn ring_bytes(options: &QpOptions) -> u64 {
+    let send = options.max_send_wr.max(nic::wqe::MAX_SLOTS as u32);
+    let receive = options.max_recv_wr * nic::stride(options.max_recv_sge) as u32;
+    (nic::Ring::size(send) + nic::Ring::size(receive)) as u64
+}
+
+/// A tenant that several threads reach.
+pub(super) type Shared = Arc<std::sync::Mutex<Tenant>>;

@@ -1,0 +1,498 @@
+//! Programs that mean harm, and the bounds of what a tenant may have. Daemon and programs are in one process here, which changes
+//! nothing: they share no more than two processes do.
+
+use host::connect::{Agreement, Hello, LinkOffer};
+use host::packet::{PacketListener, PacketSocket};
+use host::{PortFacts, PortKind};
+use nic::Service;
+use port::Peer;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+use wire::frame::{Address, Endpoint};
+use wire::{Psn, Qpn};
+
+use super::message::{
+    Allocate, CreateCq, CreateQp, MAX_PACKET, PairFacts, QueueFacts, RegionFacts, Reply, Request, VERSION,
+};
+use super::{Daemon, Limits, Options};
+use crate::{
+    Access, CompletionQueue, Context, CreateError, Device, EMPTY, MemoryRegion, ProtectionDomain, QpOptions,
+    QueuePair, State, Status, work,
+};
+
+/// A generator of numbers: one seed, one sequence.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
+
+struct Lender {
+    daemon: Daemon,
+    path: PathBuf,
+}
+
+fn lender(test: &str, options: &Options) -> Lender {
+    let path = std::env::temp_dir().join(format!("remora-nicd-{}-{test}", std::process::id()));
+    Lender { daemon: Daemon::open(&Device::shm(), &path, options).unwrap(), path }
+}
+
+impl Lender {
+    fn open(&self) -> Context {
+        Device::nicd(&self.path).open().unwrap()
+    }
+
+    fn raw(&self) -> Raw {
+        let raw = Raw(PacketSocket::connect(&self.path).unwrap());
+        let hello = Request::Attach { version: VERSION, name: String::new(), kept: false };
+        assert!(matches!(raw.ask(&hello), Reply::Attached { .. }));
+        raw
+    }
+}
+
+/// A program that speaks for itself.
+struct Raw(PacketSocket);
+
+impl Raw {
+    fn ask(&self, request: &Request) -> Reply {
+        self.ask_with(request, &[]).0
+    }
+
+    fn ask_with(
+        &self,
+        request: &Request,
+        descriptors: &[std::os::fd::BorrowedFd<'_>],
+    ) -> (Reply, Vec<OwnedFd>) {
+        self.0.send(&request.emit(), descriptors).unwrap();
+        let mut room = [0; MAX_PACKET];
+        let packet = self.0.receive(&mut room).unwrap();
+        (Reply::parse(&room[..packet.len]).unwrap(), packet.descriptors)
+    }
+
+    fn refuses(&self, request: &Request, words: &str) {
+        match self.ask(request) {
+            Reply::Refused(why) => assert!(why.contains(words), "{request:?}: {why}"),
+            reply => panic!("{request:?}: {reply:?}"),
+        }
+    }
+
+    fn number(&self, request: &Request) -> u32 {
+        match self.ask(request) {
+            Reply::Number(number) => number,
+            Reply::Queue(facts) => facts.number,
+            Reply::Pair(facts) => facts.number,
+            Reply::Region(facts) => facts.key,
+            reply => panic!("{request:?}: {reply:?}"),
+        }
+    }
+}
+
+fn hello() -> Hello {
+    Hello {
+        kind: PortKind::Shm,
+        link: LinkOffer::None,
+        path_mtu: 1024,
+        service: Service::Rc,
+        qkey: 0,
+        qp: Qpn::new(17),
+        psn: Psn::new(5),
+        initiator_depth: 4,
+        responder_resources: 4,
+        endpoint: Endpoint { address: Address([7; 16]), udp_port: 4791 },
+        engine: host::EngineId(9),
+        extensions: 0,
+        irn_reach: 0,
+        private_data: b"private".to_vec(),
+    }
+}
+
+fn allocate(domain: u32, len: u64) -> Request {
+    let access = (Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ).bits();
+    Request::Allocate(Allocate { domain, len, access, name: String::new() })
+}
+
+fn create_cq(depth: u32, channel: u32) -> Request {
+    Request::CreateCq(CreateCq { depth, channel, tag: 77 })
+}
+
+fn create_qp(domain: u32, send_cq: u32, receive_cq: u32) -> Request {
+    let (service, options) = (Service::Rc, Box::new(QpOptions::default()));
+    Request::CreateQp(CreateQp { domain, send_cq, receive_cq, service, options })
+}
+
+/// One of each kind.
+fn requests() -> Vec<Request> {
+    vec![
+        Request::Attach { version: VERSION, name: "tenant".to_owned(), kept: true },
+        Request::AllocDomain,
+        Request::FreeDomain(1),
+        allocate(1, 4096),
+        Request::Deregister(3),
+        Request::CreateChannel,
+        Request::DestroyChannel(2),
+        create_cq(16, 0),
+        Request::DestroyCq(0),
+        Request::Arm { number: 0, solicited: true },
+        create_qp(1, 0, 0),
+        Request::DestroyQp(17),
+        Request::Connect { number: 17, address: "127.0.0.1:9".parse().unwrap() },
+        Request::ConnectPair { one: 17, other: 18 },
+        Request::Answer { number: 17, hello: Box::new(hello()) },
+        Request::Agreement(17),
+        Request::State(17),
+        Request::Fail(17),
+        Request::Kept(0),
+        Request::SetChannel { number: 0, channel: 2 },
+    ]
+}
+
+fn replies() -> Vec<Reply> {
+    let agreement = Agreement {
+        peer: Peer(3),
+        remote: hello(),
+        path_mtu: 1024,
+        max_rd_atomic: 4,
+        extensions: 1,
+        irn: Some(64),
+        prism: false,
+        strom: true,
+    };
+    let facts = PairFacts {
+        number: 17,
+        bell: 1,
+        domain: 1,
+        send_cq: 0,
+        receive_cq: 1,
+        service: Service::Uc,
+        options: Box::new(QpOptions { irn: true, private_data: vec![1, 2], ..QpOptions::default() }),
+        agreement: Some(agreement.clone()),
+    };
+    let endpoint = hello().endpoint;
+    let port = PortFacts { kind: PortKind::Udp, endpoint, path_mtu: 4096, manner: "through its daemon" };
+    vec![
+        Reply::Refused("no".to_owned()),
+        Reply::Done,
+        Reply::Attached { port, places: 64 },
+        Reply::Number(4),
+        Reply::Region(RegionFacts { domain: 1, key: 9, iova: 1 << 44, name: "table".to_owned() }),
+        Reply::Queue(QueueFacts { number: 2, tag: 7 }),
+        Reply::Pair(Box::new(facts)),
+        Reply::Agreed(Box::new(agreement)),
+        Reply::State(State::Err),
+        Reply::Domain(1),
+        Reply::Nothing,
+    ]
+}
+
+#[test]
+fn messages_come_back_as_they_were_and_no_part_of_one_is_a_message() {
+    for request in requests() {
+        let bytes = request.emit();
+        assert!(bytes.len() <= MAX_PACKET);
+        assert_eq!(Request::parse(&bytes), Some(request));
+        assert!((0..bytes.len()).all(|len| Request::parse(&bytes[..len]).is_none()));
+        assert_eq!(Request::parse(&[&bytes[..], &[0]].concat()), None);
+    }
+    for reply in replies() {
+        let bytes = reply.emit();
+        assert!(bytes.len() <= MAX_PACKET);
+        assert_eq!(Reply::parse(&bytes), Some(reply));
+        assert!((0..bytes.len()).all(|len| Reply::parse(&bytes[..len]).is_none()));
+    }
+}
+
+/// A program that does nobody any harm.
+struct Innocent {
+    _domain: ProtectionDomain,
+    cq: CompletionQueue,
+    memory: MemoryRegion,
+    pair: QueuePair,
+    _other: QueuePair,
+}
+
+impl Innocent {
+    fn new(context: &Context) -> Innocent {
+        let domain = context.alloc_pd().unwrap();
+        let cq = context.create_cq(16).unwrap();
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let memory = domain.allocate(4096, access).unwrap();
+        let pair = || domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
+        let (pair, other) = QueuePair::connect_pair(pair(), pair()).unwrap();
+        memory.write(0, &[0x5a; 2048]).unwrap();
+        Innocent { _domain: domain, cq, memory, pair, _other: other }
+    }
+
+    fn works(&mut self) {
+        let local = [self.memory.sge(2048, 2048)];
+        self.memory.write(2048, &[0; 2048]).unwrap();
+        self.pair.post_send(&work::read(1, &local, self.memory.remote(0))).unwrap();
+        let mut done = [EMPTY; 1];
+        self.cq.wait(&mut done, Duration::from_secs(60)).unwrap();
+        assert_eq!((done[0].id, done[0].status), (1, Status::Success));
+        assert_eq!(self.memory.get::<[u8; 2048]>(0), Ok([0x5a; 2048]));
+        assert_eq!(self.memory.get::<[u8; 2048]>(2048), Ok([0x5a; 2048]));
+    }
+}
+
+#[test]
+fn nothing_of_another_program_can_be_named() {
+    let lender = lender("names", &Options::default());
+    let context = lender.open();
+    let mut innocent = Innocent::new(&context);
+    let (pair, cq) = (innocent.pair.number(), innocent.cq.shared().number);
+    let key = innocent.memory.lkey().get();
+    let raw = lender.raw();
+    raw.number(&Request::AllocDomain);
+    let mine = raw.number(&create_cq(4, 0));
+    for (request, words) in [
+        (Request::FreeDomain(9), "no protection domain 9"),
+        (allocate(9, 64), "no protection domain 9"),
+        (Request::Deregister(key), "no region"),
+        (Request::DestroyChannel(9), "no completion channel"),
+        (create_cq(4, 9), "no completion channel"),
+        (Request::DestroyCq(cq), "no completion queue"),
+        (Request::Arm { number: cq, solicited: false }, "no completion queue"),
+        (Request::SetChannel { number: cq, channel: 1 }, "no completion queue"),
+        (Request::SetChannel { number: mine, channel: 9 }, "no completion channel"),
+        (create_qp(1, cq, mine), "no completion queue"),
+        (create_qp(1, mine, cq), "no completion queue"),
+        (create_qp(9, mine, mine), "no protection domain"),
+        (Request::DestroyQp(pair), "no queue pair"),
+        (Request::Agreement(pair), "no queue pair"),
+        (Request::State(pair), "no queue pair"),
+        (Request::Fail(pair), "no queue pair"),
+    ] {
+        raw.refuses(&request, words);
+    }
+    for request in [
+        Request::Connect { number: pair, address: "127.0.0.1:9".parse().unwrap() },
+        Request::ConnectPair { one: pair, other: pair },
+    ] {
+        let (_here, there) = PacketSocket::pair().unwrap();
+        let reply = raw.ask_with(&request, &[there.as_fd()]).0;
+        assert!(matches!(&reply, Reply::Refused(words) if words.contains("no queue pair")), "{reply:?}");
+        raw.refuses(&request, "comes with a socket");
+    }
+    innocent.works();
+}
+
+#[test]
+fn the_keys_of_another_program_open_nothing() {
+    let lender = lender("keys", &Options::default());
+    let context = lender.open();
+    let mut innocent = Innocent::new(&context);
+    let stranger = lender.open();
+    for attempt in 0..3 {
+        let mut other = Innocent::new(&stranger);
+        let (own, theirs) = ([other.memory.sge(0, 8)], [innocent.memory.sge(0, 8)]);
+        let (request, status) = match attempt {
+            0 => (work::read(1, &own, innocent.memory.remote(0)), Status::RemoteAccess),
+            1 => (work::write(1, &own, innocent.memory.remote(0)), Status::RemoteAccess),
+            _ => (work::write(1, &theirs, other.memory.remote(0)), Status::LocalProtection),
+        };
+        other.pair.post_send(&request).unwrap();
+        let mut done = [EMPTY; 1];
+        other.cq.wait(&mut done, Duration::from_secs(60)).unwrap();
+        assert_eq!(done[0].status, status);
+    }
+    innocent.works();
+}
+
+#[test]
+fn a_tenant_has_as_much_as_it_may_and_no_more() {
+    let limits =
+        Limits { domains: 2, regions: 3, queues: 2, channels: 1, pairs: 2, bytes: 1 << 20, negotiations: 1 };
+    let lender = lender("limits", &Options { limits, ..Options::default() });
+    let raw = lender.raw();
+    let domain = raw.number(&Request::AllocDomain);
+    raw.number(&Request::AllocDomain);
+    raw.refuses(&Request::AllocDomain, "--domains");
+    raw.refuses(&Request::FreeDomain(domain + 7), "no protection domain");
+    let keys: Vec<u32> = (0..3).map(|_| raw.number(&allocate(domain, 4096))).collect();
+    raw.refuses(&allocate(domain, 4096), "--regions");
+    raw.refuses(&Request::FreeDomain(domain), "are in this protection domain");
+    assert_eq!(raw.ask(&Request::Deregister(keys[0])), Reply::Done);
+    raw.refuses(&allocate(domain, (1 << 20) - 8191), "--memory");
+    raw.refuses(&allocate(domain, u64::MAX), "--memory");
+    raw.refuses(&allocate(domain, 0), "");
+    let rest = raw.number(&allocate(domain, (1 << 20) - 8192));
+    raw.refuses(&create_cq(1, 0), "--memory");
+    assert_eq!(raw.ask(&Request::Deregister(rest)), Reply::Done);
+    raw.number(&Request::CreateChannel);
+    raw.refuses(&Request::CreateChannel, "--channels");
+    let cq = raw.number(&create_cq(16, 0));
+    raw.number(&create_cq(16, 0));
+    raw.refuses(&create_cq(16, 0), "--queues");
+    raw.refuses(&create_cq(u32::MAX, 0), "");
+    let pairs = [raw.number(&create_qp(domain, cq, cq)), raw.number(&create_qp(domain, cq, cq))];
+    raw.refuses(&create_qp(domain, cq, cq), "--pairs");
+    raw.refuses(&Request::DestroyCq(cq), "queue pairs use this");
+    for pair in pairs {
+        assert_eq!(raw.ask(&Request::DestroyQp(pair)), Reply::Done);
+    }
+    let large = QpOptions { max_send_wr: 1 << 20, ..QpOptions::default() };
+    let large = CreateQp { domain, send_cq: cq, receive_cq: cq, service: Service::Rc, options: large.into() };
+    raw.refuses(&Request::CreateQp(large), "--memory");
+    assert_eq!(raw.ask(&Request::DestroyCq(cq)), Reply::Done);
+    let facts = lender.daemon.tenants();
+    assert_eq!((facts.len(), facts[0].regions, facts[0].queues, facts[0].pairs), (1, 2, 1, 0));
+    assert_eq!(facts[0].bytes, 2 * 4096 + nic::Ring::size(16) as u64, "what was given back counts no more");
+}
+
+#[test]
+fn no_more_programs_attach_than_may() {
+    let lender = lender("attachments", &Options { attachments: 2, tenants: 1, ..Options::default() });
+    let keep = |name: &str| Device::nicd(&lender.path).keep(name).open();
+    let (_one, two) = (keep("one").unwrap(), lender.open());
+    let words = keep("two").unwrap_err().to_string();
+    assert!(words.contains("--attachments"), "{words}");
+    drop(two);
+    // Its thread may take a moment.
+    let words = loop {
+        let words = keep("two").unwrap_err().to_string();
+        if !words.contains("--attachments") {
+            break words;
+        }
+    };
+    assert!(words.contains("--tenants"), "{words}");
+    assert!(lender.daemon.refused() >= 2);
+}
+
+#[test]
+fn what_a_daemon_does_not_lend_is_refused_by_words_that_say_so() {
+    let lender = lender("refusals", &Options::default());
+    let context = lender.open();
+    let domain = context.alloc_pd().unwrap();
+    let cq = context.create_cq(4).unwrap();
+    let access = Access::LOCAL_WRITE;
+    let own = crate::Bytes::heap(64).unwrap();
+    let refusals = [
+        domain.register(&own, access).err(),
+        domain.allocate_on_nic(64, access).err(),
+        domain.create_srq(&crate::SrqOptions::default()).err(),
+        domain.create_datagram_qp(&cq, &cq, &QpOptions::default()).err(),
+        domain.create_xrc_initiator(&cq, &QpOptions::default()).err(),
+        domain.allocate_window(crate::WindowType::Type1).err(),
+        domain.null_region().err(),
+        context.open_xrc_domain(0).err(),
+    ];
+    for refusal in refusals {
+        assert_eq!(refusal, Some(CreateError::NotByDaemon));
+    }
+    assert!(CreateError::NotByDaemon.to_string().contains("`ProtectionDomain::allocate`"));
+    assert_eq!(Device::shm().open().unwrap().kept().err(), Some(CreateError::NotByDaemon));
+}
+
+/// Random requests, whole and broken, of one program.
+fn babble(lender: &Lender, numbers: &mut Numbers) {
+    let socket = PacketSocket::connect(&lender.path).unwrap();
+    socket.set_patience(None, Some(Duration::from_secs(60))).unwrap();
+    let mut room = [0; MAX_PACKET];
+    let samples = requests();
+    for turn in 0..40 {
+        let mut bytes = match turn {
+            0 if numbers.below(4) > 0 => {
+                Request::Attach { version: VERSION, name: String::new(), kept: false }.emit()
+            }
+            _ => samples[numbers.below(samples.len())].emit(),
+        };
+        if turn > 0 && numbers.below(2) == 0 {
+            let at = numbers.below(bytes.len());
+            bytes[at] = numbers.next() as u8;
+        }
+        match numbers.below(16) {
+            0 => bytes.truncate(numbers.below(bytes.len()).max(1)),
+            1 => bytes.resize(1 + numbers.below(3 * MAX_PACKET), numbers.next() as u8),
+            _ => {}
+        }
+        let (_here, there) = PacketSocket::pair().unwrap();
+        let descriptors = [there.as_fd(), socket.as_fd()];
+        let sent = socket.send(&bytes, &descriptors[..numbers.below(3)]);
+        if sent.is_err() || socket.receive(&mut room).map_or(0, |packet| packet.len) == 0 {
+            return;
+        }
+    }
+}
+
+#[test]
+fn babble_harms_nobody() {
+    let limits = Limits { bytes: 1 << 22, ..Limits::default() };
+    let lender = lender("babble", &Options { limits, ..Options::default() });
+    let context = lender.open();
+    let mut innocent = Innocent::new(&context);
+    let mut numbers = Numbers(0x5eed);
+    for _ in 0..100 {
+        babble(&lender, &mut numbers);
+    }
+    innocent.works();
+    assert!(lender.daemon.refused() > 0 && !lender.daemon.has_failed());
+}
+
+#[test]
+fn garbage_in_queues_and_doorbells_harms_nobody() {
+    let lender = lender("garbage", &Options::default());
+    let context = lender.open();
+    let mut innocent = Innocent::new(&context);
+    let mut numbers = Numbers(0xbad);
+    for _ in 0..20 {
+        let stranger = lender.open();
+        let other = Innocent::new(&stranger);
+        let [send, receive] = other.pair.rings().unwrap();
+        for ring in [send, receive, other.cq.ring()] {
+            let words = ring.bytes().len() / 8;
+            for _ in 0..2000 {
+                // The indices now and then, else the slots.
+                let at = if numbers.below(50) == 0 { numbers.below(3) } else { numbers.below(words) };
+                let value = match numbers.below(3) {
+                    0 => numbers.next(),
+                    1 => numbers.next() & 0xff,
+                    _ => u64::from(innocent.memory.lkey().get()),
+                };
+                ring.bytes().write(at * 8, &value.to_le_bytes()).unwrap();
+            }
+            other.pair.look();
+        }
+        let desk = stranger.desk().unwrap();
+        for _ in 0..100 {
+            desk.ring(numbers.next() as u32);
+        }
+        innocent.works();
+    }
+    assert!(!lender.daemon.has_failed());
+}
+
+#[test]
+fn who_is_no_daemon_and_what_is_no_program_part_with_words() {
+    let missing = Device::nicd("/nowhere/at/all").open().unwrap_err().to_string();
+    assert!(missing.contains("start it by `remora nicd --socket /nowhere/at/all`"), "{missing}");
+    let path = std::env::temp_dir().join(format!("remora-nicd-{}-nobody", std::process::id()));
+    let listener = PacketListener::bind(&path, false).unwrap();
+    let attached = std::thread::scope(|scope| {
+        let attaching = scope.spawn(|| Device::nicd(&path).open().unwrap_err().to_string());
+        let socket = loop {
+            if let Some(socket) = listener.accept().unwrap() {
+                break socket;
+            }
+        };
+        socket.send(b"\x7fwhat?", &[]).unwrap();
+        attaching.join().unwrap()
+    });
+    assert!(attached.contains("makes no sense"), "{attached}");
+    let nameless = Device::nicd(&path).keep("").open().unwrap_err().to_string();
+    assert!(nameless.contains("1 to 64 bytes"), "{nameless}");
+    let lender = lender("version", &Options::default());
+    let raw = Raw(PacketSocket::connect(&lender.path).unwrap());
+    raw.refuses(&Request::Attach { version: 9, name: String::new(), kept: false }, "version 9");
+    let taken = Daemon::open(&Device::shm(), &lender.path, &Options::default()).unwrap_err().to_string();
+    assert!(taken.contains("is taken"), "{taken}");
+}

@@ -1,0 +1,91 @@
+//! Queue pairs of the NIC daemon: as the program has them, and what the daemon needs to lend them.
+
+use nic::wqe::Bounds;
+use nic::{Ring, Service};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::handle::{Handle, Lent};
+use super::{Body, Incoming, Init, QueuePair, Ready, ReceiveSide, SendSide};
+use crate::nicd::Desk;
+use crate::nicd::message::{CreateQp, PairFacts};
+use crate::{CompletionQueue, CreateError, ProtectionDomain, QpOptions};
+
+impl Body {
+    fn lent(
+        desk: &Arc<Desk>,
+        domain: &ProtectionDomain,
+        (send_cq, receive_cq): (&CompletionQueue, &CompletionQueue),
+        facts: PairFacts,
+        [send, receive]: [Ring; 2],
+    ) -> Body {
+        let options = &facts.options;
+        let bounds = Bounds { max_sge: options.max_send_sge, max_inline: options.max_inline };
+        let (stride, max_sge) = (nic::stride(options.max_recv_sge), options.max_recv_sge);
+        Body {
+            send: SendSide::resume(send, bounds),
+            receive: Incoming::Own(ReceiveSide::resume(receive, stride, max_sge)),
+            end: Handle::Lent(Lent::new(desk, facts)),
+            fork: domain.context().fork(),
+            _receive_cq: Arc::clone(receive_cq.shared()),
+            _send_cq: Arc::clone(send_cq.shared()),
+            _domain: domain.clone(),
+        }
+    }
+}
+
+impl QueuePair<Init> {
+    pub(super) fn of_daemon(
+        desk: &Arc<Desk>,
+        domain: &ProtectionDomain,
+        cqs: (&CompletionQueue, &CompletionQueue),
+        service: Service,
+        options: &QpOptions,
+    ) -> Result<QueuePair<Init>, CreateError> {
+        options.check()?;
+        domain.context().refuse_child()?;
+        let (send_cq, receive_cq) = (cqs.0.shared(), cqs.1.shared());
+        if !send_cq.context.is(domain.context()) || !receive_cq.context.is(domain.context()) {
+            return Err(CreateError::OtherContext);
+        }
+        let (send_cq, receive_cq) = (send_cq.number, receive_cq.number);
+        let domain_number = domain.number()?;
+        let options = Box::new(options.clone());
+        let (facts, rings) =
+            desk.create_qp(CreateQp { domain: domain_number, send_cq, receive_cq, service, options })?;
+        Ok(QueuePair { body: Body::lent(desk, domain, cqs, facts, rings), state: PhantomData })
+    }
+}
+
+impl QueuePair<Ready> {
+    /// One that the daemon has kept.
+    pub(crate) fn again(
+        desk: &Arc<Desk>,
+        domain: &ProtectionDomain,
+        cqs: (&CompletionQueue, &CompletionQueue),
+        facts: PairFacts,
+        rings: [Ring; 2],
+    ) -> QueuePair<Ready> {
+        QueuePair { body: Body::lent(desk, domain, cqs, facts, rings), state: PhantomData }
+    }
+}
+
+impl<S> QueuePair<S> {
+    /// The memory of its queues; none if it has no receive queue of its own.
+    pub(crate) fn rings(&self) -> Option<[&Ring; 2]> {
+        match &self.body.receive {
+            Incoming::Own(own) => Some([self.body.send.ring(), own.ring()]),
+            _ => None,
+        }
+    }
+
+    /// From now on another process rings for it, by this set of doorbells. The place in it.
+    pub(crate) fn share_bell(&mut self, set: u32) -> Result<u32, CreateError> {
+        self.body.end.own_mut().map_err(|_| CreateError::NotByDaemon)?.share_bell(set)
+    }
+
+    /// Looks at its queues, whatever was rung.
+    pub(crate) fn look(&self) {
+        self.body.end.ring();
+    }
+}

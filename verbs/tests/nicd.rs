@@ -1,0 +1,452 @@
+//! The NIC daemon, its programs and their peers, each in a process of its own: this test binary runs itself again.
+
+use remora_verbs::{
+    Access, CompletionQueue, Context, CqOptions, CreateError, Device, EMPTY, Listener, MemoryRegion, Notify,
+    ProtectionDomain, QpOptions, QueuePair, ReceiveRequest, RemoteMemory, State, Status, nicd, work,
+};
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Holds what another process shall be, and makes `other_process` act.
+const ROLE: &str = "REMORA_TEST_ROLE";
+/// No test waits so long unless it hangs.
+const LONG: Duration = Duration::from_secs(60);
+const LEN: usize = 1 << 20;
+
+fn device(port: &str) -> Device {
+    match port {
+        "shm" => Device::shm(),
+        "udp" => Device::udp("127.0.0.1:0").unwrap(),
+        other => panic!("{other}"),
+    }
+}
+
+/// A NIC of the process's own (`shm`, `udp`), or one that is lent (`/path`, `/path=tenant`).
+fn open(nic: &str) -> Context {
+    match nic.split_once('=') {
+        Some((path, tenant)) => Device::nicd(path).keep(tenant).open().unwrap(),
+        None if nic.starts_with('/') => Device::nicd(nic).open().unwrap(),
+        None => device(nic).open().unwrap(),
+    }
+}
+
+fn shared() -> Access {
+    Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
+}
+
+/// Another process; it never outlives its test.
+struct Process {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    said: String,
+}
+
+impl Process {
+    /// Starts one, and waits for its first word.
+    fn start(role: &[&str]) -> Process {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "other_process", "--nocapture"]).env(ROLE, role.join(" "));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let input = child.stdin.take();
+        let mut process = Process { child, input, output, said: String::new() };
+        process.said = process.next();
+        process
+    }
+
+    /// What it says next.
+    fn next(&mut self) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(self.output.read_line(&mut line).unwrap() > 0, "the other process has ended");
+            if let Some((_, said)) = line.split_once("says ") {
+                return said.trim().to_owned();
+            }
+        }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.said.parse().unwrap()
+    }
+
+    fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Lets it end by itself.
+    fn end(mut self) {
+        drop(self.input.take());
+        let mut said = String::new();
+        self.output.read_to_string(&mut said).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{said}");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A daemon and where it listens.
+struct Lender {
+    process: Process,
+    path: PathBuf,
+}
+
+impl Lender {
+    fn start(port: &str, test: &str) -> Lender {
+        let path = std::env::temp_dir().join(format!("remora-nicd-{}-{test}", std::process::id()));
+        let process = Process::start(&["daemon", port, path.to_str().unwrap()]);
+        Lender { process, path }
+    }
+
+    fn nic(&self) -> &str {
+        self.path.to_str().unwrap()
+    }
+}
+
+/// Not a test by itself: the other process.
+#[test]
+fn other_process() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let role: Vec<&str> = role.split(' ').collect();
+    match role[..] {
+        ["daemon", port, path] => {
+            let options = nicd::Options { attachments: 8, ..nicd::Options::default() };
+            let _daemon = nicd::Daemon::open(&device(port), Path::new(path), &options).unwrap();
+            println!("says ready");
+            let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        }
+        ["server", nic] => serve(nic, "127.0.0.1:0".parse().unwrap()),
+        ["server", nic, address] => serve(nic, address.parse().unwrap()),
+        _ => panic!("{role:?}"),
+    }
+}
+
+/// Word `at` of the table when it is new.
+fn word(at: usize) -> u64 {
+    (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Serves one region to whoever connects, and gives each message back with 1 added to each byte; ends when its standard input
+/// does. What a daemon has kept it goes on with.
+fn serve(nic: &str, address: SocketAddr) {
+    let context = open(nic);
+    let mut kept = if nic.contains('=') { context.kept().unwrap() } else { nicd::Kept::default() };
+    let again = !kept.is_empty();
+    let domain = kept.domains.pop().unwrap_or_else(|| context.alloc_pd().unwrap());
+    let mut region =
+        |name| kept.region(name).unwrap_or_else(|| domain.allocate_named(name, LEN, shared()).unwrap());
+    let (table, inbox) = (region("table"), region("inbox"));
+    let mut cq = kept.queues.pop().unwrap_or_else(|| context.create_cq(256).unwrap());
+    let mut pairs: Vec<QueuePair> = std::mem::take(&mut kept.pairs);
+    // The first word says how often a server has begun with this memory.
+    for at in (1..LEN / 8).filter(|_| !again) {
+        table.put(at * 8, &word(at)).unwrap();
+    }
+    table.put(0, &(table.get::<u64>(0).unwrap() + 1)).unwrap();
+    let listener = Listener::bind(address).unwrap();
+    println!("says {}", listener.address());
+    let over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let told = std::sync::Arc::clone(&over);
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        told.store(true, std::sync::atomic::Ordering::Release);
+    });
+    while !over.load(std::sync::atomic::Ordering::Acquire) {
+        if let Some(request) = listener.accept(Some(Duration::from_millis(1))).unwrap() {
+            let private_data = table.remote_memory().to_bytes().to_vec();
+            let options = QpOptions { private_data, ..QpOptions::default() };
+            let mut pair = domain.create_qp(&cq, &cq, &options).unwrap();
+            pair.post_recv(&ReceiveRequest { id: 0, sges: &[inbox.sge(0, 64)] }).unwrap();
+            pairs.push(request.accept(pair).unwrap());
+        }
+        echo(&mut cq, &mut pairs, &inbox);
+    }
+}
+
+fn echo(cq: &mut CompletionQueue, pairs: &mut [QueuePair], inbox: &MemoryRegion) {
+    let mut done = [EMPTY; 16];
+    let count = cq.poll(&mut done).unwrap();
+    for done in done[..count].iter().filter(|done| done.status == Status::Success && done.byte_len > 0) {
+        let mut message = vec![0; done.byte_len as usize];
+        inbox.read(0, &mut message).unwrap();
+        message.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
+        let pair = pairs.iter_mut().find(|pair| pair.number() == done.qp_num).unwrap();
+        pair.post_recv(&ReceiveRequest { id: 0, sges: &[inbox.sge(0, 64)] }).unwrap();
+        pair.post_send(&work::send_inline(0, &message)).unwrap();
+    }
+}
+
+struct Client {
+    context: Context,
+    domain: ProtectionDomain,
+    cq: CompletionQueue,
+    memory: MemoryRegion,
+}
+
+impl Client {
+    fn new(nic: &str) -> Client {
+        let context = open(nic);
+        let domain = context.alloc_pd().unwrap();
+        let cq = context.create_cq(256).unwrap();
+        let memory = domain.allocate(LEN, shared()).unwrap();
+        Client { context, domain, cq, memory }
+    }
+
+    fn connect(&self, address: SocketAddr) -> (QueuePair, RemoteMemory) {
+        let pair = self.domain.create_qp(&self.cq, &self.cq, &QpOptions::default()).unwrap();
+        let pair = pair.connect(address).unwrap();
+        let table = RemoteMemory::from_bytes(pair.peer_private_data()).unwrap();
+        (pair, table)
+    }
+
+    fn wait(&mut self) -> Status {
+        let mut done = [EMPTY; 1];
+        assert_eq!(self.cq.wait(&mut done, LONG), Ok(1));
+        done[0].status
+    }
+
+    /// The words of the peer's table from `at` on.
+    fn read(&mut self, pair: &mut QueuePair, table: RemoteMemory, at: usize, count: usize) -> Vec<u64> {
+        let local = [self.memory.sge(0, count * 8)];
+        pair.post_send(&work::read(2, &local, table.at(at as u64 * 8))).unwrap();
+        assert_eq!(self.wait(), Status::Success);
+        (0..count).map(|word| self.memory.get(word * 8).unwrap()).collect()
+    }
+
+    fn message(&mut self, pair: &mut QueuePair, round: u8) {
+        pair.post_recv(&ReceiveRequest { id: 9, sges: &[self.memory.sge(0, 64)] }).unwrap();
+        pair.post_send(&work::send_inline(3, &[round; 10])).unwrap();
+        assert_eq!((self.wait(), self.wait()), (Status::Success, Status::Success));
+        assert_eq!(self.memory.get::<[u8; 10]>(0), Ok([round.wrapping_add(1); 10]));
+    }
+}
+
+fn one_sided_and_messages(server: &str, client: &str) {
+    let server = Process::start(&["server", server]);
+    let mut client = Client::new(client);
+    let (mut pair, table) = client.connect(server.address());
+    assert_eq!((table.len, pair.state()), (LEN as u64, State::Rts));
+    assert_eq!(client.read(&mut pair, table, 1, 1000), (1..1001).map(word).collect::<Vec<_>>());
+    let data: Vec<u8> = (0..LEN).map(|i| (i ^ i >> 8) as u8).collect();
+    client.memory.write(0, &data).unwrap();
+    pair.post_send(&work::write(1, &[client.memory.sge(0, LEN)], table.at(0))).unwrap();
+    assert_eq!(client.wait(), Status::Success);
+    client.memory.write(0, &vec![0; LEN]).unwrap();
+    pair.post_send(&work::read(2, &[client.memory.sge(0, LEN)], table.at(0))).unwrap();
+    assert_eq!(client.wait(), Status::Success);
+    let mut back = vec![0; LEN];
+    client.memory.read(0, &mut back).unwrap();
+    assert!(back == data);
+    for round in 0..20 {
+        client.message(&mut pair, round);
+    }
+    let local = [client.memory.sge(0, 8)];
+    for _ in 0..10 {
+        pair.post_send(&work::fetch_add(4, &local, table.at(4096), 1)).unwrap();
+        assert_eq!(client.wait(), Status::Success);
+    }
+    let before = u64::from_ne_bytes(data[4096..4104].try_into().unwrap());
+    assert_eq!(client.memory.get::<u64>(0), Ok(before.wrapping_add(9)));
+    drop(pair);
+    server.end();
+}
+
+#[test]
+fn a_lent_nic_serves_and_asks_over_shm() {
+    let lender = Lender::start("shm", "shm");
+    one_sided_and_messages(lender.nic(), "shm");
+    one_sided_and_messages("shm", lender.nic());
+    lender.process.end();
+}
+
+#[test]
+fn a_lent_nic_serves_and_asks_over_udp() {
+    let lender = Lender::start("udp", "udp");
+    one_sided_and_messages(lender.nic(), "udp");
+    one_sided_and_messages("udp", lender.nic());
+    lender.process.end();
+}
+
+#[test]
+fn two_programs_of_one_daemon_meet() {
+    let lender = Lender::start("shm", "two");
+    one_sided_and_messages(lender.nic(), lender.nic());
+    lender.process.end();
+}
+
+#[test]
+fn completions_wake_a_program_that_sleeps() {
+    let lender = Lender::start("shm", "wake");
+    let server = Process::start(&["server", "shm"]);
+    let client = Client::new(lender.nic());
+    let channel = client.context.create_channel().unwrap();
+    let options = CqOptions { depth: 16, channel: Some(&channel), ..CqOptions::default() };
+    let mut cq = client.context.create_cq_with(&options).unwrap();
+    let pair = client.domain.create_qp(&client.cq, &cq, &QpOptions::default()).unwrap();
+    let mut pair = pair.connect(server.address()).unwrap();
+    for round in 0..3 {
+        pair.post_recv(&ReceiveRequest { id: 9, sges: &[client.memory.sge(0, 64)] }).unwrap();
+        cq.arm(Notify::Any).unwrap();
+        pair.post_send(&work::send_inline(3, &[round; 10])).unwrap();
+        assert_eq!(channel.wait(Some(LONG)), Ok(cq.tag()));
+        assert_eq!(cq.wait(&mut [EMPTY; 1], LONG), Ok(1));
+        assert_eq!(channel.poll(), None);
+    }
+}
+
+/// READs of the whole table until `over`, each of which must succeed.
+fn read_on(client: &mut Client, pair: &mut QueuePair, table: RemoteMemory, over: &AtomicBool) -> u64 {
+    let mut count = 0;
+    while !over.load(Ordering::Acquire) {
+        let at = 1 + count as usize * 61 % (LEN / 8 - 64);
+        assert_eq!(client.read(pair, table, at, 64), (at..at + 64).map(word).collect::<Vec<_>>());
+        READ.store(count, Ordering::Release);
+        count += 1;
+    }
+    count
+}
+
+/// READs so far.
+static READ: AtomicU64 = AtomicU64::new(0);
+
+/// Sleeps until as many READs more have succeeded.
+fn some_more_reads() {
+    let until = READ.load(Ordering::Acquire) + 200;
+    while READ.load(Ordering::Acquire) < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn reads_go_on_while_their_server_is_stopped_killed_and_started_again() {
+    let lender = Lender::start("shm", "kept");
+    let nic = format!("{}=store", lender.nic());
+    let mut server = Process::start(&["server", &nic]);
+    let mut reader = Client::new("shm");
+    let (mut pair, table) = reader.connect(server.address());
+    let mut sender = Client::new("shm");
+    let (mut letters, _) = sender.connect(server.address());
+    sender.message(&mut letters, 1);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reads = scope.spawn(|| read_on(&mut reader, &mut pair, table, &over));
+        some_more_reads();
+        server.signal("-STOP");
+        some_more_reads();
+        server.signal("-CONT");
+        sender.message(&mut letters, 2);
+        for round in 3..6 {
+            server.kill();
+            some_more_reads();
+            // A message that comes while the server is dead is answered by the next one, on the same connection.
+            letters.post_recv(&ReceiveRequest { id: 9, sges: &[sender.memory.sge(0, 64)] }).unwrap();
+            letters.post_send(&work::send_inline(3, &[round; 10])).unwrap();
+            assert_eq!(sender.wait(), Status::Success);
+            some_more_reads();
+            server = Process::start(&["server", &nic]);
+            assert_eq!(sender.wait(), Status::Success);
+            assert_eq!(sender.memory.get::<[u8; 10]>(0), Ok([round + 1; 10]));
+            sender.message(&mut letters, round);
+        }
+        // New connections come to the same memory: it has seen four servers.
+        let mut late = Client::new("shm");
+        let (mut visitor, again) = late.connect(server.address());
+        assert_eq!(again, table, "the same key, the same address");
+        assert_eq!(late.read(&mut visitor, again, 0, 1), [4]);
+        over.store(true, Ordering::Release);
+        assert!(reads.join().unwrap() > 1000);
+    });
+}
+
+#[test]
+fn what_is_not_kept_goes_with_its_program() {
+    let lender = Lender::start("shm", "passing");
+    let mut server = Process::start(&["server", lender.nic()]);
+    let mut client = Client::new("shm");
+    let (mut pair, table) = client.connect(server.address());
+    client.read(&mut pair, table, 1, 8);
+    server.kill();
+    let status = loop {
+        pair.post_send(&work::read(2, &[client.memory.sge(0, 8)], table.at(8))).unwrap();
+        match client.wait() {
+            Status::Success => {}
+            status => break status,
+        }
+    };
+    assert_eq!(status, Status::RetryExceeded);
+}
+
+#[test]
+fn a_program_takes_what_was_kept_or_gives_it_back() {
+    let lender = Lender::start("shm", "taken");
+    let open = || Device::nicd(&lender.path).keep("one").open().unwrap();
+    let context = open();
+    assert!(context.kept().unwrap().is_empty());
+    let domain = context.alloc_pd().unwrap();
+    let (table, log) =
+        (domain.allocate_named("table", 4096, shared()), domain.allocate_named("log", 64, shared()));
+    let (table, log) = (table.unwrap(), log.unwrap());
+    assert!(matches!(domain.allocate_named("log", 64, shared()), Err(CreateError::Daemon(_))));
+    assert!(table.address() + 4096 <= log.address(), "addresses of one tenant name one thing");
+    table.write(0, b"still here").unwrap();
+    let (address, key) = (table.address(), table.rkey());
+    let cq = context.create_cq(16).unwrap();
+    let tag = cq.tag();
+    context.leave();
+    drop((table, log, cq, domain, context));
+
+    let context = open();
+    let mut kept = context.kept().unwrap();
+    let table = kept.region("table").unwrap();
+    assert_eq!((table.address(), table.rkey()), (address, key));
+    assert_eq!(table.get::<[u8; 10]>(0), Ok(*b"still here"));
+    assert_eq!(kept.queues[0].tag(), tag);
+    assert_ne!(context.create_cq(16).unwrap().tag(), tag);
+    let mut cq = kept.queues.remove(0);
+    let channel = context.create_channel().unwrap();
+    cq.set_channel(&channel).unwrap();
+    let pair = || kept.domains[0].create_qp(&cq, &cq, &QpOptions::default()).unwrap();
+    let (mut pair, other) = QueuePair::connect_pair(pair(), pair()).unwrap();
+    cq.arm(Notify::Any).unwrap();
+    pair.post_send(&work::write_inline(1, b"and written", table.remote(0))).unwrap();
+    assert_eq!(channel.wait(Some(LONG)), Ok(tag));
+    assert_eq!(cq.wait(&mut [EMPTY; 1], LONG), Ok(1));
+    drop((kept, table, pair, other, cq, channel, context));
+    assert!(open().kept().unwrap().is_empty(), "what was dropped was given back");
+
+    let other = Device::nicd(&lender.path).keep("two").open().unwrap();
+    assert!(other.kept().unwrap().is_empty());
+    let twice = Device::nicd(&lender.path).keep("two").open().unwrap_err().to_string();
+    assert!(twice.contains("another program is attached as `two`"), "{twice}");
+}
+
+#[test]
+fn a_program_finds_out_that_its_daemon_is_gone() {
+    let mut lender = Lender::start("shm", "gone");
+    let mut client = Client::new(lender.nic());
+    lender.process.kill();
+    let error = loop {
+        match client.cq.poll(&mut [EMPTY; 1]) {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("daemon is gone"), "{error}");
+    assert!(matches!(client.domain.allocate(64, shared()), Err(CreateError::Daemon(_))));
+    std::fs::remove_file(&lender.path).unwrap();
+}
