@@ -192,16 +192,16 @@ fn stated(number: Number, measured: f64) -> Number {
 
 /// Everything that is predicted of the FPGA at 10 Gb/s: Figures 5 and 7 to 11.
 pub fn at_10g(model: &StromFpga) -> Vec<Number> {
-    let parts = [verbs(model, "Figure 5"), lists(model), gets(model), objects(model), shuffles(model)];
+    let parts = [verbs(model, "Figure 5a"), lists(model), gets(model), objects(model), shuffles(model)];
     let rate = goodput(model);
-    let peak = number("Figure 5", "goodput", LONG, Unit::Bandwidth, rate);
+    let peak = number("Figure 5b", "goodput", LONG, Unit::Bandwidth, rate);
     parts.into_iter().flatten().chain([stated(peak, 9.4e9 / 8.0)]).collect()
 }
 
 /// Everything that is predicted of the FPGA at 100 Gb/s: Figures 12 and 13.
 pub fn at_100g(model: &StromFpga) -> Vec<Number> {
-    let mut all = verbs(model, "Figure 12");
-    all.push(number("Figure 12", "goodput", LONG, Unit::Bandwidth, goodput(model)));
+    let mut all = verbs(model, "Figure 12a");
+    all.push(number("Figure 12b", "goodput", LONG, Unit::Bandwidth, goodput(model)));
     // §7.2: no overhead.
     let ratio = number("Figure 13", "HLL over a plain WRITE", LONG, Unit::Ratio, counting(model));
     all.push(stated(ratio, 1.0));
