@@ -178,7 +178,8 @@ pub(crate) struct Shared {
     pub endpoint: Endpoint,
     pub mtu: u32,
     cqs: Vec<Option<CompletionQueue>>,
-    cq_users: Vec<u32>,
+    /// For each completion queue: the domains of those that complete into it, and how many of each.
+    cq_users: Vec<Vec<(Pd, u32)>>,
     wakes: VecDeque<u32>,
     events: VecDeque<AsyncEvent>,
     lost_events: u64,
@@ -207,7 +208,7 @@ impl Shared {
             endpoint: config.endpoint,
             mtu: config.mtu,
             cqs: (0..config.max_cqs).map(|_| None).collect(),
-            cq_users: vec![0; config.max_cqs as usize],
+            cq_users: vec![Vec::new(); config.max_cqs as usize],
             wakes: VecDeque::with_capacity(config.max_cqs as usize),
             events: VecDeque::with_capacity(config.max_events as usize),
             lost_events: 0,
@@ -227,18 +228,31 @@ impl Shared {
         }
     }
 
-    /// One more completes into this queue.
-    pub fn use_cq(&mut self, cq: u32) -> Result<(), NicError> {
+    /// One more, of this domain, completes into this queue.
+    pub fn use_cq(&mut self, cq: u32, pd: Pd) -> Result<(), NicError> {
         self.cqs.get(cq as usize).and_then(Option::as_ref).ok_or(NicError::Unknown)?;
-        self.cq_users[cq as usize] += 1;
+        let users = &mut self.cq_users[cq as usize];
+        match users.iter_mut().find(|(known, _)| *known == pd) {
+            Some((_, count)) => *count += 1,
+            None => users.push((pd, 1)),
+        }
         Ok(())
     }
 
     /// One less.
-    pub fn release_cq(&mut self, cq: u32) {
-        if let Some(users) = self.cq_users.get_mut(cq as usize) {
-            *users = users.saturating_sub(1);
+    pub fn release_cq(&mut self, cq: u32, pd: Pd) {
+        let Some(users) = self.cq_users.get_mut(cq as usize) else { return };
+        if let Some((_, count)) = users.iter_mut().find(|(known, _)| *known == pd) {
+            *count -= 1;
         }
+        users.retain(|(_, count)| *count > 0);
+    }
+
+    /// May a queue pair of this domain wait for it? It sees then when whoever completes into it works, which is none of its
+    /// business if all those are of other domains.
+    pub fn may_wait_for(&self, cq: u32, pd: Pd) -> bool {
+        let users = self.cq_users.get(cq as usize);
+        users.is_some_and(|users| users.is_empty() || users.iter().any(|(known, _)| *known == pd))
     }
 
     pub fn event(&mut self, event: AsyncEvent) {
@@ -342,7 +356,7 @@ impl Nic {
 
     /// Removes a completion queue that no queue pair uses.
     pub fn destroy_cq(&mut self, cq: u32) -> Result<(), NicError> {
-        if self.shared.cq_users.get(cq as usize).is_some_and(|users| *users > 0) {
+        if self.shared.cq_users.get(cq as usize).is_some_and(|users| !users.is_empty()) {
             return Err(NicError::Busy);
         }
         // Whoever waits for it looks again and finds it gone.
@@ -374,11 +388,11 @@ impl Nic {
         if self.free.is_empty() {
             return Err(NicError::Full);
         }
-        self.shared.use_cq(init.send_cq)?;
-        let made = self.shared.use_cq(init.receive_cq).and_then(|()| {
-            self.receive_queue(&init).inspect_err(|_| self.shared.release_cq(init.receive_cq))
+        self.shared.use_cq(init.send_cq, init.pd)?;
+        let made = self.shared.use_cq(init.receive_cq, init.pd).and_then(|()| {
+            self.receive_queue(&init).inspect_err(|_| self.shared.release_cq(init.receive_cq, init.pd))
         });
-        let (receive, srq) = made.inspect_err(|_| self.shared.release_cq(init.send_cq))?;
+        let (receive, srq) = made.inspect_err(|_| self.shared.release_cq(init.send_cq, init.pd))?;
         self.place_qp(init, receive, srq, NO_DOMAIN)
     }
 
@@ -440,7 +454,7 @@ impl Nic {
         self.forget_waiting(&qp, index);
         qp.end_strom(&mut self.shared);
         for cq in [qp.send_cq, qp.receive_cq] {
-            self.shared.release_cq(cq);
+            self.shared.release_cq(cq, qp.pd);
         }
         match (qp.service, qp.srq) {
             (Service::XrcTarget, _) => self.shared.xrc_domains.leave(qp.xrc_domain),

@@ -79,6 +79,11 @@ impl Ring {
         }
     }
 
+    /// What stands in it is consumed round after round, without anybody posting it again.
+    pub fn recycle(&self) {
+        self.set_word(Word::Produced, FARTHEST);
+    }
+
     /// Copies a slot out.
     #[inline]
     pub fn load(&self, index: u64, out: &mut [u8; SLOT]) {

@@ -256,14 +256,14 @@ impl Shared {
             return Err(NicError::TooSmall);
         }
         if let Some(xrc) = init.xrc {
-            self.use_cq(xrc.cq)?;
+            self.use_cq(xrc.cq, init.pd)?;
             if let Err(error) = self.xrc_domains.join(xrc.domain) {
-                self.release_cq(xrc.cq);
+                self.release_cq(xrc.cq, init.pd);
                 return Err(error);
             }
         }
         let Some(place) = self.srqs.free.pop_front() else {
-            self.forget(init.xrc);
+            self.forget(init.xrc, init.pd);
             return Err(NicError::Full);
         };
         let generation = u32::from(self.srqs.generations[place as usize]);
@@ -284,13 +284,13 @@ impl Shared {
         let generation = &mut self.srqs.generations[place as usize];
         *generation = generation.wrapping_add(1);
         self.srqs.free.push_back(place);
-        self.forget(queue.xrc);
+        self.forget(queue.xrc, queue.pd);
         Ok(())
     }
 
-    fn forget(&mut self, xrc: Option<XrcSrq>) {
+    fn forget(&mut self, xrc: Option<XrcSrq>, pd: Pd) {
         if let Some(xrc) = xrc {
-            self.release_cq(xrc.cq);
+            self.release_cq(xrc.cq, pd);
             self.xrc_domains.leave(xrc.domain);
         }
     }

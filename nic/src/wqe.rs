@@ -308,7 +308,7 @@ pub fn sges(bytes: &[u8; SLOT]) -> [Sge; 2] {
 }
 
 /// A further slot: up to two elements.
-pub(crate) fn sge_slot(pair: &[Sge]) -> [u8; SLOT] {
+pub fn sge_slot(pair: &[Sge]) -> [u8; SLOT] {
     let mut bytes = [0; SLOT];
     for (sge, room) in pair.iter().zip(bytes.chunks_exact_mut(SLOT / 2)) {
         room[..8].copy_from_slice(&sge.addr.to_le_bytes());

@@ -7,7 +7,7 @@ use wire::Qpn;
 use crate::completion_queue::NOBODY;
 use crate::nic::{Nic, Shared};
 use crate::queue_pair::QueuePair;
-use crate::wqe::{Wqe, WqeOpcode};
+use crate::wqe::{Wqe, WqeOpcode, flag};
 use std::collections::VecDeque;
 
 /// ENABLEs of one turn that wait to reach their queues, at most; at the bound the next one waits for its queue's next turn.
@@ -80,6 +80,7 @@ impl QueuePair {
     pub(crate) fn may_start(&mut self, wqe: &Wqe, outstanding: usize, shared: &mut Shared) -> Start {
         match wqe.opcode() {
             WqeOpcode::WAIT => self.wait(wqe, shared),
+            WqeOpcode::ENABLE if outstanding > 0 && wqe.flags() & flag::FENCE != 0 => Start::Later,
             WqeOpcode::ENABLE => self.enable(wqe, shared),
             _ if outstanding > 0 && crate::queue_pair::waits_for_all(wqe) => Start::Later,
             _ => Start::Now,
@@ -91,7 +92,11 @@ impl QueuePair {
             return Start::Never(Status::LocalQpOperation);
         };
         let index = shared.place(self.number);
+        let may_wait = shared.may_wait_for(cq, self.pd);
         let Some(queue) = shared.completion_queue(cq) else { return Start::Never(Status::LocalQpOperation) };
+        if !may_wait {
+            return Start::Never(Status::LocalProtection);
+        }
         if queue.written() >= wqe.swap_add {
             return Start::Now;
         }
