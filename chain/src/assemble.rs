@@ -2,7 +2,7 @@
 
 mod names;
 mod read;
-
+mod repeat;
 mod tokens;
 
 pub(crate) use read::VERBS;

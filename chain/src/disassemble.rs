@@ -1,6 +1,6 @@
 //! What bytes mean: a slot as the line of text that it would be.
 
-use nic::wqe::{SLOT, Wqe, WqeOpcode, flag};
+use nic::wqe::{SLOT, Wqe, WqeOpcode, flag, sges};
 
 use crate::assemble::VERBS;
 use crate::link::Numbers;
@@ -130,13 +130,14 @@ pub fn disassemble(slot: &[u8; SLOT], more: &[[u8; SLOT]], names: &Names<'_>) ->
             let bytes: Vec<u8> = more.iter().flatten().copied().take(wqe.len as usize).collect();
             format!("write {} -> {}", brought(&bytes), names.address(wqe.remote))
         }
+        WqeOpcode::WRITE if wqe.elements() > 1 => {
+            format!("write {} -> {}", list(&wqe, more, names), names.address(wqe.remote))
+        }
         WqeOpcode::WRITE => {
             format!("write {} -> {} {}", names.address(wqe.local), names.address(wqe.remote), wqe.len)
         }
-        WqeOpcode::READ => {
-            format!("read {} -> {} {}", names.address(wqe.remote), names.address(wqe.local), wqe.len)
-        }
-        WqeOpcode::SEND => format!("send {} {}", names.address(wqe.local), wqe.len),
+        WqeOpcode::READ => format!("read {} -> {}", names.address(wqe.remote), list(&wqe, more, names)),
+        WqeOpcode::SEND => format!("send {}", list(&wqe, more, names)),
         WqeOpcode::COMPARE_SWAP => {
             let (compare, swap) = (side(wqe.compare, names), side(wqe.swap_add, names));
             format!("cas {}, {compare} => {swap}{}", names.address(wqe.remote), old(&wqe, names))
@@ -149,6 +150,14 @@ pub fn disassemble(slot: &[u8; SLOT], more: &[[u8; SLOT]], names: &Names<'_>) ->
     };
     let id = if wqe.id() == 0 { String::new() } else { format!(" id {}", wqe.id()) };
     format!("{text}{}{id}", flags(wqe.flags()))
+}
+
+/// The pieces of its list, each with its length.
+fn list(wqe: &Wqe, more: &[[u8; SLOT]], names: &Names<'_>) -> String {
+    let first = format!("{} {}", names.address(wqe.local), wqe.len);
+    let rest = more.iter().flat_map(sges).take(wqe.elements().saturating_sub(1));
+    let rest = rest.map(|piece| format!(", {} {}", names.address(piece.addr), piece.len));
+    std::iter::once(first).chain(rest).collect()
 }
 
 fn dormant(wqe: &Wqe, names: &Names<'_>) -> String {

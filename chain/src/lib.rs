@@ -27,6 +27,7 @@ pub mod language;
 mod link;
 mod machine;
 pub mod model;
+pub mod offload;
 mod program;
 mod step;
 mod verify;
@@ -41,12 +42,16 @@ pub use program::{FIELDS, Field, Home, Label, Piece, Place, Program, Queue, Sect
 pub use step::{Change, Step};
 pub use verify::{Finding, Severity, verify};
 
-/// Reads a program in either language: what begins with `data` or `queue` is assembled, all else is compiled.
+/// Reads a program in either language: what begins with `data`, `region` or `queue` is assembled, all else is compiled.
 ///
 /// # Errors
 /// The first thing that is wrong.
 pub fn read(text: &str) -> Result<Program, Mistake> {
     let lines = text.lines().map(|line| line.split(';').next().unwrap_or_default());
     let first = lines.flat_map(str::split_whitespace).next();
-    if matches!(first, None | Some("data" | "queue")) { assemble(text) } else { compile(text) }
+    if matches!(first, None | Some("data" | "queue" | "region" | "repeat")) {
+        assemble(text)
+    } else {
+        compile(text)
+    }
 }

@@ -2,9 +2,9 @@
 
 use memory::Key;
 use nic::Sge;
-use nic::wqe::{SLOT, Wqe};
+use nic::wqe::{SLOT, Wqe, sge_slot};
 
-use crate::program::{Home, Place, Program, Queue, Value, Work};
+use crate::program::{Home, Piece, Place, Program, Queue, Value, Work};
 
 /// Distance of the sections and code regions of a program that is alone: an address that runs out of one meets none.
 const APART: u64 = 1 << 16;
@@ -27,10 +27,12 @@ pub struct QueueNumbers {
 /// What a program is called where it is loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Numbers {
-    /// The key that names all of its memory.
+    /// The key that names all of its own memory.
     pub key: u32,
     /// Addresses of its sections.
     pub sections: Vec<u64>,
+    /// Keys of those sections that are regions.
+    pub regions: Vec<Option<u32>>,
     /// Its queues.
     pub queues: Vec<QueueNumbers>,
 }
@@ -43,6 +45,19 @@ impl Numbers {
             Home::Queue(at) => self.queues[at].code,
         };
         base.wrapping_add(place.offset)
+    }
+
+    fn element(&self, piece: &Piece) -> Sge {
+        let lkey = Key::new(self.key_of(Value::At(piece.at)));
+        Sge { addr: self.address(piece.at), len: piece.len, lkey }
+    }
+
+    /// The key of what stands there.
+    pub fn key_of(&self, value: Value) -> u32 {
+        match value {
+            Value::At(Place { home: Home::Section(at), .. }) => self.regions[at].unwrap_or(self.key),
+            _ => self.key,
+        }
     }
 
     /// The word that stands for a value.
@@ -74,7 +89,7 @@ pub fn layout(program: &Program) -> Numbers {
         code: place(u64::from(queue.ring_slots()) * SLOT as u64),
     };
     let queues = program.queues.iter().enumerate().map(numbers).collect();
-    Numbers { key: 1, sections, queues }
+    Numbers { key: 1, sections, regions: vec![None; program.sections.len()], queues }
 }
 
 /// The bytes of a program.
@@ -98,11 +113,7 @@ pub fn link(program: &Program, numbers: &Numbers) -> Image {
         }
         bytes
     };
-    let element = |piece: &crate::program::Piece| Sge {
-        addr: numbers.address(piece.at),
-        len: piece.len,
-        lkey: Key::new(numbers.key),
-    };
+    let element = |piece: &Piece| numbers.element(piece);
     let receives =
         |queue: &Queue| queue.receives.iter().map(|pieces| pieces.iter().map(element).collect()).collect();
     Image {
@@ -118,12 +129,12 @@ pub fn link(program: &Program, numbers: &Numbers) -> Image {
 
 fn slots(work: &Work, numbers: &Numbers) -> Vec<[u8; SLOT]> {
     let memory = !matches!(work.opcode, 0 | 15 | 16);
-    let key = if memory { u64::from(numbers.key) } else { 0 };
+    let key = |value| if memory { u64::from(numbers.key_of(value)) } else { 0 };
     let first = Wqe {
         header: work.header(),
         local: numbers.word(work.local),
         len: work.len,
-        keys: key | key << 32,
+        keys: key(work.local) | key(work.remote) << 32,
         remote: numbers.word(work.remote),
         compare: numbers.word(work.compare),
         swap_add: numbers.word(work.swap_add),
@@ -135,5 +146,7 @@ fn slots(work: &Work, numbers: &Numbers) -> Vec<[u8; SLOT]> {
         slot[..piece.len()].copy_from_slice(piece);
         all.push(slot);
     }
+    let more: Vec<Sge> = work.more.iter().map(|piece| numbers.element(piece)).collect();
+    all.extend(more.chunks(2).map(sge_slot));
     all
 }

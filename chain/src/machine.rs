@@ -1,11 +1,12 @@
 //! A NIC on which nothing is but one program.
 
+mod client;
+
 use memory::{Access, Biased, Bytes, Mem, Pd, Range, Table};
 use nic::chain::LoopbackInit;
 use nic::cost::timeline::Executed;
-use nic::cqe::Cqe;
-use nic::wqe::{SLOT, Wqe, WqeOpcode, flag};
-use nic::{Nic, Ring, Status, Word, stride, write_receive};
+use nic::wqe::{SLOT, Wqe};
+use nic::{Nic, Ring, Status, Word, stride};
 use std::sync::Arc;
 use transport::Instant;
 use transport::state::State;
@@ -15,6 +16,7 @@ use wire::frame::{Egress, Lease, Peer, Start};
 use crate::link::{Image, Numbers, QueueNumbers, layout, link};
 use crate::program::{Home, Place, Program, Queue};
 use crate::step::{Step, differences};
+use client::Client;
 
 /// Receives with so many pieces at most: what RedN's NIC scatters.
 const PIECES: usize = 16;
@@ -33,6 +35,11 @@ pub enum LoadError {
         /// Of this queue.
         queue: String,
     },
+    /// Receives that go round with their queue, and do not fill a ring.
+    NoPowerOfTwo {
+        /// Of this queue.
+        queue: String,
+    },
 }
 
 impl std::fmt::Display for LoadError {
@@ -41,6 +48,12 @@ impl std::fmt::Display for LoadError {
             LoadError::TooBig => f.write_str("the program has more queues or more bytes than the NIC takes"),
             LoadError::TooManyPieces { queue } => {
                 write!(f, "a receive of {queue} has more than {PIECES} pieces")
+            }
+            LoadError::NoPowerOfTwo { queue } => {
+                write!(
+                    f,
+                    "the receives of {queue} go round with it: make them 1, 2, 4 or another power of two"
+                )
             }
         }
     }
@@ -71,9 +84,10 @@ pub struct Failure {
 struct Loaded {
     qp: Qpn,
     send: Ring,
-    receive: Ring,
+    receives: Ring,
     completions: Ring,
     posted: u64,
+    client: Option<Client>,
 }
 
 /// A program on a NIC of its own.
@@ -97,22 +111,25 @@ impl Machine {
         let count = program.queues.len() as u32;
         let ranges = program.sections.len() + program.queues.len();
         let config = memory::Config {
-            max_regions: 4,
+            max_regions: count as usize + 4,
             max_pds: 2,
             max_windows: 0,
-            max_ranges: ranges + 2,
+            max_ranges: ranges + count as usize + 2,
             on_nic_bytes: 0,
             key_seed: 0,
         };
         let table = Arc::new(Table::new(config).map_err(|_| LoadError::TooBig)?);
         let pd = table.alloc_pd().map_err(|_| LoadError::TooBig)?;
-        let nic =
-            Nic::new(nic::Config { max_qps: count + 2, max_cqs: 2 * count + 1, ..nic::Config::default() });
+        let nic = Nic::new(nic::Config {
+            max_qps: 2 * count + 2,
+            max_cqs: 4 * count + 1,
+            ..nic::Config::default()
+        });
         let engine = Biased::new(&table, nic);
         let mut numbers = layout(&program);
         let mut queues = Vec::new();
         for (queue, numbers) in program.queues.iter().zip(&mut numbers.queues) {
-            let (loaded, actual) = create(&mut engine.enter(), pd, queue, numbers.code)?;
+            let (loaded, actual) = create(&mut engine.enter(), (&table, pd), queue, numbers.code)?;
             *numbers = actual;
             queues.push(loaded);
         }
@@ -138,18 +155,16 @@ impl Machine {
         for (bytes, content) in self.sections.iter().zip(&image.sections) {
             bytes.write(0, content).expect("as long as its section");
         }
-        for ((queue, slots), receives) in self.queues.iter_mut().zip(&image.queues).zip(&image.receives) {
+        let all = self.queues.iter_mut().zip(&self.program.queues);
+        for ((queue, said), (slots, receives)) in all.zip(image.queues.iter().zip(&image.receives)) {
             for (index, slot) in slots.iter().enumerate() {
                 queue.send.store(index as u64, slot);
             }
             queue.posted = slots.len() as u64;
-            for (index, sges) in receives.iter().enumerate() {
-                let first = index as u64 * stride(PIECES as u32);
-                write_receive(index as u64, sges, |at, slot| {
-                    queue.receive.store(first + at as u64, slot);
-                });
+            client::post(&queue.receives, stride(said.receive_pieces()), receives);
+            if said.recycles_receives() {
+                queue.receives.recycle();
             }
-            queue.receive.set_word(Word::Produced, receives.len() as u64 * stride(PIECES as u32));
         }
     }
 
@@ -169,26 +184,19 @@ impl Machine {
         }
     }
 
-    /// A client's message to a queue: it takes the next receive. False: the queue takes no more.
+    /// A client's message to a queue: it takes the next receive. False: the queue has none, or takes no more at once.
     pub fn send(&mut self, queue: usize, message: &[u8]) -> bool {
-        let loaded = &mut self.queues[queue];
-        let header = u64::from(WqeOpcode::SEND.0) | u64::from(flag::INLINE) << 8;
-        let first = Wqe { header, len: message.len() as u64, ..Wqe::default() };
-        let needed = 1 + message.len().div_ceil(SLOT) as u64;
-        let free = loaded.send.slots() - (loaded.posted - loaded.send.word(Word::Consumed));
-        if needed > free || message.len() > nic::wqe::MAX_INLINE {
-            return false;
+        let Some(client) = &mut self.queues[queue].client else { return false };
+        let sent = client.push(message);
+        if sent {
+            self.engine.enter().doorbell(client.qp);
         }
-        loaded.send.store(loaded.posted, &first.emit());
-        for (at, piece) in message.chunks(SLOT).enumerate() {
-            let mut slot = [0; SLOT];
-            slot[..piece.len()].copy_from_slice(piece);
-            loaded.send.store(loaded.posted + 1 + at as u64, &slot);
-        }
-        loaded.posted += needed;
-        loaded.send.set_word(Word::Produced, loaded.posted);
-        self.engine.enter().doorbell(loaded.qp);
-        true
+        sent
+    }
+
+    /// The next message that a queue has sent to its client; the newest few are kept.
+    pub fn answer(&mut self, queue: usize) -> Option<Vec<u8>> {
+        self.queues[queue].client.as_mut()?.answer()
     }
 
     /// Runs until nothing is left to do or about `budget` work requests have been executed.
@@ -215,7 +223,7 @@ impl Machine {
     /// Executes one work request. None: nothing is left to do.
     pub fn step(&mut self) -> Option<Step> {
         let before = self.shadow.take().unwrap_or_else(|| self.memory());
-        let (Executed { queue, index, .. }, slot, failed) = self.step_quietly()?;
+        let (Executed { queue, index, .. }, message, slot, failed) = self.step_quietly()?;
         let after = self.memory();
         let homes =
             (0..self.sections.len()).map(Home::Section).chain((0..self.queues.len()).map(Home::Queue));
@@ -227,32 +235,36 @@ impl Machine {
         }
         self.shadow = Some(after);
         self.steps += 1;
-        Some(Step { number: self.steps - 1, queue, index, slot, changes, failed })
+        Some(Step { number: self.steps - 1, queue, message, index, slot, changes, failed })
     }
 
     /// Runs as [`run`](Machine::run) does; every work request that was executed, for a model of hardware to play.
     pub fn watch(&mut self, budget: usize) -> Vec<Executed> {
         self.shadow = None;
-        std::iter::from_fn(|| self.step_quietly()).map(|(executed, ..)| executed).take(budget).collect()
+        let steps = std::iter::from_fn(|| self.step_quietly());
+        steps.filter(|(_, message, ..)| !message).map(|(executed, ..)| executed).take(budget).collect()
     }
 
-    /// One work request, the copy of its slot that was executed, and whether it failed.
-    fn step_quietly(&mut self) -> Option<(Executed, [u8; SLOT], bool)> {
+    /// One work request, whether it is a client's message, the copy of its slot that was executed, and whether it failed.
+    fn step_quietly(&mut self) -> Option<(Executed, bool, [u8; SLOT], bool)> {
         let mut engine = self.engine.enter();
         let (nic, mem) = engine.parts();
         nic.set_chain_turn(1);
-        let taken = |nic: &Nic, queue: &Loaded| nic.send_queue_facts(queue.qp).map_or(0, |facts| facts.taken);
-        let before: Vec<_> = self.queues.iter().map(|queue| taken(nic, queue)).collect();
+        let own = self.queues.iter().enumerate().map(|(at, queue)| (at, false, queue.qp));
+        let clients = self.queues.iter().enumerate();
+        let clients = clients.filter_map(|(at, queue)| Some((at, true, queue.client.as_ref()?.qp)));
+        let taken = |nic: &Nic, qp: Qpn| nic.send_queue_facts(qp).map_or(0, |facts| facts.taken);
+        let before: Vec<_> =
+            own.chain(clients).map(|(at, client, qp)| (at, client, qp, taken(nic, qp))).collect();
         loop {
             go(nic, mem);
-            let moved = (0..self.queues.len()).find(|at| taken(nic, &self.queues[*at]) != before[*at]);
-            if let Some(at) = moved {
-                let qp = self.queues[at].qp;
-                let slot = nic.fetched_slot(qp, before[at]).unwrap_or([0; SLOT]);
+            let moved = before.iter().find(|(.., qp, before)| taken(nic, *qp) != *before);
+            if let Some(&(at, client, qp, index)) = moved {
+                let slot = nic.fetched_slot(qp, index).unwrap_or([0; SLOT]);
                 let failed = nic.qp_state(qp) == Some(State::Err);
                 let fetched = nic.send_queue_facts(qp).map_or(0, |facts| facts.fetched);
-                let executed = Executed { queue: at, index: before[at], fetched, wqe: Wqe::parse(&slot) };
-                return Some((executed, slot, failed));
+                let executed = Executed { queue: at, index, fetched, wqe: Wqe::parse(&slot) };
+                return Some((executed, client, slot, failed));
             }
             if !nic.has_work() {
                 return None;
@@ -323,9 +335,15 @@ impl Machine {
     pub fn failures(&self) -> Vec<Failure> {
         let engine = self.engine.enter();
         let all = self.queues.iter().enumerate();
-        all.filter(|(_, queue)| engine.qp_state(queue.qp) == Some(State::Err))
-            .filter_map(|(at, queue)| failure(at, queue))
-            .collect()
+        let failed = |qp: Qpn| engine.qp_state(qp) == Some(State::Err);
+        let refused = |at, queue: &Loaded| {
+            let client = queue.client.as_ref().filter(|client| failed(client.qp))?;
+            Some(Failure { queue: at, slot: 0, status: client.refused()? })
+        };
+        all.filter_map(|(at, queue)| {
+            failure(at, queue).filter(|_| failed(queue.qp)).or_else(|| refused(at, queue))
+        })
+        .collect()
     }
 
     /// For each queue: slots executed, fetched, and up to where it may be fetched; and whether it waits.
@@ -341,46 +359,54 @@ fn go(nic: &mut Nic, mem: Mem<'_>) {
 }
 
 fn failure(at: usize, queue: &Loaded) -> Option<Failure> {
-    let entries = (0..queue.completions.slots()).filter_map(|index| {
-        let mut slot = [0; SLOT];
-        queue.completions.load(index, &mut slot);
-        let words: [u64; 8] = std::array::from_fn(|word| {
-            u64::from_le_bytes(slot[8 * word..8 * word + 8].try_into().expect("eight bytes"))
-        });
-        let entry = Cqe::parse(&words);
-        let fault = !matches!(entry.completion.status, Status::Success | Status::WrFlushed);
-        (words[7] > 0 && fault).then_some((words[7], entry))
-    });
-    let (_, entry) = entries.min_by_key(|(sequence, _)| *sequence)?;
+    let entry = client::first_fault(&queue.completions)?;
     // The entry says how many slots were consumed with it.
     let slot = (entry.wqe_index.wrapping_sub(1)) & (queue.send.slots() - 1);
     Some(Failure { queue: at, slot, status: entry.completion.status })
 }
 
-fn create(nic: &mut Nic, pd: Pd, queue: &Queue, code: u64) -> Result<(Loaded, QueueNumbers), LoadError> {
+fn ring(slots: u32) -> Result<Ring, LoadError> {
+    let bytes = Bytes::heap(Ring::size(slots)).map_err(|_| LoadError::TooBig)?;
+    Ring::new(bytes).ok_or(LoadError::TooBig)
+}
+
+fn create(
+    nic: &mut Nic,
+    (table, pd): (&Table, Pd),
+    queue: &Queue,
+    code: u64,
+) -> Result<(Loaded, QueueNumbers), LoadError> {
     if queue.receives.iter().any(|pieces| pieces.len() > PIECES) {
         return Err(LoadError::TooManyPieces { queue: queue.name.clone() });
     }
+    if queue.recycles_receives() && !queue.receives.len().is_power_of_two() {
+        return Err(LoadError::NoPowerOfTwo { queue: queue.name.clone() });
+    }
     let full = |_| LoadError::TooBig;
-    let ring = |slots: u32| {
-        let bytes = Bytes::heap(Ring::size(slots)).map_err(|_| LoadError::TooBig)?;
-        Ring::new(bytes).ok_or(LoadError::TooBig)
-    };
-    let (send, completions) = (ring(queue.ring_slots())?, ring(COMPLETIONS)?);
-    let receive = ring((queue.receives.len().max(1) as u64 * stride(PIECES as u32)) as u32)?;
+    let (send, completions, received) = (ring(queue.ring_slots())?, ring(COMPLETIONS)?, ring(COMPLETIONS)?);
     let send_cq = nic.create_cq_ignoring_overrun(completions.clone()).map_err(full)?;
-    let receive_cq = nic.create_cq_ignoring_overrun(ring(COMPLETIONS)?).map_err(full)?;
+    let receive_cq = nic.create_cq_ignoring_overrun(received.clone()).map_err(full)?;
+    let pieces = queue.receive_pieces();
+    let receives = ring((queue.receives.len().max(1) as u64 * stride(pieces)) as u32)?;
+    let client = match queue.client {
+        true => Some(Client::create(nic, (table, pd), (receives.clone(), pieces), (receive_cq, received))?),
+        false => None,
+    };
+    let (inbox, inbox_cq) = match &client {
+        Some(client) => (client.inbox(), client.inbox_cq),
+        None => ((receives.clone(), pieces), receive_cq),
+    };
     let qp = nic.create_loopback(LoopbackInit {
         pd,
         send_ring: send.clone(),
-        receives: (receive.clone(), PIECES as u32),
+        receives: inbox,
         send_cq,
-        receive_cq,
+        receive_cq: inbox_cq,
         fetching: queue.fetching,
     });
     let qp = qp.map_err(full)?;
     let numbers = QueueNumbers { qp: qp.get(), send_cq, receive_cq, code };
-    Ok((Loaded { qp, send, receive, completions, posted: 0 }, numbers))
+    Ok((Loaded { qp, send, receives, completions, posted: 0, client }, numbers))
 }
 
 /// A port from which nothing leaves: loopback queue pairs send no packets.

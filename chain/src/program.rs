@@ -1,6 +1,6 @@
 //! A program: queues of work requests and sections of data. Places are named by where they stand, not by addresses.
 
-use nic::wqe::{ID_BITS, SLOT, WqeOpcode, flag};
+use nic::wqe::{ID_BITS, MAX_SGE, SLOT, WqeOpcode, flag};
 use nic::{Calculation, Fetching};
 
 /// Where a place is.
@@ -115,6 +115,8 @@ pub struct Section {
     pub labels: Vec<Label>,
     /// Words that are known when it is loaded.
     pub values: Vec<(u64, Value)>,
+    /// It is a *region*: memory that is there already where the program is loaded, with a key of its own.
+    pub given: bool,
 }
 
 impl Section {
@@ -152,12 +154,23 @@ pub struct Queue {
     pub receives: Vec<Vec<Piece>>,
     /// Slots that are enabled when it is loaded.
     pub enabled: u64,
+    /// It is a connection: its receives take a client's messages, and what it sends goes to the client. Without one it sends to
+    /// itself.
+    pub client: bool,
 }
 
 impl Queue {
     /// An empty one.
     pub fn new(name: &str, fetching: Fetching) -> Queue {
-        Queue { name: name.into(), fetching, slots: 0, works: Vec::new(), receives: Vec::new(), enabled: 0 }
+        Queue {
+            name: name.into(),
+            fetching,
+            slots: 0,
+            works: Vec::new(),
+            receives: Vec::new(),
+            enabled: 0,
+            client: false,
+        }
     }
 
     /// Slots that its work requests take.
@@ -167,9 +180,19 @@ impl Queue {
 
     /// Slots of its ring.
     pub fn ring_slots(&self) -> u32 {
-        // Messages of clients are posted here too when a program is tried without any.
-        let room = if self.receives.is_empty() { 0 } else { 64 };
-        (self.posted() as u32 + room).max(self.slots).max(1).next_power_of_two()
+        (self.posted() as u32).max(self.slots).max(1).next_power_of_two()
+    }
+
+    /// Pieces that each of its receives has room for. Those of a recycled queue go round with it, and take a power of two of slots.
+    pub fn receive_pieces(&self) -> u32 {
+        let most = self.receives.iter().map(Vec::len).max().unwrap_or(0).max(1) as u32;
+        let round = 2 * nic::stride(most).next_power_of_two() as u32 - 1;
+        if self.fetching == Fetching::Recycled { round.min(MAX_SGE as u32) } else { most }
+    }
+
+    /// Do its receives go round with it? There must be a power of two of them then.
+    pub fn recycles_receives(&self) -> bool {
+        self.fetching == Fetching::Recycled && !self.receives.is_empty()
     }
 
     /// Work requests that are signaled among the first `count`.
@@ -205,6 +228,8 @@ pub struct Work {
     pub imm: u64,
     /// Bytes that it brings along, instead of local ones.
     pub inline: Vec<u8>,
+    /// Further pieces of its list, behind `local`.
+    pub more: Vec<Piece>,
     /// Its line in the text that it comes from; 0: none.
     pub line: u32,
     /// Where it stands in its queue.
@@ -302,9 +327,17 @@ impl Work {
         Work { label: Some(label.into()), ..self }
     }
 
-    /// Slots that it takes.
+    /// The same with its list going on.
+    #[must_use]
+    pub fn and(mut self, at: Place, len: u32) -> Work {
+        self.more.push(Piece { at, len });
+        self.compare = Value::Number(1 + self.more.len() as u64);
+        self
+    }
+
+    /// Slots that it takes: two further pieces stand in one, or 64 bytes that it brings along.
     pub fn slots(&self) -> u64 {
-        1 + self.inline.len().div_ceil(SLOT) as u64
+        1 + (self.inline.len().div_ceil(SLOT) + self.more.len().div_ceil(2)) as u64
     }
 
     /// Its header word as it stands there at first.

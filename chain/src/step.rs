@@ -22,6 +22,8 @@ pub struct Step {
     pub number: u64,
     /// In which queue.
     pub queue: usize,
+    /// It is no work request of that queue's, but a client's message that arrives there.
+    pub message: bool,
     /// Where in it: slots since the queue's creation.
     pub index: u64,
     /// The copy of its first slot that was executed.

@@ -81,18 +81,29 @@ fn writes(program: &Program) -> Vec<Written> {
 /// What a work request changes when it is executed, or woken and executed.
 fn targets(work: &Work) -> Vec<(Value, u64)> {
     match WqeOpcode(work.opcode) {
-        WqeOpcode::WRITE => vec![(work.remote, work.len)],
-        WqeOpcode::READ => vec![(work.local, work.len)],
+        WqeOpcode::WRITE => vec![(work.remote, work.len + more(work))],
+        WqeOpcode::READ => list(work),
         opcode if is_atomic(opcode) => vec![(work.remote, 8), (work.local, 8)],
         _ => Vec::new(),
     }
 }
 
+/// Bytes of its list behind the first piece.
+fn more(work: &Work) -> u64 {
+    work.more.iter().map(|piece| u64::from(piece.len)).sum()
+}
+
+/// Its local pieces.
+fn list(work: &Work) -> Vec<(Value, u64)> {
+    let rest = work.more.iter().map(|piece| (Value::At(piece.at), u64::from(piece.len)));
+    std::iter::once((work.local, work.len)).chain(rest).collect()
+}
+
 /// What it takes from elsewhere.
 fn sources(work: &Work) -> Vec<(Value, u64)> {
     match WqeOpcode(work.opcode) {
-        WqeOpcode::WRITE | WqeOpcode::SEND if work.inline.is_empty() => vec![(work.local, work.len)],
-        WqeOpcode::READ => vec![(work.remote, work.len)],
+        WqeOpcode::WRITE | WqeOpcode::SEND if work.inline.is_empty() => list(work),
+        WqeOpcode::READ => vec![(work.remote, work.len + more(work))],
         _ => Vec::new(),
     }
 }
@@ -156,15 +167,15 @@ impl Verifier<'_> {
     /// Its bytes are its program's.
     fn memory(&mut self, queue: usize, at: usize, work: &Work) {
         let (remote, local) = ("remote", "local");
-        let mut ends = vec![(remote, work.remote)];
-        if work.inline.is_empty() {
-            ends.push((local, work.local));
-        }
+        let mut ends = vec![(remote, work.remote, work.len + more(work))];
         if WqeOpcode(work.opcode) == WqeOpcode::SEND {
-            ends = vec![(local, work.local)];
+            ends.clear();
+        }
+        if work.inline.is_empty() {
+            ends.extend(list(work).into_iter().map(|(value, len)| (local, value, len)));
         }
         let atomic = is_atomic(WqeOpcode(work.opcode));
-        for (field, value) in ends {
+        for (field, value, len) in ends {
             if self.is_rewritten(queue, at, field) {
                 continue;
             }
@@ -176,11 +187,11 @@ impl Verifier<'_> {
                 );
                 continue;
             };
-            let (end, limit) = (place.offset.checked_add(work.len), self.len_of(place.home));
+            let (end, limit) = (place.offset.checked_add(len), self.len_of(place.home));
             if end.is_none_or(|end| end > limit) {
                 let what = format!(
-                    "{} bytes from {} on end behind the region granted, which has {limit}",
-                    work.len, place.offset
+                    "{len} bytes from {} on end behind the region granted, which has {limit}",
+                    place.offset
                 );
                 self.fault(queue, at, what);
             } else if atomic && field == remote && !place.offset.is_multiple_of(8) {

@@ -127,6 +127,7 @@ fn place_it(program: &mut Program, name: &Name) -> Result<(), Mistake> {
                 piece.len = if len > SLOT as u64 { 8 } else { len as u32 };
             }
         }
+        Use::More(queue, at, piece) => work(queue, at, program, &|work| work.more[piece].at = place),
         Use::Local(queue, at) => work(queue, at, program, &|work| {
             work.local = value;
             short(work);

@@ -4,8 +4,9 @@ use nic::wqe::{WqeOpcode, flag};
 use nic::{Calculation, Fetching};
 
 use super::Mistake;
+use super::repeat;
 use super::tokens::{Token, tokens};
-use crate::program::{Home, Piece, Program, Queue, Section, Value, Work, header};
+use crate::program::{Home, Label, Piece, Program, Queue, Section, Value, Work, header};
 
 /// The length of a copy that says none: as long as the field at one of its ends.
 pub(super) const AS_ITS_ENDS: u64 = u64::MAX;
@@ -31,6 +32,8 @@ pub(super) enum Use {
     Count(usize, usize),
     /// How far a queue is enabled at the start.
     Enabled(usize),
+    /// A further piece of a work request's list.
+    More(usize, usize, usize),
 }
 
 /// A name that is used.
@@ -49,20 +52,25 @@ pub(super) struct Draft {
     pub names: Vec<Name>,
     /// Where each label stands, for those that come twice.
     pub labels: Vec<(String, u32, u32)>,
+    /// Sections that are regions, and their bytes.
+    regions: Vec<(usize, usize)>,
 }
 
 /// Reads all lines.
 pub(super) fn read(text: &str) -> Result<Draft, Mistake> {
-    let mut draft = Draft { program: Program::new(), names: Vec::new(), labels: Vec::new() };
+    let mut draft =
+        Draft { program: Program::new(), names: Vec::new(), labels: Vec::new(), regions: Vec::new() };
     let mut inside = None;
-    for (at, text) in text.lines().enumerate() {
-        let number = at as u32 + 1;
-        let tokens = tokens(number, text)?;
+    for (number, text) in repeat::unrolled(text)? {
+        let tokens = tokens(number, &text)?;
         if !tokens.is_empty() {
             let end = text.trim_end().chars().count() as u32 + 1;
             let mut line = Line { number, end, tokens, at: 0, draft: &mut draft };
             inside = Some(line.read(inside)?);
         }
+    }
+    for (at, len) in &draft.regions {
+        draft.program.sections[*at].bytes.resize(*len, 0);
     }
     Ok(draft)
 }
@@ -142,6 +150,7 @@ impl Line<'_> {
         let label = if labelled { self.label()? } else { None };
         let now = match (label.is_none().then(|| self.word()).flatten().as_deref(), inside) {
             (Some("data"), _) => self.section()?,
+            (Some("region"), _) => self.region()?,
             (Some("queue"), _) => self.queue()?,
             (Some("receive"), Some(Home::Queue(queue))) => {
                 self.receive(queue)?;
@@ -162,7 +171,7 @@ impl Line<'_> {
             }
             (_, None) => {
                 self.at = 0;
-                return self.fault("a program begins with `data NAME` or `queue NAME`");
+                return self.fault("a program begins with `data NAME`, `region NAME BYTES` or `queue NAME`");
             }
         };
         if self.at < self.tokens.len() {
@@ -190,6 +199,23 @@ impl Line<'_> {
         let Some(name) = self.word() else { return self.fault("a section has a name: `data NAME`") };
         self.draft.program.sections.push(Section { name, ..Section::default() });
         Ok(Home::Section(self.draft.program.sections.len() - 1))
+    }
+
+    /// Memory that is there already where the program is loaded.
+    fn region(&mut self) -> Result<Home, Mistake> {
+        let Some(name) = self.word() else { return self.fault("a region has a name: `region NAME BYTES`") };
+        if self.draft.labels.iter().any(|(other, ..)| *other == name) {
+            return self.fault_before(format!("there is something called `{name}` already"));
+        }
+        self.draft.labels.push((name.clone(), self.number, 1));
+        let Some(len @ 1..=0x4000_0000) = self.number() else {
+            return self.fault("how many bytes, at least? `region NAME 4096`");
+        };
+        let at = self.draft.program.sections.len();
+        let labels = vec![Label { name: name.clone(), offset: 0, len }];
+        self.draft.program.sections.push(Section { name, given: true, labels, ..Section::default() });
+        self.draft.regions.push((at, len as usize));
+        Ok(Home::Section(at))
     }
 
     fn queue(&mut self) -> Result<Home, Mistake> {
@@ -255,6 +281,11 @@ impl Line<'_> {
             }
         }
         self.draft.program.sections[section].put(label, &bytes);
+        let put = self.draft.program.sections[section].bytes.len();
+        let room = self.draft.regions.iter().find(|(at, _)| *at == section);
+        if let Some((_, room)) = room.filter(|(_, room)| put > *room) {
+            return self.fault(format!("the region has {room} bytes"));
+        }
         Ok(())
     }
 
@@ -309,6 +340,7 @@ impl Line<'_> {
             }
         }
         self.draft.program.queues[queue].receives.push(pieces);
+        self.draft.program.queues[queue].client = true;
         Ok(())
     }
 
@@ -322,14 +354,17 @@ impl Line<'_> {
             WqeOpcode::WRITE | WqeOpcode::READ => self.copy(opcode, (queue, at))?,
             WqeOpcode::SEND => {
                 self.name(Use::Local(queue, at))?;
-                Work::send(Program::scrap(), self.number().unwrap_or(AS_ITS_ENDS))
+                let mut work = Work::send(Program::scrap(), AS_ITS_ENDS);
+                self.local_list(&mut work, (queue, at))?;
+                work
             }
             WqeOpcode::WAIT | WqeOpcode::ENABLE => self.control(opcode, (queue, at))?,
             _ => self.atomic(opcode, (queue, at))?,
         };
         if dormant && work.slots() > 1 {
-            return self
-                .fault("a work request that brings its bytes along cannot be dormant: put them into `data`");
+            return self.fault(
+                "what brings its bytes along, or a list, cannot be dormant: it takes more slots than a NOP",
+            );
         }
         (work.label, work.dormant, work.line) = (label, dormant, self.number);
         self.endings(&mut work)?;
@@ -361,10 +396,15 @@ impl Line<'_> {
                 Work { opcode: opcode.0, ..Work::write(scrap, scrap, AS_ITS_ENDS) }
             }
         };
+        if work.inline.is_empty() && opcode != WqeOpcode::READ {
+            self.local_list(&mut work, (queue, at))?;
+        }
         self.expect("->")?;
         self.name(target)?;
         if let Some(len) = self.number() {
-            if work.inline.is_empty() {
+            if !work.more.is_empty() {
+                return self.fault_before("the pieces of a list say how long they are");
+            } else if work.inline.is_empty() {
                 work.len = len;
             } else if len as usize <= work.inline.len() {
                 work.inline.truncate(len as usize);
@@ -373,7 +413,35 @@ impl Line<'_> {
                 return self.fault_before("longer than what it brings along");
             }
         }
+        if opcode == WqeOpcode::READ {
+            self.pieces(&mut work, (queue, at))?;
+        }
         Ok(work)
+    }
+
+    /// How much is taken from the place that was just named, and further places: `8, B 16`.
+    fn local_list(&mut self, work: &mut Work, at: (usize, usize)) -> Result<(), Mistake> {
+        work.len = self.number().unwrap_or(work.len);
+        self.pieces(work, at)
+    }
+
+    /// `, B 8, C 16`.
+    fn pieces(&mut self, work: &mut Work, (queue, at): (usize, usize)) -> Result<(), Mistake> {
+        while self.is(",") {
+            if work.len == AS_ITS_ENDS {
+                return self
+                    .fault_before("how many bytes of the first piece? each of a list says it: `x 8, y 8`");
+            }
+            self.name(Use::More(queue, at, work.more.len()))?;
+            match self.number() {
+                Some(len) if len <= 1 << 30 => *work = std::mem::take(work).and(Program::scrap(), len as u32),
+                _ => return self.fault("how many bytes? each piece of a list says it: `x 8, y 8`"),
+            }
+            if work.more.len() == nic::wqe::MAX_SGE {
+                return self.fault_before(format!("a list has {} pieces at most", nic::wqe::MAX_SGE));
+            }
+        }
+        Ok(())
     }
 
     fn atomic(&mut self, opcode: WqeOpcode, (queue, at): (usize, usize)) -> Result<Work, Mistake> {

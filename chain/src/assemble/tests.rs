@@ -33,6 +33,18 @@ queue other recycled 8
             xor x, &room
             both x, 1
             send x
+
+region table 64
+    inside: word 7 &inside
+queue lists
+            read table -> x 8, room+8 16, hello 4
+            write x 8, list 8 -> table
+            send x 8, list+8 8
+repeat 2
+    n@:     wait main 1
+            enable lists n@@
+end
+    n3:     nop
 "#;
 
 fn lines(text: &str) -> (crate::Program, Vec<Vec<String>>) {
@@ -53,7 +65,7 @@ fn lines(text: &str) -> (crate::Program, Vec<Vec<String>>) {
 
 #[test]
 fn what_is_assembled_is_disassembled_to_the_same() {
-    let (program, lines) = lines(ALL);
+    let (program, said) = lines(ALL);
     let main = [
         "read x -> test.id 6 signaled",
         "wait main 1",
@@ -66,9 +78,26 @@ fn what_is_assembled_is_disassembled_to_the_same() {
         "enable later 2",
         "enable other 3",
     ];
-    assert_eq!(lines[1], main);
-    assert_eq!(lines[2], ["nop fence", "dormant write x -> room 8 id 3"]);
-    assert_eq!(lines[3], ["xor x, &room", "both x, 1", "send x 8"]);
+    assert_eq!(said[1], main);
+    assert_eq!(said[2], ["nop fence", "dormant write x -> room 8 id 3"]);
+    assert_eq!(said[3], ["xor x, &room", "both x, 1", "send x 8"]);
+    let lists = [
+        "read inside -> x 8, room+8 16, hello 4",
+        "write x 8, list 8 -> inside",
+        "send x 8, list+8 8",
+        "wait main 1",
+        "enable lists 9",
+        "wait main 1",
+        "enable lists 11",
+        "nop",
+    ];
+    assert_eq!(said[4], lists);
+    assert_eq!(
+        (program.queues[4].posted(), program.queues[4].works[1].slot),
+        (11, 2),
+        "two pieces in a slot more"
+    );
+    assert!(program.sections.iter().any(|section| section.given && section.bytes.len() == 64));
     assert_eq!(
         (program.queues[1].posted(), program.queues[2].enabled),
         (11, 2),
@@ -82,7 +111,13 @@ fn what_is_assembled_is_disassembled_to_the_same() {
 fn a_line_of_the_disassembler_is_one_of_the_assembler() {
     let (first, said) = lines(ALL);
     let data = ALL.split("queue main").next().unwrap();
-    let heads = ["", "queue main posted 64", "queue later managed enabled test", "queue other recycled 8"];
+    let heads = [
+        "",
+        "queue main posted 64",
+        "queue later managed enabled test",
+        "queue other recycled 8",
+        "region table 64\n inside: word 7 &inside\nqueue lists",
+    ];
     let mut text = data.to_owned();
     for (at, head) in heads.iter().enumerate().skip(1) {
         text += &format!("\n{head}\n");
@@ -119,6 +154,19 @@ fn mistakes_point_at_their_place() {
         ("data d\n x: wrod 1", 2, 5, "data is"),
         ("data d\n x: word [nop 0x1000000000000]", 2, 15, "48 bits"),
         ("queue main\n add main, x", 2, 12, "copied into it first"),
+        ("region", 1, 7, "a region has a name"),
+        ("region r", 1, 9, "how many bytes"),
+        ("region r 8\nregion r 8", 2, 8, "`r` already"),
+        ("region r 8\n x: word 1 2", 2, 13, "the region has 8 bytes"),
+        ("data d\n x: word 1\nqueue main\n read x -> x, x 8", 4, 13, "how many bytes of the first piece"),
+        ("data d\n x: word 1\nqueue main\n read x -> x 8, x", 4, 18, "how many bytes"),
+        ("data d\n x: word 1\nqueue main\n write x 8, x 8 -> x 16", 4, 22, "say how long they are"),
+        ("data d\n x: word 1\nqueue main\n dormant send x 8, x 8", 4, 23, "cannot be dormant"),
+        ("queue main\n repeat\n nop\nend", 2, 2, "how often"),
+        ("queue main\nrepeat 2\n repeat 2\nend\nend", 3, 2, "in another"),
+        ("queue main\n end", 2, 2, "ends no `repeat`"),
+        ("queue main\nrepeat 2\n nop", 2, 1, "has no `end`"),
+        ("queue main\nrepeat 2\n x@: nopp\nend", 3, 6, "no verb"),
     ];
     for (text, line, column, what) in cases {
         let mistake = assemble(text).unwrap_err();

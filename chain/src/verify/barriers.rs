@@ -1,7 +1,8 @@
-//! What is changed in a work request is seen only if it is fetched afterwards.
+//! What is changed in a work request is seen only if it is fetched afterwards: behind a WAIT and an ENABLE, or behind an ENABLE
+//! with a fence, if a READ or an atomic of the same queue changes it.
 
 use nic::Fetching;
-use nic::wqe::{SLOT, WqeOpcode};
+use nic::wqe::{SLOT, WqeOpcode, flag};
 
 use super::{Verifier, targets};
 use crate::program::{Home, Value};
@@ -71,8 +72,14 @@ impl Verifier<'_> {
                 |()| None,
             );
         };
-        let waits = works[at + 1..enable].iter().any(|work| WqeOpcode(work.opcode) == WqeOpcode::WAIT);
-        let what = || format!("no WAIT stands between it and the ENABLE in slot {}", works[enable].slot);
+        // A fence waits for what fetches, whose bytes come back here.
+        let fetches = !matches!(WqeOpcode(works[at].opcode), WqeOpcode::WRITE | WqeOpcode::SEND);
+        let fenced = fetches && works[enable].flags & flag::FENCE != 0;
+        let waits =
+            fenced || works[at + 1..enable].iter().any(|work| WqeOpcode(work.opcode) == WqeOpcode::WAIT);
+        let what = || {
+            format!("no WAIT stands between it and the ENABLE in slot {}, and no fence", works[enable].slot)
+        };
         (!waits).then(what)
     }
 

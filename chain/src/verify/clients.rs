@@ -50,10 +50,16 @@ impl Verifier<'_> {
             };
             for (name, why) in SACRED {
                 let field = FIELDS.iter().find(|field| field.name == name).expect("a field");
-                if overlaps(at, len, place + field.offset, field.len) {
-                    let what = format!("a client may change the {name} of {label}: {why}");
-                    self.find(Severity::Fault, queue, None, what);
+                if !overlaps(at, len, place + field.offset, field.len) {
+                    continue;
                 }
+                if let Some(region) = self.read_from(code, work).filter(|_| name == "remote") {
+                    let what = format!("a client says what {label} reads, within the region {region}");
+                    self.find(Severity::Notice, queue, None, what);
+                    continue;
+                }
+                let what = format!("a client may change the {name} of {label}: {why}");
+                self.find(Severity::Fault, queue, None, what);
             }
             let counts = matches!(opcode, WqeOpcode::WAIT | WqeOpcode::ENABLE);
             if counts && overlaps(at, len, place + 48, 8) {
@@ -61,6 +67,14 @@ impl Verifier<'_> {
                 self.find(Severity::Fault, queue, None, what);
             }
         }
+    }
+
+    /// The region that a READ reads: its key opens nothing else, whatever its address is.
+    fn read_from(&self, queue: usize, work: usize) -> Option<String> {
+        let work = self.work(queue, work);
+        let Value::At(Place { home: Home::Section(at), .. }) = work.remote else { return None };
+        let section = &self.program.sections[at];
+        (section.given && WqeOpcode(work.opcode) == WqeOpcode::READ).then(|| section.name.clone())
     }
 
     /// A message is scattered into data, and what is copied from there into an address comes from the client.

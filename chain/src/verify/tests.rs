@@ -46,6 +46,11 @@ fn unsafe_chains_are_refused_with_their_reason() {
         ("queue p\n receive -> t.keys\nqueue q managed enabled 1\nt: add x, 1", 0, "by which right"),
         ("queue p\n receive -> t.count\nqueue q managed enabled 1\nt: wait q 0", 0, "how far a queue runs"),
         ("queue p\n receive -> x 32", 0, "behind the region granted"),
+        ("queue m\n read x -> y 8, x 8, y+8 8", 5, "behind the region granted"),
+        ("queue m\n write x 8, y 8 -> y", 5, "16 bytes from 8 on end"),
+        ("queue m\n read x -> y 8, t.id 6\n enable q 1\nqueue q managed\nt: nop", 5, "and no fence"),
+        ("queue m\n write x -> t.id 6\n enable q 1 fence\nqueue q managed\nt: nop", 5, "no WAIT stands"),
+        ("queue p\n receive -> t.remote\nqueue q managed enabled 1\nt: read x -> y", 0, "where it goes"),
     ];
     for (text, line, what) in cases {
         let found = found(&format!("{DATA}{text}"));
@@ -69,6 +74,17 @@ fn the_programs_that_ship_are_sound() {
     ];
     for text in all {
         assert_eq!(verify(&read(text).unwrap()), [], "{}", text.lines().next().unwrap());
+    }
+}
+
+/// What a client of theirs may say is what they read, and by which key they compare.
+#[test]
+fn the_offloads_that_ship_are_sound() {
+    for (name, text) in crate::offload::OFFLOADS {
+        let found = verify(&read(text).unwrap());
+        assert!(found.iter().all(|finding| finding.severity == Severity::Notice), "{name}: {found:?}");
+        let said = |finding: &Finding| finding.what.contains("within the region");
+        assert!(!found.is_empty() && found.iter().all(said), "{name}: {found:?}");
     }
 }
 

@@ -139,7 +139,7 @@ pub fn disassemble(text: &str) -> Result<()> {
 /// What the places of an image are called.
 fn names(image: &Image) -> Result<(Program, Numbers)> {
     let mut program = Program { sections: Vec::new(), queues: Vec::new() };
-    let mut numbers = Numbers { key: 1, sections: Vec::new(), queues: Vec::new() };
+    let mut numbers = Numbers { key: 1, sections: Vec::new(), regions: Vec::new(), queues: Vec::new() };
     for section in &image.sections {
         let labels = section.labels.iter();
         let labels =
@@ -147,8 +147,9 @@ fn names(image: &Image) -> Result<(Program, Numbers)> {
         let bytes =
             bytes(&section.bytes).with_context(|| format!("the bytes of {} are none", section.name))?;
         let name = section.name.clone();
-        program.sections.push(Section { name, bytes, labels: labels.collect(), values: Vec::new() });
+        program.sections.push(Section { name, bytes, labels: labels.collect(), ..Section::default() });
         numbers.sections.push(section.address);
+        numbers.regions.push(None);
     }
     for queue in &image.queues {
         let mut named = Queue::new(&queue.name, nic::Fetching::Posted);

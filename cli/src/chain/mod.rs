@@ -59,7 +59,7 @@ pub enum ChainCommand {
     },
     /// Run a program step by step and print which verb changed which bytes.
     #[command(
-        after_help = "Examples:\n  remora chain trace if.chain\n  remora chain trace if.chain --format html > if.html\n  remora chain trace if.chain --format chrome > if.json\n\nThe page opens in any browser; the Chrome trace in ui.perfetto.dev."
+        after_help = "Examples:\n  remora chain trace if.chain\n  remora chain trace if.chain --format html > if.html\n  remora chain trace if.chain --format chrome > if.json\n  remora chain trace get.chain --send 'port=&bucket,[nop 42]'\n\nThe page opens in any browser; the Chrome trace in ui.perfetto.dev."
     )]
     Trace {
         #[command(flatten)]
@@ -92,8 +92,8 @@ pub struct Start {
     /// Change a word before the start: NAME=NUMBER; may be given several times.
     #[arg(long)]
     pub set: Vec<String>,
-    /// A client's message: QUEUE=BYTES, where the bytes are hexadecimal digits in memory's order, or 0x and a word's value; may be
-    /// given several times.
+    /// A client's message: QUEUE=BYTES, where the bytes are hexadecimal digits in memory's order, or words with commas between:
+    /// 0x and a value, &NAME for an address, [nop 42] for a header with that id; may be given several times.
     #[arg(long)]
     pub send: Vec<String>,
 }
@@ -114,8 +114,9 @@ impl Start {
             let (queue, bytes) = message.split_once('=').context("--send takes QUEUE=BYTES")?;
             let number = machine.program().queue(queue);
             let number = number.with_context(|| format!("the program has no queue `{queue}`"))?;
-            let bytes = message_bytes(bytes)
-                .with_context(|| format!("`{bytes}` is neither hexadecimal digits nor 0x and a number"))?;
+            let bytes = message_bytes(&machine, bytes).with_context(|| {
+                format!("`{bytes}` is neither hexadecimal digits nor words such as 0x2a,&NAME,[nop 42]")
+            })?;
             if !machine.send(number, &bytes) {
                 bail!("`{queue}` takes no message of {} bytes more", bytes.len());
             }
@@ -131,9 +132,19 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-fn message_bytes(text: &str) -> Option<Vec<u8>> {
-    match text.strip_prefix("0x") {
-        Some(digits) => Some(u64::from_str_radix(digits, 16).ok()?.to_le_bytes().to_vec()),
+fn message_bytes(machine: &Machine, text: &str) -> Option<Vec<u8>> {
+    let word = |text: &str| {
+        if let Some(name) = text.strip_prefix('&') {
+            return Some(machine.numbers().address(machine.program().find(name)?.0));
+        }
+        match text.strip_prefix("[nop").and_then(|rest| rest.strip_suffix(']')) {
+            Some(id) => Some(::chain::offload::wanted(number(id.trim())?)),
+            None => u64::from_str_radix(text.strip_prefix("0x")?, 16).ok(),
+        }
+    };
+    let words: Option<Vec<u64>> = text.split(',').map(|part| word(part.trim())).collect();
+    match words {
+        Some(words) => Some(words.into_iter().flat_map(u64::to_le_bytes).collect()),
         None => image::bytes(text),
     }
 }

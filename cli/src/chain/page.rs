@@ -91,7 +91,7 @@ fn frame(step: &Step, memory: &mut Memory, machine: &Machine, names: &Names<'_>)
     }
     let ring = u64::from(program.queues[step.queue].ring_slots());
     json!({
-        "queue": step.queue, "slot": step.index % ring, "place": place(step, machine, names),
+        "queue": step.queue, "slot": if step.message { Value::Null } else { json!(step.index % ring) }, "place": place(step, machine, names),
         "text": said(step, machine, names), "failed": step.failed,
         "changes": changes, "rewritten": rewritten, "data": words,
     })

@@ -38,6 +38,9 @@ pub fn trace(start: &Start, format: Format) -> Result<()> {
 
 /// A work request as text, by the copy that was executed.
 pub fn said(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
+    if step.message {
+        return format!("a message of {} bytes", Wqe::parse(&step.slot).len);
+    }
     // What follows in further slots is not in the copy; it stands where it was posted.
     let wqe = Wqe::parse(&step.slot);
     let further = wqe.slots().unwrap_or(1).saturating_sub(1);
@@ -52,6 +55,9 @@ pub fn said(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
 
 /// What a step is called.
 pub fn place(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
+    if step.message {
+        return format!("{}.received", machine.program().queues[step.queue].name);
+    }
     let slots = u64::from(machine.program().queues[step.queue].ring_slots());
     names.work(step.queue, step.index % slots)
 }

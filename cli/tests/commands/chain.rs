@@ -74,6 +74,25 @@ fn the_small_language_runs_as_chains() {
     assert!(out.starts_with("sum = 55\n"), "{out}");
 }
 
+/// The hash GET that ships, asked for a key that is there and for one that is not.
+#[test]
+fn a_trace_shows_a_hash_get_at_work() {
+    let get = Scratch::new(include_bytes!("../../../chain/programs/offloads/get.chain"));
+    let found = remora(&["chain", "trace", get.path(), "--send", "port=&bucket,[nop 42]"]).good();
+    let lines = [
+        "port.received  a message of 16 bytes",
+        "answer.header: [nop 42] -> [write]",
+        "answer         write value -> reply 24",
+    ];
+    for line in lines {
+        assert!(found.contains(line), "{line}: {found}");
+    }
+    let missed = remora(&["chain", "trace", get.path(), "--send", "port=&bucket,[nop 7]"]).good();
+    assert!(missed.contains("dormant write value -> reply 24 id 42"), "{missed}");
+    remora(&["chain", "run", get.path(), "--send", "port=&buckets"])
+        .one_line("words such as 0x2a,&NAME,[nop 42]");
+}
+
 #[test]
 fn a_trace_says_which_verb_changed_which_bytes() {
     let text = Scratch::new(IF.as_bytes());

@@ -1,0 +1,55 @@
+//! `repeat N` … `end`: lines that are there N times, with the round's number for `@` and the next one's for `@@`.
+
+use std::borrow::Cow;
+
+use super::Mistake;
+
+/// Rounds at most.
+const ROUNDS: usize = 1 << 12;
+
+/// Lines of a `repeat` that has not ended yet.
+struct Open<'a> {
+    line: u32,
+    rounds: usize,
+    lines: Vec<(u32, &'a str)>,
+}
+
+/// All lines with their numbers in the text, in the order in which they are read.
+pub(super) fn unrolled(text: &str) -> Result<Vec<(u32, Cow<'_, str>)>, Mistake> {
+    let mut all = Vec::new();
+    let mut open: Option<Open<'_>> = None;
+    for (number, line) in (1..).zip(text.lines()) {
+        let mut words = line.split(';').next().unwrap_or_default().split_whitespace();
+        let column = (line.len() - line.trim_start().len()) as u32 + 1;
+        let fault = |what: &str| Mistake { line: number, column, what: what.into() };
+        match (words.next(), &mut open) {
+            (Some("repeat"), Some(_)) => return Err(fault("no `repeat` stands in another")),
+            (Some("repeat"), None) => {
+                let rounds = words.next().and_then(|count| count.parse().ok());
+                let rounds = rounds.filter(|rounds| *rounds <= ROUNDS && words.next().is_none());
+                let rounds = rounds.ok_or_else(|| fault("how often? `repeat 8`"))?;
+                open = Some(Open { line: number, rounds, lines: Vec::new() });
+            }
+            (Some("end"), None) => return Err(fault("this ends no `repeat`")),
+            (Some("end"), Some(repeat)) => {
+                for round in 1..=repeat.rounds {
+                    let one = |(number, line): &(u32, &str)| (*number, Cow::Owned(numbered(line, round)));
+                    all.extend(repeat.lines.iter().map(one));
+                }
+                open = None;
+            }
+            (_, Some(repeat)) => repeat.lines.push((number, line)),
+            (_, None) => all.push((number, Cow::Borrowed(line))),
+        }
+    }
+    match open {
+        Some(Open { line, .. }) => {
+            Err(Mistake { line, column: 1, what: "this `repeat` has no `end`".into() })
+        }
+        None => Ok(all),
+    }
+}
+
+fn numbered(line: &str, round: usize) -> String {
+    line.replace("@@", &(round + 1).to_string()).replace('@', &round.to_string())
+}

@@ -1,0 +1,142 @@
+//! A client of a queue, without a network: what it sends takes the queue's receives, and what the queue sends comes to it.
+
+use memory::{Access, Bytes, Pd, Range, Table};
+use nic::chain::LoopbackInit;
+use nic::cqe::Cqe;
+use nic::wqe::{MAX_INLINE, SLOT, Wqe, WqeOpcode, flag};
+use nic::{Fetching, Nic, Ring, Sge, Status, Word, write_receive};
+use wire::Qpn;
+
+use super::{COMPLETIONS, LoadError, ring};
+
+/// Slots for messages under way.
+const SLOTS: u32 = 64;
+/// Answers that are kept, and bytes of each.
+const ANSWERS: u64 = 16;
+const ANSWER: u64 = 4096;
+
+/// A loopback queue pair whose receives are those of the queue that it is a client of.
+pub(super) struct Client {
+    pub qp: Qpn,
+    pub inbox_cq: u32,
+    send: Ring,
+    posted: u64,
+    received: Ring,
+    inbox: Bytes,
+    inbox_receives: Ring,
+    inbox_completions: Ring,
+    taken: u64,
+}
+
+impl Client {
+    pub fn create(
+        nic: &mut Nic,
+        (table, pd): (&Table, Pd),
+        receives: (Ring, u32),
+        (receive_cq, received): (u32, Ring),
+    ) -> Result<Client, LoadError> {
+        let full = |_| LoadError::TooBig;
+        let (send, inbox_receives, inbox_completions) =
+            (ring(SLOTS)?, ring(ANSWERS as u32)?, ring(COMPLETIONS)?);
+        let own_cq = nic.create_cq_ignoring_overrun(ring(1)?).map_err(full)?;
+        let inbox_cq = nic.create_cq_ignoring_overrun(inbox_completions.clone()).map_err(full)?;
+        let qp = nic.create_loopback(LoopbackInit {
+            pd,
+            send_ring: send.clone(),
+            receives,
+            send_cq: own_cq,
+            receive_cq,
+            fetching: Fetching::Posted,
+        });
+        let inbox = Bytes::heap((ANSWERS * ANSWER) as usize).map_err(|_| LoadError::TooBig)?;
+        let key = table.register(pd, &[Range::whole(&inbox)], Access::LOCAL_WRITE);
+        let key = key.map_err(|_| LoadError::TooBig)?;
+        for index in 0..ANSWERS {
+            let addr = inbox.address() + index * ANSWER;
+            let room = [Sge { addr, len: ANSWER as u32, lkey: key }];
+            write_receive(index, &room, |_, slot| inbox_receives.store(index, slot));
+        }
+        inbox_receives.recycle();
+        Ok(Client {
+            qp: qp.map_err(full)?,
+            inbox_cq,
+            send,
+            posted: 0,
+            received,
+            inbox,
+            inbox_receives,
+            inbox_completions,
+            taken: 0,
+        })
+    }
+
+    /// Where what the queue sends goes, and its elements.
+    pub fn inbox(&self) -> (Ring, u32) {
+        (self.inbox_receives.clone(), 1)
+    }
+
+    /// Puts a message into its send queue. False: no room.
+    pub fn push(&mut self, message: &[u8]) -> bool {
+        let header = u64::from(WqeOpcode::SEND.0) | u64::from(flag::INLINE) << 8;
+        let first = Wqe { header, len: message.len() as u64, ..Wqe::default() };
+        let needed = 1 + message.len().div_ceil(SLOT) as u64;
+        let free = self.send.slots() - (self.posted - self.send.word(Word::Consumed));
+        if needed > free || message.len() > MAX_INLINE {
+            return false;
+        }
+        self.send.store(self.posted, &first.emit());
+        for (at, piece) in message.chunks(SLOT).enumerate() {
+            let mut slot = [0; SLOT];
+            slot[..piece.len()].copy_from_slice(piece);
+            self.send.store(self.posted + 1 + at as u64, &slot);
+        }
+        self.posted += needed;
+        self.send.set_word(Word::Produced, self.posted);
+        true
+    }
+
+    /// The next message that came.
+    pub fn answer(&mut self) -> Option<Vec<u8>> {
+        let (sequence, entry) = entry(&self.inbox_completions, self.taken);
+        if sequence != self.taken + 1 || entry.completion.status != Status::Success {
+            return None;
+        }
+        let mut bytes = vec![0; entry.completion.byte_len as usize];
+        self.inbox.read((self.taken % ANSWERS * ANSWER) as usize, &mut bytes).ok()?;
+        self.taken += 1;
+        Some(bytes)
+    }
+
+    /// Why the queue did not take a message, if it refused one.
+    pub fn refused(&self) -> Option<Status> {
+        first_fault(&self.received).map(|entry| entry.completion.status)
+    }
+}
+
+/// Posts receives into a ring in which each has `stride` slots.
+pub(super) fn post(ring: &Ring, stride: u64, receives: &[Vec<Sge>]) {
+    for (index, sges) in receives.iter().enumerate() {
+        let first = index as u64 * stride;
+        write_receive(index as u64, sges, |at, slot| ring.store(first + at as u64, slot));
+    }
+    ring.set_word(Word::Produced, receives.len() as u64 * stride);
+}
+
+/// An entry of a completion queue, and its sequence number.
+fn entry(completions: &Ring, index: u64) -> (u64, Cqe) {
+    let mut slot = [0; SLOT];
+    completions.load(index, &mut slot);
+    let words: [u64; 8] = std::array::from_fn(|word| {
+        u64::from_le_bytes(slot[8 * word..8 * word + 8].try_into().expect("eight bytes"))
+    });
+    (words[7], Cqe::parse(&words))
+}
+
+/// The first entry that says what went wrong.
+pub(super) fn first_fault(completions: &Ring) -> Option<Cqe> {
+    let entries = (0..completions.slots()).map(|index| entry(completions, index));
+    let faults = entries.filter(|(sequence, entry)| {
+        *sequence > 0 && !matches!(entry.completion.status, Status::Success | Status::WrFlushed)
+    });
+    faults.min_by_key(|(sequence, _)| *sequence).map(|(_, entry)| entry)
+}

@@ -1,0 +1,70 @@
+//! What the offloads in `chain/programs/offloads` look for, laid out in memory, and what their clients send and get.
+//!
+//! Buckets of a table and nodes of a list have the shape of a work request's first words (header, address, length), so that one
+//! READ makes an answer of them. Keys have 48 bits, and none is 0.
+
+use nic::wqe::{Wqe, WqeOpcode};
+
+use crate::program::header;
+
+/// The shipped programs, by name.
+pub const OFFLOADS: [(&str, &str); 4] = [
+    ("get", include_str!("../programs/offloads/get.chain")),
+    ("get-two-sequential", include_str!("../programs/offloads/get-two-sequential.chain")),
+    ("get-two-parallel", include_str!("../programs/offloads/get-two-parallel.chain")),
+    ("list", include_str!("../programs/offloads/list.chain")),
+];
+
+/// Bytes from one bucket to the next, and of a node.
+pub const BUCKET: u64 = 32;
+/// Nodes that `list.chain` looks at.
+pub const LIST: usize = 8;
+
+/// The header that a client looks for.
+pub fn wanted(key: u64) -> u64 {
+    header(WqeOpcode::NOP.0, 0, key)
+}
+
+fn words<const N: usize>(words: [u64; N]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// A bucket that holds a key, whose value is `len` bytes at `at`; or a node, and where the next one is.
+pub fn bucket(key: u64, at: u64, len: u64, next: u64) -> [u8; BUCKET as usize] {
+    let mut bytes = [0; BUCKET as usize];
+    bytes.copy_from_slice(&words([wanted(key), at, len, next]));
+    bytes
+}
+
+/// What a client sends to `get.chain`.
+pub fn ask(bucket: u64, key: u64) -> Vec<u8> {
+    words([bucket, wanted(key)])
+}
+
+/// What a client sends to the two programs that look at two buckets.
+pub fn ask_two(buckets: [u64; 2], key: u64) -> Vec<u8> {
+    words([buckets[0], wanted(key), buckets[1], wanted(key)])
+}
+
+/// What a client sends to `list.chain`.
+pub fn ask_list(first: u64, key: u64) -> Vec<u8> {
+    let mut message = first.to_le_bytes().to_vec();
+    message.extend(wanted(key).to_le_bytes().repeat(LIST));
+    message
+}
+
+/// The length of the value that has come before this message did; none: the key is not there.
+pub fn answered(message: &[u8]) -> Option<u64> {
+    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+    message.chunks_exact(24).find_map(|answer| {
+        let was = Wqe { header: word(&answer[..8]), ..Wqe::default() };
+        (was.opcode() == WqeOpcode::WRITE).then(|| word(&answer[16..]))
+    })
+}
+
+/// The two buckets of a key in a table of `buckets`, which is a power of two.
+pub fn places(key: u64, buckets: u64) -> [u64; 2] {
+    // Two odd multipliers: of a product the upper half is mixed best.
+    let hash = |by: u64| (key.wrapping_mul(by) >> 32) & (buckets - 1);
+    [hash(0x9e37_79b9_7f4a_7c15), hash(0xc2b2_ae3d_27d4_eb4f)]
+}

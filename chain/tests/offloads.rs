@@ -1,0 +1,121 @@
+//! The offloads that ship answer as a plain table and a plain list would, request by request, without anybody's help.
+
+use remora_chain::offload::{BUCKET, LIST, OFFLOADS, answered, ask, ask_list, ask_two, bucket, places};
+use remora_chain::{Home, Machine, Place, assemble};
+
+const BUCKETS: u64 = 64;
+const VALUES: u64 = 8192;
+const VALUE: u64 = 256;
+
+fn machine(name: &str) -> Machine {
+    let text = OFFLOADS.iter().find(|(known, _)| *known == name).expect("it ships").1;
+    let mut machine = Machine::load(assemble(text).unwrap()).unwrap();
+    machine.start();
+    machine.run(1000);
+    assert_eq!(machine.failures(), []);
+    machine
+}
+
+/// A region's first byte, and its address.
+fn region(machine: &Machine, name: &str) -> (Place, u64) {
+    let place = machine.program().find(name).expect("a region").0;
+    (place, machine.numbers().address(place))
+}
+
+fn byte(key: u64, at: u64) -> u8 {
+    (key.wrapping_mul(31) ^ at.wrapping_mul(7)) as u8
+}
+
+fn value(key: u64, len: u64) -> Vec<u8> {
+    (0..len).map(|at| byte(key, at)).collect()
+}
+
+/// Sends a request and runs; what the client is told, and the work requests that it took.
+fn call(machine: &mut Machine, message: &[u8]) -> (Option<Vec<u8>>, u64) {
+    let port = machine.program().queue("port").unwrap();
+    let before = machine.executed();
+    assert!(machine.send(port, message));
+    machine.run(10_000);
+    assert_eq!(machine.failures(), []);
+    let told = machine.answer(port).expect("an answer");
+    assert_eq!(machine.answer(port), None, "one answer for a request");
+    let reply = region(machine, "reply").0;
+    (answered(&told).map(|len| machine.read(reply, len as usize).unwrap()), machine.executed() - before)
+}
+
+/// A table whose keys 1 to `keys` stand in one of their buckets, if there is room.
+fn fill(machine: &mut Machine, keys: u64, ways: usize) -> Vec<Option<u64>> {
+    let (table, address) = region(machine, "table");
+    let mut taken = [false; BUCKETS as usize];
+    let mut lengths = vec![None; keys as usize + 1];
+    for key in 1..=keys {
+        let free = places(key, BUCKETS)[..ways].iter().copied().find(|place| !taken[*place as usize]);
+        let Some(place) = free else { continue };
+        taken[place as usize] = true;
+        let (at, len) = (VALUES + key * VALUE, 1 + key * 5 % VALUE);
+        let bytes = bucket(key, address + at, len, 0);
+        assert!(machine.write(table + place * BUCKET, &bytes) && machine.write(table + at, &value(key, len)));
+        lengths[key as usize] = Some(len);
+    }
+    lengths
+}
+
+#[test]
+fn get_finds_what_a_plain_table_holds() {
+    let mut machine = machine("get");
+    let lengths = fill(&mut machine, 100, 1);
+    let address = region(&machine, "table").1;
+    assert!(lengths.iter().flatten().count() > 30);
+    for round in 0..3 {
+        for key in 1..=100 {
+            let place = address + places(key, BUCKETS)[0] * BUCKET;
+            let (got, works) = call(&mut machine, &ask(place, key));
+            assert_eq!(got, lengths[key as usize].map(|len| value(key, len)), "key {key}, round {round}");
+            assert!(works <= 13, "{works} work requests");
+        }
+    }
+}
+
+#[test]
+fn two_buckets_are_looked_at_side_by_side_and_one_behind_the_other() {
+    for name in ["get-two-sequential", "get-two-parallel"] {
+        let mut machine = machine(name);
+        let lengths = fill(&mut machine, 100, 2);
+        let address = region(&machine, "table").1;
+        let second = |key: u64| places(key, BUCKETS)[1];
+        assert!(lengths.iter().flatten().count() > 50);
+        for key in (1..=100).chain((1..=100).rev()) {
+            let at = places(key, BUCKETS).map(|place| address + place * BUCKET);
+            let (got, _) = call(&mut machine, &ask_two(at, key));
+            assert_eq!(
+                got,
+                lengths[key as usize].map(|len| value(key, len)),
+                "{name}, key {key} {}",
+                second(key)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_list_of_eight_is_searched_to_its_end() {
+    let mut machine = machine("list");
+    let (list, address) = region(&machine, "list");
+    for at in 0..LIST as u64 {
+        let (key, next) = (100 + at, address + (at + 1) * BUCKET);
+        let bytes = bucket(key, address + VALUES + at * VALUE, 64, next);
+        assert!(machine.write(list + at * BUCKET, &bytes));
+        assert!(machine.write(list + VALUES + at * VALUE, &value(key, 64)));
+    }
+    let end = LIST as u64 * BUCKET;
+    assert!(machine.write(list + end, &bucket(0, 0, 0, address + end)));
+    for key in (95..115).chain(100..108) {
+        // From each node on: the rest of the list is looked at, and then the empty node.
+        let from = key % 3;
+        let (got, works) = call(&mut machine, &ask_list(address + from * BUCKET, key));
+        let there = (100 + from..108).contains(&key);
+        assert_eq!(got, there.then(|| value(key, 64)), "key {key} from node {from}");
+        assert!(works < 75, "{works} work requests");
+    }
+    assert_eq!(list.home, Home::Section(1));
+}

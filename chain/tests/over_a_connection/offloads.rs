@@ -1,0 +1,147 @@
+//! The offloads that ship, asked over links that lose, double and reorder: answers are those of a plain table and a plain list.
+
+use std::collections::BTreeMap;
+
+use fabric::{ALL, CompletionQueue, QueuePair, Random, Region, Settings, World};
+use nic::{Fetching, Operation, Payload, ReceiveRequest, Status, WorkRequest};
+use remora_chain::assemble;
+use remora_chain::offload::{BUCKET, LIST, OFFLOADS, answered, ask, ask_list, ask_two, bucket, places};
+
+use super::install::install;
+use super::{SIGNALED, unruly};
+
+const BUCKETS: u64 = 32;
+const VALUES: u64 = 2048;
+const VALUE: u64 = 4096;
+
+/// A client's end, and the server's memory.
+struct Asked {
+    world: World,
+    client: QueuePair,
+    cq: CompletionQueue,
+    reply: Region,
+    small: Region,
+    table: Region,
+}
+
+impl Asked {
+    /// A world in which node 0 serves node 1 by a program, with `memory` in its region.
+    fn new(seed: u64, name: &str, memory: &dyn Fn(u64) -> Vec<u8>) -> Asked {
+        let mut world = unruly(seed);
+        let text = OFFLOADS.iter().find(|(known, _)| *known == name).expect("it ships").1;
+        let program = assemble(text).unwrap();
+        let port = &program.queues[0];
+        let settings = Settings {
+            fetching: port.fetching,
+            send_slots: port.ring_slots(),
+            receives: 1,
+            receive_max_sge: port.receive_pieces(),
+            access: memory::Access::NONE,
+            ..Settings::default()
+        };
+        let (server_cq, client_cq) = (world.create_counted_cq(0, 16), world.create_cq(1, 64));
+        let server = world.create_qp(server_cq, server_cq, &settings).unwrap();
+        let plain = Settings { fetching: Fetching::Posted, ..Settings::default() };
+        let client = world.create_qp(client_cq, client_cq, &plain).unwrap();
+        world.connect(server, client, &plain);
+        let table = world.register(0, 1 << 16, ALL);
+        table.store(0, &memory(table.address));
+        let reply = world.register(1, 1 << 16, ALL);
+        let small = world.register(1, 4096, ALL);
+        let given = if name == "list" { "list" } else { "table" };
+        let installed =
+            install(&mut world, &program, (server, server_cq), &[(given, &table), ("reply", &reply)]);
+        // The one receive is taken round after round: nobody posts it again.
+        world.post_receive(server, &ReceiveRequest { id: 0, sges: installed.receive() }).unwrap();
+        world.receive_ring(server).expect("its own").recycle();
+        assert!(world.settle(1_000_000));
+        Asked { world, client, cq: client_cq, reply, small, table }
+    }
+
+    fn ask(&mut self, message: &[u8]) -> Option<Vec<u8>> {
+        self.small.store(0, message);
+        let room = [self.small.sge(1024, 1024)];
+        self.world.post_receive(self.client, &ReceiveRequest { id: 1, sges: &room }).unwrap();
+        let list = [self.small.sge(0, message.len())];
+        let payload = Payload::Sges(&list);
+        let request = WorkRequest { id: 2, operation: Operation::Send, payload, flags: SIGNALED };
+        self.world.post(self.client, &request).unwrap();
+        assert!(self.world.settle(10_000_000));
+        let ends = self.world.drain(self.cq);
+        assert!(ends.len() == 2 && ends.iter().all(|end| end.status == Status::Success), "{ends:?}");
+        let told = ends.iter().find(|end| end.id == 1).unwrap();
+        let length = answered(&self.small.load(1024, told.byte_len as usize))?;
+        Some(self.reply.load(0, length as usize))
+    }
+}
+
+/// A table, by key; where its buckets are, and its bytes.
+fn table(random: &mut Random, ways: usize, at: u64) -> (BTreeMap<u64, Vec<u8>>, Vec<u8>) {
+    let (mut keys, mut bytes, mut taken) = (BTreeMap::new(), vec![0; 1 << 16], [false; BUCKETS as usize]);
+    let mut next = VALUES;
+    for _ in 0..12 {
+        let key = 1 + random.below(1 << 47);
+        let places = places(key, BUCKETS);
+        let Some(place) = places[..ways].iter().find(|place| !taken[**place as usize]) else { continue };
+        taken[*place as usize] = true;
+        let value: Vec<u8> = (0..1 + random.below(VALUE)).map(|_| random.below(256) as u8).collect();
+        let slot = (place * BUCKET) as usize;
+        bytes[slot..slot + BUCKET as usize].copy_from_slice(&bucket(key, at + next, value.len() as u64, 0));
+        bytes[next as usize..next as usize + value.len()].copy_from_slice(&value);
+        next += VALUE;
+        keys.insert(key, value);
+    }
+    (keys, bytes)
+}
+
+fn gets(seed: u64, name: &str, ways: usize) {
+    let mut random = Random::new(seed);
+    let first = random.below(1 << 30);
+    let keys = table(&mut Random::new(first), ways, 0).0;
+    let mut asked = Asked::new(seed, name, &|at| table(&mut Random::new(first), ways, at).1);
+    let base = asked.table.address;
+    for _ in 0..6 {
+        let held = keys.keys().nth(random.below(keys.len() as u64) as usize).copied();
+        let key = if random.below(3) == 0 { 1 + random.below(1 << 47) } else { held.unwrap_or(1) };
+        let at = places(key, BUCKETS).map(|place| base + place * BUCKET);
+        let message = if ways == 1 { ask(at[0], key) } else { ask_two(at, key) };
+        assert!(asked.ask(&message) == keys.get(&key).cloned(), "{name}, key {key}, seed {seed}");
+    }
+}
+
+#[test]
+fn hash_gets_are_those_of_a_plain_table_whatever_the_network_does() {
+    for seed in 0..120 {
+        let (name, ways) =
+            [("get", 1), ("get-two-sequential", 2), ("get-two-parallel", 2)][seed as usize % 3];
+        gets(seed, name, ways);
+    }
+}
+
+#[test]
+fn a_list_is_searched_as_a_plain_one_is_whatever_the_network_does() {
+    for seed in 0..120 {
+        let mut random = Random::new(seed);
+        let keys: Vec<u64> = (0..LIST).map(|at| 1 + (at as u64) + 100 * random.below(1 << 40)).collect();
+        let nodes = |at: u64| {
+            let mut bytes = vec![0; 1 << 16];
+            for place in 0..=LIST {
+                let next = at + (place as u64 + 1).min(LIST as u64) * BUCKET;
+                let key = keys.get(place).copied().unwrap_or(0);
+                let value = at + VALUES + place as u64 * VALUE;
+                let node = bucket(key, value, 64, next);
+                bytes[place * BUCKET as usize..][..BUCKET as usize].copy_from_slice(&node);
+                bytes[(VALUES + place as u64 * VALUE) as usize..][..64].fill(place as u8 + 1);
+            }
+            bytes
+        };
+        let mut asked = Asked::new(seed, "list", &nodes);
+        let first = asked.table.address;
+        for _ in 0..4 {
+            let place = random.below(LIST as u64 + 2) as usize;
+            let key = keys.get(place).copied().unwrap_or(1 << 47);
+            let expected = keys.contains(&key).then(|| vec![place as u8 + 1; 64]);
+            assert_eq!(asked.ask(&ask_list(first, key)), expected, "node {place}, seed {seed}");
+        }
+    }
+}
