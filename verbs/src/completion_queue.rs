@@ -39,6 +39,8 @@ pub struct CqOptions<'a> {
     pub engine: Option<usize>,
     /// The channel that tells of its completions.
     pub channel: Option<&'a CompletionChannel>,
+    /// It is for WAITs, which count its completions: nobody need poll it, and the newest stand over the oldest.
+    pub counted: bool,
 }
 
 /// A completion queue: work that has ended, in order for each queue pair.
@@ -115,7 +117,10 @@ impl CompletionQueue {
         let ring = ring(context, depth)?;
         let hook = options.channel.map(|channel| CqHook { channel: channel.channel().clone(), tag });
         let number = engine.control(|control| {
-            let number = control.nic.create_cq(ring.clone())?;
+            let number = match options.counted {
+                true => control.nic.create_cq_ignoring_overrun(ring.clone())?,
+                false => control.nic.create_cq(ring.clone())?,
+            };
             control.hook(number, hook);
             Ok::<u32, CreateError>(number)
         })?;
@@ -129,6 +134,9 @@ impl CompletionQueue {
         (depth, tag): (u32, u64),
         options: &CqOptions<'_>,
     ) -> Result<CompletionQueue, CreateError> {
+        if options.counted {
+            return Err(CreateError::NotByDaemon);
+        }
         let channel = options.channel.map_or(Ok(0), CompletionChannel::number)?;
         let (facts, ring) = desk.create_cq(CreateCq { depth, channel, tag })?;
         Ok(CompletionQueue::lent(context, desk, &facts, Poller::new(ring)))
@@ -173,6 +181,20 @@ impl CompletionQueue {
     /// The engine that it is on.
     pub fn engine(&self) -> usize {
         self.shared.seat.number()
+    }
+
+    /// By what a WAIT names it ([`work::wait`](crate::work::wait)).
+    pub fn number(&self) -> u32 {
+        self.shared.number
+    }
+
+    /// Completions that have come to it since it was made: what a WAIT counts. 0 for one of the daemon's.
+    pub fn count(&self) -> u64 {
+        if self.shared.context.fork().is_child() {
+            return 0;
+        }
+        let count = |engine: &Arc<Engine>| engine.control(|control| control.nic.cq_count(self.shared.number));
+        self.shared.engine().ok().and_then(count).unwrap_or(0)
     }
 
     /// By what a [`CompletionChannel`] names it.

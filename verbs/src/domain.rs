@@ -178,6 +178,36 @@ impl ProtectionDomain {
         QueuePair::new(self, send_cq, receive_cq, Service::Rc, None, options)
     }
 
+    /// A queue pair that is connected to itself, ready to send: it works on the memory of this domain, with the rights that
+    /// regions give peers, and without packets. It alone has the calculations.
+    ///
+    /// ```
+    /// use remora_verbs::{Access, Calculation, Device, EMPTY, QpOptions, work};
+    ///
+    /// let context = Device::shm().open()?;
+    /// let domain = context.alloc_pd()?;
+    /// let mut cq = context.create_cq(16)?;
+    /// let memory = domain.allocate(64, Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC)?;
+    /// memory.put(0, &7_u64)?;
+    ///
+    /// let mut chain = domain.create_loopback(&cq, &cq, &QpOptions::default())?;
+    /// chain.post_send(&work::calculate(1, &[memory.sge(8, 8)], memory.remote(0), Calculation::Max, 9))?;
+    /// cq.wait(&mut [EMPTY; 1], std::time::Duration::from_secs(1))?;
+    /// assert_eq!((memory.get::<u64>(0)?, memory.get::<u64>(8)?), (9, 7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`create_qp`](ProtectionDomain::create_qp).
+    pub fn create_loopback(
+        &self,
+        send_cq: &CompletionQueue,
+        receive_cq: &CompletionQueue,
+        options: &QpOptions,
+    ) -> Result<QueuePair, CreateError> {
+        QueuePair::loopback(self, send_cq, receive_cq, options)
+    }
+
     /// As [`create_qp`](ProtectionDomain::create_qp), with the receives of a shared receive queue.
     ///
     /// # Errors

@@ -68,13 +68,27 @@ impl End {
             port: Some(1),
             ..Modify::default()
         };
-        let (number, bell) = engine.control(|control| {
-            let number = make(control.nic)?;
-            if let Err(fault) = control.nic.modify_qp(number, &to_init) {
-                control.nic.destroy_qp(number)?;
+        End::made(context, engine, service, options, |nic| {
+            let number = make(nic)?;
+            if let Err(fault) = nic.modify_qp(number, &to_init) {
+                nic.destroy_qp(number)?;
                 return Err(CreateError::Modify(fault));
             }
-            Ok((number, control.hang_bell(number)))
+            Ok(number)
+        })
+    }
+
+    /// A queue pair that is, when `make` has made it, in the state that it starts from.
+    pub fn made(
+        context: &Context,
+        engine: &Arc<Engine>,
+        service: Service,
+        options: &QpOptions,
+        make: impl FnOnce(&mut nic::Nic) -> Result<Qpn, CreateError>,
+    ) -> Result<End, CreateError> {
+        let (number, bell) = engine.control(|control| {
+            let number = make(control.nic)?;
+            Ok::<_, CreateError>((number, control.hang_bell(number)))
         })?;
         Ok(End {
             number,

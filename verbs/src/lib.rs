@@ -48,6 +48,7 @@ mod free_list;
 mod kernels;
 mod listener;
 pub mod nicd;
+mod offload;
 mod queue_pair;
 mod region;
 mod seat;
@@ -67,12 +68,14 @@ pub use error::{CreateError, PollError, PostError};
 pub use free_list::{FreeList, FreeListOptions};
 pub use kernels::{KernelHandle, KernelOptions};
 pub use listener::{ConnectRequest, Listener};
+pub use offload::{Call, LoadError, Loader, Offload};
 pub use queue_pair::{Batch, Init, QpOptions, QueuePair, Ready};
 pub use region::{MemoryRegion, RemoteMemory};
 pub use srq::{Srq, SrqOptions};
 pub use window::{MemoryWindow, NullRegion};
 pub use xrc::{XrcDomain, XrcInitiator, XrcTarget};
 
+pub use chain;
 pub use host::connect::ConnectError;
 pub use host::{DriverCounters, EngineEvent, Mode, OpenError, PortFacts, PortKind, Rules, RulesError};
 pub use memory::{Access, AccessError, Binding, Bytes, Error as MemoryError, Key, Range, WindowType};
@@ -80,9 +83,9 @@ pub use nic::PostError as QueueError;
 pub use nic::kernel;
 pub use nic::prism;
 pub use nic::{
-    AddressVector, AsyncEvent, CompletionKind, Flags, GRH, MULTICAST_QPN, Modify, NicError, Notify,
-    Operation, PathMigration, Payload, ReceiveRequest, Remote, Service, Sge, SrqFacts, Status,
-    WorkCompletion, WorkRequest,
+    AddressVector, AsyncEvent, Calculation, CompletionKind, Fetching, Flags, GRH, MULTICAST_QPN, Modify,
+    NicError, Notify, Operation, PathMigration, Payload, ReceiveRequest, Remote, Service, Sge, SrqFacts,
+    Status, WorkCompletion, WorkRequest,
 };
 pub use port::Counters as PortCounters;
 pub use port::fault::Tally;

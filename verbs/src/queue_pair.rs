@@ -19,6 +19,7 @@ use crate::end::End;
 use crate::fork::ForkMark;
 use crate::{CompletionQueue, Context, CreateError, PostError, ProtectionDomain, Srq};
 
+mod chains;
 mod handle;
 mod lent;
 mod queues;
@@ -82,6 +83,9 @@ pub struct QpOptions {
     pub connect_timeout: Duration,
     /// The Q_Key that datagrams must carry (datagram queue pairs only).
     pub qkey: u32,
+    /// How far the send queue is fetched: as far as it is posted, or, for a chain ([`Offload`](crate::Offload)), as far as it is
+    /// enabled. A recycled one has `max_send_wr` slots, rounded up to a power of two, and not more.
+    pub fetching: Fetching,
 }
 
 impl Default for QpOptions {
@@ -107,6 +111,7 @@ impl Default for QpOptions {
             private_data: Vec::new(),
             connect_timeout: Duration::from_secs(5),
             qkey: 0x1111_1111,
+            fetching: Fetching::Posted,
         }
     }
 }
@@ -165,8 +170,8 @@ struct Body {
     fork: ForkMark,
     send: SendSide,
     receive: Incoming,
-    _receive_cq: Arc<Cq>,
-    _send_cq: Arc<Cq>,
+    receive_cq: Arc<Cq>,
+    send_cq: Arc<Cq>,
     _domain: ProtectionDomain,
 }
 
@@ -190,8 +195,9 @@ pub(crate) fn parts(
     if elsewhere || !Arc::ptr_eq(engine, receive_cq.engine()?) {
         return Err(CreateError::DifferentEngines);
     }
-    // The longest work request always fits.
-    let send_ring = ring(domain.context(), options.max_send_wr.max(wqe::MAX_SLOTS as u32))?;
+    // The longest work request always fits; only a ring that goes round has exactly the slots of its program.
+    let least = if options.fetching == Fetching::Recycled { 1 } else { wqe::MAX_SLOTS as u32 };
+    let send_ring = ring(domain.context(), options.max_send_wr.max(least))?;
     let (receives, receive) = match (srq, service) {
         (Some(srq), _) => (Receives::Shared(srq.shared().number), Incoming::Shared(Arc::clone(srq.shared()))),
         (None, Service::XrcInitiator) => (Receives::None, Incoming::None),
@@ -210,7 +216,7 @@ pub(crate) fn parts(
         send_cq: send_cq.number,
         receive_cq: receive_cq.number,
         signal_all: options.signal_all,
-        fetching: Fetching::Posted,
+        fetching: options.fetching,
     };
     Ok((init, send_ring, receive))
 }
@@ -225,7 +231,8 @@ impl QueuePair<Init> {
         options: &QpOptions,
     ) -> Result<QueuePair<Init>, CreateError> {
         if let Some(desk) = domain.context().desk() {
-            let lent = matches!(service, Service::Rc | Service::Uc) && srq.is_none();
+            let posted = options.fetching == Fetching::Posted;
+            let lent = matches!(service, Service::Rc | Service::Uc) && srq.is_none() && posted;
             let lent = if lent { Ok(desk) } else { Err(CreateError::NotByDaemon) };
             return QueuePair::of_daemon(lent?, domain, (send_cq, receive_cq), service, options);
         }
@@ -241,8 +248,8 @@ impl QueuePair<Init> {
             fork: domain.context().fork(),
             send: SendSide::new(send_ring, bounds),
             receive,
-            _receive_cq: Arc::clone(receive_cq),
-            _send_cq: Arc::clone(send_cq),
+            receive_cq: Arc::clone(receive_cq),
+            send_cq: Arc::clone(send_cq),
             _domain: domain.clone(),
         };
         Ok(QueuePair { body, state: PhantomData })

@@ -7,7 +7,10 @@
 //! ```
 
 use memory::Key;
-use nic::{Flags, Operation, Payload, Remote, Sge, WorkRequest};
+use nic::{Calculation, Flags, Operation, Payload, Remote, Sge, WorkRequest};
+use wire::Qpn;
+
+use crate::CompletionQueue;
 
 const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
 
@@ -105,6 +108,31 @@ pub const fn rpc_write(id: u64, opcode: u64, tag: u32, local: &[Sge]) -> WorkReq
 #[inline]
 pub const fn local_inv<'a>(id: u64, key: Key) -> WorkRequest<'a> {
     request(id, Operation::LocalInv(key), &[])
+}
+
+/// Holds what is behind it until `count` completions have come to a queue since it was made. Some queue pair of the same
+/// protection domain completes there, or nobody does.
+#[inline]
+pub fn wait<'a>(id: u64, cq: &CompletionQueue, count: u64) -> WorkRequest<'a> {
+    request(id, Operation::Wait { cq: cq.number(), count }, &[])
+}
+
+/// Lets the queue pair of this number, managed or recycled and of the same protection domain, be fetched up to `count` slots.
+#[inline]
+pub const fn enable<'a>(id: u64, qp: u32, count: u64) -> WorkRequest<'a> {
+    request(id, Operation::Enable { qp: Qpn::new(qp & 0x00ff_ffff), count }, &[])
+}
+
+/// A calculation on 8 bytes, for loopback queue pairs alone; the old value comes into the one local element, of 8 bytes.
+#[inline]
+pub const fn calculate(
+    id: u64,
+    local: &[Sge; 1],
+    remote: Remote,
+    calculation: Calculation,
+    operand: u64,
+) -> WorkRequest<'_> {
+    request(id, Operation::Calculate { calculation, remote, operand }, local)
 }
 
 /// Nothing, in order.

@@ -27,8 +27,8 @@ impl Body {
             receive: Incoming::Own(ReceiveSide::resume(receive, stride, max_sge)),
             end: Handle::Lent(Lent::new(desk, facts)),
             fork: domain.context().fork(),
-            _receive_cq: Arc::clone(receive_cq.shared()),
-            _send_cq: Arc::clone(send_cq.shared()),
+            receive_cq: Arc::clone(receive_cq.shared()),
+            send_cq: Arc::clone(send_cq.shared()),
             _domain: domain.clone(),
         }
     }

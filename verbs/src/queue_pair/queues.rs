@@ -77,6 +77,19 @@ impl SendSide {
         self.produced = self.published;
     }
 
+    /// Fills slots with the bytes of work requests, unpublished. False: they are more than there is room for.
+    pub fn push_slots(&mut self, slots: &[[u8; wqe::SLOT]]) -> bool {
+        self.consumed = self.ring.word(nic::Word::Consumed);
+        if self.produced - self.consumed + slots.len() as u64 > self.ring.slots() {
+            return false;
+        }
+        for slot in slots {
+            self.ring.store(self.produced, slot);
+            self.produced += 1;
+        }
+        true
+    }
+
     /// Tells the NIC by the index what has been filled. False: nothing new.
     #[inline]
     pub fn publish(&mut self) -> bool {
@@ -161,6 +174,20 @@ impl ReceiveSide {
     /// Goes on in the ring that the queue was resized to.
     pub fn moved(&mut self, ring: Ring) {
         self.ring = ring;
+    }
+
+    /// Requests that it holds, and elements that each may have.
+    pub fn shape(&self) -> (u64, u32) {
+        (self.ring.slots() / self.stride, self.max_sge)
+    }
+
+    /// From now on the requests posted are taken round after round. False: they do not fill the ring.
+    pub fn recycle(&mut self) -> bool {
+        let full = self.produced == self.ring.slots();
+        if full {
+            self.ring.recycle();
+        }
+        full
     }
 
     /// Tells the NIC by the index.

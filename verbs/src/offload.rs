@@ -1,0 +1,394 @@
+//! Programs of chains on a device: linked into real memory and queues (RedN, §3.5).
+//!
+//! A server makes a queue pair for each client ([`ProtectionDomain::create_port`]), connects it, which is the call that sets
+//! the offload up, and loads a program onto it. From then on the client SENDs, and the NIC answers:
+//!
+//! ```
+//! use remora_verbs::{Access, Device, EMPTY, Loader, QpOptions, QueuePair, ReceiveRequest, chain, work};
+//!
+//! // The greater of two numbers.
+//! let program = chain::assemble(
+//!     "data numbers
+//!          greater: word 0
+//!      queue port managed
+//!                   receive -> first.operand, second.operand
+//!                   send greater
+//!      queue main
+//!                   wait port.received 1
+//!                   enable work all
+//!      queue work managed
+//!          first:   max greater, 0
+//!          second:  max greater, 0
+//!                   enable port all fence",
+//! )?;
+//! let context = Device::shm().open()?;
+//! let domain = context.alloc_pd()?;
+//! let port = domain.create_port(&program, "port", &QpOptions::default())?;
+//!
+//! // The client: here in the same process.
+//! let mut cq = context.create_cq(16)?;
+//! let client = domain.create_qp(&cq, &cq, &QpOptions::default())?;
+//! let (mut client, port) = QueuePair::connect_pair(client, port)?;
+//! let offload = Loader::new(&program).connection("port", port).load(&domain)?;
+//!
+//! let memory = domain.allocate(64, Access::LOCAL_WRITE)?;
+//! client.post_recv(&ReceiveRequest { id: 1, sges: &[memory.sge(16, 8)] })?;
+//! memory.put(0, &[7_u64, 900])?;
+//! client.post_send(&work::send(2, &[memory.sge(0, 16)]))?;
+//! let (mut done, mut came) = ([EMPTY; 2], 0);
+//! while came < 2 {
+//!     came += cq.wait(&mut done[came..], std::time::Duration::from_secs(1))?;
+//! }
+//! assert_eq!((memory.get::<u64>(16)?, offload.word("greater")), (900, Some(900)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use chain::{Home, Image, Numbers, Place, Program, Queue, QueueNumbers, layout, link};
+use memory::{Access, Bytes, Range};
+use nic::{Fetching, ReceiveRequest};
+use std::fmt;
+
+use crate::{
+    CqOptions, CreateError, Init, MemoryRegion, PostError, ProtectionDomain, QpOptions, QueuePair,
+    RemoteMemory,
+};
+
+/// Everything a chain does to its own memory.
+const RIGHTS: Access = Access::from_bits(0xf).expect("four rights");
+/// What a client says when it connects, in [`QpOptions::private_data`]: which program it wants, and where answers go. It gives its
+/// server a key, and gets none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The program's name, up to 200 bytes.
+    pub program: String,
+    /// The client's memory.
+    pub reply: RemoteMemory,
+}
+
+impl Call {
+    /// As private data.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        [&self.reply.to_bytes()[..], self.program.as_bytes()].concat()
+    }
+
+    /// Out of private data. None: it is something else.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Call> {
+        let (reply, program) = bytes.split_at_checked(RemoteMemory::LEN)?;
+        Some(Call {
+            program: std::str::from_utf8(program).ok()?.into(),
+            reply: RemoteMemory::from_bytes(reply)?,
+        })
+    }
+}
+
+/// Completions that a queue remembers: nobody polls it.
+const COMPLETIONS: u32 = 16;
+
+/// Why a program cannot be loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadError {
+    /// A resource could not be made.
+    Create(CreateError),
+    /// A receive could not be posted.
+    Post(PostError),
+    /// The program has no queue or region of this name, or it is another thing there.
+    Unknown(String),
+    /// The program names a region that was not given.
+    NoRegion(String),
+    /// A region is smaller than the program says: its name, its bytes, and how many there must be.
+    SmallRegion(String, u64, u64),
+    /// The queue pair given for this queue was not made for it.
+    Unfit(String),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Create(error) => error.fmt(f),
+            LoadError::Post(error) => error.fmt(f),
+            LoadError::Unknown(name) => write!(f, "the program has no such queue or region: `{name}`"),
+            LoadError::NoRegion(name) => {
+                write!(f, "where is the region `{name}`? say it by `Loader::region`")
+            }
+            LoadError::SmallRegion(name, bytes, least) => {
+                write!(f, "the region `{name}` has {bytes} bytes, and the program counts on {least}")
+            }
+            LoadError::Unfit(name) => write!(
+                f,
+                "the queue pair for `{name}` has other slots, receives or fetching than the program says: make it by `create_port`"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+impl From<CreateError> for LoadError {
+    fn from(error: CreateError) -> LoadError {
+        LoadError::Create(error)
+    }
+}
+
+impl From<PostError> for LoadError {
+    fn from(error: PostError) -> LoadError {
+        LoadError::Post(error)
+    }
+}
+
+impl ProtectionDomain {
+    /// A queue pair for a client of a program, ready to be connected: as the program's queue of this name says, with completion
+    /// queues of its own that are counted. The peer has no rights, but to SEND.
+    ///
+    /// # Errors
+    /// `Unknown`: the program has no such queue; those of [`create_qp`](ProtectionDomain::create_qp).
+    pub fn create_port(
+        &self,
+        program: &Program,
+        queue: &str,
+        options: &QpOptions,
+    ) -> Result<QueuePair<Init>, LoadError> {
+        let queue = find(program, queue)?;
+        let options = QpOptions { access: Access::NONE, ..shaped(queue, options) };
+        let counted = CqOptions { depth: COMPLETIONS, counted: true, ..CqOptions::default() };
+        let sent = self.context().create_cq_with(&counted)?;
+        let received =
+            self.context().create_cq_with(&CqOptions { engine: Some(sent.engine()), ..counted })?;
+        Ok(self.create_qp(&sent, &received, &options)?)
+    }
+}
+
+fn find<'p>(program: &'p Program, name: &str) -> Result<&'p Queue, LoadError> {
+    let at = program.queue(name).ok_or_else(|| LoadError::Unknown(name.into()))?;
+    Ok(&program.queues[at])
+}
+
+/// Options with the shape of a program's queue.
+fn shaped(queue: &Queue, options: &QpOptions) -> QpOptions {
+    QpOptions {
+        max_send_wr: queue.ring_slots(),
+        max_recv_wr: queue.receives.len().max(1) as u32,
+        max_recv_sge: queue.receive_pieces(),
+        fetching: queue.fetching,
+        ..options.clone()
+    }
+}
+
+/// A program that is to be loaded, and what it finds there.
+#[derive(Debug)]
+pub struct Loader<'p> {
+    program: &'p Program,
+    connections: Vec<(String, QueuePair)>,
+    regions: Vec<(String, RemoteMemory)>,
+    on_nic: bool,
+}
+
+impl<'p> Loader<'p> {
+    /// Nothing is there yet.
+    pub fn new(program: &'p Program) -> Loader<'p> {
+        Loader { program, connections: Vec::new(), regions: Vec::new(), on_nic: false }
+    }
+
+    /// This queue of the program is a connection, made by [`create_port`](ProtectionDomain::create_port). All others are
+    /// loopback queues.
+    #[must_use]
+    pub fn connection(mut self, queue: &str, pair: QueuePair) -> Loader<'p> {
+        self.connections.push((queue.into(), pair));
+        self
+    }
+
+    /// This region of the program is there: the server's own memory, or a client's.
+    ///
+    /// Where a chain takes bytes from it by a local address, a key without `LOCAL_WRITE` keeps whatever a client makes of the
+    /// chain's work requests from writing there.
+    #[must_use]
+    pub fn region(mut self, name: &str, memory: RemoteMemory) -> Loader<'p> {
+        self.regions.push((name.into(), memory));
+        self
+    }
+
+    /// The program's data goes into the NIC's own memory.
+    #[must_use]
+    pub fn data_on_nic(mut self) -> Loader<'p> {
+        self.on_nic = true;
+        self
+    }
+
+    /// Loads it: makes its queues and its *code region*, links it, posts everything and rings the doorbells, once.
+    ///
+    /// # Errors
+    /// Those of [`LoadError`]; nothing is left of it then, connections included.
+    pub fn load(mut self, domain: &ProtectionDomain) -> Result<Offload, LoadError> {
+        let program = self.program;
+        let mut numbers = layout(program);
+        let queues = self.queues(domain)?;
+        for ((pair, queue), numbers) in queues.iter().zip(&program.queues).zip(&mut numbers.queues) {
+            if !fits(pair, queue) {
+                return Err(LoadError::Unfit(queue.name.clone()));
+            }
+            let (send_cq, receive_cq) = pair.completion_queues();
+            *numbers = QueueNumbers { qp: pair.number(), send_cq, receive_cq, code: numbers.code };
+        }
+        let data = self.data(domain, &mut numbers)?;
+        let code = queues.iter().zip(&numbers.queues);
+        let code = code.map(|(pair, numbers)| Range { iova: numbers.code, ..pair.code() });
+        let own = data.iter().zip(&numbers.sections);
+        let own = own.filter_map(|(bytes, iova)| Some(Range::at(bytes.as_ref()?, *iova)));
+        let region = domain.register_ranges(&own.chain(code).collect::<Vec<_>>(), RIGHTS)?;
+        numbers.key = region.lkey().get();
+        let image = link(program, &numbers);
+        for (bytes, content) in data.iter().zip(&image.sections) {
+            if let Some(bytes) = bytes {
+                bytes.write(0, content).map_err(|_| CreateError::Nic(nic::NicError::TooSmall))?;
+            }
+        }
+        let mut offload = Offload { queues, program: program.clone(), numbers, data, _region: region };
+        offload.start(&image)?;
+        Ok(offload)
+    }
+
+    fn queues(&mut self, domain: &ProtectionDomain) -> Result<Vec<QueuePair>, LoadError> {
+        let stranger = |(name, _): &&(String, QueuePair)| self.program.queue(name).is_none();
+        if let Some((name, _)) = self.connections.iter().find(stranger) {
+            return Err(LoadError::Unknown(name.clone()));
+        }
+        let engine = self.connections.first().map_or(0, |(_, pair)| pair.engine());
+        let counted = CqOptions { depth: COMPLETIONS, counted: true, engine: Some(engine), channel: None };
+        let mut all = Vec::with_capacity(self.program.queues.len());
+        for queue in &self.program.queues {
+            if let Some(at) = self.connections.iter().position(|(name, _)| *name == queue.name) {
+                all.push(self.connections.swap_remove(at).1);
+                continue;
+            }
+            let sent = domain.context().create_cq_with(&counted)?;
+            let received = domain.context().create_cq_with(&counted)?;
+            all.push(domain.create_loopback(&sent, &received, &shaped(queue, &QpOptions::default()))?);
+        }
+        Ok(all)
+    }
+
+    /// Memory of the sections that are the program's own; the others are where they are said to be.
+    fn data(
+        &self,
+        domain: &ProtectionDomain,
+        numbers: &mut Numbers,
+    ) -> Result<Vec<Option<Bytes>>, LoadError> {
+        let given =
+            |name: &str| self.program.sections.iter().any(|section| section.given && section.name == name);
+        if let Some((name, _)) = self.regions.iter().find(|(name, _)| !given(name)) {
+            return Err(LoadError::Unknown(name.clone()));
+        }
+        let mut data = Vec::with_capacity(self.program.sections.len());
+        for (at, section) in self.program.sections.iter().enumerate() {
+            let len = section.bytes.len().max(8);
+            if !section.given {
+                let table = domain.context().adapter()?.table();
+                let bytes = if self.on_nic { table.on_nic(len) } else { Bytes::heap(len) };
+                data.push(Some(bytes.map_err(CreateError::from)?));
+                continue;
+            }
+            let known = self.regions.iter().find(|(name, _)| *name == section.name);
+            let (name, memory) = known.ok_or_else(|| LoadError::NoRegion(section.name.clone()))?;
+            if memory.len < len as u64 {
+                return Err(LoadError::SmallRegion(name.clone(), memory.len, len as u64));
+            }
+            (numbers.sections[at], numbers.regions[at]) = (memory.addr, Some(memory.rkey.get()));
+            data.push(None);
+        }
+        Ok(data)
+    }
+}
+
+/// Is this queue pair as the program says?
+fn fits(pair: &QueuePair, queue: &Queue) -> bool {
+    let (slots, receives, pieces) = pair.shape();
+    let needed = queue.receives.len() as u64;
+    let recycled = queue.fetching == Fetching::Recycled;
+    let room = if recycled { slots == u64::from(queue.ring_slots()) } else { slots >= queue.posted() };
+    let full = if queue.recycles_receives() { receives == needed } else { receives >= needed };
+    pair.fetching() == queue.fetching && room && full && (needed == 0 || pieces >= queue.receive_pieces())
+}
+
+/// A program that is loaded. Dropping it takes it away, with its connections.
+#[derive(Debug)]
+pub struct Offload {
+    // Before the region that their work requests name.
+    queues: Vec<QueuePair>,
+    program: Program,
+    numbers: Numbers,
+    data: Vec<Option<Bytes>>,
+    _region: MemoryRegion,
+}
+
+impl Offload {
+    /// Everything stands where it belongs before the first doorbell rings, and before the first message finds a receive.
+    fn start(&mut self, image: &Image) -> Result<(), LoadError> {
+        for ((pair, queue), slots) in self.queues.iter_mut().zip(&self.program.queues).zip(&image.queues) {
+            if !pair.put_slots(slots) {
+                return Err(LoadError::Unfit(queue.name.clone()));
+            }
+        }
+        for (pair, queue) in self.queues.iter_mut().zip(&self.program.queues) {
+            pair.start(queue.enabled)?;
+        }
+        let receives = self.queues.iter_mut().zip(&self.program.queues).zip(&image.receives);
+        for ((pair, queue), receives) in receives {
+            for (id, sges) in receives.iter().enumerate() {
+                pair.post_recv(&ReceiveRequest { id: id as u64, sges })?;
+            }
+            if queue.recycles_receives() {
+                pair.recycle_receives()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What runs here.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// What its places are called here.
+    pub fn numbers(&self) -> &Numbers {
+        &self.numbers
+    }
+
+    /// The queue pair of the queue of this name.
+    pub fn queue(&self, name: &str) -> Option<&QueuePair> {
+        Some(&self.queues[self.program.queue(name)?])
+    }
+
+    /// Bytes of its own data or code from a place on; none beyond the end, or in a region.
+    pub fn read(&self, at: Place, len: usize) -> Option<Vec<u8>> {
+        let (bytes, base) = self.bytes(at)?;
+        let mut out = vec![0; len];
+        bytes.read(base + at.offset as usize, &mut out).ok()?;
+        Some(out)
+    }
+
+    /// Changes bytes of its own data or code, as any program may while it runs. False: they are not all there.
+    pub fn write(&self, at: Place, content: &[u8]) -> bool {
+        self.bytes(at).is_some_and(|(bytes, base)| bytes.write(base + at.offset as usize, content).is_ok())
+    }
+
+    fn bytes(&self, at: Place) -> Option<(Bytes, usize)> {
+        match at.home {
+            Home::Section(number) => Some((self.data.get(number)?.clone()?, 0)),
+            Home::Queue(number) => {
+                let code = self.queues.get(number)?.code();
+                Some((code.bytes, code.offset))
+            }
+        }
+    }
+
+    /// The word of this name in its own data.
+    pub fn word(&self, name: &str) -> Option<u64> {
+        let (at, _) = self.program.find(name)?;
+        self.read(at, 8).and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)))
+    }
+
+    /// Changes the word of this name. False: there is none.
+    pub fn set_word(&self, name: &str, value: u64) -> bool {
+        let at = self.program.find(name);
+        at.is_some_and(|(at, _)| self.write(at, &value.to_le_bytes()))
+    }
+}

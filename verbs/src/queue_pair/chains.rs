@@ -1,0 +1,145 @@
+//! What chains need of queue pairs: loopback, slots that can be registered, and leave to go on.
+
+use memory::Range;
+use nic::chain::LoopbackInit;
+use nic::wqe::{Bounds, SLOT};
+use nic::{Fetching, Receives, Service};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::{Body, Handle, Incoming, QueuePair, Ready, SendSide, parts};
+use crate::end::End;
+use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, QpOptions};
+
+impl QueuePair<Ready> {
+    pub(crate) fn loopback(
+        domain: &ProtectionDomain,
+        send_cq: &CompletionQueue,
+        receive_cq: &CompletionQueue,
+        options: &QpOptions,
+    ) -> Result<QueuePair<Ready>, CreateError> {
+        let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, Service::Rc, None, options)?;
+        let Receives::Own { ring, max_sge } = init.receives else {
+            return Err(CreateError::Nic(nic::NicError::NotThisService));
+        };
+        let init = LoopbackInit {
+            pd: init.pd,
+            send_ring: init.send_ring,
+            receives: (ring, max_sge),
+            send_cq: init.send_cq,
+            receive_cq: init.receive_cq,
+            fetching: init.fetching,
+        };
+        let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
+        let end = End::made(domain.context(), send_cq.engine()?, Service::Rc, options, |nic| {
+            Ok(nic.create_loopback(init)?)
+        })?;
+        let bounds = Bounds { max_sge: options.max_send_sge, max_inline: options.max_inline };
+        let body = Body {
+            end: Handle::Own(end),
+            fork: domain.context().fork(),
+            send: SendSide::new(send_ring, bounds),
+            receive,
+            receive_cq: Arc::clone(receive_cq),
+            send_cq: Arc::clone(send_cq),
+            _domain: domain.clone(),
+        };
+        Ok(QueuePair { body, state: PhantomData })
+    }
+}
+
+impl QueuePair<Ready> {
+    /// The completion queues of its sends and of its receives.
+    pub(crate) fn completion_queues(&self) -> (u32, u32) {
+        (self.body.send_cq.number, self.body.receive_cq.number)
+    }
+
+    /// Slots of its send queue, receives, and elements of each.
+    pub(crate) fn shape(&self) -> (u64, u64, u32) {
+        let (receives, pieces) = match &self.body.receive {
+            Incoming::Own(own) => own.shape(),
+            _ => (0, 0),
+        };
+        (self.body.send.ring().slots(), receives, pieces)
+    }
+
+    /// How far it is fetched.
+    pub(crate) fn fetching(&self) -> Fetching {
+        self.body.end.options().fetching
+    }
+
+    /// Fills slots with the bytes of work requests, of which the NIC is not told yet. False: it has not so many.
+    pub(crate) fn put_slots(&mut self, slots: &[[u8; SLOT]]) -> bool {
+        self.body.send.push_slots(slots)
+    }
+
+    /// Tells the NIC of what was filled, and lets `enabled` slots of it be fetched.
+    pub(crate) fn start(&mut self, enabled: u64) -> Result<(), CreateError> {
+        if self.body.send.publish() {
+            self.body.ring();
+        }
+        if enabled > 0 { self.enable(enabled) } else { Ok(()) }
+    }
+}
+
+impl<S> QueuePair<S> {
+    /// The slots of its send queue as memory to be registered, 64 bytes each (`docs/WIRE.md`): whoever has the key of that *code
+    /// region* may rewrite work requests that are not fetched yet, and post none.
+    ///
+    /// ```
+    /// use remora_verbs::{Access, CqOptions, Device, EMPTY, Fetching, QpOptions, work};
+    ///
+    /// let context = Device::shm().open()?;
+    /// let domain = context.alloc_pd()?;
+    /// let mut cq = context.create_cq(16)?;
+    /// let managed = QpOptions { fetching: Fetching::Enabled, ..QpOptions::default() };
+    /// let mut later = domain.create_loopback(&cq, &cq, &managed)?;
+    /// let code = domain.register_ranges(&[later.code()], Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+    ///
+    /// // A NOP that is given another id, and fetched only when that has ended.
+    /// later.post_send(&work::nop(1))?;
+    /// let counted = context.create_cq_with(&CqOptions { counted: true, ..CqOptions::default() })?;
+    /// let mut first = domain.create_loopback(&counted, &counted, &QpOptions::default())?;
+    /// first.post_send(&work::write_inline(0, &[77], code.remote(2)))?;
+    /// first.post_send(&work::wait(0, &counted, 1))?;
+    /// first.post_send(&work::enable(0, later.number(), 1))?;
+    /// let mut done = [EMPTY; 1];
+    /// cq.wait(&mut done, std::time::Duration::from_secs(1))?;
+    /// assert_eq!(done[0].id, 77);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn code(&self) -> Range {
+        let ring = self.body.send.ring();
+        let bytes = ring.bytes();
+        Range {
+            bytes: bytes.clone(),
+            // In front stand the ring's indices: whoever wrote those would post.
+            offset: SLOT,
+            len: ring.slots() as usize * SLOT,
+            iova: bytes.address() + SLOT as u64,
+        }
+    }
+
+    /// Lets its send queue, managed or recycled, be fetched up to `count` slots since it was made; the count never falls.
+    ///
+    /// # Errors
+    /// `Forked`; `NotByDaemon`; `Nic(Unknown)`: a posted queue needs nobody's leave.
+    pub fn enable(&self, count: u64) -> Result<(), CreateError> {
+        let end = self.body.end.own()?;
+        end.context.refuse_child()?;
+        end.engine.control(|control| control.nic.enable(end.number, count))?;
+        end.ring();
+        Ok(())
+    }
+
+    /// From now on its receives are taken round after round, without being posted again. They fill the queue to its last
+    /// place, and take a power of two of its slots each: [`max_recv_sge`](QpOptions::max_recv_sge) is 1, 3, 7, 15 or 30.
+    ///
+    /// # Errors
+    /// `NoReceiveQueue`; `Queue(BadState)`: they do not fill the queue.
+    pub fn recycle_receives(&mut self) -> Result<(), PostError> {
+        self.body.refuse_child()?;
+        let Incoming::Own(own) = &mut self.body.receive else { return Err(PostError::NoReceiveQueue) };
+        if own.recycle() { Ok(()) } else { Err(PostError::Queue(nic::PostError::BadState)) }
+    }
+}

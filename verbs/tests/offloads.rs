@@ -1,0 +1,291 @@
+//! Offloads over real ports: a server loads a chain for each client that calls, and its program does nothing from then on.
+
+use remora_verbs::chain::offload::{
+    BUCKET, LIST, OFFLOADS, answered, ask, ask_list, ask_two, bucket, places,
+};
+use remora_verbs::chain::{self, Program};
+use remora_verbs::{
+    Access, Call, CompletionKind, CompletionQueue, Context, Device, EMPTY, Key, Listener, Loader,
+    MemoryRegion, Mode, Offload, Operation, ProtectionDomain, QpOptions, QueuePair, ReceiveRequest, Remote,
+    RemoteMemory, Status, WorkCompletion, WorkRequest, work,
+};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(10);
+/// A table, a list, then their values.
+const BUCKETS: u64 = 256;
+const LIST_AT: u64 = BUCKETS * BUCKET;
+const VALUES: u64 = 16 << 10;
+const VALUE: u64 = 1 << 16;
+const KEYS: u64 = 12;
+const MEMORY: u64 = VALUES + (KEYS + 1) * VALUE;
+
+fn shm() -> Device {
+    Device::shm()
+}
+
+fn udp() -> Device {
+    Device::udp("127.0.0.1:0").unwrap()
+}
+
+/// Of 64 bytes to 64 KiB, in powers of two.
+fn length(key: u64) -> u64 {
+    64 << (key % 11)
+}
+
+fn value(key: u64) -> Vec<u8> {
+    (0..length(key)).map(|at| (key.wrapping_mul(31) ^ at.wrapping_mul(7) ^ at >> 8) as u8).collect()
+}
+
+fn program(name: &str) -> Program {
+    let text = OFFLOADS.iter().find(|(known, _)| *known == name).expect("it ships").1;
+    chain::assemble(text).unwrap()
+}
+
+/// A server: it fills its memory once, and loads a chain for whoever calls.
+struct Server {
+    address: SocketAddr,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    /// Where its memory is, and by which keys its chains read it.
+    keys: [Key; 2],
+    memory: u64,
+    copy: Vec<u8>,
+    bytes: remora_verbs::Bytes,
+}
+
+impl Server {
+    fn start(device: &Device) -> Server {
+        let context = device.clone().mode(Mode::Dedicated).open().unwrap();
+        let domain = context.alloc_pd().unwrap();
+        let bytes = remora_verbs::Bytes::heap(MEMORY as usize).unwrap();
+        // Chains read it, by whichever side of a work request, and nobody writes.
+        let table = domain.register(&bytes, Access::REMOTE_READ).unwrap();
+        fill(&table);
+        let listener = Listener::bind("127.0.0.1:0").unwrap();
+        let (address, over) = (listener.address(), Arc::new(AtomicBool::new(false)));
+        let (memory, keys) = (table.address(), [table.rkey(), table.lkey()]);
+        let mut copy = vec![0; MEMORY as usize];
+        bytes.read(0, &mut copy).unwrap();
+        let ends = Arc::clone(&over);
+        let thread = std::thread::spawn(move || {
+            let mut loaded: Vec<Offload> = Vec::new();
+            while !ends.load(Ordering::Relaxed) {
+                if let Some(request) = listener.accept(Some(Duration::from_millis(20))).unwrap() {
+                    loaded.push(serve(&domain, &table, request));
+                }
+            }
+            drop(loaded);
+        });
+        Server { address, over, thread: Some(thread), keys, memory, copy, bytes }
+    }
+
+    fn is_as_it_was(&self) -> bool {
+        let mut now = vec![0; MEMORY as usize];
+        self.bytes.read(0, &mut now).unwrap();
+        now == self.copy
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().unwrap().join();
+    }
+}
+
+/// The set-up call: a queue pair without rights, a code region of its own, the program linked to the client's reply.
+fn serve(domain: &ProtectionDomain, table: &MemoryRegion, request: remora_verbs::ConnectRequest) -> Offload {
+    let call = Call::from_bytes(request.private_data()).unwrap();
+    let program = program(&call.program);
+    let options = QpOptions { private_data: table.address().to_le_bytes().to_vec(), ..QpOptions::default() };
+    let port = request.accept(domain.create_port(&program, "port", &options).unwrap()).unwrap();
+    let name = if call.program == "list" { "list" } else { "table" };
+    let loader = Loader::new(&program).connection("port", port);
+    loader.region(name, table.remote_memory()).region("reply", call.reply).load(domain).unwrap()
+}
+
+fn fill(memory: &MemoryRegion) {
+    let at = |key: u64| VALUES + key * VALUE;
+    let mut taken = [false; BUCKETS as usize];
+    for key in 1..=KEYS {
+        memory.write(at(key) as usize, &value(key)).unwrap();
+        // Even keys stand in their second bucket.
+        let place = places(key, BUCKETS)[usize::from(key % 2 == 0)];
+        assert!(!std::mem::replace(&mut taken[place as usize], true), "keys that do not meet");
+        let bytes = bucket(key, memory.address() + at(key), length(key), 0);
+        memory.write((place * BUCKET) as usize, &bytes).unwrap();
+    }
+    for place in 0..=LIST as u64 {
+        let next = memory.address() + LIST_AT + (place + 1).min(LIST as u64) * BUCKET;
+        let key = if place == LIST as u64 { 0 } else { place + 1 };
+        let bytes = bucket(key, memory.address() + at(key), length(key), next);
+        memory.write((LIST_AT + place * BUCKET) as usize, &bytes).unwrap();
+    }
+}
+
+struct Client {
+    _context: Context,
+    cq: CompletionQueue,
+    pair: QueuePair,
+    reply: MemoryRegion,
+    small: MemoryRegion,
+    /// Where the server's memory is; by which key, it is not told.
+    there: u64,
+}
+
+impl Client {
+    fn call(device: &Device, server: &Server, program: &str) -> Client {
+        let context = device.open().unwrap();
+        let domain = context.alloc_pd().unwrap();
+        let cq = context.create_cq(64).unwrap();
+        let reply = domain.allocate(VALUE as usize, Access::LOCAL_WRITE | Access::REMOTE_WRITE).unwrap();
+        let small = domain.allocate(4096, Access::LOCAL_WRITE).unwrap();
+        let call = Call { program: program.into(), reply: reply.remote_memory() };
+        let options = QpOptions { private_data: call.to_bytes(), ..QpOptions::default() };
+        let pair = domain.create_qp(&cq, &cq, &options).unwrap().connect(server.address).unwrap();
+        let there = u64::from_le_bytes(pair.peer_private_data().try_into().unwrap());
+        Client { _context: context, cq, pair, reply, small, there }
+    }
+
+    /// Asks, and waits for what it is told: the value, if there is one.
+    fn ask(&mut self, message: &[u8]) -> Option<Vec<u8>> {
+        self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[self.small.sge(0, 1024)] }).unwrap();
+        self.pair.post_send(&work::send_inline(2, message)).unwrap();
+        let (mut done, mut came) = ([EMPTY; 2], 0);
+        while came < 2 {
+            came += self.cq.wait(&mut done[came..], SECOND).unwrap();
+        }
+        assert!(done.iter().all(|wc| wc.status == Status::Success), "{done:?}");
+        let told = done.iter().find(|wc| wc.kind == CompletionKind::Receive).unwrap();
+        let mut message = vec![0; told.byte_len as usize];
+        self.small.read(0, &mut message).unwrap();
+        let mut value = vec![0; answered(&message)? as usize];
+        self.reply.read(0, &mut value).unwrap();
+        Some(value)
+    }
+
+    fn one(&mut self, request: &WorkRequest<'_>) -> WorkCompletion {
+        self.pair.post_send(request).unwrap();
+        let mut done = [EMPTY; 1];
+        self.cq.wait(&mut done, SECOND).unwrap();
+        done[0]
+    }
+}
+
+fn answers_as_the_table_does(device: &Device) {
+    let server = Server::start(device);
+    let mut one = Client::call(device, &server, "get");
+    let places_of =
+        |client: &Client, key: u64| places(key, BUCKETS).map(|place| client.there + place * BUCKET);
+    for key in (1..=2 * KEYS).chain(1..=3) {
+        // Odd keys stand in their first bucket, even ones do not.
+        let at = places_of(&one, key)[0];
+        let expected = (key <= KEYS && key % 2 == 1).then(|| value(key));
+        assert!(one.ask(&ask(at, key)) == expected, "key {key}");
+    }
+    for name in ["get-two-sequential", "get-two-parallel"] {
+        let mut two = Client::call(device, &server, name);
+        for key in 1..=2 * KEYS {
+            let at = places_of(&two, key);
+            assert!(two.ask(&ask_two(at, key)) == (key <= KEYS).then(|| value(key)), "{name}, key {key}");
+        }
+    }
+    // Two at once, each with a code region of its own.
+    let mut other = Client::call(device, &server, "get");
+    for key in [1, 3, 2, 5] {
+        let at = places_of(&one, key)[0];
+        assert_eq!(one.ask(&ask(at, key)), other.ask(&ask(at, key)));
+    }
+    assert!(server.is_as_it_was());
+}
+
+#[test]
+fn hash_gets_over_shm_answer_as_the_table_does() {
+    answers_as_the_table_does(&shm());
+}
+
+#[test]
+fn hash_gets_over_udp_answer_as_the_table_does() {
+    answers_as_the_table_does(&udp());
+}
+
+fn finds_what_the_list_holds(device: &Device) {
+    let server = Server::start(device);
+    let mut client = Client::call(device, &server, "list");
+    for key in (1..=LIST as u64 + 2).chain([2, 1]) {
+        let first = client.there + LIST_AT;
+        let expected = (key <= LIST as u64).then(|| value(key));
+        assert!(client.ask(&ask_list(first, key)) == expected, "key {key}");
+    }
+}
+
+#[test]
+fn a_list_over_shm_and_udp_is_searched_to_its_end() {
+    finds_what_the_list_holds(&shm());
+    finds_what_the_list_holds(&udp());
+}
+
+/// RedN, section 3.5: a client may SEND. Everything else is refused, even by one who has guessed a key.
+#[test]
+fn a_client_of_an_offload_can_do_nothing_but_send() {
+    let device = shm();
+    let server = Server::start(&device);
+    let mut honest = Client::call(&device, &server, "get");
+    for key in server.keys {
+        let remote = Remote { addr: server.memory, rkey: key };
+        let refused = [
+            (Operation::Write(remote), Status::RemoteInvalidRequest),
+            (Operation::WriteImm(remote, 7), Status::RemoteInvalidRequest),
+            (Operation::Read(remote), Status::RemoteInvalidRequest),
+            (Operation::CompareSwap { remote, compare: 0, swap: 1 }, Status::RemoteInvalidRequest),
+            (Operation::FetchAdd { remote, add: 1 }, Status::RemoteInvalidRequest),
+            // Nor what only agreement or a loopback queue pair gives.
+            (Operation::Rpc { opcode: 1, tag: 0 }, Status::LocalQpOperation),
+            (Operation::RpcWrite { opcode: 1, tag: 0 }, Status::LocalQpOperation),
+            (
+                Operation::Calculate { calculation: remora_verbs::Calculation::Max, remote, operand: 9 },
+                Status::LocalQpOperation,
+            ),
+            // It names a key of the server's, which is no window.
+            (Operation::SendInv(key), Status::RemoteAccess),
+        ];
+        for (operation, status) in refused {
+            let mut hostile = Client::call(&device, &server, "get");
+            let local = [hostile.small.sge(0, 8)];
+            let done = hostile.one(&work::request(5, operation, &local));
+            assert_eq!((done.id, done.status), (5, status), "{operation:?}");
+            assert!(server.is_as_it_was(), "{operation:?}");
+            // It is the end of its connection, and of nobody else's.
+            let key = 1;
+            let at = honest.there + places(key, BUCKETS)[0] * BUCKET;
+            assert_eq!(honest.ask(&ask(at, key)), Some(value(key)), "{operation:?}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_a_program_is_refused_with_words() {
+    let context = shm().open().unwrap();
+    let domain = context.alloc_pd().unwrap();
+    let cq = context.create_cq(16).unwrap();
+    let program = program("get");
+    let words = |loader: Loader<'_>| loader.load(&domain).map(drop).unwrap_err().to_string();
+    let memory = RemoteMemory { addr: 0, len: 1 << 20, rkey: Key::new(1) };
+    assert!(words(Loader::new(&program)).contains("where is the region `table`?"));
+    assert!(
+        words(Loader::new(&program).region("tables", memory)).contains("no such queue or region: `tables`")
+    );
+    let small = RemoteMemory { len: 8, ..memory };
+    assert!(words(Loader::new(&program).region("table", small)).contains("has 8 bytes"));
+    let pair = || domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
+    let (plain, _other) = QueuePair::connect_pair(pair(), pair()).unwrap();
+    let loader = Loader::new(&program).region("table", memory).region("reply", memory);
+    assert!(words(loader.connection("port", plain)).contains("make it by `create_port`"));
+    let strange = domain.create_port(&program, "harbour", &QpOptions::default()).map(drop);
+    assert!(strange.unwrap_err().to_string().contains("`harbour`"));
+}
