@@ -65,6 +65,8 @@ enum Own {
     Block(crate::block::bench::Args),
     /// Transactions: PRISM-TX against FaRM, YCSB-T, SmallBank and TATP.
     Txn(crate::txn::bench::Args),
+    /// GETs while their server is killed and started again: with the NIC daemon, without it, and of a real memcached.
+    Failure(crate::kv::failure::Args),
 }
 
 /// Arguments of `remora bench`.
@@ -72,7 +74,7 @@ enum Own {
 #[command(
     subcommand_negates_reqs = true,
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench redn\n  remora bench block --port udp --rounds 5\n  remora bench kv --port shm\n  remora bench txn ycsb-t --port udp\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
+    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench redn\n  remora bench block --port udp --rounds 5\n  remora bench kv --port shm\n  remora bench txn ycsb-t --port udp\n  remora bench failure\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -152,6 +154,7 @@ pub fn rows(args: Args) -> Result<Vec<curves::Saved>> {
         Some(Own::Kv(own)) => crate::kv::bench::run(own)?,
         Some(Own::Block(own)) => crate::block::bench::run(own)?,
         Some(Own::Txn(own)) => crate::txn::bench::run(own)?,
+        Some(Own::Failure(own)) => crate::kv::failure::run(own)?,
         None => anyhow::bail!("it draws its own figures"),
     };
     report.finish();

@@ -118,5 +118,5 @@ fn serve<B: Blocks>(args: &ServeArgs, prism: bool) -> Result<()> {
         args.block_len,
         args.design.name()
     );
-    args.conduct.serve_at(&listener, &what, &args.port, &mut service)
+    args.conduct.serve_at(&listener, &what, &mut service)
 }

@@ -6,6 +6,7 @@ pub mod command;
 mod contest;
 pub mod curves;
 mod exercise;
+pub mod failure;
 mod flight;
 #[cfg(test)]
 mod growing;
@@ -19,7 +20,7 @@ mod rows;
 pub mod serve;
 mod work;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use memory::Key;
 use nic::Remote;
@@ -86,6 +87,8 @@ pub struct Size {
     pub bytes: usize,
     /// Seed of the hash.
     pub seed: u64,
+    /// The memory has been kept, and holds the table of a server before.
+    pub again: bool,
 }
 
 /// Measures the CPU work of an operation, in nanoseconds.
@@ -166,7 +169,12 @@ impl<D: Classical> Design for D {
         let writable = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let staging = memory.region("long requests", config.staging_len(), writable)?;
         D::deploy(args, memory)?;
-        let table = D::table(size.capacity, size.seed, index, extents);
+        let table = match size.again {
+            false => D::table(size.capacity, size.seed, index, extents),
+            true => D::table_again(size.capacity, size.seed, index, extents).context(
+                "what was kept is no table of this design that can go on: choose the design that it was made for, farm, or another --keep",
+            )?,
+        };
         Ok(Called { server: Server::new(table, config, local, staging)?, needs: config.needs() })
     }
 
@@ -255,6 +263,17 @@ pub trait Classical: 'static {
     /// A table for so many keys over its memory.
     fn table(keys: u32, seed: u64, index: Option<Registered>, extents: Registered) -> Self::Table;
 
+    /// The table of a server before, over the memory that it left. None: there is none, or the design cannot go on.
+    fn table_again(
+        keys: u32,
+        seed: u64,
+        index: Option<Registered>,
+        extents: Registered,
+    ) -> Option<Self::Table> {
+        let _ = (keys, seed, index, extents);
+        None
+    }
+
     /// Deploys what looks keys up, once there is memory for values and index.
     ///
     /// # Errors
@@ -299,6 +318,15 @@ impl Classical for FarmDesign {
 
     fn table(keys: u32, seed: u64, index: Option<Registered>, extents: Registered) -> FarmTable {
         FarmTable::new(farm::Config::for_keys(keys, seed), index.expect(INDEX), extents)
+    }
+
+    fn table_again(
+        keys: u32,
+        seed: u64,
+        index: Option<Registered>,
+        extents: Registered,
+    ) -> Option<FarmTable> {
+        FarmTable::again(farm::Config::for_keys(keys, seed), index?, extents)
     }
 }
 

@@ -109,7 +109,7 @@ fn sizes(args: &ServeArgs, capacity: u32, bytes: usize) -> Vec<(u32, u32)> {
 
 /// The program, with table and buffers in one region. The table may grow until a key in each buffer takes half of the slots.
 pub fn open(args: &ServeArgs, size: Size, memory: &mut Memory) -> Result<PrismServer> {
-    let Size { capacity, bytes, seed } = size;
+    let Size { capacity, bytes, seed, .. } = size;
     let sizes = sizes(args, capacity, bytes);
     let buffers = sizes.iter().map(|(_, count)| u64::from(*count)).sum();
     let ServeArgs { max_key, max_value, .. } = *args;

@@ -31,7 +31,7 @@ impl Rival {
         }
     }
 
-    fn command(self, port: u16, megabytes: u64) -> Command {
+    pub fn command(self, port: u16, megabytes: u64) -> Command {
         let (port, megabytes) = (port.to_string(), megabytes.to_string());
         let words: Vec<&str> = match self {
             Rival::Memcached => vec![

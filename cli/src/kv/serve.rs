@@ -1,5 +1,7 @@
 //! `remora serve kv`: a table, its clients, and one thread that polls for them all.
 
+mod kept;
+
 use std::fs::File;
 use std::io::BufReader;
 use std::net::SocketAddr;
@@ -22,7 +24,7 @@ use crate::with_design;
 /// Arguments of `remora serve kv`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  remora serve kv\n  remora serve kv --design pilaf --port udp --address 10.0.0.1 --listen 10.0.0.1:7471\n  remora serve kv --file words.txt --metrics 127.0.0.1:9464\n\nA file holds a `key value` pair a line: the key ends at the first space or tab."
+    after_help = "Examples:\n  remora serve kv\n  remora serve kv --design pilaf --port udp --address 10.0.0.1 --listen 10.0.0.1:7471\n  remora serve kv --file words.txt --metrics 127.0.0.1:9464\n  remora serve kv --nicd /run/nic.sock --keep store\n\nA file holds a `key value` pair a line: the key ends at the first space or tab."
 )]
 pub struct ServeArgs {
     /// Design of the table.
@@ -58,6 +60,12 @@ pub struct ServeArgs {
     /// Longest value that may be stored, in bytes.
     #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..=1048576))]
     pub max_value: u32,
+    /// Use the NIC and the memory of the daemon that listens at this socket (`remora nicd`), whose port it is then.
+    #[arg(long, value_name = "PATH", requires = "keep", conflicts_with_all = ["port", "address", "interface", "capture", "fault"])]
+    pub nicd: Option<PathBuf>,
+    /// Tenant of the daemon: table and clients are kept under this name, whatever becomes of the server, and GETs go on. Design farm.
+    #[arg(long, value_name = "NAME", requires = "nicd")]
+    pub keep: Option<String>,
     #[command(flatten)]
     pub conduct: Conduct,
 }
@@ -81,14 +89,31 @@ fn serve<D: Design>(args: &ServeArgs) -> Result<()> {
         .ok()
         .filter(|keys| *keys < 1 << 31)
         .context("a table takes at most 2147483647 keys")?;
-    let mut service = open::<D>(args, capacity)?;
-    load_records(args, &mut service.program)?;
-    if let Some(path) = &args.file {
-        load_file(path, lines, &mut service.program)?;
-    }
-    service.program.loaded()?;
+    let mut service = match (&args.nicd, &args.keep) {
+        (Some(socket), Some(name)) => {
+            ensure!(
+                args.design == DesignName::Farm,
+                "only a table of design farm can be kept: add --design farm"
+            );
+            kept::open::<D>(args, (socket, name), capacity, |program| load(args, lines, program))?
+        }
+        _ => {
+            let mut service = open::<D>(args, capacity)?;
+            load(args, lines, &mut service.program)?;
+            service
+        }
+    };
     let what = format!("{} keys as {}", service.program.keys(), args.design.name());
-    args.conduct.serve(&what, &args.port, args.listen, &mut service)
+    args.conduct.serve(&what, args.listen, &mut service)
+}
+
+/// Loads what there is to begin with.
+fn load(args: &ServeArgs, lines: u64, program: &mut impl Loads) -> Result<()> {
+    load_records(args, program)?;
+    if let Some(path) = &args.file {
+        load_file(path, lines, program)?;
+    }
+    program.loaded()
 }
 
 /// Bytes that YCSB records take at most in any of the designs, with room to overwrite.
@@ -100,11 +125,16 @@ pub fn memory_for(records: u64, value_len: u32) -> usize {
 /// Opens the NIC, and makes the program with its memory.
 pub(super) fn open<D: Design>(args: &ServeArgs, capacity: u32) -> Result<Service<D::Program>> {
     let context = args.port.open()?;
+    let mut memory = Memory::of(context.alloc_pd()?);
+    let program = D::program(args, fresh_size(args, capacity), &mut memory)?;
+    Service::new(context, program, memory, args.clients, D::SPEAKS)
+}
+
+/// The size of a new table.
+fn fresh_size(args: &ServeArgs, capacity: u32) -> Size {
     let more = (u64::from(capacity) - args.records.min(u64::from(capacity))) as usize * 256;
     let bytes = args.memory.unwrap_or(memory_for(args.records, args.value_len) + more);
-    let mut memory = Memory::of(context.alloc_pd()?);
-    let program = D::program(args, Size { capacity, bytes, seed: fresh_seed() }, &mut memory)?;
-    Service::new(context, program, memory, args.clients, D::SPEAKS)
+    Size { capacity, bytes, seed: fresh_seed(), again: false }
 }
 
 /// Keys hash differently in each server, so that nobody can prepare collisions.

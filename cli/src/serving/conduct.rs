@@ -10,7 +10,6 @@ use verbs::Listener;
 
 use super::program::Program;
 use super::{Pace, Service};
-use crate::device::PortArgs;
 use crate::print;
 
 /// Arguments of every server of queue pairs.
@@ -49,15 +48,9 @@ impl Conduct {
     ///
     /// # Errors
     /// An address is taken, or the NIC's.
-    pub fn serve<P: Program>(
-        &self,
-        what: &str,
-        port: &PortArgs,
-        listen: SocketAddr,
-        service: &mut Service<P>,
-    ) -> Result<()> {
+    pub fn serve<P: Program>(&self, what: &str, listen: SocketAddr, service: &mut Service<P>) -> Result<()> {
         let listener = Listener::bind(listen).with_context(|| format!("listening at {listen}"))?;
-        self.serve_at(&listener, what, port, service)
+        self.serve_at(&listener, what, service)
     }
 
     /// The same, for one that listens already.
@@ -68,7 +61,6 @@ impl Conduct {
         &self,
         listener: &Listener,
         what: &str,
-        port: &PortArgs,
         service: &mut Service<P>,
     ) -> Result<()> {
         let endpoint = self
@@ -84,7 +76,7 @@ impl Conduct {
             if let Some(endpoint) = &endpoint {
                 eprintln!("metrics for Prometheus and `remora top` at {}", endpoint.address());
             }
-            let (port, at) = (port.port.name(), listener.address());
+            let (port, at) = (service.context.port().kind, listener.address());
             eprintln!("serving {what} over {port} at {at}; end with Ctrl-C");
         }
         let pace = Pace { spin: self.spin, child: self.child };

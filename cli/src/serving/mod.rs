@@ -1,6 +1,7 @@
 //! What servers whose clients connect queue pairs have in common: one thread that polls for them all, takes new clients on, and finds out
 //! which are gone.
 
+pub mod again;
 pub mod conduct;
 pub mod kept;
 pub mod lists;
@@ -13,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use verbs::{
-    CompletionChannel, CompletionQueue, ConnectRequest, Context, CqOptions, EMPTY, Flags, Listener, Notify,
-    Operation, Payload, QpOptions, QueuePair, Ready, Remote, Status, WorkCompletion, WorkRequest,
+    CompletionChannel, CompletionQueue, ConnectRequest, Context, CqOptions, EMPTY, Listener, Notify,
+    QpOptions, QueuePair, Ready, Status, WorkCompletion,
 };
 
 use crate::post::{Batched, Direct, Later};
+use again::probe;
 use program::{Memory, Program};
 
 /// READs that a connection may have outstanding: a full window of two-READ lookups.
@@ -117,11 +119,28 @@ impl<P: Program> Service<P> {
         clients: u32,
         speaks: Speaks,
     ) -> Result<Service<P>> {
+        Service::over(context, program, (memory, None), clients, speaks)
+    }
+
+    /// One that goes on with the completions of the server before it.
+    ///
+    /// # Errors
+    /// The NIC's.
+    pub fn over(
+        context: Context,
+        program: P,
+        (memory, queue): (Memory, Option<CompletionQueue>),
+        clients: u32,
+        speaks: Speaks,
+    ) -> Result<Service<P>> {
         let channel = context.create_channel()?;
         // And one for the probe of each client.
         let depth = (program.needs().completions + 1) * clients;
-        let cq =
-            context.create_cq_with(&CqOptions { depth, channel: Some(&channel), ..CqOptions::default() })?;
+        let cq = match queue {
+            Some(queue) => queue,
+            None => context.create_cq_with(&CqOptions { depth, ..CqOptions::default() })?,
+        };
+        cq.set_channel(&channel)?;
         Ok(Service { program, context, cq, channel, clients: Vec::new(), speaks, memory })
     }
 
@@ -267,17 +286,8 @@ impl<P: Program> Service<P> {
             client.life = match client.life {
                 Life::Seen => Life::Quiet,
                 Life::Asked => Life::Asked,
-                Life::Quiet => {
-                    let nowhere = Remote { addr: 0, rkey: verbs::Key::new(0) };
-                    let empty = WorkRequest {
-                        id: PROBE,
-                        operation: Operation::Write(nowhere),
-                        payload: Payload::Inline(&[]),
-                        flags: Flags { signaled: true, ..Flags::default() },
-                    };
-                    // No room for it now: asked next time.
-                    client.pair.post_send(&empty).map_or(Life::Quiet, |()| Life::Asked)
-                }
+                // No room for it now: asked next time.
+                Life::Quiet => client.pair.post_send(&probe()).map_or(Life::Quiet, |()| Life::Asked),
             };
         }
     }

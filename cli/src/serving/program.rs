@@ -82,12 +82,14 @@ pub struct Memory {
     pub regions: Vec<MemoryRegion>,
     /// Kernels that were deployed over it.
     pub kernels: Vec<KernelHandle>,
+    /// What a server before this one had, by the names that it gave.
+    pub kept: Vec<(String, MemoryRegion)>,
 }
 
 impl Memory {
     /// Nothing yet, in this domain.
     pub fn of(domain: ProtectionDomain) -> Memory {
-        Memory { domain, regions: Vec::new(), kernels: Vec::new() }
+        Memory { domain, regions: Vec::new(), kernels: Vec::new(), kept: Vec::new() }
     }
 
     /// Deploys a kernel that may reach everything that has been registered.
@@ -101,15 +103,26 @@ impl Memory {
         Ok(())
     }
 
-    /// Registers `len` bytes.
+    /// Registers `len` bytes, or takes the region of this name that was kept.
     ///
     /// # Errors
-    /// There is no room for them.
+    /// There is no room for them, or what was kept has another length.
     pub fn region(&mut self, what: &str, len: usize, access: Access) -> Result<store::Registered> {
         use anyhow::Context as _;
-        let region = self.domain.allocate(len, access).with_context(|| {
-            format!("{} MiB for {what}: ask for less with --capacity or --memory", len >> 20)
-        })?;
+        let kept = self.kept.iter().position(|(name, _)| name == what);
+        let region = match kept.map(|at| self.kept.swap_remove(at).1) {
+            Some(region) => {
+                anyhow::ensure!(
+                    region.len() == len,
+                    "{what}: {} bytes were kept, and {len} are asked for: start with the same words as before",
+                    region.len()
+                );
+                region
+            }
+            None => self.domain.allocate_named(what, len, access).with_context(|| {
+                format!("{} MiB for {what}: ask for less with --capacity or --memory", len >> 20)
+            })?,
+        };
         let registered = registered(&region);
         self.regions.push(region);
         Ok(registered)

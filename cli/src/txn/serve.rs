@@ -107,5 +107,5 @@ fn serve<P: Program>(args: &ServeArgs, program: P, context: Context, memory: Mem
     )?;
     let ServeArgs { shard, shards, keys, design, .. } = args;
     let what = format!("transactions on {keys} keys as shard {shard} of {shards} of {}", design.name());
-    args.conduct.serve(&what, &args.port, args.listen, &mut service)
+    args.conduct.serve(&what, args.listen, &mut service)
 }

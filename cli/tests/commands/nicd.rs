@@ -80,3 +80,62 @@ fn what_is_wrong_with_a_daemon_is_told_in_a_line() {
     remora(&["devinfo", "--nicd", lender.at(), "--port", "udp"]).bad_arguments("cannot be used with");
     remora(&["nicd", "--pairs", "0"]).bad_arguments("1..=16384");
 }
+
+/// A server whose NIC and table are the daemon's.
+fn keeper(lender: &Lender, listen: &str) -> Child {
+    let words = ["serve", "kv", "--child", "--records", "500", "--capacity", "2000", "--listen", listen];
+    let mut command = command(&words);
+    command.args(["--nicd", lender.at(), "--keep", "store"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the server");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
+    assert_eq!(line.trim(), listen, "{:?}", child.wait_with_output());
+    child
+}
+
+#[test]
+fn a_table_that_a_daemon_keeps_outlives_its_servers() {
+    let lender = Lender::start("store", &[]);
+    let listen = crate::running::free_addresses(1).remove(0);
+    let kv = |verb, rest: &[&str]| remora(&[&["kv", verb][..], rest, &["--connect", &listen]].concat());
+    let mut server = keeper(&lender, &listen);
+    kv("put", &["colour", "blue"]).good();
+    kv("put", &["gone", "soon"]).good();
+    kv("delete", &["gone"]).good();
+    for round in ["red", "green"] {
+        server.kill().expect("its death");
+        server.wait().expect("its end");
+        server = keeper(&lender, &listen);
+        kv("put", &["new", round]).good();
+        assert_eq!(kv("get", &["new"]).good().trim(), round);
+    }
+    assert_eq!(kv("get", &["colour"]).good().trim(), "blue");
+    kv("get", &["gone"]).one_line("no such key");
+    server.kill().expect("its death");
+    server.wait().expect("its end");
+    // Words that do not fit cost nobody the table.
+    let other =
+        ["serve", "kv", "--nicd", lender.at(), "--keep", "store", "--clients", "7", "--listen", &listen];
+    remora(&other).one_line("start with the same words as before");
+    remora(&[&other[..], &["--design", "pilaf"]].concat()).one_line("only a table of design farm");
+    let mut server = keeper(&lender, &listen);
+    assert_eq!(kv("get", &["colour"]).good().trim(), "blue");
+    server.kill().expect("its death");
+    server.wait().expect("its end");
+}
+
+#[test]
+fn gets_go_on_while_their_server_is_killed_where_a_daemon_keeps_the_table() {
+    let words = ["bench", "failure", "--records", "2000", "--seconds", "0.2", "--rounds", "2", "--json"];
+    let out = remora(&words).good();
+    let rows: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let find = |case: &str, metric: &str| {
+        let row = rows.iter().find(|row| row["case"] == case && row["metric"] == metric);
+        row.unwrap_or_else(|| panic!("no {metric} of {case}: {out}"))["rounds"].clone()
+    };
+    assert_eq!(find("shm/farm/nicd/64", "failed_gets"), serde_json::json!([0.0, 0.0]));
+    let sums = |case: &str| -> f64 {
+        find(case, "failed_gets").as_array().expect("rounds").iter().filter_map(Value::as_f64).sum()
+    };
+    assert!(sums("shm/farm/64") > 0.0 && sums("tcp/memcached/64") > 0.0, "{out}");
+}

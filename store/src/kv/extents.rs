@@ -53,6 +53,34 @@ impl Extents {
         Extents { region: Region::new(block), allocator: Allocator::with_max_allocs(lines, nodes) }
     }
 
+    /// Takes the whole block again, in which objects lie at these lines and take so many, in their order. None: they overlap, or lie
+    /// outside.
+    pub fn again(block: Registered, objects: u32, runs: &[(u32, u32)]) -> Option<(Extents, Vec<Extent>)> {
+        let lines = u32::try_from(block.bytes.len() / LINE).unwrap_or(u32::MAX);
+        // A gap is taken in pieces before it is given back whole.
+        let nodes = objects.saturating_mul(4).saturating_add(64).min(u32::MAX - 2);
+        let mut allocator = Allocator::with_max_allocs(lines, nodes);
+        let (mut at, mut gaps, mut held) = (0, Vec::new(), Vec::with_capacity(runs.len()));
+        for (line, lines) in runs {
+            let mut gap = line.checked_sub(at)?;
+            while gap > 0 {
+                // An empty allocator hands out its lines in order, if the lengths are those of its classes.
+                let piece = gap - gap % (1 << gap.max(8).ilog2().saturating_sub(3));
+                gaps.push(allocator.allocate(piece)?);
+                gap -= piece;
+            }
+            let taken = class(*lines as usize) as u32;
+            let extent = Extent(allocator.allocate(taken)?);
+            if extent.line() != *line {
+                return None;
+            }
+            held.push(extent);
+            at = line + taken;
+        }
+        gaps.into_iter().for_each(|gap| allocator.free(gap));
+        Some((Extents { region: Region::new(block), allocator }, held))
+    }
+
     /// Lines that `bytes` bytes take.
     pub fn lines_for(bytes: usize) -> usize {
         bytes.div_ceil(LINE).max(1)

@@ -101,9 +101,9 @@ impl Desk {
         self.ending.gone.load(Ordering::Relaxed)
     }
 
-    /// From now on nothing is given back: the daemon keeps it.
-    pub fn leave(&self) {
-        self.left.store(true, Ordering::Release);
+    /// From now on nothing is given back: the daemon keeps it. Or it is again.
+    pub fn leave(&self, leaves: bool) {
+        self.left.store(leaves, Ordering::Release);
     }
 
     /// Work was posted.

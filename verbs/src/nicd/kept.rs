@@ -75,7 +75,14 @@ impl Context {
     /// is the program's own.
     pub fn leave(&self) {
         if let Some(desk) = self.desk() {
-            desk.leave();
+            desk.leave(true);
+        }
+    }
+
+    /// Takes [`leave`](Context::leave) back: what is dropped from now on is given back.
+    pub fn stay(&self) {
+        if let Some(desk) = self.desk() {
+            desk.leave(false);
         }
     }
 }

@@ -11,6 +11,8 @@ use crate::kv::session::Design;
 use crate::kv::table::{Table, TableGrant};
 use crate::region::{Region, Registered};
 
+mod again;
+
 /// How large a table is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Config {
