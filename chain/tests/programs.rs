@@ -35,6 +35,23 @@ fn count_ends_by_its_break_and_never_without_one() {
 }
 
 #[test]
+fn while_goes_round_nine_work_requests_at_a_time_until_its_number_is_there() {
+    let text = include_str!("../programs/while.chain");
+    for limit in [1, 2, 1000] {
+        let mut machine = machine(&text.replace("1000", &limit.to_string()));
+        let before = machine.word("i").unwrap();
+        machine.start();
+        assert_eq!(machine.run(100_000), End::Rest);
+        assert_eq!((machine.word("i").unwrap() - before) >> 16, limit);
+        assert_eq!((machine.executed(), machine.failures()), (9 * limit, vec![]));
+    }
+    // What never comes is waited for for ever.
+    let mut endless = machine(&text.replace("[enable 1000]", "[enable 0]"));
+    endless.start();
+    assert_eq!(endless.run(90_000), End::Budget);
+}
+
+#[test]
 fn ask_answers_a_client_that_holds_no_key() {
     let mut machine = machine(include_str!("../programs/ask.chain"));
     machine.start();

@@ -67,6 +67,7 @@ fn the_programs_that_ship_are_sound() {
     let all = [
         include_str!("../../programs/if.chain"),
         include_str!("../../programs/count.chain"),
+        include_str!("../../programs/while.chain"),
         include_str!("../../programs/ask.chain"),
         include_str!("../../programs/rule110.chain"),
         include_str!("../../programs/beaver.chain"),

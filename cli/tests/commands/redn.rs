@@ -46,3 +46,23 @@ fn every_figure_is_rows_beside_the_papers_and_a_plot_and_twice_the_same() {
     }
     bench(&folder, &["--only", "nothing"]).one_line("no case or metric contains nothing");
 }
+
+/// Chains, READs and calls bring the values that they look for (the bench compares them); nothing is said of how fast.
+#[test]
+fn the_same_runs_in_real_software_each_way_beside_the_others() {
+    let folder = Folder::new("redn-real");
+    let rates = bench(&folder, &["--only", "software/loopback", "--rounds", "1"]).good();
+    let names: Vec<String> =
+        lines(&rates).iter().map(|row| row["case"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(names, ["nop", "if", "while-recycled"].map(|name| format!("software/loopback/{name}")));
+    for port in ["shm", "udp"] {
+        for lookup in ["hash-get/1024/", "list-of-8/range-4"] {
+            let case = format!("software/{port}/{lookup}");
+            let rows = bench(&folder, &["--only", &case, "--port", port, "--rounds", "1"]).good();
+            let rows = lines(&rows);
+            assert_eq!(rows.len(), 3, "{case}: {rows:?}");
+            assert!(rows.iter().all(|row| row["value"].as_f64().is_some_and(|ns| ns > 0.0)), "{rows:?}");
+            assert!(rows[1..].iter().all(|row| row["baseline"] == "the chain"), "{rows:?}");
+        }
+    }
+}

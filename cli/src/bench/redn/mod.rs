@@ -1,5 +1,7 @@
 //! `remora bench redn`: RedN's figures (NSDI '22), in the time of a modelled ConnectX-5 (`chain::model`), beside what the authors
-//! measured.
+//! measured; and the same in this software, in real time (`real.rs`).
+
+mod real;
 
 use anyhow::Result;
 use nic::cost::connectx5::CONNECTX5;
@@ -29,6 +31,7 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let modelled = chain::model::numbers(&CONNECTX5);
     add(numbers::rows("redn", "ConnectX5", &modelled));
+    add(real::run(args)?);
     anyhow::ensure!(
         !report.is_empty(),
         "no case or metric contains {}: without --only all are run and named",
