@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `orders.rs` | Figures 7 and 8, and the native verbs of Table 3: what the constants were read from |
 //! | `lookups.rs` | Figures 10, 11 and 14, Tables 4 and 5: hash GETs by chain, by two READs and by a call |
+//! | `shipped.rs` | a GET by the offloads that ship |
 //! | `lists.rs` | Figure 13: a list searched by chain, by READs and by a call |
 //! | `constructs.rs` | the constructs of Table 3 |
 //! | `paper.rs` | the paper's numbers |
@@ -16,6 +17,7 @@ mod lists;
 mod lookups;
 mod orders;
 mod paper;
+mod shipped;
 
 use nic::Fetching;
 use nic::cost::connectx5::ConnectX5;
@@ -109,23 +111,25 @@ impl Experiment {
             executed.extend(machine.watch(MOST));
         }
         assert_eq!(machine.failures(), [], "a chain that works");
-        let numbers = machine.numbers();
-        let all = machine.program().queues.iter().zip(&numbers.queues).zip(&self.sites);
-        let queues: Vec<_> = all
-            .map(|((queue, numbers), site)| timeline::Queue {
-                qp: numbers.qp,
-                send_cq: numbers.send_cq,
-                receive_cq: numbers.receive_cq,
-                fetching: queue.fetching,
-                enabled: queue.enabled,
-                doorbell: site.doorbell,
-                at: site.at,
-                crosses: site.crosses,
-            })
-            .collect();
-        let times = timeline::play(model, &queues, &executed);
+        let times = timeline::play(model, &placed(&machine, &self.sites), &executed, &[]);
         Run { executed, times }
     }
+}
+
+/// The queues of a machine, where they are.
+fn placed(machine: &Machine, sites: &[Site]) -> Vec<timeline::Queue> {
+    let all = machine.program().queues.iter().zip(&machine.numbers().queues).zip(sites);
+    all.map(|((queue, numbers), site)| timeline::Queue {
+        qp: numbers.qp,
+        send_cq: numbers.send_cq,
+        receive_cq: numbers.receive_cq,
+        fetching: queue.fetching,
+        enabled: queue.enabled,
+        doorbell: site.doorbell,
+        at: site.at,
+        crosses: site.crosses,
+    })
+    .collect()
 }
 
 impl Run {

@@ -9,7 +9,7 @@ use nic::cost::timeline::Doorbell;
 use nic::wqe::WqeOpcode;
 
 use super::paper::{CHAIN_GETS, Curve, IDEAL, ONE_SIDED, SIZES, TABLE_4, TABLE_5, TWO_SIDED};
-use super::{Experiment, Run, Site};
+use super::{Experiment, Run, Site, shipped};
 use crate::program::{Home, Piece, Place, Program, Section, Value, Work, header};
 
 /// Offsets in a work request.
@@ -38,9 +38,9 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
             modelled: of(*len) as f64,
         }));
     };
-    let probes = [Probes::One, Probes::InTurn, Probes::SideBySide, Probes::One];
-    for (curve, probes) in CHAIN_GETS.iter().zip(probes) {
-        add(curve, Part::Predicted, &|len| get(model, probes, len));
+    let programs = ["get", "get-two-sequential", "get-two-parallel", "get"];
+    for (curve, program) in CHAIN_GETS.iter().zip(programs) {
+        add(curve, Part::Predicted, &|len| shipped::get(model, program, len));
     }
     add(&IDEAL, Part::Baseline, &|len| reads(model, &[len]));
     for curve in &ONE_SIDED {
@@ -63,17 +63,9 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
         unit: Unit::Nanoseconds,
         part: Part::Predicted,
         measured: Some(measured),
-        modelled: get(model, Probes::One, len) as f64,
+        modelled: shipped::get(model, "get", len) as f64,
     }));
     all
-}
-
-/// Which buckets are looked at: the key is in the last one.
-#[derive(Copy, Clone, PartialEq, Eq)]
-enum Probes {
-    One,
-    InTurn,
-    SideBySide,
 }
 
 /// A section of so many bytes.
@@ -109,106 +101,49 @@ fn answered(run: &Run, queue: usize) -> Vec<u64> {
     writes.map(|(_, times)| times.there).collect()
 }
 
-/// One GET by a chain.
-fn get(model: &ConnectX5, probes: Probes, len: u64) -> u64 {
-    let mut experiment = Experiment::new();
-    let answers = gets(&mut experiment, 0, probes, len, 1);
-    seen(&experiment.run(model), model, &answers)
-}
-
 /// GETs by one client's chain, as many as a port or a host can do.
 fn gets_a_second(model: &ConnectX5, len: u64, ports: usize) -> f64 {
     let mut experiment = Experiment::new();
-    let answers: Vec<_> =
-        (0..ports).flat_map(|port| gets(&mut experiment, port, Probes::One, len, REQUESTS)).collect();
+    let answers: Vec<_> = (0..ports).map(|port| gets(&mut experiment, port, len)).collect();
     let run = experiment.run(model);
     answers.iter().map(|queue| super::rate(&answered(&run, *queue))).sum()
 }
 
-/// What a client asks with: for each look the key, which goes into a comparison, and the address of a bucket.
+/// What a client asks with: the key, which goes into a comparison, and the address of a bucket.
 const LOOK: u64 = 6 + 8;
 
-/// Table, value and messages.
-struct Memory {
-    value: Place,
-    table: Place,
-    message: Place,
-    /// The client's.
-    answer: Place,
-}
-
-impl Memory {
-    fn new(experiment: &mut Experiment, looks: u64, len: u64) -> Memory {
-        let bucket = |key: u64| [&key.to_le_bytes()[..6], &[0; 10]].concat();
-        let value = section(experiment, "value", &vec![7; len as usize]);
-        let answer = section(experiment, "answer", &vec![0; len as usize]);
-        let table = section(experiment, "table", &[bucket(KEY ^ 1), bucket(KEY)].concat());
-        let look = [&KEY.to_le_bytes()[..6], &[0; 8]].concat();
-        let message = section(experiment, "message", &look.repeat(looks as usize));
-        point(experiment, table + 6, value);
-        point(experiment, table + 16 + 6, value);
-        for look in 0..looks {
-            // The last look finds it.
-            point(experiment, message + look * LOOK + 6, table + 16 * (2 - looks + look));
-        }
-        Memory { value, table, message, answer }
-    }
-}
-
-/// Queues of the server that look into buckets, one after the other.
-#[derive(Copy, Clone)]
-struct Looker {
-    main: usize,
-    work: usize,
-    answer: usize,
-}
-
-impl Looker {
-    fn new(experiment: &mut Experiment, port: usize) -> Looker {
-        let site = Site::server().on_port(port);
-        Looker {
-            main: experiment.queue("main", Fetching::Posted, site),
-            work: experiment.queue("work", Fetching::Enabled, site),
-            answer: experiment.queue("answer", Fetching::Enabled, site.over_the_network()),
-        }
-    }
-
-    /// One look: a READ of the bucket into the answer's id and source, a comparison of the id, the answer. Where a receive shall
-    /// put the key and the bucket's address.
-    fn look(&self, experiment: &mut Experiment, memory: &Memory, len: u64) -> [Piece; 2] {
-        let program = &mut experiment.program;
-        let Looker { main, work, answer } = *self;
-        let number = program.queues[answer].works.len() as u64 + 1;
-        let woken = program.push(answer, Work::write(memory.value, memory.answer, len).dormant());
-        let read = program.push(work, Work::read(memory.table, woken + ID, BUCKET).signaled());
+/// A client of a port that asks [`REQUESTS`] times, and the server's chain for them, posted ahead for each request as the authors' benchmark
+/// posts it: a READ of the bucket into the answer's id and source, a comparison of the id, the answer. The queue that answers.
+fn gets(experiment: &mut Experiment, port: usize, len: u64) -> usize {
+    let from = client(experiment, port, REQUESTS);
+    let value = section(experiment, "value", &vec![7; len as usize]);
+    let to = section(experiment, "answer", &vec![0; len as usize]);
+    let key = &KEY.to_le_bytes()[..6];
+    let [bucket, message] =
+        ["bucket", "message"].map(|name| section(experiment, name, &[key, &[0; 10]].concat()));
+    point(experiment, bucket + 6, value);
+    point(experiment, message + 6, bucket);
+    let site = Site::server().on_port(port);
+    let main = experiment.queue("main", Fetching::Posted, site);
+    let work = experiment.queue("work", Fetching::Enabled, site);
+    let answer = experiment.queue("answer", Fetching::Enabled, site.over_the_network());
+    let program = &mut experiment.program;
+    let [asleep, awake] = [0, WqeOpcode::WRITE.0].map(|opcode| Value::Number(header(opcode, 0, 0)));
+    for number in 1..=REQUESTS {
+        program.push(from, Work::send(message, LOOK));
+        let woken = program.push(answer, Work::write(value, to, len).dormant());
+        let read = program.push(work, Work::read(bucket, woken + ID, BUCKET).signaled());
         program.push(work, Work::wait(work, 2 * number - 1));
-        let [asleep, awake] = [0, WqeOpcode::WRITE.0].map(|opcode| Value::Number(header(opcode, 0, 0)));
         let swap = Work::compare_swap(woken, asleep, awake, Program::scrap()).signaled();
         let swap = program.push(work, swap);
+        program.push(main, Work::wait_received(from, number));
         program.push(main, Work::enable(work, 3 * number));
         program.push(main, Work::wait(work, 2 * number));
         program.push(main, Work::enable(answer, number));
-        [Piece { at: swap + COMPARAND, len: 6 }, Piece { at: read + REMOTE, len: 8 }]
+        let pieces = [(swap + COMPARAND, 6), (read + REMOTE, 8)];
+        program.queues[from].receives.push(pieces.map(|(at, len)| Piece { at, len }).to_vec());
     }
-}
-
-/// A client of a port that asks so often, and the server's chain for it. The queues that answer.
-fn gets(experiment: &mut Experiment, port: usize, probes: Probes, len: u64, requests: u64) -> Vec<usize> {
-    let looks = if probes == Probes::One { 1 } else { 2 };
-    let from = client(experiment, port, requests);
-    let memory = Memory::new(experiment, looks, len);
-    let lookers = if probes == Probes::SideBySide { 2 } else { 1 };
-    let lookers: Vec<Looker> = (0..lookers).map(|_| Looker::new(experiment, port)).collect();
-    for request in 1..=requests {
-        experiment.program.push(from, Work::send(memory.message, looks * LOOK));
-        for looker in &lookers {
-            experiment.program.push(looker.main, Work::wait_received(from, request));
-        }
-        let look = |look: u64| lookers[look as usize % lookers.len()].look(experiment, &memory, len);
-        let pieces = (0..looks).flat_map(look).collect();
-        experiment.program.queues[from].receives.push(pieces);
-    }
-    lookers.iter().map(|looker| looker.answer).collect()
+    answer
 }
 
 /// READs one after the other, each by a program that has seen the one before.
@@ -230,15 +165,17 @@ pub fn reads(model: &ConnectX5, lens: &[u64]) -> u64 {
 pub fn call(model: &ConnectX5, len: u64) -> u64 {
     let mut experiment = Experiment::new();
     let from = client(&mut experiment, 0, 1);
-    let memory = Memory::new(&mut experiment, 1, len);
+    let value = section(&mut experiment, "value", &vec![7; len as usize]);
+    let to = section(&mut experiment, "to", &vec![0; len as usize]);
     let server = Site::server().rung(Doorbell::AfterMessages(from, 1));
     let ring = experiment.queue("server", Fetching::Posted, server);
     let answer = experiment.queue("answer", Fetching::Enabled, Site::server().over_the_network());
-    let question = section(&mut experiment, "question", &[0; LOOK as usize]);
+    let [message, question] =
+        ["message", "question"].map(|name| section(&mut experiment, name, &[0; LOOK as usize]));
     let program = &mut experiment.program;
-    program.push(from, Work::send(memory.message, LOOK));
+    program.push(from, Work::send(message, LOOK));
     program.queues[from].receives.push(vec![Piece { at: question, len: LOOK as u32 }]);
     program.push(ring, Work::enable(answer, 1));
-    program.push(answer, Work::write(memory.value, memory.answer, len));
+    program.push(answer, Work::write(value, to, len));
     seen(&experiment.run(model), model, &[answer])
 }

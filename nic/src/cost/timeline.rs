@@ -78,12 +78,21 @@ pub struct Times {
     pub done: u64,
 }
 
-/// Lays out what was executed, in the order of each queue; times are in the order of `executed`.
+/// Lays out what was executed, in the order of each queue; times are in the order of `executed`. Completion queues have the entries
+/// of `messages` from elsewhere, and when.
 ///
 /// # Panics
 /// Something waits for what was not executed: then `executed` is not whole.
-pub fn play(model: &ConnectX5, queues: &[Queue], executed: &[Executed]) -> Vec<Times> {
+pub fn play(
+    model: &ConnectX5,
+    queues: &[Queue],
+    executed: &[Executed],
+    messages: &[(u32, u64)],
+) -> Vec<Times> {
     let mut player = Player::new(model, queues, executed);
+    for (cq, when) in messages {
+        player.completions.entry(*cq).or_default().push(*when);
+    }
     let mut times = vec![Times::default(); executed.len()];
     while let Some((queue, starts)) = player.next() {
         let place = player.lines[queue].next();
@@ -328,7 +337,7 @@ mod tests {
     #[test]
     fn a_queue_issues_one_work_request_behind_the_other_and_its_batches_are_fetched_ahead() {
         let all: Vec<_> = (0..40).map(|at| work(0, at, (at / 16 + 1) * 16, WqeOpcode::NOP, 0, 0)).collect();
-        let times = play(&CONNECTX5, &[QUEUE], &all);
+        let times = play(&CONNECTX5, &[QUEUE], &all, &[]);
         let expected: Vec<u64> = (0..40).map(|at| FIRST + 170 * at).collect();
         assert_eq!(times.iter().map(|times| times.began).collect::<Vec<_>>(), expected);
     }
@@ -342,7 +351,7 @@ mod tests {
             work(0, 2, 3, WqeOpcode::ENABLE, 2, 1),
             work(1, 0, 1, WqeOpcode::NOP, 0, 0),
         ];
-        let times = play(&CONNECTX5, &[QUEUE, managed], &all);
+        let times = play(&CONNECTX5, &[QUEUE, managed], &all, &[]);
         let read = FIRST + 170 + 540;
         assert_eq!(
             times.iter().map(|times| times.done).collect::<Vec<_>>(),
@@ -354,10 +363,10 @@ mod tests {
     fn an_atomic_has_the_port_to_itself_and_a_unit_serves_one_queue_at_a_time() {
         let queues: [Queue; UNITS + 1] = std::array::from_fn(|at| Queue { send_cq: at as u32, ..QUEUE });
         let on = |opcode| (0..queues.len()).map(move |queue| work(queue, 0, 1, opcode, 0, 0));
-        let adds = play(&CONNECTX5, &queues, &on(WqeOpcode::FETCH_ADD).collect::<Vec<_>>());
+        let adds = play(&CONNECTX5, &queues, &on(WqeOpcode::FETCH_ADD).collect::<Vec<_>>(), &[]);
         let done: Vec<u64> = adds[..UNITS].iter().map(|times| times.done).collect();
         assert_eq!(done, (0..UNITS as u64).map(|at| FIRST + 170 + 360 + 119 * at).collect::<Vec<_>>());
-        let nops = play(&CONNECTX5, &queues, &on(WqeOpcode::NOP).collect::<Vec<_>>());
+        let nops = play(&CONNECTX5, &queues, &on(WqeOpcode::NOP).collect::<Vec<_>>(), &[]);
         assert_eq!((nops[1].began, nops[UNITS].began), (FIRST, FIRST + 127));
     }
 
@@ -369,7 +378,7 @@ mod tests {
                 let work = work(queue, 0, 1, WqeOpcode::WRITE, 0, 0);
                 Executed { wqe: Wqe { len: if queue == 0 { 1 << 20 } else { len }, ..work.wqe }, ..work }
             };
-            play(&CONNECTX5, &queues, &[long(0), long(1)])
+            play(&CONNECTX5, &queues, &[long(0), long(1)], &[])
                 .into_iter()
                 .map(|times| times.there)
                 .collect::<Vec<_>>()
@@ -384,6 +393,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "waits for ever")]
     fn what_waits_for_nothing_is_a_mistake() {
-        play(&CONNECTX5, &[QUEUE], &[work(0, 0, 1, WqeOpcode::WAIT, 7, 1)]);
+        play(&CONNECTX5, &[QUEUE], &[work(0, 0, 1, WqeOpcode::WAIT, 7, 1)], &[]);
     }
 }

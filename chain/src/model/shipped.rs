@@ -1,0 +1,61 @@
+//! The offloads that ship (`chain/programs/offloads`), asked once by a client over the network.
+
+use nic::cost::connectx5::ConnectX5;
+use nic::cost::timeline;
+use nic::wqe::WqeOpcode;
+
+use super::lookups::{self, KEY};
+use super::{Experiment, MOST, Site};
+use crate::assemble;
+use crate::machine::Machine;
+use crate::offload::{BUCKET, OFFLOADS, ask, ask_two, bucket};
+use crate::program::{Piece, Work};
+
+/// Where values are in the table's region.
+const VALUE: u64 = 4 * BUCKET;
+
+/// A GET of so many bytes by one of them; the key is in the last bucket that it looks at.
+pub fn get(model: &ConnectX5, name: &str, len: u64) -> u64 {
+    let text = OFFLOADS.iter().find(|(known, _)| *known == name).expect("it ships").1;
+    let program = assemble(&text.replace(" 65536", " 131072")).expect("it ships");
+    let port = program.queue("port").expect("where messages come to");
+    let sites: Vec<Site> = (0..program.queues.len())
+        .map(|queue| if queue == port { Site::server().over_the_network() } else { Site::server() })
+        .collect();
+    let mut machine = Machine::load(program).expect("small");
+    machine.start();
+    let mut executed = machine.watch(MOST);
+    let table = machine.program().find("table").expect("its region").0;
+    let address = machine.numbers().address(table);
+    for (at, key) in [(0, KEY ^ 1), (BUCKET, KEY)] {
+        assert!(machine.write(table + at, &bucket(key, address + VALUE, len, 0)));
+    }
+    let message = match name {
+        "get" => ask(address + BUCKET, KEY),
+        _ => ask_two([address, address + BUCKET], KEY),
+    };
+    assert!(machine.send(port, &message));
+    executed.extend(machine.watch(MOST));
+    assert_eq!(machine.failures(), []);
+    let queues = super::placed(&machine, &sites);
+    let arrives = (queues[port].receive_cq, arrival(model, &message));
+    let times = timeline::play(model, &queues, &executed, &[arrives]);
+    let answer = executed
+        .iter()
+        .zip(&times)
+        .find(|(work, _)| work.queue == port && work.wqe.opcode() == WqeOpcode::WRITE);
+    answer.expect("the key is there").1.there + model.host.ns / 2
+}
+
+/// When a client's message has been received.
+fn arrival(model: &ConnectX5, message: &[u8]) -> u64 {
+    let mut experiment = Experiment::new();
+    let from = lookups::client(&mut experiment, 0, 1);
+    let len = message.len() as u64;
+    let [here, there] = ["message", "there"].map(|name| lookups::section(&mut experiment, name, message));
+    experiment.program.push(from, Work::send(here, len));
+    experiment.program.queues[from].receives.push(vec![Piece { at: there, len: len as u32 }]);
+    let run = experiment.run(model);
+    let sent = run.of(from).next().expect("a message").1.there;
+    sent + model.fetch.ns
+}
