@@ -16,14 +16,19 @@ use super::page::{Page, Ticket};
 const RUN: u64 = 16;
 
 /// The median of readings of [`RUN`] trips each, nanoseconds a trip. Floors and what stands on them are measured alike.
-pub fn typical(trips: u64, mut trip: impl FnMut() -> Result<()>) -> Result<f64> {
-    let mut readings = Vec::with_capacity((trips / RUN) as usize);
-    for _ in 0..trips / RUN {
+pub fn typical(trips: u64, trip: impl FnMut() -> Result<()>) -> Result<f64> {
+    typical_of(RUN, trips, trip)
+}
+
+/// The same with readings of `run` trips: of enough of them that each has its part of what happens rarely.
+pub fn typical_of(run: u64, trips: u64, mut trip: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut readings = Vec::with_capacity((trips / run) as usize);
+    for _ in 0..trips / run {
         let started = Instant::now();
-        for _ in 0..RUN {
+        for _ in 0..run {
             trip()?;
         }
-        readings.push(started.elapsed().as_nanos() as f64 / RUN as f64);
+        readings.push(started.elapsed().as_nanos() as f64 / run as f64);
     }
     Ok(super::median(&readings))
 }

@@ -23,6 +23,7 @@ pub mod site;
 mod sockperf;
 mod stack;
 mod stream;
+mod strom;
 pub mod turns;
 mod verbs;
 pub mod veth;
@@ -34,7 +35,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 pub use crate::device::PortName;
 pub use bare::Bare;
-pub use floor::typical;
+pub use floor::{typical, typical_of};
 pub use row::{Report, Row, median, print_table};
 
 /// What to measure.
@@ -48,6 +49,8 @@ enum Name {
     Prism,
     /// RedN's chains: what they would take on a ConnectX-5, by its primitives, beside what the paper measured.
     Redn,
+    /// StRoM's kernels: walks, GETs, checked objects, shuffled and counted streams, each beside what it replaces.
+    Strom,
     /// Two flows over one bottleneck: no control, DCQCN and TIMELY; simulated.
     Congestion,
     /// Replay a trace of arrivals through IRN's receiver: lines of `QP op-code PSN` behind their number.
@@ -143,6 +146,7 @@ pub fn run(args: Args) -> Result<()> {
         Name::Congestion => congestion::run(&args),
         Name::Prism => prism::run(&args),
         Name::Redn => redn::run(&args),
+        Name::Strom => strom::run(&args),
         Name::IrnReceiver => replay::receiver(&args),
         Name::IrnSender => replay::sender(&args),
     }

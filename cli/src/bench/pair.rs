@@ -121,9 +121,31 @@ impl Raw {
     }
 }
 
+/// What connections ask for beside the plain verbs.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Speaks {
+    /// PRISM, and buffers for ALLOCATE.
+    pub prism: bool,
+    /// StRoM, and the kernels of its benchmark.
+    pub strom: bool,
+}
+
+impl Speaks {
+    /// As an argument of a role.
+    pub fn number(self) -> u64 {
+        u64::from(self.prism) | u64::from(self.strom) << 1
+    }
+
+    /// From an argument of a role.
+    pub fn from_number(number: u64) -> Speaks {
+        Speaks { prism: number & 1 != 0, strom: number & 2 != 0 }
+    }
+}
+
 /// The bench's NIC on one port, with a number of queue pairs to the peer's.
 pub struct End {
-    domain: ProtectionDomain,
+    /// Where everything of it belongs.
+    pub domain: ProtectionDomain,
     /// Where completions come.
     pub cq: CompletionQueue,
     /// Connected queue pairs.
@@ -134,8 +156,7 @@ pub struct End {
     pub remote: RemoteMemory,
     /// Which port.
     pub port: PortName,
-    /// Connections ask for PRISM.
-    prism: bool,
+    speaks: Speaks,
 }
 
 impl End {
@@ -146,10 +167,10 @@ impl End {
         Ok(end)
     }
 
-    /// The same with PRISM; what passes its port is recorded in `capture`, if that is wanted.
-    pub fn with_prism(peer: &Peer, port: PortName, capture: Option<&Path>) -> Result<End> {
+    /// The same with more than the plain verbs; what passes its port is recorded in `capture`, if that is wanted.
+    pub fn speaking(peer: &Peer, port: PortName, speaks: Speaks, capture: Option<&Path>) -> Result<End> {
         let mut end = End::unconnected(peer, port, capture)?;
-        end.prism = true;
+        end.speaks = speaks;
         end.connect(peer, 1, 256, 128)?;
         Ok(end)
     }
@@ -165,7 +186,7 @@ impl End {
         super::touch(&local)?;
         let cq = context.create_cq(1 << 15)?;
         let remote = RemoteMemory { addr: 0, len: 0, rkey: verbs::Key::new(0) };
-        Ok(End { domain, cq, qps: Vec::new(), local, remote, port, prism: false })
+        Ok(End { domain, cq, qps: Vec::new(), local, remote, port, speaks: Speaks::default() })
     }
 
     /// Connects `count` more queue pairs of `depth` slots, with `reads` READs outstanding at most.
@@ -175,14 +196,15 @@ impl End {
             PortName::Udp => (Role::AcceptUdp, peer.doors.udp),
             PortName::Xdp => (Role::AcceptXdp, peer.doors.xdp.context("the peer has no xdp NIC")?),
         };
-        peer.play(role, u64::from(reads), u64::from(self.prism))?;
+        peer.play(role, u64::from(reads), self.speaks.number())?;
         for _ in 0..count {
             let options = QpOptions {
                 max_send_wr: depth,
                 max_recv_wr: 16,
                 max_rd_atomic: reads,
                 private_data: self.local.remote_memory().to_bytes().to_vec(),
-                prism: self.prism,
+                prism: self.speaks.prism,
+                strom: self.speaks.strom,
                 ..QpOptions::default()
             };
             let qp = self.domain.create_qp(&self.cq, &self.cq, &options)?.connect(door)?;
@@ -229,6 +251,24 @@ impl End {
         }
     }
 
+    /// The role in which the peer answers over TCP from the memory of this port's NIC.
+    pub fn calling(&self) -> Role {
+        match self.port {
+            PortName::Shm => Role::TcpShm,
+            PortName::Udp => Role::TcpUdp,
+            PortName::Xdp => Role::TcpXdp,
+        }
+    }
+
+    /// The role in which the peer attaches its counting kernel, or takes it away.
+    pub fn attaching(&self) -> Role {
+        match self.port {
+            PortName::Shm => Role::AttachShm,
+            PortName::Udp => Role::AttachUdp,
+            PortName::Xdp => Role::AttachXdp,
+        }
+    }
+
     /// Waits until `count` completions have come.
     #[inline]
     pub fn complete(&mut self, mut count: usize) -> Result<()> {
@@ -257,6 +297,26 @@ impl End {
                     started.elapsed() < Duration::from_secs(30),
                     "the benchmark's request does not end"
                 );
+            }
+        }
+        Ok(())
+    }
+
+    /// So many requests, `window` of them on their way at a time; `post` posts the one of a number.
+    pub fn stream(
+        &mut self,
+        count: usize,
+        window: usize,
+        mut post: impl FnMut(&mut End, usize) -> Result<()>,
+    ) -> Result<()> {
+        let (mut posted, mut done) = (0, 0);
+        while done < count {
+            if posted < count && posted - done < window {
+                post(self, posted)?;
+                posted += 1;
+            } else {
+                self.complete(1)?;
+                done += 1;
             }
         }
         Ok(())

@@ -16,7 +16,10 @@ use verbs::{
 use super::cores::pin;
 use super::echo::Echo;
 use super::page::{Page, Ticket};
+use super::pair::Speaks;
 use super::prism::place::{BUFFERS, FREED};
+use super::strom::calls::Calls;
+use super::strom::server::Kernels;
 use super::veth::{NIC, RAW, Side};
 use super::{PortName, floor, floor_xdp, packets, stream};
 use crate::device::LOOPBACK;
@@ -37,7 +40,7 @@ pub enum Role {
     /// Take a raw UDP stream.
     Stream = 5,
     /// Take connections of the NIC over shared memory, each for so many READs at a time as the first argument says; with
-    /// PRISM and buffers for ALLOCATE if the second is not zero.
+    /// what the second says beside the plain verbs ([`Speaks`]).
     AcceptShm = 6,
     /// Take connections of the NIC over UDP, likewise.
     AcceptUdp = 7,
@@ -78,6 +81,19 @@ pub enum Role {
     RefillUdp = 24,
     /// Likewise over AF_XDP.
     RefillXdp = 25,
+    /// Answer calls over TCP from the memory of the NIC over shared memory.
+    TcpShm = 26,
+    /// From that of the NIC over UDP.
+    TcpUdp = 27,
+    /// From that of the NIC over AF_XDP.
+    TcpXdp = 28,
+    /// Show the counting kernel of the NIC over shared memory what comes by the first connection if the first argument is not
+    /// zero, else nothing.
+    AttachShm = 29,
+    /// Likewise over UDP.
+    AttachUdp = 30,
+    /// Likewise over AF_XDP.
+    AttachXdp = 31,
 }
 
 /// Where the two processes are.
@@ -130,6 +146,8 @@ pub struct Doors {
     pub ring: String,
     /// Connections of the NIC over AF_XDP, at the far end of veth pairs.
     pub xdp: Option<SocketAddr>,
+    /// Calls over TCP.
+    pub tcp: SocketAddr,
 }
 
 /// One NIC of the peer.
@@ -142,6 +160,8 @@ struct Served {
     echo: Option<Echo>,
     /// Buffers for ALLOCATE, once somebody asks for PRISM.
     buffers: Option<FreeList>,
+    /// Once somebody asks for StRoM.
+    kernels: Option<Kernels>,
 }
 
 impl Served {
@@ -154,13 +174,17 @@ impl Served {
         super::touch(&target)?;
         let cq = context.create_cq(256)?;
         let listener = Listener::bind((address, 0))?;
-        Ok(Served { listener, domain, target, cq, qps: Vec::new(), echo: None, buffers: None })
+        Ok(Served { listener, domain, target, cq, qps: Vec::new(), echo: None, buffers: None, kernels: None })
     }
 
-    fn accept(&mut self, reads: u64, prism: bool, page: &Page, ticket: Ticket) -> Result<()> {
+    fn accept(&mut self, [reads, speaks]: [u64; 2], page: &Page, ticket: Ticket) -> Result<()> {
         let mut about = self.target.remote_memory().to_bytes().to_vec();
+        let Speaks { prism, strom } = Speaks::from_number(speaks);
         if prism {
             about.extend_from_slice(&self.free_list()?.to_le_bytes());
+        }
+        if strom && self.kernels.is_none() {
+            self.kernels = Some(Kernels::deploy(&self.domain, &self.target)?);
         }
         while page.is_wanted(ticket) {
             let Some(request) = self.listener.accept(Some(Duration::from_millis(20)))? else { continue };
@@ -171,6 +195,7 @@ impl Served {
                 max_dest_rd_atomic: reads as u8,
                 private_data: about.clone(),
                 prism,
+                strom,
                 ..QpOptions::default()
             };
             let qp = self.domain.create_qp(&self.cq, &self.cq, &options)?;
@@ -200,6 +225,13 @@ impl Served {
             list.post(list.index(address).context("a client gives back what is no buffer")?)?;
         }
         Ok(())
+    }
+
+    /// The counting kernel sees what the first connection brings, or nothing any more.
+    fn attach(&self, counts: bool) -> Result<()> {
+        let kernels = self.kernels.as_ref().context("nobody has asked for kernels")?;
+        let qp = self.qps.first().context("nobody is connected")?;
+        Ok(qp.attach(counts.then(|| kernels.counting()))?)
     }
 
     /// Before the role is played whose messages are answered: there must be room for the first of them.
@@ -267,7 +299,9 @@ pub fn run(args: Args) -> Result<()> {
         listener: shm::Listener::new(geometry, shm::Admit::SameUser)?,
         cold: vec![1; stream::COLD],
     };
+    let mut tcp = Calls::bind(place.address(PortName::Udp))?;
     let doors = Doors {
+        tcp: tcp.address()?,
         shm: shm_nic.listener.address(),
         udp: udp_nic.listener.address(),
         raw: raw.socket.local(),
@@ -286,8 +320,8 @@ pub fn run(args: Args) -> Result<()> {
         }
         page.playing(ticket);
         match role {
-            r if r == Role::AcceptShm as u64 => shm_nic.accept(first, second != 0, &page, ticket)?,
-            r if r == Role::AcceptUdp as u64 => udp_nic.accept(first, second != 0, &page, ticket)?,
+            r if r == Role::AcceptShm as u64 => shm_nic.accept([first, second], &page, ticket)?,
+            r if r == Role::AcceptUdp as u64 => udp_nic.accept([first, second], &page, ticket)?,
             r if r == Role::ServeShm as u64 => shm_nic.serve(&page, ticket)?,
             r if r == Role::ServeUdp as u64 => udp_nic.serve(&page, ticket)?,
             r if r == Role::ForgetShm as u64 => shm_nic.qps.truncate(1),
@@ -295,12 +329,16 @@ pub fn run(args: Args) -> Result<()> {
             r if r == Role::EchoShm as u64 => shm_nic.answer(first as usize, &page, ticket)?,
             r if r == Role::EchoUdp as u64 => udp_nic.answer(first as usize, &page, ticket)?,
             r if r == Role::RefillShm as u64 => shm_nic.refill(first)?,
+            r if r == Role::TcpShm as u64 => tcp.serve(&shm_nic.target, &page, ticket)?,
+            r if r == Role::AttachShm as u64 => shm_nic.attach(first != 0)?,
             r if r == Role::RefillUdp as u64 => udp_nic.refill(first)?,
+            r if r == Role::TcpUdp as u64 => tcp.serve(&udp_nic.target, &page, ticket)?,
+            r if r == Role::AttachUdp as u64 => udp_nic.attach(first != 0)?,
             r if r == Role::Cpu as u64 => page.answer(super::cpu_ns()),
             r if r == Role::Resident as u64 => page.answer(super::resident_bytes()?),
             r if r == Role::Exit as u64 => return Ok(()),
             _ => match &mut xdp {
-                Some(xdp) => xdp.play(role, [first, second], &page, ticket)?,
+                Some(xdp) => xdp.play(role, [first, second], &mut tcp, (&page, ticket))?,
                 None => raw.play(role, first, &page, ticket)?,
             },
         }
@@ -326,13 +364,21 @@ impl Xdp {
         Ok(Xdp { nic: Served::open(PortName::Xdp, place)?, raw })
     }
 
-    fn play(&mut self, role: u64, [first, second]: [u64; 2], page: &Page, ticket: Ticket) -> Result<()> {
+    fn play(
+        &mut self,
+        role: u64,
+        [first, second]: [u64; 2],
+        tcp: &mut Calls,
+        (page, ticket): (&Page, Ticket),
+    ) -> Result<()> {
         match role {
             r if r == Role::RawXdp as u64 => self.raw.answer(first as usize, || (), page, ticket),
             r if r == Role::RawXdpWorking as u64 => {
                 self.raw.answer(first as usize, floor_xdp::work, page, ticket)
             }
-            r if r == Role::AcceptXdp as u64 => self.nic.accept(first, second != 0, page, ticket),
+            r if r == Role::AcceptXdp as u64 => self.nic.accept([first, second], page, ticket),
+            r if r == Role::TcpXdp as u64 => tcp.serve(&self.nic.target, page, ticket),
+            r if r == Role::AttachXdp as u64 => self.nic.attach(first != 0),
             r if r == Role::EchoXdp as u64 => self.nic.answer(first as usize, page, ticket),
             r if r == Role::RefillXdp as u64 => self.nic.refill(first),
             r if r == Role::ServeXdp as u64 => self.nic.serve(page, ticket),

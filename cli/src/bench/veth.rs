@@ -10,6 +10,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use super::{Args, PortName};
+
 /// One end of the pairs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -58,6 +60,21 @@ pub struct Veth {
 }
 
 impl Veth {
+    /// For a benchmark that runs over AF_XDP as well. Where none can be made, nothing is measured, unless it was asked for.
+    pub fn wanted(args: &Args) -> Result<Option<Veth>> {
+        if !args.wants(PortName::Xdp) {
+            return Ok(None);
+        }
+        match Veth::create() {
+            Ok(veth) => Ok(Some(veth)),
+            Err(error) if args.port == Some(PortName::Xdp) => Err(error),
+            Err(error) => {
+                tracing::warn!("port xdp is left out: {error:#}");
+                Ok(None)
+            }
+        }
+    }
+
     /// Makes them.
     pub fn create() -> Result<Veth> {
         let names = ["near", "far"].map(|side| format!("remora-bench-{}-{side}", std::process::id()));

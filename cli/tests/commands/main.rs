@@ -18,5 +18,6 @@ mod redn;
 mod repair;
 mod replay;
 mod running;
+mod strom;
 mod txn;
 mod txn_bench;

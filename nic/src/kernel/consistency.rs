@@ -47,20 +47,38 @@ struct Reading {
     /// Bytes of it that were read, and their check value so far.
     at: u32,
     digest: Digest,
+    /// Whatever its check value, it counts as wrong.
+    torn: bool,
 }
 
 /// The kernel.
 #[derive(Default)]
 pub struct Consistency {
     reading: Option<Reading>,
+    /// Of a thousand first reads, those that count as torn; and the numbers that choose them.
+    failing: u32,
+    random: u32,
 }
 
 impl Consistency {
-    fn begin(&mut self, object: Object, streams: &mut Streams<'_, '_>) {
+    /// One that takes so many of a thousand first reads for torn, whatever they are: the paper's Figure 10.
+    pub fn failing(per_mille: u32) -> Consistency {
+        Consistency { failing: per_mille, random: 1, ..Consistency::default() }
+    }
+
+    /// Does the first read of an object count as torn?
+    fn is_torn(&mut self) -> bool {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 17;
+        self.random ^= self.random << 5;
+        self.random % 1000 < self.failing
+    }
+
+    fn begin(&mut self, object: Object, torn: bool, streams: &mut Streams<'_, '_>) {
         if !streams.answer(Status::DONE, object.len) {
             return;
         }
-        let reading = Reading { object, at: 0, digest: Digest::new(CrcAlgorithm::Crc64Nvme) };
+        let reading = Reading { object, at: 0, digest: Digest::new(CrcAlgorithm::Crc64Nvme), torn };
         reading.ask(streams);
         self.reading = Some(reading);
     }
@@ -80,14 +98,14 @@ impl Consistency {
                 reading.ask(streams);
                 self.reading = Some(reading);
             }
-            Some(sum) if sum == reading.digest.finalize() => streams.forward(piece),
+            Some(sum) if sum == reading.digest.finalize() && !reading.torn => streams.forward(piece),
             Some(_) => {
                 streams.withdraw();
                 let tries = object.tries - 1;
                 if tries == 0 {
                     streams.answer(Status::INCONSISTENT, 0);
                 } else {
-                    self.begin(Object { tries, ..object }, streams);
+                    self.begin(Object { tries, ..object }, false, streams);
                 }
             }
         }
@@ -114,7 +132,8 @@ impl Kernel for Consistency {
         streams.take();
         match (input.what, Object::parse(input.bytes)) {
             (What::Params, Some(object)) if object.tries > 0 && object.len > 0 => {
-                self.begin(object, streams);
+                let torn = self.failing > 0 && self.is_torn();
+                self.begin(object, torn, streams);
             }
             _ if input.last => {
                 streams.answer(Status::BAD_PARAMS, 0);

@@ -77,7 +77,8 @@ impl Lookup {
         bytes
     }
 
-    fn parse(bytes: &[u8]) -> Option<Lookup> {
+    /// From parameters.
+    pub fn parse(bytes: &[u8]) -> Option<Lookup> {
         (bytes.len() == 16).then_some(())?;
         Some(Lookup { slot: long(bytes, 0)?, key: long(bytes, 8)? })
     }

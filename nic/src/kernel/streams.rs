@@ -192,6 +192,11 @@ impl<'p> Streams<'_, 'p> {
         self.taken |= self.input.is_some();
     }
 
+    /// It gives up: the request ends with this status, and the kernel is reset.
+    pub fn fail(&mut self, status: Status) {
+        self.wires.fault = Some(status);
+    }
+
     /// Bytes that the requester has room for; 0 if it has not said where.
     pub fn room(&self) -> u32 {
         self.wires.reply.map_or(0, |place| place.room)

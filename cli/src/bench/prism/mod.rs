@@ -24,7 +24,7 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::cores::two_cores;
-use super::pair::{End, Peer};
+use super::pair::{End, Peer, Speaks};
 use super::peer::{Place, Role};
 use super::veth::{Side, Veth};
 use super::{Args, PortName, Report, Row, typical};
@@ -34,6 +34,8 @@ use client::Client;
 /// Operations of a turn, and before it. Together they take fewer buffers than there are.
 const TRIPS: u64 = 4096;
 const WARM_UP: u64 = 256;
+/// What its connections ask for.
+const PRISM: Speaks = Speaks { prism: true, strom: false };
 
 /// What the cases took over a port, nanoseconds: one figure a round, in the order of [`Case::ALL`].
 struct Measured {
@@ -67,11 +69,11 @@ pub fn run(args: &Args) -> Result<()> {
         measured.push(measure(args, port, cores, Place::Loopback, &[])?);
         add(measured.last().map_or(Vec::new(), rows));
     }
-    if args.wants(PortName::Xdp)
-        && let Some(over_xdp) = over_xdp(args, cores)?
-    {
-        add(rows(&over_xdp));
-        measured.push(over_xdp);
+    if let Some(veth) = Veth::wanted(args)? {
+        veth.enter()?;
+        let place = Place::Veth(Side::Near);
+        measured.push(measure(args, PortName::Xdp, cores, place, &veth.far())?);
+        add(measured.last().map_or(Vec::new(), rows));
     }
     anyhow::ensure!(
         !report.is_empty(),
@@ -81,20 +83,6 @@ pub fn run(args: &Args) -> Result<()> {
     figures::draw(&args.report, &measured)?;
     report.finish();
     Ok(())
-}
-
-/// Between network namespaces. Where none can be made, nothing is measured, unless it was asked for.
-fn over_xdp(args: &Args, cores: [usize; 2]) -> Result<Option<Measured>> {
-    let veth = match Veth::create() {
-        Ok(veth) => veth,
-        Err(error) if args.port == Some(PortName::Xdp) => return Err(error),
-        Err(error) => {
-            tracing::warn!("port xdp is left out: {error:#}");
-            return Ok(None);
-        }
-    };
-    veth.enter()?;
-    measure(args, PortName::Xdp, cores, Place::Veth(Side::Near), &veth.far()).map(Some)
 }
 
 /// All cases over a port, round by round one after the other.
@@ -110,7 +98,7 @@ fn measure(
     bar.set_message(format!("{}: round trips on the wire", port.name()));
     let trips = wire::count(port, cores, place, within)?;
     let peer = Peer::start_at(cores, place, within)?;
-    let mut client = Client::new(End::with_prism(&peer, port, None)?, &peer)?;
+    let mut client = Client::new(End::speaking(&peer, port, PRISM, None)?, &peer)?;
     let mut rounds = vec![Vec::new(); Case::ALL.len()];
     for _ in 0..args.rounds {
         for (case, rounds) in Case::ALL.into_iter().zip(&mut rounds) {

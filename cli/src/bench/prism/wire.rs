@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
+use super::PRISM;
 use super::case::Case;
 use super::client::Client;
 use crate::bench::pair::{End, Peer};
@@ -29,7 +30,7 @@ pub fn count(port: PortName, cores: [usize; 2], place: Place, within: &[&str]) -
     let file = Capture::new();
     {
         let peer = Peer::start_at(cores, place, within)?;
-        let mut client = Client::new(End::with_prism(&peer, port, Some(&file.0))?, &peer)?;
+        let mut client = Client::new(End::speaking(&peer, port, PRISM, Some(&file.0))?, &peer)?;
         for case in Case::ALL {
             let (role, back) = client.answering(case);
             if case.is_call() {

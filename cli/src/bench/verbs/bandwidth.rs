@@ -50,17 +50,10 @@ pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
 
 fn transfer(end: &mut End, verb: Verb) -> Result<f64> {
     let started = Instant::now();
-    let (mut posted, mut done) = (0, 0);
-    while done < BYTES / LEN {
-        if posted < BYTES / LEN && posted - done < WINDOW {
-            let list = [end.local.sge(posted * LEN, LEN)];
-            let remote = end.remote.at((posted * LEN) as u64);
-            end.qps[0].post_send(&verb.request(posted as u64, &list, remote))?;
-            posted += 1;
-        } else {
-            end.complete(1)?;
-            done += 1;
-        }
-    }
+    end.stream(BYTES / LEN, WINDOW, |end, number| {
+        let list = [end.local.sge(number * LEN, LEN)];
+        let remote = end.remote.at((number * LEN) as u64);
+        Ok(end.qps[0].post_send(&verb.request(number as u64, &list, remote))?)
+    })?;
     Ok(BYTES as f64 / started.elapsed().as_secs_f64())
 }

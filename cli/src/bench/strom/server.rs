@@ -1,0 +1,43 @@
+//! The peer's kernels.
+
+use anyhow::Result;
+use verbs::kernel::{Consistency, Get, HyperLogLog, Kernel, Shuffle, Traversal};
+use verbs::{KernelHandle, KernelOptions, MemoryRegion, ProtectionDomain};
+
+use super::place::{COUNT, FAILING, GET, LONGEST, SHUFFLE, WALK, whole};
+
+/// They serve until this is dropped.
+pub struct Kernels {
+    counting: KernelHandle,
+    _others: Vec<KernelHandle>,
+}
+
+impl Kernels {
+    /// Deploys them over the peer's memory.
+    pub fn deploy(domain: &ProtectionDomain, target: &MemoryRegion) -> Result<Kernels> {
+        let deploy = |opcode, kernel: Box<dyn Kernel>| {
+            let grants = [target];
+            let options = KernelOptions {
+                opcode: Some(opcode),
+                grants: &grants,
+                longest: LONGEST as u32,
+                ..KernelOptions::default()
+            };
+            domain.deploy_kernel(vec![kernel], &options)
+        };
+        let mut others = vec![
+            deploy(WALK, Box::<Traversal>::default())?,
+            deploy(GET, Box::<Get>::default())?,
+            deploy(SHUFFLE, Box::<Shuffle>::default())?,
+        ];
+        for failing in FAILING {
+            others.push(deploy(whole(failing), Box::new(Consistency::failing(failing)))?);
+        }
+        Ok(Kernels { counting: deploy(COUNT, Box::<HyperLogLog>::default())?, _others: others })
+    }
+
+    /// The one that counts what passes.
+    pub fn counting(&self) -> &KernelHandle {
+        &self.counting
+    }
+}
