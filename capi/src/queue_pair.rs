@@ -31,6 +31,7 @@ kind!(ConnectRequest, b"rmr.rqst", "remora_request");
 const SIGNAL_ALL: u32 = 1;
 const PRISM: u32 = 2;
 const IRN: u32 = 4;
+const STROM: u32 = 8;
 
 /// `remora_qp_attr`.
 #[repr(C)]
@@ -90,7 +91,7 @@ pub unsafe extern "C" fn remora_qp_attr_default(out: *mut QpAttr) -> c_int {
 }
 
 fn options(attr: &QpAttr) -> Result<QpOptions, Fault> {
-    if attr.flags & !(SIGNAL_ALL | PRISM | IRN) != 0 || attr.reserved != 0 {
+    if attr.flags & !(SIGNAL_ALL | PRISM | IRN | STROM) != 0 || attr.reserved != 0 {
         return Err(Fault::invalid("flags that are not known"));
     }
     if attr.private_len > 256 {
@@ -106,6 +107,7 @@ fn options(attr: &QpAttr) -> Result<QpOptions, Fault> {
         signal_all: attr.flags & SIGNAL_ALL != 0,
         prism: attr.flags & PRISM != 0,
         irn: attr.flags & IRN != 0,
+        strom: attr.flags & STROM != 0,
         connect_timeout: Duration::from_millis(attr.connect_timeout_ms.into()),
         max_rd_atomic: attr.max_rd_atomic,
         max_dest_rd_atomic: attr.max_dest_rd_atomic,
@@ -222,7 +224,7 @@ pub unsafe extern "C" fn remora_agreed(qp: *const Handle<Qp>) -> u32 {
     match &*qp.stage.lock().unwrap_or_else(PoisonError::into_inner) {
         Stage::Ready(pair) => pair.agreement().map_or(0, |agreed| {
             let when = |there: bool, flag: u32| if there { flag } else { 0 };
-            when(agreed.prism, PRISM) | when(agreed.irn.is_some(), IRN)
+            when(agreed.prism, PRISM) | when(agreed.irn.is_some(), IRN) | when(agreed.strom, STROM)
         }),
         _ => 0,
     }

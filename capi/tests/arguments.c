@@ -106,7 +106,7 @@ static void queue_pairs(struct nic *nic, struct nic *other) {
     attr.max_send_sge = 31;
     WANT(EINVAL, remora_create_qp(nic->pd, nic->cq, &attr, &qp));
     attr.max_send_sge = 1;
-    attr.flags = 8;
+    attr.flags = 16;
     WANT(EINVAL, remora_create_qp(nic->pd, nic->cq, &attr, &qp));
     attr.flags = REMORA_QP_PRISM;
     WANT(0, remora_create_qp(nic->pd, nic->cq, &attr, &qp));

@@ -104,6 +104,18 @@ fn prism_kv_in_c_puts_and_gets_between_processes_and_every_buffer_comes_back() {
 }
 
 #[test]
+fn kernels_answer_a_c_program_between_processes() {
+    let installed = Installed::new("strom");
+    let program = installed.program("examples/strom_get.c");
+    // Keys 1000, 6, 3 and 0; an object that is whole; two different values.
+    let wanted = "1: \n0: ggggggg\n0: dddd\n0: a\n0: 1000 bytes of o\n0: about 2\n";
+    for port in ["shm", "udp"] {
+        let said = conversation(&mut Command::new(&program), &program, port);
+        assert_eq!(said, (wanted.to_owned(), "served\n".to_owned()), "{port}");
+    }
+}
+
+#[test]
 fn every_mistake_of_a_c_program_is_an_errno() {
     let installed = Installed::new("arguments");
     let program = installed.program("tests/arguments.c");

@@ -42,6 +42,26 @@ pub(crate) unsafe fn place(dst: *mut u8, src: *const u8, len: usize) {
     unsafe { imp::place(dst, src, len) }
 }
 
+/// Bytes that [`scatter`] places.
+pub(crate) const SCATTERED: usize = 128;
+
+/// Copies [`SCATTERED`] bytes of the caller's own into shared ones past the caches: whole lines are not fetched before they are
+/// overwritten. Others see them after [`settle`] at the latest.
+///
+/// # Safety
+/// As [`place`]; both are 16-byte aligned.
+#[inline(always)]
+pub(crate) unsafe fn scatter(dst: *mut u8, src: *const u8) {
+    // SAFETY: the caller's promise.
+    unsafe { imp::scatter(dst, src) }
+}
+
+/// What was scattered before is in memory before what is stored from now on.
+#[inline]
+pub(crate) fn settle() {
+    imp::settle();
+}
+
 /// Copies shared bytes to shared bytes. If they overlap, what arrives is unspecified.
 ///
 /// # Safety

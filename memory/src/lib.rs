@@ -67,7 +67,7 @@ pub use bytes::Bytes;
 pub use key::Key;
 pub use mem::Mem;
 pub use scratch::Scratch;
-pub use span::{Span, prefetch};
+pub use span::{Lines, Span, prefetch, settle};
 pub use table::{Config, Range, Table};
 pub use update::Width;
 pub use window::{BindError, Binding, Owner, WindowType};

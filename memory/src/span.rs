@@ -30,6 +30,17 @@ fn hint(at: *const u8) {
     let _ = at;
 }
 
+/// Two lines that begin at one: what [`Span::scatter`] places.
+#[derive(Copy, Clone, Debug)]
+#[repr(C, align(64))]
+pub struct Lines(pub [u8; copy::SCATTERED]);
+
+/// What was scattered before is in memory before whatever is stored from now on.
+#[inline]
+pub fn settle() {
+    copy::settle();
+}
+
 /// Bytes that are asked for ahead at most.
 const PREFETCHED: usize = 640;
 
@@ -86,6 +97,18 @@ impl<'p> Span<'p> {
         // SAFETY: within the span; nobody writes `data` while it is borrowed.
         unsafe { copy::place(self.start, data.as_ptr(), len) };
         len
+    }
+
+    /// Copies two lines in, past the caches if the span is as long and begins at a line: for one of many places that are written in turn,
+    /// none of which is read soon. Others see it after [`settle`] at the latest. Says how many bytes.
+    #[inline]
+    pub fn scatter(&self, lines: &Lines) -> usize {
+        if self.len != copy::SCATTERED || !(self.start as usize).is_multiple_of(64) {
+            return self.write(&lines.0);
+        }
+        // SAFETY: within the span; nobody writes `lines` while it is borrowed, and both are aligned.
+        unsafe { copy::scatter(self.start, lines.0.as_ptr()) };
+        self.len
     }
 
     /// Copies `out.len()` bytes from `offset` on.

@@ -106,18 +106,6 @@ struct Early {
     bytes: Box<[u8]>,
 }
 
-/// What becomes of the packets of the message that is arriving.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-enum Fate {
-    /// A kernel takes them.
-    #[default]
-    Taken,
-    /// No kernel had its op-code when it began, or the one that would have taken it is gone: its end is answered with an error.
-    Unserved,
-    /// It has been answered: the rest is dropped.
-    Answered,
-}
-
 /// What a queue pair has for a peer that agreed on StRoM.
 pub(crate) struct Strom {
     /// Answers on their way, oldest first.
@@ -128,9 +116,10 @@ pub(crate) struct Strom {
     early: Box<[Early]>,
     /// The lane that served it last: place of its kernel, and number there.
     lane: (u32, u32),
-    fate: Fate,
     /// The kernel that sees what is written: its place and number.
     tap: Option<(u32, u32)>,
+    /// The kernel that the message belongs to whose packets come now, likewise; none has its op-code.
+    serving: Option<(u32, u32)>,
 }
 
 impl Strom {
@@ -142,8 +131,8 @@ impl Strom {
             waited_for: false,
             early: (0..early).map(empty).collect(),
             lane: (u32::MAX, u32::MAX),
-            fate: Fate::Taken,
             tap: None,
+            serving: None,
         }
     }
 }

@@ -91,7 +91,8 @@ int remora_wait_cq(struct remora_cq *cq, int count, struct remora_wc *wc, uint32
 enum {
     REMORA_QP_SIGNAL_ALL = 1, /* every operation completes */
     REMORA_QP_PRISM = 2,      /* if the peer wants it too */
-    REMORA_QP_IRN = 4         /* likewise: lost packets are sent again by themselves */
+    REMORA_QP_IRN = 4,        /* likewise: lost packets are sent again by themselves */
+    REMORA_QP_STROM = 8       /* likewise: <remora/strom.h> */
 };
 
 struct remora_qp_attr {
@@ -116,7 +117,7 @@ int remora_qp_attr_default(struct remora_qp_attr *attr);
 int remora_create_qp(struct remora_pd *pd, struct remora_cq *cq, const struct remora_qp_attr *attr, struct remora_qp **qp);
 int remora_destroy_qp(struct remora_qp *qp);
 uint32_t remora_qp_num(const struct remora_qp *qp); /* 0: none */
-/* REMORA_QP_PRISM and REMORA_QP_IRN, as far as agreed with the peer. */
+/* REMORA_QP_PRISM, REMORA_QP_IRN and REMORA_QP_STROM, as far as agreed with the peer. */
 uint32_t remora_agreed(const struct remora_qp *qp);
 
 /* Connecting goes over TCP, "host:port". A queue pair connects once (EISCONN); if it fails, destroy it. */

@@ -77,7 +77,7 @@ enum Own {
 #[command(
     subcommand_negates_reqs = true,
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench redn\n  remora bench block --port udp --rounds 5\n  remora bench kv --port shm\n  remora bench txn ycsb-t --port udp\n  remora bench failure\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
+    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench redn\n  remora bench strom --port udp --only check --json > strom.jsonl\n  remora bench block --port udp --rounds 5\n  remora bench kv --port shm\n  remora bench txn ycsb-t --port udp\n  remora bench failure\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
 )]
 pub struct Args {
     #[command(subcommand)]

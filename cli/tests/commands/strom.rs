@@ -40,7 +40,8 @@ fn every_task_over(port: &str) {
             cases.extend(row["case"].as_str().map(str::to_owned));
         }
         let judged = rows.iter().filter(|row| !row["holds"].is_null()).count();
-        let asked = matches!(task, "check/4096" | "check/512/failing-50%" | "shuffle/16777216" | "count/1048576");
+        let asked =
+            matches!(task, "check/4096" | "check/512/failing-50%" | "shuffle/16777216" | "count/1048576");
         assert_eq!(judged > 0, asked, "{task}");
     }
     for case in ["walk/8/strom", "walk/8/tcp-rpc", "check/4096/read+crc64"] {

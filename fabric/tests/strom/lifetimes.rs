@@ -4,7 +4,7 @@ use nic::kernel::{Ending, Get, Kernel, KernelInit, Lookup, Progress, Status, Str
 use nic::{NicError, Operation, Payload, ReceiveRequest, WorkRequest};
 use remora_fabric::Settings;
 
-use crate::bench::{Bench, OPCODE, SIGNALED, arms, bad_links};
+use crate::bench::{Bench, LONGEST, OPCODE, SIGNALED, arms, bad_links};
 use crate::seeds;
 
 /// Answers with a number of its own.
@@ -174,6 +174,104 @@ fn requests_that_wait_for_a_kernel_that_is_removed_are_told_too() {
         let mut ended = endings(&mut bench);
         ended.sort_by_key(|(tag, _)| *tag);
         assert_eq!(ended, [0, 1, 2, 3].map(|tag| (tag, Status::REMOVED)));
+    }
+}
+
+/// Answers when it has all of a request, after so many more steps.
+struct Slow {
+    steps: u32,
+    left: u32,
+}
+
+impl Kernel for Slow {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        if self.left > 0 {
+            self.left -= 1;
+            if self.left > 0 {
+                return Progress::Again;
+            }
+            streams.answer(Status::DONE, 0);
+            return Progress::Rests;
+        }
+        let Some(input) = streams.input() else { return Progress::Rests };
+        streams.take();
+        self.left = if input.last { self.steps } else { 0 };
+        if input.last { Progress::Again } else { Progress::Waits }
+    }
+
+    fn reset(&mut self) {
+        self.left = 0;
+    }
+}
+
+#[test]
+fn requests_around_which_their_kernel_is_removed_are_answered_once_each() {
+    let mut told = [0; 3];
+    for arm in 0..2 {
+        // The kernel is removed after each of the world's steps in turn, and another one is there at once, or none.
+        for after in 0..120 {
+            let mut bench = Bench::new(1, &arms()[arm]);
+            let number = bench.deploy(vec![Box::new(Slow { steps: 1500, left: 0 })]);
+            bench.rpc(OPCODE, 1, b"");
+            bench.rpc_write(OPCODE, 2, &[2; 2000]);
+            bench.rpc(OPCODE, 3, b"");
+            bench.rpc_write(OPCODE, 4, &[4; 700]);
+            for _ in 0..after {
+                bench.world.step();
+            }
+            bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)).unwrap();
+            if after % 2 == 0 {
+                bench.deploy(vec![Box::new(Slow { steps: 1, left: 0 })]);
+            }
+            let answers = bench.run();
+            let statuses = [Status::REMOVED, Status::DONE, Status::NO_KERNEL];
+            assert_eq!(answers.len(), 4, "arm {arm}, after {after} steps: {answers:?}");
+            for answer in answers.values() {
+                let place = statuses.iter().position(|status| *status == answer.status);
+                told[place.unwrap_or_else(|| panic!("after {after} steps: {answers:?}"))] += 1;
+            }
+            assert!(bench.is_at_rest(0), "arm {arm}, after {after} steps");
+        }
+    }
+    assert!(told.iter().all(|count| *count > 10), "removed, served, nobody there: {told:?}");
+}
+
+/// Answers a byte.
+struct Brief;
+
+impl Kernel for Brief {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        if streams.input().is_some() {
+            streams.take();
+            streams.answer(Status::DONE, 1);
+            streams.put(&[1]);
+        }
+        Progress::Rests
+    }
+
+    fn reset(&mut self) {}
+}
+
+#[test]
+fn requests_that_wait_for_room_when_their_kernel_is_removed_are_told() {
+    for mut bench in Bench::arms() {
+        let init = bench.init(Some(OPCODE), vec![Box::new(Brief)]);
+        let init = KernelInit { answers: bench.outbox.sge(0, 2 * LONGEST as usize), ..init };
+        let number = bench.try_deploy(init).unwrap();
+        // No acknowledgement of an answer arrives, so their room is used up.
+        bench.world.cut(1, 0, true);
+        (0..8).for_each(|tag| bench.rpc(OPCODE, tag, b""));
+        bench.world.run_for(200_000);
+        assert_eq!(bench.facts()[0].answers, (2, 0));
+        assert_eq!(bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)), Err(NicError::Busy));
+        bench.world.cut(1, 0, false);
+        let answers = bench.run();
+        let told: Vec<Status> = answers.values().map(|answer| answer.status).collect();
+        let of = |status| told.iter().filter(|told| **told == status).count();
+        assert_eq!((of(Status::DONE), told.len()), (2, 8), "{told:?}");
+        assert!(of(Status::REMOVED) >= 4, "{told:?}");
+        assert_eq!(bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)), Ok(()));
+        assert!(bench.facts().is_empty());
     }
 }
 

@@ -69,6 +69,31 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
 }
 
 /// # Safety
+/// Source and destination are mapped for 128 bytes and 16-byte aligned.
+#[inline(always)]
+pub unsafe fn scatter(dst: *mut u8, src: *const u8) {
+    for at in [0, 64] {
+        // SAFETY: the caller's promise; no stack, no flags.
+        unsafe {
+            asm!(
+                "movaps {a}, [{s}]", "movaps {b}, [{s} + 16]", "movaps {c}, [{s} + 32]", "movaps {e}, [{s} + 48]",
+                "movntps [{d}], {a}", "movntps [{d} + 16], {b}", "movntps [{d} + 32], {c}", "movntps [{d} + 48], {e}",
+                d = in(reg) dst.add(at), s = in(reg) src.add(at),
+                a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, e = out(xmm_reg) _,
+                options(nostack, preserves_flags)
+            );
+        }
+    }
+}
+
+/// Streaming stores are not ordered among others by themselves.
+#[inline]
+pub fn settle() {
+    // SAFETY: a fence.
+    unsafe { asm!("sfence", options(nostack, preserves_flags)) };
+}
+
+/// # Safety
 /// Source and destination are mapped for 32 bytes.
 #[inline(always)]
 unsafe fn move32(dst: *mut u8, src: *const u8) {

@@ -38,6 +38,18 @@ pub unsafe fn fetch(dst: *mut u8, src: *const u8, len: usize) {
 }
 
 /// # Safety
+/// As [`super::scatter`].
+pub unsafe fn scatter(dst: *mut u8, src: *const u8) {
+    // SAFETY: the caller's promise.
+    unsafe { place(dst, src, super::SCATTERED) }
+}
+
+/// Stores are released one by one.
+pub fn settle() {
+    fence(Ordering::Release);
+}
+
+/// # Safety
 /// As [`super::place`].
 pub unsafe fn place(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: as in `fetch`, the other way round.

@@ -106,3 +106,21 @@ fn atomics_of_two_engines_and_of_a_cpu_lose_nothing() {
     let word = |at| bytes.word(at).unwrap().load(std::sync::atomic::Ordering::Relaxed);
     assert_eq!((word(0), word(16), word(24)), (3 * turns, 2 * turns, 2 * turns));
 }
+
+#[test]
+fn lines_arrive_whole_wherever_they_go_and_however_much_there_is_room_for() {
+    let bytes = Bytes::heap(4096).unwrap();
+    let lines = Lines(std::array::from_fn(|at| at as u8 + 1));
+    over(&bytes, |span| {
+        for (offset, len) in [(0, 128), (64, 128), (128 + 8, 128), (3, 128), (256, 100), (256, 200), (0, 0)] {
+            span.write(&[0; 1024]);
+            assert_eq!(span.part(offset, len).unwrap().scatter(&lines), len.min(128));
+            settle();
+            let mut wanted = [0; 1024];
+            wanted[offset..offset + len.min(128)].copy_from_slice(&lines.0[..len.min(128)]);
+            let mut there = [9; 1024];
+            span.read(&mut there);
+            assert_eq!(there, wanted, "{len} bytes at {offset}");
+        }
+    });
+}

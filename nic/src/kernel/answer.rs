@@ -3,11 +3,11 @@
 use memory::{Key, Mem};
 use transport::rc::{Kind, Message as Request};
 use transport::state::State;
-use wire::strom::{Ending, Status};
+use wire::strom::Status;
 
+use super::Sent;
 use super::streams::Message;
 use super::table::{Block, Kernels};
-use super::{Place, Sent};
 use crate::nic::Shared;
 use crate::queue_pair::{List, Note, QueuePair};
 use crate::reliable::{GoBackN, Irn, Requests};
@@ -101,21 +101,16 @@ impl QueuePair {
 }
 
 impl super::table::Deployed {
-    /// Ends what a lane had begun with an error to whoever asked, if that can be told at once.
+    /// Ends what a lane had begun, and what waits for it, with an error to whoever asked, as far as that can be told at once.
     fn end_lane(&mut self, at: (u32, u32), qp: &mut QueuePair) {
-        let lane = &mut self.lanes[at.1 as usize];
-        let (fate, waiting) = lane.owes();
-        if let Some(strom) = &mut qp.strom {
-            strom.fate = fate;
+        self.lanes[at.1 as usize].fail(Status::REMOVED);
+        while self.send(at, qp) {
+            let lane = &mut self.lanes[at.1 as usize];
+            if !lane.refuse_next() {
+                self.free.extend(lane.abandon());
+                return;
+            }
         }
-        for tag in waiting {
-            let (to, ending) =
-                (Place { addr: 0, rkey: 0, room: 0 }, Some(Ending { status: Status::REMOVED, tag }));
-            qp.send_message(&Message { to, len: 0, filled: 0, ending }, None);
-        }
-        lane.fail(Status::REMOVED);
-        if self.send(at, qp) {
-            self.free.extend(self.lanes[at.1 as usize].abandon());
-        }
+        self.lanes[at.1 as usize].waits = true;
     }
 }

@@ -7,7 +7,7 @@ use wire::strom::{Ending, Status, split};
 
 use super::streams::{DMA, Input, Message, Reach, Streams, What, Wires};
 use super::table::{Block, Deployed, Kernels};
-use super::{Fate, Kernel, Place, Progress, STEPS};
+use super::{Kernel, Place, Progress, STEPS};
 use crate::queue_pair::QueuePair;
 use crate::request::Sge;
 
@@ -60,12 +60,6 @@ impl Inbox {
 
     fn clear(&mut self) {
         (self.head, self.count) = (0, 0);
-    }
-
-    /// All that wait, the first one first.
-    fn waiting(&self) -> impl Iterator<Item = Piece> {
-        let places = (0..self.count).map(|ahead| (self.head + ahead) % INBOX);
-        places.filter_map(|at| self.pieces[at].map(|(piece, _)| piece))
     }
 }
 
@@ -179,19 +173,16 @@ impl Lane {
         self.task.fail(status);
     }
 
-    /// What becomes of the message that is arriving if this ends now, and the tags of whole requests that have not been begun.
-    pub fn owes(&self) -> (Fate, impl Iterator<Item = u32>) {
-        let parts = || self.inbox.waiting().filter(|piece| piece.passing.is_none()).map(|piece| piece.part);
-        let begun = self.task.unfinished;
-        let ends = parts().position(|part| part.last());
-        let fate = match parts().last() {
-            Some(part) if part.last() => Fate::Taken,
-            None if !begun => Fate::Taken,
-            _ if begun && ends.is_none() => Fate::Answered,
-            _ => Fate::Unserved,
-        };
-        let skipped = usize::from(begun);
-        (fate, parts().filter(|part| part.last()).skip(skipped).map(|part| part.tag()))
+    /// Its kernel is being removed: whoever's request waits next is told. False: nobody waits.
+    pub fn refuse_next(&mut self) -> bool {
+        let Some((piece, bytes)) = self.inbox.front() else { return false };
+        if !self.task.presented && !self.task.skips {
+            self.task.present(&piece, bytes);
+        }
+        self.task.fail(Status::REMOVED);
+        self.task.used(&piece);
+        self.inbox.pop();
+        true
     }
 
     /// Does it hold nothing of whom it serves?
@@ -314,6 +305,10 @@ impl Deployed {
         if !self.send((place, number), qp) {
             return Stepped::Waits;
         }
+        if self.leaving {
+            let refused = self.lanes[number as usize].refuse_next();
+            return if refused { Stepped::On } else { Stepped::Idle };
+        }
         let Lane { kernel, inbox, task, block, .. } = &mut self.lanes[number as usize];
         let (piece, bytes) = match inbox.front().or(direct) {
             Some((piece, bytes)) => (Some(piece), bytes),
@@ -399,6 +394,7 @@ impl Deployed {
     pub fn send(&mut self, (place, number): (u32, u32), qp: &mut QueuePair) -> bool {
         let lane = &mut self.lanes[number as usize];
         let Some(message) = lane.task.wires.complete() else { return true };
+        lane.task.wires.settle();
         let block = lane.block.filter(|_| message.len > 0);
         let from = block.map(|index| (self.block(index), Block { place, kernel: self.number, index }));
         if !qp.send_message(&message, from) {

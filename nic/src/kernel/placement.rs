@@ -118,7 +118,7 @@ impl Nic {
             return Err(NicError::NotThisService);
         }
         let shared = &mut self.shared;
-        shared.kernels.place_of(qp.pd, what.opcode).ok_or(NicError::Unknown)?;
+        shared.kernels.serves(qp.pd, what.opcode, u32::MAX).ok_or(NicError::Unknown)?;
         let ends = [what.first, len == what.left];
         let part = Part::new(what.opcode, what.tag, what.left, what.params, ends);
         let outcome = qp.hand_over(mem, &part, what.bytes, shared);

@@ -7,7 +7,7 @@ use wire::strom::{Ending, Status};
 
 use super::lane::Piece;
 use super::streams::Message;
-use super::{Fate, Place, Strom};
+use super::{Place, Strom};
 use crate::nic::{Nic, Shared};
 use crate::queue_pair::QueuePair;
 
@@ -45,14 +45,15 @@ impl QueuePair {
         shared: &mut Shared,
     ) -> Outcome {
         let Some(strom) = &mut self.strom else { return Outcome::Done };
-        let (hint, place) = (strom.lane, shared.kernels.place_of(self.pd, part.opcode));
+        let hint = strom.lane;
         if part.first() {
-            strom.fate = if place.is_some() { Fate::Taken } else { Fate::Unserved };
+            strom.serving = shared.kernels.serves(self.pd, part.opcode, hint.0);
         }
-        let place = match (strom.fate, place) {
-            (Fate::Taken, Some(place)) => place,
-            (Fate::Answered, _) => return Outcome::Done,
-            _ => return self.nobody(part, shared),
+        let place = match strom.serving {
+            None => return self.nobody(part, shared),
+            Some((place, number)) if shared.kernels.is_there(place, number) => place,
+            // It was removed in the middle of the message, and has said so.
+            Some(_) => return Outcome::Done,
         };
         let piece = Piece { part: *part, passing: None };
         match self.lane_of(place, hint, shared) {

@@ -1,9 +1,10 @@
 //! The shuffling kernel (StRoM paper, §6.4): values of 8 bytes that arrive go each to the partition of its lowest bits, through
-//! buffers of 16 values.
+//! buffers of 16 values: two lines of memory, which go there together, past the caches.
 //!
 //! Parameters set a part of the histogram: with 1024 partitions it is longer than one packet, which the paper does not mention. Those from
 //! partition 0 on begin anew. The bytes of RPC WRITEs are the values; each is answered when all of it is in memory.
 
+use memory::Lines;
 use wire::strom::Status;
 
 use super::number::{long, word};
@@ -44,26 +45,41 @@ pub fn histogram(bits: u32, first: u32, partitions: &[Partition]) -> Vec<u8> {
 /// The kernel.
 pub struct Shuffle {
     mask: u64,
-    partitions: Box<[Partition]>,
-    buffers: Box<[[u8; 8 * BUFFERED]]>,
-    fill: Box<[u8]>,
+    partitions: Box<[Partition; PARTITIONS]>,
+    /// Values stand where they will in the two lines that they go to.
+    buffers: Box<[Lines; PARTITIONS]>,
+    /// Of each buffer, where the first value is that has not gone to memory, and where the next one comes.
+    begin: Box<[u8; PARTITIONS]>,
+    end: Box<[u8; PARTITIONS]>,
     /// The next partition to be emptied, when all of a message is here.
     emptying: Option<usize>,
     /// A value had no room.
     full: bool,
 }
 
+/// On the heap from the start: a stack has no room for all of them.
+fn boxed<T: Clone, const N: usize>(one: T) -> Box<[T; N]> {
+    let all = vec![one; N].into_boxed_slice();
+    all.try_into().unwrap_or_else(|_| unreachable!("there are as many"))
+}
+
 impl Default for Shuffle {
     fn default() -> Shuffle {
         Shuffle {
             mask: 0,
-            partitions: vec![Partition::default(); PARTITIONS].into_boxed_slice(),
-            buffers: vec![[0; 8 * BUFFERED]; PARTITIONS].into_boxed_slice(),
-            fill: vec![0; PARTITIONS].into_boxed_slice(),
+            partitions: boxed(Partition::default()),
+            buffers: boxed(Lines([0; 8 * BUFFERED])),
+            begin: boxed(0),
+            end: boxed(0),
             emptying: None,
             full: false,
         }
     }
+}
+
+/// Which of the values of two lines stands at an address.
+fn place(address: u64) -> u8 {
+    (address / 8 % BUFFERED as u64) as u8
 }
 
 impl Shuffle {
@@ -83,17 +99,19 @@ impl Shuffle {
         }
         self.mask = (1 << bits) - 1;
         for (at, entry) in entries.chunks_exact(ENTRY).enumerate() {
-            self.partitions[first + at] = Partition { address: long(entry, 0)?, values: long(entry, 8)? };
+            let address = long(entry, 0)?;
+            self.partitions[first + at] = Partition { address, values: long(entry, 8)? };
+            (self.begin[first + at], self.end[first + at]) = (place(address), place(address));
         }
         Some(())
     }
 
     fn add(&mut self, bytes: &[u8], streams: &mut Streams<'_, '_>) {
-        for value in bytes.chunks_exact(8) {
-            let number = (long(value, 0).unwrap_or(0) & self.mask) as usize;
-            let at = usize::from(self.fill[number]);
-            self.buffers[number][8 * at..8 * at + 8].copy_from_slice(value);
-            self.fill[number] += 1;
+        for value in bytes.as_chunks::<8>().0 {
+            let number = (u64::from_le_bytes(*value) & self.mask) as usize % PARTITIONS;
+            let at = usize::from(self.end[number]) % BUFFERED;
+            self.buffers[number].0.as_chunks_mut::<8>().0[at] = *value;
+            self.end[number] = at as u8 + 1;
             if at + 1 == BUFFERED {
                 self.empty(number, streams);
             }
@@ -102,15 +120,19 @@ impl Shuffle {
 
     /// What is buffered of a partition goes to memory.
     fn empty(&mut self, number: usize, streams: &mut Streams<'_, '_>) {
-        let (fill, partition) = (u64::from(self.fill[number]), &mut self.partitions[number]);
-        let values = fill.min(partition.values);
-        self.full |= values < fill;
-        self.fill[number] = 0;
-        if values > 0 {
-            streams.write(partition.address, &self.buffers[number][..8 * values as usize]);
-            partition.address = partition.address.wrapping_add(8 * values);
-            partition.values -= values;
+        let (begin, end) = (usize::from(self.begin[number]), usize::from(self.end[number]));
+        let partition = &mut self.partitions[number];
+        let values = (end - begin).min(partition.values as usize);
+        self.full |= values < end - begin;
+        let lines = &self.buffers[number];
+        match values {
+            0 => {}
+            BUFFERED => streams.scatter(partition.address, lines),
+            _ => streams.write(partition.address, &lines.0[8 * begin..8 * (begin + values)]),
         }
+        partition.address = partition.address.wrapping_add(8 * values as u64);
+        partition.values -= values as u64;
+        (self.begin[number], self.end[number]) = (place(partition.address), place(partition.address));
     }
 
     fn empty_some(&mut self, from: usize, streams: &mut Streams<'_, '_>) -> Progress {
@@ -150,7 +172,8 @@ impl Kernel for Shuffle {
     }
 
     fn reset(&mut self) {
-        self.fill.fill(0);
+        self.begin.fill(0);
+        self.end.fill(0);
         self.partitions.fill(Partition::default());
         (self.mask, self.emptying, self.full) = (0, None, false);
     }

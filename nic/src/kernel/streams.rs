@@ -10,7 +10,7 @@
 //! | `roceMetaOut` | [`Streams::answer`], [`Streams::send`] |
 //! | `roceDataOut` | [`Streams::put`], [`Streams::forward`] |
 
-use memory::{Access, Key, Mem, Pd, Span};
+use memory::{Access, Key, Lines, Mem, Pd, Span};
 use wire::Qpn;
 use wire::strom::{Ending, Status};
 
@@ -97,6 +97,8 @@ pub(super) struct Wires {
     pub tag: u32,
     pub answered: bool,
     pub fault: Option<Status>,
+    /// Lines may be on their way to memory.
+    scattered: bool,
 }
 
 impl Wires {
@@ -110,6 +112,7 @@ impl Wires {
             tag: 0,
             answered: true,
             fault: None,
+            scattered: false,
         }
     }
 
@@ -126,6 +129,14 @@ impl Wires {
     /// Is a message ready to leave?
     pub fn complete(&self) -> Option<Message> {
         self.message.filter(|message| message.filled == message.len)
+    }
+
+    /// Before a message leaves: what was written before is in memory.
+    #[inline]
+    pub fn settle(&mut self) {
+        if std::mem::take(&mut self.scattered) {
+            memory::settle();
+        }
     }
 
     /// The DMA engine does what the last step asked for.
@@ -249,6 +260,20 @@ impl<'p> Streams<'_, 'p> {
         match self.wires.command {
             Command::Nothing => 0,
             Command::Read { len, .. } | Command::ReadToWire { len, .. } => len,
+        }
+    }
+
+    /// Writes two lines to memory, past the caches if they begin at one there: for kernels that write to many places in turn. All of it is
+    /// there before the next message leaves.
+    #[inline]
+    pub fn scatter(&mut self, va: u64, lines: &Lines) {
+        match self.reach.span(va, lines.0.len(), Access::LOCAL_WRITE) {
+            Some(span) => {
+                span.scatter(lines);
+                self.wires.scattered = true;
+                self.written = (self.written.0 + 1, self.written.1 + lines.0.len() as u32);
+            }
+            None => self.wires.fault = Some(Status::ACCESS),
         }
     }
 

@@ -172,13 +172,15 @@ impl Kernels {
         !self.ready.is_empty() || self.freed && !self.stalled.is_empty()
     }
 
-    /// Place of the kernel that serves an op-code for queue pairs of a domain.
-    pub(super) fn place_of(&self, pd: Pd, opcode: u64) -> Option<u32> {
-        let place = |wanted: Option<u64>| {
-            let serves = |kernel: &Deployed| kernel.pd == pd && kernel.opcode == wanted && !kernel.leaving;
-            self.deployed.iter().position(|kernel| kernel.as_ref().is_some_and(serves))
+    /// Place and number of the kernel that serves an op-code for queue pairs of a domain; `hint` is where the last one was found.
+    pub(super) fn serves(&self, pd: Pd, opcode: u64, hint: u32) -> Option<(u32, u32)> {
+        let number = |place: usize, wanted: Option<u64>| {
+            let kernel = self.deployed.get(place)?.as_ref()?;
+            let serves = kernel.pd == pd && kernel.opcode == wanted && !kernel.leaving;
+            serves.then_some((place as u32, kernel.number))
         };
-        place(Some(opcode)).or_else(|| place(None)).map(|place| place as u32)
+        let all = |wanted| (0..self.deployed.len()).find_map(|place| number(place, wanted));
+        number(hint as usize, Some(opcode)).or_else(|| all(Some(opcode))).or_else(|| all(None))
     }
 
     /// Place of the kernel with a number, for queue pairs of a domain.

@@ -1,0 +1,104 @@
+//! A lane: an instance of a module, as a kernel.
+
+use nic::kernel::{Kernel, Progress, Status, Streams};
+use wasmtime::{Instance, Memory, Store, StoreLimits, Trap, TypedFunc};
+
+use crate::mailbox::{self, Shown};
+use crate::module::{Module, SandboxError};
+
+/// An instance.
+struct Alive {
+    store: Store<StoreLimits>,
+    memory: Memory,
+    /// Where its mailbox begins.
+    mailbox: usize,
+    step: TypedFunc<(), i32>,
+    reset: TypedFunc<(), ()>,
+}
+
+/// The kernel.
+pub struct Guest {
+    module: Module,
+    /// None: it has trapped, and what is in its memory means nothing.
+    alive: Option<Alive>,
+    shown: Shown,
+}
+
+impl Alive {
+    fn new(module: &Module) -> Result<Alive, SandboxError> {
+        let failed = |error: wasmtime::Error| SandboxError::Failed(format!("{error:#}"));
+        let mut store = module.store();
+        store.set_fuel(module.fuel()).map_err(failed)?;
+        let instance = Instance::new(&mut store, module.code(), &[]).map_err(failed)?;
+        let memory = instance.get_memory(&mut store, "memory").ok_or(SandboxError::Lacks("memory"))?;
+        let place = instance.get_typed_func::<(), i32>(&mut store, "mailbox");
+        let place =
+            place.map_err(|_| SandboxError::Lacks("mailbox"))?.call(&mut store, ()).map_err(failed)?;
+        let step = instance.get_typed_func(&mut store, "step").map_err(|_| SandboxError::Lacks("step"))?;
+        let reset = instance.get_typed_func(&mut store, "reset").map_err(|_| SandboxError::Lacks("reset"))?;
+        let mut alive = Alive { store, memory, mailbox: place as u32 as usize, step, reset };
+        match mailbox::version(alive.mail().ok_or(SandboxError::Mailbox)?) {
+            mailbox::VERSION => Ok(alive),
+            other => Err(SandboxError::Version(other)),
+        }
+    }
+
+    /// Memories never shrink, so it is there always if it was once.
+    fn mail(&mut self) -> Option<&mut [u8]> {
+        let memory = self.memory.data_mut(&mut self.store);
+        memory.get_mut(self.mailbox..)?.get_mut(..mailbox::LEN)
+    }
+
+    fn call<R: wasmtime::WasmResults>(
+        &mut self,
+        fuel: u64,
+        what: impl FnOnce(&Alive) -> TypedFunc<(), R>,
+    ) -> Result<R, Status> {
+        let what = what(self);
+        self.store.set_fuel(fuel).map_err(|_| Status::FAILED)?;
+        what.call(&mut self.store, ()).map_err(|error| match error.downcast_ref() {
+            Some(Trap::OutOfFuel) => Status::TOO_LONG,
+            _ => Status::FAILED,
+        })
+    }
+}
+
+impl Guest {
+    pub fn new(module: &Module) -> Result<Guest, SandboxError> {
+        Ok(Guest { module: module.clone(), alive: Some(Alive::new(module)?), shown: Shown::default() })
+    }
+
+    fn try_step(&mut self, streams: &mut Streams<'_, '_>) -> Result<Progress, Status> {
+        let alive = self.alive.as_mut().ok_or(Status::FAILED)?;
+        mailbox::fill(alive.mail().ok_or(Status::FAILED)?, streams, self.shown);
+        let progress = alive.call(self.module.fuel(), |alive| alive.step.clone())?;
+        let mail = alive.mail().ok_or(Status::FAILED)?;
+        self.shown = mailbox::empty(mail, streams).map_err(|_| Status::FAILED)?;
+        match progress {
+            0 => Ok(Progress::Rests),
+            1 => Ok(Progress::Waits),
+            2 => Ok(Progress::Again),
+            _ => Err(Status::FAILED),
+        }
+    }
+}
+
+impl Kernel for Guest {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        self.try_step(streams).unwrap_or_else(|status| {
+            self.alive = None;
+            streams.fail(status);
+            Progress::Rests
+        })
+    }
+
+    fn reset(&mut self) {
+        self.shown = Shown::default();
+        let fuel = self.module.fuel();
+        let rested = self.alive.as_mut().map(|alive| alive.call(fuel, |alive| alive.reset.clone()));
+        if !matches!(rested, Some(Ok(()))) {
+            // Only after a failure: this allocates. If it fails too, so does every request from now on.
+            self.alive = Alive::new(&self.module).ok();
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The mailbox: bytes that a kernel and the NIC share, the one between the other's turns. Numbers are little-endian.
+//!
+//! ```text
+//!   0 version: 1 (4)     4 0 (4)
+//! before a step:
+//!   8 RPC op-code (8)   16 address of what passes (8)   24 input: 0 none, 1 parameters, 2 data, 3 passing (4)
+//!  28 tag (4)           32 bit 0: first, bit 1: last (4) 36 bytes of the message from here on (4)   40 bytes of the input (4)
+//!  44 queue pair (4)    48 room at the requester (4)     52 bytes of the longest message (4)
+//!  56 bytes that were read, ffffffff: none (4)           60 bytes missing of the message (4)
+//! after it:
+//!  64 the input is used (4)       68 the message is taken back (4)   72 a message begins: 0 none, 1 answer, 2 open, 3 send (4)
+//!  76 its status (4)              80 its bytes (4)                   84 key to send with (4)      88 address to send to (8)
+//!  96 bytes read that are forwarded (4)   100 bytes put (4)          104 the message ends (4)
+//! 108 command: 0 none, 1 read, 2 read to the wire (4)                112 its address (8)          120 its bytes (4)
+//! 124 writes (4)
+//! 128 input (4096)   4224 what was read (4096)   8320 what is put (4096)
+//! 12416 64 writes: address (8), bytes (4), 0 (4)   13440 their bytes, one behind the other (8192)   21632
+//! ```
+//!
+//! What a step wants is done in the order of these words, the writes after the input; so bytes that are forwarded come before those
+//! that are put.
+
+use nic::kernel::{DMA, Input, Status, Streams, What};
+
+/// The version of the words.
+pub const VERSION: u32 = 1;
+/// Bytes of it all.
+pub const LEN: usize = 21632;
+
+/// What a step sees, and what it wants.
+const SEEN: usize = 8;
+const WANTED: usize = 64;
+const INPUT: usize = 128;
+const READ: usize = INPUT + DMA;
+const PUT: usize = READ + DMA;
+const WRITES: usize = PUT + DMA;
+/// Writes of a step, and the bytes of one's words.
+const MOST: usize = 64;
+const RECORD: usize = 16;
+const WRITTEN: usize = WRITES + MOST * RECORD;
+const NONE: u32 = u32::MAX;
+
+const _: () = assert!(WRITTEN + 8192 == LEN, "as drawn");
+
+/// What the step before left: bytes that are in the mailbox already need not be copied again.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Shown {
+    /// The input is the one that it saw.
+    pub input: bool,
+    /// It asked for bytes.
+    pub asked: bool,
+}
+
+/// Why what a step left makes no sense.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Nonsense;
+
+struct Words<'m>(&'m mut [u8]);
+
+impl Words<'_> {
+    fn word(&self, at: usize) -> u32 {
+        self.0[at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    }
+
+    fn long(&self, at: usize) -> u64 {
+        self.0[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+}
+
+/// The version that the kernel was made for.
+pub fn version(mail: &mut [u8]) -> u32 {
+    Words(mail).word(0)
+}
+
+/// Before a step.
+pub fn fill(mail: &mut [u8], streams: &Streams<'_, '_>, shown: Shown) {
+    let input = streams.input();
+    let (what, va) = match input.map(|input| input.what) {
+        None => (0, 0),
+        Some(What::Params) => (1, 0),
+        Some(What::Data) => (2, 0),
+        Some(What::Passing(va)) => (3, va),
+    };
+    let facts = input.unwrap_or(Input {
+        what: What::Data,
+        opcode: 0,
+        tag: 0,
+        first: false,
+        last: false,
+        left: 0,
+        bytes: &[],
+    });
+    let data = streams.data();
+    let words = [
+        what,
+        facts.tag,
+        u32::from(facts.first) | u32::from(facts.last) << 1,
+        facts.left,
+        facts.bytes.len() as u32,
+        streams.qpn().get(),
+        streams.room(),
+        streams.longest(),
+        data.map_or(NONE, |data| data.len() as u32),
+        streams.missing(),
+    ];
+    mail[SEEN..SEEN + 8].copy_from_slice(&facts.opcode.to_le_bytes());
+    mail[SEEN + 8..SEEN + 16].copy_from_slice(&va.to_le_bytes());
+    for (place, word) in mail[SEEN + 16..WANTED].as_chunks_mut().0.iter_mut().zip(words) {
+        *place = word.to_le_bytes();
+    }
+    mail[WANTED..INPUT].fill(0);
+    if !shown.input {
+        let len = facts.bytes.len().min(DMA);
+        mail[INPUT..INPUT + len].copy_from_slice(&facts.bytes[..len]);
+    }
+    if let Some(data) = data.filter(|_| shown.asked) {
+        mail[READ..READ + data.len()].copy_from_slice(data);
+    }
+}
+
+/// After it: the streams get what the kernel wants.
+pub fn empty(mail: &mut [u8], streams: &mut Streams<'_, '_>) -> Result<Shown, Nonsense> {
+    let words = Words(mail);
+    let status = Status(words.word(76) as u8);
+    let (len, forward, put) = (words.word(80), words.word(96) as usize, words.word(100) as usize);
+    let taken = words.word(64) != 0;
+    if taken {
+        streams.take();
+    }
+    write(&words, streams)?;
+    if words.word(68) != 0 {
+        streams.withdraw();
+    }
+    match words.word(72) {
+        0 => {}
+        1 => drop(streams.answer(status, len)),
+        2 => streams.open(status),
+        3 => streams.send(words.long(88), words.word(84), len),
+        _ => return Err(Nonsense),
+    }
+    if forward > 0 {
+        streams.forward(forward);
+    }
+    if put > 0 {
+        streams.put(words.0[PUT..WRITES].get(..put).ok_or(Nonsense)?);
+    }
+    if words.word(104) != 0 {
+        streams.close();
+    }
+    let command = words.word(108);
+    match command {
+        0 => {}
+        1 => streams.read(words.long(112), words.word(120)),
+        2 => streams.read_to_wire(words.long(112), words.word(120)),
+        _ => return Err(Nonsense),
+    }
+    Ok(Shown { input: streams.input().is_some() && !taken, asked: command == 1 })
+}
+
+fn write(words: &Words<'_>, streams: &mut Streams<'_, '_>) -> Result<(), Nonsense> {
+    let count = words.word(124) as usize;
+    let mut bytes = &words.0[WRITTEN..];
+    if count > MOST {
+        return Err(Nonsense);
+    }
+    for record in 0..count {
+        let at = WRITES + record * RECORD;
+        let (own, rest) = bytes.split_at_checked(words.word(at + 8) as usize).ok_or(Nonsense)?;
+        streams.write(words.long(at), own);
+        bytes = rest;
+    }
+    Ok(())
+}
