@@ -35,11 +35,11 @@ fn the_demo_reads_each_design_over_each_port_and_no_value_is_wrong() {
     assert!(cases == expected || cases == expected[..20], "{cases:?}");
     for line in &lines {
         assert_eq!(line["bench"], "demo");
-        for field in
-            ["round_trips", "latency_p50_ns", "latency_p99_ns", "rate_per_s", "server_cpu_ns_per_get"]
-        {
+        for field in ["round_trips", "latency_p50_ns", "latency_p99_ns", "rate_per_s"] {
             positive(line, field);
         }
+        // The kernel counts CPU time by its ticks: so few GETs may fit between two.
+        assert!(line["server_cpu_ns_per_get"].as_f64().is_some_and(|ns| ns >= 0.0), "{line}");
     }
 }
 
