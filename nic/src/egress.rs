@@ -116,12 +116,18 @@ impl QueuePair {
     ) -> Turn {
         let mut first = ANSWERS_FIRST;
         self.turn(now, out, shared, used, |qp, out, shared| {
-            first = first.saturating_sub(1);
-            let answer = if first > 0 { qp.request_other(now, mem, out, shared) } else { None };
-            answer.or_else(|| match qp.respond(now, mem, out, shared) {
+            if first > 0 {
+                first -= 1;
+                if let Some(sent) = qp.request_other(now, mem, out, shared) {
+                    return Some(sent);
+                }
+                // There is none, and a response makes none: who asks again asks behind the responses.
+                first = 0;
+            }
+            match qp.respond(now, mem, out, shared) {
                 None => qp.request_other(now, mem, out, shared),
                 sent => sent,
-            })
+            }
         })
     }
 

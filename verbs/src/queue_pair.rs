@@ -175,6 +175,28 @@ struct Body {
     _domain: ProtectionDomain,
 }
 
+impl Body {
+    /// A queue pair of this process's own NIC.
+    fn own(
+        end: End,
+        domain: &ProtectionDomain,
+        (send_cq, receive_cq): (&Arc<Cq>, &Arc<Cq>),
+        (send_ring, receive): (Ring, Incoming),
+        options: &QpOptions,
+    ) -> Body {
+        let bounds = Bounds { max_sge: options.max_send_sge, max_inline: options.max_inline };
+        Body {
+            end: Handle::Own(end),
+            fork: domain.context().fork(),
+            send: SendSide::new(send_ring, bounds),
+            receive,
+            receive_cq: Arc::clone(receive_cq),
+            send_cq: Arc::clone(send_cq),
+            _domain: domain.clone(),
+        }
+    }
+}
+
 /// What a queue pair of a service with a send queue is made of: the NIC's part, and the program's ends.
 pub(crate) fn parts(
     domain: &ProtectionDomain,
@@ -242,16 +264,7 @@ impl QueuePair<Init> {
         }
         let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
         let end = End::new(domain.context(), send_cq.engine()?, service, options, |nic| nic.create_qp(init))?;
-        let bounds = Bounds { max_sge: options.max_send_sge, max_inline: options.max_inline };
-        let body = Body {
-            end: Handle::Own(end),
-            fork: domain.context().fork(),
-            send: SendSide::new(send_ring, bounds),
-            receive,
-            receive_cq: Arc::clone(receive_cq),
-            send_cq: Arc::clone(send_cq),
-            _domain: domain.clone(),
-        };
+        let body = Body::own(end, domain, (send_cq, receive_cq), (send_ring, receive), options);
         Ok(QueuePair { body, state: PhantomData })
     }
 

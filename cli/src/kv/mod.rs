@@ -345,7 +345,7 @@ impl Classical for TwoSidedDesign {
 
 /// Queue pairs that a lookup may be under way for at a time.
 const LANES: u32 = 64;
-/// Memory for answers on their way, unless that is less than two for each lane.
+/// Memory for answers on their way, unless that is less than one for each lane.
 const ANSWERS: usize = 16 << 20;
 
 impl Classical for StromDesign {

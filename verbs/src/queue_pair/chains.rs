@@ -2,12 +2,11 @@
 
 use memory::Range;
 use nic::chain::LoopbackInit;
-use nic::wqe::{Bounds, SLOT};
+use nic::wqe::SLOT;
 use nic::{Fetching, Receives, Service};
 use std::marker::PhantomData;
-use std::sync::Arc;
 
-use super::{Body, Handle, Incoming, QueuePair, Ready, SendSide, parts};
+use super::{Body, Incoming, QueuePair, Ready, parts};
 use crate::end::End;
 use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, QpOptions};
 
@@ -34,16 +33,7 @@ impl QueuePair<Ready> {
         let end = End::made(domain.context(), send_cq.engine()?, Service::Rc, options, |nic| {
             Ok(nic.create_loopback(init)?)
         })?;
-        let bounds = Bounds { max_sge: options.max_send_sge, max_inline: options.max_inline };
-        let body = Body {
-            end: Handle::Own(end),
-            fork: domain.context().fork(),
-            send: SendSide::new(send_ring, bounds),
-            receive,
-            receive_cq: Arc::clone(receive_cq),
-            send_cq: Arc::clone(send_cq),
-            _domain: domain.clone(),
-        };
+        let body = Body::own(end, domain, (send_cq, receive_cq), (send_ring, receive), options);
         Ok(QueuePair { body, state: PhantomData })
     }
 }
