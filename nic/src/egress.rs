@@ -65,7 +65,7 @@ impl QueuePair {
             return self.transmit_other(now, mem, out, shared, used);
         }
         self.turn(now, out, shared, used, |qp, out, shared| match qp.respond(now, mem, out, shared) {
-            None => qp.request(now, mem, out, shared),
+            None => qp.request::<false>(now, mem, out, shared),
             sent => sent,
         })
     }
@@ -115,6 +115,10 @@ impl QueuePair {
         used: &mut Used,
     ) -> Turn {
         let mut first = ANSWERS_FIRST;
+        if self.connection.as_ref().is_some_and(|connection| connection.responder.has_reply()) {
+            // It leaves now, and with it what was not asked for.
+            self.acknowledged();
+        }
         self.turn(now, out, shared, used, |qp, out, shared| {
             if first > 0 {
                 first -= 1;
@@ -212,7 +216,7 @@ impl QueuePair {
 
     /// Inlined always: plain RC must not pay for its other caller.
     #[inline(always)]
-    fn request(
+    fn request<const LATE: bool>(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
@@ -222,7 +226,7 @@ impl QueuePair {
         if !self.may_send() || self.is_held(now) {
             return None;
         }
-        let plan = loop {
+        let mut plan = loop {
             self.submit::<GoBackN>(mem, shared);
             if let Some(plan) = self.connection.as_ref()?.requester.plan(now) {
                 break plan;
@@ -243,6 +247,9 @@ impl QueuePair {
         {
             return sent;
         }
+        if LATE {
+            self.ask_later(&mut plan);
+        }
         let (pd, send) = (self.pd, &self.send);
         let Connection { path, requester, .. } = self.connection.as_mut()?;
         let note = requester.note(&plan)?;
@@ -258,7 +265,7 @@ impl QueuePair {
         Some(sent)
     }
 
-    /// As [`request`](QueuePair::request), for the queue pairs that are not to enlarge the busy path of RC.
+    /// As [`request`](QueuePair::request), for the queue pairs that agreed on StRoM.
     #[inline(never)]
     fn request_other(
         &mut self,
@@ -267,7 +274,7 @@ impl QueuePair {
         out: &mut impl Egress,
         shared: &mut Shared,
     ) -> Option<Sent> {
-        self.request(now, mem, out, shared)
+        self.request::<true>(now, mem, out, shared)
     }
 
     /// The next packet of an operation of PRISM.

@@ -261,12 +261,12 @@ impl QueuePair {
             return self.serve_prism(now, mem, &request.into(), packet, shared);
         }
         if let Action::Rpc(part) = action {
-            return self.serve_rpc(mem, &part, packet.payload, shared);
+            return self.serve_rpc(now, mem, &part, packet.payload, shared);
         }
-        let outcome = match self.is_tapped() {
-            true => self.execute_tapped(mem, action, packet.payload, shared),
-            false => self.execute(mem, action, packet.payload, shared),
-        };
+        if self.strom.is_some() {
+            return self.execute_late(now, mem, action, packet.payload, shared);
+        }
+        let outcome = self.execute(mem, action, packet.payload, shared);
         if let Some(connection) = &mut self.connection {
             connection.responder.conclude(outcome, &mut shared.counters);
         }

@@ -13,6 +13,7 @@ mod filter;
 mod get;
 mod hyperloglog;
 mod lane;
+mod late;
 mod meter;
 mod number;
 mod placement;
@@ -25,6 +26,7 @@ mod traversal;
 
 use std::collections::VecDeque;
 
+use transport::Instant;
 use transport::rc::strom::Part;
 
 pub use aggregate::{Aggregate, Sums};
@@ -32,6 +34,7 @@ pub use consistency::{CRC_LEN, Consistency, Object, crc64};
 pub use filter::{Filter, Predicate, Scan};
 pub use get::{Get, Lookup, Slot};
 pub use hyperloglog::{Ask, HyperLogLog};
+pub use late::LATE_NS;
 pub use meter::{Metered, Steps};
 pub use placement::Invocation;
 pub use shuffle::{Partition, Shuffle, histogram};
@@ -112,6 +115,10 @@ pub(crate) struct Strom {
     sent: VecDeque<Sent>,
     /// A lane waits until something of this queue pair's ends.
     waited_for: bool,
+    /// The peer has agreed; else kernels only look on.
+    agreed: bool,
+    /// When an acknowledgement leaves that was not asked for.
+    late: Instant,
     /// Over IRN: what came before its turn.
     early: Box<[Early]>,
     /// The lane that served it last: place of its kernel, and number there.
@@ -129,6 +136,8 @@ impl Strom {
         Strom {
             sent: VecDeque::with_capacity(messages as usize),
             waited_for: false,
+            agreed: false,
+            late: Instant::NEVER,
             early: (0..early).map(empty).collect(),
             lane: (u32::MAX, u32::MAX),
             tap: None,

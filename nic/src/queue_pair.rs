@@ -640,7 +640,7 @@ impl QueuePair {
             Some(connection) => connection.requester.deadline(),
             None => self.deadline_irn(),
         };
-        machines.min(self.congestion_deadline()).min(self.deadline_prism())
+        machines.min(self.congestion_deadline()).min(self.deadline_prism()).min(self.deadline_strom())
     }
 
     /// Its timers have come.
@@ -654,6 +654,7 @@ impl QueuePair {
             self.retire::<reliable::Irn>(shared);
         }
         self.expire_prism(now, shared);
+        self.expire_strom(now);
     }
 }
 

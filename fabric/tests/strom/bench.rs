@@ -45,7 +45,8 @@ pub struct Answer {
 
 /// What the two agree on: StRoM, going back N, and StRoM over IRN.
 pub fn arms() -> [Settings; 2] {
-    let go_back_n = Settings { mtu: 256, strom: true, receives: RECEIVES, timeout: 8, ..Settings::default() };
+    let go_back_n =
+        Settings { mtu: 256, strom: true, receives: RECEIVES, timeout: 11, ..Settings::default() };
     [go_back_n, Settings { irn: Some(128), ..go_back_n }]
 }
 
@@ -140,7 +141,7 @@ impl Bench {
         self.answers()
     }
 
-    fn answers(&mut self) -> BTreeMap<u32, Answer> {
+    pub fn answers(&mut self) -> BTreeMap<u32, Answer> {
         let mut answers = BTreeMap::new();
         for completion in self.world.drain(self.left_cq) {
             assert_eq!(completion.status, nic::Status::Success, "{completion:?}");

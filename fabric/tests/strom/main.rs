@@ -4,6 +4,7 @@
 mod bench;
 mod exactly_once;
 mod get;
+mod late;
 mod lifetimes;
 mod placement;
 mod refusals;

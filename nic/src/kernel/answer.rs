@@ -12,21 +12,30 @@ use crate::nic::Shared;
 use crate::queue_pair::{List, Note, QueuePair};
 use crate::reliable::{GoBackN, Irn, Requests};
 use crate::request::Sge;
-use crate::wqe::WqeOpcode;
+use crate::wqe::{WqeOpcode, flag};
+
+/// Where the bytes of a message stand.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Source {
+    pub memory: Sge,
+    pub block: Block,
+    /// Few such blocks are left.
+    pub scarce: bool,
+}
 
 impl QueuePair {
     /// Sends a kernel's message from where its bytes stand. False: there is no room for it now.
-    pub(super) fn send_message(&mut self, message: &Message, from: Option<(Sge, Block)>) -> bool {
+    pub(super) fn send_message(&mut self, message: &Message, from: Option<Source>) -> bool {
         if self.state != State::Rts {
             return self.waits();
         }
         let number = match self.connection {
-            Some(_) => self.enter::<GoBackN>(message, from.map(|(sge, _)| sge)),
-            None => self.enter::<Irn>(message, from.map(|(sge, _)| sge)),
+            Some(_) => self.enter::<GoBackN>(message, from),
+            None => self.enter::<Irn>(message, from),
         };
         let Some(number) = number else { return self.waits() };
-        if let (Some(strom), Some((_, block))) = (&mut self.strom, from) {
-            strom.sent.push_back(Sent { number, block });
+        if let (Some(strom), Some(from)) = (&mut self.strom, from) {
+            strom.sent.push_back(Sent { number, block: from.block });
         }
         true
     }
@@ -39,16 +48,18 @@ impl QueuePair {
     }
 
     /// The message enters the requester; its number.
-    fn enter<R: Requests>(&mut self, message: &Message, from: Option<Sge>) -> Option<u64> {
+    fn enter<R: Requests>(&mut self, message: &Message, from: Option<Source>) -> Option<u64> {
         // All work that was taken before has entered, so it ends before this does: with it no slot of the program's is freed
         // that is not free.
         let (taken, ..) = self.send.counts();
-        let from = from.unwrap_or(Sge { addr: 0, len: 0, lkey: Key::new(0) });
+        // With this flag its acknowledgement is asked for at once; there is no completion in any case.
+        let flags = if from.is_some_and(|from| from.scarce) { flag::SIGNALED } else { 0 };
+        let memory = from.map_or(Sge { addr: 0, len: 0, lkey: Key::new(0) }, |from| from.memory);
         let note = Note {
-            header: u64::from(WqeOpcode::ANSWER.0),
-            local: from.addr,
+            header: u64::from(WqeOpcode::ANSWER.0) | u64::from(flags) << 8,
+            local: memory.addr,
             len: message.len,
-            lkey: from.lkey,
+            lkey: memory.lkey,
             list: List::One,
             index: taken,
             end: taken,

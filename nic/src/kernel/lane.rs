@@ -5,6 +5,7 @@ use transport::rc::strom::Part;
 use wire::Qpn;
 use wire::strom::{Ending, Status, split};
 
+use super::answer::Source;
 use super::streams::{DMA, Input, Message, Reach, Streams, What, Wires};
 use super::table::{Block, Deployed, Kernels};
 use super::{Kernel, Place, Progress, STEPS};
@@ -396,7 +397,11 @@ impl Deployed {
         let Some(message) = lane.task.wires.complete() else { return true };
         lane.task.wires.settle();
         let block = lane.block.filter(|_| message.len > 0);
-        let from = block.map(|index| (self.block(index), Block { place, kernel: self.number, index }));
+        let from = block.map(|index| Source {
+            memory: self.block(index),
+            block: Block { place, kernel: self.number, index },
+            scarce: self.is_scarce(),
+        });
         if !qp.send_message(&message, from) {
             return false;
         }

@@ -2,7 +2,7 @@
 
 use memory::Mem;
 use transport::rc::strom::Part;
-use transport::{Outcome, rc::irn};
+use transport::{Instant, Outcome, rc::irn};
 use wire::strom::{Ending, Status};
 
 use super::lane::Piece;
@@ -23,16 +23,22 @@ impl QueuePair {
             (None, None) => return,
         };
         let mtu = self.attributes.parameters.mtu;
-        self.strom = Some(Box::new(Strom::new(self.send.ring().slots(), early, mtu)));
+        let strom = Strom::new(self.send.ring().slots(), early, mtu);
+        self.strom = Some(Box::new(Strom { agreed: true, ..strom }));
     }
 
     /// A packet for a kernel, going back N.
     #[inline(never)]
-    pub(crate) fn serve_rpc(&mut self, mem: Mem<'_>, part: &Part, payload: &[u8], shared: &mut Shared) {
+    pub(crate) fn serve_rpc(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        part: &Part,
+        payload: &[u8],
+        shared: &mut Shared,
+    ) {
         let outcome = self.hand_over(mem, part, payload, shared);
-        if let Some(connection) = &mut self.connection {
-            connection.responder.conclude(outcome, &mut shared.counters);
-        }
+        self.conclude_late(now, outcome, shared);
     }
 
     /// Hands a packet to its kernel, which makes its first steps with it.

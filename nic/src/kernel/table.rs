@@ -110,6 +110,11 @@ impl Deployed {
         Sge { addr, len: self.longest, ..self.answers }
     }
 
+    /// Are more blocks in use than free? Then whose answers are on their way is not asked about later.
+    pub fn is_scarce(&self) -> bool {
+        self.free.len() < self.blocks as usize / 2
+    }
+
     /// It was removed, and nothing is left of what it did.
     fn is_done(&self) -> bool {
         let idle = || self.lanes.iter().all(|lane| lane.qp.is_none());

@@ -3,6 +3,7 @@
 //! Heads up: read `message.rs` and `go_back_n.rs` first. Egress is a [`Plan`] (pure, may be dropped) and then `sent`.
 
 mod chained;
+mod later;
 
 use super::ending::{Failing, may_wait, refused};
 use super::go_back_n::Sender;

@@ -522,6 +522,13 @@ impl Responder {
         self.replay.has_value()
     }
 
+    /// Acknowledges everything so far, asked or not.
+    pub fn acknowledge(&mut self) {
+        if self.say == Say::Nothing && !self.ended {
+            self.say = Say::Ack;
+        }
+    }
+
     /// Is there anything to say?
     #[inline]
     pub fn has_reply(&self) -> bool {

@@ -1,0 +1,128 @@
+//! Acknowledgements that nobody asks for at once.
+
+use nic::kernel::{Kernel, LATE_NS, Status};
+use nic::{Flags, Operation, Payload, WorkRequest};
+use remora_fabric::{Sent, Settings};
+use wire::Opcode;
+
+use crate::bench::{Bench, Journal, OPCODE, arms};
+
+/// Requests one after the other.
+const ASKED: usize = 256;
+
+/// Going back N, with this timeout.
+fn with_timeout(timeout: u8) -> Bench {
+    let mut bench = Bench::new(1, &Settings { timeout, ..arms()[0] });
+    deploy(&mut bench);
+    bench.world.tap();
+    bench
+}
+
+fn deploy(bench: &mut Bench) {
+    let kernel = Journal { at: bench.there.remote(0).addr };
+    bench.deploy(vec![Box::new(kernel) as Box<dyn Kernel>]);
+}
+
+/// Asks without a completion of its own.
+fn ask(bench: &mut Bench, tag: u32) {
+    let bytes = [&bench.place(tag).emit()[..], &b"48 bytes".repeat(6)].concat();
+    let (operation, payload) = (Operation::Rpc { opcode: OPCODE, tag }, Payload::Inline(&bytes));
+    let request = WorkRequest { id: 0, operation, payload, flags: Flags::default() };
+    bench.world.post(bench.left, &request).unwrap();
+}
+
+fn transport(bench: &Bench, sent: &Sent) -> wire::bth::Repr {
+    remora_fabric::forge::transport(bench.world.start(), &sent.bytes).unwrap().bth
+}
+
+/// Acknowledgements that a node has sent since the last look, and those that it asked for.
+fn spoken(bench: &mut Bench, node: usize, sent: &[Sent]) -> (usize, usize) {
+    let packets: Vec<_> =
+        sent.iter().filter(|sent| sent.from == node).map(|sent| transport(bench, sent)).collect();
+    let acknowledged = packets.iter().filter(|bth| bth.opcode == Opcode::RC_ACKNOWLEDGE).count();
+    (acknowledged, packets.iter().filter(|bth| bth.ack_req).count())
+}
+
+#[test]
+fn one_request_after_the_other_asks_for_few_acknowledgements() {
+    let mut bench = with_timeout(14);
+    for tag in 0..ASKED as u32 {
+        ask(&mut bench, tag);
+        bench.world.run_for(10_000);
+        assert_eq!(bench.answers().len(), 1, "request {tag}");
+    }
+    let sent = bench.world.sent();
+    let [here, there] = [0, 1].map(|node| spoken(&mut bench, node, &sent));
+    for ((acknowledged, _), (_, asked)) in [(here, there), (there, here)] {
+        // Half of what there is room for: of the client's 128 slots, a request takes three.
+        assert!(asked <= ASKED / 20, "{asked} are asked for");
+        assert!(acknowledged <= asked + ASKED * 10_000 / LATE_NS as usize, "{acknowledged} of {asked}");
+    }
+    assert_eq!(bench.run(), Default::default());
+    assert!(bench.is_at_rest(1));
+    assert_eq!((0..2).map(|node| bench.world.counters(node).retransmitted_pkts).sum::<u64>(), 0);
+}
+
+#[test]
+fn what_was_not_asked_for_leaves_in_time() {
+    let mut bench = with_timeout(14);
+    ask(&mut bench, 1);
+    bench.world.run_for(LATE_NS - 10_000);
+    let sent = bench.world.sent();
+    assert_eq!([0, 1].map(|node| spoken(&mut bench, node, &sent)), [(0, 0); 2]);
+    assert_eq!(bench.answers()[&1].status, Status::DONE);
+    bench.world.run_for(20_000);
+    let sent = bench.world.sent();
+    assert_eq!([0, 1].map(|node| spoken(&mut bench, node, &sent)), [(1, 0); 2]);
+    assert!(bench.is_at_rest(1));
+    assert_eq!(bench.run(), Default::default());
+    assert!(bench.world.sent().is_empty(), "nothing is said twice");
+}
+
+#[test]
+fn whoever_wants_a_completion_or_has_little_patience_asks_at_once() {
+    let mut bench = with_timeout(14);
+    bench.rpc(OPCODE, 1, b"");
+    bench.run();
+    let sent = bench.world.sent();
+    assert_eq!(spoken(&mut bench, 0, &sent).1, 1, "it is signaled");
+
+    let mut bench = with_timeout(10);
+    ask(&mut bench, 1);
+    bench.run();
+    let sent = bench.world.sent();
+    assert_eq!([0, 1].map(|node| spoken(&mut bench, node, &sent)), [(1, 1); 2]);
+}
+
+#[test]
+fn where_few_messages_or_answers_have_room_acknowledgements_are_asked_for_sooner() {
+    let mut bench = Bench::new(1, &Settings { timeout: 14, send_slots: 16, ..arms()[0] });
+    deploy(&mut bench);
+    bench.world.tap();
+    // Three slots each, none of which waits for the time of an acknowledgement that is late.
+    for tag in 0..32 {
+        ask(&mut bench, tag);
+        bench.world.run_for(4_000);
+        assert_eq!(bench.answers().len(), 1, "request {tag}");
+    }
+    let sent = bench.world.sent();
+    let (_, asked) = spoken(&mut bench, 0, &sent);
+    assert!((1..=16).contains(&asked), "{asked}");
+
+    let mut bench = Bench::new(1, &Settings { timeout: 14, ..arms()[0] });
+    let kernel = Journal { at: bench.there.remote(0).addr };
+    let init = bench.init(Some(OPCODE), vec![Box::new(kernel)]);
+    let answers = bench.outbox.sge(0, 4 * init.longest as usize);
+    bench.try_deploy(nic::kernel::KernelInit { answers, ..init }).unwrap();
+    bench.rpc(OPCODE, 0, b"");
+    bench.run();
+    bench.world.tap();
+    for tag in 0..16 {
+        bench.rpc_write(OPCODE, tag, &[1; 8]);
+        bench.world.run_for(4_000);
+        assert_eq!(bench.answers().len(), 1, "request {tag}");
+    }
+    let sent = bench.world.sent();
+    let (_, asked) = spoken(&mut bench, 1, &sent);
+    assert!((5..=8).contains(&asked), "the third of four rooms, then all again: {asked}");
+}

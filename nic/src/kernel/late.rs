@@ -1,0 +1,92 @@
+//! Acknowledgements that nobody waits for. A request to a kernel without a completion of its own is answered by its kernel, and an
+//! answer by the next request: its packet asks for no acknowledgement, unless many before it did not. One that was not asked for
+//! leaves at last by a timer, so that nobody's timeout comes, and what waits for the end of all work goes on.
+
+use memory::Mem;
+use transport::rc::Plan;
+use transport::{Action, Instant, Outcome};
+
+use crate::nic::Shared;
+use crate::queue_pair::{Connection, Note, QueuePair};
+use crate::ring::Word;
+use crate::wqe::WqeOpcode;
+
+/// Nanoseconds that an acknowledgement waits which was not asked for.
+pub const LATE_NS: u64 = 1_000_000;
+/// A requester whose patience with the network is shorter always asks: retries must not come from this.
+const SHORTEST_TIMEOUT_NS: u64 = 5 * LATE_NS;
+
+impl Note {
+    /// Is an acknowledgement of its message of no use to anybody but the send queue?
+    fn may_be_late(&self) -> bool {
+        let opcode = WqeOpcode(self.header as u8);
+        !self.signaled() && (opcode.is_strom() || opcode == WqeOpcode::ANSWER)
+    }
+}
+
+impl QueuePair {
+    /// A packet that is about to leave asks for no acknowledgement if it can do without.
+    pub(crate) fn ask_later(&self, plan: &mut Plan) {
+        let agreed = self.strom.as_ref().is_some_and(|strom| strom.agreed);
+        let patient = agreed && self.attributes.parameters.timeout_ns >= SHORTEST_TIMEOUT_NS;
+        let Some(Connection { requester, .. }) = self.connection.as_ref().filter(|_| patient) else { return };
+        let ring = self.send.ring();
+        // Slots come back with the acknowledgement.
+        let room = |note: &Note| note.end.wrapping_sub(ring.word(Word::Consumed)) <= ring.slots() / 2;
+        let may = requester.note(plan).is_some_and(|note| note.may_be_late() && room(note));
+        if may && requester.may_ask_later(plan) {
+            plan.ack_req = false;
+        }
+    }
+
+    /// Does what a request asks for; a kernel may look on.
+    #[inline(never)]
+    pub(crate) fn execute_late(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        action: Action,
+        payload: &[u8],
+        shared: &mut Shared,
+    ) {
+        let outcome = match self.is_tapped() {
+            true => self.execute_tapped(mem, action, payload, shared),
+            false => self.execute_other(mem, action, payload, shared),
+        };
+        self.conclude_late(now, outcome, shared);
+    }
+
+    /// A packet has been executed.
+    pub(super) fn conclude_late(&mut self, now: Instant, outcome: Outcome, shared: &mut Shared) {
+        let Some(Connection { responder, .. }) = &mut self.connection else { return };
+        responder.conclude(outcome, &mut shared.counters);
+        if responder.has_reply() {
+            return;
+        }
+        if let Some(strom) = self.strom.as_mut().filter(|strom| strom.late == Instant::NEVER) {
+            strom.late = now.after(LATE_NS);
+        }
+    }
+
+    /// All that was owed has left.
+    pub(crate) fn acknowledged(&mut self) {
+        if let Some(strom) = &mut self.strom {
+            strom.late = Instant::NEVER;
+        }
+    }
+
+    /// When `expire_strom` wants to be called.
+    #[inline(always)]
+    pub(crate) fn deadline_strom(&self) -> Instant {
+        self.strom.as_ref().map_or(Instant::NEVER, |strom| strom.late)
+    }
+
+    /// An acknowledgement has waited for long enough.
+    pub(crate) fn expire_strom(&mut self, now: Instant) {
+        let Some(strom) = self.strom.as_mut().filter(|strom| strom.late <= now) else { return };
+        strom.late = Instant::NEVER;
+        if let Some(connection) = &mut self.connection {
+            connection.responder.acknowledge();
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What need not be acknowledged at once.
+
+use super::{Plan, Requester};
+
+/// Of so many packets that nobody waits for one asks.
+const ASK_EVERY: u32 = 128;
+
+impl<D: Copy> Requester<D> {
+    /// May the peer take its time to acknowledge the planned packet? Not if it leaves a second time, if many before it have not asked,
+    /// or if half of the messages that there is room for have not ended.
+    pub fn may_ask_later(&self, plan: &Plan) -> bool {
+        let first_time = self.go.cursor == self.go.high && self.ask_at <= self.go.cursor;
+        let long_ago = self.unasked + 1 >= ASK_EVERY.min(self.parameters.window / 4);
+        plan.last && !plan.fetch && first_time && !long_ago && self.window.len() * 2 <= self.window.capacity()
+    }
+}
