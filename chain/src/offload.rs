@@ -15,6 +15,11 @@ pub const OFFLOADS: [(&str, &str); 4] = [
     ("list", include_str!("../programs/offloads/list.chain")),
 ];
 
+/// The text of a shipped program.
+pub fn shipped(name: &str) -> Option<&'static str> {
+    OFFLOADS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
 /// Bytes from one bucket to the next, and of a node.
 pub const BUCKET: u64 = 32;
 /// Nodes that `list.chain` looks at.

@@ -90,6 +90,9 @@ enum Command {
     /// The other process of a benchmark.
     #[command(name = "__peer", hide = true)]
     Peer(bench::peer::Args),
+    /// The chains of the demo.
+    #[command(name = "__chains", hide = true)]
+    Chains(demo::redn::server::Args),
     /// The replicas of a benchmark.
     #[command(name = "__replicas", hide = true)]
     Replicas(block::together::Args),
@@ -144,6 +147,7 @@ fn run(command: Command) -> Result<()> {
         Command::Capture(args) => capture::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Peer(args) => bench::peer::run(args),
+        Command::Chains(args) => demo::redn::server::run(&args),
         Command::Replicas(args) => block::together::run(&args),
     }
 }

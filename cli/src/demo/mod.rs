@@ -1,6 +1,7 @@
 //! `remora demo`: one table of YCSB records, read every way that there is, over every port that the machine has.
 
 mod page;
+pub mod redn;
 
 use std::path::PathBuf;
 
@@ -68,15 +69,47 @@ const WINDOW: u32 = 64;
 /// Bytes of all values at most.
 const VALUES: u64 = 256 << 20;
 
-/// How a system reads: what the table calls it.
-fn title(design: DesignName) -> &'static str {
-    match design {
-        DesignName::Pilaf => "two READs (Pilaf)",
-        DesignName::Farm => "two READs (FaRM)",
-        DesignName::TwoSided => "RPC (two-sided)",
-        DesignName::Prism => "indirect READ (PRISM)",
-        DesignName::Strom => "GET kernel (StRoM)",
+/// What reads.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum System {
+    /// A design of the key-value store.
+    Store(DesignName),
+    /// A chain for each request in flight.
+    Redn,
+}
+
+impl System {
+    fn all() -> impl Iterator<Item = System> {
+        DesignName::ALL.into_iter().map(System::Store).chain([System::Redn])
     }
+
+    fn name(self) -> &'static str {
+        match self {
+            System::Store(design) => design.name(),
+            System::Redn => "redn",
+        }
+    }
+
+    /// What the table calls it.
+    fn title(self) -> &'static str {
+        match self {
+            System::Store(DesignName::Pilaf) => "two READs (Pilaf)",
+            System::Store(DesignName::Farm) => "two READs (FaRM)",
+            System::Store(DesignName::TwoSided) => "RPC (two-sided)",
+            System::Store(DesignName::Prism) => "indirect READ (PRISM)",
+            System::Store(DesignName::Strom) => "GET kernel (StRoM)",
+            System::Redn => "chain (RedN)",
+        }
+    }
+}
+
+/// What its GETs took.
+struct Measured {
+    alone: Figures,
+    /// With the window full, a second.
+    rate: f64,
+    /// Nanoseconds of the server's core a GET, then.
+    cpu: f64,
 }
 
 /// `remora demo`.
@@ -117,20 +150,20 @@ impl Args {
 }
 
 fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
-    let tables = args.value_len.len() * DesignName::ALL.len();
+    let tables = args.value_len.len() * System::all().count();
     let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} {elapsed}")?;
     let bar = ProgressBar::new((Site::ports(args.port).count() * tables) as u64).with_style(style);
     let mut lines = Vec::new();
     for port in Site::ports(args.port) {
         let Some(site) = Site::open(port, tables, args.port.is_some())? else { continue };
-        for (link, (value_len, design)) in
-            args.value_len.iter().flat_map(|len| DesignName::ALL.map(|design| (*len, design))).enumerate()
-        {
+        let all = args.value_len.iter().flat_map(|len| System::all().map(|system| (*len, system)));
+        for (link, (value_len, system)) in all.enumerate() {
             let records = args.records_of(value_len);
             let plan = Plan { records, value_len, window: WINDOW, cores, seed: 42, inserts: 0 };
-            bar.set_message(format!("{} over {}: {records} records", design.name(), port.name()));
+            bar.set_message(format!("{} over {}: {records} records", system.name(), port.name()));
             bar.tick();
-            let line = with_design!(design, measure((&site, link), &plan, design, args.gets))?;
+            let measured = measure(system, (&site, link), &plan, args.gets)?;
+            let line = line(system, port, value_len, &measured);
             if args.json {
                 print::line(serde_json::to_string(&line)?);
             }
@@ -142,33 +175,42 @@ fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-fn measure<D: Design>(
+fn measure(system: System, at: (&Site, usize), plan: &Plan, gets: u64) -> Result<Measured> {
+    match system {
+        System::Store(design) => with_design!(design, measure_store(at, plan, design, gets)),
+        System::Redn => redn::measure(at, plan, gets),
+    }
+}
+
+fn measure_store<D: Design>(
     (site, link): (&Site, usize),
     plan: &Plan,
     design: DesignName,
     gets: u64,
-) -> Result<Line> {
+) -> Result<Measured> {
     let server = Server::start(design, (site, link), plan)?;
     let mut runner = Runner::<D>::connect(&server, &site.client(link), plan)?;
     let mut parts = Parts::new(Mix::C, plan.records, plan.seed);
     runner.alone(&mut parts, gets / 10)?;
-    let alone: Figures = runner.alone(&mut parts, gets)?;
+    let alone = runner.alone(&mut parts, gets)?;
     let before = server.cpu_ns()?;
     let rate = runner.together(&mut parts, gets * 4)?;
-    let cpu = (server.cpu_ns()? - before) as f64 / (gets * 4) as f64;
-    let (port, value_len) = (site.port(), plan.value_len);
-    Ok(Line {
+    Ok(Measured { alone, rate, cpu: (server.cpu_ns()? - before) as f64 / (gets * 4) as f64 })
+}
+
+fn line(system: System, port: PortName, value_len: u32, measured: &Measured) -> Line {
+    Line {
         bench: "demo",
-        case: format!("{}/{}-get/{value_len}", port.name(), design.name()),
-        round_trips: alone.round_trips,
-        latency_p50_ns: alone.p50,
-        latency_p99_ns: alone.p99,
-        rate_per_s: rate,
-        server_cpu_ns_per_get: cpu,
+        case: format!("{}/{}-get/{value_len}", port.name(), system.name()),
+        round_trips: measured.alone.round_trips,
+        latency_p50_ns: measured.alone.p50,
+        latency_p99_ns: measured.alone.p99,
+        rate_per_s: measured.rate,
+        server_cpu_ns_per_get: measured.cpu,
         port,
-        system: title(design),
+        system: system.title(),
         value_len,
-    })
+    }
 }
 
 fn cells(line: &Line) -> [String; 6] {

@@ -59,16 +59,22 @@ pub struct Server {
 
 impl Server {
     /// Starts one on a link, with its records loaded; it shows its own progress.
-    pub fn start(design: DesignName, (site, link): (&Site, usize), plan: &Plan) -> Result<Server> {
+    pub fn start(design: DesignName, at: (&Site, usize), plan: &Plan) -> Result<Server> {
         let most = plan.records + plan.inserts;
+        let (keys, bytes) = ((most * 2).to_string(), memory_for(most, plan.value_len).to_string());
+        let words = ["serve", "kv", "--design", design.name(), "--capacity", &keys, "--memory", &bytes];
+        Server::start_as(&words, at, plan)
+    }
+
+    /// The same with another command of this program, which understands the other words.
+    pub fn start_as(words: &[&str], (site, link): (&Site, usize), plan: &Plan) -> Result<Server> {
         let mut child = site
             .program()?
-            .args(["serve", "kv", "--child", "--spin", "--design", design.name()])
+            .args(words)
+            .args(["--child", "--spin"])
             .args(site.server(link))
             .args(["--records", &plan.records.to_string(), "--value-len", &plan.value_len.to_string()])
             .args(["--core", &plan.cores[1].to_string()])
-            .args(["--capacity", &(most * 2).to_string()])
-            .args(["--memory", &memory_for(most, plan.value_len).to_string()])
             .stdout(Stdio::piped())
             .spawn()
             .context("starting the server process")?;
@@ -76,7 +82,7 @@ impl Server {
         BufReader::new(child.stdout.take().context("the server's output")?).read_line(&mut address)?;
         if address.is_empty() {
             let status = child.wait()?;
-            bail!("the {} server over {} did not start ({status})", design.name(), site.port().name());
+            bail!("{} over {} did not start ({status})", words.join(" "), site.port().name());
         }
         Ok(Server { child, address: address.trim().to_owned() })
     }

@@ -27,12 +27,12 @@ fn the_demo_reads_each_design_over_each_port_and_no_value_is_wrong() {
     let mut expected = Vec::new();
     for port in ["shm", "udp", "xdp"] {
         for len in [64, 300] {
-            let designs = ["pilaf", "farm", "two-sided", "prism", "strom"];
+            let designs = ["pilaf", "farm", "two-sided", "prism", "strom", "redn"];
             expected.extend(designs.map(|design| format!("{port}/{design}-get/{len}")));
         }
     }
     // Where no namespaces can be made, nothing is measured over xdp.
-    assert!(cases == expected || cases == expected[..20], "{cases:?}");
+    assert!(cases == expected || cases == expected[..24], "{cases:?}");
     for line in &lines {
         assert_eq!(line["bench"], "demo");
         for field in ["round_trips", "latency_p50_ns", "latency_p99_ns", "rate_per_s"] {
@@ -79,7 +79,7 @@ fn the_demo_shows_its_progress_to_a_person_and_not_to_a_pipe() {
         folder,
     ];
     let shown = on_a_terminal(&words);
-    assert!(shown.contains("farm over shm: 2000 records") && shown.contains("2/5"), "{shown}");
+    assert!(shown.contains("farm over shm: 2000 records") && shown.contains("2/6"), "{shown}");
     let piped = remora(&words);
     assert_eq!(piped.err, "");
     let table = piped.good();
@@ -88,7 +88,10 @@ fn the_demo_shows_its_progress_to_a_person_and_not_to_a_pipe() {
     }
     let page = std::fs::read_to_string(report.join("index.html")).expect("the page");
     assert_eq!(page.matches("<svg").count(), 4, "a picture of each column");
-    assert!(page.contains("GET kernel (StRoM)") && !page.contains("<script"), "{page}");
+    assert!(
+        page.contains("GET kernel (StRoM)") && page.contains("chain (RedN)") && !page.contains("<script"),
+        "{page}"
+    );
     std::fs::remove_dir_all(&report).expect("removed");
     let help = remora(&["demo", "--help"]).good();
     assert!(help.contains("[default: 1000000]"), "a million records: {help}");

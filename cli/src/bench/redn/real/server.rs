@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ::chain::offload::{BUCKET, LIST, OFFLOADS, bucket, places, wanted};
+use ::chain::offload::{BUCKET, LIST, bucket, places, shipped, wanted};
 use anyhow::{Context as _, Result};
 use verbs::{
     Access, Call, CompletionQueue, ConnectRequest, EMPTY, Flags, Listener, Loader, MemoryRegion, Mode,
@@ -141,8 +141,7 @@ impl Ends {
             }
             CALLS => self.calls.accept(request, &options)?,
             name => {
-                let text = OFFLOADS.iter().find(|(known, _)| *known == name).context("no such program")?.1;
-                let program = ::chain::assemble(text)?;
+                let program = ::chain::assemble(shipped(name).context("no such program")?)?;
                 let port = request.accept(self.domain.create_port(&program, "port", &options)?)?;
                 let region = if name == "list" { "list" } else { "table" };
                 let loader = Loader::new(&program).connection("port", port);

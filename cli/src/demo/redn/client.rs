@@ -1,0 +1,166 @@
+//! The client: a connection for each request in flight, since a chain serves one at a time.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use ::chain::offload::{BUCKET, answered, ask_two, places};
+use anyhow::{Context as _, Result, ensure};
+use store::ycsb::Mix;
+use store::ycsb::record::Values;
+use verbs::{
+    Access, Call, CompletionKind, CompletionQueue, EMPTY, MemoryRegion, ProtectionDomain, QpOptions,
+    QueuePair, ReceiveRequest, Status, WorkCompletion, work,
+};
+
+use super::PROGRAM;
+use super::table::{Table, key};
+use crate::bench::typical;
+use crate::device::PortArgs;
+use crate::kv::measure::{Figures, Plan};
+use crate::kv::parts::{Part, Parts};
+
+/// Bytes of a reply region, as the program wants it.
+const REPLY: usize = 1 << 16;
+/// Bytes of the message behind a value.
+const MESSAGE: usize = 48;
+/// Nothing takes so long unless it hangs.
+const LONG: Duration = Duration::from_secs(30);
+
+/// One connection, and what is asked over it.
+struct Way {
+    pair: QueuePair,
+    reply: MemoryRegion,
+    message: MemoryRegion,
+    table: u64,
+    asked: Part,
+}
+
+impl Way {
+    fn connect(domain: &ProtectionDomain, cq: &CompletionQueue, address: SocketAddr) -> Result<Way> {
+        let reply = domain.allocate(REPLY, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+        let message = domain.allocate(MESSAGE, Access::LOCAL_WRITE)?;
+        crate::bench::touch(&reply)?;
+        let call = Call { program: PROGRAM.to_owned(), reply: reply.remote_memory() };
+        let options = QpOptions { private_data: call.to_bytes(), ..QpOptions::default() };
+        let pair = domain.create_qp(cq, cq, &options)?.connect(address)?;
+        let table = pair.peer_private_data().try_into().context("the address of the server's table")?;
+        Ok(Way { pair, reply, message, table: u64::from_le_bytes(table), asked: Part::NONE })
+    }
+
+    fn ask(&mut self, id: usize, part: Part, buckets: u64) -> Result<()> {
+        self.asked = part;
+        let key = key(part.record);
+        let message = ask_two(places(key, buckets).map(|place| self.table + place * BUCKET), key);
+        let into = [self.message.sge(0, MESSAGE)];
+        self.pair.post_recv(&ReceiveRequest { id: id as u64, sges: &into })?;
+        let mut send = work::send_inline(id as u64, &message);
+        send.flags.signaled = false;
+        self.pair.post_send(&send)?;
+        Ok(())
+    }
+
+    fn check(&self, value: &mut [u8]) -> Result<()> {
+        let mut message = [0; MESSAGE];
+        self.message.read(0, &mut message)?;
+        ensure!(answered(&message) == Some(value.len() as u64), "record {} was not found", self.asked.record);
+        self.reply.read(0, value)?;
+        let right = Values::fixed(value.len() as u32).check(self.asked.record, value).is_some();
+        ensure!(right, "what came is not the value of record {}", self.asked.record);
+        Ok(())
+    }
+}
+
+/// All connections.
+pub struct Client {
+    cq: CompletionQueue,
+    ways: Vec<Way>,
+    idle: Vec<usize>,
+    table: Table,
+    parts: Parts,
+    value: Vec<u8>,
+    /// Messages that were sent, each of which is waited for.
+    sent: u64,
+}
+
+impl Client {
+    /// Connects as often as requests are to be in flight.
+    pub fn connect(address: &str, port: &PortArgs, plan: &Plan) -> Result<Client> {
+        let context = port.open()?;
+        let (domain, cq) = (context.alloc_pd()?, context.create_cq(4 * plan.window)?);
+        let address = address.parse().context("the server's address")?;
+        let ways: Vec<Way> =
+            (0..plan.window).map(|_| Way::connect(&domain, &cq, address)).collect::<Result<_>>()?;
+        Ok(Client {
+            cq,
+            idle: (0..ways.len()).collect(),
+            ways,
+            table: Table::new(plan.records, plan.value_len),
+            parts: Parts::new(Mix::C, plan.records, plan.seed),
+            value: vec![0; plan.value_len as usize],
+            sent: 0,
+        })
+    }
+
+    /// GETs one after the other, measured as those of the other systems are.
+    pub fn alone(&mut self, gets: u64) -> Result<Figures> {
+        let before = self.sent;
+        self.parts.draw(gets);
+        let p50 = typical(gets, || self.one())?;
+        // It may have asked for fewer.
+        while !self.parts.is_done() {
+            self.one()?;
+        }
+        self.parts.draw(gets / 2);
+        let mut times = crate::bench::histogram()?;
+        for _ in 0..gets / 2 {
+            let started = Instant::now();
+            self.one()?;
+            times.saturating_record(started.elapsed().as_nanos() as u64);
+        }
+        let round_trips = (self.sent - before) as f64 / (gets + gets / 2) as f64;
+        Ok(Figures { round_trips, p50, p99: times.value_at_quantile(0.99) as f64 })
+    }
+
+    /// GETs a second with all connections in use.
+    pub fn together(&mut self, gets: u64) -> Result<f64> {
+        self.parts.draw(gets);
+        let (started, mut ended) = (Instant::now(), 0);
+        while ended < gets {
+            while !self.idle.is_empty() && self.ask()? {}
+            ended += self.take()?;
+        }
+        Ok(gets as f64 / started.elapsed().as_secs_f64())
+    }
+
+    fn one(&mut self) -> Result<()> {
+        self.ask()?;
+        self.take().map(|_| ())
+    }
+
+    /// Asks for the next record, if there is one.
+    fn ask(&mut self) -> Result<bool> {
+        let Some(part) = self.parts.next_part() else { return Ok(false) };
+        let id = self.idle.pop().context("a connection that is idle")?;
+        self.ways[id].ask(id, part, self.table.buckets)?;
+        self.sent += 1;
+        Ok(true)
+    }
+
+    /// Waits for answers; how many came.
+    fn take(&mut self) -> Result<u64> {
+        let mut done = [EMPTY; 16];
+        let came = self.cq.wait(&mut done, LONG)?;
+        done[..came].iter().try_for_each(|done| self.ended(done))?;
+        Ok(came as u64)
+    }
+
+    fn ended(&mut self, done: &WorkCompletion) -> Result<()> {
+        ensure!(done.status == Status::Success, "a GET ended: {}", done.status.explain());
+        ensure!(done.kind == CompletionKind::Receive, "only answers complete");
+        let id = done.id as usize;
+        self.ways[id].check(&mut self.value)?;
+        self.parts.ended(self.ways[id].asked);
+        self.idle.push(id);
+        Ok(())
+    }
+}
