@@ -119,17 +119,18 @@ impl QueuePair {
             // It leaves now, and with it what was not asked for.
             self.acknowledged();
         }
+        let mut dry = false;
         self.turn(now, out, shared, used, |qp, out, shared| {
             if first > 0 {
                 first -= 1;
                 if let Some(sent) = qp.request_other(now, mem, out, shared) {
                     return Some(sent);
                 }
-                // There is none, and a response makes none: who asks again asks behind the responses.
-                first = 0;
+                // There is none, and a response makes none.
+                (first, dry) = (0, true);
             }
             match qp.respond(now, mem, out, shared) {
-                None => qp.request_other(now, mem, out, shared),
+                None if !dry => qp.request_other(now, mem, out, shared),
                 sent => sent,
             }
         })

@@ -190,7 +190,8 @@ impl Served {
             let Some(request) = self.listener.accept(Some(Duration::from_millis(20)))? else { continue };
             let theirs = RemoteMemory::from_bytes(request.private_data());
             let options = QpOptions {
-                max_send_wr: 16,
+                // Answers of kernels stand here until they are acknowledged; there is nothing else.
+                max_send_wr: if strom { 128 } else { 16 },
                 max_recv_wr: 16,
                 max_dest_rd_atomic: reads as u8,
                 private_data: about.clone(),
