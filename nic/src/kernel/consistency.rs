@@ -44,9 +44,8 @@ impl Object {
 /// An object being read.
 struct Reading {
     object: Object,
-    /// Bytes of it that were read, and their check value so far.
+    /// Bytes of it that were read.
     at: u32,
-    digest: Digest,
     /// Whatever its check value, it counts as wrong.
     torn: bool,
 }
@@ -55,6 +54,8 @@ struct Reading {
 #[derive(Default)]
 pub struct Consistency {
     reading: Option<Reading>,
+    /// The check value so far of one that comes in several pieces.
+    digest: Option<Digest>,
     /// Of a thousand first reads, those that count as torn; and the numbers that choose them.
     failing: u32,
     random: u32,
@@ -78,9 +79,21 @@ impl Consistency {
         if !streams.answer(Status::DONE, object.len) {
             return;
         }
-        let reading = Reading { object, at: 0, digest: Digest::new(CrcAlgorithm::Crc64Nvme), torn };
+        let reading = Reading { object, at: 0, torn };
+        self.digest = None;
         reading.ask(streams);
         self.reading = Some(reading);
+    }
+
+    /// The check value, with the last piece.
+    fn sum_with(&mut self, piece: &[u8]) -> u64 {
+        match &mut self.digest {
+            None => crc64(piece),
+            Some(digest) => {
+                digest.update(piece);
+                digest.finalize()
+            }
+        }
     }
 
     /// A piece has come.
@@ -89,16 +102,18 @@ impl Consistency {
         let left = (object.len - reading.at) as usize;
         let Some(data) = streams.data() else { return };
         let piece = left.min(data.len());
-        reading.digest.update(&data[..piece]);
         let sum = long(data, piece).filter(|_| piece == left);
+        let wanted = sum.map(|_| self.sum_with(&data[..piece]));
         reading.at += piece as u32;
         match sum {
             None => {
+                let digest = self.digest.get_or_insert_with(|| Digest::new(CrcAlgorithm::Crc64Nvme));
+                digest.update(&data[..piece]);
                 streams.forward(piece);
                 reading.ask(streams);
                 self.reading = Some(reading);
             }
-            Some(sum) if sum == reading.digest.finalize() && !reading.torn => streams.forward(piece),
+            Some(_) if sum == wanted && !reading.torn => streams.forward(piece),
             Some(_) => {
                 streams.withdraw();
                 let tries = object.tries - 1;
