@@ -130,7 +130,8 @@ pub fn run(args: &Args) -> Result<Report> {
     let cores = two_cores(&args.cores)?;
     pin(cores[0])?;
     let cases = args.cases();
-    let inserts = cases.iter().map(|case| Counts::of(case.mix).inserts(case.mix, args.rounds)).max();
+    let inserts =
+        cases.iter().map(|case| Counts::of(case.mix, args.records).inserts(case.mix, args.rounds)).max();
     let Args { records, value_len, window, .. } = *args;
     let plan = Plan { records, value_len, window, cores, seed: 1, inserts: inserts.unwrap_or(0) };
     let mut report = Report::new(args.json);

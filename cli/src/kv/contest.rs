@@ -16,9 +16,14 @@ use super::{Design, DesignName, Measured};
 use crate::bench::site::Site;
 use crate::bench::{Bare, median};
 
+/// Operations before a round, at most: those of a million records touch each line of an index that fits into a cache.
+const WARM: u64 = 500_000;
+
 /// Operations of a round alone, and with the window full.
 #[derive(Copy, Clone, Debug)]
 pub struct Counts {
+    /// Together, before anything is measured: the one who was measured before has left nothing of this one in the caches.
+    pub warm: u64,
     /// One at a time.
     pub alone: u64,
     /// Together.
@@ -26,15 +31,15 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// For a workload: fewer if each operation is a scan of 50 records in the mean.
-    pub fn of(mix: Mix) -> Counts {
+    /// For a workload over so many records: fewer if each operation is a scan of 50 records in the mean.
+    pub fn of(mix: Mix, records: u64) -> Counts {
         let few = if mix.scan > 0 { 20 } else { 1 };
-        Counts { alone: 4000 / few, together: 64_000 / few }
+        Counts { warm: WARM.min(records) / few, alone: 4000 / few, together: 64_000 / few }
     }
 
     /// Records that a workload inserts in so many rounds at most, with room for chance.
     pub fn inserts(self, mix: Mix, rounds: u32) -> u64 {
-        let operations = (self.alone * 3 / 2 + self.together) * u64::from(rounds);
+        let operations = (self.warm + self.alone * 3 / 2 + self.together) * u64::from(rounds);
         let expected = operations * u64::from(mix.insert) / 100;
         expected + expected / 10 + u64::from(mix.insert > 0) * 1000
     }
@@ -89,12 +94,11 @@ pub fn seat<D: Design>(
     let runner = Runner::connect(&server, &at.0.client(at.1), plan)?;
     server.stop()?;
     let streams = mixes.iter().map(|mix| (*mix, Parts::new(*mix, plan.records, plan.seed))).collect();
-    let value_len = plan.value_len as usize;
     let most = plan.records + plan.inserts;
     let spans = (D::index_len(2 * most as u32, plan.seed), memory_for(most, plan.value_len));
     let records = drawn(plan, PLACES).collect();
     let work = D::work(plan)?;
-    Ok(Box::new(Seat::<D> { design, runner, server, work, streams, value_len, records, spans }))
+    Ok(Box::new(Seat::<D> { design, runner, server, work, streams, plan: *plan, records, spans }))
 }
 
 struct Seat<D: Design> {
@@ -103,7 +107,7 @@ struct Seat<D: Design> {
     server: Server,
     work: Option<Measured>,
     streams: Vec<(Mix, Parts)>,
-    value_len: usize,
+    plan: Plan,
     /// Records as they are asked for, and the bytes of the index and of the values.
     records: Vec<Record>,
     spans: (usize, usize),
@@ -123,7 +127,8 @@ struct Verbs {
 impl<D: Design> Seat<D> {
     /// The bare verbs of an operation, of the sizes that it has.
     fn verbs(&self, kind: Kind, bare: &mut Bare) -> Result<Verbs> {
-        if let (Kind::Get, Some((first, last))) = (kind, D::read_lens(KEY_LEN, self.value_len)) {
+        let value_len = self.plan.value_len as usize;
+        if let (Kind::Get, Some((first, last))) = (kind, D::read_lens(KEY_LEN, value_len)) {
             // As spread as what is read: a table's lines are not all in a cache either.
             let places = |span: usize| {
                 let lines = (span.min(bare.room()) / LINE).saturating_sub(first.max(last) / LINE).max(1);
@@ -134,8 +139,8 @@ impl<D: Design> Seat<D> {
         }
         let asking = MESSAGE_HEADER + KEY_LEN;
         let echo = match kind {
-            Kind::Get => bare.echo(asking, MESSAGE_HEADER + self.value_len)?,
-            Kind::Put => bare.echo(asking + self.value_len, MESSAGE_HEADER)?,
+            Kind::Get => bare.echo(asking, MESSAGE_HEADER + value_len)?,
+            Kind::Put => bare.echo(asking + value_len, MESSAGE_HEADER)?,
         };
         Ok(Verbs { first: echo, last: echo })
     }
@@ -151,8 +156,9 @@ impl<D: Design> Contestant for Seat<D> {
         let kind = Kind::of(mix);
         let judged = kind.filter(|_| self.work.is_some());
         let verbs = judged.map(|kind| self.verbs(kind, bare)).transpose()?;
-        let (counts, parts) = (Counts::of(mix), &mut self.streams[at].1);
+        let (counts, parts) = (Counts::of(mix, self.plan.records), &mut self.streams[at].1);
         self.server.go_on()?;
+        self.runner.together(parts, counts.warm)?;
         let alone = self.runner.alone(parts, counts.alone)?;
         let before = self.server.cpu_ns()?;
         let rate = self.runner.together(parts, counts.together)?;
@@ -198,8 +204,9 @@ impl RivalSeat {
     /// One round of the workload numbered `at`.
     pub fn round(&mut self, at: usize, plan: &Plan) -> Result<()> {
         let (mix, parts) = &mut self.streams[at];
-        let counts = Counts::of(*mix);
+        let counts = Counts::of(*mix, plan.records);
         let mut flight = Flight::new(&mut self.running, plan, parts);
+        flight.together(counts.warm, plan.cores[1])?;
         self.p50[at].push(flight.alone(counts.alone, plan.cores[0])?);
         self.rates[at].push(flight.together(counts.together, plan.cores[1])?);
         tracing::info!(rival = self.rival.name(), rate = median(&self.rates[at]), "measured");

@@ -138,7 +138,7 @@ impl Measuring<'_> {
             before()?;
             for (seat, (_, rounds)) in seats.iter_mut().zip(&mut rounds) {
                 let seed = u64::from(number) << 8 | u64::from(window) | 1;
-                rounds.push(seat.round(draw(seed), window, seed)?);
+                rounds.push(seat.round([draw(!seed), draw(seed)], window, seed)?);
             }
         }
         Ok(rounds)
