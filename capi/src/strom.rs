@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use verbs::kernel::{Aggregate, Consistency, Filter, Get, HyperLogLog, Kernel, Shuffle, Traversal, crc64};
+use verbs::kernel::{Kernel, Shipped, crc64};
 use verbs::{
     AnswerError, Answers, KernelHandle, KernelOptions, Key, MemoryRegion, PostError, ProtectionDomain,
     QueuePair, Sge,
@@ -166,18 +166,9 @@ pub unsafe extern "C" fn remora_wait_answer(
 }
 
 fn lanes(kernel: u32, count: u32) -> Result<Vec<Box<dyn Kernel>>, Fault> {
-    let one: fn() -> Box<dyn Kernel> = match kernel {
-        0 => || Box::<Get>::default(),
-        1 => || Box::<Traversal>::default(),
-        2 => || Box::<Consistency>::default(),
-        3 => || Box::<Shuffle>::default(),
-        4 => || Box::<HyperLogLog>::default(),
-        5 => || Box::<Filter>::default(),
-        6 => || Box::<Aggregate>::default(),
-        _ => return Err(Fault::invalid("no such kernel")),
-    };
+    let shipped = Shipped::of(kernel).ok_or_else(|| Fault::invalid("no such kernel"))?;
     match (1..=LANES).contains(&count) {
-        true => Ok((0..count).map(|_| one()).collect()),
+        true => Ok(shipped.lanes(count as usize)),
         false => Err(Fault::invalid("a kernel has 1 to 1024 lanes")),
     }
 }

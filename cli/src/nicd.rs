@@ -49,6 +49,9 @@ pub struct Args {
     /// Queue pairs of a tenant.
     #[arg(long, default_value_t = Limits::default().pairs, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=16384))]
     pairs: usize,
+    /// Kernels of a tenant; the NIC has 32 for all.
+    #[arg(long, default_value_t = Limits::default().kernels)]
+    kernels: usize,
     /// Tenants that are kept.
     #[arg(long, default_value_t = Options::default().tenants)]
     tenants: usize,
@@ -74,6 +77,7 @@ impl Args {
             queues: self.queues,
             channels: self.channels,
             pairs: self.pairs,
+            kernels: self.kernels,
             bytes: self.memory as u64,
             ..Limits::default()
         };

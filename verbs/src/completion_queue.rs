@@ -134,11 +134,8 @@ impl CompletionQueue {
         (depth, tag): (u32, u64),
         options: &CqOptions<'_>,
     ) -> Result<CompletionQueue, CreateError> {
-        if options.counted {
-            return Err(CreateError::NotByDaemon);
-        }
         let channel = options.channel.map_or(Ok(0), CompletionChannel::number)?;
-        let (facts, ring) = desk.create_cq(CreateCq { depth, channel, tag })?;
+        let (facts, ring) = desk.create_cq(CreateCq { depth, channel, tag, counted: options.counted })?;
         Ok(CompletionQueue::lent(context, desk, &facts, Poller::new(ring)))
     }
 

@@ -8,7 +8,7 @@ use crate::nicd::message::{Allocate, Request};
 use crate::queue_pair::{Init, QpOptions};
 use wire::frame::Endpoint;
 
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Shipped};
 use crate::{
     AddressHandle, Answers, CompletionQueue, Context, CreateError, DatagramQueuePair, FreeList,
     FreeListOptions, KernelHandle, KernelOptions, MemoryRegion, MemoryWindow, NullRegion, QueuePair, Srq,
@@ -327,10 +327,11 @@ impl ProtectionDomain {
     }
 
     /// Deploys a kernel of StRoM on the NIC, with as many lanes as there are `kernels`: each serves one queue pair at a time. It serves
-    /// from now on.
+    /// from now on. A NIC daemon takes no kernels of its programs, but those that ship:
+    /// [`deploy_shipped`](ProtectionDomain::deploy_shipped).
     ///
     /// # Errors
-    /// `Forked`; `TooMany`: the engine's number, or memory for answers; `Memory`: there is not so much; `Nic(Busy)`: the op-code is taken in
+    /// `Forked`; `NotByDaemon`; `TooMany`: the engine's number, or memory for answers; `Memory`: there is not so much; `Nic(Busy)`: the op-code is taken in
     /// this domain; `Nic(Full)`: as many kernels as there may be; `Nic(TooSmall)`: no lanes.
     pub fn deploy_kernel(
         &self,
@@ -338,6 +339,20 @@ impl ProtectionDomain {
         options: &KernelOptions<'_>,
     ) -> Result<KernelHandle, CreateError> {
         KernelHandle::new(self, kernels, options)
+    }
+
+    /// Deploys a kernel that ships, with so many lanes, as [`deploy_kernel`](ProtectionDomain::deploy_kernel) does; also on the NIC of a daemon,
+    /// which goes on with it when this program is gone, if it keeps its tenant.
+    ///
+    /// # Errors
+    /// As [`deploy_kernel`](ProtectionDomain::deploy_kernel); `Daemon`: its words.
+    pub fn deploy_shipped(
+        &self,
+        kernel: Shipped,
+        lanes: u32,
+        options: &KernelOptions<'_>,
+    ) -> Result<KernelHandle, CreateError> {
+        KernelHandle::shipped(self, (kernel, lanes), options)
     }
 
     /// `count` rooms of `room` bytes for the answers of kernels at peers, up to 4096.

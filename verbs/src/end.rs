@@ -109,6 +109,21 @@ impl End {
         self.engine.ring(self.number, self.bell);
     }
 
+    /// The NIC looks at its queues, whoever rings its doorbell.
+    pub fn look(&self) {
+        self.engine.control(|control| control.nic.doorbell(self.number));
+    }
+
+    /// Lets its send queue be fetched so far.
+    pub fn enable(&self, count: u64) -> Result<(), CreateError> {
+        self.context.refuse_child()?;
+        Ok(self.engine.control(|control| {
+            control.nic.enable(self.number, count)?;
+            control.nic.doorbell(self.number);
+            Ok::<(), nic::NicError>(())
+        })?)
+    }
+
     /// From now on another process rings, by a doorbell of this set. Its place there.
     pub fn share_bell(&mut self, set: u32) -> Result<u32, CreateError> {
         let (number, bell) = (self.number, self.bell);

@@ -1,9 +1,12 @@
-//! Kernels of StRoM on a NIC of one's own: deployed, listed, replaced and removed while it runs.
+//! Kernels of StRoM: deployed, listed, replaced and removed while the NIC runs.
 
 use host::Engine;
-use nic::kernel::{Kernel, KernelFacts, KernelInit};
+use nic::kernel::{Kernel, KernelFacts, KernelInit, Shipped};
 use std::sync::Arc;
 
+use crate::nicd::Desk;
+use crate::nicd::message::{Deploy, Request};
+use crate::seat::Seat;
 use crate::{Access, Context, CreateError, MemoryRegion, ProtectionDomain};
 
 /// What a kernel is deployed with.
@@ -68,19 +71,35 @@ impl Default for KernelOptions<'_> {
 #[derive(Debug)]
 pub struct KernelHandle {
     number: u32,
-    engine: Arc<Engine>,
+    seat: Seat,
     domain: ProtectionDomain,
     /// Where answers stand until they have arrived.
-    _answers: MemoryRegion,
+    _answers: Option<MemoryRegion>,
 }
 
 impl Drop for KernelHandle {
     fn drop(&mut self) {
+        if self.domain.context().fork().is_child() {
+            return;
+        }
         // If answers are on their way, the NIC forgets it when they have arrived; their memory goes at once, as that of any work
         // request that is outstanding when its region is dropped.
-        if !self.domain.context().fork().is_child() {
-            let _ = self.engine.control(|control| control.nic.remove_kernel(self.number));
+        match &self.seat {
+            Seat::Own(engine) => {
+                let _ = engine.control(|control| control.nic.remove_kernel(self.number));
+            }
+            Seat::Nicd(desk) => desk.tell(&Request::RemoveKernel(self.number)),
         }
+    }
+}
+
+/// Bytes for answers of a kernel with so many lanes.
+fn answer_bytes(lanes: u64, options: &KernelOptions<'_>) -> Result<u64, CreateError> {
+    let count = lanes + u64::from(options.answers);
+    let (asked, most) = (count.saturating_mul(options.longest.into()), u64::from(u32::MAX));
+    match (1..=most).contains(&asked) {
+        true => Ok(asked),
+        false => Err(CreateError::TooMany("bytes for answers", asked, most)),
     }
 }
 
@@ -94,11 +113,7 @@ impl KernelHandle {
         let engines = domain.context().adapter()?.engines();
         let (asked, most) = (options.engine as u64 + 1, engines.len() as u64);
         let engine = engines.get(options.engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
-        let count = kernels.len() as u64 + u64::from(options.answers);
-        let (asked, most) = (count * u64::from(options.longest), u64::from(u32::MAX));
-        if !(1..=most).contains(&asked) {
-            return Err(CreateError::TooMany("bytes for answers", asked, most));
-        }
+        let asked = answer_bytes(kernels.len() as u64, options)?;
         let answers = domain.allocate(asked as usize, Access::LOCAL_WRITE)?;
         let init = KernelInit {
             pd: domain.pd()?,
@@ -110,11 +125,42 @@ impl KernelHandle {
             limit: options.limit,
         };
         let number = engine.control(|control| control.nic.deploy_kernel(init))?;
-        Ok(KernelHandle { number, engine: Arc::clone(engine), domain: domain.clone(), _answers: answers })
+        let (seat, domain) = (Seat::Own(Arc::clone(engine)), domain.clone());
+        Ok(KernelHandle { number, seat, domain, _answers: Some(answers) })
+    }
+
+    pub(crate) fn shipped(
+        domain: &ProtectionDomain,
+        (kernel, lanes): (Shipped, u32),
+        options: &KernelOptions<'_>,
+    ) -> Result<KernelHandle, CreateError> {
+        let Some(desk) = domain.context().desk() else {
+            answer_bytes(lanes.into(), options)?;
+            return KernelHandle::new(domain, kernel.lanes(lanes as usize), options);
+        };
+        let KernelOptions { opcode, grants, longest, answers, limit, .. } = *options;
+        let grants = grants.iter().map(|region| region.lkey().get()).collect();
+        let asked = Deploy {
+            domain: domain.number()?,
+            kernel: kernel.number(),
+            lanes,
+            opcode,
+            longest,
+            answers,
+            limit,
+            grants,
+        };
+        let number = desk.number(&Request::Deploy(asked))?;
+        Ok(KernelHandle::lent(domain, desk, number))
+    }
+
+    /// One that the daemon runs.
+    pub(crate) fn lent(domain: &ProtectionDomain, desk: &Arc<Desk>, number: u32) -> KernelHandle {
+        KernelHandle { number, seat: Seat::Nicd(Arc::clone(desk)), domain: domain.clone(), _answers: None }
     }
 
     pub(crate) fn is_on(&self, engine: &Arc<Engine>) -> bool {
-        Arc::ptr_eq(&self.engine, engine)
+        matches!(&self.seat, Seat::Own(own) if Arc::ptr_eq(own, engine))
     }
 
     /// Its number on its engine.
@@ -125,30 +171,33 @@ impl KernelHandle {
     /// What is with it.
     ///
     /// # Errors
-    /// `Forked`; `Nic(Unknown)` once it has been removed.
+    /// `Forked`; `NotByDaemon`; `Nic(Unknown)` once it has been removed.
     pub fn facts(&self) -> Result<KernelFacts, CreateError> {
         self.domain.context().refuse_child()?;
         let is_it = |facts: &KernelFacts| facts.number == self.number;
-        let found = self.engine.control(|control| control.nic.kernels().find(is_it));
+        let found = self.seat.engine()?.control(|control| control.nic.kernels().find(is_it));
         found.ok_or(CreateError::Nic(nic::NicError::Unknown))
     }
 
     /// Puts others in its place, as many as it has lanes. A lane changes when it is at rest, so no request meets both.
     ///
     /// # Errors
-    /// `Forked`; `Nic(TooSmall)` if they are not as many; `Nic(Unknown)` once it has been removed.
+    /// `Forked`; `NotByDaemon`; `Nic(TooSmall)` if they are not as many; `Nic(Unknown)` once it has been removed.
     pub fn replace(&self, others: Vec<Box<dyn Kernel>>) -> Result<(), CreateError> {
         self.domain.context().refuse_child()?;
-        Ok(self.engine.control(|control| control.nic.replace_kernel(self.number, others))?)
+        Ok(self.seat.engine()?.control(|control| control.nic.replace_kernel(self.number, others))?)
     }
 
     /// Removes it: it takes nothing new, and what it had begun ends with [`Status::REMOVED`](crate::kernel::Status::REMOVED).
     ///
     /// # Errors
-    /// `Forked`; `Nic(Busy)`: answers are on their way, ask again; `Nic(Unknown)` once it has been removed.
+    /// `Forked`; `Nic(Busy)`: answers are on their way, ask again; `Nic(Unknown)` once it has been removed; `Daemon`: its words.
     pub fn remove(&self) -> Result<(), CreateError> {
         self.domain.context().refuse_child()?;
-        Ok(self.engine.control(|control| control.nic.remove_kernel(self.number))?)
+        match &self.seat {
+            Seat::Own(engine) => Ok(engine.control(|control| control.nic.remove_kernel(self.number))?),
+            Seat::Nicd(desk) => desk.done(&Request::RemoveKernel(self.number)),
+        }
     }
 }
 

@@ -36,6 +36,7 @@
 
 mod answers;
 mod channel;
+mod code;
 mod completion_queue;
 mod context;
 mod datagram;

@@ -44,17 +44,16 @@
 //! ```
 
 use chain::{Home, Image, Numbers, Place, Program, Queue, QueueNumbers, layout, link};
-use memory::{Access, Bytes, Range};
+use memory::{Access, Bytes};
 use nic::{Fetching, ReceiveRequest};
 use std::fmt;
 
+use crate::code::{Placed, Section, Slots};
 use crate::{
     CqOptions, CreateError, Init, MemoryRegion, PostError, ProtectionDomain, QpOptions, QueuePair,
     RemoteMemory,
 };
 
-/// Everything a chain does to its own memory.
-const RIGHTS: Access = Access::from_bits(0xf).expect("four rights");
 /// What a client says when it connects, in [`QpOptions::private_data`]: which program it wants, and where answers go. It gives its
 /// server a key, and gets none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -228,17 +227,18 @@ impl<'p> Loader<'p> {
             let (send_cq, receive_cq) = pair.completion_queues();
             *numbers = QueueNumbers { qp: pair.number(), send_cq, receive_cq, code: numbers.code };
         }
-        let data = self.data(domain, &mut numbers)?;
-        let code = queues.iter().zip(&numbers.queues);
-        let code = code.map(|(pair, numbers)| Range { iova: numbers.code, ..pair.code() });
-        let own = data.iter().zip(&numbers.sections);
-        let own = own.filter_map(|(bytes, iova)| Some(Range::at(bytes.as_ref()?, *iova)));
-        let region = domain.register_ranges(&own.chain(code).collect::<Vec<_>>(), RIGHTS)?;
+        let own = self.places(&mut numbers)?;
+        let sections: Vec<Section> = own.iter().flatten().copied().collect();
+        let slots: Vec<Slots<'_>> =
+            queues.iter().zip(&numbers.queues).map(|(pair, numbers)| (pair, numbers.code)).collect();
+        let (region, placed) = domain.create_code(&sections, &slots, self.on_nic)?;
+        let mut placed = placed.into_iter();
+        let data: Vec<Option<Placed>> = own.iter().map(|own| own.and_then(|_| placed.next())).collect();
         numbers.key = region.lkey().get();
         let image = link(program, &numbers);
-        for (bytes, content) in data.iter().zip(&image.sections) {
-            if let Some(bytes) = bytes {
-                bytes.write(0, content).map_err(|_| CreateError::Nic(nic::NicError::TooSmall))?;
+        for (placed, content) in data.iter().zip(&image.sections) {
+            if let Some((bytes, at)) = placed {
+                bytes.write(*at, content).map_err(|_| CreateError::Nic(nic::NicError::TooSmall))?;
             }
         }
         let mut offload = Offload { queues, program: program.clone(), numbers, data, _region: region };
@@ -266,24 +266,18 @@ impl<'p> Loader<'p> {
         Ok(all)
     }
 
-    /// Memory of the sections that are the program's own; the others are where they are said to be.
-    fn data(
-        &self,
-        domain: &ProtectionDomain,
-        numbers: &mut Numbers,
-    ) -> Result<Vec<Option<Bytes>>, LoadError> {
+    /// The sections that are the program's own; the others are where they are said to be.
+    fn places(&self, numbers: &mut Numbers) -> Result<Vec<Option<Section>>, LoadError> {
         let given =
             |name: &str| self.program.sections.iter().any(|section| section.given && section.name == name);
         if let Some((name, _)) = self.regions.iter().find(|(name, _)| !given(name)) {
             return Err(LoadError::Unknown(name.clone()));
         }
-        let mut data = Vec::with_capacity(self.program.sections.len());
+        let mut own = Vec::with_capacity(self.program.sections.len());
         for (at, section) in self.program.sections.iter().enumerate() {
             let len = section.bytes.len().max(8);
             if !section.given {
-                let table = domain.context().adapter()?.table();
-                let bytes = if self.on_nic { table.on_nic(len) } else { Bytes::heap(len) };
-                data.push(Some(bytes.map_err(CreateError::from)?));
+                own.push(Some(Section { len, iova: numbers.sections[at] }));
                 continue;
             }
             let known = self.regions.iter().find(|(name, _)| *name == section.name);
@@ -292,9 +286,9 @@ impl<'p> Loader<'p> {
                 return Err(LoadError::SmallRegion(name.clone(), memory.len, len as u64));
             }
             (numbers.sections[at], numbers.regions[at]) = (memory.addr, Some(memory.rkey.get()));
-            data.push(None);
+            own.push(None);
         }
-        Ok(data)
+        Ok(own)
     }
 }
 
@@ -315,7 +309,7 @@ pub struct Offload {
     queues: Vec<QueuePair>,
     program: Program,
     numbers: Numbers,
-    data: Vec<Option<Bytes>>,
+    data: Vec<Option<Placed>>,
     _region: MemoryRegion,
 }
 
@@ -372,7 +366,7 @@ impl Offload {
 
     fn bytes(&self, at: Place) -> Option<(Bytes, usize)> {
         match at.home {
-            Home::Section(number) => Some((self.data.get(number)?.clone()?, 0)),
+            Home::Section(number) => self.data.get(number)?.clone(),
             Home::Queue(number) => {
                 let code = self.queues.get(number)?.code();
                 Some((code.bytes, code.offset))

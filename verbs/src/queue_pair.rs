@@ -253,8 +253,7 @@ impl QueuePair<Init> {
         options: &QpOptions,
     ) -> Result<QueuePair<Init>, CreateError> {
         if let Some(desk) = domain.context().desk() {
-            let posted = options.fetching == Fetching::Posted;
-            let lent = matches!(service, Service::Rc | Service::Uc) && srq.is_none() && posted;
+            let lent = matches!(service, Service::Rc | Service::Uc) && srq.is_none();
             let lent = if lent { Ok(desk) } else { Err(CreateError::NotByDaemon) };
             return QueuePair::of_daemon(lent?, domain, (send_cq, receive_cq), service, options);
         }

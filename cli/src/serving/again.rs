@@ -31,7 +31,7 @@ impl Memory {
     /// # Errors
     /// The NIC's.
     pub fn kept(context: &verbs::Context) -> Result<(Memory, Left)> {
-        let nicd::Kept { mut pairs, mut queues, regions, mut domains } = context.kept()?;
+        let nicd::Kept { mut pairs, mut queues, regions, mut domains, .. } = context.kept()?;
         let domain = match domains.pop() {
             Some(domain) => domain,
             None => context.alloc_pd()?,

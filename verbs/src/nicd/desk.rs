@@ -13,7 +13,7 @@ use std::time::Duration;
 use transport::state::State;
 
 use super::message::{
-    Allocate, CreateCq, CreateQp, MAX_PACKET, PairFacts, QueueFacts, RegionFacts, Reply, Request,
+    Allocate, CreateCode, CreateCq, CreateQp, MAX_PACKET, PairFacts, QueueFacts, RegionFacts, Reply, Request,
 };
 use crate::CreateError;
 use crate::fork::ForkMark;
@@ -158,7 +158,16 @@ impl Desk {
     }
 
     pub fn allocate(&self, asked: Allocate) -> Result<(RegionFacts, Bytes), CreateError> {
-        match self.ask(&Request::Allocate(asked), &[])? {
+        self.region(&Request::Allocate(asked))
+    }
+
+    pub fn create_code(&self, asked: CreateCode) -> Result<(RegionFacts, Bytes), CreateError> {
+        self.region(&Request::CreateCode(asked))
+    }
+
+    /// Asks for memory.
+    fn region(&self, request: &Request) -> Result<(RegionFacts, Bytes), CreateError> {
+        match self.ask(request, &[])? {
             (Reply::Region(facts), memory) => Ok((facts, one(memory)?)),
             _ => Err(refused(NONSENSE)),
         }
@@ -179,7 +188,16 @@ impl Desk {
     }
 
     pub fn create_qp(&self, asked: CreateQp) -> Result<(PairFacts, [Ring; 2]), CreateError> {
-        match self.ask(&Request::CreateQp(asked), &[])? {
+        self.pair(&Request::CreateQp(asked))
+    }
+
+    pub fn create_loopback(&self, asked: CreateQp) -> Result<(PairFacts, [Ring; 2]), CreateError> {
+        self.pair(&Request::CreateLoopback(asked))
+    }
+
+    /// Asks for a queue pair.
+    fn pair(&self, request: &Request) -> Result<(PairFacts, [Ring; 2]), CreateError> {
+        match self.ask(request, &[])? {
             (Reply::Pair(facts), memory) => Ok((*facts, two(memory)?)),
             _ => Err(refused(NONSENSE)),
         }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use super::desk::{Desk, one, ring, two};
 use super::message::{PairFacts, Reply, Request};
-use crate::{CompletionQueue, Context, CreateError, MemoryRegion, ProtectionDomain, QueuePair, Ready};
+use crate::{
+    CompletionQueue, Context, CreateError, KernelHandle, MemoryRegion, ProtectionDomain, QueuePair, Ready,
+};
 
 /// What the program before this one had. Dropping a part of it gives that part back.
 #[derive(Debug, Default)]
@@ -19,6 +21,8 @@ pub struct Kept {
     pub regions: Vec<(String, MemoryRegion)>,
     /// Protection domains.
     pub domains: Vec<ProtectionDomain>,
+    /// Kernels.
+    pub kernels: Vec<KernelHandle>,
 }
 
 impl Kept {
@@ -30,7 +34,9 @@ impl Kept {
 
     /// Was anything kept?
     pub fn is_empty(&self) -> bool {
-        self.pairs.is_empty() && self.queues.is_empty() && self.regions.is_empty() && self.domains.is_empty()
+        let Kept { pairs, queues, regions, domains, kernels } = self;
+        let rest = queues.is_empty() && regions.is_empty() && domains.is_empty();
+        rest && pairs.is_empty() && kernels.is_empty()
     }
 }
 
@@ -59,6 +65,10 @@ impl Context {
                     self.skip_tags(facts.tag);
                     let poller = Poller::resume(ring(one(memory)?)?);
                     kept.queues.push(CompletionQueue::lent(self, desk, &facts, poller));
+                }
+                (Reply::Kernel(number, domain), _) => {
+                    let Some(domain) = domains.get(&domain) else { continue };
+                    kept.kernels.push(KernelHandle::lent(domain, desk, number));
                 }
                 (Reply::Pair(facts), memory) => pairs.push((*facts, two(memory)?)),
                 _ => break,

@@ -8,7 +8,7 @@
 
 use host::connect::{Agreement, Hello, Message};
 use host::{PortFacts, PortKind};
-use nic::Service;
+use nic::{Fetching, Service};
 use port::Peer;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -18,11 +18,13 @@ use wire::frame::{Address, Endpoint};
 use crate::{Access, QpOptions};
 
 /// Version of these bytes.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// Bytes of a packet at most.
 pub(crate) const MAX_PACKET: usize = 2048;
 /// Bytes of a name at most.
 pub(crate) const MAX_NAME: usize = 64;
+/// Parts of a code region, and regions of a kernel, at most.
+pub(crate) const MAX_PARTS: usize = 64;
 /// First bytes of the first packet.
 const MAGIC: u64 = u64::from_le_bytes(*b"RemoraNd");
 
@@ -41,6 +43,46 @@ pub(crate) struct CreateCq {
     pub depth: u32,
     pub channel: u32,
     pub tag: u64,
+    pub counted: bool,
+}
+
+/// A code region that is asked for: fresh memory, and the slots of send queues, under one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CreateCode {
+    pub domain: u32,
+    /// Bytes of the memory.
+    pub len: u64,
+    pub parts: Vec<CodePart>,
+}
+
+/// A part of a code region, and what it is called there.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CodePart {
+    pub of: CodeOf,
+    pub iova: u64,
+}
+
+/// A kernel that ships, to be deployed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Deploy {
+    pub domain: u32,
+    pub kernel: u32,
+    pub lanes: u32,
+    pub opcode: Option<u64>,
+    pub longest: u32,
+    pub answers: u32,
+    pub limit: u64,
+    /// Keys of regions.
+    pub grants: Vec<u32>,
+}
+
+/// What a part of a code region is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CodeOf {
+    /// Of the fresh memory: where, and how many bytes.
+    Memory(u64, u64),
+    /// All slots of this queue pair's send queue.
+    Pair(u32),
 }
 
 /// A queue pair that is asked for.
@@ -99,6 +141,15 @@ pub(crate) enum Request {
         number: u32,
         channel: u32,
     },
+    /// A queue pair that is connected to itself.
+    CreateLoopback(CreateQp),
+    CreateCode(CreateCode),
+    Enable {
+        number: u32,
+        count: u64,
+    },
+    Deploy(Deploy),
+    RemoveKernel(u32),
 }
 
 /// A region.
@@ -151,6 +202,8 @@ pub(crate) enum Reply {
     Agreed(Box<Agreement>),
     State(State),
     Domain(u32),
+    /// A kernel that was kept, and its domain.
+    Kernel(u32, u32),
     /// No more was kept.
     Nothing,
 }
@@ -216,7 +269,7 @@ impl Out {
         for flag in [options.signal_all, options.irn, options.prism, options.strom] {
             self.u8(flag.into());
         }
-        self.u32(options.access.bits()).bytes(&options.private_data);
+        self.u8(options.fetching as u8).u32(options.access.bits()).bytes(&options.private_data);
         self.u64(options.connect_timeout.as_millis().min(u64::MAX.into()) as u64)
     }
 
@@ -224,6 +277,31 @@ impl Out {
         self.u32(agreement.peer.0).u32(agreement.path_mtu).u8(agreement.max_rd_atomic);
         self.u64(agreement.extensions).u8(agreement.irn.is_some().into()).u32(agreement.irn.unwrap_or(0));
         self.u8(agreement.prism.into()).u8(agreement.strom.into()).hello(&agreement.remote)
+    }
+
+    fn create_qp(&mut self, asked: &CreateQp) -> &mut Out {
+        self.u32(asked.domain).u32(asked.send_cq).u32(asked.receive_cq);
+        self.u8(asked.service as u8).options(&asked.options)
+    }
+
+    fn code(&mut self, asked: &CreateCode) -> &mut Out {
+        self.u32(asked.domain).u64(asked.len).u8(asked.parts.len().min(MAX_PARTS) as u8);
+        for part in asked.parts.iter().take(MAX_PARTS) {
+            match part.of {
+                CodeOf::Memory(offset, len) => self.u8(0).u64(offset).u64(len),
+                CodeOf::Pair(number) => self.u8(1).u32(number),
+            }
+            .u64(part.iova);
+        }
+        self
+    }
+
+    fn deploy(&mut self, asked: &Deploy) -> &mut Out {
+        self.u32(asked.domain).u32(asked.kernel).u32(asked.lanes);
+        self.u8(asked.opcode.is_some().into()).u64(asked.opcode.unwrap_or(0));
+        self.u32(asked.longest).u32(asked.answers).u64(asked.limit);
+        self.u8(asked.grants.len().min(MAX_PARTS) as u8);
+        asked.grants.iter().take(MAX_PARTS).fold(self, |out, key| out.u32(*key))
     }
 
     fn pair(&mut self, facts: &PairFacts) -> &mut Out {
@@ -286,6 +364,11 @@ impl<'a> In<'a> {
         std::str::from_utf8(self.bytes(most)?).ok().map(str::to_owned)
     }
 
+    fn fetching(&mut self) -> Option<Fetching> {
+        let number = self.u8()?;
+        [Fetching::Posted, Fetching::Enabled, Fetching::Recycled].into_iter().find(|how| *how as u8 == number)
+    }
+
     fn service(&mut self) -> Option<Service> {
         let number = self.u8()?;
         Service::ALL.into_iter().find(|service| *service as u8 == number)
@@ -325,6 +408,7 @@ impl<'a> In<'a> {
             irn: self.flag()?,
             prism: self.flag()?,
             strom: self.flag()?,
+            fetching: self.fetching()?,
             access: Access::from_bits(self.u32()?)?,
             private_data: self.bytes(host::connect::MAX_PRIVATE)?.to_vec(),
             connect_timeout: Duration::from_millis(self.u64()?),
@@ -338,6 +422,40 @@ impl<'a> In<'a> {
         let (prism, strom) = (self.flag()?, self.flag()?);
         let (remote, irn) = (self.hello()?, has_irn.then_some(reach));
         Some(Agreement { peer, remote, path_mtu, max_rd_atomic, extensions, irn, prism, strom })
+    }
+
+    fn create_qp(&mut self) -> Option<CreateQp> {
+        Some(CreateQp {
+            domain: self.u32()?,
+            send_cq: self.u32()?,
+            receive_cq: self.u32()?,
+            service: self.service()?,
+            options: Box::new(self.options()?),
+        })
+    }
+
+    fn code(&mut self) -> Option<CreateCode> {
+        let (domain, len, count) = (self.u32()?, self.u64()?, self.u8()? as usize);
+        let part = |from: &mut Self| {
+            let of = match from.u8()? {
+                0 => CodeOf::Memory(from.u64()?, from.u64()?),
+                1 => CodeOf::Pair(from.u32()?),
+                _ => return None,
+            };
+            Some(CodePart { of, iova: from.u64()? })
+        };
+        let parts = (0..count).map(|_| part(self)).collect::<Option<Vec<CodePart>>>()?;
+        (count <= MAX_PARTS).then_some(CreateCode { domain, len, parts })
+    }
+
+    fn deploy(&mut self) -> Option<Deploy> {
+        let (domain, kernel, lanes) = (self.u32()?, self.u32()?, self.u32()?);
+        let (has_opcode, opcode) = (self.flag()?, self.u64()?);
+        let (longest, answers, limit, count) = (self.u32()?, self.u32()?, self.u64()?, self.u8()? as usize);
+        let grants = (0..count).map(|_| self.u32()).collect::<Option<Vec<u32>>>()?;
+        let opcode = has_opcode.then_some(opcode);
+        let asked = Deploy { domain, kernel, lanes, opcode, longest, answers, limit, grants };
+        (count <= MAX_PARTS).then_some(asked)
     }
 
     fn pair(&mut self) -> Option<PairFacts> {
@@ -390,14 +508,12 @@ impl Request {
             Request::Deregister(key) => out.u8(5).u32(*key),
             Request::CreateChannel => out.u8(6),
             Request::DestroyChannel(number) => out.u8(7).u32(*number),
-            Request::CreateCq(CreateCq { depth, channel, tag }) => {
-                out.u8(8).u32(*depth).u32(*channel).u64(*tag)
+            Request::CreateCq(CreateCq { depth, channel, tag, counted }) => {
+                out.u8(8).u32(*depth).u32(*channel).u64(*tag).u8((*counted).into())
             }
             Request::DestroyCq(number) => out.u8(9).u32(*number),
             Request::Arm { number, solicited } => out.u8(10).u32(*number).u8((*solicited).into()),
-            Request::CreateQp(CreateQp { domain, send_cq, receive_cq, service, options }) => {
-                out.u8(11).u32(*domain).u32(*send_cq).u32(*receive_cq).u8(*service as u8).options(options)
-            }
+            Request::CreateQp(asked) => out.u8(11).create_qp(asked),
             Request::DestroyQp(number) => out.u8(12).u32(*number),
             Request::Connect { number, address } => out.u8(13).u32(*number).address(*address),
             Request::ConnectPair { one, other } => out.u8(14).u32(*one).u32(*other),
@@ -407,6 +523,11 @@ impl Request {
             Request::Fail(number) => out.u8(18).u32(*number),
             Request::Kept(place) => out.u8(19).u32(*place),
             Request::SetChannel { number, channel } => out.u8(20).u32(*number).u32(*channel),
+            Request::CreateLoopback(asked) => out.u8(21).create_qp(asked),
+            Request::CreateCode(asked) => out.u8(22).code(asked),
+            Request::Enable { number, count } => out.u8(23).u32(*number).u64(*count),
+            Request::Deploy(asked) => out.u8(24).deploy(asked),
+            Request::RemoveKernel(number) => out.u8(25).u32(*number),
         };
         out.0
     }
@@ -429,16 +550,15 @@ impl Request {
             5 => Request::Deregister(from.u32()?),
             6 => Request::CreateChannel,
             7 => Request::DestroyChannel(from.u32()?),
-            8 => Request::CreateCq(CreateCq { depth: from.u32()?, channel: from.u32()?, tag: from.u64()? }),
+            8 => Request::CreateCq(CreateCq {
+                depth: from.u32()?,
+                channel: from.u32()?,
+                tag: from.u64()?,
+                counted: from.flag()?,
+            }),
             9 => Request::DestroyCq(from.u32()?),
             10 => Request::Arm { number: from.u32()?, solicited: from.flag()? },
-            11 => Request::CreateQp(CreateQp {
-                domain: from.u32()?,
-                send_cq: from.u32()?,
-                receive_cq: from.u32()?,
-                service: from.service()?,
-                options: Box::new(from.options()?),
-            }),
+            11 => Request::CreateQp(from.create_qp()?),
             12 => Request::DestroyQp(from.u32()?),
             13 => Request::Connect { number: from.u32()?, address: from.address()? },
             14 => Request::ConnectPair { one: from.u32()?, other: from.u32()? },
@@ -448,6 +568,11 @@ impl Request {
             18 => Request::Fail(from.u32()?),
             19 => Request::Kept(from.u32()?),
             20 => Request::SetChannel { number: from.u32()?, channel: from.u32()? },
+            21 => Request::CreateLoopback(from.create_qp()?),
+            22 => Request::CreateCode(from.code()?),
+            23 => Request::Enable { number: from.u32()?, count: from.u64()? },
+            24 => Request::Deploy(from.deploy()?),
+            25 => Request::RemoveKernel(from.u32()?),
             _ => return None,
         };
         from.0.is_empty().then_some(request)
@@ -479,6 +604,7 @@ impl Reply {
             Reply::State(state) => out.u8(9).u8(*state as u8),
             Reply::Domain(number) => out.u8(10).u32(*number),
             Reply::Nothing => out.u8(11),
+            Reply::Kernel(number, domain) => out.u8(12).u32(*number).u32(*domain),
         };
         out.0
     }
@@ -503,6 +629,7 @@ impl Reply {
             9 => Reply::State(from.state()?),
             10 => Reply::Domain(from.u32()?),
             11 => Reply::Nothing,
+            12 => Reply::Kernel(from.u32()?, from.u32()?),
             _ => return None,
         };
         from.0.is_empty().then_some(reply)

@@ -9,6 +9,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod chains;
+mod kernels;
+
+use self::kernels::Deployed;
 use super::message::{Allocate, CreateCq, CreateQp, PairFacts, QueueFacts, RegionFacts, Reply, Request};
 use crate::{
     Access, CompletionChannel, CompletionQueue, Context, CqOptions, CreateError, Init, MemoryRegion, Modify,
@@ -28,6 +32,8 @@ pub struct Limits {
     pub channels: usize,
     /// Queue pairs.
     pub pairs: usize,
+    /// Kernels; the NIC has 32 for all tenants.
+    pub kernels: usize,
     /// Bytes of regions and queues.
     pub bytes: u64,
     /// Connections being set up.
@@ -42,6 +48,7 @@ impl Default for Limits {
             queues: 256,
             channels: 64,
             pairs: 1024,
+            kernels: 8,
             bytes: 4 << 30,
             negotiations: 8,
         }
@@ -55,11 +62,15 @@ const GAP: u64 = 1 << 21;
 /// Time that setting up a connection may take at most.
 const LONGEST: Duration = Duration::from_secs(60);
 
+const AWAY: &str = "this queue pair is being connected";
+
 /// What the daemon answers, with descriptors.
 pub(super) type Answer = Result<(Reply, Vec<OwnedFd>), String>;
 
 struct Region {
     region: MemoryRegion,
+    /// What is lent of it.
+    memory: Bytes,
     facts: RegionFacts,
 }
 
@@ -74,6 +85,26 @@ pub(super) enum Stage {
     /// A connection is being set up with it, elsewhere.
     Away,
     Up(QueuePair<Ready>),
+}
+
+impl Stage {
+    fn number(&self) -> u32 {
+        match self {
+            Stage::Idle(pair) => pair.number(),
+            Stage::Up(pair) => pair.number(),
+            Stage::Away => 0,
+        }
+    }
+
+    /// The memory of both queues.
+    fn rings(&self) -> Result<[&nic::Ring; 2], String> {
+        let rings = match self {
+            Stage::Idle(pair) => pair.rings(),
+            Stage::Up(pair) => pair.rings(),
+            Stage::Away => return Err(AWAY.to_owned()),
+        };
+        rings.ok_or_else(|| "this queue pair has no receive queue".to_owned())
+    }
 }
 
 struct Pair {
@@ -95,6 +126,7 @@ pub(crate) struct Tenant {
     negotiations: usize,
     // From here on in the order in which things may go.
     pairs: BTreeMap<u32, Pair>,
+    kernels: BTreeMap<u32, Deployed>,
     queues: BTreeMap<u32, Queue>,
     channels: BTreeMap<u32, CompletionChannel>,
     regions: BTreeMap<u32, Region>,
@@ -124,6 +156,11 @@ fn full(what: &str, most: usize, option: &str) -> String {
     )
 }
 
+/// Memory that can be lent.
+fn fresh(len: u64) -> Result<Bytes, String> {
+    Bytes::memfd("remora-region", usize::try_from(len).map_err(words)?).map_err(words)
+}
+
 fn descriptor(bytes: &Bytes) -> Result<OwnedFd, String> {
     let fd = bytes.fd().ok_or("this memory cannot be lent")?;
     fd.try_clone_to_owned().map_err(words)
@@ -150,6 +187,7 @@ impl Tenant {
             next_number: 1,
             negotiations: 0,
             pairs: BTreeMap::new(),
+            kernels: BTreeMap::new(),
             queues: BTreeMap::new(),
             channels: BTreeMap::new(),
             regions: BTreeMap::new(),
@@ -160,6 +198,7 @@ impl Tenant {
     /// Everything goes.
     fn clear(&mut self) {
         self.pairs.clear();
+        self.kernels.clear();
         self.queues.clear();
         self.channels.clear();
         self.regions.clear();
@@ -181,15 +220,17 @@ impl Tenant {
     /// The program is gone, and what is half done with it.
     pub fn farewell(&mut self) {
         self.pairs.retain(|_, pair| matches!(pair.stage, Stage::Up(_)));
-        self.used = self.regions.values().map(|region| region.region.len() as u64).sum::<u64>()
+        self.used = self.regions.values().map(|region| region.memory.len() as u64).sum::<u64>()
             + self.queues.values().map(|queue| queue.cq.ring().bytes().len() as u64).sum::<u64>()
-            + self.pairs.values().map(|pair| pair.bytes).sum::<u64>();
+            + self.pairs.values().map(|pair| pair.bytes).sum::<u64>()
+            + self.kernels.values().map(|kernel| kernel.bytes).sum::<u64>();
         self.channels.clear();
     }
 
     /// Has it nothing at all?
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
+            && self.kernels.is_empty()
             && self.queues.is_empty()
             && self.regions.is_empty()
             && self.domains.is_empty()
@@ -252,6 +293,11 @@ impl Tenant {
                 done
             }
             Request::Kept(place) => self.kept(place as usize),
+            Request::CreateLoopback(asked) => self.create_loopback(asked),
+            Request::CreateCode(asked) => self.create_code(&asked),
+            Request::Enable { number, count } => self.enable(number, count).and(done),
+            Request::Deploy(asked) => self.deploy(&asked),
+            Request::RemoveKernel(number) => self.remove_kernel(number).and(done),
             Request::Attach { .. } => Err("this program is attached already".to_owned()),
             Request::Connect { .. } | Request::ConnectPair { .. } | Request::Answer { .. } => {
                 Err("this request comes with a socket for its answer".to_owned())
@@ -259,7 +305,7 @@ impl Tenant {
         }
     }
 
-    /// The thing at this place among all that is kept: domains, regions, completion queues, queue pairs.
+    /// The thing at this place among all that is kept: domains, regions, completion queues, queue pairs, kernels.
     fn kept(&self, place: usize) -> Answer {
         let mut place = place;
         if let Some(number) = self.domains.keys().nth(place) {
@@ -274,10 +320,13 @@ impl Tenant {
             return self.lend_queue(queue);
         }
         place -= self.queues.len();
-        match self.pairs.values().nth(place) {
-            Some(pair) => self.lend_pair(pair),
-            None => Ok((Reply::Nothing, Vec::new())),
+        if let Some(pair) = self.pairs.values().nth(place) {
+            return self.lend_pair(pair);
         }
+        place -= self.pairs.len();
+        let kernel = self.kernels.iter().nth(place);
+        let reply = kernel.map_or(Reply::Nothing, |(number, kernel)| Reply::Kernel(*number, kernel.domain));
+        Ok((reply, Vec::new()))
     }
 
     /// `bytes` more, if there is room for them.
@@ -339,29 +388,32 @@ impl Tenant {
         let access = Access::from_bits(access).ok_or("these rights do not exist")?;
         let domain_number = domain;
         let domain = self.domain(domain)?;
-        let size = usize::try_from(len).map_err(words)?;
-        let bytes = Bytes::memfd("remora-region", size).map_err(words)?;
+        let memory = fresh(len)?;
         let iova = self.next_address;
         let next = len.checked_next_multiple_of(GAP).and_then(|len| iova.checked_add(len)?.checked_add(GAP));
-        let region = domain.register_ranges(&[Range::at(&bytes, iova)], access).map_err(words)?;
+        let region = domain.register_ranges(&[Range::at(&memory, iova)], access).map_err(words)?;
         let facts =
             RegionFacts { domain: domain_number, key: region.lkey().get(), iova: region.address(), name };
         self.next_address = next.unwrap_or(FIRST_ADDRESS);
-        self.used += len;
-        let region = Region { region, facts };
+        self.keep_region(Region { region, memory, facts })
+    }
+
+    fn keep_region(&mut self, region: Region) -> Answer {
+        self.used += region.memory.len() as u64;
         let answer = self.lend_region(&region);
         self.regions.insert(region.facts.key, region);
         answer
     }
 
     fn lend_region(&self, region: &Region) -> Answer {
-        let bytes = region.region.bytes().ok_or("this memory cannot be lent")?;
-        Ok((Reply::Region(region.facts.clone()), vec![descriptor(bytes)?]))
+        Ok((Reply::Region(region.facts.clone()), vec![descriptor(&region.memory)?]))
     }
 
     fn deregister(&mut self, key: u32) -> Result<(), String> {
         let region = self.regions.remove(&key).ok_or_else(|| unknown("region with key", key))?;
-        self.used -= region.region.len() as u64;
+        self.used -= region.memory.len() as u64;
+        // Its key ends with it.
+        drop(region.region);
         Ok(())
     }
 
@@ -385,7 +437,8 @@ impl Tenant {
             number => Some(self.channels.get(&number).ok_or_else(|| unknown("completion channel", number))?),
         };
         self.room(nic::Ring::size(asked.depth) as u64)?;
-        let options = CqOptions { depth: asked.depth.max(1), channel, ..CqOptions::default() };
+        let (depth, counted) = (asked.depth.max(1), asked.counted);
+        let options = CqOptions { depth, channel, counted, engine: None };
         let cq = CompletionQueue::tagged(&self.context, &options, asked.tag).map_err(words)?;
         self.used += cq.ring().bytes().len() as u64;
         let facts = QueueFacts { number: cq.shared().number, tag: asked.tag };
@@ -410,49 +463,46 @@ impl Tenant {
     }
 
     fn create_qp(&mut self, asked: CreateQp) -> Answer {
-        let CreateQp { domain, send_cq, receive_cq, service, mut options } = asked;
-        options.connect_timeout = options.connect_timeout.min(LONGEST);
+        let [sends, receives] = self.ends(&asked)?;
+        let (domain, options) = (self.domain(asked.domain)?, &asked.options);
+        let made = QueuePair::new(domain, sends, receives, asked.service, None, options);
+        let mut pair = made.map_err(words)?;
+        let bell = pair.share_bell(self.set).map_err(words)?;
+        self.keep_pair(Stage::Idle(pair), bell, asked)
+    }
+
+    /// What a queue pair that is asked for is made with: its completion queues.
+    fn ends(&self, asked: &CreateQp) -> Result<[&CompletionQueue; 2], String> {
         if self.pairs.len() >= self.limits.pairs {
             return Err(full("queue pairs", self.limits.pairs, "pairs"));
         }
-        if !matches!(service, Service::Rc | Service::Uc) {
+        if !matches!(asked.service, Service::Rc | Service::Uc) {
             return Err(CreateError::NotByDaemon.to_string());
         }
-        options.check().map_err(words)?;
-        self.room(ring_bytes(&options))?;
+        asked.options.check().map_err(words)?;
+        self.room(ring_bytes(&asked.options))?;
         let queue = |number| {
             self.queues.get(&number).map(|queue| &queue.cq).ok_or_else(|| unknown("completion queue", number))
         };
-        let (sends, receives) = (queue(send_cq)?, queue(receive_cq)?);
-        let made = QueuePair::new(self.domain(domain)?, sends, receives, service, None, &options);
-        let mut pair = made.map_err(words)?;
-        let bell = pair.share_bell(self.set).map_err(words)?;
-        let rings = pair.rings().ok_or("this queue pair has no receive queue")?;
-        let bytes = rings.iter().map(|ring| ring.bytes().len() as u64).sum();
-        let facts = PairFacts {
-            number: pair.number(),
-            bell,
-            domain,
-            send_cq,
-            receive_cq,
-            service,
-            options,
-            agreement: None,
-        };
+        Ok([queue(asked.send_cq)?, queue(asked.receive_cq)?])
+    }
+
+    /// Keeps a queue pair that was made, with this place among the tenant's doorbells.
+    fn keep_pair(&mut self, stage: Stage, bell: u32, asked: CreateQp) -> Answer {
+        let CreateQp { domain, send_cq, receive_cq, service, mut options } = asked;
+        options.connect_timeout = options.connect_timeout.min(LONGEST);
+        let (number, agreement) = (stage.number(), None);
+        let facts = PairFacts { number, bell, domain, send_cq, receive_cq, service, options, agreement };
+        let bytes: u64 = stage.rings()?.iter().map(|ring| ring.bytes().len() as u64).sum();
         self.used += bytes;
-        let pair = Pair { stage: Stage::Idle(pair), facts, bytes };
+        let pair = Pair { stage, facts, bytes };
         let answer = self.lend_pair(&pair);
         self.pairs.insert(pair.facts.number, pair);
         answer
     }
 
     fn lend_pair(&self, pair: &Pair) -> Answer {
-        let rings = match &pair.stage {
-            Stage::Idle(pair) => pair.rings(),
-            Stage::Up(pair) => pair.rings(),
-            Stage::Away => return Err("this queue pair is being connected".to_owned()),
-        };
-        let [send, receive] = rings.ok_or("this queue pair has no receive queue")?;
+        let [send, receive] = pair.stage.rings()?;
         let memory = vec![descriptor(send.bytes())?, descriptor(receive.bytes())?];
         Ok((Reply::Pair(Box::new(pair.facts.clone())), memory))
     }
@@ -463,7 +513,7 @@ impl Tenant {
 
     fn destroy_qp(&mut self, number: u32) -> Result<(), String> {
         if let Stage::Away = self.pair(number)?.stage {
-            return Err("this queue pair is being connected".to_owned());
+            return Err(AWAY.to_owned());
         }
         self.forget_pair(number);
         Ok(())

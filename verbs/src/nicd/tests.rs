@@ -4,7 +4,7 @@
 use host::connect::{Agreement, Hello, LinkOffer};
 use host::packet::{PacketListener, PacketSocket};
 use host::{PortFacts, PortKind};
-use nic::Service;
+use nic::{Fetching, Service};
 use port::Peer;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -13,12 +13,14 @@ use wire::frame::{Address, Endpoint};
 use wire::{Psn, Qpn};
 
 use super::message::{
-    Allocate, CreateCq, CreateQp, MAX_PACKET, PairFacts, QueueFacts, RegionFacts, Reply, Request, VERSION,
+    Allocate, CodeOf, CodePart, CreateCode, CreateCq, CreateQp, Deploy, MAX_PACKET, MAX_PARTS, PairFacts,
+    QueueFacts, RegionFacts, Reply, Request, VERSION,
 };
 use super::{Daemon, Limits, Options};
+use crate::kernel::Shipped;
 use crate::{
-    Access, CompletionQueue, Context, CreateError, Device, EMPTY, MemoryRegion, ProtectionDomain, QpOptions,
-    QueuePair, State, Status, work,
+    Access, CompletionQueue, Context, CreateError, Device, EMPTY, KernelOptions, MemoryRegion,
+    ProtectionDomain, QpOptions, QueuePair, State, Status, work,
 };
 
 /// A generator of numbers: one seed, one sequence.
@@ -122,12 +124,46 @@ fn allocate(domain: u32, len: u64) -> Request {
 }
 
 fn create_cq(depth: u32, channel: u32) -> Request {
-    Request::CreateCq(CreateCq { depth, channel, tag: 77 })
+    Request::CreateCq(CreateCq { depth, channel, tag: 77, counted: false })
+}
+
+fn a_pair(domain: u32, send_cq: u32, receive_cq: u32) -> CreateQp {
+    let (service, options) = (Service::Rc, Box::new(QpOptions::default()));
+    CreateQp { domain, send_cq, receive_cq, service, options }
 }
 
 fn create_qp(domain: u32, send_cq: u32, receive_cq: u32) -> Request {
-    let (service, options) = (Service::Rc, Box::new(QpOptions::default()));
-    Request::CreateQp(CreateQp { domain, send_cq, receive_cq, service, options })
+    Request::CreateQp(a_pair(domain, send_cq, receive_cq))
+}
+
+fn create_loopback(domain: u32, cq: u32) -> Request {
+    Request::CreateLoopback(a_pair(domain, cq, cq))
+}
+
+/// A code region of so many bytes.
+fn create_code(domain: u32, len: u64, parts: &[CodePart]) -> Request {
+    Request::CreateCode(CreateCode { domain, len, parts: parts.to_vec() })
+}
+
+fn deploy(domain: u32, grants: &[u32]) -> Request {
+    Request::Deploy(Deploy {
+        domain,
+        kernel: 0,
+        lanes: 2,
+        opcode: Some(9),
+        longest: 64,
+        answers: 6,
+        limit: 1 << 60,
+        grants: grants.to_vec(),
+    })
+}
+
+const fn memory(offset: u64, len: u64) -> CodePart {
+    CodePart { of: CodeOf::Memory(offset, len), iova: 1 << 40 }
+}
+
+const fn slots(pair: u32) -> CodePart {
+    CodePart { of: CodeOf::Pair(pair), iova: 1 << 41 }
 }
 
 /// One of each kind.
@@ -153,6 +189,13 @@ fn requests() -> Vec<Request> {
         Request::Fail(17),
         Request::Kept(0),
         Request::SetChannel { number: 0, channel: 2 },
+        create_loopback(1, 0),
+        create_code(1, 4096, &[memory(64, 128), slots(17)]),
+        create_code(1, 4096, &[slots(17); MAX_PARTS]),
+        Request::Enable { number: 17, count: 1 << 40 },
+        deploy(1, &[3, 4]),
+        deploy(1, &[3; MAX_PARTS]),
+        Request::RemoveKernel(2),
     ]
 }
 
@@ -191,6 +234,7 @@ fn replies() -> Vec<Reply> {
         Reply::State(State::Err),
         Reply::Domain(1),
         Reply::Nothing,
+        Reply::Kernel(3, 1),
     ]
 }
 
@@ -251,6 +295,8 @@ fn nothing_of_another_program_can_be_named() {
     let mut innocent = Innocent::new(&context);
     let (pair, cq) = (innocent.pair.number(), innocent.cq.shared().number);
     let key = innocent.memory.lkey().get();
+    let theirs = innocent._domain.deploy_shipped(Shipped::Get, 1, &KernelOptions::default()).unwrap();
+    let kernel = theirs.number();
     let raw = lender.raw();
     raw.number(&Request::AllocDomain);
     let mine = raw.number(&create_cq(4, 0));
@@ -271,6 +317,17 @@ fn nothing_of_another_program_can_be_named() {
         (Request::Agreement(pair), "no queue pair"),
         (Request::State(pair), "no queue pair"),
         (Request::Fail(pair), "no queue pair"),
+        (create_loopback(1, cq), "no completion queue"),
+        (create_loopback(9, mine), "no protection domain"),
+        (create_code(1, 64, &[slots(pair)]), "no queue pair"),
+        (create_code(9, 64, &[memory(0, 64)]), "no protection domain"),
+        (create_code(1, 64, &[memory(1, 64)]), ""),
+        (create_code(1, 64, &[memory(u64::MAX, 64)]), ""),
+        (create_code(1, 64, &[]), ""),
+        (Request::Enable { number: pair, count: 1 }, "no queue pair"),
+        (deploy(1, &[key]), "no region"),
+        (deploy(9, &[]), "no protection domain"),
+        (Request::RemoveKernel(kernel), "no kernel"),
     ] {
         raw.refuses(&request, words);
     }
@@ -309,9 +366,63 @@ fn the_keys_of_another_program_open_nothing() {
 }
 
 #[test]
+fn a_chain_names_no_queue_of_another_program() {
+    let lender = lender("chains", &Options::default());
+    let managed = QpOptions { fetching: Fetching::Enabled, ..QpOptions::default() };
+    let (victims, strangers) = (lender.open(), lender.open());
+    let (domain, mut cq) = (victims.alloc_pd().unwrap(), victims.create_cq(16).unwrap());
+    let mut victim = domain.create_loopback(&cq, &cq, &managed).unwrap();
+    victim.post_send(&work::nop(7)).unwrap();
+    let (own, mut told) = (strangers.alloc_pd().unwrap(), strangers.create_cq(16).unwrap());
+    for request in [work::enable(1, victim.number(), 1), work::wait(1, &cq, 0)] {
+        let mut stranger = own.create_loopback(&told, &told, &QpOptions::default()).unwrap();
+        stranger.post_send(&request).unwrap();
+        let mut done = [EMPTY; 1];
+        told.wait(&mut done, Duration::from_secs(60)).unwrap();
+        assert_ne!(done[0].status, Status::Success, "{request:?}");
+    }
+    let mut done = [EMPTY; 1];
+    assert_eq!(cq.poll(&mut done), Ok(0), "nobody else lets it run");
+    victim.enable(1).unwrap();
+    cq.wait(&mut done, Duration::from_secs(60)).unwrap();
+    assert_eq!((done[0].id, done[0].status), (7, Status::Success));
+}
+
+#[test]
+fn what_was_posted_and_not_rung_for_is_done_when_the_next_program_attaches() {
+    let lender = lender("unrung", &Options::default());
+    let open = || Device::nicd(&lender.path).keep("one").open().unwrap();
+    let context = open();
+    let (domain, cq) = (context.alloc_pd().unwrap(), context.create_cq(16).unwrap());
+    let chain = domain.create_loopback(&cq, &cq, &QpOptions::default()).unwrap();
+    let ring = chain.rings().unwrap()[0];
+    let bounds = nic::wqe::Bounds { max_sge: 1, max_inline: 0 };
+    nic::wqe::write_to(&work::nop(7), &nic::Target::Peer, &bounds, 1, |slot, bytes| {
+        ring.store(slot as u64, bytes);
+    })
+    .unwrap();
+    ring.set_word(nic::Word::Produced, 1);
+    context.leave();
+    drop((chain, cq, domain, context));
+    let context = open();
+    let mut kept = context.kept().unwrap();
+    let mut done = [EMPTY; 1];
+    kept.queues[0].wait(&mut done, Duration::from_secs(60)).unwrap();
+    assert_eq!((done[0].id, done[0].status), (7, Status::Success));
+}
+
+#[test]
 fn a_tenant_has_as_much_as_it_may_and_no_more() {
-    let limits =
-        Limits { domains: 2, regions: 3, queues: 2, channels: 1, pairs: 2, bytes: 1 << 20, negotiations: 1 };
+    let limits = Limits {
+        domains: 2,
+        regions: 3,
+        queues: 2,
+        channels: 1,
+        pairs: 2,
+        kernels: 1,
+        bytes: 1 << 20,
+        negotiations: 1,
+    };
     let lender = lender("limits", &Options { limits, ..Options::default() });
     let raw = lender.raw();
     let domain = raw.number(&Request::AllocDomain);
@@ -320,22 +431,36 @@ fn a_tenant_has_as_much_as_it_may_and_no_more() {
     raw.refuses(&Request::FreeDomain(domain + 7), "no protection domain");
     let keys: Vec<u32> = (0..3).map(|_| raw.number(&allocate(domain, 4096))).collect();
     raw.refuses(&allocate(domain, 4096), "--regions");
+    raw.refuses(&create_code(domain, 64, &[memory(0, 64)]), "--regions");
     raw.refuses(&Request::FreeDomain(domain), "are in this protection domain");
     assert_eq!(raw.ask(&Request::Deregister(keys[0])), Reply::Done);
     raw.refuses(&allocate(domain, (1 << 20) - 8191), "--memory");
     raw.refuses(&allocate(domain, u64::MAX), "--memory");
+    raw.refuses(&create_code(domain, u64::MAX, &[memory(0, 64)]), "--memory");
+    let code = raw.number(&create_code(domain, 4096, &[memory(0, 64)]));
+    raw.refuses(&allocate(domain, (1 << 20) - 12287), "");
+    assert_eq!(raw.ask(&Request::Deregister(code)), Reply::Done);
     raw.refuses(&allocate(domain, 0), "");
     let rest = raw.number(&allocate(domain, (1 << 20) - 8192));
     raw.refuses(&create_cq(1, 0), "--memory");
     assert_eq!(raw.ask(&Request::Deregister(rest)), Reply::Done);
     raw.number(&Request::CreateChannel);
     raw.refuses(&Request::CreateChannel, "--channels");
+    let kernel = raw.number(&deploy(domain, &[keys[1]]));
+    raw.refuses(&deploy(domain, &[]), "--kernels");
+    assert_eq!(raw.ask(&Request::RemoveKernel(kernel)), Reply::Done);
+    let Request::Deploy(small) = deploy(domain, &[]) else { panic!() };
+    raw.refuses(&Request::Deploy(Deploy { longest: 1 << 20, ..small.clone() }), "--memory");
+    raw.refuses(&Request::Deploy(Deploy { lanes: 0, ..small.clone() }), "lanes");
+    raw.refuses(&Request::Deploy(Deploy { lanes: u32::MAX, ..small.clone() }), "lanes");
+    raw.refuses(&Request::Deploy(Deploy { kernel: 99, ..small }), "no such kernel");
     let cq = raw.number(&create_cq(16, 0));
     raw.number(&create_cq(16, 0));
     raw.refuses(&create_cq(16, 0), "--queues");
     raw.refuses(&create_cq(u32::MAX, 0), "");
     let pairs = [raw.number(&create_qp(domain, cq, cq)), raw.number(&create_qp(domain, cq, cq))];
     raw.refuses(&create_qp(domain, cq, cq), "--pairs");
+    raw.refuses(&create_loopback(domain, cq), "--pairs");
     raw.refuses(&Request::DestroyCq(cq), "queue pairs use this");
     for pair in pairs {
         assert_eq!(raw.ask(&Request::DestroyQp(pair)), Reply::Done);
@@ -384,6 +509,7 @@ fn what_a_daemon_does_not_lend_is_refused_by_words_that_say_so() {
         domain.create_xrc_initiator(&cq, &QpOptions::default()).err(),
         domain.allocate_window(crate::WindowType::Type1).err(),
         domain.null_region().err(),
+        domain.deploy_kernel(Shipped::Get.lanes(1), &KernelOptions::default()).map(drop).err(),
         context.open_xrc_domain(0).err(),
     ];
     for refusal in refusals {
@@ -447,8 +573,10 @@ fn garbage_in_queues_and_doorbells_harms_nobody() {
     for _ in 0..20 {
         let stranger = lender.open();
         let other = Innocent::new(&stranger);
+        let chain = other._domain.create_loopback(&other.cq, &other.cq, &QpOptions::default()).unwrap();
         let [send, receive] = other.pair.rings().unwrap();
-        for ring in [send, receive, other.cq.ring()] {
+        let [slots, _] = chain.rings().unwrap();
+        for ring in [send, receive, slots, other.cq.ring()] {
             let words = ring.bytes().len() / 8;
             for _ in 0..2000 {
                 // The indices now and then, else the slots.
@@ -461,6 +589,7 @@ fn garbage_in_queues_and_doorbells_harms_nobody() {
                 ring.bytes().write(at * 8, &value.to_le_bytes()).unwrap();
             }
             other.pair.look();
+            chain.look();
         }
         let desk = stranger.desk().unwrap();
         for _ in 0..100 {

@@ -17,6 +17,9 @@ impl QueuePair<Ready> {
         receive_cq: &CompletionQueue,
         options: &QpOptions,
     ) -> Result<QueuePair<Ready>, CreateError> {
+        if let Some(desk) = domain.context().desk() {
+            return QueuePair::loopback_of_daemon(desk, domain, (send_cq, receive_cq), options);
+        }
         let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, Service::Rc, None, options)?;
         let Receives::Own { ring, max_sge } = init.receives else {
             return Err(CreateError::Nic(nic::NicError::NotThisService));
@@ -113,13 +116,9 @@ impl<S> QueuePair<S> {
     /// Lets its send queue, managed or recycled, be fetched up to `count` slots since it was made; the count never falls.
     ///
     /// # Errors
-    /// `Forked`; `NotByDaemon`; `Nic(Unknown)`: a posted queue needs nobody's leave.
+    /// `Forked`; `Nic(Unknown)`: a posted queue needs nobody's leave; `Daemon`: its words.
     pub fn enable(&self, count: u64) -> Result<(), CreateError> {
-        let end = self.body.end.own()?;
-        end.context.refuse_child()?;
-        end.engine.control(|control| control.nic.enable(end.number, count))?;
-        end.ring();
-        Ok(())
+        self.body.end.enable(count)
     }
 
     /// From now on its receives are taken round after round, without being posted again. They fill the queue to its last

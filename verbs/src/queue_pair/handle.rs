@@ -64,6 +64,14 @@ impl Handle {
         }
     }
 
+    /// The NIC looks at its queues, whatever was rung.
+    pub fn look(&self) {
+        match self {
+            Handle::Own(end) => end.look(),
+            Handle::Lent(lent) => lent.desk.ring(lent.facts.bell),
+        }
+    }
+
     pub fn number(&self) -> u32 {
         match self {
             Handle::Own(end) => end.number.get(),
@@ -162,6 +170,16 @@ impl Handle {
         match self {
             Handle::Own(end) => end.state(),
             Handle::Lent(lent) => lent.desk.state(lent.facts.number).unwrap_or(State::Reset),
+        }
+    }
+
+    /// Lets its send queue be fetched so far.
+    pub fn enable(&self, count: u64) -> Result<(), CreateError> {
+        match self {
+            Handle::Own(end) => end.enable(count),
+            Handle::Lent(lent) => {
+                lent.desk.done(&message::Request::Enable { number: lent.facts.number, count })
+            }
         }
     }
 

@@ -34,6 +34,24 @@ impl Body {
     }
 }
 
+/// What is asked of a daemon for a queue pair.
+fn asked(
+    domain: &ProtectionDomain,
+    cqs: (&CompletionQueue, &CompletionQueue),
+    service: Service,
+    options: &QpOptions,
+) -> Result<CreateQp, CreateError> {
+    options.check()?;
+    domain.context().refuse_child()?;
+    let (send_cq, receive_cq) = (cqs.0.shared(), cqs.1.shared());
+    if !send_cq.context.is(domain.context()) || !receive_cq.context.is(domain.context()) {
+        return Err(CreateError::OtherContext);
+    }
+    let (send_cq, receive_cq) = (send_cq.number, receive_cq.number);
+    let options = Box::new(options.clone());
+    Ok(CreateQp { domain: domain.number()?, send_cq, receive_cq, service, options })
+}
+
 impl QueuePair<Init> {
     pub(super) fn of_daemon(
         desk: &Arc<Desk>,
@@ -42,22 +60,22 @@ impl QueuePair<Init> {
         service: Service,
         options: &QpOptions,
     ) -> Result<QueuePair<Init>, CreateError> {
-        options.check()?;
-        domain.context().refuse_child()?;
-        let (send_cq, receive_cq) = (cqs.0.shared(), cqs.1.shared());
-        if !send_cq.context.is(domain.context()) || !receive_cq.context.is(domain.context()) {
-            return Err(CreateError::OtherContext);
-        }
-        let (send_cq, receive_cq) = (send_cq.number, receive_cq.number);
-        let domain_number = domain.number()?;
-        let options = Box::new(options.clone());
-        let (facts, rings) =
-            desk.create_qp(CreateQp { domain: domain_number, send_cq, receive_cq, service, options })?;
+        let (facts, rings) = desk.create_qp(asked(domain, cqs, service, options)?)?;
         Ok(QueuePair { body: Body::lent(desk, domain, cqs, facts, rings), state: PhantomData })
     }
 }
 
 impl QueuePair<Ready> {
+    pub(super) fn loopback_of_daemon(
+        desk: &Arc<Desk>,
+        domain: &ProtectionDomain,
+        cqs: (&CompletionQueue, &CompletionQueue),
+        options: &QpOptions,
+    ) -> Result<QueuePair<Ready>, CreateError> {
+        let (facts, rings) = desk.create_loopback(asked(domain, cqs, Service::Rc, options)?)?;
+        Ok(QueuePair::again(desk, domain, cqs, facts, rings))
+    }
+
     /// One that the daemon has kept.
     pub(crate) fn again(
         desk: &Arc<Desk>,
@@ -86,6 +104,6 @@ impl<S> QueuePair<S> {
 
     /// Looks at its queues, whatever was rung.
     pub(crate) fn look(&self) {
-        self.body.end.ring();
+        self.body.end.look();
     }
 }

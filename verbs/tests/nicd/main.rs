@@ -1,5 +1,8 @@
 //! The NIC daemon, its programs and their peers, each in a process of its own: this test binary runs itself again.
 
+mod chains;
+mod kernels;
+
 use remora_verbs::{
     Access, CompletionQueue, Context, CqOptions, CreateError, Device, EMPTY, Listener, MemoryRegion, Notify,
     ProtectionDomain, QpOptions, QueuePair, ReceiveRequest, RemoteMemory, State, Status, nicd, work,
@@ -8,6 +11,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -130,6 +134,8 @@ fn other_process() {
             println!("says ready");
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
         }
+        ["chains", nic] => chains::serve(nic),
+        ["kernels", nic] => kernels::serve(nic),
         ["server", nic] => serve(nic, "127.0.0.1:0".parse().unwrap()),
         ["server", nic, address] => serve(nic, address.parse().unwrap()),
         _ => panic!("{role:?}"),
@@ -160,13 +166,8 @@ fn serve(nic: &str, address: SocketAddr) {
     table.put(0, &(table.get::<u64>(0).unwrap() + 1)).unwrap();
     let listener = Listener::bind(address).unwrap();
     println!("says {}", listener.address());
-    let over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let told = std::sync::Arc::clone(&over);
-    std::thread::spawn(move || {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        told.store(true, std::sync::atomic::Ordering::Release);
-    });
-    while !over.load(std::sync::atomic::Ordering::Acquire) {
+    let over = told();
+    while !over.load(Ordering::Acquire) {
         if let Some(request) = listener.accept(Some(Duration::from_millis(1))).unwrap() {
             let private_data = table.remote_memory().to_bytes().to_vec();
             let options = QpOptions { private_data, ..QpOptions::default() };
@@ -176,6 +177,17 @@ fn serve(nic: &str, address: SocketAddr) {
         }
         echo(&mut cq, &mut pairs, &inbox);
     }
+}
+
+/// Becomes true when the standard input ends.
+fn told() -> Arc<AtomicBool> {
+    let over = Arc::new(AtomicBool::new(false));
+    let tells = Arc::clone(&over);
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        tells.store(true, Ordering::Release);
+    });
+    over
 }
 
 fn echo(cq: &mut CompletionQueue, pairs: &mut [QueuePair], inbox: &MemoryRegion) {

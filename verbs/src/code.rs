@@ -1,0 +1,83 @@
+//! Code regions: the slots of a chain's queues and its data, under one key.
+
+use memory::{Access, Bytes, Range};
+
+use crate::nicd::Desk;
+use crate::nicd::message::{CodeOf, CodePart, CreateCode, MAX_PARTS};
+use crate::{CreateError, MemoryRegion, ProtectionDomain, QueuePair};
+
+/// Everything a chain does to its own memory.
+const RIGHTS: Access = Access::from_bits(0xf).expect("four rights");
+
+/// A section of a program's data: bytes, and what its first one is called.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Section {
+    pub len: usize,
+    pub iova: u64,
+}
+
+/// Where a section lies: a block, and its first byte there.
+pub(crate) type Placed = (Bytes, usize);
+
+/// Queue pairs, and what their first slots are called.
+pub(crate) type Slots<'a> = (&'a QueuePair, u64);
+
+impl ProtectionDomain {
+    /// A code region with fresh memory for `sections`, and where they lie.
+    pub(crate) fn create_code(
+        &self,
+        sections: &[Section],
+        slots: &[Slots<'_>],
+        on_nic: bool,
+    ) -> Result<(MemoryRegion, Vec<Placed>), CreateError> {
+        match self.context().desk() {
+            Some(_) if on_nic => Err(CreateError::NotByDaemon),
+            Some(desk) => self.code_of_daemon(desk, sections, slots),
+            None => self.own_code(sections, slots, on_nic),
+        }
+    }
+
+    fn own_code(
+        &self,
+        sections: &[Section],
+        slots: &[Slots<'_>],
+        on_nic: bool,
+    ) -> Result<(MemoryRegion, Vec<Placed>), CreateError> {
+        let table = self.context().adapter()?.table();
+        let memory = |section: &Section| match on_nic {
+            true => table.on_nic(section.len),
+            false => Bytes::heap(section.len),
+        };
+        let memory = sections.iter().map(memory).collect::<Result<Vec<Bytes>, _>>()?;
+        let data = memory.iter().zip(sections).map(|(bytes, section)| Range::at(bytes, section.iova));
+        let code = slots.iter().map(|(pair, iova)| Range { iova: *iova, ..pair.code() });
+        let region = self.register_ranges(&data.chain(code).collect::<Vec<_>>(), RIGHTS)?;
+        Ok((region, memory.into_iter().map(|bytes| (bytes, 0)).collect()))
+    }
+
+    /// All of it is the daemon's: it goes on when this program is gone.
+    fn code_of_daemon(
+        &self,
+        desk: &Desk,
+        sections: &[Section],
+        slots: &[Slots<'_>],
+    ) -> Result<(MemoryRegion, Vec<Placed>), CreateError> {
+        let count = sections.len() + slots.len();
+        if count > MAX_PARTS {
+            return Err(CreateError::TooMany("queues and sections", count as u64, MAX_PARTS as u64));
+        }
+        let (mut parts, mut places, mut len) = (Vec::with_capacity(count), Vec::new(), 0);
+        for section in sections {
+            let of = CodeOf::Memory(len as u64, section.len as u64);
+            parts.push(CodePart { of, iova: section.iova });
+            places.push(len);
+            len += section.len.next_multiple_of(64);
+        }
+        let code = |(pair, iova): &Slots<'_>| CodePart { of: CodeOf::Pair(pair.number()), iova: *iova };
+        parts.extend(slots.iter().map(code));
+        let asked = CreateCode { domain: self.number()?, len: len.max(64) as u64, parts };
+        let (facts, bytes) = desk.create_code(asked)?;
+        let placed = places.into_iter().map(|at| (bytes.clone(), at)).collect();
+        Ok((MemoryRegion::lent(self, &facts, bytes), placed))
+    }
+}

@@ -1,0 +1,60 @@
+//! Kernels that a daemon runs for a program: those that ship, over the tenant's own regions.
+
+use nic::kernel::Shipped;
+
+use super::super::message::{Deploy, Reply};
+use super::{Answer, Tenant, full, unknown, words};
+use crate::{KernelHandle, KernelOptions, MemoryRegion};
+
+/// Steps that one packet of input may cost at most, whatever a program says.
+const STEPS: u64 = 1 << 20;
+/// Lanes of a kernel at most.
+const LANES: u32 = 1024;
+
+/// A kernel of a tenant.
+pub(super) struct Deployed {
+    /// Removed when this is dropped.
+    _handle: KernelHandle,
+    pub domain: u32,
+    pub bytes: u64,
+}
+
+impl Tenant {
+    pub(super) fn deploy(&mut self, asked: &Deploy) -> Answer {
+        if self.kernels.len() >= self.limits.kernels {
+            return Err(full("kernels", self.limits.kernels, "kernels"));
+        }
+        let kernel = Shipped::of(asked.kernel).ok_or("no such kernel ships with this daemon")?;
+        if !(1..=LANES).contains(&asked.lanes) {
+            return Err(format!("a kernel has 1 to {LANES} lanes"));
+        }
+        let answers = u64::from(asked.lanes) + u64::from(asked.answers);
+        let bytes = answers.saturating_mul(asked.longest.into());
+        self.room(bytes)?;
+        let region = |key: &u32| match self.regions.get(key) {
+            Some(region) => Ok(&region.region),
+            None => Err(unknown("region with key", *key)),
+        };
+        let grants = asked.grants.iter().map(region).collect::<Result<Vec<&MemoryRegion>, String>>()?;
+        let options = KernelOptions {
+            opcode: asked.opcode,
+            grants: &grants,
+            longest: asked.longest,
+            answers: asked.answers,
+            limit: asked.limit.min(STEPS),
+            engine: 0,
+        };
+        let domain = self.domain(asked.domain)?;
+        let handle = domain.deploy_shipped(kernel, asked.lanes, &options).map_err(words)?;
+        let number = handle.number();
+        self.used += bytes;
+        self.kernels.insert(number, Deployed { _handle: handle, domain: asked.domain, bytes });
+        Ok((Reply::Number(number), Vec::new()))
+    }
+
+    pub(super) fn remove_kernel(&mut self, number: u32) -> Result<(), String> {
+        let gone = self.kernels.remove(&number).ok_or_else(|| unknown("kernel", number))?;
+        self.used -= gone.bytes;
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! Kernels that a daemon runs for a program.
+
+use remora_verbs::kernel::{Lookup, Shipped, Slot, Status};
+use remora_verbs::{
+    Access, Answers, CreateError, KernelOptions, Listener, QpOptions, QueuePair, RemoteMemory, nicd,
+};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::{Client, LONG, Lender, Process, open, some_more_reads, told};
+
+const OPCODE: u64 = 0x6e7;
+/// Slots of the table, one key each; values of 8 bytes.
+const SLOTS: u64 = 50;
+
+fn strom(private_data: Vec<u8>) -> QpOptions {
+    QpOptions { strom: true, private_data, ..QpOptions::default() }
+}
+
+/// Deploys the kernel of GETs, connects whoever comes, and does nothing else. What a daemon has kept it keeps.
+pub fn serve(nic: &str) {
+    let context = open(nic);
+    let mut kept = if nic.contains('=') { context.kept().unwrap() } else { nicd::Kept::default() };
+    let again = kept.kernels.len();
+    let domain = kept.domains.pop().unwrap_or_else(|| context.alloc_pd().unwrap());
+    let fresh = || domain.allocate_named("table", 1 << 16, Access::LOCAL_WRITE).unwrap();
+    let table = kept.region("table").unwrap_or_else(fresh);
+    if again == 0 {
+        let len = Slot { keys: [0; 3], values: [0; 3], lens: [0; 3] }.emit().len();
+        assert!(len <= 64);
+        for key in 1..=SLOTS {
+            let at = (32 << 10) + key as usize * 8;
+            let value = table.remote(at as u64).addr;
+            let slot = Slot { keys: [key, 0, 0], values: [value, 0, 0], lens: [8, 0, 0] };
+            table.write(key as usize * 64, &slot.emit()).unwrap();
+            table.put(at, &(key * 77)).unwrap();
+        }
+        let options = KernelOptions {
+            opcode: Some(OPCODE),
+            grants: &[&table],
+            longest: 64,
+            ..KernelOptions::default()
+        };
+        kept.kernels.push(domain.deploy_shipped(Shipped::Get, 4, &options).unwrap());
+    }
+    let taken = KernelOptions { opcode: Some(OPCODE), ..KernelOptions::default() };
+    let taken = domain.deploy_shipped(Shipped::Get, 1, &taken).unwrap_err().to_string();
+    assert!(taken.contains("in use"), "{taken}");
+    let cq = context.create_cq(16).unwrap();
+    let mut pairs: Vec<QueuePair> = Vec::new();
+    let listener = Listener::bind("127.0.0.1:0").unwrap();
+    println!("says {} {again}", listener.address());
+    let over = told();
+    while !over.load(Ordering::Acquire) {
+        if let Some(request) = listener.accept(Some(Duration::from_millis(1))).unwrap() {
+            let options = strom(table.remote_memory().to_bytes().to_vec());
+            pairs.push(request.accept(domain.create_qp(&cq, &cq, &options).unwrap()).unwrap());
+        }
+    }
+}
+
+/// A client of the kernel.
+struct Asker {
+    client: Client,
+    answers: Answers,
+    pair: QueuePair,
+    table: RemoteMemory,
+}
+
+impl Asker {
+    fn connect(nic: &str, address: SocketAddr) -> Asker {
+        let client = Client::new(nic);
+        let answers = client.domain.create_answers(4, 64).unwrap();
+        let pair = client.domain.create_qp(&client.cq, &client.cq, &strom(Vec::new())).unwrap();
+        let pair = pair.connect(address).unwrap();
+        let table = RemoteMemory::from_bytes(pair.peer_private_data()).unwrap();
+        Asker { client, answers, pair, table }
+    }
+
+    fn get(&mut self, key: u64) {
+        let lookup = Lookup { slot: self.table.addr + key * 64, key };
+        let tag = self.answers.ask(&mut self.pair, OPCODE, &lookup.emit()).unwrap();
+        let answer = self.answers.wait(&mut self.client.cq, tag, LONG).unwrap();
+        assert_eq!((answer.status, answer.len), (Status::DONE, 8));
+        let mut value = [0; 8];
+        self.answers.read(&answer, &mut value).unwrap();
+        assert_eq!(u64::from_le_bytes(value), key * 77);
+    }
+}
+
+fn said(server: &Process) -> (SocketAddr, &str) {
+    let (address, kernels) = server.said.split_once(' ').unwrap();
+    (address.parse().unwrap(), kernels)
+}
+
+#[test]
+fn a_kernel_answers_while_its_program_is_dead_and_the_next_one_has_it() {
+    let lender = Lender::start("shm", "kernel");
+    let nic = format!("{}=kernels", lender.nic());
+    let mut server = Process::start(&["kernels", &nic]);
+    assert_eq!(said(&server).1, "0");
+    let mut asker = Asker::connect("shm", said(&server).0);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let asks = scope.spawn(|| {
+            for count in 0.. {
+                asker.get(1 + count % SLOTS);
+                crate::READ.store(count, Ordering::Release);
+                if over.load(Ordering::Acquire) {
+                    return;
+                }
+            }
+        });
+        some_more_reads();
+        for _ in 0..2 {
+            server.kill();
+            some_more_reads();
+            server = Process::start(&["kernels", &nic]);
+            assert_eq!(said(&server).1, "1");
+            // A program of the same daemon asks as others do.
+            Asker::connect(lender.nic(), said(&server).0).get(3);
+        }
+        over.store(true, Ordering::Release);
+        asks.join().unwrap();
+    });
+    server.end();
+    // The last one has ended by itself, and given everything back.
+    let next = Process::start(&["kernels", &nic]);
+    assert_eq!(said(&next).1, "0");
+}
+
+#[test]
+fn a_kernel_that_a_program_hands_over_itself_is_not_taken_and_what_was_removed_is_gone() {
+    let lender = Lender::start("shm", "kernel-own");
+    let client = Client::new(lender.nic());
+    let options = KernelOptions { opcode: Some(OPCODE), ..KernelOptions::default() };
+    let own = client.domain.deploy_kernel(Shipped::Get.lanes(1), &options);
+    assert_eq!(own.map(drop), Err(CreateError::NotByDaemon));
+    for _ in 0..3 {
+        let kernel = client.domain.deploy_shipped(Shipped::Get, 1, &options).unwrap();
+        kernel.remove().unwrap();
+        assert!(matches!(kernel.remove(), Err(CreateError::Daemon(_))));
+    }
+    // Dropped, it is removed too.
+    drop(client.domain.deploy_shipped(Shipped::Get, 1, &options).unwrap());
+    client.domain.deploy_shipped(Shipped::Get, 1, &options).unwrap();
+}
