@@ -16,7 +16,7 @@ mod pair;
 pub mod peer;
 pub mod plot;
 pub mod prism;
-mod redn;
+pub mod redn;
 mod replay;
 mod row;
 pub mod site;

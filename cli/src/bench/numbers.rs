@@ -1,4 +1,4 @@
-//! Numbers of papers and of models, as rows and as plots: model time, with the authors' points in the colours of their curves.
+//! Numbers of papers and of models, as rows and as plots, with the authors' points in the colours of their curves.
 
 use std::path::Path;
 
@@ -43,15 +43,15 @@ fn row(bench: &'static str, model: &str, number: &Number) -> Row {
 /// A figure or table: its name, its words below and beside, and whether values grow by factors.
 pub type Drawn = (&'static str, &'static str, &'static str, bool);
 
-/// Writes each of which there are numbers into the folder.
-pub fn draw(folder: &Path, bench: &str, drawn: &[Drawn], numbers: &[Number]) -> Result<()> {
+/// Writes each of which there are numbers into the folder: a benchmark's, in model time or in real time.
+pub fn draw(folder: &Path, (bench, time): (&str, &str), drawn: &[Drawn], numbers: &[Number]) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("making the folder {}", folder.display()))?;
     for (figure, x, y, by_factors) in drawn {
         let of: Vec<&Number> = numbers.iter().filter(|number| number.figure == *figure).collect();
         if of.is_empty() {
             continue;
         }
-        let title = format!("{figure} in model time");
+        let title = format!("{figure} in {time}");
         let plot = plot(&of, Plot { title: &title, x, y, by_factors: *by_factors, ..Plot::default() });
         plot.write(&folder.join(format!("{bench}-{}.svg", word(figure))))?;
     }

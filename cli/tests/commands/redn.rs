@@ -66,3 +66,24 @@ fn the_same_runs_in_real_software_each_way_beside_the_others() {
         }
     }
 }
+
+/// Each value is compared, and each answer to a SET; nothing is said of how fast.
+#[test]
+fn a_reader_beside_writers_gets_its_values_by_a_chain_and_by_a_call() {
+    let folder = Folder::new("redn-isolation");
+    let rows = bench(&folder, &["--only", "software/shm/isolation/", "--rounds", "1"]).good();
+    let rows = lines(&rows);
+    assert_eq!(rows.len(), 5 * 2 * 4, "writers, ways, metrics: {rows:?}");
+    assert!(rows.iter().all(|row| row["value"].as_f64().is_some_and(|value| value > 0.0)), "{rows:?}");
+    let judged: Vec<&str> = rows.iter().filter(|row| row["holds"].is_boolean()).map(named).collect();
+    let asked = ["chain", "two-sided"].map(|way| format!("software/shm/isolation/writers-16/{way}"));
+    assert_eq!(judged, asked);
+    let svg = folder.read("redn-figure-15.svg");
+    for word in ["real time", "RedN, p99", "two-sided, p99", "the authors", "</svg>"] {
+        assert!(svg.contains(word), "no {word} in the figure");
+    }
+}
+
+fn named(row: &Value) -> &str {
+    row["case"].as_str().expect("a path")
+}

@@ -2,6 +2,7 @@
 //! measured; and the same in this software, in real time (`real.rs`).
 
 mod real;
+pub mod table;
 
 use anyhow::Result;
 use nic::cost::connectx5::CONNECTX5;
@@ -37,7 +38,7 @@ pub fn run(args: &Args) -> Result<()> {
         "no case or metric contains {}: without --only all are run and named",
         args.only.as_deref().unwrap_or_default()
     );
-    numbers::draw(&args.report, "redn", &DRAWN, &modelled)?;
+    numbers::draw(&args.report, ("redn", "model time"), &DRAWN, &modelled)?;
     report.finish();
     Ok(())
 }

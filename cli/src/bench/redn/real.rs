@@ -1,5 +1,7 @@
-//! The same in this software, in real time: what one core executes, and lookups by chain beside READs and calls.
+//! The same in this software, in real time: what one core executes, lookups by chain beside READs and calls, and a reader beside
+//! writers.
 
+mod isolation;
 mod lookups;
 mod rates;
 mod server;
@@ -16,6 +18,7 @@ pub fn run(args: &Args) -> Result<Vec<Row>> {
     for port in [PortName::Shm, PortName::Udp] {
         if args.wants(port) {
             rows.extend(lookups::run(args, port, cores)?);
+            rows.extend(isolation::run(args, port, cores)?);
         }
     }
     Ok(rows)

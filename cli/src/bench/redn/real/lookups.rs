@@ -1,5 +1,7 @@
 //! Hash GETs and searches of a list: by a chain, by READs one behind the other, by a call.
 
+mod tables;
+
 use std::time::{Duration, Instant};
 
 use ::chain::offload::{BUCKET, LIST, ask, ask_list, places, wanted};
@@ -9,7 +11,8 @@ use verbs::{
     RemoteMemory, Status, work,
 };
 
-use super::server::{BUCKETS, CALLS, KEYS, LIST_AT, READS, Server, VALUE};
+use self::tables::{BUCKETS, CALLS, KEYS, LIST_AT, READS, Tables, VALUE};
+use super::server::Server;
 use crate::bench::cores::pin;
 use crate::bench::{Args, PortName, Row};
 use crate::device::LOOPBACK;
@@ -70,7 +73,7 @@ pub fn run(args: &Args, port: PortName, cores: [usize; 2]) -> Result<Vec<Row>> {
 /// Medians of each way's rounds.
 fn measure(args: &Args, port: PortName, cores: [usize; 2], lookup: Lookup) -> Result<Vec<Vec<f64>>> {
     let len = if let Lookup::Hash(len) = lookup { len } else { 64 };
-    let server = Server::start(port, cores[1], len)?;
+    let server = Server::start(cores[1], move || Tables::open(port, len))?;
     pin(cores[0])?;
     let program = if matches!(lookup, Lookup::Hash(_)) { "get" } else { "list" };
     let name = |way: &'static str| if way.is_empty() { program } else { way };

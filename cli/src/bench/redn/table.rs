@@ -1,0 +1,91 @@
+//! Offloads that ship, loaded for the clients that ask for them; and a table that the GET of one bucket finds every key in.
+
+use ::chain::offload::{BUCKET, bucket, places, shipped};
+use anyhow::{Context as _, Result};
+use verbs::{Call, ConnectRequest, Loader, MemoryRegion, Offload, ProtectionDomain, QpOptions};
+
+/// A table, each of whose keys is the only one of its first bucket: the keys, and where everything is.
+pub struct Table {
+    keys: Vec<u64>,
+    buckets: u64,
+    value: usize,
+}
+
+impl Table {
+    /// Of so many keys, with values of one length.
+    pub fn new(count: usize, value: usize) -> Table {
+        let buckets = (count as u64 * 2).next_power_of_two();
+        let mut taken = vec![false; buckets as usize];
+        let alone = |key: &u64| !std::mem::replace(&mut taken[places(*key, buckets)[0] as usize], true);
+        Table { keys: (1..).filter(alone).take(count).collect(), buckets, value }
+    }
+
+    /// Bytes of it; programs count on 64 KiB.
+    pub fn bytes(&self) -> usize {
+        self.value_at(self.keys.len()).max(1 << 16)
+    }
+
+    /// The key with this number.
+    pub fn key(&self, number: usize) -> u64 {
+        self.keys[number]
+    }
+
+    /// Where a key's bucket is.
+    pub fn place(&self, key: u64) -> usize {
+        (places(key, self.buckets)[0] * BUCKET) as usize
+    }
+
+    /// Where the value of the key with this number is.
+    fn value_at(&self, number: usize) -> usize {
+        (self.buckets * BUCKET) as usize + number * self.value.next_multiple_of(8)
+    }
+
+    /// Fills memory with it: `value` writes the value of the key with a number.
+    pub fn fill(&self, memory: &MemoryRegion, mut value: impl FnMut(usize, &mut [u8])) -> Result<()> {
+        crate::bench::touch(memory)?;
+        let mut bytes = vec![0; self.value];
+        for (number, key) in self.keys.iter().enumerate() {
+            let at = self.value_at(number);
+            value(number, &mut bytes);
+            memory.write(at, &bytes)?;
+            let entry = bucket(*key, memory.address() + at as u64, self.value as u64, 0);
+            memory.write(self.place(*key), &entry)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a server tells a client when they connect: where its memory is.
+pub fn telling(memory: &MemoryRegion) -> QpOptions {
+    QpOptions { private_data: memory.remote_memory().to_bytes().to_vec(), ..QpOptions::default() }
+}
+
+/// Loads the shipped program that a client asked for.
+pub fn load(
+    domain: &ProtectionDomain,
+    request: ConnectRequest,
+    (call, region): (&Call, &str),
+    table: &MemoryRegion,
+) -> Result<Offload> {
+    let program = ::chain::assemble(shipped(&call.program).context("no such program")?)?;
+    let port = request.accept(domain.create_port(&program, "port", &telling(table))?)?;
+    let loader = Loader::new(&program).connection("port", port);
+    Ok(loader.region(region, table.remote_memory()).region("reply", call.reply).load(domain)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_keys_of_a_table_have_the_same_first_bucket() {
+        let table = Table::new(50_000, 61);
+        let mut places: Vec<usize> = (0..50_000).map(|number| table.place(table.key(number))).collect();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), 50_000);
+        let values = table.value_at(0);
+        assert!(places.iter().all(|place| place + BUCKET as usize <= values));
+        assert_eq!(table.bytes(), values + 50_000 * 64, "values are aligned");
+    }
+}
