@@ -16,7 +16,7 @@ use crate::device::PortName;
 enum Figures {
     /// PRISM, Figures 1 and 2: its operations, and a READ through a pointer over three networks.
     Prism,
-    /// RedN, Figures 7, 8, 10, 11, 13 and 14 and Tables 3 to 5: chains on modelled hardware.
+    /// RedN, Figures 7, 8, 10, 11, 13 and 14 and Tables 3 to 5: chains on modelled hardware; and Figure 15: a reader beside writers.
     Redn,
     /// Goodput by loss, with IRN and without.
     Loss,
@@ -40,10 +40,13 @@ enum Figures {
     /// PRISM: their best rate by how skewed the keys are.
     #[value(name = "10")]
     Ten,
+    /// RedN: GETs while their server is killed and started again.
+    #[value(name = "16")]
+    Sixteen,
 }
 
 impl Figures {
-    const ALL: [Figures; 10] = [
+    const ALL: [Figures; 11] = [
         Figures::Prism,
         Figures::Redn,
         Figures::Loss,
@@ -54,6 +57,7 @@ impl Figures {
         Figures::Seven,
         Figures::Nine,
         Figures::Ten,
+        Figures::Sixteen,
     ];
 
     /// The benchmark that draws them; None: they are drawn from rows.
@@ -63,6 +67,7 @@ impl Figures {
             Figures::Redn => Some("redn"),
             Figures::Loss => Some("loss"),
             Figures::Congestion => Some("congestion"),
+            Figures::Sixteen => Some("failure"),
             _ => None,
         }
     }
@@ -86,7 +91,7 @@ impl Figures {
             Figures::Seven => loads::figure_7(folder, rows),
             Figures::Nine => transactions::figure_9(folder, rows),
             Figures::Ten => transactions::figure_10(folder, rows),
-            Figures::Prism | Figures::Redn | Figures::Loss | Figures::Congestion => Ok(()),
+            _ => Ok(()),
         }
     }
 }

@@ -1,9 +1,14 @@
-//! `remora bench failure`: a server is killed under load and started again at once. GETs of a table that a NIC daemon keeps, of one that goes with its
-//! server, and of a real memcached (RedN, §5.6).
+//! `remora bench failure`: a server is killed under load and started again at once. GETs by a chain and by READs of tables that a NIC daemon
+//! keeps, by READs of one that goes with its server, and of a real memcached (RedN, §5.6).
 
-use std::io::{BufRead, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+mod chain;
+mod course;
+mod farm;
+mod memcached;
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
@@ -11,14 +16,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
-use store::kv::ClientConfig;
-use store::ycsb::record::{self, Values};
 
-use super::FarmDesign;
-use super::client::Session;
-use super::rival::Rival;
+use self::chain::Chain;
+use self::course::Course;
+use self::farm::Farm;
+use self::memcached::Memcached;
 use crate::bench::{Report, Row};
-use crate::device::{PortArgs, PortName};
+use crate::device::PortName;
 
 /// Arguments of `remora bench failure`.
 #[derive(Parser)]
@@ -41,9 +45,18 @@ pub struct Args {
     /// Times that each server is killed.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
+    /// Where Figure 16 goes.
+    #[arg(long, default_value = "report", value_name = "FOLDER")]
+    report: PathBuf,
     /// One JSON object a line.
     #[arg(long)]
     json: bool,
+    /// Be the server of chains that this daemon executes.
+    #[arg(long, hide = true, value_name = "PATH", requires = "listen")]
+    serve: Option<PathBuf>,
+    /// Where it listens.
+    #[arg(long, hide = true)]
+    listen: Option<SocketAddr>,
 }
 
 /// Longest that a table may take to come back.
@@ -55,6 +68,8 @@ struct Seen {
     gets: Vec<f64>,
     failed: Vec<f64>,
     gap: Vec<f64>,
+    /// Of the first round.
+    course: Option<Course>,
 }
 
 /// A process that goes when it is not needed any more, by SIGKILL.
@@ -84,6 +99,9 @@ type Reads = Box<dyn FnMut(u64) -> bool + Send>;
 
 /// `remora bench failure`.
 pub fn run(args: &Args) -> Result<Report> {
+    if let (Some(socket), Some(listen)) = (&args.serve, args.listen) {
+        return chain::serve(args, socket, listen);
+    }
     ensure!(args.port != PortName::Xdp, "port xdp needs a network between its NICs: choose shm or udp");
     let socket = std::env::temp_dir().join(format!("remora-failure-{}.sock", std::process::id()));
     let mut daemon = Process(
@@ -104,11 +122,16 @@ pub fn run(args: &Args) -> Result<Report> {
 fn all(args: &Args, socket: &Path) -> Result<Report> {
     let mut report = Report::new(args.json);
     let memcached = one(args, &mut Memcached::new(args)?)?;
+    let chains = one(args, &mut Chain::new(args, socket)?)?;
+    add(&mut report, args, "chain/nicd", &chains, Some(&memcached));
     for (system, keeper) in [("farm/nicd", Some(socket)), ("farm", None)] {
         let seen = one(args, &mut Farm::new(args, keeper)?)?;
         add(&mut report, args, system, &seen, Some(&memcached));
     }
     add(&mut report, args, "memcached", &memcached, None);
+    if let (Some(chains), Some(memcached)) = (&chains.course, &memcached.course) {
+        course::draw(&args.report, args.seconds, [chains, memcached])?;
+    }
     Ok(report)
 }
 
@@ -134,24 +157,25 @@ fn one(args: &Args, store: &mut impl Store) -> Result<Seen> {
     store.start()?;
     for _ in 0..args.rounds {
         let (gets, over) = (AtomicU64::new(0), AtomicBool::new(false));
-        let (mut client, records) = (store.client(), args.records);
-        let (failed, gap) = std::thread::scope(|scope| {
-            let reads = scope.spawn(|| read_on(&mut client, records, &gets, &over));
+        let (mut client, records, began) = (store.client(), args.records, Instant::now());
+        let (killed, read) = std::thread::scope(|scope| {
+            let reads = scope.spawn(|| read_on(&mut client, records, (&gets, began), &over));
             // Servers end with the thread that starts them: so that is this one.
             let done = death(store, load, &gets);
             over.store(true, Ordering::Release);
             let read = reads.join().map_err(|_| anyhow::anyhow!("the client failed"));
-            done.and(read)
+            Ok::<_, anyhow::Error>((done?, read?))
         })?;
         seen.gets.push(gets.into_inner() as f64);
-        seen.failed.push(failed as f64);
-        seen.gap.push(gap.as_nanos() as f64);
+        seen.failed.push(read.failed as f64);
+        seen.gap.push(read.gap.as_nanos() as f64);
+        seen.course.get_or_insert(Course { counts: read.counts, killed: killed.duration_since(began) });
     }
     Ok(seen)
 }
 
-/// Load, death, a new start, and load again once it is answered.
-fn death(store: &mut impl Store, load: Duration, gets: &AtomicU64) -> Result<()> {
+/// Load, death, a new start, and load again once it is answered. When death came.
+fn death(store: &mut impl Store, load: Duration, gets: &AtomicU64) -> Result<Instant> {
     let answered = |beyond: u64| -> Result<()> {
         let began = Instant::now();
         while gets.load(Ordering::Acquire) <= beyond {
@@ -162,26 +186,40 @@ fn death(store: &mut impl Store, load: Duration, gets: &AtomicU64) -> Result<()>
         Ok(())
     };
     answered(0)?;
+    let killed = Instant::now();
     store.kill();
     store.start()?;
-    answered(gets.load(Ordering::Acquire))
+    answered(gets.load(Ordering::Acquire))?;
+    Ok(killed)
 }
 
-/// GETs until it is over: how many failed, and the longest time between two that did not.
-fn read_on(reads: &mut Reads, records: u64, gets: &AtomicU64, over: &AtomicBool) -> (u64, Duration) {
-    let (mut record, mut failed, mut gap, mut last) = (0, 0, Duration::ZERO, None::<Instant>);
+/// What a client saw in a round.
+#[derive(Default)]
+struct Read {
+    failed: u64,
+    /// The longest time between two GETs that did not fail.
+    gap: Duration,
+    /// GETs that did not fail, slot by slot.
+    counts: Vec<u32>,
+}
+
+/// GETs until it is over.
+fn read_on(reads: &mut Reads, records: u64, (gets, began): (&AtomicU64, Instant), over: &AtomicBool) -> Read {
+    let (mut record, mut read, mut last) = (0, Read::default(), None::<Instant>);
     while !over.load(Ordering::Acquire) {
         record = (record + 7919) % records;
         if reads(record) {
-            gap = gap.max(last.map_or(Duration::ZERO, |last| last.elapsed()));
-            last = Some(Instant::now());
+            let now = Instant::now();
+            read.gap = read.gap.max(last.map_or(Duration::ZERO, |last| now.duration_since(last)));
+            last = Some(now);
+            course::count(&mut read.counts, now.duration_since(began));
             gets.fetch_add(1, Ordering::AcqRel);
         } else {
-            failed += 1;
+            read.failed += 1;
             sleep(Duration::from_millis(1));
         }
     }
-    (failed, gap)
+    read
 }
 
 fn program() -> Result<Command> {
@@ -201,38 +239,28 @@ fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-/// `remora serve kv`, with a NIC of its own or a daemon's.
-struct Farm {
+/// A server that is this program with other words; it says when it is ready.
+struct Server {
     words: Vec<String>,
     address: SocketAddr,
-    port: PortName,
-    len: u32,
     running: Option<Process>,
 }
 
-impl Farm {
-    fn new(args: &Args, keeper: Option<&Path>) -> Result<Farm> {
+impl Server {
+    /// One of as many records at an address of its own, with this NIC.
+    fn new(args: &Args, words: &[&str], nic: (&str, String)) -> Result<Server> {
         let address = free_address()?;
-        let mut words = vec!["serve".to_owned(), "kv".to_owned(), "--child".to_owned()];
-        let own = [
+        let named = [
             ("--records", args.records.to_string()),
             ("--value-len", args.value_len.to_string()),
             ("--listen", address.to_string()),
+            nic,
         ];
-        words.extend(own.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
-        let (name, value) = match keeper {
-            Some(socket) => ("--nicd", socket.display().to_string()),
-            None => ("--port", args.port.name().to_owned()),
-        };
-        words.extend([name.to_owned(), value]);
-        if keeper.is_some() {
-            words.extend(["--keep".to_owned(), "failure".to_owned()]);
-        }
-        Ok(Farm { words, address, port: args.port, len: args.value_len, running: None })
+        let named = named.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
+        let words = words.iter().copied().map(str::to_owned).chain(named).collect();
+        Ok(Server { words, address, running: None })
     }
-}
 
-impl Store for Farm {
     fn start(&mut self) -> Result<()> {
         let mut child = program()?.args(&self.words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let line = first_line(&mut child);
@@ -243,122 +271,4 @@ impl Store for Farm {
     fn kill(&mut self) {
         self.running = None;
     }
-
-    fn client(&self) -> Reads {
-        let (port, address, len) = (PortArgs::plain(self.port), self.address.to_string(), self.len);
-        let mut session: Option<Session<FarmDesign>> = None;
-        let mut expected = vec![0; len as usize];
-        Box::new(move |record| {
-            if session.is_none() {
-                session = Session::connect(&port, &address, ClientConfig::default()).ok();
-            }
-            Values::fixed(len).fill(record, 0, &mut expected);
-            let got = session.as_mut().map(|session| session.get(&record::key(record)));
-            match got {
-                Some(Ok(Some(value))) => value == expected,
-                Some(Ok(None)) | None => false,
-                Some(Err(_)) => {
-                    session = None;
-                    false
-                }
-            }
-        })
-    }
-}
-
-/// A real memcached, which somebody fills again.
-struct Memcached {
-    address: SocketAddr,
-    records: u64,
-    len: u32,
-    running: Option<Process>,
-}
-
-impl Memcached {
-    fn new(args: &Args) -> Result<Memcached> {
-        let (records, len) = (args.records, args.value_len);
-        Ok(Memcached { address: free_address()?, records, len, running: None })
-    }
-}
-
-impl Store for Memcached {
-    fn start(&mut self) -> Result<()> {
-        let megabytes = self.records * (u64::from(self.len) + 200) / 1_000_000 + 64;
-        let child = Rival::Memcached.command(self.address.port(), megabytes).spawn();
-        self.running =
-            Some(Process(child.context("memcached is not installed: `make setup-bench` installs it")?));
-        let began = Instant::now();
-        let mut stream = loop {
-            match TcpStream::connect(self.address) {
-                Ok(stream) => break stream,
-                Err(error) if began.elapsed() > PATIENCE => return Err(error).context("memcached"),
-                Err(_) => sleep(Duration::from_millis(1)),
-            }
-        };
-        let mut value = vec![0; self.len as usize];
-        let mut command = Vec::new();
-        for record in 0..self.records {
-            Values::fixed(self.len).fill(record, 0, &mut value);
-            let key = record::key(record);
-            command.extend_from_slice(b"set ");
-            command.extend_from_slice(&key);
-            command.extend_from_slice(format!(" 0 0 {} noreply\r\n", value.len()).as_bytes());
-            command.extend_from_slice(&value);
-            command.extend_from_slice(b"\r\n");
-            if command.len() > 1 << 16 {
-                stream.write_all(&command)?;
-                command.clear();
-            }
-        }
-        // Its answer says that all before it is done.
-        command.extend_from_slice(b"version\r\n");
-        stream.write_all(&command)?;
-        stream.read_exact(&mut [0])?;
-        Ok(())
-    }
-
-    fn kill(&mut self) {
-        self.running = None;
-    }
-
-    fn client(&self) -> Reads {
-        let (address, len) = (self.address, self.len);
-        let mut stream: Option<TcpStream> = None;
-        let mut expected = vec![0; len as usize];
-        Box::new(move |record| {
-            if stream.is_none() {
-                stream = TcpStream::connect(address).ok();
-            }
-            Values::fixed(len).fill(record, 0, &mut expected);
-            let got = stream.as_mut().map(|stream| fetch(stream, &record::key(record)));
-            match got {
-                Some(Ok(value)) => value == expected,
-                Some(Err(_)) => {
-                    stream = None;
-                    false
-                }
-                None => false,
-            }
-        })
-    }
-}
-
-/// One GET; nothing, if the key is not there.
-fn fetch(stream: &mut TcpStream, key: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut command = Vec::new();
-    Rival::Memcached.get(key, &mut command);
-    Rival::Memcached.close(&mut command);
-    stream.set_nodelay(true)?;
-    stream.write_all(&command)?;
-    let mut answer = Vec::new();
-    let mut piece = [0; 4096];
-    while !answer.ends_with(b"END\r\n") {
-        match stream.read(&mut piece)? {
-            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            got => answer.extend_from_slice(&piece[..got]),
-        }
-    }
-    let line = answer.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    let value = answer.get(line..answer.len().saturating_sub(7)).unwrap_or_default();
-    Ok(value.to_vec())
 }

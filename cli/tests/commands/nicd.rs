@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdout, Stdio};
 
 use serde_json::Value;
 
+use crate::prism::Folder;
 use crate::running::{command, remora};
 
 /// A daemon that runs; it never outlives its test.
@@ -126,14 +127,23 @@ fn a_table_that_a_daemon_keeps_outlives_its_servers() {
 
 #[test]
 fn gets_go_on_while_their_server_is_killed_where_a_daemon_keeps_the_table() {
+    let folder = Folder::new("failure");
+    let report = folder.0.to_str().expect("a path of letters");
     let words = ["bench", "failure", "--records", "2000", "--seconds", "0.2", "--rounds", "2", "--json"];
-    let out = remora(&words).good();
+    let out = remora(&[&words[..], &["--report", report]].concat()).good();
     let rows: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let find = |case: &str, metric: &str| {
         let row = rows.iter().find(|row| row["case"] == case && row["metric"] == metric);
         row.unwrap_or_else(|| panic!("no {metric} of {case}: {out}"))["rounds"].clone()
     };
-    assert_eq!(find("shm/farm/nicd/64", "failed_gets"), serde_json::json!([0.0, 0.0]));
+    for kept in ["chain", "farm"] {
+        let failed = find(&format!("shm/{kept}/nicd/64"), "failed_gets");
+        assert_eq!(failed, serde_json::json!([0.0, 0.0]), "{kept}");
+    }
+    let drawn = folder.read("redn-figure-16.svg");
+    for word in ["Figure 16", "RedN", "memcached", "as the paper states"] {
+        assert!(drawn.contains(word), "no {word} in the figure");
+    }
     let sums = |case: &str| -> f64 {
         find(case, "failed_gets").as_array().expect("rounds").iter().filter_map(Value::as_f64).sum()
     };

@@ -1,0 +1,64 @@
+//! `FaRM`'s table: GETs are READs.
+
+use std::path::Path;
+
+use anyhow::Result;
+use store::kv::ClientConfig;
+use store::ycsb::record::{self, Values};
+
+use super::super::FarmDesign;
+use super::super::client::Session;
+use super::{Args, Reads, Server, Store};
+use crate::device::{PortArgs, PortName};
+
+/// `remora serve kv`, with a NIC of its own or a daemon's.
+pub struct Farm {
+    server: Server,
+    port: PortName,
+    len: u32,
+}
+
+impl Farm {
+    pub fn new(args: &Args, keeper: Option<&Path>) -> Result<Farm> {
+        let mut words = vec!["serve", "kv", "--child"];
+        let nic = match keeper {
+            Some(socket) => ("--nicd", socket.display().to_string()),
+            None => ("--port", args.port.name().to_owned()),
+        };
+        if keeper.is_some() {
+            words.extend(["--keep", "failure"]);
+        }
+        Ok(Farm { server: Server::new(args, &words, nic)?, port: args.port, len: args.value_len })
+    }
+}
+
+impl Store for Farm {
+    fn start(&mut self) -> Result<()> {
+        self.server.start()
+    }
+
+    fn kill(&mut self) {
+        self.server.kill();
+    }
+
+    fn client(&self) -> Reads {
+        let (port, address, len) = (PortArgs::plain(self.port), self.server.address.to_string(), self.len);
+        let mut session: Option<Session<FarmDesign>> = None;
+        let mut expected = vec![0; len as usize];
+        Box::new(move |record| {
+            if session.is_none() {
+                session = Session::connect(&port, &address, ClientConfig::default()).ok();
+            }
+            Values::fixed(len).fill(record, 0, &mut expected);
+            let got = session.as_mut().map(|session| session.get(&record::key(record)));
+            match got {
+                Some(Ok(Some(value))) => value == expected,
+                Some(Ok(None)) | None => false,
+                Some(Err(_)) => {
+                    session = None;
+                    false
+                }
+            }
+        })
+    }
+}
