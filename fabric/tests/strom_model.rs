@@ -18,12 +18,14 @@ fn modelled(numbers: &[Number], name: &str) -> f64 {
 }
 
 /// Numbers of the text, and by how many thousandths they are missed: `docs/PERFORMANCE.md` says why some are.
-const STATED: [(&str, i64); 6] = [
-    ("Figure 8, StRoM, 64", -260),
-    ("Figure 8, saved by StRoM, 64", -622),
-    ("Figure 8, StRoM, 4096", -133),
-    ("Figure 9, more than READ, 4096", 1676),
-    ("Figure 5b, goodput, 1048576", -20),
+const STATED: [(&str, i64); 8] = [
+    ("Figure 5b, READ, 1048576", -14),
+    ("Figure 5b, WRITE, 1048576", -14),
+    ("Figure 8, StRoM, 64", -206),
+    ("Figure 8, saved by StRoM, 64", -546),
+    ("Figure 8, StRoM, 4096", -102),
+    ("Figure 9, more than READ, 4096", 175),
+    ("Figure 9, over READ, 4096", 45),
     ("Figure 13, HLL over a plain WRITE, 1048576", 0),
 ];
 
@@ -72,6 +74,8 @@ fn nothing_but_primitives_is_charged_and_each_of_them_is() {
             read: none(model.read),
             post: none(model.post),
             network: none(model.network),
+            mac: none(model.mac),
+            state: 0,
             line: endless(model.line),
             pcie: endless(model.pcie),
             ..model
@@ -79,8 +83,10 @@ fn nothing_but_primitives_is_charged_and_each_of_them_is() {
     };
     for number in all(&free(STROM_10G), &free(STROM_100G)) {
         // What is left are begun nanoseconds: of each step, and of both ends of each frame.
+        let packets = number.at.parse::<f64>().unwrap() / 1024.0;
+        let most = if number.figure == "Figure 11" { 3.0 * packets } else { 80.0 };
         if number.unit == Unit::Nanoseconds {
-            assert!(number.modelled <= 80.0, "{}: {}", path(&number), number.modelled);
+            assert!(number.modelled <= most, "{}: {}", path(&number), number.modelled);
         }
     }
     let slower = |constant: Constant| Constant { ns: constant.ns + 1000, ..constant };
@@ -93,6 +99,7 @@ fn nothing_but_primitives_is_charged_and_each_of_them_is() {
         "a command and an answer"
     );
     assert_eq!(more(StromFpga { network: slower(STROM_10G.network), ..STROM_10G }), 2000.0, "there and back");
+    assert_eq!(more(StromFpga { mac: slower(STROM_10G.mac), ..STROM_10G }), 2000.0, "likewise");
     assert!(more(StromFpga { clock: STROM_10G.clock / 2, ..STROM_10G }) > 300.0);
     assert!(more(StromFpga { kernel_width: 1, ..STROM_10G }) > 300.0);
 }

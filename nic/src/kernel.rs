@@ -40,7 +40,7 @@ pub use meter::{Metered, Steps};
 pub use placement::Invocation;
 pub use shipped::Shipped;
 pub use shuffle::{Partition, Shuffle, histogram};
-pub use streams::{DMA, Input, Streams, What};
+pub use streams::{DMA, Input, PACKET, Streams, What};
 pub(crate) use table::Kernels;
 pub use table::{KernelFacts, KernelInit};
 

@@ -20,7 +20,7 @@
 //! What a step wants is done in the order of these words, the writes after the input; so bytes that are forwarded come before those
 //! that are put.
 
-use nic::kernel::{DMA, Input, Status, Streams, What};
+use nic::kernel::{Input, PACKET, Status, Streams, What};
 
 /// The version of the words.
 pub const VERSION: u32 = 1;
@@ -31,9 +31,9 @@ pub const LEN: usize = 21632;
 const SEEN: usize = 8;
 const WANTED: usize = 64;
 const INPUT: usize = 128;
-const READ: usize = INPUT + DMA;
-const PUT: usize = READ + DMA;
-const WRITES: usize = PUT + DMA;
+const READ: usize = INPUT + PACKET;
+const PUT: usize = READ + PACKET;
+const WRITES: usize = PUT + PACKET;
 /// Writes of a step, and the bytes of one's words.
 const MOST: usize = 64;
 const RECORD: usize = 16;
@@ -110,7 +110,7 @@ pub fn fill(mail: &mut [u8], streams: &Streams<'_, '_>, shown: Shown) {
     }
     mail[WANTED..INPUT].fill(0);
     if !shown.input {
-        let len = facts.bytes.len().min(DMA);
+        let len = facts.bytes.len().min(PACKET);
         mail[INPUT..INPUT + len].copy_from_slice(&facts.bytes[..len]);
     }
     if let Some(data) = data.filter(|_| shown.asked) {
@@ -147,11 +147,13 @@ pub fn empty(mail: &mut [u8], streams: &mut Streams<'_, '_>) -> Result<Shown, No
     if words.word(104) != 0 {
         streams.close();
     }
-    let command = words.word(108);
+    let (command, asked) = (words.word(108), words.word(120));
     match command {
         0 => {}
-        1 => streams.read(words.long(112), words.word(120)),
-        2 => streams.read_to_wire(words.long(112), words.word(120)),
+        // A native kernel may ask for more: the mailbox has no place for it.
+        1 if asked as usize > PUT - READ => return Err(Nonsense),
+        1 => streams.read(words.long(112), asked),
+        2 => streams.read_to_wire(words.long(112), asked),
         _ => return Err(Nonsense),
     }
     Ok(Shown { input: streams.input().is_some() && !taken, asked: command == 1 })

@@ -306,7 +306,7 @@ fn sends_through_a_kernel(world: &mut World) {
     let message: Vec<u8> = (0..10_000).map(|at| (at * 3) as u8).collect();
     let mut left = &message[..];
     while !left.is_empty() {
-        let (piece, rest) = left.split_at(left.len().min(remora_verbs::kernel::DMA));
+        let (piece, rest) = left.split_at(left.len().min(remora_verbs::kernel::PACKET));
         let (first, whole) = (left.len() == message.len(), left.len() as u32);
         let what = Invocation { opcode: NUMBER, tag: 9, params: false, left: whole, first, bytes: piece };
         match world.pair.invoke(&what) {

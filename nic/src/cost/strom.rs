@@ -1,8 +1,9 @@
 //! StRoM's NIC, an FPGA at 10 and at 100 Gb/s: its clock, the width of its data path, and what an access to its host takes.
 //!
 //! A packet is stored whole before it goes on, once on each side, because its ICRC is computed and checked (§7.1); a kernel
-//! takes 64 bytes a cycle (§5.2; §3.4, initiation interval 1). Everything else on the path, MACs and pipelines of
-//! headers among it, has no number in the paper and is not charged.
+//! takes 64 bytes a cycle (§5.2; §3.4, initiation interval 1). Between two packets the state of queue pairs is looked up and written
+//! back (§4.1). The Ethernet core has a data sheet. What has no number in either is not charged: transceivers, the pipelines of headers,
+//! and how often a program can post.
 
 use super::{Constant, Rate};
 
@@ -23,6 +24,10 @@ pub struct StromFpga {
     pub post: Constant,
     /// One way over the cable.
     pub network: Constant,
+    /// The Ethernet core on one way, sending and receiving together.
+    pub mac: Constant,
+    /// Cycles from one packet to the next at least.
+    pub state: u64,
     /// Bytes that a kernel takes in a cycle: its data paths are wider than that of the packets.
     pub kernel_width: u64,
     /// The Ethernet line.
@@ -56,6 +61,12 @@ pub const STROM_10G: StromFpga = StromFpga {
     read: READ,
     post: POST,
     network: NETWORK,
+    mac: Constant {
+        name: "mac",
+        ns: 189,
+        source: "the core that §4.1 names, 64 bits wide at 156.25 MHz: 67.2 ns out and 121.62 ns in (AMD PG210, Latency)",
+    },
+    state: 5,
     line: Rate { name: "line", bytes_per_us: 1_250, source: "StRoM §6.1: 10 G Ethernet" },
     pcie: Rate { name: "pcie", bytes_per_us: GEN3_X8, source: PCIE },
 };
@@ -66,6 +77,11 @@ pub const STROM_100G: StromFpga = StromFpga {
     clock: 322_000,
     clock_source: "StRoM §7: 322 MHz",
     width: 64,
+    mac: Constant {
+        name: "mac",
+        ns: 0,
+        source: "no latency was found for the 100 G core of §7: not charged",
+    },
     line: Rate { name: "line", bytes_per_us: 12_500, source: "StRoM §7: 100 G Ethernet" },
     pcie: Rate { name: "pcie", bytes_per_us: 2 * GEN3_X8, source: PCIE },
     ..STROM_10G
@@ -118,9 +134,9 @@ impl StromFpga {
 
     /// A frame of so many bytes, from its IPv4 header on, leaves at `starts`: when the peer has checked it.
     pub fn frame(&self, stations: &mut Stations, starts: u64, bytes: u64) -> u64 {
-        let store = self.words(bytes);
+        let store = self.words(bytes).max(self.cycles(self.state));
         let out = stations.pass(0, starts, store);
-        let line = stations.pass(1, out, self.line.ns(bytes + FRAME)) + self.network.ns;
+        let line = stations.pass(1, out, self.line.ns(bytes + FRAME)) + self.mac.ns + self.network.ns;
         stations.pass(2, line, store)
     }
 
@@ -161,7 +177,11 @@ mod tests {
         let first = STROM_10G.frame(&mut stations, 0, 1100);
         let second = STROM_10G.frame(&mut stations, 0, 1100);
         let line = STROM_10G.line.ns(1100 + FRAME);
-        assert_eq!((first, second - first), (2 * STROM_10G.words(1100) + line + 10, line));
+        assert_eq!((first, second - first), (2 * STROM_10G.words(1100) + line + 199, line));
+        // Two words at 100 G: the state of a queue pair takes longer.
+        let mut stations = Stations::default();
+        let first = STROM_100G.frame(&mut stations, 0, 100);
+        assert_eq!(STROM_100G.frame(&mut stations, 0, 100) - first, 16);
     }
 
     #[test]

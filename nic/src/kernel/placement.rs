@@ -8,7 +8,7 @@ use wire::Qpn;
 
 use super::Strom;
 use super::lane::Piece;
-use super::streams::DMA;
+use super::streams::PACKET;
 use crate::nic::{Nic, NicError, Shared};
 use crate::queue_pair::QueuePair;
 
@@ -25,7 +25,7 @@ pub struct Invocation<'a> {
     pub left: u32,
     /// The message starts here.
     pub first: bool,
-    /// At most [`DMA`] of them.
+    /// At most [`PACKET`] of them.
     pub bytes: &'a [u8],
 }
 
@@ -106,10 +106,10 @@ impl Nic {
     ///
     /// # Errors
     /// [`NicError::Unknown`]: no such queue pair, or no kernel for it. [`NicError::Busy`]: no lane, or four pieces wait for it; again
-    /// later. [`NicError::TooSmall`]: more bytes than [`DMA`], or than are left. [`NicError::NotThisService`]: StRoM is not agreed on with the peer.
+    /// later. [`NicError::TooSmall`]: more bytes than [`PACKET`], or than are left. [`NicError::NotThisService`]: StRoM is not agreed on with the peer.
     pub fn invoke_kernel(&mut self, mem: Mem<'_>, qp: Qpn, what: &Invocation<'_>) -> Result<(), NicError> {
         let len = what.bytes.len() as u32;
-        if what.bytes.len() > DMA || len > what.left {
+        if what.bytes.len() > PACKET || len > what.left {
             return Err(NicError::TooSmall);
         }
         let index = self.index(qp).ok_or(NicError::Unknown)?;

@@ -17,8 +17,10 @@ use wire::strom::{Ending, Status};
 use super::Place;
 use crate::request::Sge;
 
-/// Bytes that one command reads at most.
-pub const DMA: usize = 4096;
+/// Bytes that one command reads at most: two packets' worth, so that an object of one comes together with its check value.
+pub const DMA: usize = 8192;
+/// Bytes that one packet brings at most.
+pub const PACKET: usize = 4096;
 
 /// What a piece of input is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -61,7 +63,7 @@ pub(super) struct Reach<'r> {
 impl<'r> Reach<'r> {
     /// Memory under one of the keys granted.
     #[inline]
-    fn span(&self, va: u64, len: usize, access: Access) -> Option<Span<'r>> {
+    pub(super) fn span(&self, va: u64, len: usize, access: Access) -> Option<Span<'r>> {
         let granted = |key: &Key| self.mem.check(self.pd, *key, va, len, access).ok();
         self.grants.iter().find_map(granted)
     }

@@ -79,7 +79,7 @@ impl QueuePair<Ready> {
     ///
     /// # Errors
     /// `Forked`; `Nic(Busy)`: no lane, or four pieces wait for it, again later; `Nic(Unknown)`: no such kernel; `Nic(TooSmall)`: more
-    /// bytes than a packet's worth ([`DMA`](crate::kernel::DMA)), or than are left; `Nic(NotThisService)`.
+    /// bytes than a packet's worth ([`PACKET`](crate::kernel::PACKET)), or than are left; `Nic(NotThisService)`.
     pub fn invoke(&self, what: &Invocation<'_>) -> Result<(), CreateError> {
         let end = self.body.end.own()?;
         end.context.refuse_child()?;
