@@ -1,17 +1,18 @@
 //! Two NICs in one thread, joined by a buffer: what a verb costs in instructions, without any port.
 //!
-//! `cargo bench -p remora-nic --bench pair [-- write|long|read|account]` prints nanoseconds per verb for both sides together
+//! `cargo bench -p remora-nic --bench pair [-- write|long|read|get|account]` prints nanoseconds per verb for both sides together
 //! (`long`: a WRITE of eight packets), and where those of a READ go; `write-irn`, `long-irn` and `read-irn` are the same over
 //! IRN. `indirect` and `bounded` are READs of 64 B through a pointer, without and with its bound; `swap` is PRISM's CAS of 16 bytes, and
-//! `put` the chain of PRISM-KV's PUT that loses: WRITE to scratch memory, ALLOCATE, CAS.
+//! `put` the chain of PRISM-KV's PUT that loses: WRITE to scratch memory, ALLOCATE, CAS. `get` asks StRoM's kernel for values out of a table
+//! that no cache holds, one at a time and sixteen together.
 
 use std::sync::Arc;
 
 use memory::{Access, Biased, Bytes, Config as TableConfig, Range, Table};
 use remora_nic as nic;
 use remora_nic::{
-    AddressVector, Config, Fetching, Flags, Modify, Nic, Operation, Payload, Poller, QueuePairInit, Receives,
-    Remote, Ring, Service, Sge, Word, WorkRequest, prism, wqe,
+    AddressVector, CompletionKind, Config, Fetching, Flags, Modify, Nic, Operation, Payload, Poller,
+    QueuePairInit, Receives, Remote, Ring, Service, Sge, Word, WorkRequest, kernel, prism, wqe,
 };
 use transport::Instant;
 use transport::state::State;
@@ -68,6 +69,10 @@ struct Side {
     memory: Bytes,
     remote: Remote,
     qp: wire::Qpn,
+    table: Arc<Table>,
+    pd: memory::Pd,
+    receives: Ring,
+    received: u64,
     /// A free list over the end of the memory, where its buffers are posted, and how many were.
     list: u64,
     posts: Ring,
@@ -84,11 +89,12 @@ fn side(seed: u64, len: usize) -> Side {
     let ring = |slots| Ring::new(Bytes::heap(Ring::size(slots)).unwrap()).unwrap();
     let (send, cq_ring) = (ring(256), ring(512));
     let cq = nic.create_cq(cq_ring.clone()).unwrap();
+    let receives = ring(64);
     let init = QueuePairInit {
         service: Service::Rc,
         pd,
         send_ring: send.clone(),
-        receives: Receives::Own { ring: ring(64), max_sge: 1 },
+        receives: Receives::Own { ring: receives.clone(), max_sge: 1 },
         send_cq: cq,
         receive_cq: cq,
         signal_all: false,
@@ -109,13 +115,25 @@ fn side(seed: u64, len: usize) -> Side {
         remote: Remote { addr: memory.address() + 16384, rkey: key },
         memory,
         qp,
+        table,
+        pd,
+        receives,
+        received: 0,
         list,
         posts,
         posted: 0,
     }
 }
 
-fn connect(a: &Side, b: &Side, names: (u16, u16), irn: bool, with_prism: bool) {
+/// What a connection speaks.
+#[derive(Copy, Clone, Default)]
+struct Speaks {
+    irn: bool,
+    prism: bool,
+    strom: bool,
+}
+
+fn connect(a: &Side, b: &Side, names: (u16, u16), speaks: Speaks) {
     let endpoint = |port| Endpoint { address: Address::from(std::net::Ipv4Addr::LOCALHOST), udp_port: port };
     let route = Route::new(endpoint(names.0), endpoint(names.1));
     let mut guard = a.engine.enter();
@@ -136,8 +154,9 @@ fn connect(a: &Side, b: &Side, names: (u16, u16), irn: bool, with_prism: bool) {
         rq_psn: Some(Psn::new(0)),
         max_dest_rd_atomic: Some(16),
         min_rnr_timer: Some(12),
-        irn: irn.then_some(128),
-        prism: Some(with_prism),
+        irn: speaks.irn.then_some(128),
+        prism: Some(speaks.prism),
+        strom: Some(speaks.strom),
         ..Modify::default()
     };
     let rts = Modify {
@@ -167,6 +186,22 @@ impl Side {
                 wqe::write(&request, &bounds, 256, |at, slot| send.store(head + at as u64, slot)).unwrap();
             self.head += slots as u64;
         }
+        self.send.set_word(Word::Produced, self.head);
+    }
+
+    /// Posts a request to the kernel, and the receive that its answer takes.
+    fn ask(&mut self, params: &[u8]) {
+        let (receives, received) = (&self.receives, self.received);
+        nic::write_receive(0, &[], |at, slot| receives.store(received + at as u64, slot));
+        self.received += nic::stride(1);
+        receives.set_word(Word::Produced, self.received);
+        let bounds = wqe::Bounds { max_sge: 1, max_inline: 64 };
+        let operation = Operation::Rpc { opcode: 1, tag: 0 };
+        let request =
+            WorkRequest { id: 0, operation, payload: Payload::Inline(params), flags: Flags::default() };
+        let (send, head) = (&self.send, self.head);
+        let slots = wqe::write(&request, &bounds, 256, |at, slot| send.store(head + at as u64, slot));
+        self.head += slots.unwrap() as u64;
         self.send.set_word(Word::Produced, self.head);
     }
 
@@ -224,8 +259,9 @@ fn on_cpu() -> u64 {
 
 fn run(name: &str, len: usize, irn: bool, operation: impl Fn(Remote) -> Operation) {
     let (mut a, mut b) = (side(1, len), side(2, len));
-    connect(&a, &b, (1, 2), irn, false);
-    connect(&b, &a, (2, 1), irn, false);
+    let speaks = Speaks { irn, ..Speaks::default() };
+    connect(&a, &b, (1, 2), speaks);
+    connect(&b, &a, (2, 1), speaks);
     let operation = operation(b.remote);
     measure(name, BATCH, &mut a, &mut b, |a, _| a.post(operation, BATCH, BATCH));
 }
@@ -247,7 +283,8 @@ fn measure(name: &str, count: usize, a: &mut Side, b: &mut Side, mut post: impl 
             }
             while let Some(cqe) = a.poller.poll() {
                 assert_eq!(cqe.completion.status, nic::Status::Success);
-                done += count;
+                // What arrives counts for itself, what was sent for all that were sent with it.
+                done += if cqe.completion.kind == CompletionKind::ReceiveWriteImm { 1 } else { count };
             }
             a.poller.free();
         }
@@ -260,8 +297,9 @@ fn measure(name: &str, count: usize, a: &mut Side, b: &mut Side, mut post: impl 
 /// Two sides that agreed on PRISM; the second one's memory has a pointer with its bound at `remote`.
 fn prism_sides() -> (Side, Side) {
     let (a, b) = (side(1, BUFFER), side(2, BUFFER));
-    connect(&a, &b, (1, 2), false, true);
-    connect(&b, &a, (2, 1), false, true);
+    let speaks = Speaks { prism: true, ..Speaks::default() };
+    connect(&a, &b, (1, 2), speaks);
+    connect(&b, &a, (2, 1), speaks);
     let pointer = [(b.remote.addr + 1024).to_le_bytes(), 64u64.to_le_bytes()].concat();
     b.memory.write(16384, &pointer).unwrap();
     (a, b)
@@ -338,6 +376,51 @@ fn run_put(name: &str) {
     });
 }
 
+/// Slots of the table, and from one value to the next.
+const KEYS: u64 = 1 << 20;
+const APART: usize = 256;
+
+/// GETs of 64 B by a kernel, `count` together: keys at random.
+fn run_gets(name: &str, count: usize) {
+    let (mut a, mut b) = (side(1, 64), side(2, 64));
+    let speaks = Speaks { strom: true, ..Speaks::default() };
+    connect(&a, &b, (1, 2), speaks);
+    connect(&b, &a, (2, 1), speaks);
+    let slots = Bytes::heap(KEYS as usize * (kernel::Slot::LEN + APART)).unwrap();
+    let key = b.table.register(b.pd, &[Range::whole(&slots)], Access::LOCAL_WRITE).unwrap();
+    let values = slots.address() + KEYS * kernel::Slot::LEN as u64;
+    for number in 0..KEYS {
+        // Values stand in another order than their slots.
+        let value = values + (number * 0x9e37_79b1 % KEYS) * APART as u64;
+        let slot = kernel::Slot { keys: [number, 0, 0], values: [value, 0, 0], lens: [64, 0, 0] };
+        slots.write(number as usize * kernel::Slot::LEN, &slot.emit()).unwrap();
+        slots.write((value - slots.address()) as usize, &number.to_le_bytes()).unwrap();
+    }
+    let init = kernel::KernelInit {
+        pd: b.pd,
+        opcode: Some(1),
+        kernels: vec![Box::<kernel::Get>::default()],
+        grants: vec![key],
+        answers: Sge { len: 32768, ..b.sge },
+        longest: 256,
+        limit: 1 << 12,
+    };
+    let mut guard = b.engine.enter();
+    guard.parts().0.deploy_kernel(init).unwrap();
+    drop(guard);
+    let mut random = 1_u64;
+    measure(name, count, &mut a, &mut b, |a, _| {
+        for _ in 0..count {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            let number = (random >> 32) % KEYS;
+            let slot = slots.address() + number * kernel::Slot::LEN as u64;
+            let place = kernel::Place { addr: a.remote.addr, rkey: a.remote.rkey.get(), room: 64 };
+            let lookup = kernel::Lookup { slot, key: number };
+            a.ask([&place.emit()[..], &lookup.emit()].concat().as_slice());
+        }
+    });
+}
+
 /// The stages of a 64 B READ, as it goes through them in batches.
 const STAGES: [&str; 6] = [
     "requester: work request to WQE",
@@ -363,8 +446,8 @@ fn clock_ns() -> f64 {
 /// Where the nanoseconds of a READ go, in batches of `batch`: the quickest tenth of the readings of each stage.
 fn stages(batch: usize) -> [f64; STAGES.len()] {
     let (mut a, mut b) = (side(1, 64), side(2, 64));
-    connect(&a, &b, (1, 2), false, false);
-    connect(&b, &a, (2, 1), false, false);
+    connect(&a, &b, (1, 2), Speaks::default());
+    connect(&b, &a, (2, 1), Speaks::default());
     let operation = Operation::Read(b.remote);
     let (clock, mut times) = (clock_ns(), STAGES.map(|_| Vec::new()));
     for _ in 0..verbs() / 16 {
@@ -435,6 +518,10 @@ fn main() {
     }
     if wanted("put") {
         run_put("a PUT, 64 B");
+    }
+    if wanted("get") {
+        run_gets("GET of 64 B by a kernel, alone", 1);
+        run_gets("GET of 64 B by a kernel, one of 16", BATCH);
     }
     if wanted("account") {
         account();

@@ -12,6 +12,7 @@ mod consistency;
 mod filter;
 mod get;
 mod hyperloglog;
+mod inbox;
 mod lane;
 mod late;
 mod meter;
@@ -60,6 +61,13 @@ pub trait Kernel: Send {
 
     /// Forgets everything: whoever it worked for is gone, or gets an error instead.
     fn reset(&mut self);
+
+    /// What it will read for a request with these parameters, address and bytes: first, or once it has `seen` that (64 bytes of it at
+    /// most). Nothing depends on it; requests that come together and of which this is known wait for memory together.
+    fn foresee(&self, params: &[u8], seen: Option<&[u8]>) -> Option<(u64, u32)> {
+        let _ = (params, seen);
+        None
+    }
 }
 
 /// What a kernel says at the end of a step.

@@ -1,11 +1,13 @@
 //! The GET kernel beside a plain map.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use nic::kernel::{Get, Kernel, Lookup, Slot, Status};
+use nic::kernel::{Get, Kernel, KernelInit, Lookup, Progress, Slot, Status, Streams};
 use remora_fabric::{Random, Settings};
 
-use crate::bench::{Answer, Bench, OPCODE, arms, bad_links};
+use crate::bench::{Answer, Bench, LONGEST, OPCODE, arms, bad_links};
 use crate::seeds;
 
 const SLOTS: u64 = 32;
@@ -107,5 +109,58 @@ fn a_miss_answers_a_miss_and_not_the_first_bucket() {
         // 8 stands in an empty bucket.
         let wanted = [(7, found.clone()), (8, missed.clone()), (9, found), (10, missed)];
         assert_eq!(answers.into_iter().collect::<Vec<_>>(), wanted);
+    }
+}
+
+/// A GET that counts how often it was asked what it will read once it has seen a slot; or one that names memory which it has no right to.
+struct Foreseen {
+    get: Get,
+    seen: Arc<AtomicU32>,
+    lies: bool,
+}
+
+impl Kernel for Foreseen {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        self.get.step(streams)
+    }
+
+    fn reset(&mut self) {
+        self.get.reset();
+    }
+
+    fn foresee(&self, params: &[u8], seen: Option<&[u8]>) -> Option<(u64, u32)> {
+        self.seen.fetch_add(u32::from(seen.is_some()), Ordering::Relaxed);
+        if self.lies { Some((64, u32::MAX)) } else { self.get.foresee(params, seen) }
+    }
+}
+
+#[test]
+fn many_requests_wait_in_their_lane_and_what_they_will_read_is_asked_for_ahead() {
+    for (settings, lies) in arms().iter().flat_map(|settings| [(settings, false), (settings, true)]) {
+        let mut bench = Bench::new(1, settings);
+        let seen = Arc::<AtomicU32>::default();
+        let kernel = Foreseen { get: Get::default(), seen: seen.clone(), lies };
+        // Room for one answer: the others' requests wait until it has arrived.
+        let init = bench.init(Some(OPCODE), vec![Box::new(kernel)]);
+        let init = KernelInit { answers: bench.outbox.sge(0, LONGEST as usize), ..init };
+        bench.try_deploy(init).unwrap();
+        let model = fill(&bench, &mut Random::new(1));
+        let mut keys: Vec<u64> = model.keys().copied().take(20).collect();
+        keys.extend([SLOTS * 9, SLOTS * 9 + 1]);
+        for (tag, key) in keys.iter().enumerate() {
+            let slot = bench.there.remote((key % SLOTS) as usize * Slot::LEN).addr;
+            bench.rpc(OPCODE, tag as u32, &Lookup { slot, key: *key }.emit());
+        }
+        let answers = bench.run();
+        for (tag, key) in keys.iter().enumerate() {
+            let bytes = model.get(key).cloned();
+            let status = if bytes.is_some() { Status::DONE } else { Status::MISS };
+            let wanted = Answer { status, bytes: bytes.unwrap_or_default() };
+            assert_eq!(answers.get(&(tag as u32)), Some(&wanted), "key {key}");
+        }
+        assert_eq!(bench.world.counters(1).kernels_busy, 0, "nobody was turned away");
+        let asked = seen.load(Ordering::Relaxed);
+        assert!(if lies { asked == 0 } else { (5..=22).contains(&asked) }, "{asked}, once a request");
+        assert!(bench.is_at_rest(0));
     }
 }

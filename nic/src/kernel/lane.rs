@@ -1,19 +1,20 @@
 //! A lane: one kernel at work for one queue pair at a time, with what waits for it.
 
-use memory::Mem;
+use memory::{Access, Mem};
 use transport::rc::strom::Part;
 use wire::Qpn;
 use wire::strom::{Ending, Status, split};
 
 use super::answer::Source;
-use super::streams::{DMA, Input, Message, Reach, Streams, What, Wires};
+use super::inbox::Inbox;
+use super::streams::{Input, Message, Reach, Streams, What, Wires};
 use super::table::{Block, Deployed, Kernels};
 use super::{Kernel, Place, Progress, STEPS};
 use crate::queue_pair::QueuePair;
 use crate::request::Sge;
 
-/// Packets that wait for a lane at most.
-const INBOX: usize = 4;
+/// Bytes of what is looked at ahead, at most.
+const FORESEEN: usize = 64;
 
 /// What comes to a lane beside its bytes.
 #[derive(Copy, Clone, Debug)]
@@ -21,47 +22,6 @@ pub(super) struct Piece {
     pub part: Part,
     /// Address of bytes that are placed in memory too.
     pub passing: Option<u64>,
-}
-
-/// Packets that wait.
-struct Inbox {
-    pieces: [Option<(Piece, usize)>; INBOX],
-    bytes: Box<[u8]>,
-    head: usize,
-    count: usize,
-}
-
-impl Inbox {
-    fn new() -> Inbox {
-        Inbox { pieces: [None; INBOX], bytes: vec![0; INBOX * DMA].into_boxed_slice(), head: 0, count: 0 }
-    }
-
-    fn has_room(&self) -> bool {
-        self.count < INBOX
-    }
-
-    /// The caller has seen that there is room.
-    fn push(&mut self, piece: Piece, bytes: &[u8]) {
-        let at = (self.head + self.count) % INBOX;
-        let len = bytes.len().min(DMA);
-        self.bytes[at * DMA..at * DMA + len].copy_from_slice(&bytes[..len]);
-        self.pieces[at] = Some((piece, len));
-        self.count += 1;
-    }
-
-    fn front(&self) -> Option<(Piece, &[u8])> {
-        let (piece, len) = self.pieces[self.head].filter(|_| self.count > 0)?;
-        Some((piece, &self.bytes[self.head * DMA..self.head * DMA + len]))
-    }
-
-    fn pop(&mut self) {
-        self.head = (self.head + 1) % INBOX;
-        self.count -= 1;
-    }
-
-    fn clear(&mut self) {
-        (self.head, self.count) = (0, 0);
-    }
 }
 
 /// A kernel, its streams and what waits for it.
@@ -189,7 +149,7 @@ impl Lane {
     /// Does it hold nothing of whom it serves?
     fn is_at_rest(&self) -> bool {
         let task = &self.task;
-        task.progress == Progress::Rests && !task.unfinished && !task.skips && self.inbox.count == 0
+        task.progress == Progress::Rests && !task.unfinished && !task.skips && self.inbox.is_empty()
     }
 }
 
@@ -265,6 +225,7 @@ impl Deployed {
         mut direct: Option<(Piece, &[u8])>,
     ) -> Turn {
         self.lanes[number as usize].waits = false;
+        self.look_ahead(number, mem);
         let mut turn = Turn { again: true, ..Turn::default() };
         for _ in 0..STEPS {
             match self.step((place, number), qp, mem, direct) {
@@ -384,7 +345,7 @@ impl Deployed {
     /// What was in front is used.
     fn drop_front(&mut self, number: u32) -> Stepped {
         let inbox = &mut self.lanes[number as usize].inbox;
-        if inbox.count == 0 {
+        if inbox.is_empty() {
             return Stepped::Took;
         }
         inbox.pop();
@@ -414,7 +375,60 @@ impl Deployed {
     }
 }
 
+impl Deployed {
+    /// Asks for what a request will read first to come near. False: its kernel does not know.
+    fn foresee(&self, number: u32, params: &[u8], seen: Option<&[u8]>, mem: Mem<'_>) -> Option<(u64, u32)> {
+        let (va, len) = self.lanes[number as usize].kernel.foresee(params, seen)?;
+        if let Some(span) = self.reach(mem).span(va, len as usize, Access::NONE) {
+            span.prefetch();
+        }
+        Some((va, len))
+    }
+
+    /// Several requests wait, and what they will read first is near by now: what they will read then shall be too.
+    fn look_ahead(&mut self, number: u32, mem: Mem<'_>) {
+        let inbox = &self.lanes[number as usize].inbox;
+        let (from, to) = (inbox.foreseen, inbox.len());
+        if to < 2 {
+            return;
+        }
+        for at in from..to {
+            let Some((piece, bytes)) = self.lanes[number as usize].inbox.short(at) else { continue };
+            let Some((_, params)) = split(bytes).ok().filter(|_| piece.part.params()) else { continue };
+            let kernel = &self.lanes[number as usize].kernel;
+            let Some((va, len)) = kernel.foresee(params, None) else { break };
+            let mut seen = [0; FORESEEN];
+            let span = self.reach(mem).span(va, len as usize, Access::NONE);
+            if let (Some(span), Some(seen)) = (span, seen.get_mut(..len as usize)) {
+                span.read(seen);
+                self.foresee(number, params, Some(seen), mem);
+            }
+        }
+        self.lanes[number as usize].inbox.foreseen = to;
+    }
+
+    fn reach<'r>(&'r self, mem: Mem<'r>) -> Reach<'r> {
+        Reach { mem, pd: self.pd, grants: &self.grants }
+    }
+}
+
 impl Kernels {
+    /// A request whose kernel knows what it will read first waits in its lane until the packets that came with it have been looked at:
+    /// so many wait for memory together. False: it is to be handed over now. The caller has seen that there is room.
+    pub(super) fn put_off(&mut self, at: (u32, u32), mem: Mem<'_>, piece: Piece, bytes: &[u8]) -> bool {
+        let Some(kernel) = &mut self.deployed[at.0 as usize] else { return false };
+        let Some((_, params)) = split(bytes).ok().filter(|_| piece.part.params()) else { return false };
+        if kernel.foresee(at.1, params, None, mem).is_none() {
+            return false;
+        }
+        let lane = &mut kernel.lanes[at.1 as usize];
+        lane.inbox.push(piece, bytes);
+        if !std::mem::replace(&mut lane.queued, true) {
+            self.ready.push_back(at);
+        }
+        true
+    }
+
     /// Has a lane room for another packet?
     pub(super) fn has_room(&self, (place, number): (u32, u32)) -> bool {
         let kernel = self.deployed[place as usize].as_ref();

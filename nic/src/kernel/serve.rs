@@ -64,7 +64,9 @@ impl QueuePair {
         let piece = Piece { part: *part, passing: None };
         match self.lane_of(place, hint, shared) {
             Some(at) => {
-                shared.kernels.drive(at, self, mem, Some((piece, payload)));
+                if !shared.kernels.put_off(at, mem, piece, payload) {
+                    shared.kernels.drive(at, self, mem, Some((piece, payload)));
+                }
                 Outcome::Done
             }
             None => {

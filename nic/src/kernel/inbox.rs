@@ -1,0 +1,162 @@
+//! What waits for a lane: packets, in the order in which they came. Short parameters have places of their own, so that many requests that
+//! come together wait together.
+
+use super::lane::Piece;
+use super::streams::PACKET;
+
+/// Packets that wait for a lane at most, and those that are longer than [`SHORT`].
+const INBOX: usize = 32;
+const LONG: usize = 4;
+/// Bytes of a place for short ones: parameters of 48 bytes, and where the answer goes.
+const SHORT: usize = 64;
+
+/// A packet that waits.
+#[derive(Copy, Clone)]
+struct Waiting {
+    piece: Piece,
+    len: usize,
+}
+
+/// Packets that wait.
+pub(super) struct Inbox {
+    waiting: [Option<Waiting>; INBOX],
+    short: Box<[u8]>,
+    long: Box<[u8]>,
+    head: usize,
+    count: usize,
+    /// The place of the first long one, and how many there are.
+    first_long: usize,
+    longs: usize,
+    /// Those, from the first one on, whose memory has been looked at ahead.
+    pub foreseen: usize,
+}
+
+fn is_long(len: usize) -> bool {
+    len > SHORT
+}
+
+impl Inbox {
+    pub fn new() -> Inbox {
+        Inbox {
+            waiting: [None; INBOX],
+            short: vec![0; INBOX * SHORT].into_boxed_slice(),
+            long: vec![0; LONG * PACKET].into_boxed_slice(),
+            head: 0,
+            count: 0,
+            first_long: 0,
+            longs: 0,
+            foreseen: 0,
+        }
+    }
+
+    /// Is there room for another packet, however long?
+    pub fn has_room(&self) -> bool {
+        self.count < INBOX && self.longs < LONG
+    }
+
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Where the bytes of a packet stand: the `before`th of the long ones, or the one in this place.
+    fn place(&mut self, at: usize, before: usize, len: usize) -> &mut [u8] {
+        if is_long(len) {
+            let at = (self.first_long + before) % LONG * PACKET;
+            &mut self.long[at..at + len]
+        } else {
+            &mut self.short[at * SHORT..at * SHORT + len]
+        }
+    }
+
+    /// The caller has seen that there is room.
+    pub fn push(&mut self, piece: Piece, bytes: &[u8]) {
+        let at = (self.head + self.count) % INBOX;
+        let len = bytes.len().min(PACKET);
+        let before = self.longs;
+        self.place(at, before, len).copy_from_slice(&bytes[..len]);
+        self.longs += usize::from(is_long(len));
+        self.waiting[at] = Some(Waiting { piece, len });
+        self.count += 1;
+    }
+
+    pub fn front(&self) -> Option<(Piece, &[u8])> {
+        if self.count == 0 {
+            return None;
+        }
+        let Waiting { piece, len } = self.waiting[self.head]?;
+        let bytes = if is_long(len) {
+            &self.long[self.first_long * PACKET..self.first_long * PACKET + len]
+        } else {
+            &self.short[self.head * SHORT..self.head * SHORT + len]
+        };
+        Some((piece, bytes))
+    }
+
+    /// The one that so many are before, if it is a short one.
+    pub fn short(&self, number: usize) -> Option<(Piece, &[u8])> {
+        let at = (self.head + number) % INBOX;
+        let Waiting { piece, len } = self.waiting[at].filter(|_| number < self.count)?;
+        (!is_long(len)).then(|| (piece, &self.short[at * SHORT..at * SHORT + len]))
+    }
+
+    pub fn pop(&mut self) {
+        if let Some(gone) = self.waiting[self.head].take()
+            && is_long(gone.len)
+        {
+            (self.first_long, self.longs) = ((self.first_long + 1) % LONG, self.longs - 1);
+        }
+        self.head = (self.head + 1) % INBOX;
+        self.count -= 1;
+        self.foreseen = self.foreseen.saturating_sub(1);
+    }
+
+    pub fn clear(&mut self) {
+        self.waiting.fill(None);
+        (self.head, self.count, self.first_long, self.longs, self.foreseen) = (0, 0, 0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use transport::rc::strom::Part;
+
+    use super::*;
+
+    #[test]
+    fn short_and_long_packets_leave_as_they_came_and_have_room_apart() {
+        let piece = |tag| Piece { part: Part::new(1, tag, 0, true, [true; 2]), passing: None };
+        let bytes = |tag: u32| {
+            vec![tag as u8; if tag.is_multiple_of(3) { 65 + tag as usize } else { tag as usize % 65 }]
+        };
+        let (mut inbox, mut next, mut first) = (Inbox::new(), 0, 0);
+        for turn in 0..200 {
+            while inbox.has_room() && next - first < 1 + turn % 40 {
+                inbox.push(piece(next), &bytes(next));
+                next += 1;
+            }
+            for number in 0..inbox.len() {
+                let wanted = bytes(first + number as u32);
+                let short = inbox.short(number).map(|(piece, bytes)| (piece.part.tag(), bytes.to_vec()));
+                assert_eq!(short, (wanted.len() <= SHORT).then_some((first + number as u32, wanted)));
+            }
+            for _ in 0..1 + turn % 5 {
+                let Some((piece, there)) = inbox.front() else { break };
+                assert_eq!((piece.part.tag(), there), (first, &bytes(first)[..]));
+                inbox.pop();
+                first += 1;
+            }
+        }
+        assert!(first > 300, "{first}");
+        inbox.clear();
+        assert!(inbox.is_empty() && inbox.front().is_none());
+        (0..INBOX as u32).for_each(|_| inbox.push(piece(1), &[1]));
+        assert!(!inbox.has_room());
+        inbox.clear();
+        (0..LONG as u32).for_each(|_| inbox.push(piece(1), &[0; SHORT + 1]));
+        assert!(!inbox.has_room());
+    }
+}
