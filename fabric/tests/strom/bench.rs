@@ -14,7 +14,7 @@ pub const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: fal
 /// Op-code of the kernel that most tests deploy.
 pub const OPCODE: u64 = 0x5354_524f_4d01;
 /// Bytes of the longest answer.
-pub const LONGEST: u32 = 8192;
+pub const LONGEST: u32 = 16_384;
 /// Where answers come to in the client's memory, one room behind the other.
 pub const ANSWERS: usize = 1 << 20;
 /// Receives that the client keeps posted.
@@ -91,7 +91,7 @@ impl Bench {
             opcode,
             kernels,
             grants: vec![self.there.key],
-            answers: self.outbox.sge(0, 1 << 17),
+            answers: self.outbox.sge(0, 1 << 18),
             longest: LONGEST,
             limit: 1 << 12,
         }
