@@ -63,6 +63,7 @@ bench: setup-bench ## the numbers of docs/PERFORMANCE.md, baselines in the same 
 	$(CARGO) run --release --quiet --bin remora -- bench verbs --json
 	$(CARGO) run --release --quiet --bin remora -- bench kv --records 1000000 --json
 	$(CARGO) run --release --quiet --bin remora -- bench block --blocks 1000000 --json
+	$(CARGO) run --release --quiet --bin remora -- bench strom --json
 
 soak: setup ## the tests marked soak: hours
 	$(CARGO) test --workspace --release -- --ignored soak

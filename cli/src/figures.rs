@@ -8,6 +8,7 @@ use clap::{Parser, ValueEnum};
 
 use crate::bench::curves::{Saved, saved};
 use crate::bench::prism::{loads, transactions};
+use crate::bench::strom::figures as strom;
 use crate::bench::{self, Report};
 use crate::device::PortName;
 
@@ -18,6 +19,8 @@ enum Figures {
     Prism,
     /// RedN, Figures 7, 8, 10, 11, 13 and 14 and Tables 3 to 5: chains on modelled hardware; and Figure 15: a reader beside writers.
     Redn,
+    /// `StRoM`, Figures 5 and 7 to 13: kernels on modelled hardware, and beside them in this software.
+    Strom,
     /// Goodput by loss, with IRN and without.
     Loss,
     /// Two flows over one bottleneck.
@@ -46,9 +49,10 @@ enum Figures {
 }
 
 impl Figures {
-    const ALL: [Figures; 11] = [
+    const ALL: [Figures; 12] = [
         Figures::Prism,
         Figures::Redn,
+        Figures::Strom,
         Figures::Loss,
         Figures::Congestion,
         Figures::Three,
@@ -65,6 +69,7 @@ impl Figures {
         match self {
             Figures::Prism => Some("prism"),
             Figures::Redn => Some("redn"),
+            Figures::Strom => Some("strom"),
             Figures::Loss => Some("loss"),
             Figures::Congestion => Some("congestion"),
             Figures::Sixteen => Some("failure"),
@@ -80,6 +85,12 @@ impl Figures {
             Figures::Nine | Figures::Ten => Some("txn"),
             _ => None,
         }
+    }
+
+    /// Is it drawn from rows? What draws itself is too, where rows of it are given.
+    fn is_from(self, rows: &[Saved]) -> bool {
+        let measured = || rows.iter().any(|row| row.bench == "strom");
+        self.rows().is_some() || self == Figures::Strom && measured()
     }
 
     /// Draws it from rows.
@@ -99,7 +110,7 @@ impl Figures {
 /// Arguments of `remora figures`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora figures\n  remora figures prism --port udp\n  remora figures loss congestion --rounds 3\n  remora figures 3 4 --rows curves.jsonl\n\nEach figure says whether it shows model time, simulated time or real time; the numbers behind it are printed."
+    after_help = "Examples:\n  remora figures\n  remora figures prism --port udp\n  remora figures loss congestion --rounds 3\n  remora figures 3 4 --rows curves.jsonl\n  remora figures strom --rows strom.jsonl\n\nEach figure says whether it shows model time, simulated time or real time; the numbers behind it are printed."
 )]
 pub struct Args {
     /// Which [default: all].
@@ -111,7 +122,8 @@ pub struct Args {
     #[arg(long)]
     port: Option<PortName>,
     /// Rows of `remora bench kv --curves --json` and `remora bench block --curves --json` for Figures 3, 4, 6 and 7, and of
-    /// `remora bench txn ycsb-t --json` for Figures 9 and 10, in files of JSON lines [default: measured now, in short].
+    /// `remora bench txn ycsb-t --json` for Figures 9 and 10, and of `remora bench strom --json` for `strom`, in files of JSON lines
+    /// [default: measured now, in short].
     #[arg(long, value_name = "FILE")]
     rows: Vec<PathBuf>,
     /// Interleaved rounds of each measurement.
@@ -129,16 +141,19 @@ pub fn run(args: &Args) -> Result<()> {
         .with_context(|| format!("making the folder {}", args.report.display()))?;
     let wanted: Vec<Figures> =
         Figures::ALL.into_iter().filter(|id| args.ids.is_empty() || args.ids.contains(id)).collect();
-    for bench in wanted.iter().filter_map(|figures| figures.bench()) {
+    let mut rows = Vec::new();
+    for file in &args.rows {
+        rows.extend(saved(file)?);
+    }
+    let (given, measured): (Vec<Figures>, Vec<Figures>) =
+        wanted.into_iter().partition(|figures| figures.is_from(&rows));
+    for bench in measured.iter().filter_map(|figures| figures.bench()) {
         let mut words = args.words(bench);
         words.push("--report".into());
         words.push(args.report.clone().into());
         bench::run(bench::Args::try_parse_from(words)?)?;
     }
-    if wanted.iter().any(|figures| figures.rows().is_some()) {
-        from_rows(args, &wanted)?;
-    }
-    Ok(())
+    if given.is_empty() { Ok(()) } else { from_rows(args, &given, rows) }
 }
 
 impl Args {
@@ -157,11 +172,7 @@ impl Args {
 }
 
 /// Draws the figures that rows are drawn as: from files, or measured now.
-fn from_rows(args: &Args, wanted: &[Figures]) -> Result<()> {
-    let mut rows = Vec::new();
-    for file in &args.rows {
-        rows.extend(saved(file)?);
-    }
+fn from_rows(args: &Args, wanted: &[Figures], mut rows: Vec<Saved>) -> Result<()> {
     for (bench, what) in [("kv", "--curves"), ("block", "--curves"), ("txn", "ycsb-t")] {
         if args.rows.is_empty() && wanted.iter().any(|figures| figures.rows() == Some(bench)) {
             let mut words = args.words(bench);
@@ -170,7 +181,12 @@ fn from_rows(args: &Args, wanted: &[Figures]) -> Result<()> {
         }
     }
     let mut residuals = Report::new(args.json);
-    loads::rows().into_iter().for_each(|row| residuals.add(row));
+    if wanted.iter().any(|figures| figures.rows().is_some()) {
+        loads::rows().into_iter().for_each(|row| residuals.add(row));
+    }
+    if wanted.contains(&Figures::Strom) {
+        strom::draw_rows(&args.report, &rows)?.into_iter().for_each(|row| residuals.add(row));
+    }
     residuals.finish();
     wanted.iter().try_for_each(|figures| figures.draw(&args.report, &rows))
 }

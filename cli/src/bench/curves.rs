@@ -133,12 +133,27 @@ pub struct Saved {
     pub metric: String,
     /// The median.
     pub value: f64,
+    /// What it was compared to.
+    #[serde(default)]
+    pub baseline: Option<String>,
+    /// The median of that.
+    #[serde(default)]
+    pub baseline_value: Option<f64>,
 }
 
 impl From<&Row> for Saved {
     fn from(row: &Row) -> Saved {
-        let Row { bench, case, metric, value, .. } = row;
-        Saved { bench: (*bench).into(), case: case.clone(), metric: (*metric).into(), value: *value }
+        let Row { bench, case, metric, value, baseline, baseline_value, .. } = row.clone();
+        Saved { bench: bench.into(), case, metric: metric.into(), value, baseline, baseline_value }
+    }
+}
+
+#[cfg(test)]
+impl Saved {
+    /// One of a benchmark, a case and a metric, compared to nothing.
+    pub fn alone(names: [&str; 3], value: f64) -> Saved {
+        let [bench, case, metric] = names.map(str::to_owned);
+        Saved { bench, case, metric, value, baseline: None, baseline_value: None }
     }
 }
 
@@ -203,7 +218,7 @@ mod tests {
     use super::*;
 
     fn row(case: &str, metric: &str, value: f64) -> Saved {
-        Saved { bench: "kv".to_owned(), case: case.to_owned(), metric: metric.to_owned(), value }
+        Saved::alone(["kv", case, metric], value)
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub mod site;
 mod sockperf;
 mod stack;
 mod stream;
-mod strom;
+pub mod strom;
 pub mod turns;
 mod verbs;
 pub mod veth;
@@ -49,7 +49,8 @@ enum Name {
     Prism,
     /// RedN's chains: what they would take on a ConnectX-5, by its primitives, beside what the paper measured.
     Redn,
-    /// StRoM's kernels: walks, GETs, checked objects, shuffled and counted streams, each beside what it replaces.
+    /// StRoM's kernels: what they would take on the paper's FPGAs, by their primitives; and walks, GETs, checked objects, shuffled and
+    /// counted streams in this software, each beside what it replaces.
     Strom,
     /// Two flows over one bottleneck: no control, DCQCN and TIMELY; simulated.
     Congestion,
@@ -77,7 +78,7 @@ enum Own {
 #[command(
     subcommand_negates_reqs = true,
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench redn\n  remora bench strom --port udp --only check --json > strom.jsonl\n  remora bench block --port udp --rounds 5\n  remora bench kv --port shm\n  remora bench txn ycsb-t --port udp\n  remora bench failure\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
+    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench redn\n  remora bench strom --only model:\n  remora bench strom --port udp --only check --json > strom.jsonl\n  remora bench block --port udp --rounds 5\n  remora bench kv --port shm\n  remora bench txn ycsb-t --port udp\n  remora bench failure\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -96,7 +97,7 @@ pub struct Args {
     /// Packets that the flow has: in a replay of the sender, without end if not given; in `loss`, each side's.
     #[arg(long)]
     packets: Option<u64>,
-    /// Where `loss`, `congestion`, `prism` and `redn` write their plots.
+    /// Where `loss`, `congestion`, `prism`, `redn` and `strom` write their plots.
     #[arg(long, default_value = "report", value_name = "FOLDER")]
     report: PathBuf,
     /// Only this port; in `loss`, shm is what IRN costs without loss.
@@ -119,6 +120,12 @@ pub struct Args {
 impl Args {
     fn wants(&self, port: PortName) -> bool {
         self.port.is_none_or(|only| only == port)
+    }
+
+    /// May a model's case be asked for? Those of software begin with the port's name.
+    fn wants_model(&self) -> bool {
+        let only = self.only.as_deref().unwrap_or_default();
+        PortName::value_variants().iter().all(|port| !only.starts_with(&format!("{}/", port.name())))
     }
 
     /// Is this case asked for?

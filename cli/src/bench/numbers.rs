@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use nic::cost::number::{MOST_OFF, Number, Part, Unit};
 
 use super::Row;
-use super::plot::{Line, Mark, Plot};
+use super::plot::{Drawing, Line, Mark, Plot, write};
 
 /// In a path: no spaces, no commas.
 fn word(name: &str) -> String {
@@ -44,7 +44,18 @@ fn row(bench: &'static str, model: &str, number: &Number) -> Row {
 pub type Drawn = (&'static str, &'static str, &'static str, bool);
 
 /// Writes each of which there are numbers into the folder: a benchmark's, in model time or in real time.
-pub fn draw(folder: &Path, (bench, time): (&str, &str), drawn: &[Drawn], numbers: &[Number]) -> Result<()> {
+pub fn draw(folder: &Path, of: (&str, &str), drawn: &[Drawn], numbers: &[Number]) -> Result<()> {
+    draw_beside(folder, of, drawn, numbers, &[])
+}
+
+/// The same; `beside` has more drawings of a figure.
+pub fn draw_beside(
+    folder: &Path,
+    (bench, time): (&str, &str),
+    drawn: &[Drawn],
+    numbers: &[Number],
+    beside: &[(&str, Plot<'_>)],
+) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("making the folder {}", folder.display()))?;
     for (figure, x, y, by_factors) in drawn {
         let of: Vec<&Number> = numbers.iter().filter(|number| number.figure == *figure).collect();
@@ -53,7 +64,9 @@ pub fn draw(folder: &Path, (bench, time): (&str, &str), drawn: &[Drawn], numbers
         }
         let title = format!("{figure} in {time}");
         let plot = plot(&of, Plot { title: &title, x, y, by_factors: *by_factors, ..Plot::default() });
-        plot.write(&folder.join(format!("{bench}-{}.svg", word(figure))))?;
+        let others = beside.iter().filter(|(of, _)| of == figure).map(|(_, plot)| plot as &dyn Drawing);
+        let all: Vec<&dyn Drawing> = std::iter::once(&plot as &dyn Drawing).chain(others).collect();
+        write(&folder.join(format!("{bench}-{}.svg", word(figure))), &all)?;
     }
     Ok(())
 }
@@ -69,7 +82,7 @@ fn shown(unit: Unit, value: f64) -> f64 {
 }
 
 /// In the order in which they come.
-fn distinct<'n>(names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
+pub fn distinct<'n>(names: impl Iterator<Item = &'n str>) -> Vec<&'n str> {
     let mut seen = Vec::new();
     names.for_each(|name| {
         if !seen.contains(&name) {

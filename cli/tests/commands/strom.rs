@@ -1,11 +1,13 @@
-//! `remora bench strom`: its rows. No time is judged here.
+//! `remora bench strom` and `remora figures strom`: rows and plots. No time is judged here; what the predictions must be, the tests of
+//! the models say.
 
 use std::collections::BTreeSet;
 use std::io::Write;
 
 use serde_json::Value;
 
-use crate::running::remora;
+use crate::prism::{Folder, lines};
+use crate::running::{Scratch, remora};
 
 /// A task of each kind, and what StRoM is compared to there.
 const BESIDE: [(&str, &str, &[&str]); 6] = [
@@ -62,4 +64,64 @@ fn over_udp_each_task_is_done_by_a_kernel_and_by_what_it_is_compared_to() {
 #[test]
 fn over_xdp_each_task_is_done_by_a_kernel_and_by_what_it_is_compared_to() {
     every_task_over("xdp");
+}
+
+/// Figures of the models, with what is stated in the text: numbers that a row of theirs is compared to.
+const PREDICTED: [(&str, usize); 12] = [
+    ("figure-5a", 0),
+    ("figure-5b", 2),
+    ("figure-5c", 0),
+    ("figure-7", 0),
+    ("figure-8", 3),
+    ("figure-9", 2),
+    ("figure-10", 0),
+    ("figure-11", 0),
+    ("figure-12a", 0),
+    ("figure-12b", 0),
+    ("figure-12c", 0),
+    ("figure-13", 1),
+];
+
+#[test]
+fn models_have_rows_beside_the_numbers_of_the_text_and_each_figure_is_drawn() {
+    let folder = Folder::new("strom");
+    let path = folder.0.to_str().expect("a path of letters");
+    let words = ["bench", "strom", "--port", "shm", "--json", "--report", path, "--only"];
+    let rows = remora(&[&words[..], &["model:"]].concat()).good();
+    let rows = lines(&rows);
+    for (figure, stated) in PREDICTED {
+        let is_of =
+            |row: &&Value| row["case"].as_str().is_some_and(|case| case.contains(&format!("/{figure}/")));
+        let of: Vec<&Value> = rows.iter().filter(is_of).collect();
+        assert!(of.len() > stated, "{figure}");
+        let from =
+            of.iter().filter(|row| row["baseline"].as_str().is_some_and(|from| from.starts_with("paper, ")));
+        assert_eq!(from.count(), stated, "{figure}");
+        let svg = folder.read(&format!("strom-{figure}.svg"));
+        assert!(svg.contains("model time") && !svg.contains("in this software"), "{figure}");
+    }
+    assert!(
+        rows.iter().all(|row| row["case"].as_str().is_some_and(|case| case.starts_with("model:StromFpga")))
+    );
+    remora(&[&words[..], &["nothing"]].concat()).one_line("no case or metric contains nothing");
+}
+
+#[test]
+fn figures_show_what_was_measured_beside_the_models_where_rows_are_given() {
+    let folder = Folder::new("strom-rows");
+    let path = folder.0.to_str().expect("a path of letters");
+    let row = |case: &str, value: f64| {
+        let beside = r#""baseline":"reads","baseline_value":5e3"#;
+        format!(r#"{{"bench":"strom","case":"{case}","metric":"latency_p50","value":{value},{beside}}}"#)
+            + "\n"
+    };
+    let rows = Scratch::new([row("shm/walk/4/strom", 2e3), row("udp/walk/4/strom", 9e3)].concat().as_bytes());
+    let out = remora(&["figures", "strom", "--rows", rows.path(), "--report", path]).good();
+    assert!(out.contains("model:StromFpga10G/figure-7/strom/4"), "{out}");
+    let svg = folder.read("strom-figure-7.svg");
+    for word in ["Figure 7 in model time", "in this software over shm", "in this software over udp", "reads"]
+    {
+        assert!(svg.contains(word), "no {word} in {svg}");
+    }
+    assert!(!folder.read("strom-figure-8.svg").contains("in this software"));
 }

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     fn row(case: &str, value: f64) -> Saved {
-        Saved { bench: "block".to_owned(), case: case.to_owned(), metric: "latency_mean".to_owned(), value }
+        Saved::alone(["block", case, "latency_mean"], value)
     }
 
     #[test]

@@ -59,10 +59,7 @@ mod tests {
 
     #[test]
     fn peaks_are_the_rates_without_a_window_in_the_order_of_their_exponents() {
-        let row = |case: &str, metric: &str, value: f64| {
-            let [bench, case, metric] = ["txn", case, metric].map(str::to_owned);
-            Saved { bench, case, metric, value }
-        };
+        let row = |case: &str, metric: &str, value: f64| Saved::alone(["txn", case, metric], value);
         let rows = [
             row("shm/farm/512/ycsb-t/zipf-1.6", "rate", 1e5),
             row("shm/farm/512/ycsb-t/uniform", "rate", 4e5),

@@ -1,8 +1,11 @@
-//! `remora bench strom`: the paper's Figures 7 to 11 and 13 in this software. Each task by a kernel on the peer's NIC, and by what
-//! the paper compares it to; all of them one after the other, round by round.
+//! `remora bench strom`: the paper's Figures 5 and 7 to 13 in model time, from the primitives of its FPGAs; and 7 to 11 and 13 in this
+//! software. There each task by a kernel on the peer's NIC, and by what the paper compares it to; all of them one after the other,
+//! round by round.
 //!
 //! | file | holds |
 //! |---|---|
+//! | `model.rs` | predictions, beside the numbers of the text |
+//! | `figures.rs` | the figures: both |
 //! | `case.rs` | the tasks, the ways to do each, and what is asked of StRoM's |
 //! | `client.rs` | tasks of single requests |
 //! | `streams.rs` | tasks of streams |
@@ -13,6 +16,8 @@
 pub mod calls;
 mod case;
 mod client;
+pub mod figures;
+mod model;
 mod place;
 pub mod server;
 mod streams;
@@ -23,6 +28,7 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::cores::two_cores;
+use super::curves::Saved;
 use super::pair::{End, Peer, Speaks};
 use super::peer::{Place, Role};
 use super::veth::{Side, Veth};
@@ -49,11 +55,16 @@ struct Series {
 /// `remora bench strom`.
 pub fn run(args: &Args) -> Result<()> {
     let mut report = Report::new(args.json);
+    let modelled = args.wants_model().then(model::both);
+    let rows = modelled.iter().flat_map(model::rows);
+    let named = rows.filter(|row| args.wants_case(&format!("{}/{}", row.case, row.metric)));
+    named.for_each(|row| report.add(row));
     let cores = two_cores(&args.cores)?;
     for port in [PortName::Shm, PortName::Udp].into_iter().filter(|port| args.wants(*port)) {
         measure(args, &mut report, port, (cores, Place::Loopback, &[]))?;
     }
-    if let Some(veth) = Veth::wanted(args)? {
+    let over_xdp = !wanted(args, PortName::Xdp).is_empty();
+    if over_xdp && let Some(veth) = Veth::wanted(args)? {
         veth.enter()?;
         measure(args, &mut report, PortName::Xdp, (cores, Place::Veth(Side::Near), &veth.far()))?;
     }
@@ -62,8 +73,22 @@ pub fn run(args: &Args) -> Result<()> {
         "no case or metric contains {}: without --only all are run and named",
         args.only.as_deref().unwrap_or_default()
     );
+    if let Some(modelled) = &modelled {
+        let rows: Vec<Saved> = report.rows().iter().map(Saved::from).collect();
+        figures::draw(&args.report, modelled, &rows)?;
+    }
     report.finish();
     Ok(())
+}
+
+/// As `--only` chooses it.
+fn path(port: PortName, task: Task) -> String {
+    format!("{}/{}/{}", port.name(), task.path(), task.metric().0)
+}
+
+/// The tasks that are asked for over a port.
+fn wanted(args: &Args, port: PortName) -> Vec<Task> {
+    Task::all().into_iter().filter(|task| args.wants_case(&path(port, *task))).collect()
 }
 
 fn measure(
@@ -72,8 +97,7 @@ fn measure(
     port: PortName,
     (cores, place, within): ([usize; 2], Place, &[&str]),
 ) -> Result<()> {
-    let path = |task: Task| format!("{}/{}/{}", port.name(), task.path(), task.metric().0);
-    let tasks: Vec<Task> = Task::all().into_iter().filter(|task| args.wants_case(&path(*task))).collect();
+    let tasks = wanted(args, port);
     if tasks.is_empty() {
         return Ok(());
     }
@@ -86,7 +110,7 @@ fn measure(
     for task in tasks {
         let empty = |way: &Way| Series { way: *way, rounds: Vec::new(), p99: Vec::new() };
         let mut all: Vec<Series> = task.ways().iter().map(empty).collect();
-        bar.set_message(path(task));
+        bar.set_message(path(port, task));
         peer.play(client.end.serving(), 0, 0)?;
         client.lay_out(task)?;
         for _ in 0..args.rounds {
