@@ -4,6 +4,10 @@
 //! variable is a word with two bytes of zero in front: one copy of the eight bytes that begin there is a NOP's header with
 //! the variable as its id.
 
+mod loops;
+
+pub use loops::{Condition, Rings};
+
 use nic::wqe::{ID_BITS, SLOT, WqeOpcode, flag};
 use nic::{Calculation, Fetching};
 
@@ -45,6 +49,19 @@ impl Test {
     /// All of them.
     pub const ALL: [Test; 6] =
         [Test::Equal, Test::NotEqual, Test::Less, Test::LessOrEqual, Test::Greater, Test::GreaterOrEqual];
+
+    /// What holds when it does not.
+    #[must_use]
+    pub fn opposite(self) -> Test {
+        match self {
+            Test::Equal => Test::NotEqual,
+            Test::NotEqual => Test::Equal,
+            Test::Less => Test::GreaterOrEqual,
+            Test::LessOrEqual => Test::Greater,
+            Test::Greater => Test::LessOrEqual,
+            Test::GreaterOrEqual => Test::Less,
+        }
+    }
 
     /// Does it hold?
     pub fn holds(self, x: u64, y: u64) -> bool {
@@ -110,6 +127,8 @@ pub struct Code<'p> {
     counts: Vec<usize>,
     /// So many of its work requests have headers that somebody compares: they stay as they are.
     compared: usize,
+    /// Completions of work requests that do not stand there as signaled.
+    unsaid: u64,
 }
 
 impl Code<'_> {
@@ -126,7 +145,7 @@ impl Code<'_> {
     fn of<'p>(program: &'p mut Program, name: &str, fetching: Fetching) -> Code<'p> {
         program.queues.push(Queue::new(name, fetching));
         let queue = program.queues.len() - 1;
-        Code { program, queue, open: None, counts: Vec::new(), compared: 0 }
+        Code { program, queue, open: None, counts: Vec::new(), compared: 0, unsaid: 0 }
     }
 
     /// The program that it is part of.
@@ -169,9 +188,14 @@ impl Code<'_> {
             Some(last) => last.flags |= flag::SIGNALED,
             _ => _ = self.push(Work::nop().signaled()),
         }
-        let count = self.program.queues[self.queue].signaled(self.works().len());
+        let count = self.completions();
         self.counts.push(self.works().len());
         self.push(Work::wait(self.queue, count));
+    }
+
+    /// Completions of what has been written so far.
+    fn completions(&self) -> u64 {
+        self.program.queues[self.queue].signaled(self.works().len()) + self.unsaid
     }
 
     /// The same, and what is written next is fetched only then: a WAIT and an ENABLE.
@@ -237,8 +261,12 @@ impl Code<'_> {
 
     /// `then` if a comparison holds; it takes one slot. With a number: 1C + 1A + 3E, and 1C + 1A more for an order.
     pub fn when(&mut self, x: Place, test: Test, y: Operand, then: Work) {
+        self.choose((x, test, y), then.clone().dormant(), then);
+    }
+
+    /// One of two work requests, which differ in op-code and flags: the second if a comparison holds.
+    fn choose(&mut self, (mut x, test, y): Condition<Operand>, without: Work, then: Work) {
         let old = Program::scrap();
-        let mut x = x;
         let patched = matches!(y, Operand::Var(_));
         let reset = self.is_recycled() && !test.wakes();
         if let Some(calculation) = test.calculation() {
@@ -256,8 +284,7 @@ impl Code<'_> {
         let copies = 1 + u64::from(patched) + u64::from(reset);
         let swap = self.ahead(copies + 1 + u64::from(patched));
         let woken = self.ahead(copies + 4 + u64::from(patched));
-        let bits = then.flags;
-        let (asleep, awake) = (header(0, bits, 0), header(then.opcode, bits, 0));
+        let [asleep, awake] = [&without, &then].map(|work| Work { id: 0, ..work.clone() }.header());
         let (expected, becomes) = if test.wakes() { (asleep, awake) } else { (awake, asleep) };
         if reset {
             let template = self.program.constant(awake);
@@ -280,7 +307,7 @@ impl Code<'_> {
         let expected = Value::Number(expected | operand << 16);
         self.push(Work::compare_swap(woken, expected, Value::Number(becomes), old));
         self.barrier();
-        self.push(if test.wakes() { then.dormant() } else { then });
+        self.push(if test.wakes() { without } else { then });
         self.compared = self.works().len();
     }
 

@@ -33,7 +33,7 @@ mod step;
 mod verify;
 
 pub use assemble::{Mistake, assemble};
-pub use code::{Code, Cost, Operand, Test};
+pub use code::{Code, Condition, Cost, Operand, Rings, Test};
 pub use disassemble::{Names, disassemble, header as header_text};
 pub use language::compile;
 pub use link::{Image, Numbers, QueueNumbers, layout, link};

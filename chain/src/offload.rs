@@ -8,11 +8,13 @@ use nic::wqe::{Wqe, WqeOpcode};
 use crate::program::header;
 
 /// The shipped programs, by name.
-pub const OFFLOADS: [(&str, &str); 4] = [
+pub const OFFLOADS: [(&str, &str); 6] = [
     ("get", include_str!("../programs/offloads/get.chain")),
     ("get-two-sequential", include_str!("../programs/offloads/get-two-sequential.chain")),
     ("get-two-parallel", include_str!("../programs/offloads/get-two-parallel.chain")),
     ("list", include_str!("../programs/offloads/list.chain")),
+    ("list-break", include_str!("../programs/offloads/list-break.chain")),
+    ("cache", include_str!("../programs/offloads/cache.chain")),
 ];
 
 /// The text of a shipped program.
@@ -41,7 +43,7 @@ pub fn bucket(key: u64, at: u64, len: u64, next: u64) -> [u8; BUCKET as usize] {
     bytes
 }
 
-/// What a client sends to `get.chain`.
+/// What a client sends to `get.chain` about a bucket, and to `list-break.chain` about a first node.
 pub fn ask(bucket: u64, key: u64) -> Vec<u8> {
     words([bucket, wanted(key)])
 }
@@ -58,12 +60,12 @@ pub fn ask_list(first: u64, key: u64) -> Vec<u8> {
     message
 }
 
-/// The length of the value that has come before this message did; none: the key is not there.
+/// The length of the value that has come before this message did; none: the key is not there, and no value is empty.
 pub fn answered(message: &[u8]) -> Option<u64> {
     let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
     message.chunks_exact(24).find_map(|answer| {
         let was = Wqe { header: word(&answer[..8]), ..Wqe::default() };
-        (was.opcode() == WqeOpcode::WRITE).then(|| word(&answer[16..]))
+        Some(word(&answer[16..])).filter(|len| was.opcode() == WqeOpcode::WRITE && *len > 0)
     })
 }
 

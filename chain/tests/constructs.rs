@@ -1,7 +1,7 @@
 //! RedN's constructs against plain arithmetic, and their costs against its Table 2.
 
 use nic::wqe::WqeOpcode;
-use remora_chain::{Code, Cost, End, Home, Machine, Operand, Place, Program, Section, Test, Work};
+use remora_chain::{Code, Cost, End, Home, Machine, Operand, Place, Program, Rings, Section, Test, Work};
 
 const MOST: u64 = (1 << 48) - 1;
 
@@ -92,6 +92,121 @@ fn comparisons_cost_what_table_2_says() {
     for test in [Test::Less, Test::LessOrEqual, Test::Greater, Test::GreaterOrEqual] {
         assert_eq!(cost(test, false), [2, 2, 3], "a copy and a calculation more");
     }
+}
+
+/// Rounds that a loop is written out for at most.
+const ROUNDS: u64 = 12;
+/// What is looked at, its step, and a counter of rounds.
+type Vars = [u64; 3];
+
+/// `while x TEST y { rounds += 1; x += step }`, in plain numbers, up to so many rounds.
+fn plain((test, y): (Test, u64), [mut x, step, mut rounds]: Vars, most: u64) -> Vars {
+    while rounds < most && test.holds(x, y) {
+        (rounds, x) = (rounds + 1, x.wrapping_add(step));
+    }
+    [x, step, rounds]
+}
+
+fn vars(code: &mut Program, [x, step, rounds]: Vars) -> [Place; 3] {
+    [("x", x), ("step", step), ("rounds", rounds)].map(|(name, value)| code.var(name, value))
+}
+
+fn body(code: &mut Code<'_>, [x, _, rounds]: [Place; 3], step: u64) {
+    code.change(rounds, WqeOpcode::FETCH_ADD, Operand::Number(1));
+    code.change(x, WqeOpcode::FETCH_ADD, Operand::Number(step));
+}
+
+/// The same written out, with breaks.
+fn written_out((test, y): (Test, u64), start: Vars, by_var: bool) -> Vars {
+    let mut program = Program::new();
+    let places = vars(&mut program, start);
+    let mut code = Code::once(&mut program, "main");
+    let y = if by_var { Operand::Var(code.var("y", y)) } else { Operand::Number(y) };
+    code.unrolled(ROUNDS as usize, (places[0], test, y), |code| body(code, places, start[1]));
+    code.end();
+    let machine = run(program);
+    places.map(|place| word(&machine, place))
+}
+
+/// The same as two rings; how it ended, too, after so many work requests at most.
+fn recycled((test, y): (Test, u64), start: Vars, budget: u64) -> (Vars, End) {
+    let mut program = Program::new();
+    let places = vars(&mut program, start);
+    Rings::new(&mut program, "loop", (places[0], test, y), |code| body(code, places, start[1]));
+    let mut machine = Machine::load(program).unwrap();
+    machine.start();
+    let end = machine.run(budget);
+    assert_eq!(machine.failures(), []);
+    (places.map(|place| word(&machine, place)), end)
+}
+
+#[test]
+fn loops_end_where_those_of_plain_numbers_do() {
+    let (mut ended, mut endless) = (0, 0);
+    for seed in 0..120 {
+        let mut numbers = Numbers(seed);
+        let (x, y) = (numbers.any() % 40, numbers.any() % 40);
+        let start = [x, [1, 2, 3, 0][(numbers.any() % 4) as usize], 0];
+        for test in Test::ALL {
+            for by_var in [false, true] {
+                let expected = plain((test, y), start, ROUNDS);
+                assert_eq!(written_out((test, y), start, by_var), expected, "{x} {test:?} {y}, seed {seed}");
+            }
+            // 40 rounds later what has not ended never does.
+            let expected = plain((test, y), start, 50);
+            let (now, end) = recycled((test, y), start, 16 * 100);
+            if expected[2] < 50 {
+                assert_eq!((now, end), (expected, End::Rest), "{x} {test:?} {y}, seed {seed}");
+                ended += 1;
+            } else {
+                assert_eq!(end, End::Budget, "{x} {test:?} {y}, seed {seed}");
+                // It is between two of its steps.
+                let rounds = now[2];
+                assert!(
+                    rounds > 50
+                        && (now[0] == x + rounds * start[1] || now[0] + start[1] == x + rounds * start[1])
+                );
+                endless += 1;
+            }
+        }
+    }
+    assert!(ended > 300 && endless > 100, "{ended} {endless}");
+}
+
+#[test]
+fn loops_cost_no_more_than_table_2_says() {
+    let costs = |works: &[Work]| {
+        let Cost { copies, atomics, controls } = Cost::of(works);
+        [copies, atomics, controls]
+    };
+    for test in Test::ALL {
+        let order = usize::from(!matches!(test, Test::Equal | Test::NotEqual));
+        let mut program = Program::new();
+        let mut code = Code::once(&mut program, "main");
+        let x = code.var("x", 0);
+        code.unrolled(1, (x, test, Operand::Number(5)), |_| ());
+        assert_eq!(
+            costs(code.works()),
+            [1 + order, 1 + order, 4],
+            "that of `if`, and the WAIT that never passes"
+        );
+
+        let rings = Rings::new(&mut program, "loop", (x, test, 5), |_| ()).rings;
+        for ring in rings {
+            let cost = costs(&program.queues[ring].works);
+            assert_eq!(cost, [2 + order, 2 + order, 2]);
+            assert!(order > 0 || cost.iter().zip([3, 2, 4]).all(|(ours, table)| *ours <= table), "Table 2");
+        }
+    }
+    // The loops that ship: what a round of each is, beside the body's own add, a queue after the other.
+    let shipped = |text: &str| {
+        let program = remora_chain::assemble(text).unwrap();
+        let all: Vec<Work> = program.queues.iter().flat_map(|queue| queue.works.clone()).collect();
+        let [copies, atomics, controls] = costs(&all);
+        [copies, atomics - 1, controls]
+    };
+    assert_eq!(shipped(include_str!("../programs/while.chain")), [1, 3, 2]);
+    assert_eq!(shipped(include_str!("../programs/count.chain")), [2, 6, 5]);
 }
 
 #[test]

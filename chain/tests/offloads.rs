@@ -97,10 +97,9 @@ fn two_buckets_are_looked_at_side_by_side_and_one_behind_the_other() {
     }
 }
 
-#[test]
-fn a_list_of_eight_is_searched_to_its_end() {
-    let mut machine = machine("list");
-    let (list, address) = region(&machine, "list");
+/// A list of eight, and the empty node at its end; its first byte and address.
+fn list(machine: &mut Machine) -> (Place, u64) {
+    let (list, address) = region(machine, "list");
     for at in 0..LIST as u64 {
         let (key, next) = (100 + at, address + (at + 1) * BUCKET);
         let bytes = bucket(key, address + VALUES + at * VALUE, 64, next);
@@ -109,13 +108,68 @@ fn a_list_of_eight_is_searched_to_its_end() {
     }
     let end = LIST as u64 * BUCKET;
     assert!(machine.write(list + end, &bucket(0, 0, 0, address + end)));
-    for key in (95..115).chain(100..108) {
-        // From each node on: the rest of the list is looked at, and then the empty node.
+    (list, address)
+}
+
+/// Keys that are there and others, each with the node from which it is looked for, and what is to be found there.
+fn searches() -> impl Iterator<Item = (u64, u64, Option<Vec<u8>>)> {
+    (95..115).chain(100..108).map(|key| {
         let from = key % 3;
+        (key, from, (100 + from..108).contains(&key).then(|| value(key, 64)))
+    })
+}
+
+#[test]
+fn a_list_of_eight_is_searched_to_its_end() {
+    let mut machine = machine("list");
+    let (list, address) = list(&mut machine);
+    for (key, from, expected) in searches() {
         let (got, works) = call(&mut machine, &ask_list(address + from * BUCKET, key));
-        let there = (100 + from..108).contains(&key);
-        assert_eq!(got, there.then(|| value(key, 64)), "key {key} from node {from}");
+        assert_eq!(got, expected, "key {key} from node {from}");
         assert!(works < 75, "{works} work requests");
     }
     assert_eq!(list.home, Home::Section(1));
+}
+
+#[test]
+fn a_list_with_a_break_is_searched_no_further_than_the_key() {
+    let mut machine = machine("list-break");
+    let (_, address) = list(&mut machine);
+    for (key, from, expected) in searches() {
+        let (got, works) = call(&mut machine, &ask(address + from * BUCKET, key));
+        let nodes = 1 + if expected.is_some() { key - 100 } else { LIST as u64 } - from;
+        assert_eq!(got, expected, "key {key} from node {from}");
+        // Six of each node, and the one that goes on; the message, the answer, what tells it, and what begins anew.
+        assert_eq!(works, 7 * nodes + 19, "key {key} from node {from}");
+    }
+    // Key 0 is that of the empty node, and no key.
+    assert_eq!(call(&mut machine, &ask(address, 0)).0, None);
+}
+
+/// The cache's program on its own: which of two buckets it is, and what is told of it. What is in them, its server's tests say.
+#[test]
+fn the_caches_chain_answers_from_either_bucket_and_tells_what_is_to_be_checked() {
+    let mut machine = machine("cache");
+    let ((buckets, at), (values, lie)) = (region(&machine, "buckets"), region(&machine, "values"));
+    let port = machine.program().queue("port").unwrap();
+    let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    assert!(machine.write(values, b"onetwo"));
+    for (number, from) in [(0, 0), (1, 3)] {
+        let bucket = words(&[(41 + number) << 16, lie + from, 3, 100 + number, 200 + number, 300, 400]);
+        assert!(machine.write(buckets + 64 * number, &bucket));
+    }
+    for round in 0..3 {
+        for (tag, expected) in [(41, Some("one")), (42, Some("two")), (43, None)] {
+            assert!(machine.send(port, &words(&[at, tag << 16, at + 64, tag << 16])));
+            machine.run(10_000);
+            assert_eq!(machine.failures(), []);
+            let told = machine.answer(port).expect("an answer");
+            assert_eq!(told[24..88], words(&[100, 200, 300, 400, 101, 201, 300, 400]), "round {round}");
+            let reply = region(&machine, "reply").0;
+            let answers = [&told[..24], &told[88..]].map(answered);
+            assert_eq!(answers, [(tag == 41).then_some(3), (tag == 42).then_some(3)], "round {round}");
+            let value = expected.map(|_| machine.read(reply, 3).unwrap());
+            assert_eq!(value.as_deref(), expected.map(str::as_bytes), "round {round}");
+        }
+    }
 }

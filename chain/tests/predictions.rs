@@ -52,7 +52,8 @@ fn redns_own_numbers_are_predicted_within_a_fifth_but_for_those_that_are_named()
     let missed = all.iter().filter(|number| number.holds() == Some(false));
     let missed: Vec<_> = missed.map(|number| (path(number), number.residual())).collect();
     assert_eq!(missed, MISSED.map(|(path, residual)| (path.to_owned(), Some(residual))));
-    assert_eq!(all.len() - MISSED.len(), 26, "so many are met");
+    let measured = all.iter().filter(|number| number.measured.is_some());
+    assert_eq!(measured.count() - MISSED.len(), 26, "so many are met");
 }
 
 /// A primitive, to be changed.
@@ -158,4 +159,14 @@ fn queues_on_the_nic_save_their_fetches() {
     assert_eq!(at(&CONNECTX5, get) - at(&wish, get), 5.0 * 330.0, "four fetches and a receive");
     let gain = at(&wish, "Table 3, constructs, if") / at(&CONNECTX5, "Table 3, constructs, if");
     assert!((1.2..1.3).contains(&gain), "{gain}");
+}
+
+/// Its list is that of the paper's Figure 13.
+#[test]
+fn the_break_that_ships_is_quicker_than_the_papers_at_every_range() {
+    for range in [1, 2, 4, 8] {
+        let [ships, papers] = ["list-break.chain", "RedN with a break"]
+            .map(|curve| at(&CONNECTX5, &format!("Figure 13, {curve}, {range}")));
+        assert!(ships < papers, "{range}: {ships} and {papers}");
+    }
 }

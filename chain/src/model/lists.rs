@@ -1,4 +1,5 @@
-//! A list of eight over the network (`RedN`, Figure 13): searched to its end by a chain (Figure 12), with a break, by READs, by a call.
+//! A list of eight over the network (`RedN`, Figure 13): searched to its end by a chain (Figure 12), with a break (Figure 6), by READs, by a
+//! call; and by the chain with a break that ships, which goes round where theirs is posted ahead for each request.
 //!
 //! A READ of this house's language brings one piece; the authors' brings three, into three places. So a node is read into a place of
 //! its own here, and two WRITEs carry its key and the address of its value, and that of the next node, to where they are needed.
@@ -10,7 +11,7 @@ use nic::wqe::WqeOpcode;
 
 use super::lookups::{self, COMPARAND, ID, KEY, LOCAL, REMOTE};
 use super::paper::{FIGURE_13, RANGES};
-use super::{Experiment, Site};
+use super::{Experiment, Site, shipped};
 use crate::program::{Home, Piece, Place, Program, Value, Work, header};
 
 /// Nodes of the list, and bytes of a value.
@@ -34,10 +35,24 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
             part: if curve.starts_with("RedN") { Part::Predicted } else { Part::Baseline },
             measured: Some(*measured),
             // The key is as often at each place of the range.
-            modelled: took[..*range].iter().sum::<u64>() as f64 / *range as f64,
+            modelled: mean(&took[..*range]),
         }));
     }
+    let took: Vec<u64> = (0..NODES).map(|at| shipped::search(model, at, VALUE)).collect();
+    all.extend(RANGES.iter().map(|range| Number {
+        figure: "Figure 13",
+        curve: "list-break.chain",
+        at: range.to_string(),
+        unit: Unit::Nanoseconds,
+        part: Part::Predicted,
+        measured: None,
+        modelled: mean(&took[..*range]),
+    }));
     all
+}
+
+fn mean(took: &[u64]) -> f64 {
+    took.iter().sum::<u64>() as f64 / took.len() as f64
 }
 
 /// The server's queues.

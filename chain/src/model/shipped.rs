@@ -11,11 +11,45 @@ use crate::machine::Machine;
 use crate::offload::{BUCKET, OFFLOADS, ask, ask_two, bucket};
 use crate::program::{Piece, Work};
 
-/// Where values are in the table's region.
-const VALUE: u64 = 4 * BUCKET;
+/// Where values are in the server's region.
+const VALUE: u64 = 64 * BUCKET;
+
+/// What stands at which bucket of a region, and what the client sends, both given the region's address.
+struct Asked<'a> {
+    region: &'a str,
+    buckets: &'a dyn Fn(u64) -> Vec<[u8; BUCKET as usize]>,
+    message: &'a dyn Fn(u64) -> Vec<u8>,
+}
 
 /// A GET of so many bytes by one of them; the key is in the last bucket that it looks at.
 pub fn get(model: &ConnectX5, name: &str, len: u64) -> u64 {
+    let asked = Asked {
+        region: "table",
+        buckets: &|address| [KEY ^ 1, KEY].map(|key| bucket(key, address + VALUE, len, 0)).into(),
+        message: &|address| match name {
+            "get" => ask(address + BUCKET, KEY),
+            _ => ask_two([address, address + BUCKET], KEY),
+        },
+    };
+    answered(model, name, &asked)
+}
+
+/// A search of a list with a break: the key is in the node of this number, with a value of so many bytes.
+pub fn search(model: &ConnectX5, found: u64, len: u64) -> u64 {
+    let node = |address: u64, at: u64| {
+        let key = if at == found { KEY } else { KEY ^ 1 };
+        bucket(key, address + VALUE, len, address + (at + 1) * BUCKET)
+    };
+    let asked = Asked {
+        region: "list",
+        buckets: &|address| (0..=found).map(|at| node(address, at)).collect(),
+        message: &|address| ask(address, KEY),
+    };
+    answered(model, "list-break", &asked)
+}
+
+/// When the client has the answer.
+fn answered(model: &ConnectX5, name: &str, asked: &Asked<'_>) -> u64 {
     let text = OFFLOADS.iter().find(|(known, _)| *known == name).expect("it ships").1;
     let program = assemble(&text.replace(" 65536", " 131072")).expect("it ships");
     let port = program.queue("port").expect("where messages come to");
@@ -25,15 +59,12 @@ pub fn get(model: &ConnectX5, name: &str, len: u64) -> u64 {
     let mut machine = Machine::load(program).expect("small");
     machine.start();
     let mut executed = machine.watch(MOST);
-    let table = machine.program().find("table").expect("its region").0;
-    let address = machine.numbers().address(table);
-    for (at, key) in [(0, KEY ^ 1), (BUCKET, KEY)] {
-        assert!(machine.write(table + at, &bucket(key, address + VALUE, len, 0)));
+    let region = machine.program().find(asked.region).expect("its region").0;
+    let address = machine.numbers().address(region);
+    for (at, bytes) in (asked.buckets)(address).iter().enumerate() {
+        assert!(machine.write(region + at as u64 * BUCKET, bytes));
     }
-    let message = match name {
-        "get" => ask(address + BUCKET, KEY),
-        _ => ask_two([address, address + BUCKET], KEY),
-    };
+    let message = (asked.message)(address);
     assert!(machine.send(port, &message));
     executed.extend(machine.watch(MOST));
     assert_eq!(machine.failures(), []);

@@ -1,7 +1,7 @@
 //! A program on node 0 of a world.
 
 use fabric::{ALL, CompletionQueue, QueuePair, Region, Settings, World};
-use nic::Sge;
+use nic::{Fetching, ReceiveRequest, Sge};
 use remora_chain::{Home, Image, Numbers, Place, Program, QueueNumbers, layout, link};
 
 /// A program's own memory.
@@ -22,6 +22,35 @@ impl Installed {
     pub fn receive(&self) -> &[Sge] {
         &self.image.receives[0][0]
     }
+}
+
+/// A client on node 1 that may SEND to an offload on node 0, and its completion queue. The one receive of the offload's queue 0
+/// is taken round after round: nobody posts it again.
+pub fn serve(
+    world: &mut World,
+    program: &Program,
+    regions: &[(&str, &Region)],
+    settings: &Settings,
+) -> (QueuePair, CompletionQueue) {
+    let port = &program.queues[0];
+    let shaped = Settings {
+        fetching: port.fetching,
+        send_slots: port.ring_slots(),
+        receives: 1,
+        receive_max_sge: port.receive_pieces(),
+        access: memory::Access::NONE,
+        ..*settings
+    };
+    let (server_cq, client_cq) = (world.create_counted_cq(0, 16), world.create_cq(1, 64));
+    let server = world.create_qp(server_cq, server_cq, &shaped).unwrap();
+    let plain = Settings { fetching: Fetching::Posted, ..*settings };
+    let client = world.create_qp(client_cq, client_cq, &plain).unwrap();
+    world.connect(server, client, &plain);
+    let installed = install(world, program, (server, server_cq), regions);
+    world.post_receive(server, &ReceiveRequest { id: 0, sges: installed.receive() }).unwrap();
+    world.receive_ring(server).expect("its own").recycle();
+    assert!(world.settle(1_000_000));
+    (client, client_cq)
 }
 
 /// Queue 0 of the program is a connection that is there already, with its completion queue; the others are made. So are the

@@ -38,7 +38,9 @@ fn every_figure_is_rows_beside_the_papers_and_a_plot_and_twice_the_same() {
         for word in ["model time", "the authors", "</svg>"] {
             assert!(svg.contains(word), "no {word} in {name}");
         }
-        for row in of {
+        // What nobody has measured on such a NIC: a chain of this software's own.
+        for row in of.into_iter().filter(|row| !row["case"].as_str().unwrap().contains("/list-break.chain/"))
+        {
             let number = |field: &str| row[field].as_f64().expect("a number");
             assert!((number("ratio") - number("value") / number("baseline_value")).abs() < 1e-9, "{row}");
             assert!(row["baseline"].as_str().is_some_and(|from| from.starts_with("paper, ")), "{row}");
@@ -56,11 +58,11 @@ fn the_same_runs_in_real_software_each_way_beside_the_others() {
         lines(&rates).iter().map(|row| row["case"].as_str().unwrap().to_owned()).collect();
     assert_eq!(names, ["nop", "if", "while-recycled"].map(|name| format!("software/loopback/{name}")));
     for port in ["shm", "udp"] {
-        for lookup in ["hash-get/1024/", "list-of-8/range-4"] {
+        for (lookup, ways) in [("hash-get/1024/", 3), ("list-of-8/range-4", 4)] {
             let case = format!("software/{port}/{lookup}");
             let rows = bench(&folder, &["--only", &case, "--port", port, "--rounds", "1"]).good();
             let rows = lines(&rows);
-            assert_eq!(rows.len(), 3, "{case}: {rows:?}");
+            assert_eq!(rows.len(), ways, "{case}: {rows:?}");
             assert!(rows.iter().all(|row| row["value"].as_f64().is_some_and(|ns| ns > 0.0)), "{rows:?}");
             assert!(rows[1..].iter().all(|row| row["baseline"] == "the chain"), "{rows:?}");
         }

@@ -21,8 +21,12 @@ use crate::device::LOOPBACK;
 const NEIGHBOURHOOD: u64 = 6;
 /// Lookups of a round.
 const LOOKUPS: u64 = 4000;
-/// The arms: what a client connects as.
-const WAYS: [(&str, &str); 3] = [("chain", ""), ("two-reads", READS), ("call", CALLS)];
+/// An arm, and what its client connects as: a program that ships, or one of the others.
+type Way = (&'static str, &'static str);
+const HASH_WAYS: [Way; 3] = [("chain", "get"), ("two-reads", READS), ("call", CALLS)];
+const BREAKS: &str = "list-break";
+const LIST_WAYS: [Way; 4] =
+    [("chain", "list"), ("chain-break", BREAKS), ("two-reads", READS), ("call", CALLS)];
 
 /// What is looked up.
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -41,6 +45,13 @@ impl Lookup {
         }
     }
 
+    fn ways(self) -> &'static [Way] {
+        match self {
+            Lookup::Hash(_) => &HASH_WAYS,
+            Lookup::List(_) => &LIST_WAYS,
+        }
+    }
+
     fn key(self, number: u64) -> u64 {
         match self {
             Lookup::Hash(_) => 1 + number % KEYS,
@@ -56,13 +67,14 @@ pub fn run(args: &Args, port: PortName, cores: [usize; 2]) -> Result<Vec<Row>> {
     let case = |lookup: Lookup, way: &str| format!("software/{}/{}/{way}", port.name(), lookup.name());
     let mut rows = Vec::new();
     for lookup in hashes.into_iter().chain(lists) {
-        let any = WAYS.iter().any(|(way, _)| args.wants_case(&format!("{}/latency_p50", case(lookup, way))));
+        let mut ways = lookup.ways().iter();
+        let any = ways.any(|(way, _)| args.wants_case(&format!("{}/latency_p50", case(lookup, way))));
         if !any {
             continue;
         }
         let measured = measure(args, port, cores, lookup)?;
         let chain = &measured[0];
-        for ((way, _), rounds) in WAYS.iter().zip(&measured) {
+        for ((way, _), rounds) in lookup.ways().iter().zip(&measured) {
             let row = Row::new("redn", case(lookup, way), "latency_p50", "ns", rounds);
             rows.push(if *way == "chain" { row } else { row.against("the chain", chain) });
         }
@@ -75,14 +87,13 @@ fn measure(args: &Args, port: PortName, cores: [usize; 2], lookup: Lookup) -> Re
     let len = if let Lookup::Hash(len) = lookup { len } else { 64 };
     let server = Server::start(cores[1], move || Tables::open(port, len))?;
     pin(cores[0])?;
-    let program = if matches!(lookup, Lookup::Hash(_)) { "get" } else { "list" };
-    let name = |way: &'static str| if way.is_empty() { program } else { way };
+    let ways = lookup.ways();
     let mut clients: Vec<Client> =
-        WAYS.iter().map(|(_, way)| Client::connect(port, &server, name(way))).collect::<Result<_>>()?;
-    let mut rounds = vec![Vec::new(); WAYS.len()];
+        ways.iter().map(|(_, way)| Client::connect(port, &server, way)).collect::<Result<_>>()?;
+    let mut rounds = vec![Vec::new(); ways.len()];
     for _ in 0..args.rounds {
-        for ((client, (_, way)), rounds) in clients.iter_mut().zip(WAYS).zip(&mut rounds) {
-            server.poll(way == CALLS);
+        for ((client, (_, way)), rounds) in clients.iter_mut().zip(ways).zip(&mut rounds) {
+            server.poll(*way == CALLS);
             rounds.push(client.median(lookup, way, len)?);
         }
     }
@@ -123,7 +134,7 @@ impl Client {
             match way {
                 READS => self.read(lookup, key, len)?,
                 CALLS => self.call(lookup, key)?,
-                _ => self.chain(lookup, key)?,
+                program => self.chain(program, key)?,
             }
             let took = started.elapsed().as_nanos() as u64;
             ensure!(self.reply.get::<u64>(0)? == key, "the value that came is another key's");
@@ -135,10 +146,11 @@ impl Client {
         Ok(times.value_at_quantile(0.5) as f64)
     }
 
-    fn chain(&mut self, lookup: Lookup, key: u64) -> Result<()> {
-        let message = match lookup {
-            Lookup::Hash(_) => ask(self.there.addr + places(key, BUCKETS)[0] * BUCKET, key),
-            Lookup::List(_) => ask_list(self.there.addr + LIST_AT, key),
+    fn chain(&mut self, program: &str, key: u64) -> Result<()> {
+        let message = match program {
+            "list" => ask_list(self.there.addr + LIST_AT, key),
+            BREAKS => ask(self.there.addr + LIST_AT, key),
+            _ => ask(self.there.addr + places(key, BUCKETS)[0] * BUCKET, key),
         };
         self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[self.small.sge(0, 1024)] })?;
         self.pair.post_send(&work::send_inline(2, &message))?;

@@ -69,7 +69,7 @@ impl Ends for Tables {
             }
             CALLS => self.calls.callers.accept(request, &options)?,
             name => {
-                let region = if name == "list" { "list" } else { "table" };
+                let region = if name.starts_with("list") { "list" } else { "table" };
                 self.loaded.push(load(&self.domain, request, (&call, region), &self.table)?);
             }
         }
@@ -98,8 +98,10 @@ fn fill(memory: &MemoryRegion, len: u64) -> Result<()> {
     }
     for place in 0..=LIST as u64 {
         let next = memory.address() + LIST_AT + (place + 1).min(LIST as u64) * BUCKET;
-        let key = if place == LIST as u64 { 0 } else { place + 1 };
-        memory.write((LIST_AT + place * BUCKET) as usize, &bucket(key, value(key), len, next))?;
+        // The list ends with an empty node, which points at itself.
+        let node = bucket(place + 1, value(place + 1), len, next);
+        let node = if place == LIST as u64 { bucket(0, 0, 0, next) } else { node };
+        memory.write((LIST_AT + place * BUCKET) as usize, &node)?;
     }
     Ok(())
 }

@@ -1,0 +1,125 @@
+//! Loops (RedN, section 3.4): written out, with a break, and recycled.
+
+use nic::wqe::{SLOT, WqeOpcode, flag};
+
+use super::{Code, ID, ID_BYTES, OPERAND, Operand, Test};
+use crate::program::{Home, Place, Program, Value, Work, header};
+
+/// `x TEST y`.
+pub type Condition<Y> = (Place, Test, Y);
+
+impl Code<'_> {
+    /// Nothing behind it is executed in this queue if a comparison holds: what would complete then does not, and the WAIT behind
+    /// it never passes (Figure 6). With a number: 1C + 1A + 4E. For code that runs once.
+    pub fn break_when(&mut self, (x, test, y): Condition<Operand>) {
+        self.choose((x, test, y), Work::nop().signaled(), Work::nop());
+        // If it stands there as what breaks, it does not say that it may complete.
+        self.unsaid += u64::from(!test.wakes());
+        let count = self.completions();
+        self.push(Work::wait(self.queue, count));
+    }
+
+    /// `while x TEST y { body }`, written out so many times: a [break](Code::break_when) in front of each.
+    pub fn unrolled(
+        &mut self,
+        times: usize,
+        (x, test, y): Condition<Operand>,
+        mut body: impl FnMut(&mut Self),
+    ) {
+        for _ in 0..times {
+            self.break_when((x, test.opposite(), y));
+            body(self);
+        }
+    }
+}
+
+/// A recycled loop: two rings of the same size that take turns, a round each. The first slot of each is the ENABLE that lets the
+/// rest of it go on; whether it is one, the other ring has decided.
+///
+/// Both grow by the same, so a count of the one becomes a count of the other: of two counts a round, one is added to, and one is
+/// copied.
+#[derive(Clone, Debug)]
+pub struct Rings {
+    /// The queue that looks at the condition for the first time, when the program starts.
+    pub start: usize,
+    /// The two rings.
+    pub rings: [usize; 2],
+    /// Slots of each.
+    slots: u64,
+    /// The slot that lets the other ring begin.
+    last: u64,
+}
+
+impl Rings {
+    /// `while x TEST y { body }` without anybody's help: 2C + 2A + 2E a round, and 1C + 1A more for an order. The body is
+    /// written twice, and has neither WAITs nor ENABLEs of its own.
+    pub fn new(
+        program: &mut Program,
+        name: &str,
+        (x, test, y): Condition<u64>,
+        mut body: impl FnMut(&mut Code<'_>),
+    ) -> Rings {
+        let rings = ["even", "odd"].map(|turn| {
+            let mut code = Code::again(program, &format!("{name}.{turn}"));
+            let (first, ring) = (Work::enable(code.queue, 0), code.queue);
+            code.push(if test.wakes() { first.dormant() } else { first });
+            body(&mut code);
+            ring
+        });
+        let compare = if test.calculation().is_some() { 4 } else { 2 };
+        let last = program.queues[rings[0]].posted() + 2 + compare;
+        let loops = Rings { start: program.queues.len(), rings, slots: (last + 1).next_power_of_two(), last };
+        for turn in 0..2 {
+            loops.count(program, turn);
+            loops.look(program, turn, (x, test, y));
+            program.push(rings[turn], Work { flags: flag::FENCE, ..Work::enable(rings[1 - turn], 1) });
+        }
+        let mut start = Code::once(program, &format!("{name}.start"));
+        start.when(x, test, Operand::Number(y), Work::enable(rings[0], loops.slots));
+        start.end();
+        loops
+    }
+
+    /// Where the count of a ring's first and last ENABLE stands.
+    fn counts(&self, turn: usize) -> [Place; 2] {
+        let home = Home::Queue(self.rings[turn]);
+        [0, self.last].map(|slot| Place { home, offset: slot * SLOT as u64 + OPERAND })
+    }
+
+    /// The other ring's counts, for its next turn.
+    fn count(&self, program: &mut Program, turn: usize) {
+        let ([first, last], other) = (self.counts(turn), self.counts(1 - turn));
+        program.queues[self.rings[turn]].works[0].swap_add = Value::Number(self.slots);
+        let add = |at| Work::add(at, Value::Number(self.slots), Program::scrap());
+        // The even ring begins each pair of rounds, and the odd one ends in it where the even one will in the next.
+        let (copied, added) = match turn {
+            0 => (Work::read(first, other[0], 8), add(other[1])),
+            _ => (Work::read(last, other[1], 8), add(other[0])),
+        };
+        program.push(self.rings[turn], copied);
+        program.push(self.rings[turn], added);
+    }
+
+    /// Does the other ring go on?
+    fn look(&self, program: &mut Program, turn: usize, (mut x, test, y): Condition<u64>) {
+        let (ring, there) = (self.rings[turn], self.counts(1 - turn)[0].back(OPERAND));
+        let scrap = Program::scrap();
+        let mut fence = 0;
+        if let Some(calculation) = test.calculation() {
+            let copy = program.var("", 0);
+            program.push(ring, Work::write(x, copy, 8));
+            program.push(ring, Work::calculate(calculation, copy, Value::Number(y), scrap));
+            (x, fence) = (copy, flag::FENCE);
+        }
+        let [asleep, awake] = [0, WqeOpcode::ENABLE.0].map(|opcode| header(opcode, 0, 0));
+        let (from, to, len, expected, becomes) = if test.wakes() {
+            (x.back(ID), there, 8, asleep, awake)
+        } else {
+            (x, there + ID, ID_BYTES, awake, asleep)
+        };
+        program.push(ring, Work { flags: fence, ..Work::read(from, to, len) });
+        let swap =
+            Work::compare_swap(there, Value::Number(expected | y << 16), Value::Number(becomes), scrap);
+        program.push(ring, Work { flags: flag::FENCE, ..swap });
+    }
+}
