@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ::chain::{Home, Machine, Names, Place, Step};
+use ::chain::{Home, Label, Machine, Names, Place, Step};
 use anyhow::Result;
 use nic::wqe::SLOT;
 use serde_json::{Value, json};
@@ -12,6 +12,9 @@ use super::trace::{changed, place, said};
 
 /// Bytes of a program's memory: of its sections, then of its queues.
 pub type Memory = Vec<Vec<u8>>;
+
+/// Characters of a text that are shown.
+const TEXT: usize = 48;
 
 const FRAME: &str = include_str!("page.html");
 
@@ -49,7 +52,7 @@ pub fn page(
     let queues: Vec<Value> = queues.collect();
     let data: Vec<Value> = (1..sections)
         .flat_map(|at| program.sections[at].labels.iter().map(move |label| (at, label)))
-        .map(|(at, label)| json!({"name": label.name, "value": word(&memory[at], label.offset)}))
+        .map(|(at, label)| json!({"name": label.name, "value": content(&memory[at], label)}))
         .collect();
     let steps: Vec<Value> = steps.iter().map(|step| frame(step, &mut memory, machine, names)).collect();
     let title = file.file_name().map_or("chain".into(), |name| name.to_string_lossy().into_owned());
@@ -85,7 +88,7 @@ fn frame(step: &Step, memory: &mut Memory, machine: &Machine, names: &Names<'_>)
                 change.at.home == Home::Section(number) && change.at.offset < range.end && range.start < end
             });
             if touched {
-                words.push(json!({"name": label.name, "value": word(&memory[number], label.offset)}));
+                words.push(json!({"name": label.name, "value": content(&memory[number], label)}));
             }
         }
     }
@@ -106,11 +109,15 @@ fn slot(bytes: &[u8], index: u64, names: &Names<'_>) -> String {
     slots.split_first().map_or(String::new(), |(first, more)| ::chain::disassemble(first, more, names))
 }
 
-/// A word as text: JavaScript's numbers have 53 bits.
-fn word(bytes: &[u8], offset: u64) -> String {
+/// What stands at a label: a text if it looks like one, else its first word, as text too: JavaScript's numbers have 53 bits.
+fn content(section: &[u8], label: &Label) -> String {
+    let all = &section[label.offset as usize..][..label.len as usize];
+    let text = all.split(|byte| *byte == 0).next().unwrap_or_default();
+    if text.len() > 8 && text.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+        return format!("\"{}\"", String::from_utf8_lossy(&text[..text.len().min(TEXT)]));
+    }
     let mut word = [0; 8];
-    let rest = &bytes[offset as usize..];
-    let len = rest.len().min(8);
-    word[..len].copy_from_slice(&rest[..len]);
+    let len = all.len().min(8);
+    word[..len].copy_from_slice(&all[..len]);
     u64::from_le_bytes(word).to_string()
 }

@@ -131,3 +131,51 @@ fn the_page_of_a_trace_needs_nothing_from_elsewhere() {
     assert_eq!((&woken["queue"], &woken["slot"]), (&1.into(), &0.into()));
     assert_eq!(trace["steps"][5]["data"][0]["value"], "1");
 }
+
+/// The page in a browser, at a step; what it draws: for each queue its name and slots, each with its text and classes.
+fn drawn(page: &Scratch, step: usize) -> Vec<(String, Vec<(String, String)>)> {
+    let browser = ["chromium-headless-shell", "chromium"].into_iter().find_map(|name| {
+        let address = format!("file://{}#{step}", page.path());
+        let words = ["--no-sandbox", "--disable-gpu", "--headless", "--dump-dom", &address];
+        std::process::Command::new(name).args(words).output().ok()
+    });
+    let out = browser.expect("a browser: `make setup` installs it");
+    let page = String::from_utf8(out.stdout).unwrap();
+    let between = |text: &str, from: &str, to: &str| {
+        text.split_once(from).and_then(|(_, rest)| Some(rest.split_once(to)?.0.to_owned()))
+    };
+    let body =
+        between(&page, "<div id=\"queues\">", "<h2 style").unwrap_or_else(|| panic!("no queues: {page}"));
+    let slot = |text: &str| {
+        let classes = text.split('"').next().unwrap_or_default().to_owned();
+        (between(text, "class=\"text\">", "</span>").expect("a text").replace("&gt;", ">"), classes)
+    };
+    let queue = |text: &str| {
+        let name = between(text, "<h2>", " <small>").expect("a name");
+        (name, text.split("<div class=\"").skip(1).map(slot).collect())
+    };
+    body.split("<section class=\"queue\">").skip(1).map(queue).collect()
+}
+
+#[test]
+fn a_browser_draws_the_queues_of_a_hash_get_and_the_verb_that_it_wakes() {
+    let get = Scratch::new(include_bytes!("../../../chain/programs/offloads/get.chain"));
+    let traced = ["chain", "trace", get.path(), "--send", "port=&bucket,[nop 42]", "--format", "html"];
+    let page = Scratch::ending(".html", remora(&traced).good().as_bytes());
+    let first = drawn(&page, 0);
+    let shape: Vec<_> = first.iter().map(|(name, slots)| (name.as_str(), slots.len())).collect();
+    assert_eq!(shape, [("port", 2), ("start", 2), ("get", 8)]);
+    let text = |queues: &[(String, Vec<(String, String)>)], queue: usize, slot: usize| {
+        let (text, classes) = &queues[queue].1[slot];
+        (text.clone(), classes.clone())
+    };
+    assert_eq!(text(&first, 0, 0), ("dormant write bucket -> reply 64".into(), "slot".into()));
+    // The swap is the fifth step, the message the first: what was asked for is there.
+    let swapped = drawn(&page, 5);
+    assert_eq!(text(&swapped, 0, 0), ("write value -> reply 24".into(), "slot rewritten".into()));
+    let swap = "cas answer.header, [nop 42] => [write] fence";
+    assert_eq!(text(&swapped, 2, 1), (swap.into(), "slot now".into()));
+    // Nothing else is marked.
+    let marked = swapped.iter().flat_map(|(_, slots)| slots).filter(|(_, classes)| classes != "slot");
+    assert_eq!(marked.count(), 2);
+}

@@ -200,8 +200,14 @@ pub struct Scratch(pub PathBuf);
 impl Scratch {
     /// With these bytes.
     pub fn new(bytes: &[u8]) -> Scratch {
+        Scratch::ending("", bytes)
+    }
+
+    /// With these bytes, under a name that ends so.
+    pub fn ending(end: &str, bytes: &[u8]) -> Scratch {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("remora-test-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let name =
+            format!("remora-test-{}-{}{end}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::write(&path, bytes).expect("a scratch file");
         Scratch(path)
