@@ -55,6 +55,12 @@ enum Command {
         after_help = "Examples:\n  remora serve kv &\n  remora kv put colour blue\n  remora kv get colour"
     )]
     Kv(kv::command::KvCommand),
+    /// Use a cache by the chains of its NIC.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  remora serve cache --chains 127.0.0.1:11212 &\n  remora cache get colour"
+    )]
+    Cache(cache::client::CacheCommand),
     /// Use a store of replicated blocks.
     #[command(
         subcommand,
@@ -138,6 +144,7 @@ fn run(command: Command) -> Result<()> {
         Command::Txn(command) => txn::command::run(command),
         Command::Block(command) => block::command::run(command),
         Command::Kv(command) => kv::command::run(command),
+        Command::Cache(command) => cache::client::run(command),
         Command::Chain(command) => chain::run(command),
         Command::Nicd(args) => nicd::run(&args),
         Command::Devinfo(args) => devinfo::run(&args),

@@ -1,4 +1,6 @@
-//! `remora serve cache`: memcached's text protocol over TCP.
+//! `remora serve cache`: memcached's text protocol over TCP, and for Remora clients a chain; `remora cache`: such a client.
 
+mod chains;
+pub mod client;
 mod connection;
 pub mod serve;

@@ -16,13 +16,15 @@ use store::Registered;
 use store::cache::{Cache, Config, MIN_MEMORY, Session};
 use transport::Instant;
 
+use super::chains::Chains;
 use super::connection::{Connection, Wish};
+use crate::device::PortArgs;
 use crate::serving::conduct::size;
 
 /// Arguments of `remora serve cache`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  remora serve cache\n  remora serve cache --listen 127.0.0.1:11311 --memory 1g\n  remora serve cache --memory 512m --items 8m --clients 10000\n\nSizes take k, m or g for 2^10, 2^20 and 2^30. It speaks memcached's text protocol: see docs/CACHE.md."
+    after_help = "Examples:\n  remora serve cache\n  remora serve cache --listen 127.0.0.1:11311 --memory 1g\n  remora serve cache --memory 512m --items 8m --clients 10000\n  remora serve cache --chains 127.0.0.1:11212 --port udp\n\nSizes take k, m or g for 2^10, 2^20 and 2^30. It speaks memcached's text protocol: see docs/CACHE.md."
 )]
 pub struct CacheArgs {
     /// TCP address to serve at.
@@ -37,6 +39,11 @@ pub struct CacheArgs {
     /// Clients at a time.
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub clients: u32,
+    /// TCP address at which Remora clients connect (`remora cache`): the NIC answers their GETs, by chains.
+    #[arg(long, value_name = "ADDRESS")]
+    pub chains: Option<SocketAddr>,
+    #[command(flatten)]
+    pub port: PortArgs,
 }
 
 /// What `version` answers. Clients conclude from it what a server knows, so it begins with the memcached whose text protocol
@@ -53,10 +60,16 @@ const LISTENER: Token = Token(usize::MAX);
 
 /// `remora serve cache`.
 pub fn run(args: &CacheArgs) -> Result<()> {
+    if args.memory < MIN_MEMORY {
+        bail!("--memory takes at least {}m: the longest value must fit", MIN_MEMORY >> 20);
+    }
     descriptors(args.clients)?;
     let clock =
         (Clock::now(), SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?);
-    let mut service = Service::open(args, clock)?;
+    let chains =
+        |address| Chains::open(&args.port, address, args.memory, items(args)?, args.clients as usize);
+    let chains = args.chains.map(chains).transpose()?;
+    let mut service = Service::open(args, clock, chains.as_ref())?;
     let at = service.listener.local_addr()?;
     eprintln!(
         "serving memcached's text protocol at {at}; {} MiB, {} items, {} clients; end with Ctrl-C",
@@ -64,6 +77,10 @@ pub fn run(args: &CacheArgs) -> Result<()> {
         items(args)?,
         args.clients
     );
+    if let Some(chains) = chains {
+        eprintln!("Remora clients connect at {}", chains.address());
+        chains.serve(service.cache.directory().context("the cache is shown to chains")?, at)?;
+    }
     service.work()
 }
 
@@ -101,12 +118,7 @@ struct Service {
 }
 
 impl Service {
-    fn open(args: &CacheArgs, clock: (Clock, Duration)) -> Result<Service> {
-        if args.memory < MIN_MEMORY {
-            bail!("--memory takes at least {}m: the longest value must fit", MIN_MEMORY >> 20);
-        }
-        let bytes = Bytes::heap(args.memory)
-            .with_context(|| format!("{} MiB for values: ask for less with --memory", args.memory >> 20))?;
+    fn open(args: &CacheArgs, clock: (Clock, Duration), chains: Option<&Chains>) -> Result<Service> {
         let config = Config {
             items: items(args)?,
             hash_seed: crate::kv::serve::fresh_seed(),
@@ -117,9 +129,17 @@ impl Service {
         let mut listener = TcpListener::bind(args.listen).map_err(|error| refused(args.listen, error))?;
         let poll = Poll::new().context("epoll")?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-        let memory = Registered { bytes, addr: 0, key: Key::new(0) };
+        let cache = match chains.map(Chains::memory) {
+            Some([values, buckets]) => Cache::new(config, values, since(clock)).shown_in(buckets),
+            None => {
+                let bytes = Bytes::heap(args.memory).with_context(|| {
+                    format!("{} MiB for values: ask for less with --memory", args.memory >> 20)
+                })?;
+                Cache::new(config, Registered { bytes, addr: 0, key: Key::new(0) }, since(clock))
+            }
+        };
         Ok(Service {
-            cache: Cache::new(config, memory, since(clock)),
+            cache,
             poll,
             listener,
             knocking: false,

@@ -1,5 +1,6 @@
 //! The items: objects of the table, a node beside each, and what goes when there is no room.
 
+use super::buckets::{Buckets, Directory};
 use super::lru::{Lru, NONE};
 use super::{Config, MAX_KEY};
 use crate::kv::two_sided::{self, Draft, TwoSidedTable};
@@ -64,6 +65,10 @@ pub struct Items {
     flushed: u64,
     bytes: u64,
     gone: Gone,
+    /// Where chains find them.
+    buckets: Option<Buckets>,
+    /// When all that is there then dies.
+    ends: Instant,
 }
 
 impl Items {
@@ -82,7 +87,19 @@ impl Items {
             flushed: 0,
             bytes: 0,
             gone: Gone::default(),
+            buckets: None,
+            ends: Instant::NEVER,
         }
+    }
+
+    /// What is stored from now on is found by chains, too, in these buckets.
+    pub fn show(&mut self, buckets: Registered, seed: u64) {
+        self.buckets = Some(Buckets::new(buckets, self.capacity, seed));
+    }
+
+    /// How clients of chains find it.
+    pub fn directory(&self) -> Option<Directory> {
+        Some(self.buckets.as_ref()?.directory())
     }
 
     /// Items in it, dead ones that were not found yet among them.
@@ -113,6 +130,19 @@ impl Items {
     /// All items with a number below `unique` are dead.
     pub fn flush(&mut self, unique: u64) {
         self.flushed = unique;
+        self.ends = Instant::NEVER;
+        // Nobody tells a chain of a number.
+        if let Some(buckets) = &mut self.buckets {
+            (0..self.nodes.len() as u32).for_each(|node| buckets.remove(node));
+        }
+    }
+
+    /// All that is there then will be [flushed](Items::flush), even if nobody asks.
+    pub fn end_by(&mut self, at: Instant) {
+        self.ends = at;
+        if let Some(buckets) = &mut self.buckets {
+            buckets.end_by(at);
+        }
     }
 
     /// The live item of `key`; a dead one goes.
@@ -133,8 +163,16 @@ impl Items {
     }
 
     /// What is kept beside its value.
-    pub fn attributes(&mut self, name: Name) -> &mut Attributes {
-        &mut self.nodes[name.0 as usize].attributes
+    pub fn attributes(&self, name: Name) -> Attributes {
+        self.node(name).attributes
+    }
+
+    /// It lives until then.
+    pub fn set_expiry(&mut self, name: Name, expires: Instant) {
+        self.nodes[name.0 as usize].attributes.expires = expires;
+        if let Some(buckets) = &mut self.buckets {
+            buckets.expires(name.0, expires.min(self.ends));
+        }
     }
 
     /// Where its value lies.
@@ -272,6 +310,12 @@ impl Items {
         self.owners[stored.line()] = number;
         self.bytes += (key.len() + stored.len) as u64;
         self.lru.push(number);
+        if let Some(buckets) = &mut self.buckets {
+            // In an object the key lies right before the value.
+            let lies = (self.table.values(), stored.offset - key.len(), key.len() + stored.len);
+            let expires = attributes.expires.min(self.ends);
+            buckets.put(number, key, lies, Attributes { expires, ..attributes });
+        }
     }
 
     /// The number of a node that is free; the oldest item goes if none is.
@@ -299,5 +343,8 @@ impl Items {
         self.bytes -= (key.len() + stored.len) as u64;
         self.lru.remove(name.0);
         self.free.push(name.0);
+        if let Some(buckets) = &mut self.buckets {
+            buckets.remove(name.0);
+        }
     }
 }

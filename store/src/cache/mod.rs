@@ -11,6 +11,7 @@
 //!
 //! `docs/CACHE.md` has the commands and what differs from memcached.
 
+mod buckets;
 mod command;
 mod counters;
 mod items;
@@ -22,6 +23,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub use buckets::{Buckets, Directory, Found, Item, LONGEST, TOLD};
 pub use counters::Counters;
 pub use session::Session;
 pub use store::Cache;

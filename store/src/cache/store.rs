@@ -1,5 +1,6 @@
 //! The cache: what each command does to the items.
 
+use super::buckets::Directory;
 use super::command::{Verb, expiry, unsigned};
 use super::items::{Attributes, Items, Name};
 use super::{Config, Counters, MAX_KEY, MAX_VALUE, MIN_MEMORY};
@@ -95,6 +96,19 @@ impl Cache {
         }
     }
 
+    /// What is stored from now on is found by chains, too: for them it stands in `buckets`, for which
+    /// [`Buckets::memory`](super::Buckets::memory) says how many bytes there must be.
+    #[must_use]
+    pub fn shown_in(mut self, buckets: Registered) -> Cache {
+        self.items.show(buckets, self.config.hash_seed);
+        self
+    }
+
+    /// How clients of chains find what is [shown](Cache::shown_in) to them.
+    pub fn directory(&self) -> Option<Directory> {
+        self.items.directory()
+    }
+
     /// What was counted.
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -121,6 +135,7 @@ impl Cache {
     pub(super) fn flush(&mut self, delay: i64, now: Instant) {
         self.counters.cmd_flush += 1;
         self.flush = if delay > 0 { expiry(delay, now) } else { now };
+        self.items.end_by(self.flush);
         self.tick(now);
     }
 
@@ -149,9 +164,9 @@ impl Cache {
         let name = found?;
         self.items.touch(name);
         if let Some(seconds) = touch {
-            self.items.attributes(name).expires = expiry(seconds, now);
+            self.items.set_expiry(name, expiry(seconds, now));
         }
-        Some((self.items.stored(name), *self.items.attributes(name)))
+        Some((self.items.stored(name), self.items.attributes(name)))
     }
 
     /// Room for a value that is to come. If there is none, what a `set` would have overwritten goes: it is out of date.
@@ -222,7 +237,7 @@ impl Cache {
         // Used just now: others go for it first.
         self.items.touch(name);
         let (old, new) = (self.items.stored(name), piece.stored());
-        let attributes = Attributes { unique: self.next_unique(), ..*self.items.attributes(name) };
+        let attributes = Attributes { unique: self.next_unique(), ..self.items.attributes(name) };
         let len = old.len + new.len;
         let joined = (len <= MAX_VALUE).then(|| self.items.draft(key, len, now).ok()).flatten();
         let ended = match joined {
@@ -267,7 +282,7 @@ impl Cache {
             Some(name) => {
                 self.counters.touch_hits += 1;
                 self.items.touch(name);
-                self.items.attributes(name).expires = expiry(seconds, now);
+                self.items.set_expiry(name, expiry(seconds, now));
             }
             None => self.counters.touch_misses += 1,
         }
@@ -294,7 +309,7 @@ impl Cache {
         self.items.read(stored.offset, head);
         let number = number(head, stored.len).ok_or(Uncounted::NotANumber)?;
         let number = if up { number.wrapping_add(delta) } else { number.saturating_sub(delta) };
-        let attributes = Attributes { unique: self.next_unique(), ..*self.items.attributes(name) };
+        let attributes = Attributes { unique: self.next_unique(), ..self.items.attributes(name) };
         let len = write(number, &mut text).max(stored.len);
         let draft = self.items.draft(key, len, now).map_err(|_| Uncounted::OutOfMemory)?;
         self.items.fill(&draft, 0, &text[..len.min(text.len())]);

@@ -1,5 +1,6 @@
 //! `remora serve cache` as its clients meet it: real ones, a load generator, and beside it the real memcached.
 
+mod chains;
 mod clients;
 mod differential;
 mod server;
@@ -16,6 +17,8 @@ pub struct Served {
     child: Child,
     /// Where it listens.
     pub address: String,
+    /// And for Remora clients.
+    pub chains: Option<String>,
 }
 
 impl Served {
@@ -28,9 +31,13 @@ impl Served {
         let said = lines.next().expect("a line");
         let address = said.strip_prefix("serving memcached's text protocol at ").expect(&said);
         let address = address.split(';').next().expect("an address").to_owned();
+        let chains = more.contains(&"--chains").then(|| {
+            let said = lines.next().expect("another line");
+            said.strip_prefix("Remora clients connect at ").expect(&said).to_owned()
+        });
         // What it says later must find a reader.
         std::thread::spawn(move || lines.for_each(drop));
-        Served { child, address }
+        Served { child, address, chains }
     }
 
     /// The real memcached, which `make setup` installs.
@@ -46,7 +53,7 @@ impl Served {
             assert!(started.elapsed() < Duration::from_secs(30), "memcached does not listen");
             std::thread::sleep(Duration::from_millis(10));
         }
-        Served { child, address }
+        Served { child, address, chains: None }
     }
 
     /// The port alone.
@@ -61,6 +68,11 @@ impl Served {
         stream.set_nodelay(true).expect("an option");
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("an option");
         Talk { stream: BufReader::new(stream) }
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Is it still there?

@@ -1,6 +1,7 @@
 //! The cache, spoken to as clients do.
 
 mod bounds;
+mod chains;
 mod cuts;
 mod eviction;
 mod protocol;
@@ -31,7 +32,12 @@ impl Talk {
     pub fn with(memory: usize, items: u32) -> Talk {
         let memory = Registered { bytes: Bytes::heap(memory).unwrap(), addr: 0, key: Key::new(0) };
         let config = Config { items, hash_seed: 1, version: "1.2.3", pid: 7, connections: 10 };
-        let mut cache = Cache::new(config, memory, Instant(NOON * 1_000_000_000));
+        let cache = Cache::new(config, memory, Instant(NOON * 1_000_000_000));
+        Talk::to(cache)
+    }
+
+    /// With such a cache.
+    pub fn to(mut cache: Cache) -> Talk {
         let session = Session::new(&mut cache);
         Talk { cache, session, now: Instant(NOON * 1_000_000_000) }
     }

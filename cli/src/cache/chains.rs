@@ -1,0 +1,134 @@
+//! Remora clients of a cache: each gets a chain of its own, which reads the cache's memory. Behind the set-up the server has no part
+//! in a GET.
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ::chain::offload::shipped;
+use ::chain::{Program, assemble};
+use anyhow::{Context as _, Result, ensure};
+use store::Registered;
+use store::cache::{Buckets, Directory};
+use verbs::{
+    Access, Call, ConnectRequest, Context, Listener, Loader, MemoryRegion, Mode, Offload, ProtectionDomain,
+    QpOptions,
+};
+
+use crate::device::PortArgs;
+use crate::post::registered;
+
+/// The program that a client asks for.
+pub const PROGRAM: &str = "cache";
+/// What counts the requests of a client, in that program.
+const REQUESTS: &str = "more";
+const COUNT: u64 = 48;
+
+/// The cache's memory on a NIC, and what is loaded there for its clients.
+pub struct Chains {
+    // Before the memory that they read.
+    loaded: Vec<Loaded>,
+    program: Program,
+    values: MemoryRegion,
+    buckets: MemoryRegion,
+    domain: ProtectionDomain,
+    _context: Context,
+    listener: Listener,
+    most: usize,
+}
+
+struct Loaded {
+    offload: Offload,
+    /// Requests when they were counted last, and since when there were so many.
+    requests: u64,
+    since: Instant,
+}
+
+impl Chains {
+    /// Memory for the values and for so many items, and a TCP address for the set-up of connections.
+    pub fn open(
+        port: &PortArgs,
+        address: SocketAddr,
+        memory: usize,
+        items: u32,
+        most: usize,
+    ) -> Result<Chains> {
+        // A thread of the NIC's own answers, whatever the cache's does.
+        let context = port.device()?.mode(Mode::Dedicated).spin(Duration::from_millis(1)).open()?;
+        let domain = context.alloc_pd()?;
+        // Chains read it, by whichever side of a work request, and nobody writes.
+        let region = |len: usize| domain.allocate(len, Access::REMOTE_READ).context("memory for chains");
+        let (values, buckets) = (region(memory)?, region(Buckets::memory(items))?);
+        let listener = Listener::bind(address)?;
+        let program = assemble(shipped(PROGRAM).context("the chain does not ship")?)?;
+        Ok(Chains { loaded: Vec::new(), program, values, buckets, domain, _context: context, listener, most })
+    }
+
+    /// The values' memory, and the buckets'.
+    pub fn memory(&self) -> [Registered; 2] {
+        [&self.values, &self.buckets].map(registered)
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+
+    /// Takes clients on, in a thread of its own, for as long as the process lives.
+    pub fn serve(mut self, directory: Directory, tcp: SocketAddr) -> Result<()> {
+        let said = [&directory.to_bytes()[..], &tcp.port().to_le_bytes()].concat();
+        let work = move || {
+            loop {
+                match self.listener.accept(None) {
+                    Ok(Some(request)) => match self.load(request, &said) {
+                        Ok(offload) => self.keep(offload),
+                        Err(error) => tracing::info!("a client got no chain: {error:#}"),
+                    },
+                    Ok(None) => {}
+                    Err(error) => {
+                        tracing::warn!("no more clients of chains are taken: {error}");
+                        return;
+                    }
+                }
+            }
+        };
+        thread::Builder::new().name("chains".into()).spawn(work).context("a thread for chains")?;
+        Ok(())
+    }
+
+    fn load(&self, request: ConnectRequest, said: &[u8]) -> Result<Offload> {
+        let call = Call::from_bytes(request.private_data()).context("it does not say what it wants")?;
+        ensure!(call.program == PROGRAM, "it wants {}, and this is a cache", call.program);
+        let options = QpOptions { private_data: said.to_vec(), ..QpOptions::default() };
+        let port = request.accept(self.domain.create_port(&self.program, "port", &options)?)?;
+        let loader = Loader::new(&self.program).connection("port", port).region("reply", call.reply);
+        let loader = loader.region("buckets", self.buckets.remote_memory());
+        Ok(loader.region("values", self.values.remote_memory()).load(&self.domain)?)
+    }
+
+    /// Who leaves says nothing: when there are too many, the one goes that has asked for nothing for longest.
+    fn keep(&mut self, offload: Offload) {
+        let now = Instant::now();
+        for loaded in &mut self.loaded {
+            let requests = loaded.count();
+            if requests != loaded.requests {
+                (loaded.requests, loaded.since) = (requests, now);
+            }
+        }
+        if self.loaded.len() == self.most
+            && let Some(idle) = (0..self.most).min_by_key(|at| self.loaded[*at].since)
+        {
+            self.loaded.swap_remove(idle);
+        }
+        self.loaded.push(Loaded { offload, requests: 0, since: now });
+    }
+}
+
+impl Loaded {
+    /// The next message that the chain waits for.
+    fn count(&self) -> u64 {
+        let at = self.offload.program().find(REQUESTS);
+        let bytes = at.and_then(|(at, _)| self.offload.read(at + COUNT, 8));
+        bytes.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
+    }
+}

@@ -1,0 +1,162 @@
+//! `remora cache get`: an item by the chain that the server's NIC runs, or by memcached's protocol where that does not do.
+
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::{Args, Subcommand};
+use store::cache::{Directory, Found, LONGEST, MAX_KEY, TOLD};
+use transport::Instant;
+use verbs::{
+    Access, Call, CompletionKind, CompletionQueue, Context, EMPTY, MemoryRegion, QpOptions, QueuePair,
+    ReceiveRequest, Status, work,
+};
+
+use super::chains::PROGRAM;
+use crate::device::PortArgs;
+use crate::print;
+
+/// `remora cache`.
+#[derive(Subcommand)]
+pub enum CacheCommand {
+    /// Print the value of a key.
+    Get(GetArgs),
+}
+
+/// Arguments of `remora cache get`.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  remora cache get colour\n  remora cache get colour --port udp --connect 10.0.0.1:11212\n\nThe server is one that was started with --chains. Ends with status 1 if there is no such key."
+)]
+pub struct GetArgs {
+    /// The key.
+    key: String,
+    /// Where the server takes Remora clients: its --chains.
+    #[arg(long, default_value = "127.0.0.1:11212")]
+    connect: String,
+    #[command(flatten)]
+    port: PortArgs,
+    /// Say which way the value came.
+    #[arg(long)]
+    explain: bool,
+}
+
+/// How long a chain may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// `remora cache`.
+pub fn run(command: CacheCommand) -> Result<()> {
+    let CacheCommand::Get(args) = command;
+    let is_key = |byte: u8| byte > b' ' && byte != 127;
+    ensure!(
+        (1..=MAX_KEY).contains(&args.key.len()) && args.key.bytes().all(is_key),
+        "a key has 1 to {MAX_KEY} bytes, and no spaces"
+    );
+    let mut client = Client::connect(&args.port, &args.connect)?;
+    let (value, way) = match client.ask(args.key.as_bytes()) {
+        Ok(Some(value)) => (Some(value), "by the chain".to_owned()),
+        Ok(None) => (client.fall_back(&args.key)?, "by TCP: the chain had nothing that fits".to_owned()),
+        Err(error) => (client.fall_back(&args.key)?, format!("by TCP: {error:#}")),
+    };
+    if args.explain {
+        eprintln!("{way}");
+    }
+    let Some(value) = value else { bail!("no such key: {}", args.key) };
+    print::bytes(&value);
+    if !value.ends_with(b"\n") {
+        print::line("");
+    }
+    Ok(())
+}
+
+/// A client with a chain of its own.
+pub struct Client {
+    pair: QueuePair,
+    cq: CompletionQueue,
+    reply: MemoryRegion,
+    told: MemoryRegion,
+    directory: Directory,
+    tcp: SocketAddr,
+    _context: Context,
+}
+
+impl Client {
+    /// Connects to a server's --chains.
+    pub fn connect(port: &PortArgs, address: &str) -> Result<Client> {
+        let context = port.open()?;
+        let domain = context.alloc_pd()?;
+        let cq = context.create_cq(16)?;
+        // As long as the chain counts on.
+        let reply = domain
+            .allocate((LONGEST + 1).next_multiple_of(64), Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+        let told = domain.allocate(TOLD, Access::LOCAL_WRITE)?;
+        let call = Call { program: PROGRAM.to_owned(), reply: reply.remote_memory() };
+        let options = QpOptions { private_data: call.to_bytes(), ..QpOptions::default() };
+        let pair = domain.create_qp(&cq, &cq, &options)?;
+        let pair = pair.connect(address).with_context(|| {
+            format!(
+                "no cache takes Remora clients at {address}: `remora serve cache --chains {address}` does"
+            )
+        })?;
+        let said = pair.peer_private_data();
+        let (directory, port) =
+            said.split_at_checked(Directory::LEN).context("whoever answers is no cache")?;
+        let directory = Directory::from_bytes(directory).context("whoever answers is no cache")?;
+        let port = port.try_into().map(u16::from_le_bytes).context("whoever answers is no cache")?;
+        let mut tcp = address.to_socket_addrs()?.next().context("no address")?;
+        tcp.set_port(port);
+        Ok(Client { pair, cq, reply, told, directory, tcp, _context: context })
+    }
+
+    /// The value of a key, by the chain. None: it has none that fits, and there may be one.
+    pub fn ask(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[self.told.sge(0, TOLD)] })?;
+        self.pair.post_send(&work::send_inline(2, &self.directory.ask(key)))?;
+        let mut done = [EMPTY; 2];
+        let mut answered = None;
+        while answered.is_none() {
+            let came = self.cq.wait(&mut done, PATIENCE).context("the chain does not answer")?;
+            for completion in &done[..came] {
+                let status = completion.status;
+                ensure!(status == Status::Success, "the chain has ended: {}", status.explain());
+                answered =
+                    (completion.kind == CompletionKind::Receive).then_some(completion.byte_len).or(answered);
+            }
+        }
+        let mut told = [0; TOLD];
+        self.told.read(0, &mut told)?;
+        for found in Found::of(&told) {
+            let mut bytes = vec![0; found.len];
+            self.reply.read(0, &mut bytes)?;
+            if let Some(item) = found.item(key, &bytes, now()?) {
+                return Ok(Some(item.value.to_vec()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same by memcached's protocol.
+    pub fn fall_back(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        let stream = TcpStream::connect(self.tcp).with_context(|| format!("asking at {}", self.tcp))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        (&stream).write_all(format!("get {key}\r\n").as_bytes())?;
+        let (mut reader, mut line) = (BufReader::new(stream), String::new());
+        reader.read_line(&mut line)?;
+        let Some(head) = line.strip_prefix("VALUE ") else {
+            ensure!(line == "END\r\n", "the cache answers: {}", line.trim_end());
+            return Ok(None);
+        };
+        let len = head.split_whitespace().nth(2).and_then(|len| len.parse().ok());
+        let len = len.filter(|len| *len <= LONGEST).context("an answer that is none of memcached's")?;
+        let mut value = vec![0; len];
+        reader.read_exact(&mut value)?;
+        Ok(Some(value))
+    }
+}
+
+/// Since 1970, as the server counts.
+fn now() -> Result<Instant> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?;
+    Ok(Instant(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX - 1)))
+}
