@@ -21,6 +21,7 @@ use self::chain::Chain;
 use self::course::Course;
 use self::farm::Farm;
 use self::memcached::Memcached;
+use crate::bench::cores::{pin, two_cores};
 use crate::bench::{Report, Row};
 use crate::device::PortName;
 
@@ -103,6 +104,9 @@ pub fn run(args: &Args) -> Result<Report> {
         return chain::serve(args, socket, listen);
     }
     ensure!(args.port != PortName::Xdp, "port xdp needs a network between its NICs: choose shm or udp");
+    // Daemon and servers stay where this thread is, and the client is elsewhere: on one core each would wait for the other's time to end.
+    let [clients, servers] = two_cores(&[])?;
+    pin(servers)?;
     let socket = std::env::temp_dir().join(format!("remora-failure-{}.sock", std::process::id()));
     let mut daemon = Process(
         program()?
@@ -112,20 +116,20 @@ pub fn run(args: &Args) -> Result<Report> {
             .spawn()?,
     );
     first_line(&mut daemon.0)?;
-    let report = all(args, &socket);
+    let report = all(args, &socket, clients);
     drop(daemon);
     let _ = std::fs::remove_file(&socket);
     report
 }
 
 /// All systems, the daemon listening at `socket`.
-fn all(args: &Args, socket: &Path) -> Result<Report> {
+fn all(args: &Args, socket: &Path, core: usize) -> Result<Report> {
     let mut report = Report::new(args.json);
-    let memcached = one(args, &mut Memcached::new(args)?)?;
-    let chains = one(args, &mut Chain::new(args, socket)?)?;
+    let memcached = one(args, &mut Memcached::new(args)?, core)?;
+    let chains = one(args, &mut Chain::new(args, socket)?, core)?;
     add(&mut report, args, "chain/nicd", &chains, Some(&memcached));
     for (system, keeper) in [("farm/nicd", Some(socket)), ("farm", None)] {
-        let seen = one(args, &mut Farm::new(args, keeper)?)?;
+        let seen = one(args, &mut Farm::new(args, keeper)?, core)?;
         add(&mut report, args, system, &seen, Some(&memcached));
     }
     add(&mut report, args, "memcached", &memcached, None);
@@ -150,8 +154,8 @@ fn add(report: &mut Report, args: &Args, system: &str, seen: &Seen, beside: Opti
     report.add(row("gets", "GETs", &seen.gets, None));
 }
 
-/// Kills one store, round after round.
-fn one(args: &Args, store: &mut impl Store) -> Result<Seen> {
+/// Kills one store, round after round, while a client on this core reads.
+fn one(args: &Args, store: &mut impl Store, core: usize) -> Result<Seen> {
     let mut seen = Seen::default();
     let load = Duration::from_secs_f64(args.seconds);
     store.start()?;
@@ -159,12 +163,13 @@ fn one(args: &Args, store: &mut impl Store) -> Result<Seen> {
         let (gets, over) = (AtomicU64::new(0), AtomicBool::new(false));
         let (mut client, records, began) = (store.client(), args.records, Instant::now());
         let (killed, read) = std::thread::scope(|scope| {
-            let reads = scope.spawn(|| read_on(&mut client, records, (&gets, began), &over));
+            let reads =
+                scope.spawn(|| pin(core).map(|()| read_on(&mut client, records, (&gets, began), &over)));
             // Servers end with the thread that starts them: so that is this one.
             let done = death(store, load, &gets);
             over.store(true, Ordering::Release);
             let read = reads.join().map_err(|_| anyhow::anyhow!("the client failed"));
-            Ok::<_, anyhow::Error>((done?, read?))
+            Ok::<_, anyhow::Error>((done?, read??))
         })?;
         seen.gets.push(gets.into_inner() as f64);
         seen.failed.push(read.failed as f64);
