@@ -217,7 +217,8 @@ fn hash_gets_over_udp_answer_as_the_table_does() {
 
 fn finds_what_the_list_holds(device: &Device) {
     let server = Server::start(device);
-    let lists: [(&str, fn(u64, u64) -> Vec<u8>); 2] = [("list", ask_list), ("list-break", ask)];
+    type Asks = fn(u64, u64) -> Vec<u8>;
+    let lists: [(&str, Asks); 2] = [("list", ask_list), ("list-break", ask)];
     for (name, ask) in lists {
         let mut client = Client::call(device, &server, name);
         for key in (1..=LIST as u64 + 2).chain([2, 1]) {
