@@ -144,14 +144,16 @@ impl Reads {
         if number < self.next || number >= self.next + self.capacity {
             return Err(NoPlace::Invalid);
         }
-        let mut acknowledged = None;
-        while self.oldest + self.capacity <= number {
+        let (mut oldest, mut acknowledged) = (self.oldest, None);
+        while oldest + self.capacity <= number {
             // Not executed yet, or not all of it sent: then its answers cannot be there.
-            let executed = self.ring[self.slot(self.oldest)].filter(|_| self.oldest < self.next);
+            let executed = self.ring[self.slot(oldest)].filter(|_| oldest < self.next);
             let end = executed.map(|read| read.end).filter(|end| *end <= sent).ok_or(NoPlace::Invalid)?;
             acknowledged = Some(end);
-            self.oldest += 1;
+            oldest += 1;
         }
+        // Only now: whoever is refused has acknowledged nothing, and its answers may still have to leave.
+        self.oldest = oldest;
         let slot = self.slot(number);
         self.ring[slot] = Some(Read { request, wanted, first: 0, end: 0, msn: 0, skipped: 0 });
         Ok(acknowledged)
@@ -218,6 +220,20 @@ mod tests {
     use super::*;
 
     const WANTED: Wanted = Wanted::Memory { key: 1, va: 2, len: 3 };
+
+    #[test]
+    fn one_that_is_refused_acknowledges_nothing() {
+        let mut reads = Reads::new(2);
+        for number in 0..2 {
+            reads.keep(10 + number, number as u32, WANTED, 100).unwrap();
+            reads.executed(None, 100 + number, 101 + number, 1, 0);
+        }
+        // It would have the answers to both, and that of the second has not left.
+        assert_eq!(reads.keep(13, 3, WANTED, 101), Err(NoPlace::Invalid));
+        assert_eq!(reads.bounds(), (2, 0));
+        assert_eq!(reads.of(100).map(|read| read.request), Some(10));
+        assert_eq!(reads.keep(12, 2, WANTED, 101), Ok(Some(101)));
+    }
 
     #[test]
     fn one_that_arrives_early_waits_for_its_turn() {
