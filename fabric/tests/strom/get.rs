@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use nic::kernel::{Get, Kernel, KernelInit, Lookup, Progress, Slot, Status, Streams};
+use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{Random, Settings};
+use wire::{Address, Endpoint, Ingress};
 
 use crate::bench::{Answer, Bench, LONGEST, OPCODE, arms, bad_links};
 use crate::seeds;
@@ -162,5 +164,40 @@ fn many_requests_wait_in_their_lane_and_what_they_will_read_is_asked_for_ahead()
         let asked = seen.load(Ordering::Relaxed);
         assert!(if lies { asked == 0 } else { (5..=22).contains(&asked) }, "{asked}, once a request");
         assert!(bench.is_at_rest(0));
+    }
+}
+
+#[test]
+fn a_crowd_of_requests_that_comes_at_once_is_not_turned_away() {
+    for settings in arms() {
+        let mut bench = Bench::new(1, &Settings { send_slots: 512, ..settings });
+        // Room for all answers: none of them leaves before the last request is there.
+        let init = bench.init(Some(OPCODE), kernels(1));
+        let init = KernelInit { answers: bench.outbox.sge(0, 1 << 17), longest: 2048, ..init };
+        bench.try_deploy(init).unwrap();
+        let model = fill(&bench, &mut Random::new(1));
+        let keys: Vec<u64> = model.keys().copied().cycle().take(60).collect();
+        // None of them arrives by itself.
+        bench.world.set_rules(&Rules::of(vec![Rule::chance(Action::Drop, 1.0)]), 1);
+        bench.world.tap();
+        for (tag, key) in keys.iter().enumerate() {
+            let slot = bench.there.remote((key % SLOTS) as usize * Slot::LEN).addr;
+            bench.rpc(OPCODE, tag as u32, &Lookup { slot, key: *key }.emit());
+        }
+        bench.world.run_for(50_000);
+        let (sent, start, now) = (bench.world.sent(), bench.world.start(), bench.world.now());
+        assert_eq!(sent.len(), keys.len());
+        let source = Endpoint { address: Address([0; 16]), udp_port: 0 };
+        bench.world.with_nic(1, |nic, mem| {
+            for sent in &sent {
+                nic.receive(now, mem, &Ingress { bytes: &sent.bytes, start, source, group: None });
+            }
+        });
+        assert_eq!(bench.world.counters(1).kernels_busy, 0);
+        bench.world.set_rules(&Rules::of(vec![]), 1);
+        let answers = bench.run();
+        for (tag, key) in keys.iter().enumerate() {
+            assert_eq!(answers[&(tag as u32)].bytes, model[key], "key {key}");
+        }
     }
 }

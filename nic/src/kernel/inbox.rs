@@ -54,6 +54,10 @@ impl Inbox {
         self.count < INBOX && self.longs < LONG
     }
 
+    pub fn is_half_full(&self) -> bool {
+        self.count >= INBOX / 2
+    }
+
     pub fn len(&self) -> usize {
         self.count
     }

@@ -429,6 +429,13 @@ impl Kernels {
         true
     }
 
+    /// Do so many packets wait for a lane that it should begin, though more may come together with them? Or else whoever has many
+    /// requests on their way would be refused.
+    pub(super) fn is_crowded(&self, (place, number): (u32, u32)) -> bool {
+        let kernel = self.deployed[place as usize].as_ref();
+        kernel.is_some_and(|kernel| kernel.lanes[number as usize].inbox.is_half_full())
+    }
+
     /// Has a lane room for another packet?
     pub(super) fn has_room(&self, (place, number): (u32, u32)) -> bool {
         let kernel = self.deployed[place as usize].as_ref();

@@ -66,6 +66,8 @@ impl QueuePair {
             Some(at) => {
                 if !shared.kernels.put_off(at, mem, piece, payload) {
                     shared.kernels.drive(at, self, mem, Some((piece, payload)));
+                } else if shared.kernels.is_crowded(at) {
+                    shared.kernels.drive(at, self, mem, None);
                 }
                 Outcome::Done
             }
