@@ -376,7 +376,7 @@ impl Deployed {
 }
 
 impl Deployed {
-    /// Asks for what a request will read first to come near. False: its kernel does not know.
+    /// Asks for what a request will read first to come near. None: its kernel does not know.
     fn foresee(&self, number: u32, params: &[u8], seen: Option<&[u8]>, mem: Mem<'_>) -> Option<(u64, u32)> {
         let (va, len) = self.lanes[number as usize].kernel.foresee(params, seen)?;
         if let Some(span) = self.reach(mem).span(va, len as usize, Access::NONE) {

@@ -60,15 +60,15 @@ pub fn telling(memory: &MemoryRegion) -> QpOptions {
     QpOptions { private_data: memory.remote_memory().to_bytes().to_vec(), ..QpOptions::default() }
 }
 
-/// Loads the shipped program that a client asked for.
+/// Loads the shipped program that a client asked for, and tells the client what `options` say.
 pub fn load(
     domain: &ProtectionDomain,
     request: ConnectRequest,
     (call, region): (&Call, &str),
-    table: &MemoryRegion,
+    (table, options): (&MemoryRegion, &QpOptions),
 ) -> Result<Offload> {
     let program = ::chain::assemble(shipped(&call.program).context("no such program")?)?;
-    let port = request.accept(domain.create_port(&program, "port", &telling(table))?)?;
+    let port = request.accept(domain.create_port(&program, "port", options)?)?;
     let loader = Loader::new(&program).connection("port", port);
     Ok(loader.region(region, table.remote_memory()).region("reply", call.reply).load(domain)?)
 }

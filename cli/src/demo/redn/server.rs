@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ::chain::offload::shipped;
 use anyhow::{Context as _, Result};
 use clap::Parser;
 use verbs::{
-    Access, Call, ConnectRequest, EMPTY, Listener, Loader, MemoryRegion, Offload, ProtectionDomain, QpOptions,
+    Access, Call, ConnectRequest, EMPTY, Listener, MemoryRegion, Offload, ProtectionDomain, QpOptions,
 };
 
 use super::table::Table;
+use crate::bench::redn::table as redn;
 use crate::device::PortArgs;
 use crate::print;
 use crate::serving::conduct::Conduct;
@@ -61,10 +61,7 @@ pub fn run(args: &Args) -> Result<()> {
 /// The call that sets a client's chain up.
 fn load(domain: &ProtectionDomain, table: &MemoryRegion, request: ConnectRequest) -> Result<Offload> {
     let call = Call::from_bytes(request.private_data()).context("it does not say what it wants")?;
-    let program = ::chain::assemble(shipped(&call.program).context("no such program")?)?;
     // Addresses are told, and no key: a client of a chain needs none.
     let options = QpOptions { private_data: table.address().to_le_bytes().to_vec(), ..QpOptions::default() };
-    let port = request.accept(domain.create_port(&program, "port", &options)?)?;
-    let loader = Loader::new(&program).connection("port", port);
-    Ok(loader.region("table", table.remote_memory()).region("reply", call.reply).load(domain)?)
+    redn::load(domain, request, (&call, "table"), (table, &options))
 }

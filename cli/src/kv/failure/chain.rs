@@ -15,7 +15,7 @@ use verbs::{
 
 use super::{Args, Reads, Server, Store};
 use crate::bench::Report;
-use crate::bench::redn::table::{Table, load};
+use crate::bench::redn::table::{Table, load, telling};
 use crate::device::{LOOPBACK, PortName};
 use crate::print;
 
@@ -55,7 +55,7 @@ pub fn serve(args: &Args, socket: &Path, listen: SocketAddr) -> Result<Report> {
     loop {
         let Some(request) = listener.accept(Some(Duration::from_secs(1)))? else { continue };
         let call = Call::from_bytes(request.private_data()).context("it does not say what it wants")?;
-        match load(&domain, request, (&call, "table"), &memory) {
+        match load(&domain, request, (&call, "table"), (&memory, &telling(&memory))) {
             Ok(offload) => loaded.push(offload),
             Err(error) => tracing::warn!("a client was not served: {error:#}"),
         }

@@ -77,7 +77,12 @@ impl Ends for Shop {
         match call.program.as_str() {
             CALLS => self.callers.accept(request, &telling(&self.table)),
             _ => {
-                self.loaded.push(load(&self.domain, request, (&call, "table"), &self.table)?);
+                self.loaded.push(load(
+                    &self.domain,
+                    request,
+                    (&call, "table"),
+                    (&self.table, &telling(&self.table)),
+                )?);
                 Ok(())
             }
         }

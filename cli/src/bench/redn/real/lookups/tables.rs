@@ -70,7 +70,12 @@ impl Ends for Tables {
             CALLS => self.calls.callers.accept(request, &options)?,
             name => {
                 let region = if name.starts_with("list") { "list" } else { "table" };
-                self.loaded.push(load(&self.domain, request, (&call, region), &self.table)?);
+                self.loaded.push(load(
+                    &self.domain,
+                    request,
+                    (&call, region),
+                    (&self.table, &telling(&self.table)),
+                )?);
             }
         }
         Ok(())
