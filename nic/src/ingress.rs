@@ -226,13 +226,10 @@ impl QueuePair {
             self.foresee_all(mem, packet);
         }
         for part in bundle::parts(packet.payload) {
-            let mine = |part: &packet::View<'_>| {
-                part.bth.dest_qp == self.number && part.bth.opcode.0 & extended::SERVICE == 0
-            };
-            let Some(part) = part.ok().filter(mine) else {
-                shared.counters.malformed_pkts += 1;
-                return;
-            };
+            let Ok(part) = part else { return malformed(shared) };
+            if part.bth.dest_qp != self.number || part.bth.opcode.0 & extended::SERVICE != 0 {
+                return malformed(shared);
+            }
             // One before it may have ended the connection.
             if self.may_receive() {
                 self.take_later(now, mem, &part, shared);
@@ -474,6 +471,10 @@ pub(crate) fn react(
         }
     };
     if fine { Ok(()) } else { Err((number, Status::LocalProtection)) }
+}
+
+fn malformed(shared: &mut Shared) {
+    shared.counters.malformed_pkts += 1;
 }
 
 fn access(result: Result<(), AccessError>) -> Outcome {

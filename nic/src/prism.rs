@@ -43,17 +43,23 @@ enum Under {
     Writing { key: u32, va: u64, limit: u32, pin: Option<Pin>, buffer: Option<Pin>, redirect: Option<u64> },
 }
 
+/// What the operations of a peer have come to.
+struct Course {
+    /// How the last one ended.
+    last: Verdict,
+    under: Under,
+    /// Buffers that answers still to be asked for may be read from, by the number of the operation.
+    pins: VecDeque<(u64, Pin)>,
+}
+
 /// What a queue pair has for a peer that agreed on PRISM.
 pub(crate) struct Prism {
     /// Its scratch memory; lent when its first operation comes.
     scratch: Option<Scratch>,
-    /// How the last operation ended, and how many messages there were by then: if there are more, plain ones came between,
-    /// which succeed if they are executed.
-    last: Verdict,
+    course: Course,
+    /// How many messages there were when the last operation ended: if there are more, plain ones came between, which succeed if they
+    /// are executed.
     counted: u32,
-    under: Under,
-    /// Buffers that answers still to be asked for may be read from, by the number of the operation.
-    pins: VecDeque<(u64, Pin)>,
     /// When the peer will have given up asking.
     released: Instant,
     /// How long it goes on asking.
@@ -64,10 +70,12 @@ impl Prism {
     fn new(answers: u8, patience_ns: u64) -> Prism {
         Prism {
             scratch: None,
-            last: Verdict::Done,
+            course: Course {
+                last: Verdict::Done,
+                under: Under::Nothing,
+                pins: VecDeque::with_capacity(usize::from(answers) + 1),
+            },
             counted: 0,
-            under: Under::Nothing,
-            pins: VecDeque::with_capacity(usize::from(answers) + 1),
             released: Instant::NEVER,
             patience_ns,
         }
@@ -80,7 +88,9 @@ impl Prism {
         }
         self.scratch.as_ref()
     }
+}
 
+impl Course {
     /// Answers before number `kept_from` cannot be asked for any more.
     fn unpin(&mut self, kept_from: u64, lists: &mut FreeLists) {
         while self.pins.front().is_some_and(|(number, _)| *number < kept_from) {
@@ -126,8 +136,8 @@ impl QueuePair {
     /// The connection ends: what it holds of free lists goes back.
     pub(crate) fn end_prism(&mut self, shared: &mut Shared) {
         let Some(mut prism) = self.prism.take() else { return };
-        prism.abandon(&mut shared.free_lists);
-        prism.unpin(u64::MAX, &mut shared.free_lists);
+        prism.course.abandon(&mut shared.free_lists);
+        prism.course.unpin(u64::MAX, &mut shared.free_lists);
     }
 
     /// When `expire_prism` wants to be called.
@@ -150,7 +160,7 @@ impl QueuePair {
             (None, None) => (true, false),
         };
         if forgotten {
-            prism.unpin(u64::MAX, &mut shared.free_lists);
+            prism.course.unpin(u64::MAX, &mut shared.free_lists);
         } else if waits {
             prism.released = now.after(prism.patience_ns);
         }

@@ -10,14 +10,14 @@
 
 use memory::{Mem, Owner, Pd};
 use transport::Instant;
-use transport::rc::prism::Extended;
-use transport::rc::{Chained, Message, Plan, Reply, ReplyKind};
+use transport::rc::prism::{Extended, Verb};
+use transport::rc::{Chained, Kind, Message, Part, Reply, ReplyKind};
 use wire::frame::Egress;
 use wire::prism::addresses::Repr as Addresses;
 use wire::prism::bundle::{self, HEAD};
-use wire::{Extensions, Opcode, Qpn, bth, packet};
+use wire::{Extensions, Opcode, Qpn, aeth, atomic_ack, atomic_eth, bth, packet, reth};
 
-use super::egress::{addresses, kept_headers, request_bth};
+use super::egress::{addresses, kept_value};
 use crate::egress::{Sent, emit_other};
 use crate::gather::{fetch, gather_other};
 use crate::nic::Shared;
@@ -27,60 +27,109 @@ use crate::ring::Ring;
 /// Requests, or answers, that travel together at most.
 const MOST: usize = 16;
 
-/// A request of a bundle.
-struct Part<'a> {
-    plan: Plan,
-    extended: Option<Extended>,
-    note: &'a Note,
-}
-
-impl Part<'_> {
-    /// Writes it, with what stands before it; the bytes that it took. None: its memory may not be read.
-    fn emit(&self, out: &mut [u8], remote: Qpn, (mem, pd, ring): (Mem<'_>, Pd, &Ring)) -> Option<usize> {
-        let Part { plan, extended, note } = self;
-        let first = match extended {
-            Some(extended) => addresses(extended, ring, note),
-            None => Addresses::default(),
-        };
-        let payload = first.len() + plan.len as usize;
-        let bth = request_bth(plan, extended.as_ref(), payload, remote);
-        put(out, &bth, &plan.ext, payload, |bytes| {
-            let at = first.emit(bytes);
-            plan.len == 0 || gather_other(mem, pd, ring, note, plan.offset, &mut bytes[at..])
-        })
-    }
-}
-
 /// Bytes of a bundled packet with so many of payload.
 fn len_of(opcode: Opcode, payload: usize) -> usize {
     HEAD + opcode.header_len() + payload + usize::from(packet::pad_for(payload))
 }
 
-/// Writes a packet of a bundle at the start of `out`; None if `fill` has no payload for it.
+/// Writes a packet of a bundle at the start of `out`: `head` its extension headers, `fill` its payload; the bytes that it took. None
+/// if `fill` has no payload for it.
+#[inline(always)]
 fn put(
     out: &mut [u8],
     bth: &bth::Repr,
-    ext: &Extensions,
     payload: usize,
+    head: impl FnOnce(&mut [u8]),
     fill: impl FnOnce(&mut [u8]) -> bool,
 ) -> Option<usize> {
-    let len = len_of(bth.opcode, payload);
-    bundle::emit_head(len - HEAD, out);
-    let (packet, _) = out[HEAD..].split_at_mut_checked(len - HEAD)?;
-    let at = packet::emit_headers(bth, ext, packet);
-    let (bytes, pad) = packet[at..].split_at_mut(payload);
-    pad.fill(0);
-    fill(bytes).then_some(len)
+    let headers = bth.opcode.header_len();
+    let len = headers + payload + usize::from(bth.pad);
+    let packet = out.get_mut(..HEAD + len)?;
+    bundle::emit_head(len, packet);
+    let (headers, rest) = packet[HEAD..].split_at_mut(headers);
+    bth.emit(headers);
+    head(&mut headers[bth::LEN..]);
+    let (bytes, pad) = rest.split_at_mut(payload);
+    if !pad.is_empty() {
+        pad.fill(0);
+    }
+    fill(bytes).then_some(HEAD + len)
+}
+
+/// What follows the BTH of a request.
+enum Target {
+    Range(reth::Repr),
+    Atomic(atomic_eth::Repr),
+}
+
+impl Target {
+    fn of(extended: &Extended, dma_len: u32) -> Target {
+        let (va, rkey) = (extended.va, extended.rkey());
+        match extended.verb() {
+            Verb::Read | Verb::Write => Target::Range(reth::Repr { va, rkey, dma_len }),
+            Verb::CompareSwap | Verb::FetchAdd => {
+                let Extended { operand, compare, .. } = *extended;
+                Target::Atomic(atomic_eth::Repr { va, rkey, swap_add: operand, compare })
+            }
+        }
+    }
+
+    fn emit(&self, out: &mut [u8]) {
+        match self {
+            Target::Range(reth) => reth.emit(out),
+            Target::Atomic(eth) => eth.emit(out),
+        }
+    }
+}
+
+/// Op-code of a request that travels with others, and how many bytes its packet has behind its addresses.
+fn shape(message: &Message<Note>) -> (Opcode, u32) {
+    match &message.kind {
+        Kind::Prism(extended) => (extended.opcode(), extended.payload(message.len)),
+        // Of the plain verbs only WRITEs begin a bundle.
+        _ => (Opcode::RC_RDMA_WRITE_ONLY, message.len),
+    }
 }
 
 /// Bytes that a request takes in a bundle.
-fn request_len(message: &Message<Note>, extended: Option<&Extended>) -> usize {
-    let (opcode, before, len) = match extended {
-        Some(extended) => (extended.opcode(), extended.addresses(0).len(), extended.payload(message.len)),
-        // Of the plain verbs only WRITEs begin one.
-        None => (Opcode::RC_RDMA_WRITE_ONLY, 0, message.len),
-    };
+fn request_len(message: &Message<Note>) -> usize {
+    let (opcode, len) = shape(message);
+    let before = if let Kind::Prism(extended) = &message.kind { extended.addresses(0).len() } else { 0 };
     len_of(opcode, before + len as usize)
+}
+
+/// Writes a request, with what stands before it; the bytes that it took. None: its memory may not be read.
+fn put_request(
+    out: &mut [u8],
+    part: &Part<'_, Note>,
+    remote: Qpn,
+    (mem, pd, ring): (Mem<'_>, Pd, &Ring),
+) -> Option<usize> {
+    let Message { kind, note, solicited, .. } = part.message;
+    let (opcode, len) = shape(part.message);
+    let (flags, target, first) = match *kind {
+        Kind::Prism(ref extended) => {
+            let target = Target::of(extended, part.message.len);
+            (extended.flags().bits(), target, addresses(extended, ring, note))
+        }
+        Kind::Write { va, rkey } => {
+            (0, Target::Range(reth::Repr { va, rkey, dma_len: len }), Addresses::default())
+        }
+        _ => return None,
+    };
+    let payload = first.len() + len as usize;
+    let bth = bth::Repr {
+        solicited: *solicited,
+        ack_req: part.ack_req,
+        resv7: flags,
+        pad: packet::pad_for(payload),
+        ..bth::Repr::new(opcode, remote, part.psn)
+    };
+    let fill = |bytes: &mut [u8]| {
+        let at = first.emit(bytes);
+        len == 0 || gather_other(mem, pd, ring, note, 0, &mut bytes[at..])
+    };
+    put(out, &bth, payload, |headers| target.emit(headers), fill)
 }
 
 impl QueuePair {
@@ -96,8 +145,8 @@ impl QueuePair {
         let (pd, ring, mtu) = (self.pd, self.send.ring(), self.attributes.parameters.mtu as usize);
         let Connection { path, requester, .. } = self.connection.as_mut()?;
         let mut total = 0;
-        let chained = requester.chained(MOST - 1, out.seals(), |message, extended| {
-            let len = request_len(message, extended);
+        let chained = requester.chained(now, (MOST - 1, out.seals()), |message| {
+            let len = request_len(message);
             let fits = total + len <= mtu;
             total += if fits { len } else { 0 };
             fits
@@ -105,36 +154,30 @@ impl QueuePair {
         let count = match chained {
             Chained::No => return None,
             Chained::Waits => return Some(None),
-            Chained::With(count) => count,
+            Chained::With(others) => others + 1,
         };
-        // Planned anew: to hand the plan over, plain RC would have to store its 200 bytes.
-        let first = requester.plan_any(now)?;
-        let mut plans = [None; MOST];
-        let (remote, head) = (path.remote, bth::Repr::new(Opcode::BUNDLE, path.remote, first.0.psn));
-        let mut fill = |out: &mut [u8]| {
+        let (remote, first) = (path.remote, requester.part(0)?.psn);
+        let head = bth::Repr::new(Opcode::BUNDLE, remote, first);
+        let (none, len, counters) = (Extensions::default(), total as u32, &mut shared.counters);
+        let sent = emit_other(&mut path.way, out, counters, &head, &none, len, &mut |out| {
             let mut at = 0;
-            for (number, left) in plans.iter_mut().enumerate().take(count + 1) {
-                let (plan, extended) = match number {
-                    0 => first,
-                    _ => match requester.plan_chained(number) {
-                        Some((plan, extended)) => (plan, Some(extended)),
-                        None => return false,
-                    },
-                };
-                let Some(note) = requester.note(&plan) else { return false };
-                let part = Part { plan, extended, note };
-                let Some(len) = part.emit(&mut out[at..], remote, (mem, pd, ring)) else { return false };
-                (*left, at) = (Some(plan), at + len);
-            }
-            true
-        };
-        let (none, len) = (Extensions::default(), total as u32);
-        let sent = emit_other(&mut path.way, out, &mut shared.counters, &head, &none, len, &mut fill);
+            (0..count).filter_map(|ahead| requester.part(ahead)).all(|part| {
+                let put = put_request(&mut out[at..], &part, remote, (mem, pd, ring));
+                at += put.unwrap_or(0);
+                put.is_some()
+            })
+        });
         match sent {
             // Whose memory it is that may not be read comes out when each travels alone.
             Sent::Denied => return None,
             Sent::NoRoom => {}
-            Sent::Yes(_) => plans.iter().flatten().for_each(|plan| self.concluded(now, plan, sent, shared)),
+            Sent::Yes(_) => {
+                requester.sent_together(now, count, counters);
+                // The last of them asks for an answer.
+                if let Some(congestion) = &mut self.congestion {
+                    congestion.asked(now, requester.progress());
+                }
+            }
         }
         Some(Some(sent))
     }
@@ -207,11 +250,19 @@ fn put_answer(
     remote: Qpn,
     (mem, rights): (Mem<'_>, (Pd, Owner)),
 ) -> Option<usize> {
-    let (ext, bytes) = kept_headers(reply, kept);
+    let (original, bytes) = kept_value(&reply.kind, kept);
     let payload = if let ReplyKind::Memory { len, .. } = reply.kind { len as usize } else { bytes.len() };
     let plain = bth::Repr::new(reply.opcode, remote, reply.psn);
     let bth = bth::Repr { pad: packet::pad_for(payload), ..plain };
-    put(out, &bth, &ext, payload, |room| match reply.kind {
+    let head = |headers: &mut [u8]| {
+        if let Some((syndrome, msn)) = reply.aeth {
+            aeth::Repr { syndrome, msn }.emit(headers);
+        }
+        if let Some(original) = original {
+            atomic_ack::Repr { original }.emit(&mut headers[aeth::LEN..]);
+        }
+    };
+    put(out, &bth, payload, head, |room| match reply.kind {
         ReplyKind::Memory { .. } => fetch(mem, rights, &reply.kind, room),
         _ => {
             room.copy_from_slice(bytes);

@@ -3,12 +3,12 @@
 use memory::{Access, Mem, Pd};
 use transport::Counters;
 use transport::rc::prism::Extended;
-use transport::rc::{Plan, Reply, ReplyKind};
+use transport::rc::{Reply, ReplyKind};
 use wire::frame::Egress;
 use wire::prism::Flags;
 use wire::prism::addresses::Repr as Addresses;
 use wire::prism::operands::number;
-use wire::{Extensions, Qpn, aeth, atomic_ack, bth, packet};
+use wire::{Extensions, aeth, atomic_ack, bth, packet};
 
 use crate::egress::{Sent, emit_other};
 use crate::gather::gather_other;
@@ -46,17 +46,6 @@ pub(super) fn addresses(extended: &Extended, ring: &Ring, note: &Note) -> Addres
     extended.addresses(redirect)
 }
 
-/// The BTH of a request with so many bytes behind its extension headers.
-pub(super) fn request_bth(
-    plan: &Plan,
-    extended: Option<&Extended>,
-    payload: usize,
-    remote: Qpn,
-) -> bth::Repr {
-    let resv7 = extended.map_or(0, |extended| extended.flags().bits());
-    bth::Repr { resv7, pad: packet::pad_for(payload), ..crate::egress::request_bth(plan, remote) }
-}
-
 /// A response whose bytes the responder keeps: a wide value, or what a short READ found.
 #[cold]
 #[inline(never)]
@@ -67,7 +56,12 @@ pub(crate) fn emit_kept(
     reply: &Reply,
     kept: [u8; 32],
 ) -> Sent {
-    let (ext, bytes) = kept_headers(reply, &kept);
+    let (original, bytes) = kept_value(&reply.kind, &kept);
+    let ext = Extensions {
+        aeth: reply.aeth.map(|(syndrome, msn)| aeth::Repr { syndrome, msn }),
+        atomic_ack: original.map(|original| atomic_ack::Repr { original }),
+        ..Extensions::default()
+    };
     let plain = bth::Repr::new(reply.opcode, path.remote, reply.psn);
     let bth = bth::Repr { pad: packet::pad_for(bytes.len()), ..plain };
     emit_other(&mut path.way, out, counters, &bth, &ext, bytes.len() as u32, &mut |room| {
@@ -76,26 +70,15 @@ pub(crate) fn emit_kept(
     })
 }
 
-/// Extension headers and payload of a short answer.
-pub(super) fn kept_headers<'k>(reply: &Reply, kept: &'k [u8; 32]) -> (Extensions, &'k [u8]) {
-    let mut ext = Extensions {
-        aeth: reply.aeth.map(|(syndrome, msn)| aeth::Repr { syndrome, msn }),
-        ..Extensions::default()
-    };
-    let bytes = match reply.kind {
-        ReplyKind::Wide(size) => {
-            // The most significant 8 bytes are where those of an ordinary atomic are.
-            ext.atomic_ack = Some(atomic_ack::Repr { original: number(&kept[..8])[0] });
-            &kept[8..usize::from(size)]
-        }
-        ReplyKind::Snapshot(len) => &kept[..usize::from(len)],
-        ReplyKind::Value(original) => {
-            ext.atomic_ack = Some(atomic_ack::Repr { original });
-            &[][..]
-        }
-        _ => &[],
-    };
-    (ext, bytes)
+/// A short answer: what its AtomicAckETH has, if it has one, and its payload.
+pub(super) fn kept_value<'k>(kind: &ReplyKind, kept: &'k [u8; 32]) -> (Option<u64>, &'k [u8]) {
+    match *kind {
+        // The most significant 8 bytes are where those of an ordinary atomic are.
+        ReplyKind::Wide(size) => (Some(number(&kept[..8])[0]), &kept[8..usize::from(size)]),
+        ReplyKind::Snapshot(len) => (None, &kept[..usize::from(len)]),
+        ReplyKind::Value(original) => (Some(original), &[]),
+        _ => (None, &[]),
+    }
 }
 
 /// The second slot of a work request: where its output goes, and where its result comes to.

@@ -11,7 +11,7 @@ use wire::{NakCode, atomic_eth, packet};
 use super::free_list::{FreeLists, Taken};
 use super::number::{add, and, blend, cut, to_memory};
 use super::reach::Reach;
-use super::{Prism, Under};
+use super::{Course, Prism, Under};
 use crate::nic::Shared;
 use crate::queue_pair::{Connection, QueuePair};
 
@@ -40,20 +40,19 @@ impl QueuePair {
             (None, Some(irn)) => (irn.responder.fetches(), irn.responder.msn()),
             (None, None) => return,
         };
-        prism.unpin(kept_from, lists);
+        prism.course.unpin(kept_from, lists);
         prism.released = now.after(prism.patience_ns);
         prism.lend_scratch(mem);
         if msn != prism.counted {
-            prism.last = Verdict::Done;
+            prism.course.last = Verdict::Done;
         }
-        let scratch = prism.scratch.take();
+        let Prism { scratch, course, .. } = &mut **prism;
         let reach = Reach { mem, pd, owner, key: request.key, scratch: scratch.as_ref() };
-        let done = prism.perform(reach, number, request, packet, lists);
-        prism.scratch = scratch;
+        let done = course.perform(reach, number, request, packet, lists);
         match &done {
-            Ok(Some(answer)) => prism.last = answer.verdict,
+            Ok(Some(answer)) => prism.course.last = answer.verdict,
             Ok(None) => {}
-            Err(_) => prism.abandon(lists),
+            Err(_) => prism.course.abandon(lists),
         }
         let counters = &mut shared.counters;
         prism.counted = match (&mut self.connection, &mut self.irn) {
@@ -90,7 +89,7 @@ impl QueuePair {
     }
 }
 
-impl Prism {
+impl Course {
     fn perform(
         &mut self,
         reach: Reach<'_, '_>,

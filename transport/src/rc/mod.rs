@@ -15,7 +15,7 @@ pub mod strom;
 
 pub use message::{Kind, Message};
 pub(crate) use requester::headers;
-pub use requester::{Chained, Plan, Reaction, Requester, Retired};
+pub use requester::{Chained, Part, Plan, Reaction, Requester, Retired};
 pub use responder::{Allowed, Reply, ReplyKind, Responder};
 
 use wire::Psn;

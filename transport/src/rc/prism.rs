@@ -259,6 +259,7 @@ pub(super) fn allows(verb: Verb, flags: Flags, allowed: Allowed) -> bool {
 }
 
 /// Judges one packet with flags: op-code order, lengths and flags. `under` is the operation whose packets are arriving.
+#[inline(always)]
 pub(super) fn judge(
     packet: &View<'_>,
     under: Option<Under>,

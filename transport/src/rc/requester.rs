@@ -17,7 +17,7 @@ use wire::prism::{Flags, Verdict};
 use wire::{Extensions, NakCode, Opcode, Psn, packet};
 use wire::{atomic_eth, ieth, immdt, reth};
 
-pub use chained::Chained;
+pub use chained::{Chained, Part};
 
 /// The next request packet: everything but the bytes.
 #[derive(Copy, Clone, Debug)]
@@ -368,16 +368,29 @@ impl<D: Copy> Requester<D> {
     /// The planned packet has left.
     #[inline]
     pub fn sent(&mut self, now: Instant, plan: &Plan, counters: &mut Counters) {
+        self.left(now, plan.count, (plan.fetch, plan.last, plan.ack_req), counters);
+    }
+
+    /// The request at the cursor has left, with so many sequence numbers. It is a READ or atomic, it ends its message, it asks for an
+    /// acknowledgement.
+    #[inline(always)]
+    fn left(
+        &mut self,
+        now: Instant,
+        count: u32,
+        (fetch, last, asks): (bool, bool, bool),
+        counters: &mut Counters,
+    ) {
         counters.retransmitted_pkts += u64::from(self.go.retransmitting());
-        self.go.sent(plan.count);
-        if plan.fetch {
+        self.go.sent(count);
+        if fetch {
             self.fetches.push_back(self.go.cursor);
         }
-        if plan.last {
+        if last {
             self.at += 1;
             self.step_over_local();
         }
-        self.unasked = if plan.ack_req { 0 } else { self.unasked + 1 };
+        self.unasked = if asks { 0 } else { self.unasked + 1 };
         if self.ack_deadline == Instant::NEVER {
             self.ack_deadline = now.after(self.parameters.timeout_ns);
         }
@@ -634,12 +647,13 @@ impl<D: Copy> Requester<D> {
             self.arrived(now, seq, counters);
             return Reaction::Nothing;
         }
-        let Some(placed) = self.window.get(number).copied().filter(|_| seq == expected) else {
+        let Some(placed) = self.window.get(number).filter(|_| seq == expected) else {
             return Reaction::Nothing;
         };
         if let Kind::Prism(extended) = placed.message.kind {
             return self.answered_prism(now, seq, number, &extended, packet);
         }
+        let placed = *placed;
         let offset = (seq - placed.first) as u32 * self.parameters.mtu;
         let reaction = match (placed.message.kind, packet.atomic_ack()) {
             (Kind::Atomic { .. }, Some(ack)) => {

@@ -1,8 +1,11 @@
 //! What travels together: the requests of a chain of PRISM's, looked at before the first of them leaves.
+//!
+//! They get by without a [`Plan`](super::Plan): of each nothing is asked but its message, its place and whether it asks for an answer.
 
-use super::{Kind, Message, Placed, Plan, Requester, prism};
-use crate::Instant;
+use super::{Kind, Message, Placed, Requester, prism, psn};
 use crate::rc::Parameters;
+use crate::{Counters, Instant};
+use wire::Psn;
 use wire::prism::Flags;
 
 /// What could travel with a request.
@@ -16,35 +19,38 @@ pub enum Chained {
     Waits,
 }
 
+/// A request that travels with others: the one packet that its message is.
+#[derive(Debug)]
+pub struct Part<'a, D> {
+    /// Its packet sequence number.
+    pub psn: Psn,
+    /// The peer shall acknowledge.
+    pub ack_req: bool,
+    /// The message.
+    pub message: &'a Message<D>,
+}
+
 impl<D: Copy> Requester<D> {
     /// How many requests could travel together with a WRITE or an operation of PRISM that would leave now, each of one packet: of
     /// `most` at most, while `fits` says so of each, the first one too. They are those that wait for the success of the one before;
     /// and, `mixed`, whatever else of PRISM's is on its way with such a chain: its frame is of another length than theirs.
     pub fn chained(
         &self,
-        most: usize,
-        mixed: bool,
-        mut fits: impl FnMut(&Message<D>, Option<&prism::Extended>) -> bool,
+        now: Instant,
+        (most, mixed): (usize, bool),
+        mut fits: impl FnMut(&Message<D>) -> bool,
     ) -> Chained {
         let Parameters { mtu, window, max_rd_atomic, .. } = self.parameters;
-        let whole = |placed: &Placed<D>| placed.message.kind.requests(placed.message.len, mtu) == 1;
-        let starts = |placed: &&Placed<D>| placed.first == self.go.cursor && whole(placed);
-        let Some(first) = self.window.get(self.at).filter(starts) else { return Chained::No };
+        let Some(first) = self.starts_together(now) else { return Chained::No };
         let mixed = mixed && self.conditional > self.at && matches!(first.message.kind, Kind::Prism(_));
-        let begins = match &first.message.kind {
-            Kind::Write { .. } => self.follower(1, mixed).is_some() && fits(&first.message, None),
-            Kind::Prism(extended) => {
-                self.follower(1, mixed).is_some() && fits(&first.message, Some(extended))
-            }
-            _ => false,
-        };
+        let begins = self.follower(1, mixed).is_some() && fits(&first.message);
         let (mut count, mut fetches) = (0, usize::from(first.message.kind.is_fetch()));
         while begins
             && count < most
-            && let Some((number, placed, extended)) = self.follower(count as u64 + 1, mixed)
-            && whole(placed)
-            && !self.failing.bars(number)
-            && fits(&placed.message, Some(&extended))
+            && let Some((placed, extended)) = self.follower(count as u64 + 1, mixed)
+            && extended.requests(placed.message.len, mtu) == 1
+            && !self.failing.bars(self.at + count as u64 + 1)
+            && fits(&placed.message)
         {
             fetches += 1;
             let (room, window) = (usize::from(max_rd_atomic), u64::from(window));
@@ -61,10 +67,14 @@ impl<D: Copy> Requester<D> {
         if count == 0 { Chained::No } else { Chained::With(count) }
     }
 
-    /// The packet that would leave now, whatever it is of.
-    pub fn plan_any(&self, now: Instant) -> Option<(Plan, Option<prism::Extended>)> {
-        let plain = self.plan(now).map(|plan| (plan, None));
-        plain.or_else(|| self.plan_prism(now).map(|(plan, extended)| (plan, Some(extended))))
+    /// The message whose only packet would leave now, if others could travel with it.
+    fn starts_together(&self, now: Instant) -> Option<&Placed<D>> {
+        let placed = self.window.get(self.at).filter(|placed| placed.first == self.go.cursor)?;
+        let Message { kind, len, .. } = &placed.message;
+        let able = matches!(kind, Kind::Write { .. } | Kind::Prism(_));
+        let may = able && now >= self.rnr_until && !self.failing.bars(self.at);
+        let whole = may && kind.requests(*len, self.parameters.mtu) == 1;
+        (whole && !self.waits(placed, 0, (placed.end - placed.first) as u32)).then_some(placed)
     }
 
     /// Takes an operation of PRISM, and knows from then on whether a chain is on its way.
@@ -78,22 +88,31 @@ impl<D: Copy> Requester<D> {
     }
 
     /// The `ahead`-th message behind the one that leaves now, if it is conditional, or in `mixed` company.
-    fn follower(&self, ahead: u64, mixed: bool) -> Option<(u64, &Placed<D>, prism::Extended)> {
+    fn follower(&self, ahead: u64, mixed: bool) -> Option<(&Placed<D>, &prism::Extended)> {
         let placed = self.window.get(self.at + ahead)?;
-        match placed.message.kind {
+        match &placed.message.kind {
             Kind::Prism(extended)
                 if (mixed || extended.flags().has(Flags::CONDITIONAL)) && !placed.message.fence =>
             {
-                Some((self.at + ahead, placed, extended))
+                Some((placed, extended))
             }
             _ => None,
         }
     }
 
-    /// The packet of the `ahead`-th request behind the one that leaves now, with which it travels.
-    pub fn plan_chained(&self, ahead: usize) -> Option<(Plan, prism::Extended)> {
-        let (number, placed, extended) = self.follower(ahead as u64, true)?;
-        let count = (placed.end - placed.first) as u32;
-        Some((self.describe_prism(placed, &extended, (number, placed.first), (0, count)), extended))
+    /// The `ahead`-th of the requests that travel together.
+    pub fn part(&self, ahead: usize) -> Option<Part<'_, D>> {
+        let Placed { first, end, message } = self.window.get(self.at + ahead as u64)?;
+        Some(Part { psn: psn(*first), ack_req: message.kind.is_fetch() || self.asks_at(*end), message })
+    }
+
+    /// `count` requests have left together.
+    pub fn sent_together(&mut self, now: Instant, count: usize, counters: &mut Counters) {
+        for _ in 0..count {
+            let Some(Placed { first, end, message }) = self.window.get(self.at) else { return };
+            let (packets, fetch) = ((end - first) as u32, message.kind.is_fetch());
+            let asks = fetch || self.asks_at(*end);
+            self.left(now, packets, (fetch, true, asks), counters);
+        }
     }
 }
