@@ -271,10 +271,10 @@ const BATCH: usize = 16;
 
 /// Has `post` post `count` verbs at a time, the last one signaled.
 fn measure(name: &str, count: usize, a: &mut Side, b: &mut Side, mut post: impl FnMut(&mut Side, &mut Side)) {
-    let mut rounds = Vec::new();
+    let (mut rounds, wanted) = (Vec::new(), verbs());
     for _ in 0..9 {
         let (started, mut done) = (on_cpu(), 0);
-        while done < verbs() {
+        while done < wanted {
             post(a, b);
             a.transmit(true);
             for _ in 0..3 {
@@ -341,18 +341,18 @@ fn swap(at: Remote, new: prism::Operand) -> prism::Operation<'static> {
     prism::Operation::CompareSwap { at: prism::Address::direct(at), operands }
 }
 
-/// PUTs with one completion: as many operations as may be unanswered.
+/// PUTs together: as many operations as may be unanswered.
 const PUTS: usize = 8;
 
-/// PUTs, which lose, and whose buffers come back.
-fn run_put(name: &str) {
+/// PUTs, `count` together, which lose, and whose buffers come back.
+fn run_put(name: &str, count: usize) {
     let (mut a, mut b) = prism_sides();
     let (first, value) = (b.memory.address() + 32768, [Sge { len: 64, ..a.sge }]);
     (0..32).for_each(|at| b.post_buffer(first + at * BUFFER as u64));
     let told = |a: &Side, at: usize| Sge { addr: a.sge.addr + 1024 + 8 * at as u64, len: 8, ..a.sge };
     let mut lost = false;
-    measure(name, PUTS, &mut a, &mut b, |a, b| {
-        for at in 0..PUTS {
+    measure(name, count, &mut a, &mut b, |a, b| {
+        for at in 0..count {
             if lost {
                 b.post_buffer(
                     a.memory.word(1024 + 8 * at).unwrap().load(std::sync::atomic::Ordering::Relaxed),
@@ -365,7 +365,7 @@ fn run_put(name: &str) {
             let data = prism::Data::Local(Payload::Sges(&value));
             let allocate = request(prism::Operation::Allocate { list, rkey, data }, false);
             let lose = swap(b.remote, prism::Operand::At(prism::SCRATCH));
-            let lose = request(lose, at == PUTS - 1);
+            let lose = request(lose, at == count - 1);
             a.post_prism(&[
                 request(prism::Operation::Write { to: at_bound, data: bound }, false),
                 prism::WorkRequest { conditional: true, redirect: Some(prism::SCRATCH), result, ..allocate },
@@ -517,7 +517,8 @@ fn main() {
         run_prism("CAS, 16 B", |b, _| swap(b.remote, prism::Operand::Immediate([1, 2, 0, 0])));
     }
     if wanted("put") {
-        run_put("a PUT, 64 B");
+        run_put("PUT of 64 B, alone", 1);
+        run_put("PUT of 64 B, one of 8", PUTS);
     }
     if wanted("get") {
         run_gets("GET of 64 B by a kernel, alone", 1);
