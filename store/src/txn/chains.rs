@@ -30,6 +30,8 @@ pub enum Work {
     Ask,
     /// The slot of somebody else's pending version.
     Snapshot,
+    /// The slot of a version that does not know its own address.
+    Locate,
     /// Somebody else's version becomes committed, or is taken out.
     Mend,
     /// Buffers are returned.
@@ -38,7 +40,7 @@ pub enum Work {
     Told,
 }
 
-const WORKS: [Work; 11] = [
+const WORKS: [Work; 12] = [
     Work::Look,
     Work::Validate,
     Work::Prepare,
@@ -47,6 +49,7 @@ const WORKS: [Work; 11] = [
     Work::Undo,
     Work::Ask,
     Work::Snapshot,
+    Work::Locate,
     Work::Mend,
     Work::Return,
     Work::Told,
@@ -197,7 +200,7 @@ impl Client {
         let operands = self.prepare_operands(entry, at);
         let swap = request(Work::Prepare, of, Operation::CompareSwap { at: slot, operands });
         let swap = WorkRequest { conditional: true, result: Some(self.result(of, OLD, 32)), ..swap };
-        // A committed version knows its own address.
+        // A version knows its own address if those that will write it with other keys are to find it there.
         let own = Operation::Write {
             to: Address::indirect(scratch(0)),
             data: Data::There { addr: SCRATCH, len: 8 },
@@ -206,7 +209,7 @@ impl Client {
         let mut end = fleet.end(entry.shard.into());
         end.post_prism(&quietly(request(Work::Prepare, of, rest)))?;
         end.post_prism(&allocate)?;
-        if one_step {
+        if one_step && self.several {
             end.post_prism(&own)?;
         }
         Ok(end.post_prism(&swap)?)
@@ -299,10 +302,14 @@ impl Client {
     }
 
     /// Reads a key's slot, of one moment. A plain READ could mix two.
-    pub(super) fn post_snapshot(&mut self, of: u32, fleet: &mut impl Fleet) -> Result<(), Broken> {
+    pub(super) fn post_snapshot(
+        &mut self,
+        (work, of): (Work, u32),
+        fleet: &mut impl Fleet,
+    ) -> Result<(), Broken> {
         let entry = &self.entries[of as usize];
         let slot = Address::direct(self.remote(entry.shard, self.slot(entry)));
-        let read = request(Work::Snapshot, of, Operation::CompareSwap { at: slot, operands: observe(32) });
+        let read = request(work, of, Operation::CompareSwap { at: slot, operands: observe(32) });
         let read = WorkRequest { result: Some(self.result(of, OLD, 32)), ..read };
         Ok(fleet.end(entry.shard.into()).post_prism(&read)?)
     }

@@ -106,6 +106,8 @@ pub struct Client {
     number: u32,
     /// The next timestamp is later.
     pub(super) last: Timestamp,
+    /// It has written several keys at once, and will again: the versions that it writes alone are to know their addresses.
+    pub(super) several: bool,
     pub(super) broken: Option<Broken>,
 }
 
@@ -152,6 +154,7 @@ impl Client {
             scratch: vec![0; config.max_key.max(config.max_value) as usize],
             number,
             last: grants[0].after,
+            several: false,
             broken: None,
             config,
             grants,

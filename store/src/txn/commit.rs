@@ -6,7 +6,7 @@ use nic::prism::Outcome as Verdict;
 use super::chains::{OLD, TAKEN, Work};
 use super::client::{Client, News};
 use super::client_config::Rules;
-use super::layout::Cell;
+use super::layout::{Cell, Slot};
 use super::timestamp::{Fate, Timestamp};
 use super::transaction::{Outcome, Phase, Step};
 use crate::{Broken, Fleet};
@@ -34,18 +34,51 @@ impl Client {
             // Two new keys want one slot: the later one goes to the next.
             return self.look_further(tx, of, fleet);
         }
-        let at = self.stamp(tx);
         if writes == 0 && reads <= 1 {
             // One version of one key is what was there at some time: the one right after it was written.
+            let at = self.stamp(tx);
             self.release(tx);
             return Ok(News::Ended(tx, Outcome::Committed(at)));
         }
-        self.prepare(tx, at, (writes, reads), fleet)?;
+        let strict = self.config.rules == Rules::PrintedStrict;
+        let one_step = self.config.one_step && writes == 1 && reads == 0 && !strict;
+        if !one_step && self.locate(tx, fleet)? {
+            return Ok(News::Nothing);
+        }
+        self.prepare((tx, one_step), fleet)?;
         match self.transactions[usize::from(tx)].under_way {
             // Rules that check nothing have nothing to wait for.
             0 => self.prepared(tx, fleet),
             _ => Ok(News::Nothing),
         }
+    }
+
+    /// Asks where the versions are that pending ones will be put in over: whoever takes those out must find them. False: all is known.
+    fn locate(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<bool, Broken> {
+        for of in self.entries_of(tx) {
+            let entry = &self.entries[of as usize];
+            if entry.change.is_some() && entry.found.addr == 0 {
+                self.set_out(tx, of, Step::Locating, 1);
+                self.post_snapshot((Work::Locate, of), fleet)?;
+            }
+        }
+        Ok(self.transactions[usize::from(tx)].under_way > 0)
+    }
+
+    /// The slot says it, if it still leads to the version that was found.
+    pub(super) fn located(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+        self.count_trip(tx, of);
+        if let Phase::Dropping(_) = self.transactions[usize::from(tx)].phase {
+            return Ok(self.drop_if_quiet(tx));
+        }
+        let Slot { latest, read } = self.slot_seen(of);
+        let entry = &mut self.entries[of as usize];
+        if latest.version != entry.found.version {
+            self.last = self.last.max(latest.version).max(read);
+            return Ok(self.fail(tx, Outcome::Aborted));
+        }
+        (entry.found.addr, entry.step) = (latest.addr, Step::Found);
+        self.advance(tx, fleet)
     }
 
     /// Does an earlier key that the transaction writes (or, for a key that is only read, any) stand in the same slot?
@@ -65,18 +98,12 @@ impl Client {
         )
     }
 
-    fn prepare(
-        &mut self,
-        tx: u16,
-        at: Timestamp,
-        (writes, reads): (u32, u32),
-        fleet: &mut impl Fleet,
-    ) -> Result<(), Broken> {
-        let rules = self.config.rules;
+    fn prepare(&mut self, (tx, one_step): (u16, bool), fleet: &mut impl Fleet) -> Result<(), Broken> {
+        let (rules, at) = (self.config.rules, self.stamp(tx));
         let strict = rules == Rules::PrintedStrict;
-        let one_step = self.config.one_step && writes == 1 && reads == 0 && !strict;
         let written = self.entries_of(tx).find(|of| self.entries[*of as usize].change.is_some());
         let home = written.map_or(0, |of| self.entries[of as usize].shard);
+        self.several |= !one_step && written.is_some();
         let transaction = &mut self.transactions[usize::from(tx)];
         (transaction.phase, transaction.one_step, transaction.home) = (Phase::Preparing, one_step, home);
         let cell = self.own_cell(tx);
@@ -146,14 +173,19 @@ impl Client {
     fn linked(&mut self, tx: u16, of: u32, verdict: Verdict) {
         let base = self.config.entry_at(of) + OLD;
         let (read, written) = (self.arena_word(base + 16), self.arena_word(base + 24));
-        let taken = self.arena_word(self.config.entry_at(of) + TAKEN);
+        let (before, taken) = (self.arena_word(base), self.arena_word(self.config.entry_at(of) + TAKEN));
         self.count_trip(tx, of);
         let transaction = &mut self.transactions[usize::from(tx)];
-        self.entries[of as usize].step = match verdict {
+        let entry = &mut self.entries[of as usize];
+        entry.step = match verdict {
             Verdict::Done => Step::Linked(taken),
             Verdict::NotSwapped => Step::Refused,
             _ => Step::NoBuffer,
         };
+        if verdict == Verdict::Done && entry.found.addr == 0 {
+            // Of a version that did not know it, the slot has just told the address.
+            entry.found.addr = before;
+        }
         // The printed rules look at PR afterwards; the others have done so, and lose nothing here.
         transaction.lost |= Timestamp::of(read) > transaction.at;
         if verdict == Verdict::NotSwapped {

@@ -62,7 +62,7 @@ pub struct Cell {
 /// The head of a buffer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Address of this buffer; 0 until the version is committed.
+    /// Address of this buffer; 0 until the version is committed, and if nobody has said it.
     pub own: u64,
     /// When the version was written.
     pub version: Timestamp,

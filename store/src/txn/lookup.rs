@@ -25,6 +25,7 @@ impl Client {
         match work {
             Work::Look => self.landed(tx, of, completion.byte_len, fleet),
             Work::Ask | Work::Snapshot => self.asked(tx, of, fleet),
+            Work::Locate => self.located(tx, of, fleet),
             Work::Mend => self.mended(tx, of, completion, fleet),
             _ => self.answered(tx, (work, of), completion, fleet),
         }
@@ -68,11 +69,6 @@ impl Client {
                 return self.look_further(tx, of, fleet);
             }
             return self.held_up(tx, of, header, fleet);
-        }
-        if header.own == 0 {
-            // It became committed while it was read.
-            self.look(tx, of, fleet)?;
-            return Ok(News::Nothing);
         }
         if header.key_len.is_some() && !same {
             return self.look_further(tx, of, fleet);

@@ -36,7 +36,7 @@ impl Client {
         // Undecided means aborted from now on. Who has decided otherwise before says so.
         let result = self.arena.sge(self.config.entry_at(of) + CELL, 8);
         self.post_cell((Work::Ask, of), (cell, at, Fate::Aborted), result, fleet)?;
-        self.post_snapshot(of, fleet)?;
+        self.post_snapshot((Work::Snapshot, of), fleet)?;
         Ok(News::Nothing)
     }
 
@@ -59,7 +59,7 @@ impl Client {
             return Ok(self.drop_if_quiet(tx));
         }
         let base = self.config.entry_at(of);
-        let slot = Slot::of(std::array::from_fn(|at| self.arena_word(base + OLD + 8 * at)));
+        let slot = self.slot_seen(of);
         let cell = self.arena_word(base + CELL);
         let decided = Timestamp::of(cell);
         if slot.latest.version != mark.version || decided > mark.version {
@@ -103,6 +103,12 @@ impl Client {
         }
         self.look(tx, of, fleet)?;
         Ok(News::Nothing)
+    }
+
+    /// A key's slot, as it came.
+    pub(super) fn slot_seen(&self, of: u32) -> Slot {
+        let base = self.config.entry_at(of) + OLD;
+        Slot::of(std::array::from_fn(|at| self.arena_word(base + 8 * at)))
     }
 
     /// A buffer goes back to its shard, if it is one that was allocated.

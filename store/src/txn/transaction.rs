@@ -108,6 +108,8 @@ pub enum Step {
     Found,
     /// There is neither the key nor a slot for it.
     NoSlot,
+    /// It was found, and where is being asked.
+    Locating,
     /// The cell of a pending version and the key's slot are being read: so many answers are to come.
     Asking(u8),
     /// A pending version is being made committed (true), or taken out.
@@ -140,7 +142,7 @@ pub struct Entry {
     /// That it is told when the value is there.
     pub asked: bool,
     pub change: Option<Change>,
-    /// The version that was found.
+    /// The version that was found. Its address is 0 while it is not known.
     pub found: Place,
     /// Length of its value, if the key was there.
     pub value_len: Option<u32>,

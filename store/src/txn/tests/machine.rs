@@ -1,6 +1,7 @@
 //! One client: what its transactions see, how many round trips they take, and where its bounds are.
 
 use super::executor::Net;
+use crate::txn::client::slot_of;
 use crate::txn::{Client, ClientConfig, Event, Outcome, Refused, Shard, ShardConfig, Tx};
 
 const SHARD: ShardConfig = ShardConfig { slots: 2, reach: 2, sessions: 3, window: 2 };
@@ -84,6 +85,33 @@ fn round_trips_are_counted_and_values_come_back() {
     }
 }
 
+/// A key for each of two slots.
+fn keys_apart() -> [[u8; 1]; 2] {
+    [0, 1].map(|home| (b'a'..).map(|key| [key]).find(|key| slot_of(key, 2) == home).expect("one of many"))
+}
+
+/// One key at a time nobody needs to know where a version is. Who writes two keys asks, and says it from then on.
+#[test]
+fn where_a_version_is_costs_a_round_trip_once() {
+    let mut bench = Bench::new(true, 8);
+    let change = |bench: &mut Bench, keys: &[[u8; 1]]| {
+        let tx = bench.client.begin().unwrap();
+        keys.iter().for_each(|key| bench.write(tx, key, b"1"));
+        let (outcome, trips) = bench.commit(tx);
+        assert!(matches!(outcome, Outcome::Committed(_)), "{outcome:?}");
+        trips
+    };
+    let [a, b] = keys_apart();
+    assert_eq!([change(&mut bench, &[a]), change(&mut bench, &[a])], [2, 2]);
+    // Looked for, located, prepared, decided.
+    assert_eq!(change(&mut bench, &[a, b]), 4);
+    assert_eq!([change(&mut bench, &[a]), change(&mut bench, &[a, b])], [2, 3]);
+    bench.client.return_buffers(0, &mut bench.net.fleet(0)).unwrap();
+    bench.run();
+    let server = &bench.net.servers[0];
+    assert_eq!((server.live().len(), server.free.len()), (2, 6), "a buffer a key, and all others are back");
+}
+
 #[test]
 fn at_its_bounds_it_says_so() {
     let mut bench = Bench::new(true, 1);
@@ -111,9 +139,8 @@ fn at_its_bounds_it_says_so() {
     assert_eq!(again.accept(&server.classes), None);
 }
 
-/// A key that was not there, in a slot that another key has taken meanwhile: reading it is validated although its reader locks the slot.
-#[test]
-fn an_absent_key_whose_slot_another_key_took_is_not_taken_for_covered() {
+/// Two clients of a shard with two slots.
+fn two_clients() -> (Net, Vec<Client>) {
     let config = ClientConfig { window: 2, max_keys: 3, max_key: 8, max_value: 32, ..Default::default() };
     let mut net = Net::new(1, ShardConfig { slots: 2, reach: 2, sessions: 4, window: 2 }, 16);
     let mut clients = Vec::new();
@@ -122,21 +149,50 @@ fn an_absent_key_whose_slot_another_key_took_is_not_taken_for_covered() {
         clients.push(Client::new(config, grants, arena).unwrap());
         clients[client].start(&mut net.fleet(client)).unwrap();
     }
-    fn run(net: &mut Net, clients: &mut [Client], at: usize) -> Option<Outcome> {
-        let mut ended = None;
-        while net.has_work(at, 0) {
-            net.step(at, 0);
-            while let Some(completion) = net.poll(at, 0) {
-                if let Some(Event::Ended { outcome, .. }) =
-                    clients[at].complete(0, &completion, &mut net.fleet(at)).unwrap()
-                {
-                    ended = Some(outcome);
-                }
+    (net, clients)
+}
+
+/// Executes all that one of them has posted; how its transaction ended, in how many round trips.
+fn run(net: &mut Net, clients: &mut [Client], at: usize) -> Option<(Outcome, u32)> {
+    let mut ended = None;
+    while net.has_work(at, 0) {
+        net.step(at, 0);
+        while let Some(completion) = net.poll(at, 0) {
+            let event = clients[at].complete(0, &completion, &mut net.fleet(at)).unwrap();
+            if let Some(Event::Ended { outcome, round_trips, .. }) = event {
+                ended = Some((outcome, round_trips));
             }
         }
-        ended
     }
-    let home = |key: &[u8]| crate::txn::client::slot_of(key, 2);
+    ended
+}
+
+/// Between looking at a version and asking where it is somebody puts one in over it: where that one is, is not the answer.
+#[test]
+fn a_version_that_is_no_longer_the_latest_is_not_located() {
+    let (mut net, mut clients) = two_clients();
+    let [a, b] = keys_apart();
+    let change = |net: &mut Net, clients: &mut [Client], at: usize, keys: &[[u8; 1]]| {
+        let tx = clients[at].begin().unwrap();
+        for key in keys {
+            clients[at].write(tx, key, b"1", &mut net.fleet(at)).unwrap();
+        }
+        assert_eq!(run(net, clients, at), None);
+        assert_eq!(clients[at].commit(tx, 5, &mut net.fleet(at)).unwrap(), None);
+    };
+    change(&mut net, &mut clients, 0, &[a]);
+    assert!(matches!(run(&mut net, &mut clients, 0), Some((Outcome::Committed(_), 2))));
+    change(&mut net, &mut clients, 1, &[a, b]);
+    change(&mut net, &mut clients, 0, &[a]);
+    assert!(matches!(run(&mut net, &mut clients, 0), Some((Outcome::Committed(_), 2))));
+    assert_eq!(run(&mut net, &mut clients, 1), Some((Outcome::Aborted, 2)), "before anything was put in");
+}
+
+/// A key that was not there, in a slot that another key has taken meanwhile: reading it is validated although its reader locks the slot.
+#[test]
+fn an_absent_key_whose_slot_another_key_took_is_not_taken_for_covered() {
+    let (mut net, mut clients) = two_clients();
+    let home = |key: &[u8]| slot_of(key, 2);
     let keys: Vec<Vec<u8>> = (0u8..50).map(|n| vec![b'k', n]).filter(|key| home(key) == 0).take(2).collect();
     let (a, b) = (&keys[0], &keys[1]);
     let tx = clients[0].begin().unwrap();
@@ -148,7 +204,7 @@ fn an_absent_key_whose_slot_another_key_took_is_not_taken_for_covered() {
     }
     run(&mut net, &mut clients, 1);
     assert_eq!(clients[1].commit(other, 5, &mut net.fleet(1)).unwrap(), None);
-    assert!(matches!(run(&mut net, &mut clients, 1), Some(Outcome::Committed(_))));
+    assert!(matches!(run(&mut net, &mut clients, 1), Some((Outcome::Committed(_), _))));
     let entry = clients[0].read(tx, b, &mut net.fleet(0)).unwrap();
     run(&mut net, &mut clients, 0);
     assert_eq!(clients[0].value(tx, entry), Some(Some(&b"1"[..])));
@@ -156,7 +212,7 @@ fn an_absent_key_whose_slot_another_key_took_is_not_taken_for_covered() {
     let at_once = clients[0].commit(tx, 9, &mut net.fleet(0)).unwrap();
     assert_eq!(at_once, None);
     assert_eq!(
-        run(&mut net, &mut clients, 0),
+        run(&mut net, &mut clients, 0).map(|(outcome, _)| outcome),
         Some(Outcome::Aborted),
         "it has read that a is absent, and what b has with it"
     );

@@ -104,6 +104,19 @@ fn soak_three_who_read_and_write_a_key() {
 }
 
 #[test]
+fn a_version_that_was_written_alone_is_found_by_who_writes_two() {
+    for (first, second) in SKEWS {
+        let alone = [plan(&[0], &[0], first)];
+        for other in [plan(&[], &[0, 1], second), plan(&[1], &[0], second)] {
+            let mut mixed = World { deaths: true, shards: 1, ..world(&[&alone, &[other]]) };
+            mixed.config.one_step = true;
+            let found = holds(&mixed);
+            assert_eq!(found.committed.1, 2, "one after the other, both commit");
+        }
+    }
+}
+
+#[test]
 fn new_keys_that_meet_in_a_slot_keep_apart() {
     for slots in [2, 3] {
         let plans = [plan(&[0], &[1], 10), plan(&[1], &[0], 20)];
