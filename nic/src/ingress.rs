@@ -94,7 +94,7 @@ impl Path {
     /// Is this the peer's address? Its UDP port may be any.
     #[inline]
     pub fn is_from(&self, address: &Address) -> bool {
-        self.way.route.destination.address == *address
+        self.way.route.destination.address.is(address)
     }
 
     /// Is the ICRC right?
