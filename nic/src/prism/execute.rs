@@ -109,7 +109,7 @@ impl Course {
                 if passed {
                     self.under = Under::Passed(Verdict::Skipped);
                 } else if request.first {
-                    self.under = begin_write(reach, request, &addresses, lists)?;
+                    begin_write(&mut self.under, reach, request, &addresses, lists)?;
                 }
                 self.write(reach, request, &addresses, payload, lists)
             }
@@ -193,13 +193,14 @@ impl Course {
     }
 }
 
-/// The first packet of a WRITE or ALLOCATE: where all its bytes go.
+/// The first packet of a WRITE or ALLOCATE: where all its bytes go. Written where it stays.
 fn begin_write(
+    under: &mut Under,
     reach: Reach<'_, '_>,
     request: &Request,
     addresses: &Addresses,
     lists: &mut FreeLists,
-) -> Result<Under, NakCode> {
+) -> Result<(), NakCode> {
     let Request { key, flags, len, .. } = *request;
     if let Some(from) = addresses.source {
         reach.span(from, len as usize, Access::REMOTE_READ)?;
@@ -208,22 +209,30 @@ fn begin_write(
         let (va, limit) = target(reach, request)?;
         reach.span(va, limit as usize, Access::REMOTE_WRITE)?;
         let pin = lists.pin(reach.pd, va);
-        return Ok(Under::Writing { key, va, limit, pin, buffer: None, redirect: None });
+        *under = Under::Writing { key, va, limit, pin, buffer: None, redirect: None };
+        return Ok(());
     }
     // Nothing is taken for an address that could not be told.
     if let Some(to) = addresses.redirect {
         reach.span(to, size_of::<u64>(), Access::REMOTE_WRITE)?;
     }
-    match lists.take(reach.pd, request.va, len, |va, size| reach.span(va, size, Access::REMOTE_WRITE).is_ok())
-    {
+    let reaches = |va, size| reach.span(va, size, Access::REMOTE_WRITE).is_ok();
+    // It comes near while others are served: bytes that wait for their lines keep the atomic behind them waiting.
+    let next = |va| {
+        if let Ok(span) = reach.span(va, len as usize, Access::REMOTE_WRITE) {
+            span.prefetch();
+        }
+    };
+    *under = match lists.take((reach.pd, request.va, len), reaches, next) {
         Taken::Buffer { va, pin } => {
             let redirect = addresses.redirect;
-            Ok(Under::Writing { key, va, limit: len, pin: None, buffer: Some(pin), redirect })
+            Under::Writing { key, va, limit: len, pin: None, buffer: Some(pin), redirect }
         }
-        Taken::Nothing => Ok(Under::Passed(Verdict::NoBuffer)),
-        Taken::TooLong => Ok(Under::Passed(Verdict::TooLong)),
-        Taken::Foreign => Err(NakCode::REMOTE_ACCESS_ERROR),
-    }
+        Taken::Nothing => Under::Passed(Verdict::NoBuffer),
+        Taken::TooLong => Under::Passed(Verdict::TooLong),
+        Taken::Foreign => return Err(NakCode::REMOTE_ACCESS_ERROR),
+    };
+    Ok(())
 }
 
 /// The target of a READ or WRITE, behind its pointer if it has one, and how many bytes of it are meant.

@@ -228,8 +228,13 @@ impl FreeLists {
         self.places.get_mut(place)?.as_mut().filter(|list| list.number == number)
     }
 
-    /// Takes a buffer for `len` bytes, if `reaches` says that it may be written.
-    pub fn take(&mut self, pd: Pd, number: u64, len: u32, reaches: impl Fn(u64, usize) -> bool) -> Taken {
+    /// Takes a buffer for `len` bytes, if `reaches` says that it may be written; tells `next` where the one is that is taken next.
+    pub fn take(
+        &mut self,
+        (pd, number, len): (Pd, u64, u32),
+        reaches: impl Fn(u64, usize) -> bool,
+        next: impl Fn(u64),
+    ) -> Taken {
         if self.get(number).is_some_and(|list| list.free.is_empty()) {
             // What is posted meets the count.
             self.count();
@@ -248,6 +253,9 @@ impl FreeLists {
         }
         list.free.pop();
         list.states[index as usize] = State::Out;
+        if let Some(index) = list.free.last() {
+            next(list.address(*index));
+        }
         Taken::Buffer { va, pin: Pin { list: number, index } }
     }
 
