@@ -201,13 +201,14 @@ impl QueuePair {
         let mixed = out.seals();
         let Connection { path, responder, .. } = self.connection.as_mut()?;
         let (mut count, mut total) = (0, 0);
-        for (reply, _) in responder.answers(mixed).take(MOST) {
+        responder.answers(mixed, |reply, _| {
             let len = answer_len(&reply.kind);
-            if total + len > mtu {
-                break;
+            let fits = total + len <= mtu && count < MOST;
+            if fits {
+                (count, total) = (count + 1, total + len);
             }
-            (count, total) = (count + 1, total + len);
-        }
+            fits
+        });
         if count < 2 {
             return None;
         }
@@ -216,12 +217,15 @@ impl QueuePair {
         let (none, len) = (Extensions::default(), total as u32);
         let counters = &mut shared.counters;
         let sent = emit_other(&mut path.way, out, counters, &head, &none, len, &mut |out| {
-            let mut at = 0;
-            responder.answers(mixed).take(count).all(|(reply, kept)| {
-                let put = put_answer(&mut out[at..], &reply, &kept, remote, (mem, rights));
-                at += put.unwrap_or(0);
-                put.is_some()
-            })
+            let (mut at, mut left) = (0, count);
+            responder.answers(mixed, |reply, kept| {
+                let Some(len) = put_answer(&mut out[at..], reply, kept, remote, (mem, rights)) else {
+                    return false;
+                };
+                (at, left) = (at + len, left - 1);
+                left > 0
+            });
+            left == 0
         });
         match sent {
             // Whose memory it is that may not be read (any more) comes out when each travels alone.

@@ -29,6 +29,7 @@ impl QueuePair {
         }
     }
 
+    #[inline(always)]
     fn decode_prism(&self, wqe: &Wqe, index: u64) -> Option<(Extended, u64, List)> {
         let verb = match wqe.opcode() {
             WqeOpcode::PRISM_READ => Verb::Read,

@@ -392,6 +392,15 @@ pub(super) fn hear(
     (here <= left.min(mtu)).then_some(Heard::End { offset, len: offset + here, verdict })
 }
 
+/// Is the packet one of an operation of PRISM? A READ of scratch memory is, without any flag: the next operation may change what is there before
+/// an answer leaves.
+#[inline]
+pub(super) fn is_asked(packet: &View<'_>) -> bool {
+    packet.bth.resv7 != 0
+        || packet.bth.opcode == Opcode::RC_RDMA_READ_REQUEST
+            && packet.reth().is_some_and(|reth| is_scratch(reth.va))
+}
+
 /// Is `va` in the window of scratch memory?
 pub fn is_scratch(va: u64) -> bool {
     va >= SCRATCH

@@ -198,6 +198,7 @@ impl Responder {
         }
         let seq = extend(self.go.expected, packet.bth.psn);
         match self.go.arrive(seq) {
+            Arrival::InOrder if self.prism && prism::is_asked(packet) => self.receive_prism(packet, counters),
             Arrival::InOrder => match self.judge(packet) {
                 Ok((action, pending)) => {
                     self.pending = Some(pending);
@@ -226,9 +227,6 @@ impl Responder {
     /// Op-code order and lengths (IBTA C9-70 and following), then what the packet asks for.
     #[inline]
     fn judge(&mut self, packet: &packet::View<'_>) -> Result<(Action, Pending), NakCode> {
-        if packet.bth.resv7 != 0 && self.prism {
-            return self.judge_prism(packet);
-        }
         let opcode = packet.bth.opcode;
         let len = packet.payload.len() as u32;
         let pending = Pending {
@@ -323,10 +321,6 @@ impl Responder {
         if self.under != Under::Nothing || self.replay.is_full() {
             return Err(NakCode::INVALID_REQUEST);
         }
-        // Scratch memory is read at once: the next operation may change it before an answer leaves.
-        if self.prism && packet.reth().is_some_and(|reth| prism::is_scratch(reth.va)) {
-            return self.judge_prism(packet);
-        }
         pending.ends = true;
         match (packet.reth(), packet.atomic()) {
             (Some(reth), None)
@@ -365,9 +359,22 @@ impl Responder {
         Ok((Action::Rpc(part), pending))
     }
 
+    /// The packet expected, of an operation of PRISM.
     #[cold]
     #[inline(never)]
-    fn judge_prism(&mut self, packet: &packet::View<'_>) -> Result<(Action, Pending), NakCode> {
+    fn receive_prism(&mut self, packet: &packet::View<'_>, counters: &mut Counters) -> Action {
+        match self.judge_prism(packet) {
+            Ok(request) => Action::Prism(request.into()),
+            Err(code) => {
+                self.refuse(code, counters);
+                Action::Nothing
+            }
+        }
+    }
+
+    /// What it means once it is done is written where it stays: it would not be whole in time to be moved.
+    #[inline(always)]
+    fn judge_prism(&mut self, packet: &packet::View<'_>) -> Result<prism::Request, NakCode> {
         let under = match self.under {
             Under::Nothing => None,
             Under::Prism(under) => Some(under),
@@ -379,7 +386,7 @@ impl Responder {
         }
         let offset = request.offset + self.mtu;
         let more = prism::Under { flags: request.flags, offset, total: request.len };
-        let pending = Pending {
+        self.pending = Some(Pending {
             opcode: packet.bth.opcode,
             ack_req: packet.bth.ack_req,
             under: if request.last { Under::Nothing } else { Under::Prism(more) },
@@ -388,8 +395,8 @@ impl Responder {
             source: None,
             key: 0,
             va: 0,
-        };
-        Ok((Action::Prism(request.into()), pending))
+        });
+        Ok(request)
     }
 
     /// The NIC has executed an action of PRISM: the answer at the operation's last packet, or a NAK code.
@@ -504,16 +511,21 @@ impl Responder {
         }
     }
 
-    /// The answers that leave next, with the bytes that were kept for them: short ones, or `mixed` with memory, as long as each is
-    /// one packet.
+    /// Shows the answers that leave next, with the bytes that were kept for them, while `each` wants more: short ones, or `mixed` with
+    /// memory, as long as each is one packet.
     #[inline(always)]
-    pub fn answers(&self, mixed: bool) -> impl Iterator<Item = (Reply, [u8; 32])> {
-        let answers = self.replay.waiting().map(|(entry, kept)| (self.data(entry), *kept));
-        answers.take_while(move |(reply, _)| match reply.opcode {
-            Opcode::RC_ATOMIC_ACKNOWLEDGE => true,
-            Opcode::RC_RDMA_READ_RESPONSE_ONLY => mixed || matches!(reply.kind, ReplyKind::Snapshot(_)),
-            _ => false,
-        })
+    pub fn answers(&self, mixed: bool, mut each: impl FnMut(&Reply, &[u8; 32]) -> bool) {
+        for (entry, kept) in self.replay.waiting() {
+            let reply = self.data(entry);
+            let suits = match reply.opcode {
+                Opcode::RC_ATOMIC_ACKNOWLEDGE => true,
+                Opcode::RC_RDMA_READ_RESPONSE_ONLY => mixed || matches!(reply.kind, ReplyKind::Snapshot(_)),
+                _ => false,
+            };
+            if !suits || !each(&reply, kept) {
+                return;
+            }
+        }
     }
 
     /// Is there, among the answers that wait, a short one of PRISM's?
