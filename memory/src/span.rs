@@ -143,8 +143,15 @@ impl<'p> Span<'p> {
     /// Asks for its first lines to be brought into the cache: as many as a core waits for at a time.
     #[inline]
     pub fn prefetch(&self) {
-        for at in (0..self.len.min(PREFETCHED)).step_by(64) {
-            hint(self.start.wrapping_add(at));
+        self.prefetch_beside(0, self.len);
+    }
+
+    /// Likewise for `len` bytes that begin so far away, wherever that is: asking touches nothing.
+    #[inline]
+    pub fn prefetch_beside(&self, away: u64, len: usize) {
+        let start = self.start.wrapping_add(away as usize);
+        for at in (0..len.min(PREFETCHED)).step_by(64) {
+            hint(start.wrapping_add(at));
         }
     }
 

@@ -5,6 +5,7 @@
 //! little later (`ahead.rs`); buffers come from a `free_list.rs`. `docs/PRISM.md` says what was decided where the paper leaves it open.
 
 mod ahead;
+mod allocate;
 mod bundle;
 mod egress;
 mod execute;

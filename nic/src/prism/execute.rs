@@ -8,6 +8,7 @@ use wire::prism::operands::{Number, Operand, Repr as Operands, put};
 use wire::prism::{Flags, Verdict};
 use wire::{NakCode, atomic_eth, packet};
 
+use super::allocate::{allocate, take};
 use super::free_list::{FreeLists, Taken};
 use super::number::{add, and, blend, cut, to_memory};
 use super::reach::Reach;
@@ -105,6 +106,9 @@ impl Course {
         match (request.verb, packet.atomic()) {
             (Verb::Read, _) if passed => Ok(Some(pass_read(flags))),
             (Verb::Read, _) => self.read(reach, number, request, &addresses, lists).map(Some),
+            (Verb::Write, _) if allocates(request) && !passed && addresses.source.is_none() => {
+                allocate(&reach, request, addresses.redirect, payload, lists).map(Some)
+            }
             (Verb::Write, _) => {
                 if passed {
                     self.under = Under::Passed(Verdict::Skipped);
@@ -193,6 +197,11 @@ impl Course {
     }
 }
 
+/// Is it all of an ALLOCATE?
+fn allocates(request: &Request) -> bool {
+    request.first && request.last && request.flags.has(Flags::ALLOCATE)
+}
+
 /// The first packet of a WRITE or ALLOCATE: where all its bytes go. Written where it stays.
 fn begin_write(
     under: &mut Under,
@@ -216,14 +225,7 @@ fn begin_write(
     if let Some(to) = addresses.redirect {
         reach.span(to, size_of::<u64>(), Access::REMOTE_WRITE)?;
     }
-    let reaches = |va, size| reach.span(va, size, Access::REMOTE_WRITE).is_ok();
-    // It comes near while others are served: bytes that wait for their lines keep the atomic behind them waiting.
-    let next = |va| {
-        if let Ok(span) = reach.span(va, len as usize, Access::REMOTE_WRITE) {
-            span.prefetch();
-        }
-    };
-    *under = match lists.take((reach.pd, request.va, len), reaches, next) {
+    *under = match take(&reach, request, lists).0 {
         Taken::Buffer { va, pin } => {
             let redirect = addresses.redirect;
             Under::Writing { key, va, limit: len, pin: None, buffer: Some(pin), redirect }

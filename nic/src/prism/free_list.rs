@@ -228,12 +228,13 @@ impl FreeLists {
         self.places.get_mut(place)?.as_mut().filter(|list| list.number == number)
     }
 
-    /// Takes a buffer for `len` bytes, if `reaches` says that it may be written; tells `next` where the one is that is taken next.
+    /// Takes a buffer for `len` bytes, if `reaches` says that it may be written. It is told the buffer's address and size, and which one is
+    /// taken next, if that is known.
+    #[inline(always)]
     pub fn take(
         &mut self,
         (pd, number, len): (Pd, u64, u32),
-        reaches: impl Fn(u64, usize) -> bool,
-        next: impl Fn(u64),
+        reaches: impl FnOnce(u64, usize, Option<u64>) -> bool,
     ) -> Taken {
         if self.get(number).is_some_and(|list| list.free.is_empty()) {
             // What is posted meets the count.
@@ -246,16 +247,14 @@ impl FreeLists {
         if list.free.is_empty() {
             list.look();
         }
-        let Some(index) = list.free.last().copied() else { return Taken::Nothing };
-        let va = list.address(index);
-        if !reaches(va, list.init.size as usize) {
+        let mut free = list.free.iter().rev();
+        let Some(&index) = free.next() else { return Taken::Nothing };
+        let (va, next) = (list.address(index), free.next().map(|next| list.address(*next)));
+        if !reaches(va, list.init.size as usize, next) {
             return Taken::Foreign;
         }
         list.free.pop();
         list.states[index as usize] = State::Out;
-        if let Some(index) = list.free.last() {
-            next(list.address(*index));
-        }
         Taken::Buffer { va, pin: Pin { list: number, index } }
     }
 

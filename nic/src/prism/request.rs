@@ -203,10 +203,12 @@ pub fn write(
     store(0, &wqe.emit());
     store(1, &second(request).emit());
     if let Payload::Inline(bytes) = payload {
-        for (at, chunk) in bytes.chunks(SLOT).enumerate() {
+        let (whole, rest) = bytes.as_chunks();
+        whole.iter().enumerate().for_each(|(at, slot)| store(HEAD + at, slot));
+        if !rest.is_empty() {
             let mut slot = [0; SLOT];
-            slot[..chunk.len()].copy_from_slice(chunk);
-            store(HEAD + at, &slot);
+            slot[..rest.len()].copy_from_slice(rest);
+            store(HEAD + whole.len(), &slot);
         }
     }
     for (at, pair) in list.get(1..).unwrap_or_default().chunks(2).enumerate() {

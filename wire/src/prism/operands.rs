@@ -173,7 +173,10 @@ pub fn number(bytes: &[u8]) -> Number {
 pub fn put(number: &Number, out: &mut [u8]) {
     for (limb, bytes) in number.iter().zip(out.rchunks_mut(8)) {
         let whole = limb.to_be_bytes();
-        bytes.copy_from_slice(&whole[whole.len() - bytes.len()..]);
+        match <&mut [u8; 8]>::try_from(&mut *bytes) {
+            Ok(place) => *place = whole,
+            Err(_) => bytes.copy_from_slice(&whole[whole.len() - bytes.len()..]),
+        }
     }
 }
 

@@ -1,0 +1,60 @@
+//! ALLOCATE: a buffer is taken off a free list, and the operation's bytes go into it (PRISM paper, §3.2).
+
+use memory::{Access, Span};
+use transport::rc::prism::{Answer, Output, Request};
+use wire::NakCode;
+use wire::prism::Verdict;
+
+use super::free_list::{FreeLists, Taken};
+use super::reach::Reach;
+
+/// Takes a buffer; the second is all of it, if the first is one.
+///
+/// The next one comes near meanwhile: nobody has touched it for long, and bytes that wait for their lines keep the atomic behind them
+/// waiting.
+#[inline(always)]
+pub(super) fn take<'m>(
+    reach: &Reach<'m, '_>,
+    request: &Request,
+    lists: &mut FreeLists,
+) -> (Taken, Option<Span<'m>>) {
+    let (list, len, mut place) = (request.va, request.len, None);
+    let taken = lists.take((reach.pd, list, len), |va, size, next| {
+        place = reach.span(va, size, Access::REMOTE_WRITE).ok();
+        if let (Some(place), Some(next)) = (&place, next) {
+            place.prefetch_beside(next.wrapping_sub(va), len as usize);
+        }
+        place.is_some()
+    });
+    (taken, place)
+}
+
+/// One whose bytes all came in this packet.
+pub(super) fn allocate(
+    reach: &Reach<'_, '_>,
+    request: &Request,
+    redirect: Option<u64>,
+    payload: &[u8],
+    lists: &mut FreeLists,
+) -> Result<Answer, NakCode> {
+    // Nothing is taken for an address that could not be told.
+    let told = match redirect {
+        Some(to) => Some(reach.span(to, size_of::<u64>(), Access::REMOTE_WRITE)?),
+        None => None,
+    };
+    let not = |verdict| Ok(Answer { verdict, output: Output::Number(0) });
+    match take(reach, request, lists) {
+        (Taken::Buffer { va, .. }, Some(place)) => {
+            place.write(payload);
+            if let Some(told) = told {
+                let mut bytes = [0; 32];
+                bytes[..8].copy_from_slice(&va.to_le_bytes());
+                told.write_whole(&bytes, 8).map_err(|_| NakCode::REMOTE_OPERATIONAL_ERROR)?;
+            }
+            Ok(Answer { verdict: Verdict::Done, output: Output::Number(va) })
+        }
+        (Taken::Nothing, _) => not(Verdict::NoBuffer),
+        (Taken::TooLong, _) => not(Verdict::TooLong),
+        _ => Err(NakCode::REMOTE_ACCESS_ERROR),
+    }
+}
