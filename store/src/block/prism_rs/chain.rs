@@ -1,4 +1,4 @@
-//! What is asked of a replica: the READ of a read phase, and the chain of a write phase.
+//! What is asked of a replica: the READs of a read phase, and the chain of a write phase.
 
 use nic::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
 use nic::{Flags, Payload, PostError, Remote, Sge};
@@ -49,6 +49,22 @@ pub fn read(
         conditional: false,
         redirect: None,
         result: None,
+        flags: SIGNALED,
+    })
+}
+
+/// Asks for the tag alone, as it stands in the metadata: who writes need not know what he writes over. One word, so of one moment.
+pub fn read_tag(
+    grant: &Grant,
+    block: u64,
+    id: u64,
+    into: Sge,
+    nic: &mut impl PostPrism,
+) -> Result<(), PostError> {
+    nic.post_send(&nic::WorkRequest {
+        id,
+        operation: nic::Operation::Read(entry(grant, block)),
+        payload: Payload::Sges(&[into]),
         flags: SIGNALED,
     })
 }

@@ -235,11 +235,14 @@ impl Client {
         let id = self.crew.id(replica, step, slot);
         let Some(grant) = self.crew.grant(replica) else { return };
         let (config, arena, len) = (&self.config, &self.arena, grant.layout.tagged_len());
-        let landing = |replica: usize| arena.sge(Client::buffer_at(config, slot, 1 + replica), len);
+        let landing = |replica: usize, len| arena.sge(Client::buffer_at(config, slot, 1 + replica), len);
         let nic = &mut fleet.end(replica);
         let posted = if reading {
             flight.reading.add(replica);
-            chain::read(grant, flight.block, id, landing(replica), nic)
+            match flight.operation {
+                Operation::Read => chain::read(grant, flight.block, id, landing(replica, len), nic),
+                Operation::Write => chain::read_tag(grant, flight.block, id, landing(replica, WORD), nic),
+            }
         } else {
             flight.writing.add(replica);
             flight.phases[replica] = returns.begin();
@@ -247,7 +250,7 @@ impl Client {
             let own = || arena.sge(Client::buffer_at(config, slot, 0), len);
             let at = Client::answers_at(config, slot, replica);
             let answers = Answers { old: arena.sge(at, ENTRY), mine: arena.sge(at + MINE, WORD) };
-            let source = flight.source.map_or_else(own, landing);
+            let source = flight.source.map_or_else(own, |holder| landing(holder, len));
             let checks = config.canary != Canary::NoTagCheck;
             chain::write(grant, (flight.block, flight.tag), checks, id, source, &answers, nic)
         };
