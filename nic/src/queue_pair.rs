@@ -572,12 +572,13 @@ impl QueuePair {
     pub fn flush(&mut self, shared: &mut Shared) {
         self.flush_send_queue(shared);
         self.receive.mark_error();
-        // As many as can be posted, and as many that messages have taken: an index that runs ahead of the ring is never reached.
-        for _ in 0..2 * self.receive.capacity() {
-            let Some(receive) = self.next_receive() else { break };
-            shared.counters.resp_cqe_flush_error += 1;
-            let completion = self.received(&receive, Status::WrFlushed);
-            self.complete_receive(&receive, completion, false, shared);
+        while let Some(receive) = self.begun_receive() {
+            self.flush_receive(&receive, shared);
+        }
+        // Once round: an index that runs ahead of the ring is never reached, and receives that go round have no end.
+        for _ in 0..self.receive.capacity() {
+            let Some(receive) = self.receive.take() else { break };
+            self.flush_receive(&receive, shared);
         }
     }
 
@@ -605,10 +606,16 @@ impl QueuePair {
         }
     }
 
-    /// The oldest receive work request that is not completed.
-    fn next_receive(&mut self) -> Option<Receive> {
+    /// The oldest receive work request that a message has taken and not completed.
+    fn begun_receive(&mut self) -> Option<Receive> {
         let bound = self.irn.as_mut().and_then(|irn| irn.bound.pop());
-        bound.or_else(|| self.current.take()).or_else(|| self.receive.take())
+        bound.or_else(|| self.current.take())
+    }
+
+    fn flush_receive(&mut self, receive: &Receive, shared: &mut Shared) {
+        shared.counters.resp_cqe_flush_error += 1;
+        let completion = self.received(receive, Status::WrFlushed);
+        self.complete_receive(receive, completion, false, shared);
     }
 
     fn flush_send(&mut self, retired: &Retired<Note>, shared: &mut Shared) {

@@ -12,6 +12,7 @@ const DATA: &str = "data d\n x: word 1\n y: word 2\n";
 fn unsafe_chains_are_refused_with_their_reason() {
     let cases = [
         ("queue m\n write x -> y+8 8", 5, "behind the region granted"),
+        ("queue m\n write x -> y+1 8", 5, "behind the region granted"),
         ("queue m\n write x -> y 65536", 5, "behind the region granted"),
         ("queue m\n add x+4, 1", 5, "multiple of 8"),
         ("queue m\n wait m 1", 5, "1 completions of m, of which there are 0"),
@@ -46,6 +47,23 @@ fn unsafe_chains_are_refused_with_their_reason() {
         ("queue p\n receive -> t.keys\nqueue q managed enabled 1\nt: add x, 1", 0, "by which right"),
         ("queue p\n receive -> t.count\nqueue q managed enabled 1\nt: wait q 0", 0, "how far a queue runs"),
         ("queue p\n receive -> x 32", 0, "behind the region granted"),
+        ("queue p\n receive -> x 17", 0, "goes 1 bytes behind the region granted"),
+        ("queue p\n receive -> t.flags\nqueue q managed enabled 1\nt: nop", 0, "the flags of t: whether"),
+        (
+            "queue p\n receive -> t.local\nqueue q managed enabled 1\nt: write x -> y",
+            0,
+            "the local of t: where",
+        ),
+        (
+            "queue p\n receive -> t.length\nqueue q managed enabled 1\nt: write x -> y",
+            0,
+            "the length of t: how",
+        ),
+        (
+            "queue p\n receive -> t.count\nqueue q managed enabled 1\nt: enable q 1",
+            0,
+            "the count of t: how far",
+        ),
         ("queue m\n read x -> y 8, x 8, y+8 8", 5, "behind the region granted"),
         ("queue m\n write x 8, y 8 -> y", 5, "16 bytes from 8 on end"),
         ("queue m\n read x -> y 8, t.id 6\n enable q 1\nqueue q managed\nt: nop", 5, "and no fence"),

@@ -3,7 +3,7 @@
 use crate::bench::{Bench, SIGNALED, SILENT};
 use memory::Bytes;
 use nic::chain::LoopbackInit;
-use nic::{Fetching, NicError, Operation, Payload, Ring, Status, WorkRequest};
+use nic::{Fetching, NicError, Operation, Payload, ReceiveRequest, Ring, Status, WorkRequest};
 use remora_fabric::Settings;
 use transport::state::State;
 
@@ -45,6 +45,40 @@ fn many_wait_for_one_count_and_each_for_its_own() {
     }
 }
 
+/// As on hardware, where a WAIT looks at how far the completion queue has been written.
+#[test]
+fn a_wait_counts_what_ended_in_error_and_what_was_flushed() {
+    let mut bench = Bench::new();
+    let (first, second) = (bench.chain(Fetching::Posted), bench.chain(Fetching::Posted));
+    for count in [1, 2, 3] {
+        bench.put(&second, first.wait(count), &[], SIGNALED);
+    }
+    bench.ring(&second);
+    let beyond = bench.data.remote(1 << 16);
+    bench.put(&first, Operation::Write(beyond), &[bench.data.sge(0, 8)], SILENT);
+    bench.put(&first, Operation::Nop, &[], SILENT);
+    bench.ring(&first);
+    let statuses: Vec<_> = bench.settle(&first).iter().map(|end| end.status).collect();
+    assert_eq!(statuses, [Status::RemoteAccess, Status::WrFlushed]);
+    assert_eq!(bench.count(&second), 2, "one for each, and the third still waits");
+}
+
+#[test]
+fn receives_that_go_round_are_flushed_once_each() {
+    let mut bench = Bench::new();
+    let settings = Settings { receives: 4, receive_max_sge: 1, ..Settings::default() };
+    let cq = bench.world.create_counted_cq(0, 16);
+    let qp = bench.world.create_loopback(cq, cq, &settings).unwrap();
+    for id in 0..4 {
+        let sges = [bench.data.sge(8 * id as usize, 8)];
+        bench.world.post_receive(qp, &ReceiveRequest { id, sges: &sges }).unwrap();
+    }
+    bench.world.receive_ring(qp).unwrap().recycle();
+    bench.world.bring(qp, State::Err);
+    let flushed: Vec<_> = bench.world.drain(cq).iter().map(|end| (end.id, end.status)).collect();
+    assert_eq!(flushed, [0, 1, 2, 3].map(|id| (id, Status::WrFlushed)));
+}
+
 #[test]
 fn an_enable_lets_a_queue_of_the_same_domain_be_fetched_so_far() {
     let mut bench = Bench::new();
@@ -64,6 +98,22 @@ fn an_enable_lets_a_queue_of_the_same_domain_be_fetched_so_far() {
     }
     assert_eq!(ends.iter().sum::<usize>(), 8, "as far as it was posted");
     assert_eq!(bench.count(&main), 3);
+}
+
+#[test]
+fn what_has_been_enabled_stays_so() {
+    let mut bench = Bench::new();
+    let (main, managed) = (bench.chain(Fetching::Posted), bench.chain(Fetching::Enabled));
+    for count in [3, 1] {
+        bench.put(&main, managed.enable(count), &[], SIGNALED);
+    }
+    bench.ring(&main);
+    bench.settle(&main);
+    for _ in 0..4 {
+        bench.put(&managed, Operation::Nop, &[], SIGNALED);
+    }
+    bench.ring(&managed);
+    assert_eq!(bench.settle(&managed).len(), 3);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use nic::{
     Calculation, CompletionKind, Fetching, Flags, Modify, Operation, Payload, ReceiveRequest, Status,
     WorkRequest,
 };
+use remora_fabric::Settings;
 use transport::state::State;
 
 fn ends(completions: &[nic::WorkCompletion]) -> Vec<(CompletionKind, Status)> {
@@ -125,6 +126,52 @@ fn rights_are_those_of_a_connection() {
         assert_eq!(bench.world.state(chain.qp), Some(transport::state::State::Err));
     }
     assert_eq!(bench.word(0), 1, "only the calculation whose answer had no place was done");
+}
+
+#[test]
+fn an_atomic_needs_a_right_of_its_own_and_brings_one_word_back() {
+    let mut bench = Bench::new();
+    let written = bench.world.register(0, 64, Access::LOCAL_WRITE | Access::REMOTE_WRITE);
+    let max = |remote| Operation::Calculate { calculation: Calculation::Max, remote, operand: 1 };
+    let cases = [
+        (Operation::FetchAdd { remote: written.remote(0), add: 1 }, 8, Status::RemoteAccess),
+        (max(written.remote(0)), 8, Status::RemoteAccess),
+        (max(bench.data.remote(8)), 16, Status::LocalQpOperation),
+    ];
+    for (operation, len, status) in cases {
+        let chain = bench.chain(Fetching::Posted);
+        let slot = bench.put(&chain, operation, &[bench.data.sge(0, 8)], SILENT);
+        chain.code.store(64 + 64 * slot as usize + 16, &[len]);
+        bench.ring(&chain);
+        let done: Vec<_> = bench.settle(&chain).iter().map(|wc| wc.status).collect();
+        assert_eq!(done, [status], "{operation:?}");
+    }
+    assert_eq!((written.load(0, 8), bench.word(8)), (vec![0; 8], 0));
+}
+
+#[test]
+fn what_moves_much_gives_others_their_turns_sooner() {
+    let mut bench = Bench::new();
+    let cq = bench.world.create_counted_cq(0, 64);
+    let queues = [0; 2].map(|_| bench.world.create_loopback(cq, cq, &Settings::default()).unwrap());
+    let (half, to) = ([bench.data.sge(0, 1 << 15)], bench.data.remote(1 << 15));
+    for _ in 0..10 {
+        let request = WorkRequest {
+            id: 0,
+            operation: Operation::Write(to),
+            payload: Payload::Sges(&half),
+            flags: SIGNALED,
+        };
+        bench.world.post_quietly(queues[0], &request).unwrap();
+    }
+    let request =
+        WorkRequest { id: 1, operation: Operation::Nop, payload: Payload::Sges(&[]), flags: SIGNALED };
+    bench.world.post_quietly(queues[1], &request).unwrap();
+    queues.iter().for_each(|queue| bench.world.ring(*queue));
+    assert!(bench.world.settle(1000));
+    let ids: Vec<_> = bench.world.drain(cq).iter().map(|end| end.id).collect();
+    assert_eq!(ids.iter().position(|id| *id == 1), Some(2), "behind 64 KiB: {ids:?}");
+    assert_eq!(ids.len(), 11);
 }
 
 #[test]
