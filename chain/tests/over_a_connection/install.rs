@@ -1,14 +1,21 @@
 //! A program on node 0 of a world.
 
+use std::ops::Range;
+
 use fabric::{ALL, CompletionQueue, QueuePair, Region, Settings, World};
-use nic::{Fetching, ReceiveRequest, Sge};
+use nic::wqe::{SLOT, WqeOpcode};
+use nic::{Fetching, ReceiveRequest, Ring, Sge};
 use remora_chain::{Home, Image, Numbers, Place, Program, QueueNumbers, layout, link};
 
 /// A program's own memory.
 pub struct Installed {
-    numbers: Numbers,
+    /// What it is called.
+    pub numbers: Numbers,
     sections: Vec<Region>,
+    rings: Vec<Ring>,
     image: Image,
+    /// Addresses that its work requests and receives name as their targets.
+    named: Vec<Range<u64>>,
 }
 
 impl Installed {
@@ -22,16 +29,71 @@ impl Installed {
     pub fn receive(&self) -> &[Sge] {
         &self.image.receives[0][0]
     }
+
+    /// Its own sections and queues, each with the address of its first byte: as they are, and as they were at first.
+    pub fn memory(&self) -> Vec<(u64, Vec<u8>, Vec<u8>)> {
+        let sections = self.sections.iter().zip(&self.image.sections).zip(&self.numbers.regions);
+        let own = sections.filter(|(_, given)| given.is_none()).map(|(section, _)| section);
+        let sections = own.map(|(now, first)| (now.address, now.load(0, first.len()), first.clone()));
+        let rings = self.rings.iter().zip(&self.image.queues).zip(&self.numbers.queues);
+        let rings =
+            rings.map(|((ring, slots), numbers)| (numbers.code, code(ring, slots.len()), slots.concat()));
+        sections.chain(rings).collect()
+    }
+
+    /// The address of a byte that has changed although nothing of the program names it as a target.
+    pub fn stray(&self) -> Option<u64> {
+        let is_named = |at: &u64| self.named.iter().any(|named| named.contains(at));
+        self.memory().into_iter().find_map(|(address, now, first)| {
+            let changed = (address..).zip(now.iter().zip(&first)).filter(|(_, (now, first))| now != first);
+            changed.map(|(at, _)| at).find(|at| !is_named(at))
+        })
+    }
 }
 
-/// A client on node 1 that may SEND to an offload on node 0, and its completion queue. The one receive of the offload's queue 0
+/// The slots of a queue.
+fn code(ring: &Ring, slots: usize) -> Vec<u8> {
+    let slot = |index| {
+        let mut slot = [0; SLOT];
+        ring.load(index, &mut slot);
+        slot
+    };
+    (0..slots as u64).flat_map(slot).collect()
+}
+
+/// What a program's work requests change, awake, and where its receives scatter to.
+fn targets(program: &Program, numbers: &Numbers, image: &Image) -> Vec<Range<u64>> {
+    let range = |at: u64, len: u64| at..at + len;
+    let mut targets = Vec::new();
+    for work in program.queues.iter().flat_map(|queue| &queue.works) {
+        let (local, remote) = (numbers.word(work.local), numbers.word(work.remote));
+        let list = work.more.iter().map(|piece| range(numbers.address(piece.at), piece.len.into()));
+        match WqeOpcode(work.opcode) {
+            WqeOpcode::READ => targets.extend(list.chain([range(local, work.len)])),
+            WqeOpcode::WRITE => {
+                targets
+                    .push(range(remote, work.len + list.map(|piece| piece.end - piece.start).sum::<u64>()));
+            }
+            WqeOpcode::COMPARE_SWAP | WqeOpcode::FETCH_ADD => {
+                targets.extend([range(local, 8), range(remote, 8)])
+            }
+            opcode if opcode.is_calculation() => targets.extend([range(local, 8), range(remote, 8)]),
+            _ => {}
+        }
+    }
+    let pieces = image.receives.iter().flatten().flatten();
+    targets.extend(pieces.map(|piece| range(piece.addr, piece.len.into())));
+    targets
+}
+
+/// A client on node 1 that may SEND to an offload on node 0, its completion queue, and the offload. The one receive of the offload's queue 0
 /// is taken round after round: nobody posts it again.
 pub fn serve(
     world: &mut World,
     program: &Program,
     regions: &[(&str, &Region)],
     settings: &Settings,
-) -> (QueuePair, CompletionQueue) {
+) -> (QueuePair, CompletionQueue, Installed) {
     let port = &program.queues[0];
     let shaped = Settings {
         fetching: port.fetching,
@@ -41,33 +103,39 @@ pub fn serve(
         access: memory::Access::NONE,
         ..*settings
     };
-    let (server_cq, client_cq) = (world.create_counted_cq(0, 16), world.create_cq(1, 64));
-    let server = world.create_qp(server_cq, server_cq, &shaped).unwrap();
+    let (sent, received) = (world.create_counted_cq(0, 16), world.create_counted_cq(0, 16));
+    let server = world.create_qp(sent, received, &shaped).unwrap();
+    let client_cq = world.create_cq(1, 64);
     let plain = Settings { fetching: Fetching::Posted, ..*settings };
     let client = world.create_qp(client_cq, client_cq, &plain).unwrap();
-    world.connect(server, client, &plain);
-    let installed = install(world, program, (server, server_cq), regions);
+    // Each end with rights of its own: the client's has those that answers need, the server's none.
+    for (from, to, settings) in [(server, client, &shaped), (client, server, &plain)] {
+        for change in world.way_to_rts(from, to, settings.psn, settings) {
+            world.modify(from, &change).expect("a change that the table allows");
+        }
+    }
+    let installed = install(world, program, (server, [sent, received]), regions);
     world.post_receive(server, &ReceiveRequest { id: 0, sges: installed.receive() }).unwrap();
     world.receive_ring(server).expect("its own").recycle();
     assert!(world.settle(1_000_000));
-    (client, client_cq)
+    (client, client_cq, installed)
 }
 
-/// Queue 0 of the program is a connection that is there already, with its completion queue; the others are made. So are the
-/// regions, given by name.
+/// Queue 0 of the program is a connection that is there already, with its completion queues, that of its sends first; the others are
+/// made. So are the regions, given by name.
 pub fn install(
     world: &mut World,
     program: &Program,
-    (port, port_cq): (QueuePair, CompletionQueue),
+    port: (QueuePair, [CompletionQueue; 2]),
     regions: &[(&str, &Region)],
 ) -> Installed {
     let mut numbers = layout(program);
-    let mut made = vec![(port, port_cq)];
+    let mut made = vec![port];
     for queue in &program.queues[1..] {
         let settings =
             Settings { fetching: queue.fetching, send_slots: queue.ring_slots(), ..Settings::default() };
         let cq = world.create_counted_cq(0, 64);
-        made.push((world.create_loopback(cq, cq, &settings).unwrap(), cq));
+        made.push((world.create_loopback(cq, cq, &settings).unwrap(), [cq; 2]));
     }
     let sections: Vec<_> = program
         .sections
@@ -90,9 +158,9 @@ pub fn install(
     let pd = world.pd(0);
     let key = world.table(0).register(pd, &ranges, ALL).unwrap();
     numbers.key = key.get();
-    for ((qp, cq), numbers) in made.iter().zip(&mut numbers.queues) {
-        let (qp, cq) = (qp.number.get(), cq.number);
-        *numbers = QueueNumbers { qp, send_cq: cq, receive_cq: cq, code: numbers.code };
+    for ((qp, cqs), numbers) in made.iter().zip(&mut numbers.queues) {
+        let [send_cq, receive_cq] = cqs.map(|cq| cq.number);
+        *numbers = QueueNumbers { qp: qp.number.get(), send_cq, receive_cq, code: numbers.code };
     }
     let image = link(program, &numbers);
     for (bytes, content) in sections.iter().zip(&image.sections) {
@@ -109,5 +177,7 @@ pub fn install(
             world.with_nic(0, |nic, _| nic.enable(qp.number, queue.enabled)).unwrap();
         }
     }
-    Installed { numbers, sections, image }
+    let rings = made.iter().map(|(qp, _)| world.send_ring(*qp)).collect();
+    let named = targets(program, &numbers, &image);
+    Installed { numbers, sections, rings, image, named }
 }

@@ -40,14 +40,15 @@ fn ask(seed: u64, test: Test, x: u64, y: u64) -> u64 {
     let mut world = unruly(seed);
     let settings =
         Settings { fetching: Fetching::Enabled, access: memory::Access::NONE, ..Settings::default() };
-    let (server_cq, client_cq) = (world.create_counted_cq(0, 16), world.create_cq(1, 16));
-    let server = world.create_qp(server_cq, server_cq, &settings).unwrap();
+    let server_cqs = [world.create_counted_cq(0, 16), world.create_counted_cq(0, 16)];
+    let server = world.create_qp(server_cqs[0], server_cqs[1], &settings).unwrap();
+    let client_cq = world.create_cq(1, 16);
     let client =
         world.create_qp(client_cq, client_cq, &Settings { fetching: Fetching::Posted, ..settings }).unwrap();
     world.connect(server, client, &settings);
 
     let (program, [x_at, y_at, answer]) = program(test);
-    let installed = install(&mut world, &program, (server, server_cq), &[]);
+    let installed = install(&mut world, &program, (server, server_cqs), &[]);
     let pieces = [installed.sge(x_at, 8), installed.sge(y_at, 8)];
     world.post_receive(server, &ReceiveRequest { id: 0, sges: &pieces }).unwrap();
     let told = [installed.sge(answer, 8)];

@@ -7,7 +7,7 @@ use nic::{Operation, Payload, ReceiveRequest, Status, WorkRequest};
 use remora_chain::assemble;
 use remora_chain::offload::{BUCKET, LIST, OFFLOADS, answered, ask, ask_list, ask_two, bucket, places};
 
-use super::install::serve;
+use super::install::{Installed, serve};
 use super::{SIGNALED, unruly};
 
 const BUCKETS: u64 = 32;
@@ -22,6 +22,7 @@ struct Asked {
     reply: Region,
     small: Region,
     table: Region,
+    offload: Installed,
 }
 
 impl Asked {
@@ -36,8 +37,8 @@ impl Asked {
         let small = world.register(1, 4096, ALL);
         let given = if name.starts_with("list") { "list" } else { "table" };
         let regions = [(given, &table), ("reply", &reply)];
-        let (client, cq) = serve(&mut world, &program, &regions, &Settings::default());
-        Asked { world, client, cq, reply, small, table }
+        let (client, cq, offload) = serve(&mut world, &program, &regions, &Settings::default());
+        Asked { world, client, cq, reply, small, table, offload }
     }
 
     fn ask(&mut self, message: &[u8]) -> Option<Vec<u8>> {
@@ -51,6 +52,7 @@ impl Asked {
         assert!(self.world.settle(10_000_000));
         let ends = self.world.drain(self.cq);
         assert!(ends.len() == 2 && ends.iter().all(|end| end.status == Status::Success), "{ends:?}");
+        assert_eq!(self.offload.stray(), None, "a byte that the chain does not name has changed");
         let told = ends.iter().find(|end| end.id == 1).unwrap();
         let length = answered(&self.small.load(1024, told.byte_len as usize))?;
         Some(self.reply.load(0, length as usize))
