@@ -1,6 +1,6 @@
 //! What the fuzzers that need a whole NIC share: a small world, memory with guards, and players that misbehave.
 //!
-//! An input is a [`play::Play`], a [`prism::Play`], a [`strom::Play`] or a [`rings::Play`]: what the world is like, and moves. Every input gets a world of its own,
+//! An input is a [`play::Play`], a [`prism::Play`], a [`strom::Play`], an [`injections::Play`] or a [`rings::Play`]: what the world is like, and moves. Every input gets a world of its own,
 //! so that one input alone always does the same. [`estate`] has the memory and says what may change in it, [`cast`] the
 //! queue pairs and what must come out of them, [`place`], [`crafted`] and [`flagged`] the addresses and packets that a rude peer makes up.
 
@@ -8,6 +8,9 @@ pub mod cast;
 pub mod crafted;
 pub mod estate;
 pub mod flagged;
+pub mod injections;
+#[path = "../../chain/tests/over_a_connection/install.rs"]
+pub mod install;
 pub mod place;
 pub mod play;
 pub mod prism;

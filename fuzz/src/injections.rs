@@ -1,0 +1,276 @@
+//! A rude client of an offload (RedN, section 3.5): it may SEND, and what it sends is scattered into work requests.
+//!
+//! [`word`] says what its messages are made of, [`ground`] what memory there is. Most inputs go to an offload that ships, whose
+//! client says addresses and operands; the others to one that the verifier refuses, because its client says all.
+
+mod ground;
+mod word;
+
+use std::sync::LazyLock;
+
+use arbitrary::Arbitrary;
+use fabric::{CompletionQueue, Config, QueuePair, Settings, World};
+use memory::Key;
+use nic::{Flags, Operation, Payload, ReceiveRequest, Remote, WorkRequest};
+use remora_chain::offload::{BUCKET, OFFLOADS, answered, ask};
+use remora_chain::{Program, assemble};
+
+use self::ground::{Ground, LEN, Plot, RECORDS, limit};
+use self::word::{Ask, Record, Word, Work, bytes};
+use crate::estate::{SECRET, harmless, leaks};
+use crate::install::{Installed, serve};
+use crate::to_the_end;
+
+/// The offload whose client says everything.
+const WIDE: (&str, &str) = ("wide", include_str!("injections/wide.chain"));
+/// All of them, without the bytes of regions that are there already.
+static PROGRAMS: LazyLock<Vec<(&str, Program)>> = LazyLock::new(|| {
+    let light = |(name, text)| {
+        let mut program = assemble(text).expect("it ships");
+        for region in program.sections.iter_mut().filter(|section| section.given) {
+            region.bytes.clear();
+            region.values.clear();
+        }
+        (name, program)
+    };
+    OFFLOADS.into_iter().chain([WIDE]).map(light).collect()
+});
+/// Bytes of a message at most; each has a place of its own for a while.
+const MESSAGE: usize = 512;
+/// Receives of the client, for what it is told.
+const ROOMS: usize = 24;
+/// Work requests for a message at most: `list.chain` has the most.
+const WORKS: u64 = 128;
+/// A message that is refused has still come, and its end flushes the one receive: two rounds that nobody asked for. A third is
+/// that with which the offloads begin.
+const BESIDE: u64 = 3;
+
+/// One input.
+#[derive(Arbitrary, Clone, Debug)]
+pub struct Play {
+    program: u8,
+    /// What another client has stored: data of the server's, to which a message may lead.
+    planted: [Record; RECORDS as usize],
+    #[arbitrary(with = to_the_end)]
+    moves: Vec<Move>,
+}
+
+/// One thing that the client does.
+#[derive(Arbitrary, Clone, Debug)]
+enum Move {
+    /// A message in the offload's shape.
+    Ask(Ask),
+    /// A whole work request.
+    Work(Work),
+    /// A message of words, cut to so many bytes.
+    Words([Word; 9], u8),
+    /// Any bytes.
+    Bytes(#[arbitrary(with = crate::bytes)] Vec<u8>),
+    /// The same byte, so often.
+    Long(u8, u16),
+    /// What it may not: WRITE, READ, fetch-and-add, compare-and-swap.
+    Verb(u8, Word, u8),
+    /// Time passes, tenths of a microsecond.
+    Wait(u8),
+}
+
+/// A client's end of an offload.
+struct End {
+    qp: QueuePair,
+    cq: CompletionQueue,
+    offload: Installed,
+}
+
+struct Stage {
+    world: World,
+    ground: Ground,
+    name: &'static str,
+    client: End,
+    /// Another client; none beside the offload whose client may do what it likes in its own protection domain.
+    honest: Option<End>,
+    /// Memory that must not change, as it is at first.
+    first: [Vec<u8>; 3],
+    sent: usize,
+}
+
+/// Small: each input has a world of its own.
+fn config() -> Config {
+    let nic = nic::Config {
+        max_qps: 14,
+        max_cqs: 16,
+        max_srqs: 4,
+        max_xrc_domains: 2,
+        max_address_handles: 4,
+        max_events: 64,
+        window: 32,
+        ..nic::Config::default()
+    };
+    let memory = memory::Config {
+        max_regions: 15,
+        max_pds: 4,
+        max_windows: 4,
+        max_ranges: 32,
+        on_nic_bytes: 1024,
+        key_seed: 0,
+    };
+    Config { nic, memory, ..Config::default() }
+}
+
+fn place(world: &mut World, ground: &Ground, program: &Program) -> End {
+    let given = program.sections.iter().filter(|section| section.given);
+    let (table, reply) = (ground.table.region(0), ground.reply.region(1));
+    let regions: Vec<_> = given
+        .map(|section| (&*section.name, if section.name == "reply" { &reply } else { &table }))
+        .collect();
+    let settings = Settings { rnr_retry: 3, receives: 32, ..Settings::default() };
+    let (qp, cq, offload) = serve(world, program, &regions, &settings);
+    End { qp, cq, offload }
+}
+
+impl Stage {
+    fn new(play: &Play) -> Stage {
+        let (name, program) = &PROGRAMS[usize::from(play.program % 9).min(PROGRAMS.len() - 1)];
+        let wide = *name == WIDE.0;
+        let mut world = World::new(&config());
+        let mut ground = Ground::new(&mut world, wide);
+        let client = place(&mut world, &ground, program);
+        let honest = (!wide).then(|| place(&mut world, &ground, &PROGRAMS[0].1));
+        ground.numbers = Some(client.offload.numbers.clone());
+        // A list that goes round in a circle is walked for ever, by `list-break.chain`: that one is the server's to keep straight.
+        ground.fill(if *name == "list-break" { &[] } else { &play.planted });
+        for _ in 0..ROOMS {
+            let room = [ground.told.sge(0, MESSAGE)];
+            world.post_receive(client.qp, &ReceiveRequest { id: 0, sges: &room }).expect("room to post");
+        }
+        world.tap();
+        let first = untouchable(&ground).map(Plot::whole);
+        Stage { world, ground, name, client, honest, first, sent: 0 }
+    }
+
+    fn send(&mut self, mut message: Vec<u8>) {
+        message.truncate(MESSAGE);
+        harmless(&mut message);
+        let at = self.sent % (LEN / MESSAGE) * MESSAGE;
+        self.ground.messages.store(at, &message);
+        self.sent += 1;
+        let list = [self.ground.messages.sge(at, message.len())];
+        self.post(Operation::Send, Payload::Sges(&list));
+    }
+
+    fn post(&mut self, operation: Operation, payload: Payload<'_>) {
+        let flags = Flags { signaled: true, ..Flags::default() };
+        // When its queue is full, or its connection has ended, that is all that it can do.
+        let _ = self.world.post(self.client.qp, &WorkRequest { id: 1, operation, payload, flags });
+    }
+
+    fn make(&mut self, one: &Move) {
+        match one {
+            Move::Ask(ask) => self.send(ask.message(self.name, &self.ground)),
+            Move::Work(work) => self.send(work.message(&self.ground)),
+            Move::Words(words, cut) => {
+                let mut message = bytes(words, &self.ground);
+                message.truncate(usize::from(*cut));
+                self.send(message);
+            }
+            Move::Bytes(bytes) => self.send(bytes.clone()),
+            Move::Long(byte, len) => self.send(vec![*byte; usize::from(*len) % MESSAGE]),
+            Move::Verb(verb, at, key) => {
+                let rkey = Key::new(self.ground.key(*key) as u32);
+                let remote = Remote { addr: at.value(&self.ground), rkey };
+                let operation = match verb % 4 {
+                    0 => Operation::Write(remote),
+                    1 => Operation::Read(remote),
+                    2 => Operation::FetchAdd { remote, add: 1 },
+                    _ => Operation::CompareSwap { remote, compare: 0, swap: 1 },
+                };
+                let list = [self.ground.told.sge(0, 8)];
+                self.post(operation, Payload::Sges(&list));
+            }
+            Move::Wait(tenths) => self.world.run_for(100 * u64::from(*tenths)),
+        }
+        let _ = self.world.drain(self.client.cq);
+    }
+
+    /// Everything comes to rest, within what a message may cost.
+    fn rest(&mut self) {
+        let most = WORKS * (BESIDE + self.sent as u64);
+        // What never ends is noticed before it has gone on for long.
+        let at_rest = (0..1000).any(|_| {
+            let at_rest = self.world.settle(100);
+            let works = self.world.counters(0).wqes_executed;
+            assert!(works <= most, "{works} work requests for {} messages", self.sent);
+            assert_eq!(
+                limit(&mut self.world, self.ground.stranger.0),
+                Some(0),
+                "a stranger's queue was enabled"
+            );
+            at_rest
+        });
+        assert!(at_rest, "it goes on and on");
+    }
+
+    /// At rest, what was not granted is as it was, and nobody has seen it.
+    fn check(&mut self) {
+        self.rest();
+        for (now, first) in untouchable(&self.ground).map(Plot::whole).iter().zip(&self.first) {
+            let changed = now.iter().zip(first).position(|(now, first)| now != first);
+            assert_eq!(changed, None, "what was not granted has changed");
+        }
+        let reply = self.ground.reply.load(0, LEN);
+        assert!(!reply.contains(&SECRET), "an answer has a byte of what nobody may see");
+        for sent in self.world.sent() {
+            assert!(sent.from != 0 || !leaks(&sent.bytes), "the server sent what nobody may see");
+        }
+        self.check_code();
+    }
+
+    /// The offload, and that of another client, are as they were but for what their text says.
+    fn check_code(&self) {
+        for (_, now, _) in self.client.offload.memory() {
+            assert!(!leaks(&now), "the offload has what nobody may see");
+        }
+        if let Some(honest) = &self.honest {
+            assert_eq!(self.client.offload.stray(), None, "the offload is not what it was");
+            assert_eq!(honest.offload.stray(), None, "another client's is not what it was");
+        }
+    }
+
+    /// Another client is served as if nothing had been.
+    fn is_served(&mut self) {
+        let Some(End { qp, cq, .. }) = self.honest else { return };
+        let key = 5;
+        let message = ask(self.ground.table.address + (key - 1) * BUCKET, key);
+        let told = [self.ground.told.sge(MESSAGE, MESSAGE)];
+        self.world.post_receive(qp, &ReceiveRequest { id: 0, sges: &told }).expect("room to post");
+        let payload = Payload::Inline(&message);
+        let request = WorkRequest { id: 1, operation: Operation::Send, payload, flags: Flags::default() };
+        self.world.post(qp, &request).expect("room to post");
+        self.sent += 1;
+        self.rest();
+        let came = self.world.drain(cq);
+        let told = |len: u32| answered(&self.ground.told.load(MESSAGE, len as usize));
+        let len = came.iter().find_map(|end| told(end.byte_len));
+        assert_eq!(len, Some(1 + (key - 1) * 31), "{came:?}");
+        let reply = self.ground.reply.load(0, len.unwrap_or(0) as usize);
+        assert!(reply.iter().all(|byte| *byte == key as u8));
+    }
+}
+
+/// What nothing may change.
+fn untouchable(ground: &Ground) -> [&Plot; 3] {
+    [&ground.table, &ground.secret, &ground.own]
+}
+
+impl Play {
+    /// Plays it.
+    ///
+    /// # Panics
+    /// If the client reaches what it was not granted.
+    pub fn run(&self) {
+        let mut stage = Stage::new(self);
+        self.moves.iter().for_each(|one| stage.make(one));
+        stage.check();
+        stage.is_served();
+        stage.check();
+    }
+}

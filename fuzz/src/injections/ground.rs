@@ -1,0 +1,185 @@
+//! The memory on which an offload works, and what lies beside it.
+
+use fabric::{ALL, World};
+use memory::{Access, Bytes, Key, Pd, Range};
+use nic::chain::LoopbackInit;
+use nic::{Fetching, Ring};
+use remora_chain::Numbers;
+use remora_chain::offload::{BUCKET, LIST, bucket};
+
+use super::word::Record;
+use crate::estate::SECRET;
+
+/// Bytes of each region.
+pub const LEN: usize = 4096;
+/// Bytes around it that belong to none.
+const GUARD: usize = 64;
+/// Where buckets stand that another client has stored, and where values do.
+pub const PLANTED: usize = 1024;
+/// As many of them.
+pub const RECORDS: u8 = 6;
+const VALUES: u64 = 2048;
+const VALUE: u64 = 256;
+
+/// A region with guards around it.
+pub struct Plot {
+    pub address: u64,
+    pub key: Key,
+    pub len: usize,
+    bytes: Bytes,
+}
+
+impl Plot {
+    /// So much memory of a node under an address, with `around` before and behind it.
+    fn new(world: &World, node: usize, (pd, access): (Pd, Access), address: u64, around: u8) -> Plot {
+        let bytes = Bytes::heap(LEN + 2 * GUARD).expect("memory for a region");
+        bytes.write(0, &[around; LEN + 2 * GUARD]).expect("its own bytes");
+        bytes.write(GUARD, &[0; LEN]).expect("its own bytes");
+        let range = Range { bytes: bytes.clone(), offset: GUARD, len: LEN, iova: address };
+        let key = world.table(node).register(pd, &[range], access).expect("room for a region");
+        Plot { address, key, len: LEN, bytes }
+    }
+
+    /// Changes it.
+    pub fn store(&self, at: usize, bytes: &[u8]) {
+        self.bytes.write(GUARD + at, bytes).expect("within it");
+    }
+
+    /// So many of its bytes.
+    pub fn load(&self, at: usize, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        self.bytes.read(GUARD + at, &mut bytes).expect("within it");
+        bytes
+    }
+
+    /// All of its bytes, and the guards.
+    pub fn whole(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.bytes.len()];
+        self.bytes.read(0, &mut bytes).expect("its own bytes");
+        bytes
+    }
+
+    /// As the fabric has regions.
+    pub fn region(&self, node: usize) -> fabric::Region {
+        // Programs are told address and key, and nobody stores by it.
+        fabric::Region { node, key: self.key, address: self.address, bytes: self.bytes.clone() }
+    }
+
+    /// An element of a list.
+    pub fn sge(&self, at: usize, len: usize) -> nic::Sge {
+        nic::Sge { addr: self.address + at as u64, len: len as u32, lkey: self.key }
+    }
+}
+
+/// All memory.
+pub struct Ground {
+    /// The server's: chains may read it.
+    pub table: Plot,
+    /// What no chain may reach: of the same domain, with a key that no client holds; or of another one.
+    pub secret: Plot,
+    /// The client's, for answers.
+    pub reply: Plot,
+    /// The client's own, to which the server has no key.
+    pub own: Plot,
+    /// The client's messages, and what it is told.
+    pub messages: Plot,
+    pub told: Plot,
+    /// A managed queue of another domain, and its completion queue.
+    pub stranger: (wire::Qpn, u32),
+    /// What the offload is called.
+    pub numbers: Option<Numbers>,
+}
+
+impl Ground {
+    /// On node 0 the server's, on node 1 the client's.
+    pub fn new(world: &mut World, abroad: bool) -> Ground {
+        let (here, there) = (world.pd(0), world.pd(1));
+        let elsewhere = world.table(0).alloc_pd().expect("a second domain");
+        let at = |number: u64| number << 36;
+        let secret = (if abroad { elsewhere } else { here }, ALL);
+        let client = (there, ALL);
+        Ground {
+            secret: Plot::new(world, 0, secret, at(1), SECRET),
+            table: Plot::new(world, 0, (here, Access::REMOTE_READ), at(2), SECRET),
+            reply: Plot::new(world, 1, client, at(3), 0),
+            own: Plot::new(world, 1, client, at(4), 0),
+            messages: Plot::new(world, 1, client, at(5), 0),
+            told: Plot::new(world, 1, client, at(6), 0),
+            stranger: stranger(world, elsewhere),
+            numbers: None,
+        }
+    }
+
+    /// Fills it: buckets of eight keys, which are nodes of a list, too, the empty node behind them, what others have stored, values.
+    pub fn fill(&self, planted: &[Record]) {
+        let (table, address) = (&self.table, self.table.address);
+        for at in 0..LIST as u64 {
+            let value = address + VALUES + at * VALUE;
+            let node = bucket(1 + at, value, 1 + at * 31, address + (at + 1) * BUCKET);
+            table.store((at * BUCKET) as usize, &node);
+            table.store((VALUES + at * VALUE) as usize, &[1 + at as u8; VALUE as usize]);
+        }
+        let end = LIST as u64 * BUCKET;
+        table.store(end as usize, &bucket(0, 0, 0, address + end));
+        let planted: Vec<u8> = planted.iter().flat_map(|record| record.bytes(self)).collect();
+        table.store(PLANTED, &planted);
+        self.secret.store(0, &[SECRET; LEN]);
+    }
+
+    /// Some region of either node.
+    pub fn any(&self, number: u8) -> &Plot {
+        [&self.table, &self.secret, &self.reply, &self.own][usize::from(number) % 4]
+    }
+
+    /// A key, also the offload's own.
+    pub fn key(&self, number: u8) -> u64 {
+        let code = self.numbers.as_ref().map_or(0, |numbers| numbers.key);
+        let keys = [&self.table, &self.secret, &self.reply, &self.own].map(|plot| plot.key.get());
+        keys.get(usize::from(number) % 5).copied().unwrap_or(code).into()
+    }
+
+    /// The address of a queue of the offload's.
+    pub fn code(&self, number: u8) -> u64 {
+        self.of_queue(number, |numbers| numbers.code)
+    }
+
+    /// The number of a queue: the offload's, or the stranger's.
+    pub fn queue(&self, number: u8) -> u64 {
+        if number % 4 == 0 {
+            self.stranger.0.get().into()
+        } else {
+            self.of_queue(number, |queue| queue.qp.into())
+        }
+    }
+
+    /// The number of a completion queue, likewise.
+    pub fn completion_queue(&self, number: u8) -> u64 {
+        if number % 4 == 0 {
+            self.stranger.1.into()
+        } else {
+            self.of_queue(number, |queue| queue.send_cq.into())
+        }
+    }
+
+    fn of_queue(&self, number: u8, of: impl Fn(&remora_chain::QueueNumbers) -> u64) -> u64 {
+        let Some(numbers) = &self.numbers else { return 0 };
+        of(&numbers.queues[usize::from(number) % numbers.queues.len()])
+    }
+}
+
+/// A queue of another domain which nobody has enabled.
+fn stranger(world: &mut World, pd: Pd) -> (wire::Qpn, u32) {
+    let ring = || Ring::new(Bytes::heap(Ring::size(8)).expect("memory for a queue")).expect("a ring");
+    world.with_nic(0, |nic, _| {
+        let cq = nic.create_cq(ring()).expect("room for a queue");
+        let (send_ring, receives) = (ring(), (ring(), 1));
+        let fetching = Fetching::Recycled;
+        let init = LoopbackInit { pd, send_ring, receives, send_cq: cq, receive_cq: cq, fetching };
+        (nic.create_loopback(init).expect("room for a queue pair"), cq)
+    })
+}
+
+/// How far the stranger's queue may be fetched: nobody has said that it may.
+pub fn limit(world: &mut World, stranger: wire::Qpn) -> Option<u64> {
+    world.with_nic(0, |nic, _| nic.send_queue_facts(stranger)).map(|facts| facts.limit)
+}

@@ -1,0 +1,190 @@
+//! What a client's messages are made of: words that lead somewhere.
+
+use arbitrary::Arbitrary;
+use nic::wqe::{SLOT, Wqe, WqeOpcode, flag};
+use remora_chain::offload::{BUCKET, wanted};
+
+use super::ground::{Ground, PLANTED, RECORDS};
+use crate::estate::harmless;
+
+/// A word that leads somewhere.
+#[derive(Arbitrary, Copy, Clone, Debug)]
+pub enum Word {
+    /// A bucket or node of the table.
+    Node(u8),
+    /// What another client has stored there.
+    Planted(u8),
+    /// Near the begin or the end of a region.
+    Edge { region: u8, end: bool, by: i8 },
+    /// A word of the offload's own queues.
+    Code { queue: u8, word: u8 },
+    /// A header: op-code, flags, id.
+    Header(u8, u8, u8),
+    /// A local and a remote key.
+    Keys(u8, u8),
+    /// A number, of bytes perhaps.
+    Small(u8),
+    /// Any.
+    Any(u64),
+}
+
+impl Word {
+    /// The word.
+    pub fn value(self, ground: &Ground) -> u64 {
+        match self {
+            Word::Node(at) => ground.table.address + u64::from(at % 10) * BUCKET,
+            Word::Planted(at) => ground.table.address + PLANTED as u64 + u64::from(at % RECORDS) * BUCKET,
+            Word::Edge { region, end, by } => {
+                let region = ground.any(region);
+                let edge = region.address + if end { region.len as u64 } else { 0 };
+                edge.wrapping_add_signed(by.into())
+            }
+            Word::Code { queue, word } => ground.code(queue) + u64::from(word) * 8,
+            Word::Header(opcode, flags, id) => {
+                u64::from(opcode % OPCODES) | u64::from(flags % 16) << 8 | u64::from(id % 10) << 16
+            }
+            Word::Keys(local, remote) => ground.key(local) | ground.key(remote) << 32,
+            Word::Small(small) => small.into(),
+            Word::Any(any) => any,
+        }
+    }
+}
+
+/// Op-codes that are known, and one more.
+const OPCODES: u8 = WqeOpcode::LOGICAL_XOR.0 + 2;
+
+/// The bytes of words.
+pub fn bytes(words: &[Word], ground: &Ground) -> Vec<u8> {
+    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.value(ground).to_le_bytes()).collect();
+    harmless(&mut bytes);
+    bytes
+}
+
+/// What an offload is asked: about two places, for a key.
+#[derive(Arbitrary, Copy, Clone, Debug)]
+pub struct Ask {
+    at: [u8; 2],
+    /// Instead of the first of these places.
+    odd: Option<Word>,
+    key: u8,
+    /// Instead of the header that is right.
+    header: Option<Word>,
+    /// How much longer, or shorter, the message is than it should be.
+    more: i8,
+}
+
+impl Ask {
+    /// The message, in the shape that an offload takes.
+    pub fn message(&self, name: &str, ground: &Ground) -> Vec<u8> {
+        let header = self.header.map_or(wanted(1 + u64::from(self.key % 8)), |word| word.value(ground));
+        let place = |at: u8| if at % 2 == 0 { Word::Node(at / 2) } else { Word::Planted(at / 2) };
+        let [first, second] = self.at.map(|at| place(at).value(ground));
+        let first = self.odd.map_or(first, |word| word.value(ground));
+        let words = match name {
+            "get" | "list-break" => vec![first, header],
+            "list" => [&[first][..], &[header; 8]].concat(),
+            _ => vec![first, header, second, header],
+        };
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        // A byte more or less is what matters; how many more, other moves say.
+        if !(-64..=64).contains(&self.more) {
+            bytes.resize(bytes.len().saturating_add_signed(isize::from(self.more) % 16), 0x5a);
+        }
+        harmless(&mut bytes);
+        bytes
+    }
+}
+
+/// A place and its key, most of them right.
+#[derive(Arbitrary, Copy, Clone, Debug)]
+pub struct Spot {
+    region: u8,
+    by: u8,
+    odd: u8,
+}
+
+impl Spot {
+    fn of(self, ground: &Ground) -> (u64, u64) {
+        let (address, len, key) = match self.region % 8 {
+            0..3 => (ground.code(self.region / 8), 0, ground.key(4)),
+            3..6 => (ground.table.address, ground.table.len as u64, ground.key(0)),
+            _ => (ground.secret.address, ground.secret.len as u64, ground.key(1)),
+        };
+        let by = u64::from(self.by);
+        match self.odd {
+            0..0x20 => (address + len - by, key),
+            0x20..0x40 => (address + by * 8, ground.key(self.odd)),
+            0x40..0x50 => (address + by, key),
+            _ => (address + by * 8, key),
+        }
+    }
+}
+
+/// What another client has stored: in the shape of a bucket, with any header.
+#[derive(Arbitrary, Copy, Clone, Debug)]
+pub struct Record {
+    opcode: u8,
+    flags: u8,
+    at: Spot,
+    len: u8,
+    next: Word,
+}
+
+impl Record {
+    /// Its bytes.
+    pub fn bytes(&self, ground: &Ground) -> Vec<u8> {
+        let header = Word::Header(self.opcode, self.flags, self.len).value(ground);
+        let words = [header, self.at.of(ground).0, self.len.into(), self.next.value(ground)];
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        harmless(&mut bytes);
+        bytes
+    }
+}
+
+/// A work request that is almost sound, for the offload that takes whole ones.
+#[derive(Arbitrary, Copy, Clone, Debug)]
+pub struct Work {
+    opcode: u8,
+    flags: u8,
+    local: Spot,
+    len: u8,
+    remote: Spot,
+    compare: Word,
+    add: Word,
+    /// The second element of a list.
+    second: Option<(Spot, u8)>,
+    queue: u8,
+}
+
+impl Work {
+    /// Its bytes, and those of a list.
+    pub fn message(&self, ground: &Ground) -> Vec<u8> {
+        let opcode = WqeOpcode(self.opcode % OPCODES);
+        let ((local, lkey), (remote, rkey)) = (self.local.of(ground), self.remote.of(ground));
+        let mut wqe = Wqe {
+            header: u64::from(opcode.0) | u64::from(self.flags % 16 | flag::SIGNALED) << 8,
+            local,
+            len: u64::from(self.len),
+            keys: lkey | rkey << 32,
+            remote,
+            compare: self.compare.value(ground),
+            swap_add: self.add.value(ground),
+            imm: ground.key(self.queue),
+        };
+        match opcode {
+            WqeOpcode::WAIT => wqe.remote = ground.completion_queue(self.queue),
+            WqeOpcode::ENABLE => wqe.remote = ground.queue(self.queue),
+            _ if opcode.has_list() => wqe.compare = 1 + u64::from(self.second.is_some()),
+            _ if self.len & 1 == 0 => wqe.len = 8,
+            _ => {}
+        }
+        let mut bytes = wqe.emit().to_vec();
+        if let Some((spot, len)) = self.second {
+            let (at, key) = spot.of(ground);
+            bytes.extend([at, len.into(), key].into_iter().flat_map(u64::to_le_bytes));
+        }
+        bytes.resize(2 * SLOT, 0);
+        harmless(&mut bytes);
+        bytes
+    }
+}
