@@ -74,6 +74,13 @@ impl Target {
         }
     }
 
+    fn extensions(&self) -> Extensions {
+        match *self {
+            Target::Range(reth) => Extensions { reth: Some(reth), ..Extensions::NONE },
+            Target::Atomic(eth) => Extensions { atomic: Some(eth), ..Extensions::NONE },
+        }
+    }
+
     fn emit(&self, out: &mut [u8]) {
         match self {
             Target::Range(reth) => reth.emit(out),
@@ -98,38 +105,55 @@ fn request_len(message: &Message<Note>) -> usize {
     len_of(opcode, before + len as usize)
 }
 
+/// The packet of a request, but for its bytes.
+struct Head {
+    bth: bth::Repr,
+    target: Target,
+    addresses: Addresses,
+    payload: usize,
+}
+
+impl Head {
+    /// None: it is none that leaves by this way.
+    #[inline(always)]
+    fn of(part: &Part<'_, Note>, remote: Qpn, ring: &Ring) -> Option<Head> {
+        let Message { kind, note, solicited, len: dma_len, .. } = part.message;
+        let (opcode, len) = shape(part.message);
+        let (resv7, target, addresses) = match *kind {
+            Kind::Prism(ref extended) => {
+                (extended.flags().bits(), Target::of(extended, *dma_len), addresses(extended, ring, note))
+            }
+            Kind::Write { va, rkey } => {
+                (0, Target::Range(reth::Repr { va, rkey, dma_len: len }), Addresses::default())
+            }
+            _ => return None,
+        };
+        let payload = addresses.len() + len as usize;
+        let (ack_req, pad) = (part.ack_req, packet::pad_for(payload));
+        let plain = bth::Repr::new(opcode, remote, part.psn);
+        let bth = bth::Repr { solicited: *solicited, ack_req, resv7, pad, ..plain };
+        Some(Head { bth, target, addresses, payload })
+    }
+
+    /// Writes what follows its headers. False: it may not be read.
+    #[inline(always)]
+    fn fill(&self, bytes: &mut [u8], note: &Note, (mem, pd, ring): (Mem<'_>, Pd, &Ring)) -> bool {
+        let at = self.addresses.emit(bytes);
+        let rest = &mut bytes[at..];
+        rest.is_empty() || gather_other(mem, pd, ring, note, 0, rest)
+    }
+}
+
 /// Writes a request, with what stands before it; the bytes that it took. None: its memory may not be read.
 fn put_request(
     out: &mut [u8],
     part: &Part<'_, Note>,
     remote: Qpn,
-    (mem, pd, ring): (Mem<'_>, Pd, &Ring),
+    place: (Mem<'_>, Pd, &Ring),
 ) -> Option<usize> {
-    let Message { kind, note, solicited, .. } = part.message;
-    let (opcode, len) = shape(part.message);
-    let (flags, target, first) = match *kind {
-        Kind::Prism(ref extended) => {
-            let target = Target::of(extended, part.message.len);
-            (extended.flags().bits(), target, addresses(extended, ring, note))
-        }
-        Kind::Write { va, rkey } => {
-            (0, Target::Range(reth::Repr { va, rkey, dma_len: len }), Addresses::default())
-        }
-        _ => return None,
-    };
-    let payload = first.len() + len as usize;
-    let bth = bth::Repr {
-        solicited: *solicited,
-        ack_req: part.ack_req,
-        resv7: flags,
-        pad: packet::pad_for(payload),
-        ..bth::Repr::new(opcode, remote, part.psn)
-    };
-    let fill = |bytes: &mut [u8]| {
-        let at = first.emit(bytes);
-        len == 0 || gather_other(mem, pd, ring, note, 0, &mut bytes[at..])
-    };
-    put(out, &bth, payload, |headers| target.emit(headers), fill)
+    let head = Head::of(part, remote, place.2)?;
+    let fill = |bytes: &mut [u8]| head.fill(bytes, &part.message.note, place);
+    put(out, &head.bth, head.payload, |headers| head.target.emit(headers), fill)
 }
 
 impl QueuePair {
@@ -156,17 +180,27 @@ impl QueuePair {
             Chained::Waits => return Some(None),
             Chained::With(others) => others + 1,
         };
-        let (remote, first) = (path.remote, requester.part(0)?.psn);
-        let head = bth::Repr::new(Opcode::BUNDLE, remote, first);
-        let (none, len, counters) = (Extensions::default(), total as u32, &mut shared.counters);
-        let sent = emit_other(&mut path.way, out, counters, &head, &none, len, &mut |out| {
-            let mut at = 0;
-            (0..count).filter_map(|ahead| requester.part(ahead)).all(|part| {
-                let put = put_request(&mut out[at..], &part, remote, (mem, pd, ring));
-                at += put.unwrap_or(0);
-                put.is_some()
+        let (remote, first, counters) = (path.remote, requester.part(0)?, &mut shared.counters);
+        let sent = if count > 1 {
+            let head = bth::Repr::new(Opcode::BUNDLE, remote, first.psn);
+            let (none, len) = (Extensions::default(), total as u32);
+            emit_other(&mut path.way, out, counters, &head, &none, len, &mut |out| {
+                let mut at = 0;
+                (0..count).filter_map(|ahead| requester.part(ahead)).all(|part| {
+                    let put = put_request(&mut out[at..], &part, remote, (mem, pd, ring));
+                    at += put.unwrap_or(0);
+                    put.is_some()
+                })
             })
-        });
+        } else {
+            // A plain verb has its plan already.
+            let Kind::Prism(_) = first.message.kind else { return None };
+            let head = Head::of(&first, remote, ring)?;
+            let (ext, len) = (head.target.extensions(), head.payload as u32);
+            emit_other(&mut path.way, out, counters, &head.bth, &ext, len, &mut |bytes| {
+                head.fill(bytes, &first.message.note, (mem, pd, ring))
+            })
+        };
         match sent {
             // Whose memory it is that may not be read comes out when each travels alone.
             Sent::Denied => return None,

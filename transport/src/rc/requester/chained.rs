@@ -11,9 +11,9 @@ use wire::prism::Flags;
 /// What could travel with a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Chained {
-    /// Nothing.
+    /// Nothing: it is no such request, of several packets, or must wait.
     No,
-    /// So many further requests.
+    /// So many further requests, perhaps none.
     With(usize),
     /// More, as soon as there are answers.
     Waits,
@@ -43,7 +43,7 @@ impl<D: Copy> Requester<D> {
         let Parameters { mtu, window, max_rd_atomic, .. } = self.parameters;
         let Some(first) = self.starts_together(now) else { return Chained::No };
         let mixed = mixed && self.conditional > self.at && matches!(first.message.kind, Kind::Prism(_));
-        let begins = self.follower(1, mixed).is_some() && fits(&first.message);
+        let begins = fits(&first.message);
         let (mut count, mut fetches) = (0, usize::from(first.message.kind.is_fetch()));
         while begins
             && count < most
@@ -64,7 +64,7 @@ impl<D: Copy> Requester<D> {
             }
             count += 1;
         }
-        if count == 0 { Chained::No } else { Chained::With(count) }
+        Chained::With(count)
     }
 
     /// The message whose only packet would leave now, if others could travel with it.
