@@ -4,7 +4,9 @@
 //! (`long`: a WRITE of eight packets), and where those of a READ go; `write-irn`, `long-irn` and `read-irn` are the same over
 //! IRN. `indirect` and `bounded` are READs of 64 B through a pointer, without and with its bound; `swap` is PRISM's CAS of 16 bytes, and
 //! `put` the chain of PRISM-KV's PUT that loses: WRITE to scratch memory, ALLOCATE, CAS. `get` asks StRoM's kernel for values out of a table
-//! that no cache holds, one at a time and sixteen together.
+//! that no cache holds, one at a time and sixteen together; `check` asks for an object with its check value, beside `verify`, a READ whose
+//! client computes that (`checks` and `verifies`: sixteen together). `stream` is long WRITEs, `tap` the same ones counted by HyperLogLog, and `give` RPC WRITEs
+//! that are shuffled.
 
 use std::sync::Arc;
 
@@ -189,12 +191,17 @@ impl Side {
         self.send.set_word(Word::Produced, self.head);
     }
 
-    /// Posts a request to the kernel, and the receive that its answer takes.
-    fn ask(&mut self, params: &[u8]) {
+    /// Posts a receive without memory: what an answer takes.
+    fn post_receive(&mut self) {
         let (receives, received) = (&self.receives, self.received);
         nic::write_receive(0, &[], |at, slot| receives.store(received + at as u64, slot));
         self.received += nic::stride(1);
         receives.set_word(Word::Produced, self.received);
+    }
+
+    /// Posts a request to the kernel, and the receive that its answer takes.
+    fn ask(&mut self, params: &[u8]) {
+        self.post_receive();
         let bounds = wqe::Bounds { max_sge: 1, max_inline: 64 };
         let operation = Operation::Rpc { opcode: 1, tag: 0 };
         let request =
@@ -376,6 +383,183 @@ fn run_put(name: &str, count: usize) {
     });
 }
 
+/// Two sides that agreed on StRoM, the second one with a kernel that may touch its memory and more; and the kernel's number.
+fn strom_sides(len: usize, kernel: Box<dyn kernel::Kernel>, more: Option<&Bytes>) -> (Side, Side, u32) {
+    let (a, b) = (side(1, len), side(2, len));
+    let speaks = Speaks { strom: true, ..Speaks::default() };
+    connect(&a, &b, (1, 2), speaks);
+    connect(&b, &a, (2, 1), speaks);
+    let more = more.map(|bytes| b.table.register(b.pd, &[Range::whole(bytes)], Access::LOCAL_WRITE).unwrap());
+    let init = kernel::KernelInit {
+        pd: b.pd,
+        opcode: Some(1),
+        kernels: vec![kernel],
+        grants: more.into_iter().chain([b.remote.rkey]).collect(),
+        answers: Sge { addr: b.sge.addr + 32768, len: 16384, ..b.sge },
+        longest: 256,
+        limit: 1 << 12,
+    };
+    let mut guard = b.engine.enter();
+    let number = guard.parts().0.deploy_kernel(init).unwrap();
+    drop(guard);
+    (a, b, number)
+}
+
+/// Objects of 64 B with their check values by a kernel, `count` together.
+fn run_checks(name: &str, count: usize) {
+    let (mut a, mut b, _) = strom_sides(64, Box::<kernel::Consistency>::default(), None);
+    let bytes = [7; 64];
+    b.memory.write(16384, &[&bytes[..], &kernel::crc64(&bytes).to_le_bytes()].concat()).unwrap();
+    let object = kernel::Object { address: b.remote.addr, len: 64, tries: 8 };
+    let place = kernel::Place { addr: a.remote.addr, rkey: a.remote.rkey.get(), room: 64 };
+    let params = [&place.emit()[..], &object.emit()].concat();
+    measure(name, count, &mut a, &mut b, |a, _| (0..count).for_each(|_| a.ask(&params)));
+}
+
+/// The same by READs, each checked when the next ones are asked for.
+fn run_verified(name: &str, count: usize) {
+    let (mut a, mut b) = (side(1, 72), side(2, 72));
+    connect(&a, &b, (1, 2), Speaks::default());
+    connect(&b, &a, (2, 1), Speaks::default());
+    let mut object = [7; 72];
+    object[64..].copy_from_slice(&kernel::crc64(&[7; 64]).to_le_bytes());
+    b.memory.write(16384, &object).unwrap();
+    a.memory.write(0, &object).unwrap();
+    let operation = Operation::Read(b.remote);
+    measure(name, count, &mut a, &mut b, |a, _| {
+        for _ in 0..count {
+            let mut came = [0; 72];
+            a.memory.read(0, &mut came).unwrap();
+            let (object, sum) = came.split_at(64);
+            assert_eq!(kernel::crc64(object).to_le_bytes(), *sum);
+        }
+        a.post(operation, count, count);
+    });
+}
+
+/// Bytes of a message of a stream, and how many there is room for.
+const MESSAGE: usize = 1 << 20;
+const MESSAGES: u64 = 16;
+const PARTITIONS: usize = 1024;
+/// Partitions that one RPC sets.
+const SET: usize = 32;
+
+/// What becomes of a stream.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Fate {
+    Written,
+    Counted,
+    Shuffled,
+}
+
+/// A stream of messages of 1024 packets, out of memory of values that are all different.
+struct Stream {
+    a: Side,
+    b: Side,
+    _source: Bytes,
+    from: Sge,
+    /// Where parameters stand.
+    params: Sge,
+    target: Bytes,
+    rkey: memory::Key,
+    fate: Fate,
+    sent: u64,
+}
+
+impl Stream {
+    fn new(fate: Fate) -> Stream {
+        let target = Bytes::heap(MESSAGES as usize * MESSAGE / 4 * 5).unwrap();
+        let kernel: Box<dyn kernel::Kernel> = match fate {
+            Fate::Shuffled => Box::<kernel::Shuffle>::default(),
+            _ => Box::<kernel::HyperLogLog>::default(),
+        };
+        let (a, b, number) = strom_sides(MTU, kernel, Some(&target));
+        if fate == Fate::Counted {
+            b.engine.enter().parts().0.attach_kernel(b.qp, Some(number)).unwrap();
+        }
+        let source = Bytes::heap(MESSAGE + MTU).unwrap();
+        for number in 0..(MESSAGE / 8) as u64 {
+            let value = (number ^ number << 22).wrapping_mul(0x9e37_79b9_7f4a_7c15).swap_bytes();
+            source.write(number as usize * 8, &value.to_le_bytes()).unwrap();
+        }
+        let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let lkey = a.table.register(a.pd, &[Range::whole(&source)], rights).unwrap();
+        let rkey = b.table.register(b.pd, &[Range::whole(&target)], rights).unwrap();
+        let from = Sge { addr: source.address(), len: MESSAGE as u32, lkey };
+        let params = a.sge;
+        Stream { a, b, _source: source, from, params, target, rkey, fate, sent: 0 }
+    }
+
+    /// A message, and all that comes of it.
+    fn message(&mut self) {
+        let number = self.sent % MESSAGES;
+        self.sent += 1;
+        if self.fate == Fate::Shuffled {
+            if number == 0 {
+                self.partition();
+            }
+            return self.run(Operation::RpcWrite { opcode: 1, tag: 0 }, self.from);
+        }
+        let addr = self.target.address() + number * MESSAGE as u64;
+        self.run(Operation::Write(Remote { addr, rkey: self.rkey }), self.from);
+    }
+
+    /// Sets all partitions anew.
+    fn partition(&mut self) {
+        let size = self.target.len() / PARTITIONS;
+        for first in (0..PARTITIONS).step_by(SET) {
+            let some: Vec<kernel::Partition> = (first..first + SET)
+                .map(|number| self.target.address() + (number * size) as u64)
+                .map(|address| kernel::Partition { address, values: size as u64 / 8 })
+                .collect();
+            let place = kernel::Place { addr: 0, rkey: 0, room: 0 };
+            let params = kernel::histogram(PARTITIONS.ilog2(), first as u32, &some);
+            let params = [&place.emit()[..], &params].concat();
+            self.a.memory.write(0, &params).unwrap();
+            let from = Sge { len: params.len() as u32, ..self.params };
+            self.run(Operation::Rpc { opcode: 1, tag: 0 }, from);
+        }
+    }
+
+    /// One work request, until it is answered; a WRITE, until it has ended.
+    fn run(&mut self, operation: Operation, from: Sge) {
+        let Stream { a, b, .. } = self;
+        let asks = !matches!(operation, Operation::Write(_));
+        if asks {
+            a.post_receive();
+        }
+        a.sge = from;
+        a.post(operation, 1, if asks { 2 } else { 1 });
+        a.transmit(true);
+        loop {
+            b.pass(&mut a.out, false);
+            a.pass(&mut b.out, false);
+            if let Some(cqe) = a.poller.poll() {
+                assert_eq!(cqe.completion.status, nic::Status::Success);
+                assert_eq!(cqe.completion.imm.unwrap_or(0) >> 24, 0, "done");
+                return a.poller.free();
+            }
+        }
+    }
+}
+
+fn run_stream(name: &str, fate: Fate) {
+    let mut stream = Stream::new(fate);
+    (0..MESSAGES).for_each(|_| stream.message());
+    let mut rounds = Vec::new();
+    let messages = (verbs() / (MESSAGE / MTU)).max(1);
+    for _ in 0..9 {
+        let started = on_cpu();
+        (0..messages).for_each(|_| stream.message());
+        rounds.push((on_cpu() - started) as f64 / (messages * MESSAGE / MTU) as f64);
+    }
+    rounds.sort_by(f64::total_cmp);
+    println!(
+        "{name}: median {:.1} ns per packet of 1 KiB, both sides; best round {:.1}",
+        rounds[4], rounds[0]
+    );
+}
+
 /// Slots of the table, and from one value to the next.
 const KEYS: u64 = 1 << 20;
 const APART: usize = 256;
@@ -523,6 +707,23 @@ fn main() {
     if wanted("get") {
         run_gets("GET of 64 B by a kernel, alone", 1);
         run_gets("GET of 64 B by a kernel, one of 16", BATCH);
+    }
+    if wanted("check") {
+        run_checks("checked object of 64 B by a kernel, alone", 1);
+    }
+    if wanted("checks") {
+        run_checks("checked object of 64 B by a kernel, one of 16", BATCH);
+    }
+    if wanted("verify") {
+        run_verified("READ of 64 B, checked, alone", 1);
+    }
+    if wanted("verifies") {
+        run_verified("READ of 64 B, checked, one of 16", BATCH);
+    }
+    for (word, fate) in [("stream", Fate::Written), ("tap", Fate::Counted), ("give", Fate::Shuffled)] {
+        if wanted(word) {
+            run_stream(word, fate);
+        }
     }
     if wanted("account") {
         account();
