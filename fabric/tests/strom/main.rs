@@ -2,6 +2,7 @@
 //! kernel over bad links beside a plain model.
 
 mod bench;
+mod bounds;
 mod exactly_once;
 mod get;
 mod late;

@@ -50,7 +50,7 @@ pub struct Scan {
     pub address: u64,
     /// Rows.
     pub rows: u32,
-    /// Bytes of a row: 8 to 4096.
+    /// Bytes of a row: 8 to [`DMA`].
     pub row: u16,
     /// Which rows count.
     pub predicate: Predicate,
@@ -118,11 +118,13 @@ pub struct Filter {
     scan: Option<Scan>,
     /// The rows of one read that count.
     kept: Box<[u8]>,
+    /// Bytes of them that fill the answer to its end. An answer that is full leaves, so they wait: another row may count.
+    held: usize,
 }
 
 impl Default for Filter {
     fn default() -> Filter {
-        Filter { scan: None, kept: vec![0; DMA].into_boxed_slice() }
+        Filter { scan: None, kept: vec![0; DMA].into_boxed_slice(), held: 0 }
     }
 }
 
@@ -130,24 +132,31 @@ impl Filter {
     /// Rows have come.
     fn look(&mut self, scan: Scan, streams: &mut Streams<'_, '_>) {
         let Some(data) = streams.data() else { return };
-        let (row, mut len, mut rows) = (usize::from(scan.row), 0, 0);
+        let (row, mut len, mut rows) = (usize::from(scan.row), self.held, 0);
         for bytes in data.chunks_exact(row) {
             rows += 1;
             if scan.counts(bytes) {
-                self.kept[len..len + row].copy_from_slice(bytes);
+                if self.held == 0 {
+                    self.kept[len..len + row].copy_from_slice(bytes);
+                }
                 len += row;
             }
         }
-        if len > streams.missing() as usize {
+        let missing = streams.missing() as usize;
+        if len > missing {
             streams.withdraw();
             streams.answer(Status::NO_ROOM, 0);
             return;
         }
-        streams.put(&self.kept[..len]);
+        self.held = if len == missing { len } else { 0 };
+        if self.held == 0 {
+            streams.put(&self.kept[..len]);
+        }
         let rest = scan.after(rows);
         if rest.ask(streams) {
             self.scan = Some(rest);
         } else {
+            streams.put(&self.kept[..self.held]);
             streams.close();
         }
     }
@@ -164,7 +173,7 @@ impl Kernel for Filter {
         match (input.what, Scan::parse(input.bytes)) {
             (What::Params, Some(scan)) if scan.ask(streams) => {
                 streams.open(Status::DONE);
-                self.scan = Some(scan);
+                (self.scan, self.held) = (Some(scan), 0);
             }
             // No rows, none that count.
             (What::Params, Some(_)) => {

@@ -277,9 +277,9 @@ impl Deployed {
             None => (None, &[][..]),
         };
         let busy = task.progress == Progress::Again || task.wires.has_command();
-        // One request at a time: whoever is at work on one gets the next when it has answered.
-        let later = |piece: &Piece| busy && !task.wires.answered && piece.part.first() && !task.presented;
-        let piece = piece.filter(|piece| !later(piece));
+        // One request at a time: whoever is at work on one gets the next when its answer has left.
+        let engaged = |piece: &Piece| busy && task.wires.is_engaged() && piece.part.first();
+        let piece = piece.filter(|piece| task.presented || !engaged(piece));
         if task.skips && piece.is_none_or(|piece| piece.passing.is_none()) {
             let Some(piece) = piece else { return Stepped::Idle };
             task.used(&piece);

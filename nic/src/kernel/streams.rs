@@ -128,6 +128,11 @@ impl Wires {
         self.command != Command::Nothing
     }
 
+    /// Has the answer of a request not left? One that was begun may still be taken back, and what is said then belongs to the same request.
+    pub fn is_engaged(&self) -> bool {
+        !self.answered || self.message.is_some_and(|message| message.ending.is_some())
+    }
+
     /// Is a message ready to leave?
     pub fn complete(&self) -> Option<Message> {
         self.message.filter(|message| message.filled == message.len)

@@ -1,0 +1,397 @@
+//! Kernels at their bounds: parameters that make no sense, the last element and the one behind it, numbers that wrap, and streams
+//! used as they must not be.
+
+use nic::kernel::{
+    Aggregate, Consistency, DMA, Filter, HyperLogLog, Kernel, Object, Partition, Predicate, Progress, STEPS,
+    Scan, Shape, Shuffle, Status, Streams, Sums, Traversal, Walk, crc64, histogram,
+};
+use remora_fabric::fault::{Action, Rule, Rules};
+use wire::{Address, Endpoint, Ingress};
+
+use crate::bench::{Answer, Bench, Endless, LONGEST, OPCODE};
+
+/// A kernel of a kind at the server.
+fn bench_with<K: Kernel + Default + 'static>() -> [Bench; 2] {
+    Bench::arms().map(|mut bench| {
+        bench.deploy(vec![Box::new(K::default())]);
+        bench
+    })
+}
+
+/// How these parameters are answered.
+fn status(bench: &mut Bench, params: &[u8]) -> Status {
+    bench.rpc(OPCODE, 1, params);
+    bench.run()[&1].status
+}
+
+/// Rows as long as a row may be, as many as there is room for in an answer; what is compared and added up is at their end.
+fn longest_rows(bench: &Bench) -> Scan {
+    (1..=3).for_each(|row| bench.there.store(row * DMA - 8, &7u64.to_le_bytes()));
+    let (row, last) = (DMA as u16, DMA as u16 - 8);
+    let (address, rows) = (bench.there.remote(0).addr, LONGEST / DMA as u32);
+    Scan { address, rows, row, predicate: Predicate::Equal, operand: 7, field: last, sum: last }
+}
+
+fn refused_scans<K: Kernel + Default + 'static>(bytes: usize) {
+    for mut bench in bench_with::<K>() {
+        let scan = longest_rows(&bench);
+        bench.rpc(OPCODE, 1, &scan.emit());
+        let answer = bench.run().remove(&1).unwrap();
+        assert_eq!((answer.status, answer.bytes.len()), (Status::DONE, bytes));
+        let cases = [
+            Scan { field: scan.field + 1, ..scan },
+            Scan { sum: scan.sum + 1, ..scan },
+            Scan { field: u16::MAX, ..scan },
+            Scan { row: scan.row + 1, ..scan },
+            Scan { row: 7, field: 0, sum: 0, ..scan },
+            Scan { row: 0, field: 0, sum: 0, ..scan },
+        ];
+        for scan in cases {
+            assert_eq!(status(&mut bench, &scan.emit()), Status::BAD_PARAMS, "{scan:?}");
+        }
+        let mut no_predicate = scan.emit();
+        no_predicate[14] = 4;
+        assert_eq!(status(&mut bench, &no_predicate), Status::BAD_PARAMS);
+        assert_eq!(status(&mut bench, &scan.emit()[..31]), Status::BAD_PARAMS);
+    }
+}
+
+#[test]
+fn scans_whose_numbers_stand_outside_their_rows_are_refused() {
+    refused_scans::<Filter>(LONGEST as usize);
+    refused_scans::<Aggregate>(Sums::LEN);
+}
+
+#[test]
+fn rows_that_fill_the_room_for_an_answer_come_and_one_more_does_not() {
+    for mut bench in bench_with::<Filter>() {
+        let scan = longest_rows(&bench);
+        assert_eq!(status(&mut bench, &scan.emit()), Status::DONE);
+        assert_eq!(status(&mut bench, &Scan { rows: scan.rows + 1, ..scan }.emit()), Status::NO_ROOM);
+    }
+}
+
+#[test]
+fn a_sum_wraps_and_least_and_greatest_do_not() {
+    for mut bench in bench_with::<Aggregate>() {
+        let rows = [u64::MAX, 5, u64::MAX - 1, 3];
+        bench.there.store(0, &rows.map(u64::to_le_bytes).concat());
+        let address = bench.there.remote(0).addr;
+        let scan = Scan {
+            address,
+            rows: 4,
+            row: 8,
+            predicate: Predicate::Less,
+            operand: u64::MAX,
+            field: 0,
+            sum: 0,
+        };
+        let ask = |bench: &mut Bench, scan: Scan| {
+            bench.rpc(OPCODE, 1, &scan.emit());
+            Sums::parse(&bench.run()[&1].bytes)
+        };
+        // The first row is not less than itself.
+        let less = Sums { count: 3, sum: 6, least: 3, greatest: u64::MAX - 1 };
+        assert_eq!(ask(&mut bench, scan), Some(less));
+        // Nothing is left of the scan before.
+        let all = Sums { count: 4, sum: 5, least: 3, greatest: u64::MAX };
+        assert_eq!(ask(&mut bench, Scan { predicate: Predicate::NotEqual, operand: 4, ..scan }), Some(all));
+    }
+}
+
+/// A chain of so many elements, keys from 0 on at word 0, next at 2, value at 4: each value is its element.
+fn chain(bench: &Bench, elements: u64) -> Walk {
+    let at = |number: u64| bench.there.remote(64 * number as usize).addr;
+    for number in 0..elements {
+        let next = if number + 1 < elements { at(number + 1) } else { 0 };
+        bench.there.store(64 * number as usize, &[number, next, at(number)].map(u64::to_le_bytes).concat());
+    }
+    Walk {
+        address: at(0),
+        value_size: 8,
+        key_mask: 1,
+        predicate: Predicate::Equal,
+        key: 0,
+        value_position: 4,
+        relative: false,
+        next: Some(2),
+        element: 24,
+        most: 1000,
+        shape: Shape::List,
+    }
+}
+
+#[test]
+fn a_walk_looks_at_as_many_elements_as_it_may_and_no_more() {
+    for mut bench in bench_with::<Traversal>() {
+        let walk = chain(&bench, 5);
+        let cases = [
+            (3, 4, Status::DONE),
+            (3, 3, Status::TOO_LONG),
+            (0, 1, Status::DONE),
+            (1, 1, Status::TOO_LONG),
+            (0, 0, Status::BAD_PARAMS),
+            (9, 5, Status::MISS),
+            (9, 4, Status::TOO_LONG),
+        ];
+        for (key, most, wanted) in cases {
+            let found = status(&mut bench, &Walk { key, most, ..walk }.emit());
+            assert_eq!(found, wanted, "key {key}, {most} elements");
+        }
+        assert_eq!(status(&mut bench, &Walk { element: 0, ..walk }.emit()), Status::BAD_PARAMS);
+        assert_eq!(status(&mut bench, &walk.emit()[..33]), Status::BAD_PARAMS);
+        for (at, byte) in [(14, 4), (15, 4), (32, 4)] {
+            let mut odd = walk.emit();
+            odd[at] = byte;
+            assert_eq!(status(&mut bench, &odd), Status::BAD_PARAMS, "byte {at}");
+        }
+    }
+}
+
+#[test]
+fn a_graph_has_as_many_elements_as_are_remembered_and_no_more() {
+    for mut bench in bench_with::<Traversal>() {
+        let shape = Shape::Graph { edges: 1 };
+        let walk = Walk { shape, ..chain(&bench, 256) };
+        assert_eq!(status(&mut bench, &Walk { key: 255, ..walk }.emit()), Status::DONE);
+        assert_eq!(status(&mut bench, &Walk { key: 256, ..walk }.emit()), Status::MISS);
+        chain(&bench, 257);
+        assert_eq!(status(&mut bench, &Walk { key: 255, ..walk }.emit()), Status::DONE);
+        assert_eq!(status(&mut bench, &Walk { key: 256, ..walk }.emit()), Status::NO_ROOM);
+    }
+}
+
+#[test]
+fn of_first_reads_as_many_count_as_torn_as_are_to_and_second_ones_never_do() {
+    const ASKED: u32 = 400;
+    for (failing, torn) in [(0, 0..=0), (500, 160..=240), (1000, ASKED..=ASKED)] {
+        for mut bench in Bench::arms() {
+            bench.deploy(vec![Box::new(Consistency::failing(failing))]);
+            let bytes = [7; 24];
+            bench.there.store(0, &bytes);
+            bench.there.store(bytes.len(), &crc64(&bytes).to_le_bytes());
+            let object = Object { address: bench.there.remote(0).addr, len: 24, tries: 1 };
+            let mut counts = [0; 2];
+            for _ in 0..ASKED / 50 {
+                (0..50).for_each(|tag| bench.rpc(OPCODE, tag, &object.emit()));
+                for answer in bench.run().into_values() {
+                    assert!([Status::DONE, Status::INCONSISTENT].contains(&answer.status));
+                    counts[usize::from(answer.status == Status::INCONSISTENT)] += 1;
+                }
+            }
+            assert_eq!(counts[0] + counts[1], ASKED);
+            assert!(torn.contains(&counts[1]), "{failing} of a thousand: {counts:?}");
+            assert_eq!(status(&mut bench, &Object { tries: 2, ..object }.emit()), Status::DONE);
+            for object in [Object { tries: 0, ..object }, Object { len: 0, ..object }] {
+                assert_eq!(status(&mut bench, &object.emit()), Status::BAD_PARAMS);
+            }
+            assert_eq!(status(&mut bench, &object.emit()[..15]), Status::BAD_PARAMS);
+        }
+    }
+}
+
+/// Requests that come together, of which some begin an answer and take it back, to read again or because it has no room.
+#[test]
+fn requests_behind_an_answer_that_is_taken_back_get_their_own() {
+    for mut bench in Bench::arms() {
+        bench.deploy(vec![Box::new(Consistency::failing(500))]);
+        let init = bench.init(Some(OPCODE + 1), vec![Box::new(Filter::default())]);
+        bench.try_deploy(init).unwrap();
+        let object = |tag: u32| [tag as u8; 40];
+        for tag in 0..20 {
+            let bytes = object(tag);
+            bench.there.store(64 * tag as usize, &[&bytes[..], &crc64(&bytes).to_le_bytes()].concat());
+        }
+        let scan = Scan { field: 0, sum: 0, ..longest_rows(&bench) };
+        for _ in 0..4 {
+            for tag in 0..20 {
+                let address = bench.there.remote(64 * tag as usize).addr;
+                bench.rpc(OPCODE, tag, &Object { address, len: 40, tries: 2 }.emit());
+            }
+            // Every other one finds more rows than there is room for.
+            for tag in 20..40 {
+                let scan =
+                    Scan { predicate: Predicate::NotEqual, operand: 1 << 40, rows: tag % 2 + 2, ..scan };
+                bench.rpc(OPCODE + 1, tag, &scan.emit());
+            }
+            let answers = bench.run();
+            for tag in 0..20 {
+                let wanted = Answer { status: Status::DONE, bytes: object(tag).to_vec() };
+                assert_eq!(answers[&tag], wanted, "tag {tag}");
+            }
+            for tag in 20..40 {
+                let wanted = if tag % 2 == 0 { Status::DONE } else { Status::NO_ROOM };
+                assert_eq!(answers[&tag].status, wanted, "tag {tag}");
+            }
+        }
+        assert!(bench.facts().iter().all(|facts| facts.failures == 0));
+    }
+}
+
+#[test]
+fn a_histogram_that_makes_no_sense_is_refused() {
+    for mut bench in bench_with::<Shuffle>() {
+        let one = Partition { address: bench.there.remote(0).addr, values: 8 };
+        let whole = histogram(2, 0, &[one; 4]);
+        let cases = [
+            (whole.clone(), Status::DONE),
+            (histogram(2, 3, &[one]), Status::DONE),
+            (histogram(10, 1023, &[one]), Status::DONE),
+            (histogram(11, 0, &[one]), Status::BAD_PARAMS),
+            (histogram(u32::MAX, 0, &[one]), Status::BAD_PARAMS),
+            (histogram(2, 0, &[one; 5]), Status::BAD_PARAMS),
+            (histogram(2, 4, &[one]), Status::BAD_PARAMS),
+            (histogram(2, u32::MAX, &[one]), Status::BAD_PARAMS),
+            (whole[..whole.len() - 1].to_vec(), Status::BAD_PARAMS),
+            (whole[..7].to_vec(), Status::BAD_PARAMS),
+        ];
+        for (params, wanted) in cases {
+            assert_eq!(status(&mut bench, &params), wanted, "{params:?}");
+        }
+    }
+}
+
+/// As many partitions as there may be, more values each than are buffered, and partitions that begin anywhere in a line.
+#[test]
+fn as_many_partitions_as_there_may_be_get_all_their_values_in_order() {
+    const PARTITIONS: usize = 1024;
+    const EACH: usize = 40;
+    for mut bench in bench_with::<Shuffle>() {
+        // One value of room beside them, which stays empty.
+        let apart = 8 * (EACH + 1);
+        let at = |number: usize| number * apart;
+        let all: Vec<Partition> = (0..PARTITIONS)
+            .map(|number| Partition { address: bench.there.remote(at(number)).addr, values: EACH as u64 })
+            .collect();
+        for some in all.chunks(14).enumerate().collect::<Vec<_>>().chunks(20) {
+            for (number, part) in some {
+                bench.rpc(OPCODE, *number as u32, &histogram(10, 14 * *number as u32, part));
+            }
+            assert!(bench.run().values().all(|answer| answer.status == Status::DONE));
+        }
+        // The number of a value within its partition stands above the partition's.
+        let values: Vec<u64> = (0..(PARTITIONS * EACH) as u64)
+            .map(|number| number / 1024 * 1024 + number.wrapping_mul(389) % 1024)
+            .collect();
+        for (tag, some) in values.chunks(2000).enumerate() {
+            let bytes: Vec<u8> = some.iter().flat_map(|value| value.to_le_bytes()).collect();
+            bench.rpc_write(OPCODE, tag as u32, &bytes);
+        }
+        assert!(bench.run().values().all(|answer| answer.status == Status::DONE));
+        for number in 0..PARTITIONS {
+            let wanted: Vec<u8> = (0..EACH as u64)
+                .flat_map(|turn| (turn << 10 | number as u64).to_le_bytes())
+                .chain([0; 8])
+                .collect();
+            assert!(bench.there.load(at(number), apart) == wanted, "partition {number}");
+        }
+        // Each is full: the next value has no room.
+        bench.rpc_write(OPCODE, 1, &values[7].to_le_bytes());
+        assert_eq!(bench.run()[&1].status, Shuffle::FULL);
+    }
+}
+
+#[test]
+fn a_rest_of_a_value_is_no_value() {
+    for mut bench in bench_with::<HyperLogLog>() {
+        bench.rpc_write(OPCODE, 1, &[1; 7]);
+        assert_eq!(bench.run()[&1].status, Status::DONE);
+        let estimate = |bench: &mut Bench| {
+            bench.rpc(OPCODE, 2, &[0]);
+            f64::from_le_bytes(bench.run()[&2].bytes[..].try_into().unwrap())
+        };
+        assert!(estimate(&mut bench).abs() < 0.01);
+        bench.rpc_write(OPCODE, 1, &[1; 15]);
+        assert_eq!(bench.run()[&1].status, Status::DONE);
+        assert!((estimate(&mut bench) - 1.0).abs() < 0.01);
+        for params in [&[2][..], &[0, 0], &[]] {
+            assert_eq!(status(&mut bench, params), Status::BAD_PARAMS);
+        }
+    }
+}
+
+/// Uses its streams as it is told to, by a number.
+struct Odd(u64);
+
+impl Kernel for Odd {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        let at = self.0;
+        let Some(input) = streams.input() else {
+            if streams.data().is_some() {
+                streams.answer(Status::DONE, 64);
+                streams.forward(64);
+            }
+            return Progress::Rests;
+        };
+        streams.take();
+        match input.bytes {
+            // As it should be, to the last byte.
+            [0] => streams.read(at, DMA as u32),
+            [1] => streams.read(at, DMA as u32 + 1),
+            [2] => {
+                streams.answer(Status::DONE, 0);
+                streams.answer(Status::DONE, 0);
+            }
+            [3] => streams.put(&[1]),
+            [4] => {
+                streams.answer(Status::DONE, 2);
+                streams.put(&[1; 3]);
+            }
+            [5] => {
+                streams.answer(Status::DONE, 2);
+                streams.read_to_wire(at, 3);
+            }
+            [6] => {
+                streams.answer(Status::DONE, 2);
+                streams.put(&[1]);
+            }
+            [7] => streams.send(0, 0, streams.longest() + 1),
+            [8] => {
+                streams.answer(Status::DONE, 64);
+                streams.forward(64);
+            }
+            // It has nothing to say.
+            _ => {}
+        }
+        Progress::Rests
+    }
+
+    fn reset(&mut self) {}
+}
+
+#[test]
+fn streams_used_as_they_must_not_be_end_the_request_and_nothing_else() {
+    for mut bench in Bench::arms() {
+        let at = bench.there.remote(0).addr;
+        bench.there.store(0, &[9; 64]);
+        bench.deploy(vec![Box::new(Odd(at))]);
+        for (case, turn) in (0..=9u8).flat_map(|case| [(case, 0), (case, 1)]) {
+            bench.rpc(OPCODE, 1, &[case]);
+            let answer = bench.run().remove(&1).unwrap();
+            let wanted = if case == 0 { (Status::DONE, vec![9; 64]) } else { (Status::FAILED, Vec::new()) };
+            assert_eq!((answer.status, answer.bytes), wanted, "case {case}, turn {turn}");
+        }
+        assert_eq!(bench.facts()[0].failures, 18);
+        assert!(bench.is_at_rest(0));
+    }
+}
+
+/// A packet's acknowledgement waits for no more steps than these.
+#[test]
+fn a_packet_gives_its_lane_so_many_steps_and_no_more() {
+    for mut bench in Bench::arms() {
+        bench.deploy(vec![Box::new(Endless)]);
+        bench.world.set_rules(&Rules::of(vec![Rule::chance(Action::Drop, 1.0)]), 1);
+        bench.world.tap();
+        bench.rpc(OPCODE, 1, b"");
+        bench.world.run_for(10_000);
+        let (sent, start, now) = (bench.world.sent(), bench.world.start(), bench.world.now());
+        let source = Endpoint { address: Address([0; 16]), udp_port: 0 };
+        let before = bench.facts()[0].steps;
+        bench.world.with_nic(1, |nic, mem| {
+            let bytes = &sent[0].bytes;
+            nic.receive(now, mem, &Ingress { bytes, start, source, group: None });
+        });
+        assert_eq!((before, bench.facts()[0].steps), (0, u64::from(STEPS)));
+    }
+}
