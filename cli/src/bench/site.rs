@@ -1,13 +1,14 @@
 //! Where the servers and clients of a benchmark meet: on the loopback, or by AF_XDP between network namespaces, on a link for each
 //! server, since an interface has one NIC.
 
+use std::net::SocketAddr;
 use std::process::Command;
 
 use anyhow::Result;
 
-use super::veth::Veth;
+use super::veth::{Side, Veth};
 use super::{Bare, PortName};
-use crate::device::PortArgs;
+use crate::device::{LOOPBACK, PortArgs};
 
 /// A port, and the place where it is measured.
 pub struct Site {
@@ -89,12 +90,33 @@ impl Site {
 
     /// The port of a client on a link.
     pub fn client(&self, link: usize) -> PortArgs {
+        self.port_of(Side::Near, link)
+    }
+
+    /// The port of a server on a link, which is a thread that has [gone there](Site::go_there).
+    pub fn host(&self, link: usize) -> PortArgs {
+        self.port_of(Side::Far, link)
+    }
+
+    fn port_of(&self, side: Side, link: usize) -> PortArgs {
         let plain = PortArgs::plain(self.port);
         if self.veth.is_none() {
             return plain;
         }
-        let [near, _] = Veth::link_addresses(link);
-        PortArgs { interface: Some(Veth::link_name(link)), address: Some(near), ..plain }
+        let [near, far] = Veth::link_addresses(link);
+        let address = if side == Side::Near { near } else { far };
+        PortArgs { interface: Some(Veth::link_name(link)), address: Some(address), ..plain }
+    }
+
+    /// Moves this thread, and those that it will start, to where servers are, for good. Where such a server listens.
+    ///
+    /// # Errors
+    /// It may not go there.
+    pub fn go_there(&self) -> Result<SocketAddr> {
+        let Some(veth) = &self.veth else { return Ok((LOOPBACK, 0).into()) };
+        veth.enter_side(Side::Far)?;
+        let [_, far] = Veth::link_addresses(0);
+        Ok((far, 0).into())
     }
 
     /// The bare verbs here.

@@ -157,7 +157,13 @@ impl Veth {
 
     /// Moves this thread, and the threads and processes that it will start, into the bench's side for good.
     pub fn enter(&self) -> Result<()> {
-        let path = format!("/run/netns/{}", self.names[0]);
+        self.enter_side(Side::Near)
+    }
+
+    /// The same, into one of both.
+    pub fn enter_side(&self, side: Side) -> Result<()> {
+        let [near, far] = &self.names;
+        let path = format!("/run/netns/{}", if side == Side::Near { near } else { far });
         let space = File::open(&path).with_context(|| format!("opening {path}"))?;
         move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))
             .context("moving into the benchmark's network namespace")

@@ -3,6 +3,7 @@
 
 mod real;
 pub mod table;
+pub mod way;
 
 use anyhow::Result;
 use nic::cost::connectx5::CONNECTX5;

@@ -1,69 +1,44 @@
 //! The client: a connection for each request in flight, since a chain serves one at a time.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use ::chain::offload::{BUCKET, answered, ask_two, places};
 use anyhow::{Context as _, Result, ensure};
 use store::ycsb::Mix;
 use store::ycsb::record::Values;
-use verbs::{
-    Access, Call, CompletionKind, CompletionQueue, EMPTY, MemoryRegion, ProtectionDomain, QpOptions,
-    QueuePair, ReceiveRequest, Status, WorkCompletion, work,
-};
+use verbs::{CompletionKind, CompletionQueue, EMPTY, Status, WorkCompletion};
 
 use super::PROGRAM;
 use super::table::{Table, key};
+use crate::bench::redn::way::Way;
 use crate::bench::typical;
 use crate::device::PortArgs;
 use crate::kv::measure::{Figures, Plan};
 use crate::kv::parts::{Part, Parts};
 
-/// Bytes of a reply region, as the program wants it.
-const REPLY: usize = 1 << 16;
 /// Bytes of the message behind a value.
 const MESSAGE: usize = 48;
 /// Nothing takes so long unless it hangs.
 const LONG: Duration = Duration::from_secs(30);
 
-/// One connection, and what is asked over it.
-struct Way {
-    pair: QueuePair,
-    reply: MemoryRegion,
-    message: MemoryRegion,
-    table: u64,
+/// A connection, and what is asked by it.
+struct Lane {
+    way: Way,
     asked: Part,
 }
 
-impl Way {
-    fn connect(domain: &ProtectionDomain, cq: &CompletionQueue, address: SocketAddr) -> Result<Way> {
-        let reply = domain.allocate(REPLY, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
-        let message = domain.allocate(MESSAGE, Access::LOCAL_WRITE)?;
-        crate::bench::touch(&reply)?;
-        let call = Call { program: PROGRAM.to_owned(), reply: reply.remote_memory() };
-        let options = QpOptions { private_data: call.to_bytes(), ..QpOptions::default() };
-        let pair = domain.create_qp(cq, cq, &options)?.connect(address)?;
-        let table = pair.peer_private_data().try_into().context("the address of the server's table")?;
-        Ok(Way { pair, reply, message, table: u64::from_le_bytes(table), asked: Part::NONE })
-    }
-
-    fn ask(&mut self, id: usize, part: Part, buckets: u64) -> Result<()> {
+impl Lane {
+    fn ask(&mut self, id: usize, part: Part, (buckets, first): (u64, u64)) -> Result<()> {
         self.asked = part;
         let key = key(part.record);
-        let message = ask_two(places(key, buckets).map(|place| self.table + place * BUCKET), key);
-        let into = [self.message.sge(0, MESSAGE)];
-        self.pair.post_recv(&ReceiveRequest { id: id as u64, sges: &into })?;
-        let mut send = work::send_inline(id as u64, &message);
-        send.flags.signaled = false;
-        self.pair.post_send(&send)?;
-        Ok(())
+        self.way.ask(id, &ask_two(places(key, buckets).map(|place| first + place * BUCKET), key))
     }
 
     fn check(&self, value: &mut [u8]) -> Result<()> {
         let mut message = [0; MESSAGE];
-        self.message.read(0, &mut message)?;
+        self.way.message.read(0, &mut message)?;
         ensure!(answered(&message) == Some(value.len() as u64), "record {} was not found", self.asked.record);
-        self.reply.read(0, value)?;
+        self.way.reply.read(0, value)?;
         let right = Values::fixed(value.len() as u32).check(self.asked.record, value).is_some();
         ensure!(right, "what came is not the value of record {}", self.asked.record);
         Ok(())
@@ -73,9 +48,11 @@ impl Way {
 /// All connections.
 pub struct Client {
     cq: CompletionQueue,
-    ways: Vec<Way>,
+    lanes: Vec<Lane>,
     idle: Vec<usize>,
     table: Table,
+    /// Where the server's table is.
+    first: u64,
     parts: Parts,
     value: Vec<u8>,
     /// Messages that were sent, each of which is waited for.
@@ -88,12 +65,15 @@ impl Client {
         let context = port.open()?;
         let (domain, cq) = (context.alloc_pd()?, context.create_cq(4 * plan.window)?);
         let address = address.parse().context("the server's address")?;
-        let ways: Vec<Way> =
-            (0..plan.window).map(|_| Way::connect(&domain, &cq, address)).collect::<Result<_>>()?;
+        let lane = |_| Ok(Lane { way: Way::connect(&domain, &cq, address, PROGRAM)?, asked: Part::NONE });
+        let lanes: Vec<Lane> = (0..plan.window).map(lane).collect::<Result<_>>()?;
+        let told = lanes[0].way.pair.peer_private_data();
+        let first = told.try_into().context("the address of the server's table")?;
         Ok(Client {
             cq,
-            idle: (0..ways.len()).collect(),
-            ways,
+            idle: (0..lanes.len()).collect(),
+            lanes,
+            first: u64::from_le_bytes(first),
             table: Table::new(plan.records, plan.value_len),
             parts: Parts::new(Mix::C, plan.records, plan.seed),
             value: vec![0; plan.value_len as usize],
@@ -141,7 +121,7 @@ impl Client {
     fn ask(&mut self) -> Result<bool> {
         let Some(part) = self.parts.next_part() else { return Ok(false) };
         let id = self.idle.pop().context("a connection that is idle")?;
-        self.ways[id].ask(id, part, self.table.buckets)?;
+        self.lanes[id].ask(id, part, (self.table.buckets, self.first))?;
         self.sent += 1;
         Ok(true)
     }
@@ -158,8 +138,8 @@ impl Client {
         ensure!(done.status == Status::Success, "a GET ended: {}", done.status.explain());
         ensure!(done.kind == CompletionKind::Receive, "only answers complete");
         let id = done.id as usize;
-        self.ways[id].check(&mut self.value)?;
-        self.parts.ended(self.ways[id].asked);
+        self.lanes[id].check(&mut self.value)?;
+        self.parts.ended(self.lanes[id].asked);
         self.idle.push(id);
         Ok(())
     }

@@ -4,6 +4,8 @@
 mod generator;
 mod shop;
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use nic::cost::number::{Number, Part, Unit};
 
@@ -12,6 +14,7 @@ use self::shop::Shop;
 use super::server::Server;
 use crate::bench::cores::pin;
 use crate::bench::numbers;
+use crate::bench::site::Site;
 use crate::bench::{Args, PortName, Row};
 
 /// Writers beside the reader.
@@ -79,7 +82,7 @@ pub fn run(args: &Args, port: PortName, cores: [usize; 2]) -> Result<Vec<Row>> {
 
 /// By writers and way, interleaved round by round.
 fn measure(args: &Args, port: PortName, cores: [usize; 2], crowds: &[usize]) -> Result<Vec<[Rounds; 2]>> {
-    let server = Server::start(cores[1], move || Shop::open(port))?;
+    let server = Server::start(&Arc::new(Site::loopback(port)), cores[1], move |_| Shop::open(port))?;
     pin(cores[0])?;
     let mut generator = Generator::connect(port, &server)?;
     let mut measured: Vec<[Rounds; 2]> = crowds.iter().map(|_| Default::default()).collect();

@@ -13,6 +13,7 @@ use verbs::{
 };
 
 use crate::bench::cores::pin;
+use crate::bench::site::Site;
 
 /// Connections of callers.
 const CALLERS: usize = 64;
@@ -36,45 +37,50 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it on a core; what `open` opens runs there, too.
-    pub fn start<E: Ends>(core: usize, open: impl FnOnce() -> Result<E> + Send + 'static) -> Result<Server> {
-        let listener = Listener::bind("127.0.0.1:0")?;
+    /// Starts it at a site, on a core; what `open` opens runs there, too.
+    pub fn start<E: Ends>(
+        site: &Arc<Site>,
+        core: usize,
+        open: impl FnOnce(&Site) -> Result<E> + Send + 'static,
+    ) -> Result<Server> {
         let (over, polls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let mut server = Server {
-            address: listener.address(),
-            over: Arc::clone(&over),
-            polls: Arc::clone(&polls),
-            threads: Vec::new(),
-        };
         let (ready, opened) = std::sync::mpsc::channel();
-        server.threads.push(std::thread::spawn(move || {
-            let mut ends = match pin(core).and_then(|()| open()) {
-                Ok(ends) => {
-                    let _ = ready.send(Ok(()));
-                    ends
-                }
-                Err(error) => return drop(ready.send(Err(error))),
-            };
-            while !over.load(Ordering::Relaxed) {
-                if polls.load(Ordering::Relaxed) {
-                    ends.serve();
-                    continue;
-                }
-                if let Ok(Some(request)) = listener.accept(Some(Duration::from_millis(5)))
-                    && let Err(error) = ends.accept(request)
-                {
-                    tracing::warn!("a client of the benchmark was not served: {error:#}");
-                }
+        let (ends, serving) = (Arc::clone(&over), Arc::clone(&polls));
+        let site = Arc::clone(site);
+        let start = move || -> Result<(Listener, E)> {
+            let at = site.go_there()?;
+            pin(core)?;
+            Ok((Listener::bind(at)?, open(&site)?))
+        };
+        let thread = std::thread::spawn(move || match start() {
+            Ok((listener, server)) => {
+                let _ = ready.send(Ok(listener.address()));
+                serve(&listener, server, &ends, &serving);
             }
-        }));
-        opened.recv().context("the benchmark's server did not start")??;
-        Ok(server)
+            Err(error) => drop(ready.send(Err(error))),
+        });
+        let address = opened.recv().context("the benchmark's server did not start")??;
+        Ok(Server { address, over, polls, threads: vec![thread] })
     }
 
     /// While `serving`, its thread serves calls; else it sleeps, and its NIC does what there is to do.
     pub fn poll(&self, serving: bool) {
         self.polls.store(serving, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn serve<E: Ends>(listener: &Listener, mut ends: E, over: &AtomicBool, polls: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        if polls.load(Ordering::Relaxed) {
+            ends.serve();
+            continue;
+        }
+        if let Ok(Some(request)) = listener.accept(Some(Duration::from_millis(5)))
+            && let Err(error) = ends.accept(request)
+        {
+            tracing::warn!("a client of the benchmark was not served: {error:#}");
+        }
     }
 }
 

@@ -10,9 +10,8 @@ use verbs::{
 };
 
 use super::super::server::{Callers, Ends};
-use crate::bench::PortName;
 use crate::bench::redn::table::{load, telling};
-use crate::device::LOOPBACK;
+use crate::bench::site::Site;
 
 /// Buckets of the table; a list; values behind them.
 pub const BUCKETS: u64 = 1 << 12;
@@ -40,14 +39,13 @@ pub struct Tables {
 
 impl Tables {
     /// Values of `len` bytes.
-    pub fn open(port: PortName, len: u64) -> Result<Tables> {
+    pub fn open(site: &Site, len: u64) -> Result<Tables> {
         let bytes = verbs::Bytes::heap(MEMORY as usize)?;
-        let device = port.device_on(LOOPBACK, "")?;
-        let own = device.clone().mode(Mode::Dedicated).spin(Duration::from_millis(1)).open()?;
+        let own = site.host(0).device()?.mode(Mode::Dedicated).spin(Duration::from_millis(1)).open()?;
         let domain = own.alloc_pd()?;
         let table = domain.register(&bytes, Access::REMOTE_READ)?;
         fill(&table, len)?;
-        let driven = device.open()?;
+        let driven = site.host(1).open()?;
         let calls = driven.alloc_pd()?;
         let calls = Calls {
             table: calls.register(&bytes, Access::NONE)?,
