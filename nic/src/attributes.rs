@@ -256,7 +256,7 @@ impl QueuePair {
             return;
         }
         let (Some(address), Some(remote)) = (given.address, given.dest_qp) else { return };
-        let (mtu, capacity) = (settings.parameters.mtu, self.send.ring().slots() as u32);
+        let (mtu, capacity) = (settings.parameters.mtu, self.send.messages());
         if self.service == Service::Uc {
             self.unreliable = Some(Unreliable::Connected(Box::new(Connected {
                 path: Path::new(&address, remote, extended::UC),
@@ -288,7 +288,7 @@ impl QueuePair {
     /// RTR to RTS: the requester starts, with the PSN and the patience that only now are known.
     fn start(&mut self, shared: &Shared) {
         self.start_irn(shared);
-        let capacity = self.send.ring().slots() as u32;
+        let capacity = self.send.messages();
         let settings = &self.attributes;
         let (sq_psn, mtu) = (settings.given.sq_psn.unwrap_or_default(), settings.parameters.mtu);
         if let Some(connection) = &mut self.connection {

@@ -66,6 +66,9 @@ pub struct SendQueue {
     copies: Box<[[u8; SLOT]; BATCH]>,
 }
 
+/// Messages of a recycled queue that may be on their way, however few slots it has.
+const ROUNDS: u32 = 32;
+
 impl SendQueue {
     /// A queue over `ring`.
     pub fn new(ring: Ring, fetching: Fetching) -> Self {
@@ -87,6 +90,17 @@ impl SendQueue {
     #[inline]
     pub fn ring(&self) -> &Ring {
         &self.ring
+    }
+
+    /// Does it run round after round, whatever is free?
+    pub fn is_recycled(&self) -> bool {
+        self.fetching == Fetching::Recycled
+    }
+
+    /// Messages that may be on their way at a time.
+    pub fn messages(&self) -> u32 {
+        let slots = self.ring.slots() as u32;
+        if self.is_recycled() { slots.max(ROUNDS) } else { slots }
     }
 
     /// Reads the producer index: a doorbell rang.

@@ -1,6 +1,7 @@
 //! Acknowledgements that nobody waits for. A request to a kernel without a completion of its own is answered by its kernel, and an
-//! answer by the next request: its packet asks for no acknowledgement, unless many before it did not. One that was not asked for
-//! leaves at last by a timer, so that nobody's timeout comes, and what waits for the end of all work goes on.
+//! answer by the next request; so are a client's message to a chain, and the chain's answer. Such a packet asks for no acknowledgement,
+//! unless many before it did not. One that was not asked for leaves at last by a timer, so that nobody's timeout comes, and what waits
+//! for the end of all work goes on.
 
 use memory::Mem;
 use transport::rc::Plan;
@@ -20,7 +21,8 @@ impl Note {
     /// Is an acknowledgement of its message of no use to anybody but the send queue?
     fn may_be_late(&self) -> bool {
         let opcode = WqeOpcode(self.header as u8);
-        !self.signaled() && (opcode.is_strom() || opcode == WqeOpcode::ANSWER)
+        let tells = matches!(opcode, WqeOpcode::SEND | WqeOpcode::WRITE_IMM | WqeOpcode::ANSWER);
+        !self.signaled() && (tells || opcode.is_strom())
     }
 }
 
@@ -31,8 +33,9 @@ impl QueuePair {
         let patient = agreed && self.attributes.parameters.timeout_ns >= SHORTEST_TIMEOUT_NS;
         let Some(Connection { requester, .. }) = self.connection.as_ref().filter(|_| patient) else { return };
         let ring = self.send.ring();
-        // Slots come back with the acknowledgement.
-        let room = |note: &Note| note.end.wrapping_sub(ring.word(Word::Consumed)) <= ring.slots() / 2;
+        // Slots come back with the acknowledgement, if anybody fills them.
+        let free = |note: &Note| note.end.wrapping_sub(ring.word(Word::Consumed)) <= ring.slots() / 2;
+        let room = |note: &Note| self.send.is_recycled() || free(note);
         let may = requester.note(plan).is_some_and(|note| note.may_be_late() && room(note));
         if may && requester.may_ask_later(plan) {
             plan.ack_req = false;
