@@ -126,20 +126,13 @@ pub fn disassemble(slot: &[u8; SLOT], more: &[[u8; SLOT]], names: &Names<'_>) ->
         WqeOpcode::NOP => dormant(&wqe, names),
         WqeOpcode::WAIT => format!("wait {} {}", names.completion_queue(wqe.remote), wqe.swap_add),
         WqeOpcode::ENABLE => format!("enable {} {}", names.queue_pair(wqe.remote), wqe.swap_add),
-        WqeOpcode::WRITE if wqe.flags() & flag::INLINE != 0 => {
-            let bytes: Vec<u8> = more.iter().flatten().copied().take(wqe.len as usize).collect();
-            format!("write {} -> {}", brought(&bytes), names.address(wqe.remote))
-        }
-        WqeOpcode::WRITE if wqe.elements() > 1 => {
-            format!("write {} -> {}", list(&wqe, more, names), names.address(wqe.remote))
-        }
-        WqeOpcode::WRITE => {
-            format!("write {} -> {} {}", names.address(wqe.local), names.address(wqe.remote), wqe.len)
-        }
+        WqeOpcode::WRITE | WqeOpcode::WRITE_IMM => write(&wqe, more, names),
         WqeOpcode::READ => format!("read {} -> {}", names.address(wqe.remote), list(&wqe, more, names)),
         WqeOpcode::SEND => format!("send {}", list(&wqe, more, names)),
         WqeOpcode::COMPARE_SWAP => {
-            let (compare, swap) = (side(wqe.compare, names), side(wqe.swap_add, names));
+            let counts = names.place(wqe.remote).is_some_and(is_count);
+            let swap = if counts { names.operand(wqe.swap_add) } else { side(wqe.swap_add, names) };
+            let compare = side(wqe.compare, names);
             format!("cas {}, {compare} => {swap}{}", names.address(wqe.remote), old(&wqe, names))
         }
         _ if opcode == WqeOpcode::FETCH_ADD || opcode.is_calculation() => {
@@ -150,6 +143,20 @@ pub fn disassemble(slot: &[u8; SLOT], more: &[[u8; SLOT]], names: &Names<'_>) ->
     };
     let id = if wqe.id() == 0 { String::new() } else { format!(" id {}", wqe.id()) };
     format!("{text}{}{id}", flags(wqe.flags()))
+}
+
+/// A WRITE, one that tells its end perhaps.
+fn write(wqe: &Wqe, more: &[[u8; SLOT]], names: &Names<'_>) -> String {
+    let (verb, to) = (verb(wqe.opcode()), names.address(wqe.remote));
+    if wqe.flags() & flag::INLINE != 0 {
+        let bytes: Vec<u8> = more.iter().flatten().copied().take(wqe.len as usize).collect();
+        return format!("{verb} {} -> {to}", brought(&bytes));
+    }
+    match wqe.elements() {
+        0 => format!("{verb} {} -> {to} 0", names.address(wqe.local)),
+        1 => format!("{verb} {} -> {to} {}", names.address(wqe.local), wqe.len),
+        _ => format!("{verb} {} -> {to}", list(wqe, more, names)),
+    }
 }
 
 /// The pieces of its list, each with its length.
@@ -168,6 +175,11 @@ fn dormant(wqe: &Wqe, names: &Names<'_>) -> String {
         return format!("dormant enable {} {}", names.queue_pair(wqe.remote), wqe.swap_add);
     }
     format!("dormant write {} -> {} {}", names.address(wqe.local), names.address(wqe.remote), wqe.len)
+}
+
+/// Does a list's count stand there?
+fn is_count(place: Place) -> bool {
+    matches!(place.home, Home::Queue(_)) && place.offset % SLOT as u64 == 40
 }
 
 /// An operand of a compare-and-swap, most often a header.

@@ -37,7 +37,7 @@ pub use code::{Code, Condition, Cost, Operand, Rings, Test};
 pub use disassemble::{Names, disassemble, header as header_text};
 pub use language::compile;
 pub use link::{Image, Numbers, QueueNumbers, layout, link};
-pub use machine::{End, Failure, LoadError, Machine};
+pub use machine::{Answer, End, Failure, LoadError, Machine};
 pub use program::{FIELDS, Field, Home, Label, Piece, Place, Program, Queue, Section, Value, Work};
 pub use step::{Change, Step};
 pub use verify::{Finding, Severity, verify};

@@ -18,6 +18,8 @@ use crate::program::{Home, Place, Program, Queue};
 use crate::step::{Step, differences};
 use client::Client;
 
+pub use client::Answer;
+
 /// Receives with so many pieces at most: what RedN's NIC scatters.
 const PIECES: usize = 16;
 /// Completions that a queue remembers.
@@ -195,7 +197,7 @@ impl Machine {
     }
 
     /// The next message that a queue has sent to its client; the newest few are kept.
-    pub fn answer(&mut self, queue: usize) -> Option<Vec<u8>> {
+    pub fn answer(&mut self, queue: usize) -> Option<Answer> {
         self.queues[queue].client.as_mut()?.answer()
     }
 

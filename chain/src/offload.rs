@@ -2,8 +2,11 @@
 //!
 //! Buckets of a table and nodes of a list have the shape of a work request's first words (header, address, length), so that one
 //! READ makes an answer of them. Keys have 48 bits, and none is 0.
+//!
+//! A client posts a receive without elements and SENDs its request. The receive completes when the answer, one RDMA WRITE with immediate
+//! data, is in its reply region: as long as the value, or 0 bytes if the key is not there. No value is empty.
 
-use nic::wqe::{Wqe, WqeOpcode};
+use nic::wqe::WqeOpcode;
 
 use crate::program::header;
 
@@ -36,11 +39,21 @@ fn words<const N: usize>(words: [u64; N]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// A bucket that holds a key, whose value is `len` bytes at `at`; or a node, and where the next one is.
-pub fn bucket(key: u64, at: u64, len: u64, next: u64) -> [u8; BUCKET as usize] {
+/// A bucket that holds a key, whose value is `len` bytes at `at`. One that is empty holds key 0, and says so.
+pub fn bucket(key: u64, at: u64, len: u64) -> [u8; BUCKET as usize] {
+    node(key, at, len, telling(key))
+}
+
+/// A node of a list: the same, and where the next one is.
+pub fn node(key: u64, at: u64, len: u64, next: u64) -> [u8; BUCKET as usize] {
     let mut bytes = [0; BUCKET as usize];
     bytes.copy_from_slice(&words([wanted(key), at, len, next]));
     bytes
+}
+
+/// The header of an answer that goes if a bucket has another key.
+fn telling(key: u64) -> u64 {
+    header(WqeOpcode::WRITE_IMM.0, 0, key)
 }
 
 /// What a client sends to `get.chain` about a bucket, and to `list-break.chain` about a first node.
@@ -50,7 +63,7 @@ pub fn ask(bucket: u64, key: u64) -> Vec<u8> {
 
 /// What a client sends to the two programs that look at two buckets.
 pub fn ask_two(buckets: [u64; 2], key: u64) -> Vec<u8> {
-    words([buckets[0], wanted(key), buckets[1], wanted(key)])
+    words([buckets[0], wanted(key), telling(key), buckets[1], wanted(key)])
 }
 
 /// What a client sends to `list.chain`.
@@ -58,15 +71,6 @@ pub fn ask_list(first: u64, key: u64) -> Vec<u8> {
     let mut message = first.to_le_bytes().to_vec();
     message.extend(wanted(key).to_le_bytes().repeat(LIST));
     message
-}
-
-/// The length of the value that has come before this message did; none: the key is not there, and no value is empty.
-pub fn answered(message: &[u8]) -> Option<u64> {
-    let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
-    message.chunks_exact(24).find_map(|answer| {
-        let was = Wqe { header: word(&answer[..8]), ..Wqe::default() };
-        Some(word(&answer[16..])).filter(|len| was.opcode() == WqeOpcode::WRITE && *len > 0)
-    })
 }
 
 /// The two buckets of a key in a table of `buckets`, which is a power of two.

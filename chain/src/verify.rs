@@ -81,7 +81,7 @@ fn writes(program: &Program) -> Vec<Written> {
 /// What a work request changes when it is executed, or woken and executed.
 fn targets(work: &Work) -> Vec<(Value, u64)> {
     match WqeOpcode(work.opcode) {
-        WqeOpcode::WRITE => vec![(work.remote, work.len + more(work))],
+        WqeOpcode::WRITE | WqeOpcode::WRITE_IMM => vec![(work.remote, work.len + more(work))],
         WqeOpcode::READ => list(work),
         opcode if is_atomic(opcode) => vec![(work.remote, 8), (work.local, 8)],
         _ => Vec::new(),
@@ -102,7 +102,7 @@ fn list(work: &Work) -> Vec<(Value, u64)> {
 /// What it takes from elsewhere.
 fn sources(work: &Work) -> Vec<(Value, u64)> {
     match WqeOpcode(work.opcode) {
-        WqeOpcode::WRITE | WqeOpcode::SEND if work.inline.is_empty() => list(work),
+        WqeOpcode::WRITE | WqeOpcode::WRITE_IMM | WqeOpcode::SEND if work.inline.is_empty() => list(work),
         WqeOpcode::READ => vec![(work.remote, work.len + more(work))],
         _ => Vec::new(),
     }

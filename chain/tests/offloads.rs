@@ -1,7 +1,7 @@
 //! The offloads that ship answer as a plain table and a plain list would, request by request, without anybody's help.
 
-use remora_chain::offload::{BUCKET, LIST, OFFLOADS, answered, ask, ask_list, ask_two, bucket, places};
-use remora_chain::{Home, Machine, Place, assemble};
+use remora_chain::offload::{BUCKET, LIST, OFFLOADS, ask, ask_list, ask_two, bucket, node, places};
+use remora_chain::{Machine, Place, assemble};
 
 const BUCKETS: u64 = 64;
 const VALUES: u64 = 8192;
@@ -39,8 +39,9 @@ fn call(machine: &mut Machine, message: &[u8]) -> (Option<Vec<u8>>, u64) {
     assert_eq!(machine.failures(), []);
     let told = machine.answer(port).expect("an answer");
     assert_eq!(machine.answer(port), None, "one answer for a request");
-    let reply = region(machine, "reply").0;
-    (answered(&told).map(|len| machine.read(reply, len as usize).unwrap()), machine.executed() - before)
+    assert_eq!(told.message, None, "it is where it was to go");
+    let value = machine.read(region(machine, "reply").0, told.len as usize).unwrap();
+    (Some(value).filter(|value| !value.is_empty()), machine.executed() - before)
 }
 
 /// A table whose keys 1 to `keys` stand in one of their buckets, if there is room.
@@ -48,12 +49,15 @@ fn fill(machine: &mut Machine, keys: u64, ways: usize) -> Vec<Option<u64>> {
     let (table, address) = region(machine, "table");
     let mut taken = [false; BUCKETS as usize];
     let mut lengths = vec![None; keys as usize + 1];
+    for place in 0..BUCKETS {
+        assert!(machine.write(table + place * BUCKET, &bucket(0, 0, 0)));
+    }
     for key in 1..=keys {
         let free = places(key, BUCKETS)[..ways].iter().copied().find(|place| !taken[*place as usize]);
         let Some(place) = free else { continue };
         taken[place as usize] = true;
         let (at, len) = (VALUES + key * VALUE, 1 + key * 5 % VALUE);
-        let bytes = bucket(key, address + at, len, 0);
+        let bytes = bucket(key, address + at, len);
         assert!(machine.write(table + place * BUCKET, &bytes) && machine.write(table + at, &value(key, len)));
         lengths[key as usize] = Some(len);
     }
@@ -71,7 +75,7 @@ fn get_finds_what_a_plain_table_holds() {
             let place = address + places(key, BUCKETS)[0] * BUCKET;
             let (got, works) = call(&mut machine, &ask(place, key));
             assert_eq!(got, lengths[key as usize].map(|len| value(key, len)), "key {key}, round {round}");
-            assert!(works <= 13, "{works} work requests");
+            assert_eq!(works, 17, "its message, and what docs/CHAIN.md says");
         }
     }
 }
@@ -86,7 +90,9 @@ fn two_buckets_are_looked_at_side_by_side_and_one_behind_the_other() {
         assert!(lengths.iter().flatten().count() > 50);
         for key in (1..=100).chain((1..=100).rev()) {
             let at = places(key, BUCKETS).map(|place| address + place * BUCKET);
-            let (got, _) = call(&mut machine, &ask_two(at, key));
+            let (got, works) = call(&mut machine, &ask_two(at, key));
+            let most = if name == "get-two-parallel" { 25 } else { 17 };
+            assert!((most - 1..=most).contains(&works), "its message, and what docs/CHAIN.md says: {works}");
             assert_eq!(
                 got,
                 lengths[key as usize].map(|len| value(key, len)),
@@ -102,12 +108,12 @@ fn list(machine: &mut Machine) -> (Place, u64) {
     let (list, address) = region(machine, "list");
     for at in 0..LIST as u64 {
         let (key, next) = (100 + at, address + (at + 1) * BUCKET);
-        let bytes = bucket(key, address + VALUES + at * VALUE, 64, next);
+        let bytes = node(key, address + VALUES + at * VALUE, 64, next);
         assert!(machine.write(list + at * BUCKET, &bytes));
         assert!(machine.write(list + VALUES + at * VALUE, &value(key, 64)));
     }
     let end = LIST as u64 * BUCKET;
-    assert!(machine.write(list + end, &bucket(0, 0, 0, address + end)));
+    assert!(machine.write(list + end, &node(0, 0, 0, address + end)));
     (list, address)
 }
 
@@ -122,13 +128,12 @@ fn searches() -> impl Iterator<Item = (u64, u64, Option<Vec<u8>>)> {
 #[test]
 fn a_list_of_eight_is_searched_to_its_end() {
     let mut machine = machine("list");
-    let (list, address) = list(&mut machine);
+    let address = list(&mut machine).1;
     for (key, from, expected) in searches() {
         let (got, works) = call(&mut machine, &ask_list(address + from * BUCKET, key));
         assert_eq!(got, expected, "key {key} from node {from}");
-        assert!(works < 75, "{works} work requests");
+        assert_eq!(works, 74, "its message, and what docs/CHAIN.md says");
     }
-    assert_eq!(list.home, Home::Section(1));
 }
 
 #[test]
@@ -140,7 +145,7 @@ fn a_list_with_a_break_is_searched_no_further_than_the_key() {
         let nodes = 1 + if expected.is_some() { key - 100 } else { LIST as u64 } - from;
         assert_eq!(got, expected, "key {key} from node {from}");
         // Six of each node, and the one that goes on; the message, the answer, what tells it, and what begins anew.
-        assert_eq!(works, 7 * nodes + 19, "key {key} from node {from}");
+        assert_eq!(works, 7 * nodes + 18, "key {key} from node {from}");
     }
     // Key 0 is that of the empty node, and no key.
     assert_eq!(call(&mut machine, &ask(address, 0)).0, None);
@@ -163,13 +168,14 @@ fn the_caches_chain_answers_from_either_bucket_and_tells_what_is_to_be_checked()
             assert!(machine.send(port, &words(&[at, tag << 16, at + 64, tag << 16])));
             machine.run(10_000);
             assert_eq!(machine.failures(), []);
-            let told = machine.answer(port).expect("an answer");
-            assert_eq!(told[24..88], words(&[100, 200, 300, 400, 101, 201, 300, 400]), "round {round}");
-            let reply = region(&machine, "reply").0;
-            let answers = [&told[..24], &told[88..]].map(answered);
-            assert_eq!(answers, [(tag == 41).then_some(3), (tag == 42).then_some(3)], "round {round}");
-            let value = expected.map(|_| machine.read(reply, 3).unwrap());
-            assert_eq!(value.as_deref(), expected.map(str::as_bytes), "round {round}");
+            let told = machine.answer(port).expect("an answer").len as usize;
+            let answer = machine.read(region(&machine, "reply").0, told).unwrap();
+            let (value, checked) = answer.split_at(told - 32);
+            assert_eq!(value, expected.unwrap_or_default().as_bytes(), "round {round}");
+            let of = tag - 41;
+            if expected.is_some() {
+                assert_eq!(checked, words(&[100 + of, 200 + of, 300, 400]), "round {round}");
+            }
         }
     }
 }

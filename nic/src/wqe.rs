@@ -9,7 +9,7 @@
 //! | 16 | length in bytes | 32 bits | 0 |
 //! | 24 | keys | local key | remote key |
 //! | 32 | remote address | | |
-//! | 40 | compare; elements of the list | | |
+//! | 40 | compare; elements of the list (2) | | |
 //! | 48 | swap or add | | |
 //! | 56 | immediate data or key to invalidate | 32 bits | shared receive queue |
 //!
@@ -278,7 +278,7 @@ impl Wqe {
     #[inline]
     pub fn elements(&self) -> usize {
         if self.opcode().has_list() {
-            self.compare as usize
+            self.list_len()
         } else {
             let atomic = matches!(self.opcode(), WqeOpcode::COMPARE_SWAP | WqeOpcode::FETCH_ADD);
             usize::from(atomic || self.opcode().is_calculation())
@@ -294,7 +294,14 @@ impl Wqe {
         if self.flags() & flag::INLINE != 0 {
             return (self.len <= MAX_INLINE as u64).then(|| 1 + (self.len as usize).div_ceil(SLOT));
         }
-        (self.compare <= MAX_SGE as u64).then(|| 1 + (self.compare as usize).saturating_sub(1).div_ceil(2))
+        let elements = self.list_len();
+        (elements <= MAX_SGE).then(|| 1 + elements.saturating_sub(1).div_ceil(2))
+    }
+
+    /// What the low two bytes of `compare` say of a list. As in the header, the six bytes above are free: a chain compares there.
+    #[inline(always)]
+    fn list_len(&self) -> usize {
+        usize::from(self.compare as u16)
     }
 }
 

@@ -1,8 +1,6 @@
 //! Offloads over real ports: a server loads a chain for each client that calls, and its program does nothing from then on.
 
-use remora_verbs::chain::offload::{
-    BUCKET, LIST, OFFLOADS, answered, ask, ask_list, ask_two, bucket, places,
-};
+use remora_verbs::chain::offload::{BUCKET, LIST, OFFLOADS, ask, ask_list, ask_two, bucket, node, places};
 use remora_verbs::chain::{self, Program};
 use remora_verbs::{
     Access, Call, CompletionKind, CompletionQueue, Context, Device, EMPTY, Key, Listener, Loader,
@@ -112,19 +110,22 @@ fn serve(domain: &ProtectionDomain, table: &MemoryRegion, request: remora_verbs:
 fn fill(memory: &MemoryRegion) {
     let at = |key: u64| VALUES + key * VALUE;
     let mut taken = [false; BUCKETS as usize];
+    for place in 0..BUCKETS {
+        memory.write((place * BUCKET) as usize, &bucket(0, 0, 0)).unwrap();
+    }
     for key in 1..=KEYS {
         memory.write(at(key) as usize, &value(key)).unwrap();
         // Even keys stand in their second bucket.
         let place = places(key, BUCKETS)[usize::from(key % 2 == 0)];
         assert!(!std::mem::replace(&mut taken[place as usize], true), "keys that do not meet");
-        let bytes = bucket(key, memory.address() + at(key), length(key), 0);
+        let bytes = bucket(key, memory.address() + at(key), length(key));
         memory.write((place * BUCKET) as usize, &bytes).unwrap();
     }
     for place in 0..=LIST as u64 {
         let next = memory.address() + LIST_AT + (place + 1).min(LIST as u64) * BUCKET;
         let key = place + 1;
-        let node = bucket(key, memory.address() + at(key), length(key), next);
-        let bytes = if place == LIST as u64 { bucket(0, 0, 0, next) } else { node };
+        let found = node(key, memory.address() + at(key), length(key), next);
+        let bytes = if place == LIST as u64 { node(0, 0, 0, next) } else { found };
         memory.write((LIST_AT + place * BUCKET) as usize, &bytes).unwrap();
     }
 }
@@ -155,19 +156,17 @@ impl Client {
 
     /// Asks, and waits for what it is told: the value, if there is one.
     fn ask(&mut self, message: &[u8]) -> Option<Vec<u8>> {
-        self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[self.small.sge(0, 1024)] }).unwrap();
+        self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[] }).unwrap();
         self.pair.post_send(&work::send_inline(2, message)).unwrap();
         let (mut done, mut came) = ([EMPTY; 2], 0);
         while came < 2 {
             came += self.cq.wait(&mut done[came..], SECOND).unwrap();
         }
         assert!(done.iter().all(|wc| wc.status == Status::Success), "{done:?}");
-        let told = done.iter().find(|wc| wc.kind == CompletionKind::Receive).unwrap();
-        let mut message = vec![0; told.byte_len as usize];
-        self.small.read(0, &mut message).unwrap();
-        let mut value = vec![0; answered(&message)? as usize];
+        let told = done.iter().find(|wc| wc.kind == CompletionKind::ReceiveWriteImm).unwrap();
+        let mut value = vec![0; told.byte_len as usize];
         self.reply.read(0, &mut value).unwrap();
-        Some(value)
+        Some(value).filter(|value| !value.is_empty())
     }
 
     fn one(&mut self, request: &WorkRequest<'_>) -> WorkCompletion {

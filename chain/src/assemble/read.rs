@@ -351,7 +351,7 @@ impl Line<'_> {
         let at = self.draft.program.queues[queue].works.len();
         let mut work = match opcode {
             WqeOpcode::NOP => Work::nop(),
-            WqeOpcode::WRITE | WqeOpcode::READ => self.copy(opcode, (queue, at))?,
+            WqeOpcode::WRITE | WqeOpcode::WRITE_IMM | WqeOpcode::READ => self.copy(opcode, (queue, at))?,
             WqeOpcode::SEND => {
                 self.name(Use::Local(queue, at))?;
                 let mut work = Work::send(Program::scrap(), AS_ITS_ENDS);
@@ -389,7 +389,7 @@ impl Line<'_> {
             }
             Some(bytes) => {
                 self.at += 1;
-                Work::put(&bytes, scrap)
+                Work { opcode: opcode.0, ..Work::put(&bytes, scrap) }
             }
             None => {
                 self.name(source)?;
@@ -518,10 +518,11 @@ fn unknown_verb(verb: &str) -> String {
 }
 
 /// The verbs and their op-codes.
-pub(crate) const VERBS: [(&str, WqeOpcode); 16] = [
+pub(crate) const VERBS: [(&str, WqeOpcode); 17] = [
     ("nop", WqeOpcode::NOP),
     ("send", WqeOpcode::SEND),
     ("write", WqeOpcode::WRITE),
+    ("write_imm", WqeOpcode::WRITE_IMM),
     ("read", WqeOpcode::READ),
     ("cas", WqeOpcode::COMPARE_SWAP),
     ("add", WqeOpcode::FETCH_ADD),
@@ -541,4 +542,4 @@ fn opcode(verb: &str) -> Option<WqeOpcode> {
     VERBS.iter().find(|(name, _)| *name == verb).map(|(_, opcode)| *opcode)
 }
 
-const _: () = assert!(Calculation::ALL.len() + 8 == VERBS.len());
+const _: () = assert!(Calculation::ALL.len() + 9 == VERBS.len());

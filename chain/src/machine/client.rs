@@ -4,7 +4,7 @@ use memory::{Access, Bytes, Pd, Range, Table};
 use nic::chain::LoopbackInit;
 use nic::cqe::Cqe;
 use nic::wqe::{MAX_INLINE, SLOT, Wqe, WqeOpcode, flag};
-use nic::{Fetching, Nic, Ring, Sge, Status, Word, write_receive};
+use nic::{CompletionKind, Fetching, Nic, Ring, Sge, Status, Word, write_receive};
 use wire::Qpn;
 
 use super::{COMPLETIONS, LoadError, ring};
@@ -14,6 +14,15 @@ const SLOTS: u32 = 64;
 /// Answers that are kept, and bytes of each.
 const ANSWERS: u64 = 16;
 const ANSWER: u64 = 4096;
+
+/// What a client is told: the completion of a receive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Bytes that have come.
+    pub len: u32,
+    /// The bytes of a SEND; those of a WRITE are where it went.
+    pub message: Option<Vec<u8>>,
+}
 
 /// A loopback queue pair whose receives are those of the queue that it is a client of.
 pub(super) struct Client {
@@ -96,15 +105,19 @@ impl Client {
     }
 
     /// The next message that came.
-    pub fn answer(&mut self) -> Option<Vec<u8>> {
+    pub fn answer(&mut self) -> Option<Answer> {
         let (sequence, entry) = entry(&self.inbox_completions, self.taken);
         if sequence != self.taken + 1 || entry.completion.status != Status::Success {
             return None;
         }
-        let mut bytes = vec![0; entry.completion.byte_len as usize];
-        self.inbox.read((self.taken % ANSWERS * ANSWER) as usize, &mut bytes).ok()?;
+        let mut answer = Answer { len: entry.completion.byte_len, message: None };
+        if entry.completion.kind == CompletionKind::Receive {
+            let mut bytes = vec![0; answer.len as usize];
+            self.inbox.read((self.taken % ANSWERS * ANSWER) as usize, &mut bytes).ok()?;
+            answer.message = Some(bytes);
+        }
         self.taken += 1;
-        Some(bytes)
+        Some(answer)
     }
 
     /// Why the queue did not take a message, if it refused one.

@@ -8,7 +8,7 @@ use super::lookups::{self, KEY};
 use super::{Experiment, MOST, Site};
 use crate::assemble;
 use crate::machine::Machine;
-use crate::offload::{BUCKET, OFFLOADS, ask, ask_two, bucket};
+use crate::offload::{BUCKET, OFFLOADS, ask, ask_two, bucket, node};
 use crate::program::{Piece, Work};
 
 /// Where values are in the server's region.
@@ -25,7 +25,7 @@ struct Asked<'a> {
 pub fn get(model: &ConnectX5, name: &str, len: u64) -> u64 {
     let asked = Asked {
         region: "table",
-        buckets: &|address| [KEY ^ 1, KEY].map(|key| bucket(key, address + VALUE, len, 0)).into(),
+        buckets: &|address| [KEY ^ 1, KEY].map(|key| bucket(key, address + VALUE, len)).into(),
         message: &|address| match name {
             "get" => ask(address + BUCKET, KEY),
             _ => ask_two([address, address + BUCKET], KEY),
@@ -36,13 +36,13 @@ pub fn get(model: &ConnectX5, name: &str, len: u64) -> u64 {
 
 /// A search of a list with a break: the key is in the node of this number, with a value of so many bytes.
 pub fn search(model: &ConnectX5, found: u64, len: u64) -> u64 {
-    let node = |address: u64, at: u64| {
+    let place = |address: u64, at: u64| {
         let key = if at == found { KEY } else { KEY ^ 1 };
-        bucket(key, address + VALUE, len, address + (at + 1) * BUCKET)
+        node(key, address + VALUE, len, address + (at + 1) * BUCKET)
     };
     let asked = Asked {
         region: "list",
-        buckets: &|address| (0..=found).map(|at| node(address, at)).collect(),
+        buckets: &|address| (0..=found).map(|at| place(address, at)).collect(),
         message: &|address| ask(address, KEY),
     };
     answered(model, "list-break", &asked)
@@ -74,7 +74,7 @@ fn answered(model: &ConnectX5, name: &str, asked: &Asked<'_>) -> u64 {
     let answer = executed
         .iter()
         .zip(&times)
-        .find(|(work, _)| work.queue == port && work.wqe.opcode() == WqeOpcode::WRITE);
+        .find(|(work, _)| work.queue == port && work.wqe.opcode() == WqeOpcode::WRITE_IMM);
     answer.expect("the key is there").1.there + model.host.ns / 2
 }
 

@@ -73,7 +73,8 @@ impl Verifier<'_> {
             );
         };
         // A fence waits for what fetches, whose bytes come back here.
-        let fetches = !matches!(WqeOpcode(works[at].opcode), WqeOpcode::WRITE | WqeOpcode::SEND);
+        let opcode = WqeOpcode(works[at].opcode);
+        let fetches = !matches!(opcode, WqeOpcode::WRITE | WqeOpcode::WRITE_IMM | WqeOpcode::SEND);
         let fenced = fetches && works[enable].flags & flag::FENCE != 0;
         let waits =
             fenced || works[at + 1..enable].iter().any(|work| WqeOpcode(work.opcode) == WqeOpcode::WAIT);

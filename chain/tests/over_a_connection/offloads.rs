@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use fabric::{ALL, CompletionQueue, QueuePair, Random, Region, Settings, World};
-use nic::{Operation, Payload, ReceiveRequest, Status, WorkRequest};
+use fabric::{ALL, CompletionQueue, Config, QueuePair, Random, Region, Settings, World};
+use nic::{CompletionKind, Flags, Operation, Payload, ReceiveRequest, Status, WorkRequest};
 use remora_chain::assemble;
-use remora_chain::offload::{BUCKET, LIST, OFFLOADS, answered, ask, ask_list, ask_two, bucket, places};
+use remora_chain::offload::{BUCKET, LIST, OFFLOADS, ask, ask_list, ask_two, bucket, node, places};
 
 use super::install::{Installed, serve};
 use super::{SIGNALED, unruly};
@@ -23,12 +23,17 @@ struct Asked {
     small: Region,
     table: Region,
     offload: Installed,
+    late: bool,
 }
 
 impl Asked {
     /// A world in which node 0 serves node 1 by a program, with `memory` in its region.
     fn new(seed: u64, name: &str, memory: &dyn Fn(u64) -> Vec<u8>) -> Asked {
-        let mut world = unruly(seed);
+        Asked::in_world(unruly(seed), seed % 2 == 1, name, memory)
+    }
+
+    /// What is answered is acknowledged late, or at once.
+    fn in_world(mut world: World, late: bool, name: &str, memory: &dyn Fn(u64) -> Vec<u8>) -> Asked {
         let text = OFFLOADS.iter().find(|(known, _)| *known == name).expect("it ships").1;
         let program = assemble(text).unwrap();
         let table = world.register(0, 1 << 16, ALL);
@@ -37,31 +42,41 @@ impl Asked {
         let small = world.register(1, 4096, ALL);
         let given = if name.starts_with("list") { "list" } else { "table" };
         let regions = [(given, &table), ("reply", &reply)];
-        let (client, cq, offload) = serve(&mut world, &program, &regions, &Settings::default());
-        Asked { world, client, cq, reply, small, table, offload }
+        let plain = Settings::default();
+        let settings = if late { Settings { strom: true, timeout: 14, ..plain } } else { plain };
+        let (client, cq, offload) = serve(&mut world, &program, &regions, &settings);
+        Asked { world, client, cq, reply, small, table, offload, late }
     }
 
     fn ask(&mut self, message: &[u8]) -> Option<Vec<u8>> {
         self.small.store(0, message);
-        let room = [self.small.sge(1024, 1024)];
-        self.world.post_receive(self.client, &ReceiveRequest { id: 1, sges: &room }).unwrap();
+        self.world.post_receive(self.client, &ReceiveRequest { id: 1, sges: &[] }).unwrap();
         let list = [self.small.sge(0, message.len())];
         let payload = Payload::Sges(&list);
-        let request = WorkRequest { id: 2, operation: Operation::Send, payload, flags: SIGNALED };
+        let flags = if self.late { Flags::default() } else { SIGNALED };
+        let request = WorkRequest { id: 2, operation: Operation::Send, payload, flags };
         self.world.post(self.client, &request).unwrap();
-        assert!(self.world.settle(10_000_000));
-        let ends = self.world.drain(self.cq);
-        assert!(ends.len() == 2 && ends.iter().all(|end| end.status == Status::Success), "{ends:?}");
+        let mut ends = Vec::new();
+        while ends.len() < 2 - usize::from(self.late) {
+            assert!(self.world.step(), "an end of it");
+            ends.extend(self.world.drain(self.cq));
+        }
+        assert!(ends.iter().all(|end| end.status == Status::Success), "{ends:?}");
         assert_eq!(self.offload.stray(), None, "a byte that the chain does not name has changed");
         let told = ends.iter().find(|end| end.id == 1).unwrap();
-        let length = answered(&self.small.load(1024, told.byte_len as usize))?;
-        Some(self.reply.load(0, length as usize))
+        assert_eq!(told.kind, CompletionKind::ReceiveWriteImm);
+        Some(self.reply.load(0, told.byte_len as usize)).filter(|value| !value.is_empty())
     }
+}
+
+fn put(bytes: &mut [u8], place: u64, bucket: &[u8]) {
+    bytes[(place * BUCKET) as usize..][..BUCKET as usize].copy_from_slice(bucket);
 }
 
 /// A table, by key; where its buckets are, and its bytes.
 fn table(random: &mut Random, ways: usize, at: u64) -> (BTreeMap<u64, Vec<u8>>, Vec<u8>) {
     let (mut keys, mut bytes, mut taken) = (BTreeMap::new(), vec![0; 1 << 16], [false; BUCKETS as usize]);
+    (0..BUCKETS).for_each(|place| put(&mut bytes, place, &bucket(0, 0, 0)));
     let mut next = VALUES;
     for _ in 0..12 {
         let key = 1 + random.below(1 << 47);
@@ -69,8 +84,7 @@ fn table(random: &mut Random, ways: usize, at: u64) -> (BTreeMap<u64, Vec<u8>>, 
         let Some(place) = places[..ways].iter().find(|place| !taken[**place as usize]) else { continue };
         taken[*place as usize] = true;
         let value: Vec<u8> = (0..1 + random.below(VALUE)).map(|_| random.below(256) as u8).collect();
-        let slot = (place * BUCKET) as usize;
-        bytes[slot..slot + BUCKET as usize].copy_from_slice(&bucket(key, at + next, value.len() as u64, 0));
+        put(&mut bytes, *place, &bucket(key, at + next, value.len() as u64));
         bytes[next as usize..next as usize + value.len()].copy_from_slice(&value);
         next += VALUE;
         keys.insert(key, value);
@@ -113,7 +127,7 @@ fn a_list_is_searched_as_a_plain_one_is_whatever_the_network_does() {
                 let next = at + (place as u64 + 1).min(LIST as u64) * BUCKET;
                 let key = keys.get(place).copied().unwrap_or(0);
                 let value = at + VALUES + place as u64 * VALUE;
-                let node = if key == 0 { bucket(0, 0, 0, next) } else { bucket(key, value, 64, next) };
+                let node = if key == 0 { node(0, 0, 0, next) } else { node(key, value, 64, next) };
                 bytes[place * BUCKET as usize..][..BUCKET as usize].copy_from_slice(&node);
                 bytes[(VALUES + place as u64 * VALUE) as usize..][..64].fill(place as u8 + 1);
             }
@@ -130,4 +144,25 @@ fn a_list_is_searched_as_a_plain_one_is_whatever_the_network_does() {
             assert_eq!(asked.ask(&message), expected, "{name}, node {place}, seed {seed}");
         }
     }
+}
+
+#[test]
+fn a_get_is_a_frame_each_way_where_what_is_answered_is_acknowledged_late() {
+    let frames = |late: bool| {
+        let keys = table(&mut Random::new(1), 1, 0).0;
+        let memory = |at: u64| table(&mut Random::new(1), 1, at).1;
+        let mut asked = Asked::in_world(World::new(&Config::default()), late, "get", &memory);
+        let base = asked.table.address;
+        asked.world.tap();
+        for number in 0..256 {
+            let (key, value) = keys.iter().nth(number % keys.len()).unwrap();
+            assert_eq!(asked.ask(&ask(base + places(*key, BUCKETS)[0] * BUCKET, *key)).as_ref(), Some(value));
+        }
+        assert!(asked.world.settle(1_000_000), "and all is acknowledged in the end");
+        asked.world.sent().len()
+    };
+    let (at_once, late) = (frames(false), frames(true));
+    // One in 16 answers asks, one in 32 messages, and at the end there may be one each way.
+    let acknowledged = late - (at_once - 2 * 256);
+    assert!(acknowledged <= 16 + 8 + 2, "{acknowledged} of {late} are acknowledgements");
 }

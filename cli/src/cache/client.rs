@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, Subcommand};
-use store::cache::{Directory, Found, LONGEST, MAX_KEY, TOLD};
+use store::cache::{ANSWER, Directory, Item, LONGEST, MAX_KEY};
 use transport::Instant;
 use verbs::{
-    Access, Call, CompletionKind, CompletionQueue, Context, EMPTY, MemoryRegion, QpOptions, QueuePair,
-    ReceiveRequest, Status, work,
+    Access, Call, CompletionKind, CompletionQueue, Context, EMPTY, Flags, MemoryRegion, QpOptions, QueuePair,
+    ReceiveRequest, Status, WorkRequest, work,
 };
 
 use super::chains::PROGRAM;
@@ -75,7 +75,6 @@ pub struct Client {
     pair: QueuePair,
     cq: CompletionQueue,
     reply: MemoryRegion,
-    told: MemoryRegion,
     directory: Directory,
     tcp: SocketAddr,
     _context: Context,
@@ -87,10 +86,7 @@ impl Client {
         let context = port.open()?;
         let domain = context.alloc_pd()?;
         let cq = context.create_cq(16)?;
-        // As long as the chain counts on.
-        let reply = domain
-            .allocate((LONGEST + 1).next_multiple_of(64), Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
-        let told = domain.allocate(TOLD, Access::LOCAL_WRITE)?;
+        let reply = domain.allocate(ANSWER, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         let call = Call { program: PROGRAM.to_owned(), reply: reply.remote_memory() };
         let options = QpOptions { private_data: call.to_bytes(), ..QpOptions::default() };
         let pair = domain.create_qp(&cq, &cq, &options)?;
@@ -106,34 +102,32 @@ impl Client {
         let port = port.try_into().map(u16::from_le_bytes).context("whoever answers is no cache")?;
         let mut tcp = address.to_socket_addrs()?.next().context("no address")?;
         tcp.set_port(port);
-        Ok(Client { pair, cq, reply, told, directory, tcp, _context: context })
+        Ok(Client { pair, cq, reply, directory, tcp, _context: context })
     }
 
     /// The value of a key, by the chain. None: it has none that fits, and there may be one.
     pub fn ask(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[self.told.sge(0, TOLD)] })?;
-        self.pair.post_send(&work::send_inline(2, &self.directory.ask(key)))?;
+        let question = self.directory.ask(key);
+        self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[] })?;
+        let quiet = WorkRequest { flags: Flags::default(), ..work::send_inline(2, &question) };
+        self.pair.post_send(&quiet)?;
         let mut done = [EMPTY; 2];
         let mut answered = None;
-        while answered.is_none() {
+        let len = loop {
+            if let Some(len) = answered {
+                break len;
+            }
             let came = self.cq.wait(&mut done, PATIENCE).context("the chain does not answer")?;
             for completion in &done[..came] {
                 let status = completion.status;
                 ensure!(status == Status::Success, "the chain has ended: {}", status.explain());
-                answered =
-                    (completion.kind == CompletionKind::Receive).then_some(completion.byte_len).or(answered);
+                let is_answer = completion.kind == CompletionKind::ReceiveWriteImm;
+                answered = is_answer.then_some(completion.byte_len).or(answered);
             }
-        }
-        let mut told = [0; TOLD];
-        self.told.read(0, &mut told)?;
-        for found in Found::of(&told) {
-            let mut bytes = vec![0; found.len];
-            self.reply.read(0, &mut bytes)?;
-            if let Some(item) = found.item(key, &bytes, now()?) {
-                return Ok(Some(item.value.to_vec()));
-            }
-        }
-        Ok(None)
+        };
+        let mut answer = vec![0; len as usize];
+        self.reply.read(0, &mut answer)?;
+        Ok(Item::of(&answer, key, now()?).map(|item| item.value.to_vec()))
     }
 
     /// The same by memcached's protocol.

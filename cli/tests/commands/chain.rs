@@ -81,14 +81,14 @@ fn a_trace_shows_a_hash_get_at_work() {
     let found = remora(&["chain", "trace", get.path(), "--send", "port=&bucket,[nop 42]"]).good();
     let lines = [
         "port.received  a message of 16 bytes",
-        "answer.header: [nop 42] -> [write]",
-        "answer         write value -> reply 24",
+        "cas answer.compare, [nop 42] => 1 fence",
+        "answer         write_imm value -> reply 24",
     ];
     for line in lines {
         assert!(found.contains(line), "{line}: {found}");
     }
     let missed = remora(&["chain", "trace", get.path(), "--send", "port=&bucket,[nop 7]"]).good();
-    assert!(missed.contains("dormant write value -> reply 24 id 42"), "{missed}");
+    assert!(missed.contains("answer         write_imm value -> reply 0"), "{missed}");
     remora(&["chain", "run", get.path(), "--send", "port=&buckets"])
         .one_line("words such as 0x2a,&NAME,[nop 42]");
 }
@@ -164,16 +164,16 @@ fn a_browser_draws_the_queues_of_a_hash_get_and_the_verb_that_it_wakes() {
     let page = Scratch::ending(".html", remora(&traced).good().as_bytes());
     let first = drawn(&page, 0);
     let shape: Vec<_> = first.iter().map(|(name, slots)| (name.as_str(), slots.len())).collect();
-    assert_eq!(shape, [("port", 2), ("start", 2), ("get", 8)]);
+    assert_eq!(shape, [("port", 1), ("start", 2), ("get", 15)]);
     let text = |queues: &[(String, Vec<(String, String)>)], queue: usize, slot: usize| {
         let (text, classes) = &queues[queue].1[slot];
         (text.clone(), classes.clone())
     };
-    assert_eq!(text(&first, 0, 0), ("dormant write bucket -> reply 64".into(), "slot".into()));
+    assert_eq!(text(&first, 0, 0), ("write_imm bucket -> reply 64".into(), "slot".into()));
     // The swap is the fifth step, the message the first: what was asked for is there.
     let swapped = drawn(&page, 5);
-    assert_eq!(text(&swapped, 0, 0), ("write value -> reply 24".into(), "slot rewritten".into()));
-    let swap = "cas answer.header, [nop 42] => [write] fence";
+    assert_eq!(text(&swapped, 0, 0), ("write_imm value -> reply 24".into(), "slot rewritten".into()));
+    let swap = "cas answer.compare, [nop 42] => 1 fence";
     assert_eq!(text(&swapped, 2, 1), (swap.into(), "slot now".into()));
     // Nothing else is marked.
     let marked = swapped.iter().flat_map(|(_, slots)| slots).filter(|(_, classes)| classes != "slot");

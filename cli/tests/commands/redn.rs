@@ -65,12 +65,18 @@ fn the_same_runs_in_real_software_each_way_beside_the_others() {
             let ended = bench(&folder, &["--only", &case, "--port", port, "--rounds", "1"]);
             if ended.err.contains("which needs root") {
                 // Past the test harness, which keeps what tests print.
-                let _ = writeln!(std::io::stderr(), "bench redn over xdp: not run, because it needs CAP_SYS_ADMIN");
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "bench redn over xdp: not run, because it needs CAP_SYS_ADMIN"
+                );
                 return;
             }
             let rows = lines(&ended.good());
             assert_eq!(rows.len(), 2 * ways, "{case}: {rows:?}");
-            assert!(rows.iter().all(|row| row["value"].as_f64().is_some_and(|value| value > 0.0)), "{rows:?}");
+            assert!(
+                rows.iter().all(|row| row["value"].as_f64().is_some_and(|value| value > 0.0)),
+                "{rows:?}"
+            );
             for (rows, metric) in rows.chunks(ways).zip(["latency_p50", "rate"]) {
                 assert!(rows.iter().all(|row| row["metric"] == metric), "{rows:?}");
                 assert!(rows[1..].iter().all(|row| row["baseline"] == "the chain"), "{rows:?}");

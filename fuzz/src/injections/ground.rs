@@ -5,7 +5,7 @@ use memory::{Access, Bytes, Key, Pd, Range};
 use nic::chain::LoopbackInit;
 use nic::{Fetching, Ring};
 use remora_chain::Numbers;
-use remora_chain::offload::{BUCKET, LIST, bucket};
+use remora_chain::offload::{BUCKET, LIST, node};
 
 use super::word::Record;
 use crate::estate::SECRET;
@@ -115,12 +115,12 @@ impl Ground {
         let (table, address) = (&self.table, self.table.address);
         for at in 0..LIST as u64 {
             let value = address + VALUES + at * VALUE;
-            let node = bucket(1 + at, value, 1 + at * 31, address + (at + 1) * BUCKET);
-            table.store((at * BUCKET) as usize, &node);
+            let stored = node(1 + at, value, 1 + at * 31, address + (at + 1) * BUCKET);
+            table.store((at * BUCKET) as usize, &stored);
             table.store((VALUES + at * VALUE) as usize, &[1 + at as u8; VALUE as usize]);
         }
         let end = LIST as u64 * BUCKET;
-        table.store(end as usize, &bucket(0, 0, 0, address + end));
+        table.store(end as usize, &node(0, 0, 0, address + end));
         let planted: Vec<u8> = planted.iter().flat_map(|record| record.bytes(self)).collect();
         table.store(PLANTED, &planted);
         self.secret.store(0, &[SECRET; LEN]);

@@ -83,7 +83,11 @@ impl Ask {
         let words = match name {
             "get" | "list-break" => vec![first, header],
             "list" => [&[first][..], &[header; 8]].concat(),
-            _ => vec![first, header, second, header],
+            "cache" => vec![first, header, second, header],
+            _ => {
+                let telling = header >> 16 << 16 | u64::from(WqeOpcode::WRITE_IMM.0);
+                vec![first, header, telling, second, header]
+            }
         };
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         // A byte more or less is what matters; how many more, other moves say.

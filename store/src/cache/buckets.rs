@@ -15,14 +15,12 @@ use transport::Instant;
 
 /// Bytes of a bucket.
 const BUCKET: usize = 64;
-/// Bytes that a client is told of what it checks in a bucket.
+/// Bytes of what a client checks, behind key and value in the chain's answer.
 const CHECKED: usize = 32;
-/// Bytes of the header, the address and the length.
-const ANSWER: usize = 24;
 /// Bytes that a client sends.
 const ASK: usize = 32;
-/// Bytes that the chain tells a client.
-pub const TOLD: usize = 2 * (ANSWER + CHECKED);
+/// Bytes of an answer at most, and as the chain counts on.
+pub const ANSWER: usize = (LONGEST + CHECKED).next_multiple_of(64);
 /// Items that are moved for one at most.
 const MOVES: usize = 16;
 
@@ -106,17 +104,6 @@ fn words<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     (bytes.len() >= 8 * N).then_some(words)
 }
 
-/// What the chain has sent, if nothing came between.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// Bytes of key and value.
-    pub len: usize,
-    expires: Instant,
-    flags: u64,
-    unique: u64,
-    digest: u64,
-}
-
 /// An item as a client of a chain has it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
@@ -128,33 +115,16 @@ pub struct Item<'a> {
     pub unique: u64,
 }
 
-impl Found {
-    /// Out of what the chain told: the one that it sent last first. Neither: the item is to be asked for elsewhere.
-    pub fn of(told: &[u8]) -> impl Iterator<Item = Found> {
-        let whole = <&[u8; TOLD]>::try_from(told).ok();
-        // The two answers stand at the ends, and what is to be checked between them.
-        let places = [(TOLD - ANSWER, ANSWER + CHECKED), (0, ANSWER)];
-        places.into_iter().filter_map(move |(answer, checked)| {
-            let told = whole?;
-            let [header, _, len] = words(&told[answer..])?;
-            let [expires, flags, unique, digest] = words(&told[checked..])?;
-            let awake = header & 0xff == u64::from(WqeOpcode::WRITE.0);
-            let len = usize::try_from(len).ok().filter(|len| awake && *len <= LONGEST)?;
-            Some(Found { len, expires: Instant(expires), flags, unique, digest })
-        })
-    }
-
-    /// The item, if these bytes are what was stored under the key and it has not expired.
-    pub fn item<'a>(&self, key: &[u8], bytes: &'a [u8], now: Instant) -> Option<Item<'a>> {
-        let mut digest = Summing::new();
-        digest.add(bytes);
-        let fits = bytes.len() == self.len && (self.flags >> 32) as usize == key.len();
-        let value = bytes.strip_prefix(key).filter(|_| fits && self.expires > now)?;
-        (digest.end(self.flags, self.unique) == self.digest).then_some(Item {
-            value,
-            flags: self.flags as u32,
-            unique: self.unique,
-        })
+impl<'a> Item<'a> {
+    /// Out of the chain's answer, if it is what was stored under the key and has not expired. Else it is to be asked for elsewhere.
+    pub fn of(answer: &'a [u8], key: &[u8], now: Instant) -> Option<Item<'a>> {
+        let (bytes, checked) = answer.split_at_checked(answer.len().checked_sub(CHECKED)?)?;
+        let [expires, flags, unique, digest] = words(checked)?;
+        let mut summing = Summing::new();
+        summing.add(bytes);
+        let fits = (flags >> 32) as usize == key.len() && Instant(expires) > now;
+        let value = bytes.strip_prefix(key).filter(|_| fits)?;
+        (summing.end(flags, unique) == digest).then_some(Item { value, flags: flags as u32, unique })
     }
 }
 

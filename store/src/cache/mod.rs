@@ -23,7 +23,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use buckets::{Buckets, Directory, Found, Item, LONGEST, TOLD};
+pub use buckets::{ANSWER, Buckets, Directory, Item, LONGEST};
 pub use counters::Counters;
 pub use session::Session;
 pub use store::Cache;

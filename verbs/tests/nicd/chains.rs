@@ -1,6 +1,6 @@
 //! Chains that a daemon executes for a program.
 
-use remora_verbs::chain::offload::{BUCKET, OFFLOADS, answered, ask, bucket, places};
+use remora_verbs::chain::offload::{BUCKET, OFFLOADS, ask, bucket, places};
 use remora_verbs::{
     Access, Call, CompletionKind, EMPTY, Listener, Loader, MemoryRegion, Offload, QpOptions, QueuePair,
     ReceiveRequest, RemoteMemory, Status, chain, nicd, work,
@@ -23,7 +23,7 @@ fn value(key: u64) -> [u8; VALUE] {
 fn fill(table: &MemoryRegion) {
     for key in 1..=KEYS {
         let at = BUCKETS * BUCKET + key * VALUE as u64;
-        let entry = bucket(key, table.address() + at, VALUE as u64, 0);
+        let entry = bucket(key, table.address() + at, VALUE as u64);
         table.write((places(key, BUCKETS)[0] * BUCKET) as usize, &entry).unwrap();
         table.write(at as usize, &value(key)).unwrap();
     }
@@ -64,7 +64,7 @@ fn said(server: &Process) -> (SocketAddr, usize) {
     (address.parse().unwrap(), pairs.parse().unwrap())
 }
 
-/// Who GETs by a chain. The first 64 bytes of its memory are for the value, the next for what became of it.
+/// Who GETs by a chain. The first 64 bytes of its memory are for the value.
 struct Asker {
     client: Client,
     pair: QueuePair,
@@ -86,7 +86,7 @@ impl Asker {
     fn get(&mut self, key: u64) -> Status {
         let memory = &self.client.memory;
         memory.write(0, &[0; VALUE]).unwrap();
-        self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[memory.sge(VALUE, 24)] }).unwrap();
+        self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[] }).unwrap();
         let place = self.table.addr + places(key, BUCKETS)[0] * BUCKET;
         self.pair.post_send(&work::send_inline(2, &ask(place, key))).unwrap();
         let mut done = [EMPTY; 1];
@@ -95,9 +95,8 @@ impl Asker {
             if done[0].status != Status::Success {
                 return done[0].status;
             }
-            if done[0].kind == CompletionKind::Receive {
-                let told: [u8; 24] = self.client.memory.get(VALUE).unwrap();
-                assert_eq!(answered(&told), Some(VALUE as u64));
+            if done[0].kind == CompletionKind::ReceiveWriteImm {
+                assert_eq!(done[0].byte_len as usize, VALUE);
                 assert_eq!(self.client.memory.get(0), Ok(value(key)));
                 return Status::Success;
             }

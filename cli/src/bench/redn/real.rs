@@ -20,7 +20,8 @@ pub fn run(args: &Args) -> Result<Vec<Row>> {
     let mut rows = rates::run(args, cores[0])?;
     for port in Site::ports(args.port) {
         let lookups = lookups::wanted(args, port);
-        let site = if lookups.is_empty() { None } else { Site::open(port, lookups::LINKS, args.port.is_some())? };
+        let site =
+            if lookups.is_empty() { None } else { Site::open(port, lookups::LINKS, args.port.is_some())? };
         if let Some(site) = site {
             rows.extend(lookups::run(args, &Arc::new(site), cores, &lookups)?);
         }

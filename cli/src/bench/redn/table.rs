@@ -48,16 +48,22 @@ impl Table {
             let at = self.value_at(number);
             value(number, &mut bytes);
             memory.write(at, &bytes)?;
-            let entry = bucket(*key, memory.address() + at as u64, self.value as u64, 0);
+            let entry = bucket(*key, memory.address() + at as u64, self.value as u64);
             memory.write(self.place(*key), &entry)?;
         }
         Ok(())
     }
 }
 
+/// Options of both ends where what is answered is not acknowledged at once; so each is patient with one that does not run.
+pub fn late() -> QpOptions {
+    QpOptions { strom: true, timeout: 18, ..QpOptions::default() }
+}
+
 /// What a server tells a client when they connect: where its memory is.
 pub fn telling(memory: &MemoryRegion) -> QpOptions {
-    QpOptions { private_data: memory.remote_memory().to_bytes().to_vec(), ..QpOptions::default() }
+    let private_data = memory.remote_memory().to_bytes().to_vec();
+    QpOptions { private_data, ..late() }
 }
 
 /// Loads the shipped program that a client asked for, and tells the client what `options` say.

@@ -4,14 +4,16 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 use verbs::{
-    Access, Call, CompletionQueue, Flags, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, ReceiveRequest,
-    WorkRequest, work,
+    Access, Call, CompletionQueue, Flags, MemoryRegion, ProtectionDomain, QpOptions, QueuePair,
+    ReceiveRequest, Sge, WorkRequest, work,
 };
+
+use super::table::late;
 
 /// Bytes of a reply region, as the programs that ship want it.
 const REPLY: usize = 1 << 16;
-/// Bytes of a message behind a value, and of what is read to find one.
-const MESSAGE: usize = 256;
+/// Bytes of what is read to find a value.
+const PROBE: usize = 256;
 
 /// A connection, and memory for what comes by it.
 pub struct Way {
@@ -19,8 +21,8 @@ pub struct Way {
     pub pair: QueuePair,
     /// Where values come to.
     pub reply: MemoryRegion,
-    /// Where all else does.
-    pub message: MemoryRegion,
+    /// Where a client that reads looks for them.
+    pub probe: MemoryRegion,
 }
 
 impl Way {
@@ -32,28 +34,27 @@ impl Way {
         program: &str,
     ) -> Result<Way> {
         let reply = domain.allocate(REPLY, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
-        let message = domain.allocate(MESSAGE, Access::LOCAL_WRITE)?;
+        let probe = domain.allocate(PROBE, Access::LOCAL_WRITE)?;
         crate::bench::touch(&reply)?;
         let call = Call { program: program.to_owned(), reply: reply.remote_memory() };
-        let options = QpOptions { private_data: call.to_bytes(), ..QpOptions::default() };
+        let options = QpOptions { private_data: call.to_bytes(), ..late() };
         let pair = domain.create_qp(cq, cq, &options)?.connect(address)?;
-        Ok(Way { pair, reply, message })
+        Ok(Way { pair, reply, probe })
     }
 
-    /// Asks a chain; what it tells completes under this id, behind the value.
+    /// Asks a chain; the value is there when what it tells completes under this id.
     pub fn ask(&mut self, id: usize, message: &[u8]) -> Result<()> {
-        let room = self.message.sge(0, MESSAGE);
-        self.exchange(id, message, room)
+        self.exchange(id, message, &[])
     }
 
     /// Calls a server; the value is what completes under this id.
     pub fn call(&mut self, id: usize, message: &[u8]) -> Result<()> {
         let room = self.reply.sge(0, REPLY);
-        self.exchange(id, message, room)
+        self.exchange(id, message, &[room])
     }
 
-    fn exchange(&mut self, id: usize, message: &[u8], room: verbs::Sge) -> Result<()> {
-        self.pair.post_recv(&ReceiveRequest { id: id as u64, sges: &[room] })?;
+    fn exchange(&mut self, id: usize, message: &[u8], room: &[Sge]) -> Result<()> {
+        self.pair.post_recv(&ReceiveRequest { id: id as u64, sges: room })?;
         let quiet = WorkRequest { flags: Flags::default(), ..work::send_inline(id as u64, message) };
         Ok(self.pair.post_send(&quiet)?)
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ::chain::offload::{BUCKET, answered, ask_two, places};
+use ::chain::offload::{BUCKET, ask_two, places};
 use anyhow::{Context as _, Result, ensure};
 use store::ycsb::Mix;
 use store::ycsb::record::Values;
@@ -16,8 +16,6 @@ use crate::device::PortArgs;
 use crate::kv::measure::{Figures, Plan};
 use crate::kv::parts::{Part, Parts};
 
-/// Bytes of the message behind a value.
-const MESSAGE: usize = 48;
 /// Nothing takes so long unless it hangs.
 const LONG: Duration = Duration::from_secs(30);
 
@@ -34,10 +32,8 @@ impl Lane {
         self.way.ask(id, &ask_two(places(key, buckets).map(|place| first + place * BUCKET), key))
     }
 
-    fn check(&self, value: &mut [u8]) -> Result<()> {
-        let mut message = [0; MESSAGE];
-        self.way.message.read(0, &mut message)?;
-        ensure!(answered(&message) == Some(value.len() as u64), "record {} was not found", self.asked.record);
+    fn check(&self, len: u32, value: &mut [u8]) -> Result<()> {
+        ensure!(len as usize == value.len(), "record {} was not found", self.asked.record);
         self.way.reply.read(0, value)?;
         let right = Values::fixed(value.len() as u32).check(self.asked.record, value).is_some();
         ensure!(right, "what came is not the value of record {}", self.asked.record);
@@ -136,9 +132,9 @@ impl Client {
 
     fn ended(&mut self, done: &WorkCompletion) -> Result<()> {
         ensure!(done.status == Status::Success, "a GET ended: {}", done.status.explain());
-        ensure!(done.kind == CompletionKind::Receive, "only answers complete");
+        ensure!(done.kind == CompletionKind::ReceiveWriteImm, "only answers complete");
         let id = done.id as usize;
-        self.lanes[id].check(&mut self.value)?;
+        self.lanes[id].check(done.byte_len, &mut self.value)?;
         self.parts.ended(self.lanes[id].asked);
         self.idle.push(id);
         Ok(())

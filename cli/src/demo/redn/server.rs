@@ -62,6 +62,7 @@ pub fn run(args: &Args) -> Result<()> {
 fn load(domain: &ProtectionDomain, table: &MemoryRegion, request: ConnectRequest) -> Result<Offload> {
     let call = Call::from_bytes(request.private_data()).context("it does not say what it wants")?;
     // Addresses are told, and no key: a client of a chain needs none.
-    let options = QpOptions { private_data: table.address().to_le_bytes().to_vec(), ..QpOptions::default() };
+    let private_data = table.address().to_le_bytes().to_vec();
+    let options = QpOptions { private_data, ..redn::late() };
     redn::load(domain, request, (&call, "table"), (table, &options))
 }

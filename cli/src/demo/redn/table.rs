@@ -49,9 +49,13 @@ impl Table {
             values.fill(record, 0, &mut value);
             memory.write(self.value(record) as usize, &value)?;
         }
-        for (place, key) in self.arrange()?.into_iter().enumerate().filter(|(_, key)| *key > 0) {
-            let at = memory.address() + self.value(key - 1);
-            memory.write(place * BUCKET as usize, &bucket(key, at, self.value_len.into(), 0))?;
+        for (place, key) in self.arrange()?.into_iter().enumerate() {
+            let at = |record| memory.address() + self.value(record);
+            let bucket = match key.checked_sub(1) {
+                Some(record) => bucket(key, at(record), self.value_len.into()),
+                None => bucket(0, 0, 0),
+            };
+            memory.write(place * BUCKET as usize, &bucket)?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::chain::offload::{answered, ask};
+use ::chain::offload::ask;
 use anyhow::{Context as _, Result, ensure};
 use store::ycsb::record::Values;
 use verbs::{
@@ -21,8 +21,6 @@ use crate::print;
 
 /// Time that an answer may take.
 const LONG: Duration = Duration::from_secs(2);
-/// Bytes of what a chain says of its answer.
-const TOLD: usize = 24;
 
 fn table(args: &Args) -> Table {
     Table::new(args.records as usize, args.value_len as usize)
@@ -107,11 +105,11 @@ impl Store for Chain {
     }
 }
 
-/// A client: it SENDs, and the chain WRITEs.
+/// A client: it SENDs, and the chain WRITEs and tells it.
 struct Client {
     pair: QueuePair,
     cq: CompletionQueue,
-    /// The value, and behind it what became of it.
+    /// The value.
     reply: MemoryRegion,
     there: RemoteMemory,
     value: Vec<u8>,
@@ -123,7 +121,7 @@ impl Client {
         let (domain, cq) = (context.alloc_pd()?, context.create_cq(64)?);
         // Values have up to 64 KiB in the program's text.
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        let reply = domain.allocate((1 << 16) + TOLD, access)?;
+        let reply = domain.allocate(1 << 16, access)?;
         let call = Call { program: "get".to_owned(), reply: reply.remote_memory() };
         let options = QpOptions { private_data: call.to_bytes(), ..QpOptions::default() };
         let pair = domain.create_qp(&cq, &cq, &options)?.connect(address)?;
@@ -135,18 +133,16 @@ impl Client {
     fn get(&mut self, table: &Table, record: u64, expected: &[u8]) -> Result<bool> {
         let key = table.key(record as usize);
         self.reply.write(0, &[0; 8])?;
-        self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[self.reply.sge(1 << 16, TOLD)] })?;
+        self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[] })?;
         let message = ask(self.there.addr + table.place(key) as u64, key);
         self.pair.post_send(&work::send_inline(2, &message))?;
         let mut done = [EMPTY; 1];
-        while done[0].kind != CompletionKind::Receive {
+        while done[0].kind != CompletionKind::ReceiveWriteImm {
             self.cq.wait(&mut done, LONG)?;
             let status = done[0].status;
             ensure!(status == Status::Success, "a GET ended: {}", status.explain());
         }
-        let mut told = [0; TOLD];
-        self.reply.read(1 << 16, &mut told)?;
         self.reply.read(0, &mut self.value)?;
-        Ok(answered(&told) == Some(expected.len() as u64) && self.value == expected)
+        Ok(done[0].byte_len as usize == expected.len() && self.value == expected)
     }
 }

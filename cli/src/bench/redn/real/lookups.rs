@@ -118,6 +118,7 @@ fn measure(args: &Args, site: &Arc<Site>, cores: [usize; 2], lookup: Lookup) -> 
             if asked[1] {
                 rounds[1].push(client.together(2 * LOOKUPS)?);
             }
+            client.settle()?;
         }
     }
     server.poll(false);

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ::chain::offload::{answered, ask};
+use ::chain::offload::ask;
 use anyhow::{Context as _, Result, ensure};
 use hdrhistogram::Histogram;
 use verbs::{
@@ -13,7 +13,7 @@ use verbs::{
 use super::shop::{CALLS, CLIENTS, KEYS, VALUE, table};
 use super::{Server, Way};
 use crate::bench::PortName;
-use crate::bench::redn::table::Table;
+use crate::bench::redn::table::{Table, late};
 use crate::device::LOOPBACK;
 
 /// GETs of a round.
@@ -59,7 +59,7 @@ fn connect(
     (program, reply): (&str, &MemoryRegion),
 ) -> Result<Client> {
     let call = Call { program: program.to_owned(), reply: reply.remote_memory() };
-    let options = QpOptions { private_data: call.to_bytes(), ..QpOptions::default() };
+    let options = QpOptions { private_data: call.to_bytes(), ..late() };
     Ok(Client { pair: domain.create_qp(cq, cq, &options)?.connect(server.address)?, next: 0 })
 }
 
@@ -110,26 +110,24 @@ impl Generator {
         let key = self.table.key(client.next);
         client.next = (client.next + 1) % KEYS;
         self.answers.put(0, &0_u64)?;
-        // A chain's answer is the value, and then what became of it; a call's is the value.
-        let (place_for, message) = match way {
-            Way::Chain => (CLIENTS * ANSWER, ask(self.there.addr + self.table.place(key) as u64, key)),
-            Way::Calls => (0, key.to_le_bytes().to_vec()),
+        let message = match way {
+            Way::Chain => ask(self.there.addr + self.table.place(key) as u64, key),
+            Way::Calls => key.to_le_bytes().to_vec(),
         };
         let started = Instant::now();
-        say(client, 0, &self.answers, place_for, &message)?;
-        while taken(&mut self.reads)?.is_none() {
+        say(client, 0, &self.answers, 0, &message)?;
+        let answer = loop {
+            if let Some(answer) = taken(&mut self.reads)? {
+                break answer;
+            }
             if let Some(writer) = self.written()? {
                 *sets += 1;
                 self.set(writer)?;
             }
             ensure!(started.elapsed() < LONG, "a GET is not answered");
-        }
+        };
         let took = started.elapsed();
-        if way == Way::Chain {
-            let mut told = [0; 24];
-            self.answers.read(place_for, &mut told)?;
-            ensure!(answered(&told) == Some(VALUE as u64), "the key is not there");
-        }
+        ensure!(answer.byte_len as usize == VALUE, "the key is not there");
         ensure!(self.answers.get::<u64>(0)? == key, "the value that came is another key's");
         Ok(took)
     }

@@ -15,6 +15,8 @@ use crate::bench::redn::way::Way;
 const LANES: usize = 64;
 /// `FaRM`'s neighbourhood: buckets that one READ brings.
 const NEIGHBOURHOOD: u64 = 6;
+/// Longer than an acknowledgement that nobody asked for takes.
+const SETTLING: Duration = Duration::from_millis(3);
 /// Time that a lookup may take.
 const LONG: Duration = Duration::from_secs(30);
 
@@ -39,10 +41,15 @@ pub struct Client {
 
 impl Client {
     /// Connects as many as there will be lookups in flight.
-    pub fn connect(context: &Context, server: &Server, (lookup, way): (Lookup, &'static str)) -> Result<Client> {
+    pub fn connect(
+        context: &Context,
+        server: &Server,
+        (lookup, way): (Lookup, &'static str),
+    ) -> Result<Client> {
         let domain = context.alloc_pd()?;
         let cq = context.create_cq(4 * LANES as u32)?;
-        let lane = |_| Ok(Lane { way: Way::connect(&domain, &cq, server.address, way)?, key: 0, found: false });
+        let lane =
+            |_| Ok(Lane { way: Way::connect(&domain, &cq, server.address, way)?, key: 0, found: false });
         let lanes: Vec<Lane> = (0..LANES).map(lane).collect::<Result<_>>()?;
         let told = lanes[0].way.pair.peer_private_data();
         let there = RemoteMemory::from_bytes(told).context("the server's memory")?;
@@ -77,6 +84,15 @@ impl Client {
         Ok(lookups as f64 / began.elapsed().as_secs_f64())
     }
 
+    /// Until both ends have acknowledged what they do only late: then they may pause.
+    pub fn settle(&mut self) -> Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < SETTLING {
+            ensure!(self.cq.poll(&mut [EMPTY; 1])? == 0, "a lookup that nobody asked for");
+        }
+        Ok(())
+    }
+
     /// The next lookup, by a connection that is idle.
     fn start(&mut self) -> Result<()> {
         let number = self.idle.pop().context("a connection that is idle")?;
@@ -99,7 +115,7 @@ impl Client {
     fn look(&mut self, number: usize, at: u64) -> Result<()> {
         let buckets = if matches!(self.lookup, Lookup::Hash(_)) { NEIGHBOURHOOD } else { 1 };
         let way = &mut self.lanes[number].way;
-        let here = [way.message.sge(0, (buckets * BUCKET) as usize)];
+        let here = [way.probe.sge(0, (buckets * BUCKET) as usize)];
         let there = self.there.at(at - self.there.addr);
         Ok(way.pair.post_send(&work::read(number as u64, &here, there))?)
     }
@@ -133,7 +149,7 @@ impl Client {
         if *found {
             return Ok(true);
         }
-        let [header, value, len, next]: [u64; 4] = way.message.get(0)?;
+        let [header, value, len, next]: [u64; 4] = way.probe.get(0)?;
         if header != wanted(*key) {
             let walks = matches!(self.lookup, Lookup::List(_)) && header != wanted(0);
             ensure!(walks, "the key is not there");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::chain::offload::{BUCKET, LIST, bucket, places, wanted};
+use ::chain::offload::{BUCKET, LIST, bucket, node, places, wanted};
 use anyhow::{Context as _, Result};
 use verbs::{
     Access, Call, CompletionQueue, ConnectRequest, EMPTY, Flags, MemoryRegion, Mode, Offload,
@@ -41,7 +41,15 @@ impl Tables {
     /// Values of `len` bytes.
     pub fn open(site: &Site, len: u64) -> Result<Tables> {
         let bytes = verbs::Bytes::heap(MEMORY as usize)?;
-        let own = site.host(0).device()?.mode(Mode::Dedicated).spin(Duration::from_millis(1)).open()?;
+        // Two for each queue of each chain.
+        let limits = nic::Config { max_cqs: 1 << 12, ..nic::Config::default() };
+        let own = site
+            .host(0)
+            .device()?
+            .nic_limits(limits)
+            .mode(Mode::Dedicated)
+            .spin(Duration::from_millis(1))
+            .open()?;
         let domain = own.alloc_pd()?;
         let table = domain.register(&bytes, Access::REMOTE_READ)?;
         fill(&table, len)?;
@@ -96,15 +104,15 @@ fn fill(memory: &MemoryRegion, len: u64) -> Result<()> {
     let value = |key: u64| memory.address() + VALUES + key * VALUE;
     for key in 1..=KEYS {
         let place = places(key, BUCKETS)[0] * BUCKET;
-        memory.write(place as usize, &bucket(key, value(key), len, 0))?;
+        memory.write(place as usize, &bucket(key, value(key), len))?;
         memory.write((VALUES + key * VALUE) as usize, &key.to_le_bytes())?;
     }
     for place in 0..=LIST as u64 {
         let next = memory.address() + LIST_AT + (place + 1).min(LIST as u64) * BUCKET;
         // The list ends with an empty node, which points at itself.
-        let node = bucket(place + 1, value(place + 1), len, next);
-        let node = if place == LIST as u64 { bucket(0, 0, 0, next) } else { node };
-        memory.write((LIST_AT + place * BUCKET) as usize, &node)?;
+        let found = node(place + 1, value(place + 1), len, next);
+        let found = if place == LIST as u64 { node(0, 0, 0, next) } else { found };
+        memory.write((LIST_AT + place * BUCKET) as usize, &found)?;
     }
     Ok(())
 }
