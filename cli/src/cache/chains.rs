@@ -2,6 +2,7 @@
 //! in a GET.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,8 @@ use anyhow::{Context as _, Result, ensure};
 use store::Registered;
 use store::cache::{Buckets, Directory};
 use verbs::{
-    Access, Call, ConnectRequest, Context, Listener, Loader, MemoryRegion, Mode, Offload, ProtectionDomain,
-    QpOptions,
+    Access, Call, ConnectRequest, Context, Device, Listener, Loader, MemoryRegion, Mode, Offload,
+    ProtectionDomain, QpOptions,
 };
 
 use crate::device::PortArgs;
@@ -23,6 +24,8 @@ pub const PROGRAM: &str = "cache";
 /// What counts the requests of a client, in that program.
 const REQUESTS: &str = "more";
 const COUNT: u64 = 48;
+/// Chains that a NIC has room for, however many clients there may be.
+const MOST: u32 = 1 << 12;
 
 /// The cache's memory on a NIC, and what is loaded there for its clients.
 pub struct Chains {
@@ -37,6 +40,22 @@ pub struct Chains {
     most: usize,
 }
 
+/// A NIC of the server's own: a thread of it answers, whatever the cache's does.
+pub fn own(port: &PortArgs, clients: u32) -> Result<Context> {
+    let plain = nic::Config::default();
+    // A chain has four queues, with two completion queues each.
+    let limits = nic::Config { max_cqs: plain.max_cqs.max(8 * clients.min(MOST)), ..plain };
+    Ok(port.device()?.nic_limits(limits).mode(Mode::Dedicated).spin(Duration::from_millis(1)).open()?)
+}
+
+/// A daemon's: what is loaded there answers, whatever becomes of this process.
+pub fn lent(socket: &Path, name: &str) -> Result<Context> {
+    let context = Device::nicd(socket).keep(name).open().context("attaching to a NIC")?;
+    // A cache begins empty: what the one before it left ends here.
+    drop(context.kept()?);
+    Ok(context)
+}
+
 struct Loaded {
     offload: Offload,
     /// Requests when they were counted last, and since when there were so many.
@@ -47,14 +66,12 @@ struct Loaded {
 impl Chains {
     /// Memory for the values and for so many items, and a TCP address for the set-up of connections.
     pub fn open(
-        port: &PortArgs,
+        context: Context,
         address: SocketAddr,
         memory: usize,
         items: u32,
         most: usize,
     ) -> Result<Chains> {
-        // A thread of the NIC's own answers, whatever the cache's does.
-        let context = port.device()?.mode(Mode::Dedicated).spin(Duration::from_millis(1)).open()?;
         let domain = context.alloc_pd()?;
         // Chains read it, by whichever side of a work request, and nobody writes.
         let region = |len: usize| domain.allocate(len, Access::REMOTE_READ).context("memory for chains");

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::{Duration, Instant as Clock, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
@@ -16,7 +17,7 @@ use store::Registered;
 use store::cache::{Cache, Config, MIN_MEMORY, Session};
 use transport::Instant;
 
-use super::chains::Chains;
+use super::chains::{self, Chains};
 use super::connection::{Connection, Wish};
 use crate::device::PortArgs;
 use crate::serving::conduct::size;
@@ -24,7 +25,7 @@ use crate::serving::conduct::size;
 /// Arguments of `remora serve cache`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  remora serve cache\n  remora serve cache --listen 127.0.0.1:11311 --memory 1g\n  remora serve cache --memory 512m --items 8m --clients 10000\n  remora serve cache --chains 127.0.0.1:11212 --port udp\n\nSizes take k, m or g for 2^10, 2^20 and 2^30. It speaks memcached's text protocol: see docs/CACHE.md."
+    after_help = "Examples:\n  remora serve cache\n  remora serve cache --listen 127.0.0.1:11311 --memory 1g\n  remora serve cache --memory 512m --items 8m --clients 10000\n  remora serve cache --chains 127.0.0.1:11212 --port udp\n  remora serve cache --chains 127.0.0.1:11212 --nicd /run/nic.sock --keep cache\n\nSizes take k, m or g for 2^10, 2^20 and 2^30. It speaks memcached's text protocol: see docs/CACHE.md."
 )]
 pub struct CacheArgs {
     /// TCP address to serve at.
@@ -33,7 +34,7 @@ pub struct CacheArgs {
     /// Bytes for keys and values; when they are full, what was not used for longest goes.
     #[arg(long, default_value = "64m", value_parser = size)]
     pub memory: usize,
-    /// Items at most; each takes about 150 bytes beside that memory [default: one for 256 bytes of it].
+    /// Items at most; each takes about 150 bytes beside that memory, and 128 to 256 more with --chains [default: one for 256 bytes of it].
     #[arg(long, value_parser = size)]
     pub items: Option<usize>,
     /// Clients at a time.
@@ -44,6 +45,12 @@ pub struct CacheArgs {
     pub chains: Option<SocketAddr>,
     #[command(flatten)]
     pub port: PortArgs,
+    /// Use the NIC and the memory of the daemon that listens at this socket (`remora nicd`), whose port it is then.
+    #[arg(long, value_name = "PATH", requires_all = ["keep", "chains"], conflicts_with_all = ["port", "address", "interface", "capture", "fault"])]
+    pub nicd: Option<PathBuf>,
+    /// The daemon keeps chains and items under this name when the server is killed, until the next one starts, empty.
+    #[arg(long, value_name = "NAME", requires = "nicd")]
+    pub keep: Option<String>,
 }
 
 /// What `version` answers. Clients conclude from it what a server knows, so it begins with the memcached whose text protocol
@@ -66,9 +73,7 @@ pub fn run(args: &CacheArgs) -> Result<()> {
     descriptors(args.clients)?;
     let clock =
         (Clock::now(), SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?);
-    let chains =
-        |address| Chains::open(&args.port, address, args.memory, items(args)?, args.clients as usize);
-    let chains = args.chains.map(chains).transpose()?;
+    let chains = args.chains.map(|address| open_chains(args, address)).transpose()?;
     let mut service = Service::open(args, clock, chains.as_ref())?;
     let at = service.listener.local_addr()?;
     eprintln!(
@@ -82,6 +87,14 @@ pub fn run(args: &CacheArgs) -> Result<()> {
         chains.serve(service.cache.directory().context("the cache is shown to chains")?, at)?;
     }
     service.work()
+}
+
+fn open_chains(args: &CacheArgs, address: SocketAddr) -> Result<Chains> {
+    let nic = match args.nicd.as_deref().zip(args.keep.as_deref()) {
+        Some((socket, name)) => chains::lent(socket, name)?,
+        None => chains::own(&args.port, args.clients)?,
+    };
+    Chains::open(nic, address, args.memory, items(args)?, args.clients as usize)
 }
 
 fn items(args: &CacheArgs) -> Result<u32> {

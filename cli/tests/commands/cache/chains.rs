@@ -1,6 +1,15 @@
 //! Remora clients of a cache, by the chains of its NIC.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use store::cache::{ANSWER, Directory, Item};
+use verbs::{
+    Access, Call, CompletionKind, CompletionQueue, Device, EMPTY, MemoryRegion, QpOptions, QueuePair,
+    ReceiveRequest, Status, work,
+};
+
 use super::Served;
+use crate::nicd::Lender;
 use crate::running::{Ended, remora};
 
 fn get(server: &Served, port: &str, key: &str) -> Ended {
@@ -88,6 +97,67 @@ fn more_clients_than_chains_take_the_place_of_the_idle_one() {
     for _ in 0..5 {
         assert_eq!(get(&server, "shm", "colour").good(), "blue\n");
     }
+}
+
+/// A client that stays.
+struct Staying {
+    pair: QueuePair,
+    cq: CompletionQueue,
+    reply: MemoryRegion,
+    directory: Directory,
+}
+
+impl Staying {
+    fn connect(address: &str) -> Staying {
+        let context = Device::shm().open().expect("a NIC");
+        let (domain, cq) = (context.alloc_pd().expect("a domain"), context.create_cq(16).expect("a queue"));
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let reply = domain.allocate(ANSWER, access).expect("memory");
+        let call = Call { program: "cache".to_owned(), reply: reply.remote_memory() };
+        let options = QpOptions { private_data: call.to_bytes(), ..QpOptions::default() };
+        let pair = domain.create_qp(&cq, &cq, &options).expect("a pair").connect(address).expect("a chain");
+        let directory =
+            Directory::from_bytes(&pair.peer_private_data()[..Directory::LEN]).expect("a cache's");
+        Staying { pair, cq, reply, directory }
+    }
+
+    fn get(&mut self, key: &str) -> Option<String> {
+        self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[] }).expect("room");
+        self.pair.post_send(&work::send_inline(2, &self.directory.ask(key.as_bytes()))).expect("room");
+        let mut done = [EMPTY; 1];
+        while done[0].kind != CompletionKind::ReceiveWriteImm {
+            assert_eq!(self.cq.wait(&mut done, Duration::from_secs(60)), Ok(1));
+            assert_eq!(done[0].status, Status::Success);
+        }
+        let mut answer = vec![0; done[0].byte_len as usize];
+        self.reply.read(0, &mut answer).expect("its own");
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
+        let item = Item::of(&answer, key.as_bytes(), transport::Instant(now.as_nanos() as u64))?;
+        Some(String::from_utf8_lossy(item.value).into_owned())
+    }
+}
+
+#[test]
+fn gets_go_on_after_the_cache_is_killed_where_a_daemon_keeps_its_chains() {
+    let lender = Lender::start("cache", &[]);
+    let words = ["--chains", "127.0.0.1:0", "--nicd", lender.at(), "--keep", "cache"];
+    let mut server = Served::remora(&words);
+    assert_eq!(server.talk().tell("set colour 5 0 7\r\ncrimson"), "STORED");
+    let mut client = Staying::connect(server.chains.as_deref().expect("chains"));
+    assert_eq!(client.get("colour").as_deref(), Some("crimson"));
+    server.kill();
+    for _ in 0..100 {
+        assert_eq!(client.get("colour").as_deref(), Some("crimson"));
+        assert_eq!(client.get("shape"), None);
+    }
+    // The next one has the name, and begins empty.
+    let server = Served::remora(&words);
+    assert_eq!(get(&server, "shm", "colour").status, 1);
+    assert_eq!(server.talk().tell("set colour 5 0 4\r\nblue"), "STORED");
+    let ended = get(&server, "shm", "colour");
+    assert_eq!((ended.err.as_str(), ended.out.as_str()), ("by the chain\n", "blue\n"));
+    remora(&["serve", "cache", "--nicd", lender.at(), "--keep", "cache"])
+        .bad_arguments("required arguments were not provided");
 }
 
 #[test]

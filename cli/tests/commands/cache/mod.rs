@@ -75,6 +75,12 @@ impl Served {
         self.child.id()
     }
 
+    /// `kill -9`.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("its death");
+        self.child.wait().expect("its end");
+    }
+
     /// Is it still there?
     pub fn runs(&mut self) -> bool {
         self.child.try_wait().expect("a child").is_none()
