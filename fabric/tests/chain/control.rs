@@ -3,7 +3,7 @@
 use crate::bench::{Bench, SIGNALED, SILENT};
 use memory::Bytes;
 use nic::chain::LoopbackInit;
-use nic::{Fetching, NicError, Operation, Payload, ReceiveRequest, Ring, Status, WorkRequest};
+use nic::{Fetching, Flags, NicError, Operation, Payload, ReceiveRequest, Ring, Status, WorkRequest};
 use remora_fabric::Settings;
 use transport::state::State;
 
@@ -114,6 +114,67 @@ fn what_has_been_enabled_stays_so() {
     }
     bench.ring(&managed);
     assert_eq!(bench.settle(&managed).len(), 3);
+}
+
+#[test]
+fn a_fence_holds_an_enable_until_what_is_read_over_a_connection_is_there() {
+    let mut bench = Bench::new();
+    let managed = bench.chain(Fetching::Enabled);
+    let to = bench.data.remote(16);
+    bench.put(&managed, Operation::Write(to), &[bench.data.sge(8, 8)], SIGNALED);
+    bench.ring(&managed);
+    let [(reader, _), _] = bench.world.pair(0, 1, &Settings::default());
+    let there = bench.world.register(1, 64, remora_fabric::ALL);
+    there.store(0, &7_u64.to_le_bytes());
+    let list = [bench.data.sge(8, 8)];
+    let read = Operation::Read(there.remote(0));
+    for (operation, list) in [(read, &list[..]), (managed.enable(1), &[])] {
+        let flags = Flags { fence: true, ..SILENT };
+        let request = WorkRequest { id: 0, operation, payload: Payload::Sges(list), flags };
+        bench.world.post_quietly(reader, &request).unwrap();
+    }
+    bench.world.ring(reader);
+    assert_eq!((bench.settle(&managed).len(), bench.word(16)), (1, 7));
+}
+
+#[test]
+fn what_was_enabled_before_a_reset_is_not_enabled_behind_it() {
+    let mut bench = Bench::new();
+    let settings = Settings { fetching: Fetching::Enabled, ..Settings::default() };
+    let [(left, cq), (right, _)] = bench.world.pair(0, 1, &settings);
+    bench.world.with_nic(0, |nic, _| nic.enable(left.number, 5)).unwrap();
+    [left, right].into_iter().for_each(|qp| bench.world.bring(qp, State::Reset));
+    bench.world.connect(left, right, &settings);
+    let request =
+        WorkRequest { id: 0, operation: Operation::Nop, payload: Payload::Sges(&[]), flags: SIGNALED };
+    bench.world.post(left, &request).unwrap();
+    assert!(bench.world.settle(1000));
+    assert_eq!(bench.world.drain(cq), []);
+}
+
+#[test]
+fn a_posted_queue_that_enables_itself_ends() {
+    let mut bench = Bench::new();
+    let chain = bench.chain(Fetching::Posted);
+    bench.put(&chain, chain.enable(1), &[], SILENT);
+    bench.ring(&chain);
+    let statuses: Vec<_> = bench.settle(&chain).iter().map(|end| end.status).collect();
+    assert_eq!(statuses, [Status::LocalQpOperation]);
+}
+
+#[test]
+fn a_recycled_queue_can_be_posted_to_when_it_has_gone_round() {
+    let mut bench = Bench::new();
+    let (main, ring) = (bench.chain(Fetching::Posted), bench.chain_of(Fetching::Recycled, 4));
+    bench.put(&ring, Operation::Nop, &[], SIGNALED);
+    bench.ring(&ring);
+    bench.put(&main, ring.enable(8), &[], SILENT);
+    bench.ring(&main);
+    assert_eq!(bench.settle(&ring).len(), 2, "in two rounds");
+    bench.put(&ring, Operation::Nop, &[], SIGNALED);
+    bench.put(&main, ring.enable(12), &[], SILENT);
+    bench.ring(&main);
+    assert_eq!(bench.settle(&ring).len(), 2, "both of the third");
 }
 
 #[test]

@@ -150,6 +150,18 @@ fn an_atomic_needs_a_right_of_its_own_and_brings_one_word_back() {
 }
 
 #[test]
+fn of_a_list_with_a_wrong_element_nothing_is_filled() {
+    let mut bench = Bench::new();
+    let (chain, mute) = (bench.chain(Fetching::Posted), bench.world.register(0, 64, Access::NONE));
+    bench.set_word(0, 7);
+    let (from, list) = (bench.data.remote(0), [bench.data.sge(4096, 4), mute.sge(0, 4)]);
+    bench.put(&chain, Operation::Read(from), &list, SILENT);
+    bench.ring(&chain);
+    let statuses: Vec<_> = bench.settle(&chain).iter().map(|end| end.status).collect();
+    assert_eq!((statuses, bench.word(4096)), (vec![Status::LocalProtection], 0));
+}
+
+#[test]
 fn what_moves_much_gives_others_their_turns_sooner() {
     let mut bench = Bench::new();
     let cq = bench.world.create_counted_cq(0, 64);
