@@ -105,7 +105,8 @@ impl QueuePair {
     }
 
     /// Requests first, a few of them: an answer of a kernel's and the shorter acknowledgement behind it make one train, the other
-    /// way round they are two frames.
+    /// way round they are two frames. Not twice in a row: where a port has room for a few frames at a time, answers would take all of it,
+    /// and the peer's queue fill up with what was never acknowledged.
     fn transmit_answers(
         &mut self,
         now: Instant,
@@ -114,13 +115,14 @@ impl QueuePair {
         shared: &mut Shared,
         used: &mut Used,
     ) -> Turn {
-        let mut first = ANSWERS_FIRST;
+        let owes = self.strom.as_ref().is_some_and(|strom| strom.owes);
+        let mut first = if owes { 0 } else { ANSWERS_FIRST };
         if self.connection.as_ref().is_some_and(|connection| connection.responder.has_reply()) {
             // It leaves now, and with it what was not asked for.
             self.acknowledged();
         }
         let mut dry = false;
-        self.turn(now, out, shared, used, |qp, out, shared| {
+        let turn = self.turn(now, out, shared, used, |qp, out, shared| {
             if first > 0 {
                 first -= 1;
                 if let Some(sent) = qp.request_other(now, mem, out, shared) {
@@ -133,7 +135,12 @@ impl QueuePair {
                 None if !dry => qp.request_other(now, mem, out, shared),
                 sent => sent,
             }
-        })
+        });
+        let owes = self.connection.as_ref().is_some_and(|connection| connection.responder.has_reply());
+        if let Some(strom) = &mut self.strom {
+            strom.owes = owes;
+        }
+        turn
     }
 
     /// Sends what `next` gives until the turn is used up.

@@ -129,6 +129,8 @@ pub(crate) struct Strom {
     agreed: bool,
     /// When an acknowledgement leaves that was not asked for.
     late: Instant,
+    /// A turn ended with something to say to the peer.
+    pub(crate) owes: bool,
     /// Over IRN: what came before its turn.
     early: Box<[Early]>,
     /// The lane that served it last: place of its kernel, and number there.
@@ -148,6 +150,7 @@ impl Strom {
             waited_for: false,
             agreed: false,
             late: Instant::NEVER,
+            owes: false,
             early: (0..early).map(empty).collect(),
             lane: (u32::MAX, u32::MAX),
             tap: None,

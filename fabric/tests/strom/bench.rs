@@ -65,7 +65,11 @@ pub fn bad_links(seed: u64) -> Rules {
 
 impl Bench {
     pub fn new(seed: u64, settings: &Settings) -> Bench {
-        let mut world = World::new(&Config { seed, ..Config::default() });
+        Bench::within(&Config { seed, ..Config::default() }, settings)
+    }
+
+    pub fn within(config: &Config, settings: &Settings) -> Bench {
+        let mut world = World::new(config);
         let [(left, left_cq), (right, right_cq)] = world.pair(0, 1, settings);
         let here = world.register(0, 2 << 20, ALL);
         let there = world.register(1, 1 << 20, ALL);

@@ -2,7 +2,7 @@
 
 use nic::kernel::{Kernel, LATE_NS, Status};
 use nic::{Flags, Operation, Payload, WorkRequest};
-use remora_fabric::{Sent, Settings};
+use remora_fabric::{Config, LinkConfig, Sent, Settings};
 use wire::Opcode;
 
 use crate::bench::{Bench, Journal, OPCODE, arms};
@@ -125,4 +125,28 @@ fn where_few_messages_or_answers_have_room_acknowledgements_are_asked_for_sooner
     let sent = bench.world.sent();
     let (_, asked) = spoken(&mut bench, 1, &sent);
     assert!((5..=8).contains(&asked), "the third of four rooms, then all again: {asked}");
+}
+
+/// A port with room for a frame at a time, and answers that would take all of it.
+#[test]
+fn what_is_asked_for_leaves_between_answers_where_a_port_has_little_room() {
+    let link = LinkConfig { queue: 1, rate: 10_000_000_000, ..LinkConfig::default() };
+    let config = Config { seed: 1, link, ..Config::default() };
+    let mut bench = Bench::within(&config, &Settings { timeout: 14, ..arms()[0] });
+    let (from, to) = (bench.there.sge(0, 1 << 16), bench.here.remote(0));
+    let list = [from];
+    let write = WorkRequest {
+        id: 1,
+        operation: Operation::Write(to),
+        payload: Payload::Sges(&list),
+        flags: Flags { signaled: true, ..Flags::default() },
+    };
+    bench.world.post(bench.right, &write).unwrap();
+    bench.world.run_for(2_000);
+    bench.post(Operation::Write(bench.there.remote(0)), 2, &[7; 8]);
+    bench.world.run_for(8_000);
+    assert_eq!(bench.world.drain(bench.left_cq).len(), 1, "what was written is acknowledged");
+    assert_eq!(bench.world.drain(bench.right_cq).len(), 0, "while 256 packets go the other way");
+    assert!(bench.world.settle(20_000_000));
+    assert_eq!(bench.world.drain(bench.right_cq).len(), 1);
 }
