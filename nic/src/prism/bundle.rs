@@ -1,4 +1,5 @@
-//! Bundles: the requests of a chain leave in one frame, and so do their answers.
+//! Bundles: the requests of a chain leave in one frame, and so do their answers. Of PRISM's requests one that travels alone leaves from here, too, if it is
+//! one packet.
 //!
 //! A chain is one round trip whose parts mean nothing without each other (PRISM paper, §3.4). As packets of their own they
 //! would cost as many frames, of as many lengths, each way; on a port where a frame is a system call that is most of the chain's time.
@@ -157,7 +158,8 @@ fn put_request(
 }
 
 impl QueuePair {
-    /// The request that would leave now, and those that travel with it. None: it travels alone; `Some(None)`: it waits for the others.
+    /// The request that would leave now, if it is one packet, and those that travel with it. None: it leaves by its plan; `Some(None)`: it
+    /// waits for the others.
     #[inline(never)]
     pub(crate) fn request_bundle(
         &mut self,
@@ -193,8 +195,6 @@ impl QueuePair {
                 })
             })
         } else {
-            // A plain verb has its plan already.
-            let Kind::Prism(_) = first.message.kind else { return None };
             let head = Head::of(&first, remote, ring)?;
             let (ext, len) = (head.target.extensions(), head.payload as u32);
             emit_other(&mut path.way, out, counters, &head.bth, &ext, len, &mut |bytes| {

@@ -11,7 +11,7 @@ use wire::prism::Flags;
 /// What could travel with a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Chained {
-    /// Nothing: it is no such request, of several packets, or must wait.
+    /// It leaves by its plan: a plain verb alone, several packets, or one that must wait.
     No,
     /// So many further requests, perhaps none.
     With(usize),
@@ -64,7 +64,8 @@ impl<D: Copy> Requester<D> {
             }
             count += 1;
         }
-        Chained::With(count)
+        let plain = !matches!(first.message.kind, Kind::Prism(_));
+        if plain && count == 0 { Chained::No } else { Chained::With(count) }
     }
 
     /// The message whose only packet would leave now, if others could travel with it.
