@@ -44,12 +44,15 @@ pub(super) fn allocate(
     };
     let not = |verdict| Ok(Answer { verdict, output: Output::Number(0) });
     match take(reach, request, lists) {
-        (Taken::Buffer { va, .. }, Some(place)) => {
+        (Taken::Buffer { va, pin }, Some(place)) => {
             place.write(payload);
             if let Some(told) = told {
                 let mut bytes = [0; 32];
                 bytes[..8].copy_from_slice(&va.to_le_bytes());
-                told.write_whole(&bytes, 8).map_err(|_| NakCode::REMOTE_OPERATIONAL_ERROR)?;
+                if told.write_whole(&bytes, 8).is_err() {
+                    lists.give_back(pin);
+                    return Err(NakCode::REMOTE_OPERATIONAL_ERROR);
+                }
             }
             Ok(Answer { verdict: Verdict::Done, output: Output::Number(va) })
         }
