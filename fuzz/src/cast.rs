@@ -75,27 +75,32 @@ pub struct Stage {
     depth: u8,
 }
 
+/// A world as small as can be: each input has one of its own.
+pub fn small() -> Config {
+    let nic = nic::Config {
+        max_qps: 14,
+        max_cqs: 8,
+        max_srqs: 4,
+        max_xrc_domains: 2,
+        max_address_handles: 4,
+        max_events: 64,
+        ..nic::Config::default()
+    };
+    let memory = memory::Config {
+        max_regions: 15,
+        max_pds: 4,
+        max_windows: 4,
+        max_ranges: 32,
+        on_nic_bytes: 1024,
+        key_seed: 0,
+    };
+    Config { nic, memory, ..Config::default() }
+}
+
 impl Stage {
     fn config(&self) -> Config {
-        let nic = nic::Config {
-            max_qps: 14,
-            max_cqs: 8,
-            max_srqs: 4,
-            max_xrc_domains: 2,
-            max_address_handles: 4,
-            max_events: 64,
-            ..nic::Config::default()
-        };
-        let memory = memory::Config {
-            max_regions: 15,
-            max_pds: 4,
-            max_windows: 4,
-            max_ranges: 32,
-            on_nic_bytes: 1024,
-            key_seed: 0,
-        };
         let start = [Start::Ip, Start::Bth, Start::Ethernet][usize::from(self.shape) % 3];
-        Config { start, ipv6: self.shape & 0x40 != 0, nic, memory, ..Config::default() }
+        Config { start, ipv6: self.shape & 0x40 != 0, ..small() }
     }
 
     /// What peers may do.

@@ -17,6 +17,7 @@ use remora_chain::{Program, assemble};
 
 use self::ground::{Ground, LEN, Plot, RECORDS, limit};
 use self::word::{Ask, Record, Word, Work, bytes};
+use crate::cast::small;
 use crate::estate::{SECRET, harmless, leaks};
 use crate::install::{Installed, serve};
 use crate::to_the_end;
@@ -93,27 +94,9 @@ struct Stage {
     sent: usize,
 }
 
-/// Small: each input has a world of its own.
 fn config() -> Config {
-    let nic = nic::Config {
-        max_qps: 14,
-        max_cqs: 16,
-        max_srqs: 4,
-        max_xrc_domains: 2,
-        max_address_handles: 4,
-        max_events: 64,
-        window: 32,
-        ..nic::Config::default()
-    };
-    let memory = memory::Config {
-        max_regions: 15,
-        max_pds: 4,
-        max_windows: 4,
-        max_ranges: 32,
-        on_nic_bytes: 1024,
-        key_seed: 0,
-    };
-    Config { nic, memory, ..Config::default() }
+    let small = small();
+    Config { nic: nic::Config { max_cqs: 16, window: 32, ..small.nic }, ..small }
 }
 
 fn place(world: &mut World, ground: &Ground, program: &Program) -> End {

@@ -9,6 +9,7 @@ use remora_fabric::fault::{Action, Rule, Rules};
 use wire::{Address, Endpoint, Ingress};
 
 use crate::bench::{Answer, Bench, Endless, LONGEST, OPCODE};
+use crate::shapes::list;
 
 /// A kernel of a kind at the server.
 fn bench_with<K: Kernel + Default + 'static>() -> [Bench; 2] {
@@ -106,19 +107,7 @@ fn chain(bench: &Bench, elements: u64) -> Walk {
         let next = if number + 1 < elements { at(number + 1) } else { 0 };
         bench.there.store(64 * number as usize, &[number, next, at(number)].map(u64::to_le_bytes).concat());
     }
-    Walk {
-        address: at(0),
-        value_size: 8,
-        key_mask: 1,
-        predicate: Predicate::Equal,
-        key: 0,
-        value_position: 4,
-        relative: false,
-        next: Some(2),
-        element: 24,
-        most: 1000,
-        shape: Shape::List,
-    }
+    Walk { value_size: 8, ..list(at(0)) }
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn ask(bench: &mut Bench, walk: &Walk, keys: &[u64], has: impl Fn(u64) -> bool) 
 }
 
 /// The walk of the paper's list: key at word 0, next at 2, value at 4.
-fn list(address: u64) -> Walk {
+pub fn list(address: u64) -> Walk {
     Walk {
         address,
         value_size: 16,
