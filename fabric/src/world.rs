@@ -283,7 +283,8 @@ impl World {
         let mut guard = node.engine.enter();
         let (nic, mem) = guard.parts();
         if nic.next_deadline() <= self.now {
-            nic.expire(self.now, BUDGET);
+            // What has arrived by now has been delivered.
+            nic.expire(self.now, self.now, BUDGET);
         }
         let mut outlet = Outlet::new(&mut self.links, self.now, index);
         let (mut sent, mut rounds) = (1, 0);

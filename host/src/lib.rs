@@ -14,6 +14,7 @@ mod dedicated;
 mod doorbells;
 mod engine;
 mod families;
+mod heard;
 pub mod metrics;
 pub mod packet;
 mod pass;

@@ -12,6 +12,7 @@ use crate::attach::Attach;
 use crate::bells::{Bells, Sets};
 use crate::clock::Clock;
 use crate::doorbells::Doorbells;
+use crate::heard::Heard;
 use crate::peers::Peers;
 use crate::signal::{Channel, Signal};
 use crate::watch::{Begun, Watch};
@@ -57,6 +58,7 @@ pub(crate) struct Core<P> {
     clock: Clock,
     now: Instant,
     turn: u32,
+    heard: Heard,
 }
 
 impl<P: Port + Attach> Core<P> {
@@ -82,6 +84,7 @@ impl<P: Port + Attach> Core<P> {
             clock,
             now,
             turn: 0,
+            heard: Heard::default(),
         }
     }
 
@@ -127,7 +130,19 @@ impl<P: Port + Attach> Core<P> {
     /// The clock is read when a frame has come or may leave, and else every now and then.
     #[inline]
     pub fn pass(&mut self, mem: Mem<'_>) -> bool {
-        let Core { nic, port, clock, now, turn, .. } = self;
+        self.turn = self.turn.wrapping_add(1);
+        self.make(mem, self.turn.is_multiple_of(LOOK_EVERY))
+    }
+
+    /// A pass that looks at the clock and at lost peers whatever happens: after a sleep.
+    pub fn pass_after_sleep(&mut self, mem: Mem<'_>) -> bool {
+        self.turn = self.turn.wrapping_add(1);
+        self.make(mem, true)
+    }
+
+    #[inline]
+    fn make(&mut self, mem: Mem<'_>, look: bool) -> bool {
+        let Core { nic, port, clock, now, .. } = self;
         let mut fresh = false;
         let received = port.receive(BUDGET, &mut |frame| {
             if !fresh {
@@ -136,27 +151,19 @@ impl<P: Port + Attach> Core<P> {
             }
             nic.receive(*now, mem, &frame);
         });
-        *turn = turn.wrapping_add(1);
-        let look = turn.is_multiple_of(LOOK_EVERY);
         if !fresh {
             if !look && !nic.has_work() {
                 return false;
             }
             *now = clock.now();
         }
-        self.finish(mem, look) || received > 0
-    }
-
-    /// A pass that looks at the clock and at lost peers whatever happens: after a sleep.
-    pub fn pass_after_sleep(&mut self, mem: Mem<'_>) -> bool {
-        self.turn = self.turn.wrapping_sub(self.turn % LOOK_EVERY).wrapping_sub(1);
-        self.pass(mem)
+        self.finish(mem, look, received == 0) || received > 0
     }
 
     #[inline]
-    fn finish(&mut self, mem: Mem<'_>, look: bool) -> bool {
+    fn finish(&mut self, mem: Mem<'_>, look: bool, silent: bool) -> bool {
         if self.nic.next_deadline() <= self.now {
-            self.nic.expire(self.now, EXPIRE_BUDGET);
+            self.expire(silent);
         }
         let mut sent = 0;
         if self.nic.has_work() {
@@ -167,6 +174,13 @@ impl<P: Port + Attach> Core<P> {
             self.forget_lost();
         }
         sent > 0
+    }
+
+    /// Timers have come. What has arrived is taken before a peer is blamed for its silence.
+    #[cold]
+    fn expire(&mut self, silent: bool) {
+        let heard = self.heard.until(self.now, self.turn, silent, self.port.receives_to_silence());
+        self.nic.expire(self.now, heard, EXPIRE_BUDGET);
     }
 
     /// Before a sleep: a last pass, then the port is watched. The second value is when the engine's timers want it back.

@@ -88,10 +88,10 @@ impl QueuePair {
 
     /// The timers of a queue pair over IRN have come.
     #[inline(never)]
-    pub fn expire_irn(&mut self, now: Instant, shared: &mut Shared) {
+    pub fn expire_irn(&mut self, now: Instant, heard: Instant, shared: &mut Shared) {
         if let Some(irn) = &mut self.irn {
-            irn.requester.expire(now, &mut shared.counters);
-            irn.responder.expire(now, &mut shared.counters);
+            irn.requester.expire(now, heard, &mut shared.counters);
+            irn.responder.expire(now, heard, &mut shared.counters);
         }
     }
 }

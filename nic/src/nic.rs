@@ -619,16 +619,18 @@ impl Nic {
         touched.map_or(self.timers.first(), |qp| self.timers.first().min(qp.deadline()))
     }
 
-    /// Time has come to `now`: at most `budget` queue pairs' timers run.
-    pub fn expire(&mut self, now: Instant, budget: usize) {
+    /// Time has come to `now`: at most `budget` queue pairs' timers run. All that had arrived at `heard` has been
+    /// [received](Nic::receive): a peer is called silent only until then, for what came later may be its answer.
+    pub fn expire(&mut self, now: Instant, heard: Instant, budget: usize) {
         for _ in 0..budget {
             let Some(index) = self.timers.pop(now) else { break };
-            if let Some(qp) = &mut self.qps[index as usize]
-                && qp.deadline() <= now
-            {
-                qp.expire(now, &mut self.shared);
+            let Some(qp) = &mut self.qps[index as usize] else { continue };
+            if qp.deadline() <= now {
+                qp.expire(now, heard, &mut self.shared);
             }
-            self.attend(index);
+            // What is due still waits for what may have arrived: it is looked at again, but not before others have been.
+            self.timers.schedule(index, qp.deadline().max(now.after(1)));
+            self.line_up(index);
         }
     }
 
@@ -641,6 +643,17 @@ impl Nic {
             self.line.push_back(index);
         }
         self.timers.schedule(index, qp.deadline());
+    }
+
+    /// Puts a queue pair in line if it may have something to send.
+    fn line_up(&mut self, index: u32) {
+        if let Some(qp) = &mut self.qps[index as usize]
+            && !qp.queued
+            && wants_turn(qp)
+        {
+            qp.queued = true;
+            self.line.push_back(index);
+        }
     }
 
     #[inline]

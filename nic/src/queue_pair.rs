@@ -650,14 +650,14 @@ impl QueuePair {
         machines.min(self.congestion_deadline()).min(self.deadline_prism()).min(self.deadline_strom())
     }
 
-    /// Its timers have come.
-    pub fn expire(&mut self, now: Instant, shared: &mut Shared) {
+    /// Its timers have come; what had arrived at `heard` has been taken.
+    pub fn expire(&mut self, now: Instant, heard: Instant, shared: &mut Shared) {
         self.expire_congestion(now);
         if let Some(connection) = &mut self.connection {
-            connection.requester.expire(now, &mut shared.counters);
+            connection.requester.expire(now, heard, &mut shared.counters);
             self.retire::<GoBackN>(shared);
         } else {
-            self.expire_irn(now, shared);
+            self.expire_irn(now, heard, shared);
             self.retire::<reliable::Irn>(shared);
         }
         self.expire_prism(now, shared);

@@ -31,6 +31,11 @@ pub trait Port: Egress {
     /// fails: what is wrong is counted ([`Counters`]) and dropped.
     fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize;
 
+    /// How many receives after each other that bring nothing show that nothing is left of what had arrived before them.
+    fn receives_to_silence(&self) -> u32 {
+        1
+    }
+
     /// What this port is called by its peers: its address (the RoCE GID) and UDP port.
     fn endpoint(&self) -> Endpoint;
 

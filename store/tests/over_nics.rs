@@ -152,7 +152,7 @@ impl Side {
         let mut guard = self.engine.enter();
         let (nic, mem) = guard.parts();
         nic.doorbell(self.qp);
-        nic.expire(now, 4);
+        nic.expire(now, now, 4);
         let source = Endpoint { address: Address([0; 16]), udp_port: 0 };
         let moved = arriving.pop_front();
         if let Some(bytes) = &moved {

@@ -54,6 +54,8 @@ mod queue_pair;
 mod region;
 mod seat;
 mod srq;
+#[cfg(test)]
+mod tests;
 mod window;
 pub mod work;
 mod xrc;

@@ -188,6 +188,10 @@ impl<P: Port, C: Clock> Port for Capture<P, C> {
         found
     }
 
+    fn receives_to_silence(&self) -> u32 {
+        self.port.receives_to_silence()
+    }
+
     fn endpoint(&self) -> Endpoint {
         self.port.endpoint()
     }

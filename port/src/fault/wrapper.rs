@@ -234,6 +234,10 @@ impl<P: Port, C: Clock> Port for Fault<P, C> {
         handed
     }
 
+    fn receives_to_silence(&self) -> u32 {
+        self.port.receives_to_silence()
+    }
+
     fn endpoint(&self) -> Endpoint {
         self.port.endpoint()
     }

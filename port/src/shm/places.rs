@@ -143,6 +143,11 @@ impl Places {
         from..count.min(from + COOL_PER_TURN)
     }
 
+    /// Turns in which every place is looked at.
+    pub(super) fn turns(&self) -> u32 {
+        if self.has_cool() { (self.all.len() as u32).div_ceil(COOL_PER_TURN) } else { 1 }
+    }
+
     /// Polls `place` at every turn from now on.
     #[inline]
     pub(super) fn warm(&mut self, place: u32) {

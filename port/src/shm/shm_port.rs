@@ -490,6 +490,10 @@ impl Port for ShmPort {
         taken
     }
 
+    fn receives_to_silence(&self) -> u32 {
+        self.places.turns()
+    }
+
     fn endpoint(&self) -> Endpoint {
         self.endpoint
     }

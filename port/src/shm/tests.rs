@@ -300,6 +300,7 @@ fn idle_links_cool_and_are_still_heard() {
         port.cool_all();
         let heard: Vec<_> = (0..25).flat_map(|_| receive(&mut port, 64)).collect();
         assert_eq!(heard, [[peer as u8]], "a turn over all cool links takes 25 receives");
+        assert_eq!(port.receives_to_silence(), 25);
     }
 }
 

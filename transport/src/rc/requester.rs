@@ -457,12 +457,12 @@ impl<D: Copy> Requester<D> {
         if self.rnr_until > Instant(0) { self.ack_deadline.min(self.rnr_until) } else { self.ack_deadline }
     }
 
-    /// Time has come to `now`.
-    pub fn expire(&mut self, now: Instant, counters: &mut Counters) {
+    /// Time has come to `now`; what had arrived at `heard` has been taken.
+    pub fn expire(&mut self, now: Instant, heard: Instant, counters: &mut Counters) {
         if self.rnr_until > Instant(0) && now >= self.rnr_until {
             self.rnr_until = Instant(0);
         }
-        if now < self.ack_deadline {
+        if heard < self.ack_deadline {
             return;
         }
         self.ack_deadline = Instant::NEVER;

@@ -462,8 +462,8 @@ impl<D: Copy> Requester<D> {
         if self.rnr_until > Instant(0) { deadline.min(self.rnr_until) } else { deadline }
     }
 
-    /// Time has come to `now`.
-    pub fn expire(&mut self, now: Instant, counters: &mut Counters) {
+    /// Time has come to `now`; what had arrived at `heard` has been taken.
+    pub fn expire(&mut self, now: Instant, heard: Instant, counters: &mut Counters) {
         if self.rnr_until > Instant(0) && now >= self.rnr_until {
             self.rnr_until = Instant(0);
             // Usually what is sent again sets the timer. But a peer may have said that all of it has arrived, except what it has
@@ -472,10 +472,10 @@ impl<D: Copy> Requester<D> {
                 self.rto.sent(now, self.sender.una(), false, self.sender.in_flight());
             }
         }
-        if now >= self.silence_ends() {
+        if heard >= self.silence_ends() {
             return self.give_up(counters);
         }
-        if now < self.rto.deadline() {
+        if heard < self.rto.deadline() {
             return;
         }
         let short = self.rto.is_short();
@@ -485,7 +485,7 @@ impl<D: Copy> Requester<D> {
             Timeout::Resend => {
                 counters.local_ack_timeout_err += 1;
                 counters.irn_short_timeouts += u64::from(short);
-                if now >= self.rto.patience(self.patience_ns(), self.parameters.retry_cnt) {
+                if heard >= self.rto.patience(self.patience_ns(), self.parameters.retry_cnt) {
                     return self.give_up(counters);
                 }
                 self.seek();

@@ -607,9 +607,9 @@ impl Responder {
         self.rto.deadline()
     }
 
-    /// Time has come to `now`.
-    pub fn expire(&mut self, now: Instant, counters: &mut Counters) {
-        if now < self.rto.deadline() {
+    /// Time has come to `now`; what had arrived at `heard` has been taken.
+    pub fn expire(&mut self, now: Instant, heard: Instant, counters: &mut Counters) {
+        if heard < self.rto.deadline() {
             return;
         }
         match self.sender.timeout(self.rto.is_short()) {
@@ -618,7 +618,7 @@ impl Responder {
             Timeout::Resend => {
                 counters.irn_response_timeouts += 1;
                 self.rto.expired(now, self.sender.in_flight());
-                if now >= self.rto.patience(self.patience_ns, 0) {
+                if heard >= self.rto.patience(self.patience_ns, 0) {
                     self.rto.stop();
                     self.quiet = true;
                 }

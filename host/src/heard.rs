@@ -1,0 +1,69 @@
+//! Up to when everything that had arrived has been received. An engine that nobody drove for a while finds timers that are over
+//! beside the very answers that they waited for; a peer is not to be called silent before those were looked at.
+
+use transport::Instant;
+
+/// Passes after which that is believed although each has brought something.
+const ENOUGH: u32 = 64;
+
+/// What an engine has heard. It costs nothing while no timer is due.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// All that had arrived then has been received.
+    until: Instant,
+    /// All that had arrived then will be, after some passes more.
+    since: Instant,
+    /// The number of the pass that was then.
+    pass: u32,
+}
+
+impl Heard {
+    /// At the end of the pass with this number, at `now`, a timer is due. The pass was `silent`: it brought nothing; so many of them in a
+    /// row show that there was nothing.
+    pub fn until(&mut self, now: Instant, pass: u32, silent: bool, in_a_row: u32) -> Instant {
+        let passes = pass.wrapping_sub(self.pass);
+        if passes >= if silent { in_a_row } else { in_a_row.max(ENOUGH) } {
+            // The clock was read then, and the port was looked at since.
+            (self.until, self.since, self.pass) = (self.since, now, pass);
+        }
+        self.until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_arrived_while_nobody_looked_is_taken_before_a_timer_is_judged() {
+        let mut heard = Heard::default();
+        // The engine stood still until 1000: what came meanwhile takes three passes.
+        assert_eq!(heard.until(Instant(1000), 1, false, 1), Instant(0));
+        assert_eq!(heard.until(Instant(1001), 2, false, 1), Instant(0));
+        assert_eq!(heard.until(Instant(1002), 3, false, 1), Instant(0));
+        assert_eq!(heard.until(Instant(1003), 4, true, 1), Instant(0), "nothing is known of 1003");
+        assert_eq!(
+            heard.until(Instant(5000), 5, true, 1),
+            Instant(1003),
+            "nor, after a pause, of what came in it"
+        );
+        assert_eq!(heard.until(Instant(5001), 6, true, 1), Instant(5000));
+    }
+
+    #[test]
+    fn a_port_that_looks_at_some_peers_in_turns_has_to_be_silent_for_all_of_them() {
+        let mut heard = Heard::default();
+        heard.until(Instant(1000), 100, true, 3);
+        let seen: Vec<u64> =
+            (101..=103).map(|pass| heard.until(Instant(900 + u64::from(pass)), pass, true, 3).0).collect();
+        assert_eq!(seen, [0, 0, 1000]);
+    }
+
+    #[test]
+    fn a_port_that_is_never_silent_keeps_no_timer_for_ever() {
+        let mut heard = Heard::default();
+        heard.until(Instant(1), 1000, true, 1);
+        let judged = (1001..).position(|pass| heard.until(Instant(2), pass, false, 1) == Instant(1));
+        assert_eq!(judged, Some(ENOUGH as usize - 1));
+    }
+}
