@@ -106,6 +106,10 @@ impl Opcode {
 
     /// Several packets of PRISM in one frame: from the range that the specification leaves to manufacturers.
     pub const BUNDLE: Opcode = Opcode(0xc0);
+    /// The short operations of a chain of PRISM, as one packet: from that range, too.
+    pub const CHAIN: Opcode = Opcode(0xc1);
+    /// The answers to those, as one.
+    pub const CHAIN_ANSWER: Opcode = Opcode(0xc2);
     /// XRC SEND First.
     pub const XRC_SEND_FIRST: Opcode = Opcode(0xa0);
     /// XRC SEND Middle.
@@ -167,8 +171,8 @@ pub enum Service {
     Cnp,
     /// Extended reliable connection.
     Xrc,
-    /// A bundle of packets of a reliable connection.
-    Bundle,
+    /// PRISM's own packets of a reliable connection: bundles, chains and their answers.
+    Prism,
 }
 
 /// What a packet does, whichever part of the message it carries.
@@ -200,6 +204,10 @@ pub enum Operation {
     Congestion,
     /// What each packet in it does.
     Bundle,
+    /// What each operation in it does.
+    Chain,
+    /// What came of them.
+    ChainAnswer,
 }
 
 // One word an op-code: a bit per extension header, per position, and the header length in the top byte.
@@ -269,6 +277,8 @@ const fn shape(opcode: u8) -> u32 {
         0x81 => RESPONSE | ONLY | PAYLOAD,
         // Of requests or of answers: neither itself.
         0xc0 => ONLY | PAYLOAD,
+        0xc1 => REQUEST | ONLY | PAYLOAD,
+        0xc2 => RESPONSE | ONLY | PAYLOAD,
         0xa0..=0xbf => match reliable(opcode & 0x1f) {
             // Only requests are for a shared receive queue; a response is for the initiator's queue pair.
             bits if bits & REQUEST != 0 => bits | XRCETH,
@@ -325,7 +335,7 @@ impl Opcode {
         self.shape() & bits != 0
     }
 
-    /// Is this an op-code of RC, UC, UD or XRC, a CNP or a bundle?
+    /// Is this an op-code of RC, UC, UD or XRC, a CNP, or one of PRISM's own?
     #[inline]
     pub fn is_known(self) -> bool {
         self.has(KNOWN)
@@ -343,7 +353,7 @@ impl Opcode {
             3 => Some(Service::Ud),
             4 => Some(Service::Cnp),
             5 => Some(Service::Xrc),
-            6 => Some(Service::Bundle),
+            6 => Some(Service::Prism),
             _ => None,
         }
     }
@@ -357,6 +367,8 @@ impl Opcode {
         Some(match self.0 & 0x1f {
             _ if self.0 == Opcode::CNP.0 => Operation::Congestion,
             _ if self.0 == Opcode::BUNDLE.0 => Operation::Bundle,
+            _ if self.0 == Opcode::CHAIN.0 => Operation::Chain,
+            _ if self.0 == Opcode::CHAIN_ANSWER.0 => Operation::ChainAnswer,
             0x06..=0x0b => Operation::Write,
             0x0c => Operation::ReadRequest,
             0x0d..=0x10 => Operation::ReadResponse,
@@ -378,11 +390,11 @@ impl Opcode {
             Service::Uc => 0x20,
             Service::Ud => 0x60,
             Service::Xrc => 0xa0,
-            // Their one op-code shares its lower bits with another operation.
-            Service::Cnp | Service::Bundle => return None,
+            // Their op-codes share lower bits with other operations.
+            Service::Cnp | Service::Prism => return None,
         };
         let other = upper | self.0 & 0x1f;
-        let alone = self.0 == Opcode::CNP.0 || self.0 == Opcode::BUNDLE.0;
+        let alone = matches!(self.service(), Some(Service::Cnp | Service::Prism));
         if shape(self.0) == 0 || alone || shape(other) == 0 { None } else { Some(Opcode(other)) }
     }
 
@@ -501,7 +513,7 @@ impl fmt::Display for Opcode {
             Service::Uc => "UC ",
             Service::Ud => "UD ",
             Service::Xrc => "XRC ",
-            Service::Cnp | Service::Bundle => "",
+            Service::Cnp | Service::Prism => "",
         })?;
         f.write_str(match operation {
             Operation::Send => "SEND",
@@ -516,7 +528,9 @@ impl fmt::Display for Opcode {
             Operation::Rpc => return f.write_str("RPC Params"),
             Operation::RpcWrite => "RPC WRITE",
             Operation::Congestion => return f.write_str("CNP"),
-            Operation::Bundle => return f.write_str("Bundle"),
+            Operation::Bundle => return f.write_str("PRISM Bundle"),
+            Operation::Chain => return f.write_str("PRISM Chain"),
+            Operation::ChainAnswer => return f.write_str("PRISM Chain Answer"),
         })?;
         f.write_str(match () {
             () if self.is_first() => " First",

@@ -1,12 +1,13 @@
 //! What PRISM adds to RoCE packets (PRISM paper, §3 and §4.2; `docs/WIRE.md` draws all of it).
 //!
-//! It takes no op-code but that of a [`bundle`]: the seven bits beside AckReq, reserved elsewhere, are [`Flags`]. A packet with none of them set is the
+//! It takes no op-codes but those of a [`bundle`], a [`chain`] and its answer: the seven bits beside AckReq, reserved elsewhere, are [`Flags`]. A packet with none of them set is the
 //! plain verb. Addresses that the standard headers have no room for stand in [`addresses`], behind the op-code's own
 //! extension headers; IRN adds nothing to a packet with a flag. The masks and wide operands of an extended atomic in [`operands`], behind those. How
 //! an operation ended is a [`Verdict`], in the credits of its response's AETH: NAKs are for faults.
 
 pub mod addresses;
 pub mod bundle;
+pub mod chain;
 pub mod operands;
 
 use crate::Syndrome;

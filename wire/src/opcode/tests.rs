@@ -69,7 +69,9 @@ const TABLE: &[(u8, &str, &str, bool)] = &[
     (0xb4, "XRC FetchAdd", "xrceth atomic_eth", false),
     (0xb6, "XRC SEND Last with Invalidate", "xrceth ieth", true),
     (0xb7, "XRC SEND Only with Invalidate", "xrceth ieth", true),
-    (0xc0, "Bundle", "", true),
+    (0xc0, "PRISM Bundle", "", true),
+    (0xc1, "PRISM Chain", "", true),
+    (0xc2, "PRISM Chain Answer", "", true),
 ];
 
 /// The extension headers that the predicates admit to, in wire order.
@@ -127,7 +129,7 @@ fn positions_and_directions_follow_the_names() {
             assert!(!opcode.is_request() && !opcode.is_response());
             continue;
         }
-        let response = ["Response", "cknowledge", "CNP"].iter().any(|word| name.contains(word));
+        let response = ["Response", "cknowledge", "CNP", "Answer"].iter().any(|word| name.contains(word));
         assert_eq!((opcode.is_response(), opcode.is_request()), (response, !response), "{name}");
     }
 }
@@ -146,7 +148,7 @@ fn everything_else_is_unknown() {
         assert_eq!(extensions(opcode), "", "{code:#x}");
         assert_eq!(opcode.to_string(), format!("op-code {code:#04x}"));
     }
-    assert_eq!(unknown, 256 - 68);
+    assert_eq!(unknown, 256 - 70);
 }
 
 #[test]
@@ -172,6 +174,8 @@ fn operations() {
         (Opcode::STROM_RPC_WRITE_ONLY, Operation::RpcWrite),
         (Opcode::CNP, Operation::Congestion),
         (Opcode::BUNDLE, Operation::Bundle),
+        (Opcode::CHAIN, Operation::Chain),
+        (Opcode::CHAIN_ANSWER, Operation::ChainAnswer),
     ] {
         assert_eq!(opcode.operation(), Some(operation), "{opcode}");
     }
@@ -190,4 +194,5 @@ fn an_operation_in_another_service() {
     assert_eq!(Opcode::CNP.in_service(Service::Rc), None, "a CNP is no SEND Middle");
     assert_eq!(Opcode::RC_SEND_MIDDLE.in_service(Service::Cnp), None);
     assert_eq!(Opcode::BUNDLE.in_service(Service::Rc), None, "a bundle is no SEND First");
+    assert_eq!(Opcode::CHAIN.in_service(Service::Uc), None, "a chain is no SEND Middle");
 }

@@ -157,6 +157,18 @@ impl Repr {
     }
 }
 
+/// Bytes of the number that an atomic with so many bytes behind its addresses works on, at most: 8, 16 or 32. Two immediate
+/// operands of 16 take as much room as two of 32 that stand at the responder.
+#[inline]
+pub const fn size_at_most(swaps: bool, len: usize) -> usize {
+    let masks = if swaps { 2 } else { 1 };
+    match len {
+        _ if len >= HEAD + masks * 32 => 32,
+        _ if len >= HEAD + masks * 16 => 16,
+        _ => 8,
+    }
+}
+
 /// The number in network order in `bytes`, at most 32.
 pub fn number(bytes: &[u8]) -> Number {
     let mut limbs = [0; 4];

@@ -121,7 +121,7 @@ pub fn compare<'a>(case: &'a Case, shown: &'a dyn Fn(&str) -> &'a str) -> usize 
     let transport = &case.frame[case.frame.len() - packet.buffer_len()..];
     let strom = Opcode::STROM_RPC_PARAMS.0..=Opcode::STROM_RPC_WRITE_ONLY.0;
     let taken_apart =
-        !matches!(packet.bth.opcode.service(), Some(Service::Xrc | Service::Cnp | Service::Bundle))
+        !matches!(packet.bth.opcode.service(), Some(Service::Xrc | Service::Cnp | Service::Prism))
             && packet.bth.opcode != Opcode::IRN_READ_ACKNOWLEDGE
             && !strom.contains(&packet.bth.opcode.0);
     if !taken_apart && !shown("infiniband.vendor").is_empty() {

@@ -1,0 +1,309 @@
+//! Chains: the short operations of one chain as one packet, and what came of them as another.
+//!
+//! ```text
+//!        0               1               2               3
+//!  +---------------+---------------+-------------------------------+
+//! 0|    op-code    |     flags     |  bytes behind the header (n)  |
+//!  +---------------+---------------+-------------------------------+
+//! 4|  RETH or AtomicETH, as the op-code has it (h bytes)           |
+//!  +---------------------------------------------------------------+
+//! 4 + h: n bytes as they stand in a packet of that op-code and those flags, then zeros to a multiple of four; the next one
+//! ```
+//!
+//! That is the payload of a packet whose op-code is [`Opcode::CHAIN`]: the BTH has the PSN of the first operation, and in the seven bits
+//! beside AckReq how many there are; each takes one PSN. The answer, [`Opcode::CHAIN_ANSWER`], has the PSN of the last operation that was
+//! done, and there for how many sequence numbers it stands. Its payload has for each operation but plain WRITEs
+//!
+//! ```text
+//!  +---------------+---------------+-------------------------------+
+//! 0|    verdict    |   bytes (n)   |               0               |
+//!  +---------------+---------------+-------------------------------+
+//! 4: n bytes: a number in network order, or what a READ found; then zeros to a multiple of four
+//! ```
+//!
+//! The verdict is what the AETH of an answer alone has for credits.
+
+use zerocopy::IntoBytes;
+use zerocopy::network_endian::U16;
+
+use super::{Flags, Verdict};
+use crate::{Extensions, Opcode, Syndrome, WireError, atomic_eth, reth};
+
+/// Bytes before the extension header of an operation, and before the bytes of an answer.
+pub const HEAD: usize = 4;
+/// Operations in one packet at most.
+pub const MOST: usize = 16;
+
+/// What follows the op-code of an operation.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Of a READ, a WRITE, an ALLOCATE.
+    Range(reth::Repr),
+    /// Of an atomic.
+    Atomic(atomic_eth::Repr),
+}
+
+impl Target {
+    /// As a packet of the operation alone has it.
+    pub fn extensions(&self) -> Extensions {
+        match *self {
+            Target::Range(reth) => Extensions { reth: Some(reth), ..Extensions::NONE },
+            Target::Atomic(eth) => Extensions { atomic: Some(eth), ..Extensions::NONE },
+        }
+    }
+
+    /// Writes it at the start of `out` and returns its bytes; panics if there is no room.
+    #[inline(always)]
+    pub fn emit(&self, out: &mut [u8]) -> usize {
+        match self {
+            Target::Range(reth) => {
+                reth.emit(out);
+                reth::LEN
+            }
+            Target::Atomic(eth) => {
+                eth.emit(out);
+                atomic_eth::LEN
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn parse(opcode: Opcode, bytes: &[u8]) -> Result<Target, WireError> {
+        match opcode {
+            Opcode::RC_RDMA_READ_REQUEST | Opcode::RC_RDMA_WRITE_ONLY => {
+                Ok(Target::Range(reth::Repr::parse(&reth::View::new(bytes)?)))
+            }
+            Opcode::RC_COMPARE_SWAP | Opcode::RC_FETCH_ADD => {
+                Ok(Target::Atomic(atomic_eth::Repr::parse(&atomic_eth::View::new(bytes)?)))
+            }
+            other => Err(WireError::UnknownOpcode(other)),
+        }
+    }
+
+    #[inline(always)]
+    fn len(&self) -> usize {
+        match self {
+            Target::Range(_) => reth::LEN,
+            Target::Atomic(_) => atomic_eth::LEN,
+        }
+    }
+}
+
+/// One operation of a chain.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Operation<'a> {
+    /// READ request, WRITE Only, CmpSwap or FetchAdd of RC.
+    pub opcode: Opcode,
+    /// Its flags.
+    pub flags: Flags,
+    /// Its extension header.
+    pub target: Target,
+    /// Addresses, operands, payload.
+    pub bytes: &'a [u8],
+}
+
+/// Bytes with the zeros behind them.
+#[inline(always)]
+const fn padded(len: usize) -> usize {
+    len.next_multiple_of(4)
+}
+
+/// Bytes that an operation takes, with so many behind its header.
+#[inline]
+pub fn len_of(opcode: Opcode, bytes: usize) -> usize {
+    HEAD + opcode.header_len() - crate::bth::LEN + padded(bytes)
+}
+
+/// Writes an operation at the start of `out`, but for its `len` bytes: where they belong is what comes back, with what it takes
+/// altogether. None: there is no room.
+#[inline(always)]
+pub fn emit<'o>(
+    (opcode, flags): (Opcode, Flags),
+    target: &Target,
+    len: usize,
+    out: &'o mut [u8],
+) -> Option<(&'o mut [u8], usize)> {
+    let at = HEAD + target.len();
+    let total = at + padded(len);
+    let out = out.get_mut(..total)?;
+    out[0] = opcode.0;
+    out[1] = flags.bits();
+    out[2..HEAD].copy_from_slice(U16::new(len as u16).as_bytes());
+    target.emit(&mut out[HEAD..]);
+    if !len.is_multiple_of(4) {
+        out[at + len..].fill(0);
+    }
+    Some((&mut out[at..at + len], total))
+}
+
+/// The operations in the payload of a chain.
+#[derive(Copy, Clone, Debug)]
+pub struct Operations<'a>(&'a [u8]);
+
+/// Looks at the payload of a chain.
+#[inline]
+pub fn operations(payload: &[u8]) -> Operations<'_> {
+    Operations(payload)
+}
+
+impl<'a> Operations<'a> {
+    #[inline(always)]
+    fn operation(&mut self) -> Result<Operation<'a>, WireError> {
+        let (&[code, flags, high, low], rest) = self.0.split_first_chunk().ok_or(WireError::Truncated)?;
+        let (opcode, len) = (Opcode(code), usize::from(u16::from_be_bytes([high, low])));
+        let target = Target::parse(opcode, rest)?;
+        let at = target.len();
+        let bytes = rest.get(at..at + len).ok_or(WireError::Truncated)?;
+        self.0 = rest.get(at + padded(len)..).ok_or(WireError::Truncated)?;
+        Ok(Operation { opcode, flags: Flags::from_bits(flags), target, bytes })
+    }
+}
+
+impl<'a> Iterator for Operations<'a> {
+    type Item = Result<Operation<'a>, WireError>;
+
+    /// Nothing follows an operation that makes no sense.
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let operation = self.operation();
+        if operation.is_err() {
+            self.0 = &[];
+        }
+        Some(operation)
+    }
+}
+
+/// Bytes that an answer takes, with so many of its own.
+#[inline]
+pub const fn answer_len(bytes: usize) -> usize {
+    HEAD + padded(bytes)
+}
+
+/// Writes what came of an operation at the start of `out`; the bytes that it took. None: there is no room.
+#[inline(always)]
+pub fn emit_answer(verdict: Verdict, bytes: &[u8], out: &mut [u8]) -> Option<usize> {
+    let total = answer_len(bytes.len());
+    let out = out.get_mut(..total)?;
+    out[..HEAD].copy_from_slice(&[verdict.credits(), bytes.len() as u8, 0, 0]);
+    let (own, zeros) = out[HEAD..].split_at_mut(bytes.len());
+    own.copy_from_slice(bytes);
+    if !zeros.is_empty() {
+        zeros.fill(0);
+    }
+    Some(total)
+}
+
+/// The answers in the payload of a chain's answer.
+#[derive(Copy, Clone, Debug)]
+pub struct Answers<'a>(&'a [u8]);
+
+/// Looks at the payload of a chain's answer.
+#[inline]
+pub fn answers(payload: &[u8]) -> Answers<'_> {
+    Answers(payload)
+}
+
+impl Answers<'_> {
+    /// Have all been taken?
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'a> Iterator for Answers<'a> {
+    type Item = (Verdict, &'a [u8]);
+
+    /// None as well for what makes no sense, and then it stays.
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let (&[verdict, len, ..], rest) = self.0.split_first_chunk::<HEAD>()?;
+        let verdict = Verdict::of(Syndrome(verdict))?;
+        let bytes = rest.get(..usize::from(len))?;
+        self.0 = rest.get(padded(bytes.len())..)?;
+        Some((verdict, bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const RETH: reth::Repr = reth::Repr { va: 0x1122_3344_5566_7788, rkey: 0x0102_0304, dma_len: 5 };
+
+    /// A conditional WRITE of five bytes, then a CmpSwap without any.
+    fn two() -> Vec<u8> {
+        let mut bytes = vec![0x5a; 64];
+        let flags = Flags::CONDITIONAL;
+        let (payload, first) =
+            emit((Opcode::RC_RDMA_WRITE_ONLY, flags), &Target::Range(RETH), 5, &mut bytes).unwrap();
+        payload.copy_from_slice(b"hello");
+        let eth = atomic_eth::Repr { va: 8, rkey: 7, swap_add: 6, compare: 5 };
+        let swap = (Opcode::RC_COMPARE_SWAP, Flags::EXTENDED);
+        let (_, second) = emit(swap, &Target::Atomic(eth), 0, &mut bytes[first..]).unwrap();
+        assert_eq!(
+            [first, second],
+            [len_of(Opcode::RC_RDMA_WRITE_ONLY, 5), len_of(Opcode::RC_COMPARE_SWAP, 0)]
+        );
+        bytes.truncate(first + second);
+        bytes
+    }
+
+    #[test]
+    fn literal_bytes() {
+        let bytes = two();
+        let first = [
+            &[0x0a, 0x08, 0, 5][..],
+            &[0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 1, 2, 3, 4, 0, 0, 0, 5],
+            b"hello\0\0\0",
+        ];
+        assert_eq!(bytes[..28], first.concat());
+        assert_eq!(bytes[28..32], [0x13, 0x01, 0, 0]);
+        let found: Vec<_> = operations(&bytes).map(Result::unwrap).collect();
+        assert_eq!((found[0].target, found[0].bytes), (Target::Range(RETH), &b"hello"[..]));
+        assert_eq!((found[1].opcode, found[1].flags), (Opcode::RC_COMPARE_SWAP, Flags::EXTENDED));
+        assert_eq!((found.len(), found[1].bytes.len()), (2, 0));
+
+        let mut answer = [0x5a; 16];
+        assert_eq!(emit_answer(Verdict::NotSwapped, b"oh", &mut answer), Some(8));
+        assert_eq!(answer[..8], [1, 2, 0, 0, b'o', b'h', 0, 0]);
+        let mut told = answers(&answer[..8]);
+        assert_eq!(told.next(), Some((Verdict::NotSwapped, &b"oh"[..])));
+        assert!(told.is_empty() && told.next().is_none());
+    }
+
+    #[test]
+    fn what_makes_no_sense_ends_it() {
+        let bytes = two();
+        for len in 1..bytes.len() {
+            let found: Vec<_> = operations(&bytes[..len]).collect();
+            let whole = usize::from(len >= 28);
+            let ends = if len == 28 { 0 } else { 1 };
+            assert_eq!(found.iter().filter(|found| found.is_ok()).count(), whole, "{len}");
+            assert_eq!(found.iter().filter(|found| found.is_err()).count(), ends, "{len}");
+        }
+        let send = [&[Opcode::RC_SEND_ONLY.0, 0, 0, 0][..], &bytes[4..]].concat();
+        let unknown = Err(WireError::UnknownOpcode(Opcode::RC_SEND_ONLY));
+        assert_eq!(operations(&send).collect::<Vec<_>>(), [unknown]);
+        for bad in [&[5, 0, 0, 0][..], &[0, 0, 0, 0], &[31, 4, 0, 0], &[31, 1, 0, 0, 9], &[31, 0, 0]] {
+            let mut told = answers(bad);
+            assert!(told.next().is_none() && !told.is_empty());
+        }
+        assert!(
+            emit((Opcode::RC_RDMA_WRITE_ONLY, Flags::NONE), &Target::Range(RETH), 5, &mut [0; 27]).is_none()
+        );
+        assert!(emit_answer(Verdict::Done, &[0; 9], &mut [0; 15]).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_looked_at(bytes: Vec<u8>) {
+            let taken: usize = operations(&bytes).flatten().map(|found| len_of(found.opcode, found.bytes.len())).sum();
+            prop_assert!(taken <= bytes.len());
+            prop_assert!(answers(&bytes).count() <= bytes.len() / HEAD);
+        }
+    }
+}
