@@ -197,7 +197,7 @@ impl QueuePair {
         let reply = connection.responder.plan().filter(|reply| !held || !reply.kind.has_data())?;
         let rights = (self.pd, self.owner);
         let (path, counters) = (&mut connection.path, &mut shared.counters);
-        let sent = if let ReplyKind::Wide(_) | ReplyKind::Snapshot(_) = reply.kind {
+        let sent = if reply.kind.is_kept() {
             prism::emit_kept(path, out, counters, &reply, connection.responder.kept())
         } else if path.service == 0 {
             let (ext, len) = response_headers(&reply);
@@ -365,7 +365,7 @@ pub(crate) fn response_headers(reply: &Reply) -> (Extensions, u32) {
             (ext, 0)
         }
         // Kept bytes leave by another way.
-        ReplyKind::Acknowledge { .. } | ReplyKind::Wide(_) | ReplyKind::Snapshot(_) => (ext, 0),
+        _ => (ext, 0),
     }
 }
 

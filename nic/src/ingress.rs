@@ -131,7 +131,7 @@ impl QueuePair {
         let fits = may_receive
             && path.is_from(&arrived.source.address)
             && path.speaks(packet.bth.opcode)
-            && (packet.bth.opcode != Opcode::BUNDLE || self.prism.is_some())
+            && (packet.bth.opcode.0 & extended::SERVICE != Opcode::BUNDLE.0 || self.prism.is_some())
             && packet.bth.pkey & 0x7fff == 0x7fff
             && packet.bth.tver == 0;
         if !fits {
@@ -199,6 +199,9 @@ impl QueuePair {
         if packet.bth.opcode == Opcode::BUNDLE {
             return self.take_bundle(now, mem, packet, shared);
         }
+        if packet.bth.opcode.0 & extended::SERVICE == Opcode::BUNDLE.0 {
+            return self.take_chain(now, mem, packet, shared);
+        }
         if self.connection.is_none() {
             return self.take_unreliable(mem, arrived, packet, shared);
         }
@@ -227,11 +230,17 @@ impl QueuePair {
         }
         for part in bundle::parts(packet.payload) {
             let Ok(part) = part else { return malformed(shared) };
-            if part.bth.dest_qp != self.number || part.bth.opcode.0 & extended::SERVICE != 0 {
+            let chain = matches!(part.bth.opcode, Opcode::CHAIN | Opcode::CHAIN_ANSWER);
+            if part.bth.dest_qp != self.number || part.bth.opcode.0 & extended::SERVICE != 0 && !chain {
                 return malformed(shared);
             }
             // One before it may have ended the connection.
-            if self.may_receive() {
+            if !self.may_receive() {
+                return;
+            }
+            if chain {
+                self.take_chain(now, mem, &part, shared);
+            } else {
                 self.take_later(now, mem, &part, shared);
             }
         }
@@ -473,7 +482,7 @@ pub(crate) fn react(
     if fine { Ok(()) } else { Err((number, Status::LocalProtection)) }
 }
 
-fn malformed(shared: &mut Shared) {
+pub(crate) fn malformed(shared: &mut Shared) {
     shared.counters.malformed_pkts += 1;
 }
 

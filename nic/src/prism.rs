@@ -1,12 +1,13 @@
 //! PRISM on this NIC (PRISM paper, §3, §4): work requests with indirection, allocation, enhanced atomics and chaining.
 //!
 //! Heads up: what a program asks for is in `request.rs`; on its way out it is a WQE (`submit.rs`) and then packets
-//! (`egress.rs`), those of a chain in one frame (`bundle.rs`). At the responder `execute.rs` does what a packet asks for, by places that `reach.rs` finds, some of it a
+//! (`egress.rs`), those of a chain in one frame (`bundle.rs`), and the short ones as one packet (`chained.rs`). At the responder `execute.rs` does what a packet asks for, by places that `reach.rs` finds, some of it a
 //! little later (`ahead.rs`); buffers come from a `free_list.rs`. `docs/PRISM.md` says what was decided where the paper leaves it open.
 
 mod ahead;
 mod allocate;
 mod bundle;
+mod chained;
 mod egress;
 mod execute;
 mod free_list;
@@ -79,6 +80,16 @@ impl Prism {
             counted: 0,
             released: Instant::NEVER,
             patience_ns,
+        }
+    }
+
+    /// The peer asks for something. `kept_from`: what it could ask for again from there on; `msn`: the messages executed so far.
+    fn begin(&mut self, now: Instant, mem: Mem<'_>, (kept_from, msn): (u64, u32), lists: &mut FreeLists) {
+        self.course.unpin(kept_from, lists);
+        self.released = now.after(self.patience_ns);
+        self.lend_scratch(mem);
+        if msn != self.counted {
+            self.course.last = Verdict::Done;
         }
     }
 

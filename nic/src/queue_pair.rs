@@ -119,7 +119,8 @@ impl Path {
     /// Is this known op-code one of its service, or one of all services?
     #[inline]
     pub fn speaks(&self, opcode: Opcode) -> bool {
-        opcode.0 & extended::SERVICE == self.service || opcode == Opcode::CNP || opcode == Opcode::BUNDLE
+        let service = opcode.0 & extended::SERVICE;
+        service == self.service || opcode == Opcode::CNP || service == Opcode::BUNDLE.0
     }
 }
 

@@ -226,7 +226,7 @@ fn clients_that_are_killed_block_nobody_and_leave_all_or_nothing() {
 /// Op-codes of frames: WRITE in one packet, compare-and-swap, PRISM's as well, and the chains of PRISM.
 const WRITE: u8 = 0x0a;
 const SWAP: u8 = 0x13;
-const BUNDLE: u8 = 0xc0;
+const CHAIN: u8 = 0xc1;
 
 /// A client whose frames of a kind are lost from the one behind `sent` on: did its transfer happen? One that is sent again counts twice, so it may
 /// not have come so far.
@@ -234,7 +234,7 @@ const BUNDLE: u8 = 0xc0;
 fn cut_off_after(shards: &Shards, keys: &[String], opcode: u8, sent: u32) -> bool {
     let before = shards.numbers(keys);
     // Two of each kind belong to the roll call, and no chain.
-    let roll_call = if opcode == BUNDLE { 0 } else { 2 };
+    let roll_call = if opcode == CHAIN { 0 } else { 2 };
     let rule = format!(
         "[[rule]]\nfault = \"drop\"\ndirection = \"out\"\nopcodes = [{opcode}]\nafter = {}\n",
         sent + roll_call
@@ -256,9 +256,9 @@ fn a_client_of_prism_tx_that_is_cut_off_at_any_step_of_its_commit_leaves_all_or_
     let keys = accounts(&shards, 2);
     let happens = |opcode, sent| cut_off_after(&shards, &keys, opcode, sent);
     // Two versions go in, and the cell is not decided.
-    assert!(!happens(BUNDLE, 1) && !happens(BUNDLE, 2));
+    assert!(!happens(CHAIN, 1) && !happens(CHAIN, 2));
     // It is; that the client is gone before it has told the version on the other shard is no matter.
-    assert!((0..10).any(|_| happens(BUNDLE, 3)) && (0..10).any(|_| happens(SWAP, 0)));
+    assert!((0..10).any(|_| happens(CHAIN, 3)) && (0..10).any(|_| happens(SWAP, 0)));
 }
 
 #[test]

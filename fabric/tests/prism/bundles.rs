@@ -74,7 +74,8 @@ fn what_is_lost_together_is_sent_again_together_and_executed_once() {
         let mut bench = bench_with(|settings| settings.mtu = 1024);
         let list = bench.list(65536, 512, 3);
         let lost = Rule { after, at_most: Some(at_most), ..Rule::new(Action::Drop) };
-        bench.world.set_rules(&Rules::of(vec![lost.only(&[Opcode::BUNDLE])]), 1);
+        let together = [Opcode::BUNDLE, Opcode::CHAIN, Opcode::CHAIN_ANSWER];
+        bench.world.set_rules(&Rules::of(vec![lost.only(&together)]), 1);
         assert_eq!(chain(&mut bench, &list, &[9; 100], 5), all_done(0..3));
         assert_eq!(bench.world.free_list_facts(&list).free, 2, "one buffer was taken");
         assert_eq!(bench.word(0), 5);

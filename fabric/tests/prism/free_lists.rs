@@ -1,6 +1,6 @@
 //! Free lists: what is taken, what comes back, and when.
 
-use nic::prism::{Address, FreeListFacts, Operation, Outcome, WorkRequest};
+use nic::prism::{Address, FreeListFacts, Operation, Outcome};
 use nic::{NicError, Payload, Status};
 use remora_fabric::fault::{Action, Rule, Rules};
 use transport::state::State;
@@ -101,9 +101,10 @@ fn eight_later_answers_release_a_buffer_as_well() {
         let into = [bench.here.sge(0, 4096)];
         let small = [bench.here.sge(8192, 8)];
         let mut requests = vec![bench.ask(1, read(Address::bounded(bench.at(0)), 4096, &into))];
+        let elsewhere = bench.at(64).addr;
+        bench.set(128, &[elsewhere]);
         for id in 2..11 {
-            let next = bench.ask(id, read(Address::direct(bench.at(64)), 8, &small));
-            requests.push(WorkRequest { conditional: true, ..next });
+            requests.push(bench.ask(id, read(Address::indirect(bench.at(128)), 8, &small)));
         }
         for request in &requests {
             bench.put(request);

@@ -5,6 +5,7 @@ mod accounts;
 mod ahead;
 mod bench;
 mod bundles;
+mod chain_packets;
 mod chains;
 mod free_lists;
 mod model;

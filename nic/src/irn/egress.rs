@@ -211,11 +211,11 @@ fn answer(
     reply: &Reply,
     fetch: impl FnOnce(&ReplyKind, &mut [u8]) -> bool,
 ) -> Sent {
-    if let ReplyKind::Wide(_) | ReplyKind::Snapshot(_) = reply.kind {
+    if reply.kind.is_kept() {
         let Reply { opcode, psn, aeth, kind, .. } = *reply;
         let plain = rc::Reply { opcode, psn, aeth, kind };
         let kept = irn.responder.kept(reply);
-        return prism::emit_kept(&mut irn.path, out, &mut shared.counters, &plain, kept);
+        return prism::emit_kept(&mut irn.path, out, &mut shared.counters, &plain, &kept);
     }
     let mut ext = Extensions {
         aeth: reply.aeth.map(|(syndrome, msn)| aeth::Repr { syndrome, msn }),
@@ -228,7 +228,7 @@ fn answer(
             ext.atomic_ack = Some(atomic_ack::Repr { original });
             0
         }
-        ReplyKind::Acknowledge { .. } | ReplyKind::Wide(_) | ReplyKind::Snapshot(_) => added as u32,
+        _ => added as u32,
     };
     let bth = bth::Repr {
         pad: packet::pad_for(len as usize),

@@ -1,10 +1,11 @@
 //! ALLOCATE: a buffer is taken off a free list, and the operation's bytes go into it (PRISM paper, §3.2).
 
 use memory::{Access, Span};
-use transport::rc::prism::{Answer, Output, Request};
+use transport::rc::prism::{Output, Request};
 use wire::NakCode;
 use wire::prism::Verdict;
 
+use super::execute::Tell;
 use super::free_list::{FreeLists, Taken};
 use super::reach::Reach;
 
@@ -30,19 +31,19 @@ pub(super) fn take<'m>(
 }
 
 /// One whose bytes all came in this packet.
+#[inline(always)]
 pub(super) fn allocate(
     reach: &Reach<'_, '_>,
     request: &Request,
     redirect: Option<u64>,
     payload: &[u8],
-    lists: &mut FreeLists,
-) -> Result<Answer, NakCode> {
+    (lists, tell): (&mut FreeLists, &mut impl Tell),
+) -> Result<(), NakCode> {
     // Nothing is taken for an address that could not be told.
     let told = match redirect {
         Some(to) => Some(reach.span(to, size_of::<u64>(), Access::REMOTE_WRITE)?),
         None => None,
     };
-    let not = |verdict| Ok(Answer { verdict, output: Output::Number(0) });
     match take(reach, request, lists) {
         (Taken::Buffer { va, pin }, Some(place)) => {
             place.write(payload);
@@ -54,10 +55,11 @@ pub(super) fn allocate(
                     return Err(NakCode::REMOTE_OPERATIONAL_ERROR);
                 }
             }
-            Ok(Answer { verdict: Verdict::Done, output: Output::Number(va) })
+            tell.tell(Verdict::Done, Output::Number(va));
         }
-        (Taken::Nothing, _) => not(Verdict::NoBuffer),
-        (Taken::TooLong, _) => not(Verdict::TooLong),
-        _ => Err(NakCode::REMOTE_ACCESS_ERROR),
+        (Taken::Nothing, _) => tell.tell(Verdict::NoBuffer, Output::Number(0)),
+        (Taken::TooLong, _) => tell.tell(Verdict::TooLong, Output::Number(0)),
+        _ => return Err(NakCode::REMOTE_ACCESS_ERROR),
     }
+    Ok(())
 }

@@ -11,14 +11,17 @@
 
 use memory::{Mem, Owner, Pd};
 use transport::Instant;
-use transport::rc::prism::{Extended, Verb};
+use transport::rc::prism::{Extended, KEPT, Verb};
 use transport::rc::{Chained, Kind, Message, Part, Reply, ReplyKind};
 use wire::frame::Egress;
+use wire::prism::Flags;
 use wire::prism::addresses::Repr as Addresses;
 use wire::prism::bundle::{self, HEAD};
+use wire::prism::chain::{self, Target};
 use wire::{Extensions, Opcode, Qpn, aeth, atomic_ack, atomic_eth, bth, packet, reth};
 
-use super::egress::{addresses, kept_value};
+use super::chained::{chain_bth, put_operation};
+use super::egress::{addresses, kept_bth, kept_value};
 use crate::egress::{Sent, emit_other};
 use crate::gather::{fetch, gather_other};
 use crate::nic::Shared;
@@ -57,35 +60,14 @@ fn put(
     fill(bytes).then_some(HEAD + len)
 }
 
-/// What follows the BTH of a request.
-enum Target {
-    Range(reth::Repr),
-    Atomic(atomic_eth::Repr),
-}
-
-impl Target {
-    fn of(extended: &Extended, dma_len: u32) -> Target {
-        let (va, rkey) = (extended.va, extended.rkey());
-        match extended.verb() {
-            Verb::Read | Verb::Write => Target::Range(reth::Repr { va, rkey, dma_len }),
-            Verb::CompareSwap | Verb::FetchAdd => {
-                let Extended { operand, compare, .. } = *extended;
-                Target::Atomic(atomic_eth::Repr { va, rkey, swap_add: operand, compare })
-            }
-        }
-    }
-
-    fn extensions(&self) -> Extensions {
-        match *self {
-            Target::Range(reth) => Extensions { reth: Some(reth), ..Extensions::NONE },
-            Target::Atomic(eth) => Extensions { atomic: Some(eth), ..Extensions::NONE },
-        }
-    }
-
-    fn emit(&self, out: &mut [u8]) {
-        match self {
-            Target::Range(reth) => reth.emit(out),
-            Target::Atomic(eth) => eth.emit(out),
+/// What follows the BTH of an operation.
+fn target_of(extended: &Extended, dma_len: u32) -> Target {
+    let (va, rkey) = (extended.va, extended.rkey());
+    match extended.verb() {
+        Verb::Read | Verb::Write => Target::Range(reth::Repr { va, rkey, dma_len }),
+        Verb::CompareSwap | Verb::FetchAdd => {
+            let Extended { operand, compare, .. } = *extended;
+            Target::Atomic(atomic_eth::Repr { va, rkey, swap_add: operand, compare })
         }
     }
 }
@@ -99,46 +81,52 @@ fn shape(message: &Message<Note>) -> (Opcode, u32) {
     }
 }
 
-/// Bytes that a request takes in a bundle.
-fn request_len(message: &Message<Note>) -> usize {
-    let (opcode, len) = shape(message);
-    let before = if let Kind::Prism(extended) = &message.kind { extended.addresses(0).len() } else { 0 };
-    len_of(opcode, before + len as usize)
-}
-
 /// The packet of a request, but for its bytes.
-struct Head {
-    bth: bth::Repr,
-    target: Target,
+pub(super) struct Head {
+    pub opcode: Opcode,
+    pub flags: Flags,
+    pub target: Target,
     addresses: Addresses,
-    payload: usize,
+    pub payload: usize,
 }
 
 impl Head {
     /// None: it is none that leaves by this way.
     #[inline(always)]
-    fn of(part: &Part<'_, Note>, remote: Qpn, ring: &Ring) -> Option<Head> {
-        let Message { kind, note, solicited, len: dma_len, .. } = part.message;
-        let (opcode, len) = shape(part.message);
-        let (resv7, target, addresses) = match *kind {
+    pub fn of(message: &Message<Note>, ring: &Ring) -> Option<Head> {
+        let Message { kind, note, len: dma_len, .. } = message;
+        let (opcode, len) = shape(message);
+        let (flags, target, addresses) = match *kind {
             Kind::Prism(ref extended) => {
-                (extended.flags().bits(), Target::of(extended, *dma_len), addresses(extended, ring, note))
+                (extended.flags(), target_of(extended, *dma_len), addresses(extended, ring, note))
             }
             Kind::Write { va, rkey } => {
-                (0, Target::Range(reth::Repr { va, rkey, dma_len: len }), Addresses::default())
+                let range = Target::Range(reth::Repr { va, rkey, dma_len: len });
+                (Flags::NONE, range, Addresses::default())
             }
             _ => return None,
         };
         let payload = addresses.len() + len as usize;
-        let (ack_req, pad) = (part.ack_req, packet::pad_for(payload));
-        let plain = bth::Repr::new(opcode, remote, part.psn);
-        let bth = bth::Repr { solicited: *solicited, ack_req, resv7, pad, ..plain };
-        Some(Head { bth, target, addresses, payload })
+        Some(Head { opcode, flags, target, addresses, payload })
+    }
+
+    /// Its BTH.
+    #[inline(always)]
+    fn bth(&self, part: &Part<'_, Note>, remote: Qpn) -> bth::Repr {
+        let plain = bth::Repr::new(self.opcode, remote, part.psn);
+        let (solicited, ack_req) = (part.message.solicited, part.ack_req);
+        bth::Repr {
+            solicited,
+            ack_req,
+            resv7: self.flags.bits(),
+            pad: packet::pad_for(self.payload),
+            ..plain
+        }
     }
 
     /// Writes what follows its headers. False: it may not be read.
     #[inline(always)]
-    fn fill(&self, bytes: &mut [u8], note: &Note, (mem, pd, ring): (Mem<'_>, Pd, &Ring)) -> bool {
+    pub fn fill(&self, bytes: &mut [u8], note: &Note, (mem, pd, ring): (Mem<'_>, Pd, &Ring)) -> bool {
         let at = self.addresses.emit(bytes);
         let rest = &mut bytes[at..];
         rest.is_empty() || gather_other(mem, pd, ring, note, 0, rest)
@@ -152,9 +140,56 @@ fn put_request(
     remote: Qpn,
     place: (Mem<'_>, Pd, &Ring),
 ) -> Option<usize> {
-    let head = Head::of(part, remote, place.2)?;
+    let head = Head::of(part.message, place.2)?;
     let fill = |bytes: &mut [u8]| head.fill(bytes, &part.message.note, place);
-    put(out, &head.bth, head.payload, |headers| head.target.emit(headers), fill)
+    let target = |headers: &mut [u8]| {
+        head.target.emit(headers);
+    };
+    put(out, &head.bth(part, remote), head.payload, target, fill)
+}
+
+/// What could travel together, as it is counted up.
+struct Load {
+    mtu: usize,
+    /// Bytes as a bundle.
+    bundle: usize,
+    /// Bytes as one packet, and those of its answers at most; None: an answer can be too long for that.
+    chain: usize,
+    answers: Option<usize>,
+    /// Operations that are not conditional: each begins a chain, or stands alone.
+    starts: usize,
+}
+
+impl Load {
+    fn new(mtu: usize) -> Load {
+        Load { mtu, bundle: 0, chain: 0, answers: Some(0), starts: 0 }
+    }
+
+    /// Is there room for another one? Then it is in.
+    #[inline(always)]
+    fn takes(&mut self, message: &Message<Note>) -> bool {
+        let (opcode, len) = shape(message);
+        let (mut before, mut conditional, mut answer) = (0, false, Some(0));
+        if let Kind::Prism(extended) = &message.kind {
+            before = extended.addresses(0).len();
+            conditional = extended.flags().has(Flags::CONDITIONAL);
+            answer = extended.answer_len(message.len);
+        }
+        let bundle = self.bundle + len_of(opcode, before + len as usize);
+        if bundle > self.mtu {
+            return false;
+        }
+        self.bundle = bundle;
+        self.chain += chain::len_of(opcode, before + len as usize);
+        self.answers = self.answers.zip(answer).map(|(all, one)| all + one);
+        self.starts += usize::from(!conditional || self.starts == 0);
+        true
+    }
+
+    /// Is it one chain, of short operations?
+    fn is_chain(&self) -> bool {
+        self.starts == 1 && self.answers.is_some_and(|len| len <= KEPT)
+    }
 }
 
 impl QueuePair {
@@ -170,22 +205,28 @@ impl QueuePair {
     ) -> Option<Option<Sent>> {
         let (pd, ring, mtu) = (self.pd, self.send.ring(), self.attributes.parameters.mtu as usize);
         let Connection { path, requester, .. } = self.connection.as_mut()?;
-        let mut total = 0;
-        let chained = requester.chained(now, (MOST - 1, out.seals()), |message| {
-            let len = request_len(message);
-            let fits = total + len <= mtu;
-            total += if fits { len } else { 0 };
-            fits
-        });
+        let mut load = Load::new(mtu);
+        let chained = requester.chained(now, (MOST - 1, out.seals()), |message| load.takes(message));
         let count = match chained {
             Chained::No => return None,
             Chained::Waits => return Some(None),
             Chained::With(others) => others + 1,
         };
         let (remote, first, counters) = (path.remote, requester.part(0)?, &mut shared.counters);
-        let sent = if count > 1 {
+        let sent = if count > 1 && load.is_chain() {
+            let head = chain_bth(count, remote, first.psn);
+            let (none, len) = (Extensions::default(), load.chain as u32);
+            emit_other(&mut path.way, out, counters, &head, &none, len, &mut |out| {
+                let mut at = 0;
+                (0..count).filter_map(|ahead| requester.part(ahead)).all(|part| {
+                    let put = put_operation(&mut out[at..], part.message, (mem, pd, ring));
+                    at += put.unwrap_or(0);
+                    put.is_some()
+                })
+            })
+        } else if count > 1 {
             let head = bth::Repr::new(Opcode::BUNDLE, remote, first.psn);
-            let (none, len) = (Extensions::default(), total as u32);
+            let (none, len) = (Extensions::default(), load.bundle as u32);
             emit_other(&mut path.way, out, counters, &head, &none, len, &mut |out| {
                 let mut at = 0;
                 (0..count).filter_map(|ahead| requester.part(ahead)).all(|part| {
@@ -195,9 +236,10 @@ impl QueuePair {
                 })
             })
         } else {
-            let head = Head::of(&first, remote, ring)?;
+            let head = Head::of(first.message, ring)?;
             let (ext, len) = (head.target.extensions(), head.payload as u32);
-            emit_other(&mut path.way, out, counters, &head.bth, &ext, len, &mut |bytes| {
+            let bth = head.bth(&first, remote);
+            emit_other(&mut path.way, out, counters, &bth, &ext, len, &mut |bytes| {
                 head.fill(bytes, &first.message.note, (mem, pd, ring))
             })
         };
@@ -276,6 +318,7 @@ fn answer_len(kind: &ReplyKind) -> usize {
         ReplyKind::Memory { len, .. } => len_of(Opcode::RC_RDMA_READ_RESPONSE_ONLY, *len as usize),
         ReplyKind::Wide(size) => len_of(Opcode::RC_ATOMIC_ACKNOWLEDGE, usize::from(*size) - 8),
         ReplyKind::Snapshot(len) => len_of(Opcode::RC_RDMA_READ_RESPONSE_ONLY, usize::from(*len)),
+        ReplyKind::Chain(len, _) => len_of(Opcode::CHAIN_ANSWER, usize::from(*len)),
         _ => len_of(Opcode::RC_ATOMIC_ACKNOWLEDGE, 0),
     }
 }
@@ -284,14 +327,13 @@ fn answer_len(kind: &ReplyKind) -> usize {
 fn put_answer(
     out: &mut [u8],
     reply: &Reply,
-    kept: &[u8; 32],
+    kept: &[u8],
     remote: Qpn,
     (mem, rights): (Mem<'_>, (Pd, Owner)),
 ) -> Option<usize> {
     let (original, bytes) = kept_value(&reply.kind, kept);
     let payload = if let ReplyKind::Memory { len, .. } = reply.kind { len as usize } else { bytes.len() };
-    let plain = bth::Repr::new(reply.opcode, remote, reply.psn);
-    let bth = bth::Repr { pad: packet::pad_for(payload), ..plain };
+    let bth = kept_bth(reply, remote, payload);
     let head = |headers: &mut [u8]| {
         if let Some((syndrome, msn)) = reply.aeth {
             aeth::Repr { syndrome, msn }.emit(headers);

@@ -8,7 +8,7 @@ use wire::frame::Egress;
 use wire::prism::Flags;
 use wire::prism::addresses::Repr as Addresses;
 use wire::prism::operands::number;
-use wire::{Extensions, aeth, atomic_ack, bth, packet};
+use wire::{Extensions, Qpn, aeth, atomic_ack, bth, packet};
 
 use crate::egress::{Sent, emit_other};
 use crate::gather::gather_other;
@@ -54,28 +54,34 @@ pub(crate) fn emit_kept(
     out: &mut impl Egress,
     counters: &mut Counters,
     reply: &Reply,
-    kept: [u8; 32],
+    kept: &[u8],
 ) -> Sent {
-    let (original, bytes) = kept_value(&reply.kind, &kept);
+    let (original, bytes) = kept_value(&reply.kind, kept);
     let ext = Extensions {
         aeth: reply.aeth.map(|(syndrome, msn)| aeth::Repr { syndrome, msn }),
         atomic_ack: original.map(|original| atomic_ack::Repr { original }),
         ..Extensions::default()
     };
-    let plain = bth::Repr::new(reply.opcode, path.remote, reply.psn);
-    let bth = bth::Repr { pad: packet::pad_for(bytes.len()), ..plain };
+    let bth = kept_bth(reply, path.remote, bytes.len());
     emit_other(&mut path.way, out, counters, &bth, &ext, bytes.len() as u32, &mut |room| {
         room.copy_from_slice(bytes);
         true
     })
 }
 
+/// The BTH of a short answer with so many bytes of payload. That to a chain says for how many sequence numbers it stands.
+#[inline]
+pub(super) fn kept_bth(reply: &Reply, remote: Qpn, len: usize) -> bth::Repr {
+    let resv7 = if let ReplyKind::Chain(_, count) = reply.kind { count } else { 0 };
+    bth::Repr { pad: packet::pad_for(len), resv7, ..bth::Repr::new(reply.opcode, remote, reply.psn) }
+}
+
 /// A short answer: what its AtomicAckETH has, if it has one, and its payload.
-pub(super) fn kept_value<'k>(kind: &ReplyKind, kept: &'k [u8; 32]) -> (Option<u64>, &'k [u8]) {
+pub(super) fn kept_value<'k>(kind: &ReplyKind, kept: &'k [u8]) -> (Option<u64>, &'k [u8]) {
     match *kind {
         // The most significant 8 bytes are where those of an ordinary atomic are.
         ReplyKind::Wide(size) => (Some(number(&kept[..8])[0]), &kept[8..usize::from(size)]),
-        ReplyKind::Snapshot(len) => (None, &kept[..usize::from(len)]),
+        ReplyKind::Snapshot(len) | ReplyKind::Chain(len, _) => (None, &kept[..usize::from(len)]),
         ReplyKind::Value(original) => (Some(original), &[]),
         _ => (None, &[]),
     }

@@ -1,7 +1,7 @@
 //! The responder's side: does what the packets of a PRISM operation ask for.
 
 use memory::{Access, Mem};
-use transport::rc::prism::{Answer, Output, Request, Verb, is_scratch};
+use transport::rc::prism::{Answer, Output, Request, SNAPSHOT, Verb, is_scratch};
 use transport::{Instant, Outcome};
 use wire::prism::addresses::Repr as Addresses;
 use wire::prism::operands::{Number, Operand, Repr as Operands, put};
@@ -16,10 +16,19 @@ use super::{Course, Prism, Under};
 use crate::nic::Shared;
 use crate::queue_pair::{Connection, QueuePair};
 
-/// The longest READ that is of one moment.
-const SNAPSHOT: u32 = 32;
+type Done = Result<(), NakCode>;
 
-type Done = Result<Option<Answer>, NakCode>;
+/// Takes what an operation gives back, once it has ended. Told where it is found out: as a value it would be stored in pieces and loaded whole.
+pub(super) trait Tell {
+    fn tell(&mut self, verdict: Verdict, output: Output);
+}
+
+impl Tell for Option<Answer> {
+    #[inline(always)]
+    fn tell(&mut self, verdict: Verdict, output: Output) {
+        *self = Some(Answer { verdict, output });
+    }
+}
 
 impl QueuePair {
     /// One packet of an operation.
@@ -41,20 +50,23 @@ impl QueuePair {
             (None, Some(irn)) => (irn.responder.fetches(), irn.responder.msn()),
             (None, None) => return,
         };
-        prism.course.unpin(kept_from, lists);
-        prism.released = now.after(prism.patience_ns);
-        prism.lend_scratch(mem);
-        if msn != prism.counted {
-            prism.course.last = Verdict::Done;
-        }
+        prism.begin(now, mem, (kept_from, msn), lists);
         let Prism { scratch, course, .. } = &mut **prism;
         let reach = Reach { mem, pd, owner, key: request.key, scratch: scratch.as_ref() };
-        let done = course.perform(reach, number, request, packet, lists);
-        match &done {
-            Ok(Some(answer)) => prism.course.last = answer.verdict,
-            Ok(None) => {}
-            Err(_) => prism.course.abandon(lists),
+        let behind = Addresses::split(packet.bth.opcode, request.flags, packet.payload);
+        let mut answer = None;
+        let done = match behind {
+            Ok(behind) => {
+                course.perform(reach, number, request, packet.atomic(), behind, (lists, &mut answer))
+            }
+            Err(_) => Err(NakCode::INVALID_REQUEST),
+        };
+        match (&done, &answer) {
+            (Ok(()), Some(answer)) => prism.course.last = answer.verdict,
+            (Ok(()), None) => {}
+            (Err(_), _) => prism.course.abandon(lists),
         }
+        let done = done.map(|()| answer);
         let counters = &mut shared.counters;
         prism.counted = match (&mut self.connection, &mut self.irn) {
             (Some(Connection { responder, .. }), _) => {
@@ -91,23 +103,28 @@ impl QueuePair {
 }
 
 impl Course {
-    fn perform(
+    /// `number` is the operation's among those that are answered; `eth` what an atomic has for a header, and then come its addresses and
+    /// what is behind them. What it gives back is told if it has ended.
+    #[inline(always)]
+    pub(super) fn perform(
         &mut self,
         reach: Reach<'_, '_>,
         number: u64,
         request: &Request,
-        packet: &packet::View<'_>,
-        lists: &mut FreeLists,
+        eth: Option<atomic_eth::Repr>,
+        (addresses, payload): (Addresses, &[u8]),
+        (lists, told): (&mut FreeLists, &mut impl Tell),
     ) -> Done {
         let flags = request.flags;
-        let split = Addresses::split(packet.bth.opcode, flags, packet.payload);
-        let (addresses, payload) = split.map_err(|_| NakCode::INVALID_REQUEST)?;
         let passed = request.first && flags.has(Flags::CONDITIONAL) && self.last != Verdict::Done;
-        match (request.verb, packet.atomic()) {
-            (Verb::Read, _) if passed => Ok(Some(pass_read(flags))),
-            (Verb::Read, _) => self.read(reach, number, request, &addresses, lists).map(Some),
+        match (request.verb, eth) {
+            (Verb::Read, _) if passed => pass_read(flags, told),
+            (Verb::Read, _) => return self.read(reach, number, request, &addresses, (lists, told)),
             (Verb::Write, _) if allocates(request) && !passed && addresses.source.is_none() => {
-                allocate(&reach, request, addresses.redirect, payload, lists).map(Some)
+                return allocate(&reach, request, addresses.redirect, payload, (lists, told));
+            }
+            (Verb::Write, _) if request.first && request.last && !passed && !flags.has(Flags::ALLOCATE) => {
+                return write_whole(reach, request, &addresses, payload, told);
             }
             (Verb::Write, _) => {
                 if passed {
@@ -115,42 +132,47 @@ impl Course {
                 } else if request.first {
                     begin_write(&mut self.under, reach, request, &addresses, lists)?;
                 }
-                self.write(reach, request, &addresses, payload, lists)
+                return self.write(reach, request, &addresses, payload, (lists, told));
             }
             (Verb::CompareSwap | Verb::FetchAdd, Some(eth)) => {
                 let operands = operands(request, &eth, payload)?;
-                if passed {
-                    return Ok(Some(pass_atomic(flags, &operands)));
+                if !passed {
+                    return atomic(reach, request, &operands, addresses.redirect, told);
                 }
-                atomic(reach, request, &operands, addresses.redirect).map(Some)
+                pass_atomic(flags, &operands, told);
             }
-            _ => Err(NakCode::INVALID_REQUEST),
+            _ => return Err(NakCode::INVALID_REQUEST),
         }
+        Ok(())
     }
 
+    #[inline(always)]
     fn read(
         &mut self,
         reach: Reach<'_, '_>,
         number: u64,
         request: &Request,
         addresses: &Addresses,
-        lists: &mut FreeLists,
-    ) -> Result<Answer, NakCode> {
+        (lists, told): (&mut FreeLists, &mut impl Tell),
+    ) -> Done {
         let (va, len) = target(reach, request)?;
         if let Some(to) = addresses.redirect {
             reach.copy(va, to, len)?;
-            return Ok(done(Output::Number(u64::from(len))));
+            told.tell(Verdict::Done, Output::Number(u64::from(len)));
+            return Ok(());
         }
         if len <= SNAPSHOT {
             let bytes = reach.read(va, len as usize)?;
-            return Ok(done(Output::Snapshot { bytes, len: len as u8 }));
+            told.tell(Verdict::Done, Output::Snapshot { bytes, len: len as u8 });
+            return Ok(());
         }
         // What is read later must still be there then, and better near.
         reach.span(va, len as usize, Access::REMOTE_READ)?.prefetch();
         if let Some(pin) = lists.pin(reach.pd, va) {
             self.pins.push_back((number, pin));
         }
-        Ok(done(Output::Memory { key: request.key, va, len }))
+        told.tell(Verdict::Done, Output::Memory { key: request.key, va, len });
+        Ok(())
     }
 
     /// Payload to where the operation's first packet found that it goes.
@@ -160,7 +182,7 @@ impl Course {
         request: &Request,
         addresses: &Addresses,
         payload: &[u8],
-        lists: &mut FreeLists,
+        (lists, told): (&mut FreeLists, &mut impl Tell),
     ) -> Done {
         if let Under::Writing { key, va, limit, .. } = &self.under {
             reach.key = *key;
@@ -174,7 +196,7 @@ impl Course {
             }
         }
         if !request.last {
-            return Ok(None);
+            return Ok(());
         }
         match &self.under {
             Under::Writing { va, limit, buffer, redirect, .. } => {
@@ -185,21 +207,45 @@ impl Course {
                 if let Under::Writing { pin: Some(pin), .. } = std::mem::take(&mut self.under) {
                     lists.unpin(pin);
                 }
-                Ok(Some(done(Output::Number(output))))
+                told.tell(Verdict::Done, Output::Number(output));
             }
             Under::Passed(verdict) => {
-                let verdict = *verdict;
+                told.tell(*verdict, Output::Number(0));
                 self.under = Under::Nothing;
-                Ok(Some(Answer { verdict, output: Output::Number(0) }))
             }
-            Under::Nothing => Err(NakCode::INVALID_REQUEST),
+            Under::Nothing => return Err(NakCode::INVALID_REQUEST),
         }
+        Ok(())
     }
 }
 
 /// Is it all of an ALLOCATE?
 fn allocates(request: &Request) -> bool {
     request.first && request.last && request.flags.has(Flags::ALLOCATE)
+}
+
+/// A WRITE that is one packet.
+#[inline(always)]
+fn write_whole(
+    reach: Reach<'_, '_>,
+    request: &Request,
+    addresses: &Addresses,
+    payload: &[u8],
+    told: &mut impl Tell,
+) -> Done {
+    if let Some(from) = addresses.source {
+        reach.span(from, request.len as usize, Access::REMOTE_READ)?;
+    }
+    let (va, limit) = target(reach, request)?;
+    match addresses.source {
+        Some(from) => reach.copy(from, va, limit)?,
+        None => {
+            let bytes = &payload[..payload.len().min(limit as usize)];
+            reach.span(va, bytes.len(), Access::REMOTE_WRITE)?.write(bytes);
+        }
+    }
+    told.tell(Verdict::Done, Output::Number(u64::from(limit)));
+    Ok(())
 }
 
 /// The first packet of a WRITE or ALLOCATE: where all its bytes go. Written where it stays.
@@ -267,12 +313,14 @@ fn operands(request: &Request, eth: &atomic_eth::Repr, payload: &[u8]) -> Result
     })
 }
 
+#[inline(always)]
 fn atomic(
     reach: Reach<'_, '_>,
     request: &Request,
     operands: &Operands,
     redirect: Option<u64>,
-) -> Result<Answer, NakCode> {
+    told: &mut impl Tell,
+) -> Done {
     let size = usize::from(operands.size);
     let load = |operand: &Operand| match operand {
         Operand::Immediate(number) => Ok(*number),
@@ -297,39 +345,36 @@ fn atomic(
         verdict = if swaps { Verdict::Done } else { Verdict::NotSwapped };
         swaps.then(|| blend(&old, &swap_add, &operands.swap_mask))
     })?;
-    let output = match redirect {
+    match redirect {
         Some(to) => {
             reach.write(to, &to_memory(&old)[..size])?;
-            Output::Number(u64::from(operands.size))
+            told.tell(verdict, Output::Number(u64::from(operands.size)));
         }
-        None => value(&old, operands.size),
-    };
-    Ok(Answer { verdict, output })
+        None => tell_number(verdict, &old, operands.size, told),
+    }
+    Ok(())
 }
 
 /// A number as an answer carries it.
-fn value(number: &Number, size: u8) -> Output {
+#[inline(always)]
+fn tell_number(verdict: Verdict, number: &Number, size: u8, told: &mut impl Tell) {
     if size == 8 {
-        return Output::Number(number[0]);
+        return told.tell(verdict, Output::Number(number[0]));
     }
     let mut bytes = [0; 32];
     put(number, &mut bytes[..usize::from(size)]);
-    Output::Wide { bytes, size }
+    told.tell(verdict, Output::Wide { bytes, size });
 }
 
-fn done(output: Output) -> Answer {
-    Answer { verdict: Verdict::Done, output }
-}
-
-fn pass_read(flags: Flags) -> Answer {
+fn pass_read(flags: Flags, told: &mut impl Tell) {
     let output = match flags.has(Flags::REDIRECT) {
         true => Output::Number(0),
         false => Output::Snapshot { bytes: [0; 32], len: 0 },
     };
-    Answer { verdict: Verdict::Skipped, output }
+    told.tell(Verdict::Skipped, output);
 }
 
-fn pass_atomic(flags: Flags, operands: &Operands) -> Answer {
+fn pass_atomic(flags: Flags, operands: &Operands, told: &mut impl Tell) {
     let size = if flags.has(Flags::REDIRECT) { 8 } else { operands.size };
-    Answer { verdict: Verdict::Skipped, output: value(&[0; 4], size) }
+    tell_number(Verdict::Skipped, &[0; 4], size, told);
 }

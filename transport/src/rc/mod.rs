@@ -16,7 +16,7 @@ pub mod strom;
 pub use message::{Kind, Message};
 pub(crate) use requester::headers;
 pub use requester::{Chained, Part, Plan, Reaction, Requester, Retired};
-pub use responder::{Allowed, Reply, ReplyKind, Responder};
+pub use responder::{Allowed, Links, Reply, ReplyKind, Responder, count};
 
 use wire::Psn;
 

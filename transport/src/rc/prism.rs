@@ -5,12 +5,19 @@
 
 use super::{Seq, packets, responder::Allowed};
 use wire::packet::View;
-use wire::prism::{Flags, SCRATCH, Verdict, addresses};
+use wire::prism::chain::{self, Target};
+use wire::prism::{Flags, SCRATCH, Verdict, addresses, operands};
 use wire::{Extensions, NakCode, Opcode, Operation, atomic_eth, reth};
 
 /// Bytes that a redirected READ, or a WRITE whose data stands at the responder, moves at most: such a copy is made at once,
 /// and each primitive runs in short, bounded time (§4.1).
 pub const COPY_MAX: u32 = 64 << 10;
+
+/// The longest READ that is answered at once, and so of one moment.
+pub const SNAPSHOT: u32 = 32;
+
+/// Bytes of answers that a chain in one packet has at most: they are kept until nobody can ask for them again.
+pub const KEPT: usize = 128;
 
 /// What an operation does.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -111,6 +118,19 @@ impl Extended {
     pub fn payload(&self, len: u32) -> u32 {
         let stands_there = self.verb() == Verb::Write && self.flags().has(Flags::DATA_INDIRECT);
         if self.asks() || stands_there { 0 } else { len }
+    }
+
+    /// Bytes that its answer takes at most among those of a chain in one packet; None: it can be too long for that.
+    pub fn answer_len(&self, len: u32) -> Option<usize> {
+        let redirects = self.flags().has(Flags::REDIRECT);
+        match self.verb() {
+            Verb::Read if !redirects => (len <= SNAPSHOT).then(|| chain::answer_len(len as usize)),
+            Verb::CompareSwap | Verb::FetchAdd if !redirects => {
+                let swaps = self.verb() == Verb::CompareSwap;
+                Some(chain::answer_len(operands::size_at_most(swaps, len as usize)))
+            }
+            _ => Some(chain::answer_len(8)),
+        }
     }
 
     /// Does one request stand for all its sequence numbers?
@@ -329,6 +349,46 @@ fn fits(request: &Request, payload: u32, mtu: u32) -> bool {
     }
 }
 
+/// What a responder goes by.
+#[derive(Copy, Clone, Debug)]
+pub struct Rules {
+    pub(super) allowed: Allowed,
+    pub(super) mtu: u32,
+}
+
+/// What is behind the header of an operation.
+type Behind<'a> = (addresses::Repr, &'a [u8]);
+
+impl Rules {
+    /// Judges an operation of a chain in one packet; its addresses, and what is behind them.
+    ///
+    /// # Errors
+    /// The NAK that it gets.
+    #[inline(always)]
+    pub fn judge<'a>(&self, operation: &chain::Operation<'a>) -> Result<(Request, Behind<'a>), NakCode> {
+        let (opcode, flags) = (operation.opcode, operation.flags);
+        let behind = addresses::Repr::split(opcode, flags, operation.bytes);
+        let behind = behind.map_err(|_| NakCode::INVALID_REQUEST)?;
+        let payload = behind.1.len() as u32;
+        let (verb, key, va, len) = match operation.target {
+            Target::Range(reth) if opcode == Opcode::RC_RDMA_WRITE_ONLY => {
+                (Verb::Write, reth.rkey, reth.va, reth.dma_len)
+            }
+            Target::Range(reth) => (Verb::Read, reth.rkey, reth.va, reth.dma_len),
+            Target::Atomic(eth) if opcode == Opcode::RC_COMPARE_SWAP => {
+                (Verb::CompareSwap, eth.rkey, eth.va, payload)
+            }
+            Target::Atomic(eth) => (Verb::FetchAdd, eth.rkey, eth.va, payload),
+        };
+        let request = Request { verb, flags, first: true, last: true, key, va, len, offset: 0 };
+        if allows(verb, flags, self.allowed) && fits(&request, payload, self.mtu) {
+            Ok((request, behind))
+        } else {
+            Err(NakCode::INVALID_REQUEST)
+        }
+    }
+}
+
 /// Op-code and extension headers of a packet of an operation of `len` bytes.
 pub(super) fn headers(extended: &Extended, first: bool, last: bool, len: u32) -> (Opcode, Extensions) {
     let Extended { va, operand, compare, .. } = *extended;
@@ -390,6 +450,25 @@ pub(super) fn hear(
     }
     let verdict = verdict.unwrap_or_default();
     (here <= left.min(mtu)).then_some(Heard::End { offset, len: offset + here, verdict })
+}
+
+/// What an answer among those of a chain brings.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Told<'a> {
+    /// A number in network order: its most significant 8 bytes, and those behind them.
+    Number(u64, &'a [u8]),
+    /// What a READ found.
+    Bytes(&'a [u8]),
+}
+
+/// What such an answer says to an operation of `len` bytes. None: it makes no sense.
+#[inline(always)]
+pub(super) fn told<'a>(extended: &Extended, len: u32, bytes: &'a [u8]) -> Option<Told<'a>> {
+    if extended.asks() && !extended.flags().has(Flags::REDIRECT) {
+        return (bytes.len() <= len as usize).then_some(Told::Bytes(bytes));
+    }
+    let (head, rest) = bytes.split_first_chunk()?;
+    Some(Told::Number(u64::from_be_bytes(*head), rest))
 }
 
 /// Is the packet one of an operation of PRISM? A READ of scratch memory is, without any flag: the next operation may change what is there before

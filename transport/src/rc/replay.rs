@@ -2,6 +2,7 @@
 //! (IBTA vol. 1 §9.7.5.1.2; `max_dest_rd_atomic` of them).
 
 use super::Seq;
+use super::prism::KEPT;
 
 /// Where the answer comes from.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub(super) enum Source {
     Wide { size: u8 },
     /// A short READ's bytes, in the side store.
     Snapshot { len: u8 },
+    /// Answers to the operations of a chain, all of them in the side store.
+    Chain { len: u8 },
 }
 
 /// A request that is answered by data.
@@ -48,8 +51,8 @@ pub(super) struct Replay {
     answered: u64,
     /// Entries before this one were forgotten.
     floor: u64,
-    /// Wide values beside the ring, for peers that agreed on PRISM.
-    wide: Box<[[u8; 32]]>,
+    /// What does not fit an entry, beside the ring: for peers that agreed on PRISM.
+    kept: Box<[[u8; KEPT]]>,
     /// One past the last entry of PRISM's whose answer is a value, not memory.
     valued: u64,
 }
@@ -63,14 +66,20 @@ impl Replay {
             pending: 0,
             answered: 0,
             floor: 0,
-            wide: Box::default(),
+            kept: Box::default(),
             valued: 0,
         }
     }
 
-    /// Makes room for wide values.
+    /// Makes room for what does not fit an entry.
     pub fn widen(&mut self) {
-        self.wide = vec![[0; 32]; self.ring.len()].into_boxed_slice();
+        self.kept = vec![[0; KEPT]; self.ring.len()].into_boxed_slice();
+    }
+
+    /// Where the bytes of the entry to come are kept: what was there before belongs to one that nobody may ask for again then.
+    pub fn room(&mut self) -> &mut [u8] {
+        let slot = self.slot(self.tail);
+        self.kept.get_mut(slot).map_or(&mut [], |kept| &mut kept[..])
     }
 
     /// Entries before this number are kept no more.
@@ -94,7 +103,7 @@ impl Replay {
 
     /// Bytes that it takes besides itself.
     pub fn heap_bytes(&self) -> usize {
-        size_of_val(&*self.ring) + size_of_val(&*self.wide)
+        size_of_val(&*self.ring) + size_of_val(&*self.kept)
     }
 
     fn oldest(&self) -> u64 {
@@ -134,19 +143,23 @@ impl Replay {
 
     /// As `push`, with the bytes of a wide value.
     pub fn push_wide(&mut self, entry: Entry, bytes: [u8; 32]) {
-        let slot = self.slot(self.tail);
-        if let Some(place) = self.wide.get_mut(slot) {
+        if let Some(place) = self.room().first_chunk_mut() {
             *place = bytes;
         }
+        self.push_kept(entry);
+    }
+
+    /// As `push`; the bytes are in their `room`.
+    pub fn push_kept(&mut self, entry: Entry) {
         self.push(entry);
         if !matches!(entry.source, Source::Memory { .. }) {
             self.valued = self.tail;
         }
     }
 
-    /// The wide value of the entry whose response is next.
-    pub fn front_wide(&self) -> [u8; 32] {
-        self.wide.get(self.slot(self.pending)).copied().unwrap_or_default()
+    /// What is kept for the entry whose response is next.
+    pub fn front_kept(&self) -> &[u8] {
+        self.kept.get(self.slot(self.pending)).map_or(&[], |kept| &kept[..])
     }
 
     /// The entry whose response is next.
@@ -161,11 +174,11 @@ impl Replay {
         self.valued > self.pending
     }
 
-    /// The entries that still have something to send, in order, and their wide values.
-    pub fn waiting(&self) -> impl Iterator<Item = (&Entry, &[u8; 32])> {
+    /// The entries that still have something to send, in order, and what is kept for them.
+    pub fn waiting(&self) -> impl Iterator<Item = (&Entry, &[u8])> {
         let entries = (self.pending..self.tail).filter_map(|number| {
             let slot = self.slot(number);
-            Some((self.ring[slot].as_ref()?, self.wide.get(slot).unwrap_or(&[0; 32])))
+            Some((self.ring[slot].as_ref()?, self.kept.get(slot).map_or(&[][..], |kept| &kept[..])))
         });
         entries.filter(|(entry, _)| entry.next < entry.until)
     }
@@ -214,15 +227,17 @@ impl Replay {
     }
 
     /// An operation of PRISM was sent again: its answer leaves once more from `seq` on, unless that is still to leave anyway. What a
-    /// pointer led to is not asked again, so no answer mixes two targets.
+    /// pointer led to is not asked again, so no answer mixes two targets. A chain's answer is one packet, whichever operation is asked for.
     pub fn again_from(&mut self, seq: Seq, until: impl Fn(&Entry) -> Seq) {
         for number in self.oldest()..self.tail {
             let slot = self.slot(number);
             let Some(entry) = &mut self.ring[slot] else { continue };
+            let chain = matches!(entry.source, Source::Chain { .. });
             let end = until(entry);
-            if seq < entry.first || seq >= end {
+            if seq < entry.first || seq >= if chain { entry.end } else { end } {
                 continue;
             }
+            let seq = if chain { entry.first } else { seq };
             if number < self.pending || entry.next > seq {
                 (entry.from, entry.next, entry.until) = (seq, seq, end);
                 self.pending = self.pending.min(number);

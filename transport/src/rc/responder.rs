@@ -3,12 +3,16 @@
 //! `receive` gives an [`Action`]; the NIC executes it and tells `conclude` what came of it. Egress is a [`Reply`] (pure) and
 //! then `sent`.
 
+mod chained;
+
 use super::ending::count_refusal;
 use super::go_back_n::{Arrival, Receiver};
 use super::replay::{Entry, Replay, Source};
 use super::{Parameters, Seq, extend, packets, prism, psn, start, strom};
 use crate::{Action, Atomic, Counters, Notice, Outcome};
 use wire::{NakCode, Opcode, Operation, Psn, Syndrome, aeth, packet};
+
+pub use chained::Links;
 
 /// Which one-sided operations the queue pair lets its peer do (`qp_access_flags`).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +52,8 @@ pub enum ReplyKind {
     Wide(u8),
     /// So many bytes that a READ found: `kept` has them.
     Snapshot(u8),
+    /// So many bytes of answers to a chain, which stand for so many sequence numbers: `kept` has them.
+    Chain(u8, u8),
     /// Bytes of the memory that a READ asked for.
     Memory {
         /// Remote key; to be checked again for this piece.
@@ -60,6 +66,12 @@ pub enum ReplyKind {
 }
 
 impl ReplyKind {
+    /// Are its bytes those that the responder keeps?
+    #[inline]
+    pub fn is_kept(&self) -> bool {
+        matches!(self, ReplyKind::Wide(_) | ReplyKind::Snapshot(_) | ReplyKind::Chain(..))
+    }
+
     /// Does it carry what a READ asked for?
     #[inline]
     pub fn has_data(&self) -> bool {
@@ -170,8 +182,8 @@ impl Responder {
     }
 
     /// The bytes that a plan names: of a wide value in network order.
-    pub fn kept(&self) -> [u8; 32] {
-        self.replay.front_wide()
+    pub fn kept(&self) -> &[u8] {
+        self.replay.front_kept()
     }
 
     /// Changes what a running queue pair allows, and its RNR timer.
@@ -215,12 +227,17 @@ impl Responder {
                 Action::Nothing
             }
             Arrival::Gap { report } => {
-                counters.out_of_sequence += 1;
-                if report {
-                    self.say = Say::Nak(NakCode::PSN_SEQUENCE_ERROR);
-                }
+                self.missed(report, counters);
                 Action::Nothing
             }
+        }
+    }
+
+    /// A packet before this one is missing; the peer is to be told, or was.
+    fn missed(&mut self, report: bool, counters: &mut Counters) {
+        counters.out_of_sequence += 1;
+        if report {
+            self.say = Say::Nak(NakCode::PSN_SEQUENCE_ERROR);
         }
     }
 
@@ -502,7 +519,7 @@ impl Responder {
                         && skipped + u64::from(reth.dma_len) <= u64::from(len)
                 }
                 Source::Snapshot { len } => prism::is_scratch(reth.va) && reth.dma_len == u32::from(len),
-                Source::Value(_) | Source::Wide { .. } => false,
+                Source::Value(_) | Source::Wide { .. } | Source::Chain { .. } => false,
             });
         } else if packet.atomic().is_some() {
             self.replay.again(seq, seq + 1, |entry| matches!(entry.source, Source::Value(_)));
@@ -514,11 +531,11 @@ impl Responder {
     /// Shows the answers that leave next, with the bytes that were kept for them, while `each` wants more: short ones, or `mixed` with
     /// memory, as long as each is one packet.
     #[inline(always)]
-    pub fn answers(&self, mixed: bool, mut each: impl FnMut(&Reply, &[u8; 32]) -> bool) {
+    pub fn answers(&self, mixed: bool, mut each: impl FnMut(&Reply, &[u8]) -> bool) {
         for (entry, kept) in self.replay.waiting() {
             let reply = self.data(entry);
             let suits = match reply.opcode {
-                Opcode::RC_ATOMIC_ACKNOWLEDGE => true,
+                Opcode::RC_ATOMIC_ACKNOWLEDGE | Opcode::CHAIN_ANSWER => true,
                 Opcode::RC_RDMA_READ_RESPONSE_ONLY => mixed || matches!(reply.kind, ReplyKind::Snapshot(_)),
                 _ => false,
             };
@@ -584,6 +601,7 @@ impl Responder {
                 let kind = ReplyKind::Snapshot(len);
                 return Reply { opcode: Opcode::RC_RDMA_READ_RESPONSE_ONLY, ..value(kind) };
             }
+            Source::Chain { len } => return chained::reply(entry, len),
         };
         let offset = (entry.next - entry.first) as u32 * self.mtu;
         let (first, last) = (entry.next == entry.from, entry.next + 1 == entry.until);
@@ -662,7 +680,8 @@ pub(super) fn notice(packet: &packet::View<'_>, len: u32, write: bool) -> Notice
     }
 }
 
-pub(super) fn count(opcode: Opcode, counters: &mut Counters) {
+/// A request of this op-code was executed.
+pub fn count(opcode: Opcode, counters: &mut Counters) {
     match opcode.operation() {
         Some(Operation::Send) => counters.rx_send_requests += 1,
         Some(Operation::Write) => counters.rx_write_requests += 1,

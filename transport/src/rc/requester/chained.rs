@@ -2,11 +2,12 @@
 //!
 //! They get by without a [`Plan`](super::Plan): of each nothing is asked but its message, its place and whether it asks for an answer.
 
-use super::{Kind, Message, Placed, Requester, prism, psn};
+use super::{Kind, Message, Placed, Requester, extend, prism, psn};
 use crate::rc::Parameters;
-use crate::{Counters, Instant};
-use wire::Psn;
-use wire::prism::Flags;
+use crate::{Counters, Instant, Status};
+use prism::Told;
+use wire::prism::{Flags, Verdict, chain};
+use wire::{Psn, packet};
 
 /// What could travel with a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -116,4 +117,54 @@ impl<D: Copy> Requester<D> {
             self.left(now, packets, (fetch, true, asks), counters);
         }
     }
+
+    /// What came of a chain that left as one packet: `each` brings what an answer says to where its message wants it, or says why that
+    /// fails. Answers are taken in order; those before them must have come.
+    #[inline(always)]
+    pub fn hear_chain(
+        &mut self,
+        now: Instant,
+        packet: &packet::View<'_>,
+        counters: &mut Counters,
+        mut each: impl FnMut(&D, Told<'_>) -> Result<(), Status>,
+    ) {
+        let last = extend(self.go.una, packet.bth.psn);
+        if last < self.go.una || last >= self.go.high {
+            return;
+        }
+        let Some((mut number, expected)) = self.first_fetch() else { return };
+        let first = (last + 1).saturating_sub(u64::from(packet.bth.resv7));
+        if expected < first {
+            self.arrived(now, first, counters);
+            return;
+        }
+        let mut answers = chain::answers(packet.payload);
+        while let Some(placed) = self.window.get_mut(number).filter(|placed| placed.first <= last) {
+            if placed.message.kind.is_fetch() {
+                let Some((verdict, told)) = said(placed, &mut answers) else { break };
+                if let Told::Bytes(bytes) = told {
+                    placed.message.len = bytes.len() as u32;
+                }
+                self.verdicts.push_back(verdict);
+                if let Err(status) = each(&placed.message.note, told) {
+                    self.failing.add(number, status);
+                }
+            }
+            number += 1;
+        }
+        let upto = self.window.get(number).map_or(self.next, |placed| placed.first);
+        self.advance(now, upto.min(last + 1));
+        if upto <= last || !answers.is_empty() {
+            // Too few answers: the operation without one; too many: the last.
+            self.fail(number - u64::from(upto > last), Status::BadResponse);
+        }
+    }
+}
+
+/// What the next answer says to a message that is one packet.
+#[inline(always)]
+fn said<'a, D>(placed: &Placed<D>, answers: &mut chain::Answers<'a>) -> Option<(Verdict, Told<'a>)> {
+    let Kind::Prism(extended) = &placed.message.kind else { return None };
+    let (verdict, bytes) = answers.next().filter(|_| placed.end == placed.first + 1)?;
+    Some((verdict, prism::told(extended, placed.message.len, bytes)?))
 }

@@ -1,0 +1,357 @@
+//! Chains of short operations, which are one packet there and one back: what they bring, what is lost, repeated and refused, and what
+//! is too much for one packet.
+
+use nic::prism::{Address, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
+use nic::{Remote, Status};
+use remora_fabric::fault::{Action, Rule, Rules};
+use remora_fabric::forge::{self, Forge};
+use remora_fabric::{Config, Settings};
+use wire::prism::chain::{self, Target};
+use wire::prism::{Flags, Verdict};
+use wire::{Extensions, Opcode, atomic_eth, bth, reth};
+
+use crate::bench::{Bench, all_done, allocate, arms, inline, read, swap, write};
+
+fn bench_with(change: impl FnOnce(&mut Settings)) -> Bench {
+    let mut settings = Settings { mtu: 1024, ..arms()[0] };
+    change(&mut settings);
+    Bench::over(&Config::default(), &settings)
+}
+
+fn bench() -> Bench {
+    bench_with(|_| {})
+}
+
+fn then(request: WorkRequest<'_>) -> WorkRequest<'_> {
+    WorkRequest { conditional: true, ..request }
+}
+
+/// Op-codes of the frames that left since `tap`, one behind the other.
+fn opcodes(bench: &mut Bench) -> Vec<Opcode> {
+    let start = bench.world.start();
+    let sent = bench.world.sent();
+    sent.iter()
+        .map(|sent| forge::transport(start, &sent.bytes).expect("a packet of ours").bth.opcode)
+        .collect()
+}
+
+/// A swap of so many bytes, without masks, that finds zeros.
+fn wide(bench: &Bench, offset: usize, size: u8) -> Operation<'static> {
+    let operands = Operands {
+        mode: Mode::Equal,
+        size,
+        compare_mask: [u64::MAX; 4],
+        swap_mask: [u64::MAX; 4],
+        compare: Operand::Immediate([0; 4]),
+        swap_add: Operand::Immediate([1, 2, 3, 4]),
+    };
+    Operation::CompareSwap { at: Address::direct(bench.at(offset)), operands }
+}
+
+#[test]
+fn each_kind_of_answer_comes_back_in_one_packet() {
+    let mut bench = bench();
+    let list = bench.list(65536, 512, 2);
+    bench.set(0, &[5, 0, 0, 0, 7, 8]);
+    bench.there.store(256, b"twenty bytes of text");
+    let into = [bench.here.sge(0, 20)];
+    let old = bench.at(512).addr;
+    let steps = [
+        bench.ask(0, allocate(&list, bench.there.key, inline(b"value"))),
+        then(bench.ask(1, wide(&bench, 64, 16))),
+        WorkRequest {
+            redirect: Some(old),
+            ..then(bench.ask(2, swap(Mode::Less, Address::direct(bench.at(0)), 4, 9)))
+        },
+        then(bench.ask(3, read(Address::direct(bench.at(256)), 20, &into))),
+        then(bench.ask(4, write(Address::direct(bench.at(1024)), b"at the end"))),
+        // Four is not above nine: what follows is left out.
+        then(bench.ask(5, swap(Mode::Greater, Address::direct(bench.at(0)), 4, 10))),
+        then(bench.ask(6, write(Address::direct(bench.at(1024)), b"never"))),
+    ];
+    bench.world.tap();
+    let ended = bench.run(&steps);
+    assert_eq!(opcodes(&mut bench), [Opcode::CHAIN, Opcode::CHAIN_ANSWER]);
+    assert_eq!(ended[..5], all_done(0..5));
+    assert_eq!(ended[5..], [(5, Outcome::NotSwapped), (6, Outcome::Skipped)]);
+    let [buffer, ..] = bench.result(0, 8);
+    assert_eq!((bench.there.load((buffer - bench.there.address) as usize, 5)), b"value");
+    assert_eq!((bench.result(1, 16)[..2].to_vec(), bench.there.load(64, 2)), (vec![0, 0], vec![1, 0]));
+    assert_eq!((bench.result(2, 8)[0], bench.word(512), bench.word(0)), (8, 5, 9));
+    assert_eq!(bench.here.load(0, 20), b"twenty bytes of text");
+    assert_eq!((bench.result(4, 8)[0], bench.result(5, 8)[0]), (10, 9));
+    assert_eq!(bench.there.load(1024, 10), b"at the end");
+}
+
+#[test]
+fn what_is_too_much_for_one_packet_is_a_bundle() {
+    let cell = |bench: &Bench| Address::direct(bench.at(0));
+    let into = |bench: &Bench| [bench.here.sge(0, 33)];
+    // A READ of which 33 bytes may come; answers of 4 times 36 bytes.
+    let mut long = bench();
+    let bytes = into(&long);
+    let steps = [
+        long.ask(0, swap(Mode::Equal, cell(&long), 0, 1)),
+        then(long.ask(1, read(Address::direct(long.at(64)), 33, &bytes))),
+    ];
+    long.world.tap();
+    assert_eq!(long.run(&steps), all_done(0..2));
+    assert_eq!(opcodes(&mut long), [Opcode::BUNDLE; 2]);
+    for (count, opcode) in [(3, Opcode::CHAIN), (4, Opcode::BUNDLE)] {
+        let mut bench = bench();
+        let steps: Vec<_> = (0..count)
+            .map(|id| WorkRequest {
+                conditional: id > 0,
+                ..bench.ask(id, wide(&bench, 64 * id as usize, 32))
+            })
+            .collect();
+        bench.world.tap();
+        assert_eq!(bench.run(&steps), all_done(0..count));
+        assert_eq!(opcodes(&mut bench)[0], opcode, "{count}");
+    }
+    // A plain WRITE, which has no answer, and ten answers of 12 bytes; one more.
+    for (count, opcode) in [(11, Opcode::CHAIN), (12, Opcode::BUNDLE)] {
+        let mut bench = bench_with(|settings| {
+            (settings.max_rd_atomic, settings.max_dest_rd_atomic) = (32, 32);
+        });
+        let steps: Vec<_> = (0..count)
+            .map(|id| {
+                let step = bench.ask(id, write(cell(&bench), b"8 bytes."));
+                WorkRequest { conditional: id > 0, result: None, ..step }
+            })
+            .collect();
+        bench.world.tap();
+        assert_eq!(bench.run(&steps), all_done(0..count));
+        assert_eq!(opcodes(&mut bench)[0], opcode, "{count}");
+    }
+}
+
+#[test]
+fn a_chain_is_executed_once_whatever_is_lost_repeated_or_late() {
+    let both = [Opcode::CHAIN, Opcode::CHAIN_ANSWER];
+    let actions = [Action::Drop, Action::Duplicate, Action::Reorder { frames: 2 }];
+    for (action, after, at_most) in actions
+        .into_iter()
+        .flat_map(|action| [(0, 1), (1, 1), (0, 3)].map(|(after, most)| (action, after, most)))
+    {
+        let mut bench = bench();
+        let list = bench.list(65536, 512, 6);
+        let rule = Rule { after, at_most: Some(at_most), ..Rule::new(action) };
+        bench.world.set_rules(&Rules::of(vec![rule.only(&both)]), 1);
+        for turn in 0..3 {
+            let value = [turn as u8; 40];
+            let new = bench.ask(2 * turn, allocate(&list, bench.there.key, inline(&value)));
+            let link =
+                bench.ask(2 * turn + 1, swap(Mode::Equal, Address::direct(bench.at(0)), turn, turn + 1));
+            let ended = bench.run(&[WorkRequest { redirect: Some(SCRATCH), ..new }, then(link)]);
+            assert_eq!(ended, all_done(2 * turn..2 * turn + 2), "{action:?} {after} {at_most}");
+        }
+        assert_eq!((bench.word(0), bench.world.free_list_facts(&list).free), (3, 3), "{action:?} {after}");
+    }
+}
+
+/// The first operation leaves alone, since the others are not there yet. Its answer is lost, and so is the chain of those: what is sent again
+/// is one chain, of which the first operation was done.
+#[test]
+fn of_a_chain_that_was_done_in_part_the_rest_is_done() {
+    let mut bench = bench();
+    let cell = Address::direct(bench.at(0));
+    let rules = [Opcode::RC_ATOMIC_ACKNOWLEDGE, Opcode::CHAIN]
+        .map(|opcode| Rule { at_most: Some(1), ..Rule::new(Action::Drop) }.only(&[opcode]));
+    bench.world.set_rules(&Rules::of(rules.to_vec()), 1);
+    bench.world.tap();
+    let first = bench.ask(0, swap(Mode::Equal, cell, 0, 1));
+    bench.put(&first);
+    bench.world.ring(bench.left);
+    bench.world.run_for(10_000);
+    let rest = [1, 2].map(|id| then(bench.ask(id, swap(Mode::Equal, cell, id, id + 1))));
+    assert_eq!(bench.run(&rest), all_done(0..3));
+    assert_eq!(bench.word(0), 3);
+    assert_eq!([0, 1, 2].map(|id| bench.result(id, 8)[0]), [0, 1, 2]);
+    let requests: Vec<_> = opcodes(&mut bench).into_iter().filter(|opcode| opcode.is_request()).collect();
+    assert_eq!(requests, [Opcode::RC_COMPARE_SWAP, Opcode::CHAIN, Opcode::CHAIN]);
+}
+
+/// An operation of a chain that was done is asked for by itself: the chain's answer leaves again, and nothing is done.
+#[test]
+fn any_operation_of_a_chain_brings_its_answer_again() {
+    let mut bench = bench();
+    let cell = Address::direct(bench.at(0));
+    let steps =
+        [bench.ask(0, swap(Mode::Equal, cell, 0, 1)), then(bench.ask(1, swap(Mode::Equal, cell, 1, 2)))];
+    steps.iter().for_each(|step| bench.put(step));
+    bench.world.ring(bench.left);
+    // Not until it comes to rest: then nobody asks again, and the answer is forgotten.
+    bench.world.run_for(10_000);
+    assert_eq!(bench.world.drain(bench.left_cq).len(), 2);
+    let forge = Forge::new(&bench.world, 0, bench.right);
+    for psn in 0..2 {
+        bench.world.tap();
+        let resv7 = Flags::EXTENDED.and(Flags::CONDITIONAL).bits();
+        let bth = bth::Repr { resv7, ..forge.bth(Opcode::RC_COMPARE_SWAP, psn) };
+        let ext = Extensions { atomic: Some(swap_of(&bench, 0)), ..Extensions::default() };
+        let frame = forge.frame(bth, ext, &OPERANDS);
+        forge.send(&mut bench.world, &frame);
+        bench.world.run_for(10_000);
+        assert_eq!(opcodes(&mut bench), [Opcode::CHAIN_ANSWER], "{psn}");
+    }
+    assert_eq!(bench.word(0), 2);
+}
+
+/// Equal, 8 bytes, all of them compared and swapped.
+const OPERANDS: [u8; 20] = {
+    let mut bytes = [0xff; 20];
+    (bytes[0], bytes[1], bytes[2], bytes[3]) = (0, 8, 0, 0);
+    bytes
+};
+
+fn swap_of(bench: &Bench, compare: u64) -> atomic_eth::Repr {
+    let Remote { addr, rkey } = bench.at(0);
+    atomic_eth::Repr { va: addr, rkey: rkey.get(), swap_add: compare + 1, compare }
+}
+
+#[test]
+fn what_is_refused_in_a_chain_fails_there_and_what_came_before_it_has_its_answer() {
+    for at in 0..3 {
+        let mut bench = bench();
+        let guarded = bench.world.register(1, 4096, remora_fabric::ALL);
+        let wrong = Address::direct(Remote { addr: guarded.address + 4096, rkey: guarded.key });
+        let cell = Address::direct(bench.at(0));
+        let steps: Vec<_> = (0..4)
+            .map(|id| {
+                let target = if id == at { wrong } else { cell };
+                WorkRequest { conditional: id > 0, ..bench.ask(id, swap(Mode::Equal, target, id, id + 1)) }
+            })
+            .collect();
+        bench.world.tap();
+        let ended: Vec<Status> = bench.run_all(&steps).iter().map(|completion| completion.status).collect();
+        let wanted: Vec<Status> = (0..4)
+            .map(|id| match id {
+                _ if id < at => Status::Success,
+                _ if id == at => Status::RemoteAccess,
+                _ => Status::WrFlushed,
+            })
+            .collect();
+        assert_eq!((ended, bench.word(0)), (wanted, at));
+        assert_eq!(opcodes(&mut bench)[0], Opcode::CHAIN);
+    }
+}
+
+/// A swap in a chain: zero becomes one.
+fn operation(bench: &Bench) -> Vec<u8> {
+    let mut bytes = vec![0; 64];
+    let target = Target::Atomic(swap_of(bench, 0));
+    let flags = Flags::EXTENDED;
+    let (room, len) =
+        chain::emit((Opcode::RC_COMPARE_SWAP, flags), &target, OPERANDS.len(), &mut bytes).unwrap();
+    room.copy_from_slice(&OPERANDS);
+    bytes.truncate(len);
+    bytes
+}
+
+/// A READ of so many bytes in a chain.
+fn reading(bench: &Bench, dma_len: u32) -> Vec<u8> {
+    let Remote { addr, rkey } = bench.at(0);
+    let target = Target::Range(reth::Repr { va: addr, rkey: rkey.get(), dma_len });
+    let mut bytes = vec![0; 20];
+    chain::emit((Opcode::RC_RDMA_READ_REQUEST, Flags::CONDITIONAL), &target, 0, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_chain_that_makes_no_sense_is_refused_where_it_does_not() {
+    type Payload = fn(&Bench) -> Vec<u8>;
+    // How many operations it says that it has; what it has; whether the first of them is done.
+    let cases: [(u8, Payload, bool); 7] = [
+        (0, operation, false),
+        (17, |bench| operation(bench).repeat(17), false),
+        (2, operation, true),
+        (1, |bench| operation(bench)[..40].to_vec(), false),
+        (2, |bench| [operation(bench), vec![Opcode::RC_SEND_ONLY.0; 32]].concat(), true),
+        (2, |bench| [operation(bench), reading(bench, 33)].concat(), true),
+        // Four times 36 bytes and more.
+        (6, |bench| [operation(bench), reading(bench, 32).repeat(5)].concat(), true),
+    ];
+    for (number, (count, payload, done)) in cases.into_iter().enumerate() {
+        let mut bench = bench();
+        let forge = Forge::new(&bench.world, 0, bench.right);
+        let bth = bth::Repr { resv7: count, ..forge.bth(Opcode::CHAIN, 0) };
+        let frame = forge.frame(bth, Extensions::default(), &payload(&bench));
+        forge.send(&mut bench.world, &frame);
+        bench.world.run_for(10_000);
+        assert_eq!(bench.word(0), u64::from(done), "{number}");
+        let after = bench.ask(0, write(Address::direct(bench.at(64)), b"dead"));
+        assert_ne!(bench.run_all(&[after])[0].status, Status::Success, "{number}: the connection has ended");
+        assert_eq!(bench.word(64), 0);
+    }
+    // More than is said is not looked at.
+    let mut bench = bench();
+    let forge = Forge::new(&bench.world, 0, bench.right);
+    let bth = bth::Repr { resv7: 1, ..forge.bth(Opcode::CHAIN, 0) };
+    let frame = forge.frame(bth, Extensions::default(), &[operation(&bench), vec![0xff; 8]].concat());
+    forge.send(&mut bench.world, &frame);
+    bench.world.run_for(10_000);
+    assert_eq!(bench.word(0), 1);
+}
+
+#[test]
+fn without_prism_and_over_irn_a_chain_is_dropped() {
+    let irn = arms()[1];
+    let plain = Settings { prism: false, ..arms()[0] };
+    for settings in [irn, plain] {
+        let mut bench = Bench::over(&Config::default(), &settings);
+        let forge = Forge::new(&bench.world, 0, bench.right);
+        let bth = bth::Repr { resv7: 1, ..forge.bth(Opcode::CHAIN, 0) };
+        let frame = forge.frame(bth, Extensions::default(), &operation(&bench));
+        forge.send(&mut bench.world, &frame);
+        bench.world.run_for(10_000);
+        let counters = bench.world.counters(1);
+        assert_eq!((bench.word(0), counters.malformed_pkts + counters.unknown_qp), (0, 1));
+    }
+}
+
+/// What a peer could say of two swaps, of which the second is conditional.
+#[test]
+fn an_answer_to_a_chain_that_makes_no_sense_ends_it() {
+    let answer = |verdict, bytes: &[u8]| {
+        let mut out = vec![0; chain::answer_len(bytes.len())];
+        chain::emit_answer(verdict, bytes, &mut out).unwrap();
+        out
+    };
+    let good = answer(Verdict::Done, &[0; 8]);
+    let short = answer(Verdict::Done, &[0; 4]);
+    let (done, bad) = (Status::Success, Status::BadResponse);
+    let cases: [(u8, u32, Vec<u8>, &[Status]); 7] = [
+        (2, 1, [good.clone(), good.clone()].concat(), &[done, done]),
+        (2, 1, good.clone(), &[done, bad]),
+        (2, 1, vec![], &[bad]),
+        (2, 1, [good.clone(), short].concat(), &[done, bad]),
+        (2, 1, good.repeat(3), &[done, bad]),
+        (1, 0, good.clone(), &[done]),
+        // It stands for what comes after the first, whose answer must have been lost.
+        (1, 1, good.clone(), &[]),
+    ];
+    for (number, (count, psn, payload, wanted)) in cases.into_iter().enumerate() {
+        let mut bench = bench();
+        // The server never hears of it.
+        let rule = Rule::new(Action::Drop).only(&[Opcode::CHAIN]);
+        bench.world.set_rules(&Rules::of(vec![rule]), 1);
+        let cell = Address::direct(bench.at(0));
+        for step in
+            [bench.ask(0, swap(Mode::Equal, cell, 0, 1)), then(bench.ask(1, swap(Mode::Equal, cell, 1, 2)))]
+        {
+            bench.put(&step);
+        }
+        bench.world.ring(bench.left);
+        bench.world.run_for(1_000);
+        let forge = Forge::new(&bench.world, 1, bench.left);
+        let bth = bth::Repr { resv7: count, ..forge.bth(Opcode::CHAIN_ANSWER, psn) };
+        let frame = forge.frame(bth, Extensions::default(), &payload);
+        forge.send(&mut bench.world, &frame);
+        bench.world.run_for(10_000);
+        let ended: Vec<Status> =
+            bench.world.drain(bench.left_cq).iter().map(|completion| completion.status).collect();
+        let before_flushes = ended.iter().take_while(|status| **status != Status::WrFlushed).count();
+        assert_eq!(ended[..before_flushes], *wanted, "{number}");
+    }
+}

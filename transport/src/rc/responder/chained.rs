@@ -1,0 +1,105 @@
+//! Chains of PRISM that come as one packet: a sequence number for each operation, one answer for all.
+
+use super::super::replay::{Entry, Source};
+use super::{Arrival, Reply, ReplyKind, Responder, Say, Under, until};
+use crate::Counters;
+use crate::rc::prism::Rules;
+use crate::rc::{Seq, extend, psn};
+use wire::prism::chain::MOST;
+use wire::{NakCode, Opcode, packet};
+
+/// What was done of a chain.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Links {
+    /// Operations.
+    pub done: u32,
+    /// Bytes of their answers.
+    pub len: usize,
+    /// Why the next one was not.
+    pub fault: Option<NakCode>,
+}
+
+impl Responder {
+    /// Judges a chain: the NIC does its operations, but for so many that it has done before. None: nothing is to be done.
+    pub fn receive_chain(&mut self, packet: &packet::View<'_>, counters: &mut Counters) -> Option<usize> {
+        if self.ended {
+            return None;
+        }
+        let (seq, count) = (extend(self.go.expected, packet.bth.psn), u64::from(packet.bth.resv7));
+        let mut passed = 0;
+        match self.go.arrive(seq) {
+            Arrival::InOrder => {}
+            Arrival::Duplicate => {
+                counters.duplicate_request += 1;
+                self.repeat_chain(seq, (seq + count).min(self.go.expected));
+                passed = self.go.expected - seq;
+                if passed >= count {
+                    return None;
+                }
+            }
+            Arrival::Gap { report } => {
+                self.missed(report, counters);
+                return None;
+            }
+        }
+        if self.under != Under::Nothing || self.replay.is_full() || !(1..=MOST as u64).contains(&count) {
+            self.refuse(NakCode::INVALID_REQUEST, counters);
+            return None;
+        }
+        Some(passed as usize)
+    }
+
+    /// Operations that were done before are asked for again. That they stood in one packet then is not said: each finds the answer
+    /// that it is in.
+    #[cold]
+    fn repeat_chain(&mut self, from: Seq, to: Seq) {
+        (from..to)
+            .for_each(|seq| self.replay.again_from(seq, |entry| until(entry.first, &entry.source, self.mtu)));
+        if self.say == Say::Nothing && !self.replay.is_pending() {
+            self.say = Say::Ack;
+        }
+    }
+
+    /// What its operations are judged by.
+    pub fn rules(&self) -> Rules {
+        Rules { allowed: self.allowed, mtu: self.mtu }
+    }
+
+    /// Where the answers to the chain belong.
+    pub fn room(&mut self) -> &mut [u8] {
+        self.replay.room()
+    }
+
+    /// The NIC has done what it could of a chain.
+    pub fn conclude_chain(&mut self, links: Links, counters: &mut Counters) {
+        let first = self.go.expected;
+        if links.done > 0 {
+            self.go.advance(links.done);
+            self.msn = (self.msn + links.done) & 0x00ff_ffff;
+        }
+        if links.len > 0 {
+            self.replay.push_kept(Entry {
+                first,
+                end: self.go.expected,
+                source: Source::Chain { len: links.len as u8 },
+                msn: self.msn,
+                credits: 0,
+                from: first,
+                until: first + 1,
+                next: first,
+            });
+        } else {
+            self.say = Say::Ack;
+        }
+        if let Some(code) = links.fault {
+            self.refuse(code, counters);
+        }
+    }
+}
+
+/// The answer to a chain.
+#[inline(always)]
+pub(super) fn reply(entry: &Entry, len: u8) -> Reply {
+    let kind = ReplyKind::Chain(len, (entry.end - entry.first) as u8);
+    Reply { opcode: Opcode::CHAIN_ANSWER, psn: psn(entry.end - 1), aeth: None, kind }
+}
