@@ -164,7 +164,7 @@ impl Crafted {
         match self.flags >> 4 {
             0xf => bth::Repr { tver: 1, ..bth },
             0xe => bth::Repr { pkey: self.operand as u16, ..bth },
-            0xd => bth::Repr { dest_qp: Qpn::new(self.operand & 0x00ff_ffff), ..bth },
+            0xd => bth::Repr { dest_qp: nobody(self.operand), ..bth },
             0xc => bth::Repr { resv6: 0x2a, resv7: 0x55, mig_req: false, ..bth },
             _ => bth,
         }
@@ -229,6 +229,13 @@ impl Crafted {
         let packet = Packet::new(bth, ext, &payload);
         purpose.forge.frame(packet.bth, ext, &payload)
     }
+}
+
+/// A number that no other connection on the stage has: who speaks in the name of its peer may of course end that.
+fn nobody(operand: u32) -> Qpn {
+    const OTHERS: u32 = 0x10;
+    let number = operand & 0x00ff_ffff;
+    Qpn::new(if number < 2 { number } else { number | OTHERS })
 }
 
 /// Any bytes behind a right base header, sealed.

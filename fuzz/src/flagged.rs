@@ -3,6 +3,7 @@
 use arbitrary::Arbitrary;
 use memory::Key;
 use wire::irn::{Additions, fetch};
+use wire::prism::chain::{self, Target};
 use wire::prism::operands::{self, Mode, Number, Operand};
 use wire::prism::{Flags, SCRATCH, addresses};
 use wire::{Extensions, Opcode, Psn, atomic_eth, bth, reth};
@@ -170,6 +171,59 @@ impl Flagged {
 
     /// The frame; `lists` are those that it may allocate from, and may not.
     pub fn frame(&self, purpose: &mut Purpose<'_>, lists: [u64; 2], under: &mut Under) -> Vec<u8> {
+        let (bth, ext, payload) = self.packet(purpose, lists, under);
+        let (opcode, flags) = (bth.opcode, Flags::from_bits(bth.resv7));
+        let additions = additions(opcode, flags, under, &ext);
+        let mut bytes = vec![0; if purpose.irn { additions.len() } else { 0 }];
+        if purpose.irn {
+            additions.emit(&mut bytes);
+        }
+        bytes.extend_from_slice(&payload);
+        under.fetches += u32::from(opcode.is_last() || opcode.is_only());
+        if !opcode.is_known() || ext_differs(opcode, &ext) {
+            return Vec::new();
+        }
+        let bth = bth::Repr { pad: wire::packet::pad_for(bytes.len()), ..bth };
+        purpose.forge.frame(bth, ext, &bytes)
+    }
+
+    /// The frame of these as a chain, which says that there are `odd` of them, if that is given.
+    pub fn chain(
+        these: &[Flagged],
+        odd: Option<u8>,
+        purpose: &mut Purpose<'_>,
+        lists: [u64; 2],
+        under: &mut Under,
+    ) -> Vec<u8> {
+        let (mut bytes, mut first) = (Vec::new(), None);
+        for one in these {
+            let (bth, ext, payload) = one.packet(purpose, lists, under);
+            first = first.or(Some(bth.psn));
+            let target = match (ext.reth, ext.atomic) {
+                (Some(reth), _) => Target::Range(reth),
+                (None, Some(eth)) => Target::Atomic(eth),
+                (None, None) => continue,
+            };
+            let at = bytes.len();
+            bytes.resize(at + chain::len_of(bth.opcode, payload.len()), 0);
+            let head = (bth.opcode, Flags::from_bits(bth.resv7));
+            if let Some((room, _)) = chain::emit(head, &target, payload.len(), &mut bytes[at..]) {
+                room.copy_from_slice(&payload);
+            }
+        }
+        let count = odd.unwrap_or(these.len() as u8) & 0x7f;
+        let psn = first.map_or(0, |psn: Psn| psn.get());
+        let bth = bth::Repr { resv7: count, ..purpose.forge.bth(Opcode::CHAIN, psn) };
+        purpose.forge.frame(bth, Extensions::NONE, &bytes)
+    }
+
+    /// The packet, but for what IRN adds.
+    fn packet(
+        &self,
+        purpose: &mut Purpose<'_>,
+        lists: [u64; 2],
+        under: &mut Under,
+    ) -> (bth::Repr, Extensions, Vec<u8>) {
         let (mtu, mut opcode) = (purpose.mtu, self.opcode(under));
         if opcode == Opcode::RC_RDMA_WRITE_LAST && under.left > mtu {
             opcode = Opcode::RC_RDMA_WRITE_MIDDLE;
@@ -219,18 +273,7 @@ impl Flagged {
         harmless(&mut payload);
         let psn = self.psn(purpose, opcode, flags, total);
         let bth = bth::Repr { resv7: flags.bits(), ..purpose.forge.bth(opcode, psn.get()) };
-        let additions = additions(opcode, flags, under, &ext);
-        let mut bytes = vec![0; if purpose.irn { additions.len() } else { 0 }];
-        if purpose.irn {
-            additions.emit(&mut bytes);
-        }
-        bytes.extend_from_slice(&payload);
-        under.fetches += u32::from(opcode.is_last() || opcode.is_only());
-        if !opcode.is_known() || ext_differs(opcode, &ext) {
-            return Vec::new();
-        }
-        let bth = bth::Repr { pad: wire::packet::pad_for(bytes.len()), ..bth };
-        purpose.forge.frame(bth, ext, &bytes)
+        (bth, ext, payload)
     }
 
     /// Mostly the next; else a few before or behind it.

@@ -40,6 +40,8 @@ enum Move {
     Honest(Honest, u16),
     /// What may happen on any connection.
     Plain(Plain),
+    /// Some as a chain in one packet, which says that there are so many.
+    Chain([Flagged; 3], Option<u8>),
 }
 
 /// An honest operation.
@@ -89,6 +91,12 @@ impl Shop {
     fn packet(&mut self, packet: &Flagged) {
         let (lists, under) = (self.lists.each_ref().map(|list| list.number), &mut self.under);
         let frame = self.show.purpose(1, |purpose| packet.frame(purpose, lists, under));
+        self.show.arrive(1, &frame);
+    }
+
+    fn chain(&mut self, packets: &[Flagged], odd: Option<u8>) {
+        let (lists, under) = (self.lists.each_ref().map(|list| list.number), &mut self.under);
+        let frame = self.show.purpose(1, |purpose| Flagged::chain(packets, odd, purpose, lists, under));
         self.show.arrive(1, &frame);
     }
 
@@ -144,6 +152,7 @@ impl Shop {
     fn make(&mut self, one: &Move) {
         match one {
             Move::Packet(packet) => self.packet(packet),
+            Move::Chain(packets, odd) => self.chain(packets, *odd),
             Move::Burst(packets) => packets.iter().for_each(|packet| self.packet(packet)),
             Move::Point { which, to, bound } => {
                 let mtu = self.show.cast.settings.mtu;
