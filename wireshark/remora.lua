@@ -39,13 +39,13 @@ local FLAGS = {
     { "extended", 0x01, "masks, and up to 32 bytes" },
 }
 
--- What may stand in a bundle.
+-- What may stand in a bundle or a chain.
 local NAMES = {
     [0x0a] = "RDMA WRITE Only", [0x0c] = "RDMA READ Request", [0x10] = "RDMA READ Response Only",
-    [0x12] = "ATOMIC Acknowledge", [0x13] = "CmpSwap", [0x14] = "FetchAdd",
+    [0x12] = "ATOMIC Acknowledge", [0x13] = "CmpSwap", [0x14] = "FetchAdd", [0xc1] = "Chain", [0xc2] = "Chain Answer",
 }
 
-local prism, bundle, strom, irn = {}, {}, {}, {}
+local prism, bundle, chain, strom, irn = {}, {}, {}, {}, {}
 local fields = {}
 
 local function field(into, group, name, kind, title, ...)
@@ -93,6 +93,10 @@ field(bundle, "bundle", "opcode", "uint8", "Op-code", base.HEX, NAMES)
 field(bundle, "bundle", "psn", "uint24", "PSN")
 field(bundle, "bundle", "len", "uint16", "Bytes of the packet")
 
+field(chain, "chain", "opcode", "uint8", "Op-code", base.HEX, NAMES)
+field(chain, "chain", "count", "uint8", "Sequence numbers", base.DEC, nil, 0x7f)
+field(chain, "chain", "len", "uint8", "Bytes of the result")
+
 field(irn, "irn", "wqe", "uint24", "Receive WQE number")
 field(irn, "irn", "offset", "uint32", "Offset of this payload in the message")
 field(irn, "irn", "va", "uint64", "Address of this payload", base.HEX)
@@ -117,8 +121,8 @@ local udp_length = Field.new("udp.length")
 
 local BTH, ICRC = 12, 4
 local READ, COMPARE_SWAP, FETCH_ADD, ACKNOWLEDGE, ATOMIC_ACK = 0x0c, 0x13, 0x14, 0x11, 0x12
-local READ_ACKNOWLEDGE, RPC, BUNDLE = 0x1f, 0x18, 0xc0
--- Bytes before each packet of a bundle.
+local READ_ACKNOWLEDGE, RPC, BUNDLE, CHAIN, CHAIN_ANSWER = 0x1f, 0x18, 0xc0, 0xc1, 0xc2
+-- Bytes before each packet of a bundle, operation of a chain, and result.
 local HEAD = 4
 
 -- Bytes of an op-code's own extension headers, if it has any.
@@ -194,6 +198,12 @@ local function remember(packet, request)
     latest[key(packet.from, packet.to, packet.psn)] = packet.qp
 end
 
+-- The request of a packet's sequence number, and the queue pair that it came from.
+local function sought(packet)
+    local partner = partners[key(packet.to, packet.from, packet.qp)] or latest[key(packet.to, packet.from, packet.psn)]
+    return partner and requests[key(packet.to, packet.from, partner, packet.psn)], partner
+end
+
 -- The request that a packet answers.
 local function asked(packet)
     if packet.visited then return answered[packet.place] end
@@ -202,8 +212,7 @@ local function asked(packet)
         answered[packet.place] = reading[way]
         return reading[way]
     end
-    local partner = partners[way] or latest[key(packet.to, packet.from, packet.psn)]
-    local request = partner and requests[key(packet.to, packet.from, partner, packet.psn)]
+    local request, partner = sought(packet)
     if request and (request.opcode == READ and not request.redirect) ~= (RESPONSE[packet.opcode] or false) then
         request = nil
     end
@@ -281,7 +290,7 @@ local function show_operands(tree, packet, reader)
         tree:add_proto_expert_info(odd)
         return
     end
-    local eth = packet.tvb(packet.at + BTH, 28)
+    local eth = packet.tvb(packet.eth, 28)
     if swaps then
         tree:add(prism.compare_at, at)
         tree:add(prism.swap_at, at)
@@ -306,7 +315,7 @@ local function show_flags(tree, byte)
 end
 
 local function show_request(tree, packet, reader)
-    local byte = packet.tvb(packet.at + 8, 1)
+    local byte = packet.tvb(packet.flags, 1)
     local function has(bit) return byte:bitfield(bit, 1) == 1 end
     local redirect, allocate = has(5), has(6)
     local data_indirect, extended = has(3), has(7)
@@ -318,13 +327,14 @@ local function show_request(tree, packet, reader)
         packet.info:append(" [PRISM " .. names .. "]")
     end
     if STARTS[packet.opcode] then
-        if allocate then mine:add(prism.free_list, packet.tvb(packet.at + BTH, 8)) end
+        if allocate then mine:add(prism.free_list, packet.tvb(packet.eth, 8)) end
         if redirect then put(mine, prism.redirect, reader:take(8)) end
         if data_indirect and write then put(mine, prism.source, reader:take(8)) end
         if extended then show_operands(mine, packet, reader) end
     end
     if reader.short then mine:add_proto_expert_info(short) end
-    remember(packet, { frame = packet.number, opcode = packet.opcode, redirect = redirect, allocate = allocate })
+    local plain = write and names == ""
+    remember(packet, { frame = packet.number, opcode = packet.opcode, redirect = redirect, allocate = allocate, plain = plain })
 end
 
 -- What the result of an operation that was done, or did not swap, means.
@@ -391,17 +401,20 @@ local function packet_at(tvb, pinfo, at, ends)
     local own = OWN[opcode] or 0
     if at + BTH + own > ends then return nil end
     return {
-        tvb = tvb, at = at, behind = at + BTH + own, ends = ends - tvb(at + 1, 1):bitfield(2, 2),
+        tvb = tvb, at = at, flags = at + 8, eth = at + BTH, behind = at + BTH + own, ends = ends - tvb(at + 1, 1):bitfield(2, 2),
         opcode = opcode, qp = tvb(at + 5, 3):uint(), psn = tvb(at + 9, 3):uint(),
         from = tostring(pinfo.net_src), to = tostring(pinfo.net_dst),
         number = pinfo.number, place = key(pinfo.number, at), visited = pinfo.visited, info = pinfo.cols.info,
     }
 end
 
+-- The op-codes of ours that no service has.
+local OURS = { [BUNDLE] = "bundle", [CHAIN] = "chain", [CHAIN_ANSWER] = "chain answer" }
+
 -- Where the packet stands that a frame carries; none if it is none of a reliable connection over UDP, and no bundle of those.
 local function packet_of(tvb, pinfo)
     local opcode, udp = bth_opcode(), udp_length()
-    if not (opcode and udp) or opcode.value > 0x1f and opcode.value ~= BUNDLE then return nil end
+    if not (opcode and udp) or opcode.value > 0x1f and not OURS[opcode.value] then return nil end
     local at, ends = opcode.offset, udp.offset - 4 + udp.value - ICRC
     if ends > tvb:len() or at + BTH > ends or tvb(at, 1):uint() ~= opcode.value then return nil end
     return packet_at(tvb, pinfo, at, ends)
@@ -425,6 +438,76 @@ local function show(packet, here)
     end
 end
 
+local function padded(len) return len + (-len) % 4 end
+
+-- The operations of a chain, one below the other.
+local function show_chain(packet, here)
+    local tvb, at, psn = packet.tvb, packet.behind, packet.psn
+    here():add(chain.count, tvb(packet.at + 8, 1))
+    while at < packet.ends do
+        local opcode = at + HEAD <= packet.ends and tvb(at, 1):uint()
+        local behind = opcode and STARTS[opcode] and opcode ~= 0x06 and at + HEAD + OWN[opcode]
+        local len = behind and behind <= packet.ends and tvb(at + 2, 2):uint()
+        if not len or behind + padded(len) > packet.ends then
+            here():add_proto_expert_info(odd)
+            return
+        end
+        local mine = here():add(remora, tvb(at, behind + padded(len) - at), "In the chain: " .. NAMES[opcode])
+        mine:add(chain.opcode, tvb(at, 1))
+        local inner = setmetatable({ opcode = opcode, flags = at + 1, eth = at + HEAD, psn = psn }, { __index = packet })
+        show_request(function() return mine end, inner, setmetatable({ tvb = tvb, at = behind, last = behind + len }, Reader))
+        at, psn = behind + padded(len), (psn + 1) % 0x1000000
+    end
+end
+
+-- The request that the next result answers: a WRITE without flags has none. And the sequence number behind it.
+local function next_asked(packet, psn, last)
+    while psn ~= (last + 1) % 0x1000000 do
+        local place = key(packet.place, psn)
+        if not packet.visited then answered[place] = sought(setmetatable({ psn = psn }, { __index = packet })) end
+        psn = (psn + 1) % 0x1000000
+        if not (answered[place] and answered[place].plain) then return answered[place], psn end
+    end
+    return nil, psn
+end
+
+-- What came of them, likewise.
+local function show_results(packet, here)
+    local tvb, at, count = packet.tvb, packet.behind, packet.tvb(packet.at + 8, 1)
+    here():add(chain.count, count)
+    local psn, request = (packet.psn + 1 - count:bitfield(1, 7)) % 0x1000000, nil
+    while at < packet.ends do
+        local len = at + HEAD <= packet.ends and tvb(at + 1, 1):uint()
+        if not len or at + HEAD + padded(len) > packet.ends then
+            here():add_proto_expert_info(odd)
+            return
+        end
+        request, psn = next_asked(packet, psn, packet.psn)
+        local verdict = tvb(at, 1):uint()
+        local words = VERDICTS[verdict]
+        local mine = here():add(remora, tvb(at, HEAD + padded(len)), "In the answer: " .. (words or "no verdict"))
+        mine:add(prism.verdict, tvb(at, 1))
+        mine:add(chain.len, tvb(at + 1, 1))
+        if not words then mine:add_proto_expert_info(odd) end
+        local read = request and request.opcode == READ and not request.redirect
+        if len > 0 then mine:add(read and prism.result or meaning(request, verdict), tvb(at + HEAD, len)) end
+        if request then mine:add(prism.request_in, request.frame):set_generated() end
+        if verdict ~= 0x1f then packet.info:append(" [PRISM " .. (words or "?") .. "]") end
+        at = at + HEAD + padded(len)
+    end
+end
+
+-- What is ours of a packet alone, or in a bundle.
+local function show_any(packet, here)
+    if packet.opcode == CHAIN then
+        show_chain(packet, here)
+    elseif packet.opcode == CHAIN_ANSWER then
+        show_results(packet, here)
+    else
+        show(packet, here)
+    end
+end
+
 -- The packets of a bundle, one below the other.
 local function show_bundle(packet, here)
     local tvb, at = packet.tvb, packet.behind
@@ -440,7 +523,7 @@ local function show_bundle(packet, here)
         mine:add(bundle.len, tvb(at, 2))
         mine:add(bundle.opcode, tvb(inner.at, 1))
         mine:add(bundle.psn, tvb(inner.at + 9, 3))
-        show(inner, function() return mine end)
+        show_any(inner, function() return mine end)
         at = at + HEAD + len
     end
 end
@@ -454,12 +537,14 @@ function remora.dissector(tvb, pinfo, tree)
         root = root or tree:add(remora, tvb(packet.at, packet.ends - packet.at))
         return root
     end
+    if OURS[packet.opcode] then
+        pinfo.cols.info:append(" [PRISM " .. OURS[packet.opcode] .. "]")
+    end
     if packet.opcode == BUNDLE then
         packet.pinfo = pinfo
-        pinfo.cols.info:append(" [PRISM bundle]")
         show_bundle(packet, here)
     else
-        show(packet, here)
+        show_any(packet, here)
     end
 end
 

@@ -56,7 +56,7 @@ fn tshark(file: &Path, dissector: bool, arguments: &[&str]) -> String {
 type Fields = BTreeMap<String, String>;
 
 /// The dissector's fields, below `remora.`.
-const FIELDS: [&str; 45] = [
+const FIELDS: [&str; 48] = [
     "prism.flags",
     "prism.flags.addr_indirect",
     "prism.flags.addr_bounded",
@@ -86,6 +86,9 @@ const FIELDS: [&str; 45] = [
     "prism.redirected",
     "prism.result",
     "prism.request_in",
+    "chain.opcode",
+    "chain.count",
+    "chain.len",
     "bundle.opcode",
     "bundle.psn",
     "bundle.len",
@@ -403,10 +406,10 @@ fn tshark_shows_of_prism_what_was_posted_and_what_came_of_it() {
     assert_eq!(seen.len(), wanted.len());
 }
 
-/// A chain in one frame, and its answers in another.
-#[test]
-fn tshark_shows_each_packet_of_a_bundle() {
-    let file = Temporary::new("bundle");
+/// What tshark shows of a WRITE and an ALLOCATE that travel together, with a READ of so many bytes behind them; the number of the free list, and
+/// the address of the buffer.
+fn together(reads: Option<usize>) -> (Vec<Fields>, u64, u64) {
+    let file = Temporary::new("together");
     let (list, buffer) = {
         let device = Device::udp("127.0.0.1:0").unwrap().capture(&file.0);
         let mut world = world(&device, &options());
@@ -422,29 +425,60 @@ fn tshark_shows_each_packet_of_a_bundle() {
         let data = Data::Local(Payload::Inline(&[5; 20]));
         let scratch = Address::direct(Remote { addr: SCRATCH + 8, rkey });
         let new = request(1, Operation::Allocate { list, rkey, data });
+        let into = [world.memory.sge(256, reads.unwrap_or(0))];
+        let from = Address::direct(world.memory.remote(0));
+        let read = Operation::Read { from, len: into[0].len, into: &into };
+        let read = WorkRequest { result: None, ..request(2, read) };
         let mut batch = world.pair.batch().unwrap();
         batch.post_prism(&request(0, Operation::Write { to: scratch, data })).unwrap();
         batch.post_prism(&WorkRequest { redirect: Some(SCRATCH), ..new }).unwrap();
+        if reads.is_some() {
+            batch.post_prism(&read).unwrap();
+        }
         batch.ring();
-        let (mut done, mut ended) = ([EMPTY; 2], 0);
-        while ended < 2 {
+        let (mut done, mut ended) = ([EMPTY; 3], 0);
+        while ended < 2 + usize::from(reads.is_some()) {
             ended += world.cq.wait(&mut done, LONG).unwrap();
         }
         (list, world.list.address(0))
     };
-    let seen = of_prism(packets(&file.0, &[]));
-    let told =
-        |packet: &Fields, names: [&str; 4]| names.map(|name| packet[&format!("remora.{name}")].clone());
+    (of_prism(packets(&file.0, &[])), list, buffer)
+}
+
+fn told<const N: usize>(packet: &Fields, names: [&str; N]) -> [String; N] {
+    names.map(|name| packet[&format!("remora.{name}")].clone())
+}
+
+/// A chain in one frame, and its answers in another.
+#[test]
+fn tshark_shows_each_packet_of_a_bundle() {
+    let (seen, list, buffer) = together(Some(40));
     let [asked, answered] = &seen[..] else { panic!("{seen:?}") };
     assert_eq!(
         told(asked, ["bundle.opcode", "prism.flags", "prism.free_list", "prism.redirect"]),
-        ["0x0a,0x0a".to_owned(), "0x08,0x0e".to_owned(), list.to_string(), hex(SCRATCH)],
+        ["0x0a,0x0a,0x0c".to_owned(), "0x08,0x0e,0x08".to_owned(), list.to_string(), hex(SCRATCH)],
     );
     assert_eq!(
         told(answered, ["bundle.opcode", "prism.verdict", "prism.written", "prism.buffer"]),
-        ["0x12,0x12".to_owned(), "31,31".to_owned(), "20".to_owned(), hex(buffer)],
+        ["0x12,0x12,0x10".to_owned(), "31,31,31".to_owned(), "20".to_owned(), hex(buffer)],
     );
     assert_eq!(asked["remora.bundle.psn"], answered["remora.bundle.psn"]);
+}
+
+/// A chain as one packet, and so its answer.
+#[test]
+fn tshark_shows_each_operation_of_a_chain_and_what_came_of_it() {
+    let (seen, list, buffer) = together(Some(20));
+    let [asked, answered] = &seen[..] else { panic!("{seen:?}") };
+    assert_eq!(
+        told(asked, ["chain.opcode", "chain.count", "prism.flags", "prism.free_list", "prism.redirect"]),
+        ["0x0a,0x0a,0x0c", "3", "0x08,0x0e,0x08", &list.to_string(), &hex(SCRATCH)].map(str::to_owned),
+    );
+    assert_eq!(
+        told(answered, ["chain.count", "chain.len", "prism.verdict", "prism.written", "prism.buffer"]),
+        ["3", "8,8,20", "31,31,31", "20", &hex(buffer)].map(str::to_owned),
+    );
+    assert_eq!(answered["remora.prism.result"].len(), 40, "{answered:?}");
 }
 
 #[test]
