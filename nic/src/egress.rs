@@ -236,13 +236,13 @@ impl QueuePair {
         }
         let mut plan = loop {
             self.submit::<GoBackN>(mem, shared);
-            if let Some(plan) = self.connection.as_ref()?.requester.plan(now) {
-                break plan;
-            }
             if self.prism.is_some()
                 && let Some(sent) = self.request_prism(now, mem, out, shared)
             {
-                return Some(sent);
+                return sent;
+            }
+            if let Some(plan) = self.connection.as_ref()?.requester.plan(now) {
+                break plan;
             }
             // Local work and failures may have come to the front without any packet, and what had to wait for their end
             // may go on.
@@ -250,11 +250,6 @@ impl QueuePair {
                 return None;
             }
         };
-        if self.prism.is_some()
-            && let Some(sent) = self.request_bundle(now, mem, out, shared)
-        {
-            return sent;
-        }
         if LATE {
             self.ask_later(&mut plan);
         }
@@ -285,8 +280,7 @@ impl QueuePair {
         self.request::<true>(now, mem, out, shared)
     }
 
-    /// The next packet of an operation of PRISM.
-    #[cold]
+    /// The next packet of an operation of PRISM, or of what travels with one. None: it is a plain verb's; `Some(None)`: it waits.
     #[inline(never)]
     fn request_prism(
         &mut self,
@@ -294,8 +288,9 @@ impl QueuePair {
         mem: Mem<'_>,
         out: &mut impl Egress,
         shared: &mut Shared,
-    ) -> Option<Sent> {
-        if let Some(sent) = self.request_bundle(now, mem, out, shared) {
+    ) -> Option<Option<Sent>> {
+        let sent = self.request_bundle(now, mem, out, shared);
+        if sent.is_some() {
             return sent;
         }
         let (pd, ring) = (self.pd, self.send.ring());
@@ -306,7 +301,7 @@ impl QueuePair {
         let (what, place) = ((&extended, note), (plan.offset, plan.len));
         let sent = prism::emit_request(path, out, &mut shared.counters, head, what, place, (mem, pd, ring));
         self.concluded(now, &plan, sent, shared);
-        Some(sent)
+        Some(Some(sent))
     }
 
     /// A planned packet has left, or has not.

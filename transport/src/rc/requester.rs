@@ -368,29 +368,16 @@ impl<D: Copy> Requester<D> {
     /// The planned packet has left.
     #[inline]
     pub fn sent(&mut self, now: Instant, plan: &Plan, counters: &mut Counters) {
-        self.left(now, plan.count, (plan.fetch, plan.last, plan.ack_req), counters);
-    }
-
-    /// The request at the cursor has left, with so many sequence numbers. It is a READ or atomic, it ends its message, it asks for an
-    /// acknowledgement.
-    #[inline(always)]
-    fn left(
-        &mut self,
-        now: Instant,
-        count: u32,
-        (fetch, last, asks): (bool, bool, bool),
-        counters: &mut Counters,
-    ) {
         counters.retransmitted_pkts += u64::from(self.go.retransmitting());
-        self.go.sent(count);
-        if fetch {
+        self.go.sent(plan.count);
+        if plan.fetch {
             self.fetches.push_back(self.go.cursor);
         }
-        if last {
+        if plan.last {
             self.at += 1;
             self.step_over_local();
         }
-        self.unasked = if asks { 0 } else { self.unasked + 1 };
+        self.unasked = if plan.ack_req { 0 } else { self.unasked + 1 };
         if self.ack_deadline == Instant::NEVER {
             self.ack_deadline = now.after(self.parameters.timeout_ns);
         }

@@ -170,7 +170,18 @@ pub const fn size_at_most(swaps: bool, len: usize) -> usize {
 }
 
 /// The number in network order in `bytes`, at most 32.
+#[inline]
 pub fn number(bytes: &[u8]) -> Number {
+    // The sizes of all operands, without a loop.
+    match bytes.as_chunks() {
+        (&[low], []) => [u64::from_be_bytes(low), 0, 0, 0],
+        (&[second, low], []) => [u64::from_be_bytes(low), u64::from_be_bytes(second), 0, 0],
+        (&[fourth, third, second, low], []) => [low, second, third, fourth].map(u64::from_be_bytes),
+        _ => odd_number(bytes),
+    }
+}
+
+fn odd_number(bytes: &[u8]) -> Number {
     let mut limbs = [0; 4];
     for (limb, bytes) in limbs.iter_mut().zip(bytes.rchunks(8)) {
         *limb = match bytes.try_into() {
@@ -182,7 +193,20 @@ pub fn number(bytes: &[u8]) -> Number {
 }
 
 /// Writes a number in network order over all of `out`, at most 32 bytes.
+#[inline]
 pub fn put(number: &Number, out: &mut [u8]) {
+    let limbs = number.map(u64::to_be_bytes);
+    match out.as_chunks_mut() {
+        ([low], []) => *low = limbs[0],
+        ([second, low], []) => (*second, *low) = (limbs[1], limbs[0]),
+        ([fourth, third, second, low], []) => {
+            (*fourth, *third, *second, *low) = (limbs[3], limbs[2], limbs[1], limbs[0]);
+        }
+        _ => put_odd(number, out),
+    }
+}
+
+fn put_odd(number: &Number, out: &mut [u8]) {
     for (limb, bytes) in number.iter().zip(out.rchunks_mut(8)) {
         let whole = limb.to_be_bytes();
         match <&mut [u8; 8]>::try_from(&mut *bytes) {
@@ -198,6 +222,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    #[inline]
     fn number(&mut self) -> Result<Number, WireError> {
         let (mine, rest) = self.rest.split_at_checked(self.size).ok_or(WireError::Truncated)?;
         self.rest = rest;

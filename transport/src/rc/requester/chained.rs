@@ -113,8 +113,17 @@ impl<D: Copy> Requester<D> {
         for _ in 0..count {
             let Some(Placed { first, end, message }) = self.window.get(self.at) else { return };
             let (packets, fetch) = ((end - first) as u32, message.kind.is_fetch());
-            let asks = fetch || self.asks_at(*end);
-            self.left(now, packets, (fetch, true, asks), counters);
+            self.unasked = if fetch || self.asks_at(*end) { 0 } else { self.unasked + 1 };
+            counters.retransmitted_pkts += u64::from(self.go.retransmitting());
+            self.go.sent(packets);
+            if fetch {
+                self.fetches.push_back(self.go.cursor);
+            }
+            self.at += 1;
+        }
+        self.step_over_local();
+        if self.ack_deadline == Instant::NEVER {
+            self.ack_deadline = now.after(self.parameters.timeout_ns);
         }
     }
 
