@@ -52,7 +52,7 @@ impl Machine {
 
     pub fn disconnect(&mut self, now: Instant, replica: usize, fleet: &mut impl Fleet) {
         match self {
-            Machine::PrismRs(client) => client.disconnect(replica, fleet),
+            Machine::PrismRs(client) => client.disconnect(replica, now, fleet),
             Machine::AbdLock(client) => client.disconnect(replica, now, fleet),
         }
     }
@@ -65,8 +65,8 @@ impl Machine {
         fleet: &mut impl Fleet,
     ) -> Result<Slot, Refused> {
         match (self, operation) {
-            (Machine::PrismRs(client), Operation::Read) => client.read(block, fleet),
-            (Machine::PrismRs(client), Operation::Write) => client.write(block, value, fleet),
+            (Machine::PrismRs(client), Operation::Read) => client.read(now, block, fleet),
+            (Machine::PrismRs(client), Operation::Write) => client.write(now, block, value, fleet),
             (Machine::AbdLock(client), Operation::Read) => client.read(now, block, fleet),
             (Machine::AbdLock(client), Operation::Write) => client.write(now, block, value, fleet),
         }
@@ -81,7 +81,7 @@ impl Machine {
         fleet: &mut impl Fleet,
     ) -> Option<Finished<'_>> {
         match self {
-            Machine::PrismRs(client) => client.complete(replica, completion, fleet),
+            Machine::PrismRs(client) => client.complete(now, replica, completion, fleet),
             Machine::AbdLock(client) => client.complete(now, replica, completion, fleet),
         }
     }
@@ -89,10 +89,10 @@ impl Machine {
     /// Goes on with what has waited long enough.
     #[inline]
     pub fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
-        if let Machine::AbdLock(client) = self
-            && client.next_deadline() <= now
-        {
-            client.expire(now, fleet);
+        match self {
+            Machine::PrismRs(client) if client.next_deadline() <= now => client.expire(now, fleet),
+            Machine::AbdLock(client) if client.next_deadline() <= now => client.expire(now, fleet),
+            _ => {}
         }
     }
 

@@ -77,7 +77,8 @@ const PILAF_GET: Operation = Operation {
 /// A call; each message is acknowledged.
 const PILAF_PUT: Operation =
     Operation { trips: &[CALL], work_ns: 0, asked: &[MESSAGE + PAIR, AETH], answered: &[AETH, MESSAGE] };
-/// At each replica, read or write: *all operations take two rounds* (§7.1). `store::block` reads in one if the quorum agrees.
+/// At each replica, read or write: *all operations take two rounds* (§7.1). `store::block` reads in one if the quorum agrees, the value from one
+/// replica; this is the paper's design.
 const PRISM_RS: Operation = Operation {
     trips: &[INDIRECT_READ.trips[0], super::prism::CHAIN.trips[0]],
     work_ns: 0,

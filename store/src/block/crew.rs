@@ -75,6 +75,13 @@ impl Crew {
         self.members[replica].grant.as_ref()
     }
 
+    /// It is there, and does not have too much to do.
+    #[inline]
+    pub fn is_free(&self, replica: usize) -> bool {
+        let member = &self.members[replica];
+        member.grant.is_some() && member.tails < self.most_tails
+    }
+
     /// May it get a new request? If not, it is asked again when it has [caught up](Crew::caught_up).
     #[inline]
     pub fn takes(&mut self, replica: usize, room: bool) -> bool {

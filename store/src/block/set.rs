@@ -7,6 +7,11 @@ pub struct Set(u8);
 impl Set {
     pub const NONE: Set = Set(0);
 
+    /// This one alone.
+    pub fn of(replica: usize) -> Set {
+        Set(1 << replica)
+    }
+
     pub fn has(self, replica: usize) -> bool {
         self.0 >> replica & 1 == 1
     }
@@ -30,6 +35,32 @@ impl Set {
     /// In one of them.
     pub fn or(self, other: Set) -> Set {
         Set(self.0 | other.0)
+    }
+
+    /// In both.
+    pub fn and(self, other: Set) -> Set {
+        Set(self.0 & other.0)
+    }
+
+    /// In the first one alone.
+    pub fn without(self, other: Set) -> Set {
+        Set(self.0 & !other.0)
+    }
+
+    /// The first so many.
+    pub fn all(replicas: usize) -> Set {
+        Set(((1_u16 << replicas) - 1) as u8)
+    }
+
+    /// Those of which this holds.
+    pub fn filter(mut self, holds: impl Fn(usize) -> bool) -> Set {
+        self.iter().filter(|replica| !holds(*replica)).for_each(|replica| self.remove(replica));
+        self
+    }
+
+    /// The one with the lowest number; the first of all if it has none.
+    pub fn first(self) -> usize {
+        self.iter().next().unwrap_or(0)
     }
 
     pub fn iter(self) -> impl Iterator<Item = usize> {

@@ -90,35 +90,37 @@ impl Design for prism_rs::Client {
         prism_rs::Client::connect(self, replica, grant, fleet).expect("a replica of this store");
     }
 
-    fn disconnect(&mut self, _: Instant, replica: usize, fleet: &mut impl Fleet) {
-        prism_rs::Client::disconnect(self, replica, fleet);
+    fn disconnect(&mut self, now: Instant, replica: usize, fleet: &mut impl Fleet) {
+        prism_rs::Client::disconnect(self, replica, now, fleet);
     }
 
-    fn read(&mut self, _: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
-        prism_rs::Client::read(self, block, fleet)
+    fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
+        prism_rs::Client::read(self, now, block, fleet)
     }
 
     fn write(
         &mut self,
-        _: Instant,
+        now: Instant,
         block: u64,
         value: &[u8],
         fleet: &mut impl Fleet,
     ) -> Result<Slot, Refused> {
-        prism_rs::Client::write(self, block, value, fleet)
+        prism_rs::Client::write(self, now, block, value, fleet)
     }
 
     fn complete(
         &mut self,
-        _: Instant,
+        now: Instant,
         replica: usize,
         completion: &WorkCompletion,
         fleet: &mut impl Fleet,
     ) -> Option<Finished<'_>> {
-        prism_rs::Client::complete(self, replica, completion, fleet)
+        prism_rs::Client::complete(self, now, replica, completion, fleet)
     }
 
-    fn expire(&mut self, _: Instant, _: &mut impl Fleet) {}
+    fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
+        prism_rs::Client::expire(self, now, fleet);
+    }
 
     fn lost(&self) -> Option<Lost> {
         prism_rs::Client::lost(self)

@@ -2,4 +2,5 @@
 
 mod design;
 mod histories;
+mod reads;
 mod run;

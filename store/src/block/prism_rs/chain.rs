@@ -53,7 +53,8 @@ pub fn read(
     })
 }
 
-/// Asks for the tag alone, as it stands in the metadata: who writes need not know what he writes over. One word, so of one moment.
+/// Asks for the tag alone, as it stands in the metadata: who writes need not know what he writes over, and who reads has the value from another
+/// replica. One word, so of one moment.
 pub fn read_tag(
     grant: &Grant,
     block: u64,

@@ -1,6 +1,7 @@
 //! The client machine: a window of operations at all replicas.
 
 use nic::WorkCompletion;
+use transport::Instant;
 
 use super::super::crew::Crew;
 use super::super::grant::{ENTRY, WORD};
@@ -10,9 +11,12 @@ use super::super::{
 };
 use super::chain::{self, Answers};
 use super::flight::{Flight, State};
+use super::source::Sources;
 use crate::heap::{MOST_RETURNED, Returns};
 use crate::words::u64_at;
 use crate::{Broken, Fleet, QueueNeeds, Registered};
+
+mod reading;
 
 /// What a request is for.
 const READ: u8 = 1;
@@ -44,6 +48,9 @@ pub struct Client {
     flights: Vec<Flight>,
     idle: Vec<u16>,
     in_flight: usize,
+    /// Who is asked for values, and when the next one of them is late; perhaps it has come meanwhile.
+    sources: Sources,
+    deadline: Instant,
     /// No tag of ours of this time or earlier may come again: a write of it ended before f + 1 replicas had it.
     floor: u64,
     /// What was read last, away from the NIC's reach.
@@ -63,6 +70,8 @@ impl Client {
             flights: vec![Flight::new(); config.slots()],
             idle: (0..config.slots() as u16).rev().collect(),
             in_flight: 0,
+            sources: Sources::new(config.replicas),
+            deadline: Instant::NEVER,
             floor: 0,
             value: vec![0; config.layout.block_len as usize],
             config,
@@ -118,8 +127,9 @@ impl Client {
     ///
     /// All operations begin their phase anew: the replica may come back without its memory, and what it said does not count
     /// then (`docs/BLOCK.md`, empty replicas).
-    pub fn disconnect(&mut self, replica: usize, fleet: &mut impl Fleet) {
+    pub fn disconnect(&mut self, replica: usize, now: Instant, fleet: &mut impl Fleet) {
         self.crew.leave(replica);
+        self.sources.failed(replica);
         (self.returns[replica], self.chains[replica]) = (None, 0);
         for slot in 0..self.flights.len() {
             let flight = &mut self.flights[slot];
@@ -128,6 +138,7 @@ impl Client {
             flight.writing.remove(replica);
             if flight.is_active() {
                 flight.restart();
+                self.aim(slot, now);
             } else if had && flight.under_way().is_empty() {
                 flight.state = State::Idle;
                 self.idle.push(slot as u16);
@@ -140,27 +151,34 @@ impl Client {
     ///
     /// # Errors
     /// It was not started.
-    pub fn read(&mut self, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
+    pub fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
         let slot = self.slot(block)?;
-        Ok(self.begin(slot, Operation::Read, block, fleet))
+        Ok(self.begin(slot, Operation::Read, block, now, fleet))
     }
 
     /// Writes a block.
     ///
     /// # Errors
     /// It was not started.
-    pub fn write(&mut self, block: u64, value: &[u8], fleet: &mut impl Fleet) -> Result<Slot, Refused> {
+    pub fn write(
+        &mut self,
+        now: Instant,
+        block: u64,
+        value: &[u8],
+        fleet: &mut impl Fleet,
+    ) -> Result<Slot, Refused> {
         if value.len() != self.value.len() {
             return Err(Refused::WrongLength);
         }
         let slot = self.slot(block)?;
         self.arena.write(Client::buffer_at(&self.config, slot, 0) + WORD, value);
-        Ok(self.begin(slot, Operation::Write, block, fleet))
+        Ok(self.begin(slot, Operation::Write, block, now, fleet))
     }
 
     /// Takes a completion of a replica's queue pair. Those of an earlier connection are ignored.
     pub fn complete(
         &mut self,
+        now: Instant,
         replica: usize,
         completion: &WorkCompletion,
         fleet: &mut impl Fleet,
@@ -168,7 +186,7 @@ impl Client {
         let id = self.crew.take(replica, completion)?;
         let slot = usize::from(id.slot);
         let end = match (id.step, &mut self.returns[replica]) {
-            (READ, _) => self.read_answered(slot, replica, fleet),
+            (READ, _) => self.read_answered(slot, replica, now, fleet),
             (WRITE, _) => self.chain_answered(slot, replica, fleet),
             (RETURN, Some(returns)) => {
                 returns.sent();
@@ -202,15 +220,26 @@ impl Client {
         self.idle.pop().map(usize::from).ok_or(Refused::WindowFull)
     }
 
-    fn begin(&mut self, slot: usize, operation: Operation, block: u64, fleet: &mut impl Fleet) -> Slot {
+    fn begin(
+        &mut self,
+        slot: usize,
+        operation: Operation,
+        block: u64,
+        now: Instant,
+        fleet: &mut impl Fleet,
+    ) -> Slot {
         self.in_flight += 1;
         self.flights[slot].begin(operation, block);
+        self.aim(slot, now);
         self.ask_all(slot, fleet);
         Slot(slot as u16)
     }
 
     fn ask_all(&mut self, slot: usize, fleet: &mut impl Fleet) {
-        (0..self.crew.len()).for_each(|replica| self.ask(slot, replica, fleet));
+        // What takes longest first.
+        let wanted = self.flights[slot].wanted;
+        wanted.iter().for_each(|replica| self.ask(slot, replica, fleet));
+        Set::all(self.crew.len()).without(wanted).iter().for_each(|replica| self.ask(slot, replica, fleet));
     }
 
     fn ask_for_all(&mut self, replica: usize, fleet: &mut impl Fleet) {
@@ -239,9 +268,12 @@ impl Client {
         let nic = &mut fleet.end(replica);
         let posted = if reading {
             flight.reading.add(replica);
-            match flight.operation {
-                Operation::Read => chain::read(grant, flight.block, id, landing(replica, len), nic),
-                Operation::Write => chain::read_tag(grant, flight.block, id, landing(replica, WORD), nic),
+            if flight.wanted.has(replica) {
+                flight.whole.add(replica);
+                chain::read(grant, flight.block, id, landing(replica, len), nic)
+            } else {
+                flight.whole.remove(replica);
+                chain::read_tag(grant, flight.block, id, landing(replica, WORD), nic)
             }
         } else {
             flight.writing.add(replica);
@@ -259,41 +291,6 @@ impl Client {
         }
     }
 
-    fn read_answered(&mut self, slot: usize, replica: usize, fleet: &mut impl Fleet) -> Option<End> {
-        let seen = Tag(self.word(Client::buffer_at(&self.config, slot, 1 + replica)));
-        let flight = self.flights.get_mut(slot)?;
-        flight.reading.remove(replica);
-        if flight.state != State::Reading {
-            self.tail_ends(slot, replica);
-            return None;
-        }
-        if flight.stale[0].has(replica) {
-            flight.stale[0].remove(replica);
-            self.ask(slot, replica, fleet);
-            return None;
-        }
-        flight.seen[replica] = seen;
-        flight.answered.add(replica);
-        if flight.answered.len() < self.config.quorum() {
-            return None;
-        }
-        let (newest, from, holders) = flight.newest();
-        if flight.operation == Operation::Read {
-            flight.tag = newest;
-            if holders == flight.answered || self.config.canary == Canary::NoWriteBack {
-                return Some(End::Value(from));
-            }
-            flight.write(newest, Some(from), holders);
-        } else {
-            let block = flight.block;
-            let Some(tag) = self.next_tag(block, newest) else { return Some(End::Other(Outcome::Exhausted)) };
-            self.arena.write(Client::buffer_at(&self.config, slot, 0), &tag.0.to_le_bytes());
-            self.flights[slot].write(tag, None, Set::NONE);
-        }
-        self.ask_all(slot, fleet);
-        None
-    }
-
     /// A tag above the newest that a quorum knows, and above those of this client that are not known to a quorum.
     fn next_tag(&self, block: u64, newest: Tag) -> Option<Tag> {
         let ours =
@@ -307,6 +304,7 @@ impl Client {
         let (old, old_address, mine) = (Tag(self.word(at)), self.word(at + WORD), self.word(at + MINE));
         let flight = self.flights.get_mut(slot)?;
         flight.writing.remove(replica);
+        self.sources.heard(replica);
         self.chains[replica] -= 1;
         let swapped = old < flight.tag || self.config.canary == Canary::NoTagCheck;
         if let (Some(returns), Some(grant)) = (&mut self.returns[replica], self.crew.grant(replica)) {

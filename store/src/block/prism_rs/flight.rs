@@ -3,6 +3,7 @@
 use super::super::set::Set;
 use super::super::{MAX_REPLICAS, Operation, Tag};
 use crate::heap::Phase;
+use transport::Instant;
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum State {
@@ -31,6 +32,15 @@ pub struct Flight {
     pub reading: Set,
     pub writing: Set,
     pub stale: [Set; 2],
+    /// Who is asked for the value, and not for the tag alone.
+    pub wanted: Set,
+    /// READs under way that bring the value; answers of this phase whose value is at hand.
+    pub whole: Set,
+    pub values: Set,
+    /// When a value was asked for.
+    pub since: Instant,
+    /// A quorum has said its tags, and the value is waited for until then.
+    pub until: Instant,
     pub seen: [Tag; MAX_REPLICAS],
     pub phases: [Phase; MAX_REPLICAS],
 }
@@ -50,6 +60,11 @@ impl Flight {
             reading: Set::NONE,
             writing: Set::NONE,
             stale: [Set::NONE; 2],
+            wanted: Set::NONE,
+            whole: Set::NONE,
+            values: Set::NONE,
+            since: Instant(0),
+            until: Instant::NEVER,
             seen: [Tag::NEVER; MAX_REPLICAS],
             phases: [Phase::default(); MAX_REPLICAS],
         }
@@ -72,28 +87,40 @@ impl Flight {
     /// The phase begins anew; what is under way does not count.
     pub fn restart(&mut self) {
         (self.asked, self.answered, self.refused) = (Set::NONE, Set::NONE, Set::NONE);
+        (self.wanted, self.values, self.until) = (Set::NONE, Set::NONE, Instant::NEVER);
         self.stale = [self.reading, self.writing];
     }
 
-    /// The answers agree on the newest tag, or who says so first.
-    pub fn newest(&self) -> (Tag, usize, Set) {
-        let (mut newest, mut from, mut holders) = (Tag::NEVER, 0, Set::NONE);
-        for replica in self.answered.iter() {
-            if self.seen[replica] > newest || holders.is_empty() {
-                (newest, from, holders) = (self.seen[replica], replica, Set::NONE);
-            }
-            if self.seen[replica] == newest {
-                holders.add(replica);
-            }
-        }
-        (newest, from, holders)
+    /// READs that will bring a value of this phase.
+    pub fn coming(&self) -> Set {
+        self.reading.and(self.whole).without(self.stale[0])
+    }
+
+    /// It waits for a value alone.
+    pub fn waits(&self) -> bool {
+        self.state == State::Reading && self.until != Instant::NEVER
+    }
+
+    /// The newest tag of all answers.
+    pub fn newest(&self) -> Tag {
+        self.answered.iter().map(|replica| self.seen[replica]).max().unwrap_or_default()
+    }
+
+    /// What a READ may say: the newest value at hand, if a quorum knew nothing newer. Its tag, whose answer it is, and who has that tag
+    /// or a greater one.
+    pub fn readable(&self, quorum: usize) -> Option<(Tag, usize, Set)> {
+        let from = self.values.iter().max_by_key(|replica| self.seen[*replica])?;
+        let tag = self.seen[from];
+        let knew = |is: fn(Tag, Tag) -> bool| self.answered.filter(|replica| is(self.seen[replica], tag));
+        let quiet = knew(|seen, tag| seen <= tag).len() >= quorum;
+        quiet.then(|| (tag, from, knew(|seen, tag| seen >= tag)))
     }
 
     /// The write phase begins: these have the tag already.
     pub fn write(&mut self, tag: Tag, source: Option<usize>, holders: Set) {
         (self.state, self.tag, self.source) = (State::Writing, tag, source);
         (self.asked, self.answered, self.refused) = (holders, holders, Set::NONE);
-        self.stale = [Set::NONE; 2];
+        (self.stale, self.until) = ([Set::NONE; 2], Instant::NEVER);
         self.round_trips += 1;
     }
 }

@@ -1,0 +1,151 @@
+//! The read phase: one replica is asked for tag and value, the others for their tags.
+
+use super::*;
+
+impl Client {
+    /// The read phase begins: whom will the operation ask for the value? Blocks spread over the replicas, each client's differently.
+    pub(super) fn aim(&mut self, slot: usize, now: Instant) {
+        let flight = &mut self.flights[slot];
+        if (flight.state, flight.operation) == (State::Reading, Operation::Read) {
+            let place = flight.block.wrapping_add(self.config.id.get().into());
+            let source = self.sources.choose(place, |replica| self.crew.is_free(replica));
+            flight.wanted = Set::of(source);
+            flight.since = now;
+        }
+    }
+
+    /// A tag came, or a tag with its value.
+    pub(super) fn read_answered(
+        &mut self,
+        slot: usize,
+        replica: usize,
+        now: Instant,
+        fleet: &mut impl Fleet,
+    ) -> Option<End> {
+        let seen = Tag(self.word(Client::buffer_at(&self.config, slot, 1 + replica)));
+        let flight = self.flights.get_mut(slot)?;
+        flight.reading.remove(replica);
+        let was_silent = self.sources.heard(replica);
+        if flight.state != State::Reading {
+            self.tail_ends(slot, replica);
+            return None;
+        }
+        if flight.stale[0].has(replica) {
+            flight.stale[0].remove(replica);
+            self.ask(slot, replica, fleet);
+            return None;
+        }
+        flight.seen[replica] = seen;
+        flight.answered.add(replica);
+        if flight.operation == Operation::Write {
+            return self.tags_came(slot, fleet);
+        }
+        if flight.whole.has(replica) {
+            flight.values.add(replica);
+            if !was_silent {
+                self.sources.came(replica, now.since(flight.since));
+            }
+        } else if flight.wanted.has(replica) {
+            // Meanwhile its value is wanted, too.
+            flight.asked.remove(replica);
+        }
+        self.decide(slot, replica, now, fleet)
+    }
+
+    /// Tags for a write: with those of a quorum it knows its own.
+    fn tags_came(&mut self, slot: usize, fleet: &mut impl Fleet) -> Option<End> {
+        let flight = &self.flights[slot];
+        if flight.answered.len() < self.config.quorum() {
+            return None;
+        }
+        let (block, newest) = (flight.block, flight.newest());
+        let Some(tag) = self.next_tag(block, newest) else { return Some(End::Other(Outcome::Exhausted)) };
+        self.arena.write(Client::buffer_at(&self.config, slot, 0), &tag.0.to_le_bytes());
+        self.flights[slot].write(tag, None, Set::NONE);
+        self.ask_all(slot, fleet);
+        None
+    }
+
+    /// May the READ end with what its replicas have said, this one last? Otherwise, whose value does it ask for?
+    fn decide(&mut self, slot: usize, replica: usize, now: Instant, fleet: &mut impl Fleet) -> Option<End> {
+        let quorum = self.config.quorum();
+        let flight = &mut self.flights[slot];
+        if let Some((tag, from, holders)) = flight.readable(quorum) {
+            flight.tag = tag;
+            if holders.len() >= quorum || self.config.canary == Canary::NoWriteBack {
+                return Some(End::Value(from));
+            }
+            flight.write(tag, Some(from), holders);
+            self.ask_all(slot, fleet);
+            return None;
+        }
+        if flight.answered.len() >= quorum {
+            self.wait_for_value(slot, now, fleet);
+        }
+        self.ask(slot, replica, fleet);
+        None
+    }
+
+    /// A quorum has said its tags, and the value of the newest is not at hand.
+    fn wait_for_value(&mut self, slot: usize, now: Instant, fleet: &mut impl Fleet) {
+        let flight = &self.flights[slot];
+        if flight.wanted == Set::all(self.config.replicas) {
+            return;
+        }
+        let coming = flight.coming();
+        if coming.is_empty() {
+            // Nobody is late: who was asked is behind. One of those that are not will do.
+            let newest = flight.newest();
+            let holders = flight.answered.filter(|replica| flight.seen[replica] == newest);
+            let takes = |replica| holders.has(replica) && self.crew.is_free(replica);
+            let source = self.sources.best(holders.first(), takes);
+            self.want(slot, Set::of(source), now, fleet);
+        }
+        let silent = !coming.is_empty() && self.sources.are_silent(coming);
+        let flight = &mut self.flights[slot];
+        flight.until = if silent { now } else { flight.since.after(self.sources.patience()) };
+        self.deadline = self.deadline.min(flight.until);
+    }
+
+    /// Asks these for their values: at once those that have said their tags, the others when they have.
+    fn want(&mut self, slot: usize, replicas: Set, now: Instant, fleet: &mut impl Fleet) {
+        let flight = &mut self.flights[slot];
+        flight.wanted = flight.wanted.or(replicas);
+        flight.asked = flight.asked.without(replicas.and(flight.answered).without(flight.values));
+        flight.since = now;
+        flight.round_trips += 1;
+        self.ask_all(slot, fleet);
+    }
+
+    /// When [`expire`](Client::expire) wants to be called.
+    #[inline]
+    pub fn next_deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Does not wait any longer for values that are late: all replicas are asked for theirs, since something is wrong. Others that wait for
+    /// the same replicas do not wait either.
+    pub fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
+        if self.deadline > now {
+            return;
+        }
+        let due = |flight: &&Flight| flight.waits() && flight.until <= now;
+        let late = self.flights.iter().filter(due).fold(Set::NONE, |late, flight| late.or(flight.coming()));
+        if !late.is_empty() {
+            self.sources.late(late);
+        }
+        self.deadline = Instant::NEVER;
+        for slot in 0..self.flights.len() {
+            let flight = &mut self.flights[slot];
+            if !flight.waits() {
+                continue;
+            }
+            if flight.until > now && !self.sources.are_silent(flight.coming()) {
+                self.deadline = self.deadline.min(flight.until);
+                continue;
+            }
+            flight.until = Instant::NEVER;
+            self.want(slot, Set::all(self.config.replicas), now, fleet);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Which replica is asked for the value of a block: the others say their tags alone.
+
+use super::super::MAX_REPLICAS;
+use super::super::set::Set;
+
+/// What a value is thought to take before one has come, nanoseconds.
+const UNKNOWN: u64 = 250_000;
+/// A value is late after so many times what one usually takes, and so many nanoseconds more.
+const TIMES: u64 = 4;
+const MORE: u64 = 100_000;
+/// What is usual is never thought to be longer than this.
+const LONGEST: u64 = 100_000_000;
+/// Reads for which a replica that was late is passed over: at most 2^12 times as many, twice as many each time.
+const PAUSE: u64 = 16;
+const DOUBLINGS: u32 = 12;
+
+/// A replica, as one that is asked for values.
+#[derive(Copy, Clone, Debug, Default)]
+struct Source {
+    /// How often it was late, or failed, and has not made up for it since.
+    faults: u32,
+    /// It is passed over until so many reads have begun.
+    rests_until: u64,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub struct Sources {
+    count: usize,
+    each: [Source; MAX_REPLICAS],
+    /// Those that were late, and have said nothing since.
+    silent: Set,
+    /// Reads that have begun.
+    reads: u64,
+    /// What a value takes, nanoseconds: a mean that follows.
+    usual: u64,
+}
+
+impl Sources {
+    pub fn new(count: usize) -> Sources {
+        let each = [Source::default(); MAX_REPLICAS];
+        Sources { count, each, silent: Set::NONE, reads: 0, usual: UNKNOWN }
+    }
+
+    /// A read begins: who is asked for the value? `place` spreads reads over the replicas; one that does not take requests, has
+    /// not answered or rests is passed over for the next one that does better.
+    pub fn choose(&mut self, place: u64, takes: impl Fn(usize) -> bool) -> usize {
+        self.reads += 1;
+        let first = (place % self.count as u64) as usize;
+        self.best(first, takes)
+    }
+
+    /// The first one in turn that rests least.
+    pub fn best(&self, first: usize, takes: impl Fn(usize) -> bool) -> usize {
+        let turn = (0..self.count).map(|at| (first + at) % self.count);
+        let badness = |replica: &usize| match *replica {
+            replica if !takes(replica) => 3,
+            replica if self.silent.has(replica) => 2,
+            replica => u32::from(self.each[replica].rests_until > self.reads),
+        };
+        turn.min_by_key(badness).unwrap_or(first)
+    }
+
+    /// How long to wait for a value that others could give, nanoseconds from when it was asked for.
+    pub fn patience(&self) -> u64 {
+        TIMES * self.usual + MORE
+    }
+
+    /// These did not answer in time.
+    pub fn late(&mut self, replicas: Set) {
+        for replica in replicas.iter() {
+            self.failed(replica);
+            self.silent.add(replica);
+        }
+        // Perhaps it is only that all has become slower.
+        self.usual = (2 * self.usual).min(LONGEST);
+    }
+
+    /// Its connection has ended.
+    pub fn failed(&mut self, replica: usize) {
+        self.silent.remove(replica);
+        let source = &mut self.each[replica];
+        source.rests_until = self.reads + (PAUSE << source.faults);
+        source.faults = (source.faults + 1).min(DOUBLINGS);
+    }
+
+    /// Do all of these owe an answer for too long?
+    pub fn are_silent(&self, replicas: Set) -> bool {
+        replicas.iter().all(|replica| self.silent.has(replica))
+    }
+
+    /// It says something. True: it was silent.
+    #[inline]
+    pub fn heard(&mut self, replica: usize) -> bool {
+        let was = self.silent.has(replica);
+        self.silent.remove(replica);
+        was
+    }
+
+    /// A value came in time, after so many nanoseconds.
+    pub fn came(&mut self, replica: usize, took: u64) {
+        self.usual = (7 * self.usual + took.min(LONGEST)) / 8;
+        let faults = &mut self.each[replica].faults;
+        *faults = faults.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(replicas: &[usize]) -> Set {
+        let mut set = Set::NONE;
+        replicas.iter().for_each(|replica| set.add(*replica));
+        set
+    }
+
+    #[test]
+    fn values_come_from_all_replicas_alike() {
+        let mut sources = Sources::new(3);
+        let mut asked = [0; 3];
+        (0..300).for_each(|place| asked[sources.choose(place, |_| true)] += 1);
+        assert_eq!(asked, [100; 3]);
+    }
+
+    #[test]
+    fn who_was_late_is_asked_again_later_and_more_seldom_each_time() {
+        let mut sources = Sources::new(3);
+        let mut pauses = Vec::new();
+        for _ in 0..4 {
+            sources.late(set(&[1]));
+            // As long as it owes an answer it is not asked at all.
+            assert!((0..1000).all(|_| sources.choose(1, |_| true) == 2));
+            assert!(sources.heard(1) && !sources.heard(1));
+            sources.failed(1);
+            pauses.push((0..).take_while(|_| sources.choose(1, |_| true) != 1).count());
+        }
+        assert_eq!(pauses, [31, 127, 511, 2047]);
+        // Who has been in time as often is trusted as at first.
+        (0..20).for_each(|_| sources.came(1, 1));
+        sources.late(set(&[1]));
+        assert!(sources.heard(1));
+        assert_eq!((0..).take_while(|_| sources.choose(1, |_| true) != 1).count(), 15);
+    }
+
+    #[test]
+    fn who_is_worst_is_asked_only_if_nobody_else_is_there() {
+        let mut sources = Sources::new(3);
+        sources.late(set(&[0]));
+        sources.failed(1);
+        assert_eq!(sources.choose(0, |_| true), 2);
+        assert_eq!(sources.choose(0, |replica| replica != 2), 1);
+        assert_eq!(sources.choose(1, |replica| replica == 0), 0);
+        assert_eq!(sources.choose(1, |_| false), 1);
+    }
+
+    #[test]
+    fn patience_follows_what_values_take() {
+        let mut sources = Sources::new(3);
+        (0..100).for_each(|_| sources.came(0, 10_000));
+        let short = sources.patience();
+        assert!((140_000..160_000).contains(&short), "{short}");
+        // One that is late is waited for longer the next time, in case all are.
+        sources.late(set(&[2]));
+        assert!(sources.patience() > short);
+        (0..100).for_each(|_| sources.came(0, 1_000_000));
+        assert!(sources.patience() > 3_000_000);
+        (0..100).for_each(|_| sources.late(set(&[1])));
+        assert_eq!(sources.patience(), TIMES * LONGEST + MORE);
+    }
+}
