@@ -83,11 +83,14 @@ impl QueuePair {
                 continue;
             }
             let linked = operation.and_then(|operation| {
-                count(operation.opcode, counters);
-                course.link(reach, (number, rules), &operation, (lists, &mut told))
+                course.link(reach, (number, rules), &operation, (lists, &mut told))?;
+                Ok(operation.opcode)
             });
             match linked {
-                Ok(()) => links.done += 1,
+                Ok(opcode) => {
+                    count(opcode, counters);
+                    links.done += 1;
+                }
                 Err(code) => {
                     course.abandon(lists);
                     links.fault = Some(code);
