@@ -6,9 +6,11 @@ use nic::{Remote, Status};
 use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::forge::{self, Forge};
 use remora_fabric::{Config, Settings};
+use wire::aeth::Kind;
+use wire::prism::bundle;
 use wire::prism::chain::{self, Target};
 use wire::prism::{Flags, Verdict};
-use wire::{Extensions, Opcode, atomic_eth, bth, reth};
+use wire::{Extensions, NakCode, Opcode, atomic_eth, bth, icrc, packet, reth};
 
 use crate::bench::{Bench, all_done, allocate, arms, inline, read, swap, write};
 
@@ -249,6 +251,14 @@ fn operation(bench: &Bench) -> Vec<u8> {
     bytes
 }
 
+/// A swap in a chain: `from` becomes one more.
+fn counting(bench: &Bench, from: u64) -> Vec<u8> {
+    let mut bytes = operation(bench);
+    let eth = swap_of(bench, from);
+    eth.emit(&mut bytes[chain::HEAD..]);
+    bytes
+}
+
 /// A READ of so many bytes in a chain.
 fn reading(bench: &Bench, dma_len: u32) -> Vec<u8> {
     let Remote { addr, rkey } = bench.at(0);
@@ -256,6 +266,28 @@ fn reading(bench: &Bench, dma_len: u32) -> Vec<u8> {
     let mut bytes = vec![0; 20];
     chain::emit((Opcode::RC_RDMA_READ_REQUEST, Flags::CONDITIONAL), &target, 0, &mut bytes).unwrap();
     bytes
+}
+
+/// Sends a chain to the server that says it has so many operations; the codes of the NAKs that come of it.
+fn forged(bench: &mut Bench, psn: u32, count: u8, payload: &[u8]) -> Vec<NakCode> {
+    let forge = Forge::new(&bench.world, 0, bench.right);
+    let bth = bth::Repr { resv7: count, ..forge.bth(Opcode::CHAIN, psn) };
+    let frame = forge.frame(bth, Extensions::default(), payload);
+    naks(bench, &frame)
+}
+
+fn naks(bench: &mut Bench, frame: &[u8]) -> Vec<NakCode> {
+    bench.world.tap();
+    Forge::new(&bench.world, 0, bench.right).send(&mut bench.world, frame);
+    bench.world.run_for(10_000);
+    let start = bench.world.start();
+    let sent = bench.world.sent();
+    let said = sent.iter().filter_map(|sent| forge::transport(start, &sent.bytes)?.ext.aeth);
+    said.filter_map(|aeth| match aeth.syndrome.kind() {
+        Kind::Nak(code) => Some(code),
+        _ => None,
+    })
+    .collect()
 }
 
 #[test]
@@ -269,29 +301,100 @@ fn a_chain_that_makes_no_sense_is_refused_where_it_does_not() {
         (1, |bench| operation(bench)[..40].to_vec(), false),
         (2, |bench| [operation(bench), vec![Opcode::RC_SEND_ONLY.0; 32]].concat(), true),
         (2, |bench| [operation(bench), reading(bench, 33)].concat(), true),
-        // Four times 36 bytes and more.
-        (6, |bench| [operation(bench), reading(bench, 32).repeat(5)].concat(), true),
+        // 12 bytes of answer, and four times 36.
+        (5, |bench| [operation(bench), reading(bench, 32).repeat(4)].concat(), true),
     ];
     for (number, (count, payload, done)) in cases.into_iter().enumerate() {
         let mut bench = bench();
-        let forge = Forge::new(&bench.world, 0, bench.right);
-        let bth = bth::Repr { resv7: count, ..forge.bth(Opcode::CHAIN, 0) };
-        let frame = forge.frame(bth, Extensions::default(), &payload(&bench));
-        forge.send(&mut bench.world, &frame);
-        bench.world.run_for(10_000);
+        let payload = payload(&bench);
+        assert_eq!(forged(&mut bench, 0, count, &payload), [NakCode::INVALID_REQUEST], "{number}");
         assert_eq!(bench.word(0), u64::from(done), "{number}");
-        let after = bench.ask(0, write(Address::direct(bench.at(64)), b"dead"));
-        assert_ne!(bench.run_all(&[after])[0].status, Status::Success, "{number}: the connection has ended");
-        assert_eq!(bench.word(64), 0);
     }
-    // More than is said is not looked at.
+    // 12 bytes and three times 36 are not too many; more than is said is not looked at.
+    for payload in [|bench: &Bench| reading(bench, 32).repeat(3), |_: &Bench| vec![0xff; 8]] {
+        let mut bench = bench();
+        let payload = [operation(&bench), payload(&bench)].concat();
+        let count = if payload.len() > 100 { 4 } else { 1 };
+        assert_eq!(forged(&mut bench, 0, count, &payload), []);
+        assert_eq!(bench.word(0), 1);
+    }
+}
+
+#[test]
+fn a_chain_in_the_middle_of_a_write_is_refused() {
     let mut bench = bench();
     let forge = Forge::new(&bench.world, 0, bench.right);
+    let Remote { addr, rkey } = bench.at(4096);
+    let ext = Extensions {
+        reth: Some(reth::Repr { va: addr, rkey: rkey.get(), dma_len: 2000 }),
+        ..Extensions::default()
+    };
+    let first = forge.frame(forge.bth(Opcode::RC_RDMA_WRITE_FIRST, 0), ext, &[7; 1024]);
+    assert_eq!(naks(&mut bench, &first), []);
+    let payload = operation(&bench);
+    assert_eq!(forged(&mut bench, 1, 1, &payload), [NakCode::INVALID_REQUEST]);
+    assert_eq!(bench.word(0), 0);
+}
+
+/// As many chains may be unanswered as READs and atomics: these come in one frame, so that no answer can have left.
+#[test]
+fn one_more_chain_than_may_be_unanswered_is_refused() {
+    let most = u32::from(arms()[0].max_dest_rd_atomic);
+    let mut bench = bench_with(|settings| settings.mtu = 4096);
+    let forge = Forge::new(&bench.world, 0, bench.right);
+    let chains = (0..most + 1).map(|psn| {
+        let mut part = vec![0; bundle::HEAD];
+        let bth = bth::Repr { resv7: 1, ..forge.bth(Opcode::CHAIN, psn) };
+        let packet = packet::Packet::new(bth, Extensions::default(), &[]);
+        let mut bytes = vec![0; packet.buffer_len() - icrc::LEN];
+        packet.emit(&mut bytes);
+        bytes.extend(counting(&bench, u64::from(psn)));
+        bundle::emit_head(bytes.len(), &mut part);
+        [part, bytes].concat()
+    });
+    let payload: Vec<u8> = chains.flatten().collect();
+    let frame = forge.frame(forge.bth(Opcode::BUNDLE, 0), Extensions::default(), &payload);
+    assert_eq!(naks(&mut bench, &frame), [NakCode::INVALID_REQUEST]);
+    assert_eq!(bench.word(0), u64::from(most));
+}
+
+/// A chain of plain WRITEs alone is acknowledged: it has no answers. Nobody sends one who has another way.
+#[test]
+fn a_chain_without_answers_is_acknowledged() {
+    let mut bench = bench();
+    let Remote { addr, rkey } = bench.at(0);
+    let target = Target::Range(reth::Repr { va: addr, rkey: rkey.get(), dma_len: 8 });
+    let mut bytes = vec![0; 28];
+    let (room, _) = chain::emit((Opcode::RC_RDMA_WRITE_ONLY, Flags::NONE), &target, 8, &mut bytes).unwrap();
+    room.copy_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
+    let forge = Forge::new(&bench.world, 0, bench.right);
     let bth = bth::Repr { resv7: 1, ..forge.bth(Opcode::CHAIN, 0) };
-    let frame = forge.frame(bth, Extensions::default(), &[operation(&bench), vec![0xff; 8]].concat());
+    let frame = forge.frame(bth, Extensions::default(), &bytes);
+    bench.world.tap();
     forge.send(&mut bench.world, &frame);
     bench.world.run_for(10_000);
-    assert_eq!(bench.word(0), 1);
+    assert_eq!((opcodes(&mut bench), bench.word(0)), (vec![Opcode::RC_ACKNOWLEDGE], 1));
+}
+
+/// Each left alone, and each answer is lost: together again they are one packet, and each answer leaves again.
+#[test]
+fn what_was_done_one_by_one_is_answered_one_by_one_when_it_is_asked_for_together() {
+    let mut bench = bench();
+    let cell = Address::direct(bench.at(0));
+    let lost = Rule { at_most: Some(2), ..Rule::new(Action::Drop) };
+    bench.world.set_rules(&Rules::of(vec![lost.only(&[Opcode::RC_ATOMIC_ACKNOWLEDGE])]), 1);
+    bench.world.tap();
+    for id in 0..2 {
+        let step = bench.ask(id, swap(Mode::Equal, cell, id, id + 1));
+        bench.put(&WorkRequest { conditional: id > 0, ..step });
+        bench.world.ring(bench.left);
+        bench.world.run_for(10_000);
+    }
+    assert!(bench.world.settle(1_000_000));
+    assert_eq!(bench.world.drain(bench.left_cq).len(), 2);
+    let requests: Vec<_> = opcodes(&mut bench).into_iter().filter(|opcode| opcode.is_request()).collect();
+    assert_eq!(requests, [Opcode::RC_COMPARE_SWAP, Opcode::RC_COMPARE_SWAP, Opcode::CHAIN]);
+    assert_eq!(bench.word(0), 2);
 }
 
 #[test]
@@ -310,14 +413,37 @@ fn without_prism_and_over_irn_a_chain_is_dropped() {
     }
 }
 
+fn answer(verdict: Verdict, bytes: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; chain::answer_len(bytes.len())];
+    chain::emit_answer(verdict, bytes, &mut out).unwrap();
+    out
+}
+
+/// What ends at a client of which the server never hears, when an answer to a chain comes all the same.
+fn answered(
+    bench: &mut Bench,
+    steps: &[WorkRequest<'_>],
+    (count, psn): (u8, u32),
+    payload: &[u8],
+) -> Vec<Status> {
+    let requests = [Opcode::CHAIN, Opcode::RC_RDMA_READ_REQUEST, Opcode::RC_COMPARE_SWAP];
+    let rule = Rule::new(Action::Drop).only(&requests);
+    bench.world.set_rules(&Rules::of(vec![rule]), 1);
+    steps.iter().for_each(|step| bench.put(step));
+    bench.world.ring(bench.left);
+    bench.world.run_for(1_000);
+    let forge = Forge::new(&bench.world, 1, bench.left);
+    let bth = bth::Repr { resv7: count, ..forge.bth(Opcode::CHAIN_ANSWER, psn) };
+    let frame = forge.frame(bth, Extensions::default(), payload);
+    forge.send(&mut bench.world, &frame);
+    bench.world.run_for(10_000);
+    let ended = bench.world.drain(bench.left_cq);
+    ended.iter().map(|wc| wc.status).take_while(|status| *status != Status::WrFlushed).collect()
+}
+
 /// What a peer could say of two swaps, of which the second is conditional.
 #[test]
 fn an_answer_to_a_chain_that_makes_no_sense_ends_it() {
-    let answer = |verdict, bytes: &[u8]| {
-        let mut out = vec![0; chain::answer_len(bytes.len())];
-        chain::emit_answer(verdict, bytes, &mut out).unwrap();
-        out
-    };
     let good = answer(Verdict::Done, &[0; 8]);
     let short = answer(Verdict::Done, &[0; 4]);
     let (done, bad) = (Status::Success, Status::BadResponse);
@@ -333,25 +459,37 @@ fn an_answer_to_a_chain_that_makes_no_sense_ends_it() {
     ];
     for (number, (count, psn, payload, wanted)) in cases.into_iter().enumerate() {
         let mut bench = bench();
-        // The server never hears of it.
-        let rule = Rule::new(Action::Drop).only(&[Opcode::CHAIN]);
-        bench.world.set_rules(&Rules::of(vec![rule]), 1);
         let cell = Address::direct(bench.at(0));
-        for step in
-            [bench.ask(0, swap(Mode::Equal, cell, 0, 1)), then(bench.ask(1, swap(Mode::Equal, cell, 1, 2)))]
-        {
-            bench.put(&step);
-        }
-        bench.world.ring(bench.left);
-        bench.world.run_for(1_000);
-        let forge = Forge::new(&bench.world, 1, bench.left);
-        let bth = bth::Repr { resv7: count, ..forge.bth(Opcode::CHAIN_ANSWER, psn) };
-        let frame = forge.frame(bth, Extensions::default(), &payload);
-        forge.send(&mut bench.world, &frame);
-        bench.world.run_for(10_000);
-        let ended: Vec<Status> =
-            bench.world.drain(bench.left_cq).iter().map(|completion| completion.status).collect();
-        let before_flushes = ended.iter().take_while(|status| **status != Status::WrFlushed).count();
-        assert_eq!(ended[..before_flushes], *wanted, "{number}");
+        let steps =
+            [bench.ask(0, swap(Mode::Equal, cell, 0, 1)), then(bench.ask(1, swap(Mode::Equal, cell, 1, 2)))];
+        assert_eq!(answered(&mut bench, &steps, (count, psn), &payload), wanted, "{number}");
     }
+}
+
+#[test]
+fn an_answer_to_a_chain_brings_no_more_than_was_asked_for_and_answers_no_other_request() {
+    let bad = [Status::BadResponse];
+    let long = answer(Verdict::Done, &[0xee; 16]);
+    let mut bench = bench();
+    let into = [bench.here.sge(0, 8)];
+    let asked = bench.ask(0, read(Address::indirect(bench.at(0)), 8, &into));
+    assert_eq!(answered(&mut bench, &[asked], (1, 0), &long), bad);
+    assert_eq!(bench.here.load(0, 16), [0; 16]);
+    // A READ that takes two sequence numbers is in no chain.
+    let mut bench = self::bench();
+    let into = [bench.here.sge(0, 1500)];
+    let asked = bench.ask(0, read(Address::indirect(bench.at(0)), 1500, &into));
+    assert_eq!(answered(&mut bench, &[asked], (2, 1), &long), bad);
+    // Nor is a plain one.
+    let mut bench = self::bench();
+    let plain = bench.ask(0, read(Address::direct(bench.at(0)), 8, &[]));
+    let into = [bench.here.sge(0, 8)];
+    let plain = WorkRequest { operation: read(Address::direct(bench.at(0)), 8, &into), ..plain };
+    assert_eq!(answered(&mut bench, &[plain], (1, 0), &answer(Verdict::Done, &[1; 8])), bad);
+    // What has not left yet is not answered.
+    let mut bench = bench_with(|settings| settings.max_rd_atomic = 1);
+    let cell = Address::direct(bench.at(0));
+    let steps = [0, 1].map(|id| bench.ask(id, swap(Mode::Equal, cell, id, id + 1)));
+    let both = answer(Verdict::Done, &[0; 8]).repeat(2);
+    assert_eq!(answered(&mut bench, &steps, (2, 1), &both), []);
 }

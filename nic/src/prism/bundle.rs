@@ -156,23 +156,20 @@ struct Load {
     /// Bytes as one packet, and those of its answers at most; None: an answer can be too long for that.
     chain: usize,
     answers: Option<usize>,
-    /// Operations that are not conditional: each begins a chain, or stands alone.
-    starts: usize,
 }
 
 impl Load {
     fn new(mtu: usize) -> Load {
-        Load { mtu, bundle: 0, chain: 0, answers: Some(0), starts: 0 }
+        Load { mtu, bundle: 0, chain: 0, answers: Some(0) }
     }
 
     /// Is there room for another one? Then it is in.
     #[inline(always)]
     fn takes(&mut self, message: &Message<Note>) -> bool {
         let (opcode, len) = shape(message);
-        let (mut before, mut conditional, mut answer) = (0, false, Some(0));
+        let (mut before, mut answer) = (0, Some(0));
         if let Kind::Prism(extended) = &message.kind {
             before = extended.addresses(0).len();
-            conditional = extended.flags().has(Flags::CONDITIONAL);
             answer = extended.answer_len(message.len);
         }
         let bundle = self.bundle + len_of(opcode, before + len as usize);
@@ -182,13 +179,12 @@ impl Load {
         self.bundle = bundle;
         self.chain += chain::len_of(opcode, before + len as usize);
         self.answers = self.answers.zip(answer).map(|(all, one)| all + one);
-        self.starts += usize::from(!conditional || self.starts == 0);
         true
     }
 
-    /// Is it one chain, of short operations?
+    /// Are all short enough to be one packet?
     fn is_chain(&self) -> bool {
-        self.starts == 1 && self.answers.is_some_and(|len| len <= KEPT)
+        self.answers.is_some_and(|len| len <= KEPT)
     }
 }
 
