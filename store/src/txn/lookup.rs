@@ -73,7 +73,12 @@ impl Client {
         if header.key_len.is_some() && !same {
             return self.look_further(tx, of, fleet);
         }
+        let closing = self.transactions[usize::from(tx)].phase == Phase::Closing;
         let entry = &mut self.entries[of as usize];
+        // Told that it is absent, the program has wanted to commit; another new key has its slot, and it has come meanwhile.
+        if closing && entry.reads && !entry.asked && entry.value_len.is_none() && header.value_len.is_some() {
+            return Ok(self.fail(tx, Outcome::Aborted));
+        }
         entry.found = Place { addr: header.own, bound: header.bound(), version: header.version };
         (entry.value_len, entry.fresh, entry.step) =
             (header.value_len, header.key_len.is_none(), Step::Found);

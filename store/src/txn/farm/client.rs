@@ -439,7 +439,12 @@ impl Client {
         if record.value_len.is_some_and(|len| len > self.config.max_value) {
             return Ok(self.fail(tx, Outcome::TooLong));
         }
+        let closing = self.transactions[usize::from(tx)].phase == Phase::Closing;
         let entry = &mut self.entries[of as usize];
+        // Told that it is absent, the program has wanted to commit; another new key has its slot, and it has come meanwhile.
+        if closing && entry.reads && !entry.asked && entry.value_len.is_none() && record.value_len.is_some() {
+            return Ok(self.fail(tx, Outcome::Aborted));
+        }
         (entry.version, entry.fresh, entry.step) = (word.version, fresh, Step::Found);
         entry.value_len = record.value_len;
         self.found(tx, of, fleet)

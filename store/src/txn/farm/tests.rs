@@ -9,6 +9,7 @@ use nic::{
 use transport::{Instant, Status};
 
 use super::{Client, ClientConfig, Shard, ShardConfig, recover};
+use crate::txn::client::slot_of;
 use crate::txn::{Event, Outcome, Refused, Timestamp, Tx};
 use crate::{Fleet, Post, PostPrism, Registered};
 
@@ -274,6 +275,24 @@ fn who_finds_a_lock_looks_again_and_gives_up_and_one_who_lost_its_version_aborts
     let pauses: Vec<u64> =
         (0..9).map(|attempts| two.client.retry_at(Instant(5), attempts).since(Instant(5))).collect();
     assert!(pauses[0] < 8_000 && pauses[8] > 100_000, "{pauses:?}");
+}
+
+/// Who was told that a key is absent, and looks further for it since another key has its slot, may find that it has come meanwhile.
+#[test]
+fn an_absent_key_that_turns_up_further_on_is_not_what_was_read() {
+    let mut net = Net::new(1);
+    let (mut one, mut two) = (net.join(1), net.join(2));
+    let alike: Vec<[u8; 1]> =
+        (b'a'..=b'z').map(|name| [name]).filter(|key| slot_of(key, SHARD.slots) == 0).take(2).collect();
+    let (a, b) = (&alike[0][..], &alike[1][..]);
+    let tx = one.client.begin().unwrap();
+    one.client.write(tx, a, b"2", &mut one.queues).unwrap();
+    assert_eq!(net.read(&mut one, tx, b), None);
+    assert_eq!(net.put(&mut two, &[a, b], b"1").0, committed());
+    one.client.read(tx, a, &mut one.queues).unwrap();
+    net.run(&mut one);
+    one.client.write(tx, b, b"2", &mut one.queues).unwrap();
+    assert_eq!(net.commit(&mut one, tx).0, Outcome::Aborted, "it has read that b is absent");
 }
 
 #[test]

@@ -217,3 +217,30 @@ fn an_absent_key_whose_slot_another_key_took_is_not_taken_for_covered() {
         "it has read that a is absent, and what b has with it"
     );
 }
+
+/// Who was told that a key is absent, and looks further for it since another key has its slot, may find that it has come meanwhile.
+#[test]
+fn an_absent_key_that_turns_up_further_on_is_not_what_was_read() {
+    let (mut net, mut clients) = two_clients();
+    let keys: Vec<Vec<u8>> =
+        (0u8..50).map(|n| vec![b'k', n]).filter(|key| slot_of(key, 2) == 0).take(2).collect();
+    let (a, b) = (&keys[0], &keys[1]);
+    let tx = clients[0].begin().unwrap();
+    clients[0].write(tx, a, b"2", &mut net.fleet(0)).unwrap();
+    let entry = clients[0].read(tx, b, &mut net.fleet(0)).unwrap();
+    run(&mut net, &mut clients, 0);
+    assert_eq!(clients[0].value(tx, entry), Some(None));
+    let other = clients[1].begin().unwrap();
+    for key in [a, b] {
+        clients[1].write(other, key, b"1", &mut net.fleet(1)).unwrap();
+    }
+    run(&mut net, &mut clients, 1);
+    assert_eq!(clients[1].commit(other, 5, &mut net.fleet(1)).unwrap(), None);
+    assert!(matches!(run(&mut net, &mut clients, 1), Some((Outcome::Committed(_), _))));
+    clients[0].read(tx, a, &mut net.fleet(0)).unwrap();
+    run(&mut net, &mut clients, 0);
+    clients[0].write(tx, b, b"2", &mut net.fleet(0)).unwrap();
+    assert_eq!(clients[0].commit(tx, 9, &mut net.fleet(0)).unwrap(), None);
+    let ended = run(&mut net, &mut clients, 0).map(|(outcome, _)| outcome);
+    assert_eq!(ended, Some(Outcome::Aborted), "it has read that b is absent");
+}
