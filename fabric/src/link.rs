@@ -165,10 +165,12 @@ impl Links {
 
     /// When a full queue of `from` has room again; `now` if none is full.
     pub fn room_at(&self, from: usize, now: Instant) -> Instant {
-        let full = |link: &&Link| link.departures.len() >= link.config.queue;
-        let links = &self.links[from * self.nodes..(from + 1) * self.nodes];
-        let first = links.iter().filter(full).filter_map(|link| link.departures.front()).min();
-        first.copied().unwrap_or(now)
+        let room = |link: &Link| {
+            let waiting = || link.departures.iter().copied().filter(|at| *at > now);
+            if waiting().count() < link.config.queue { None } else { waiting().next() }
+        };
+        let first = self.links[from * self.nodes..(from + 1) * self.nodes].iter().filter_map(room).min();
+        first.unwrap_or(now)
     }
 
     /// Takes out a frame that has arrived at its node.
@@ -211,6 +213,10 @@ impl Links {
         let switched = !self.ports.is_empty();
         let flight = Flight { at, number: self.number, slot, from: from as u32, to: to as u32, switched };
         self.flights.push(Reverse(flight));
+    }
+
+    pub fn set_rate(&mut self, from: usize, to: usize, rate: u64) {
+        self.links[from * self.nodes + to].config.rate = rate;
     }
 
     /// A frame that no NIC sent arrives at `at`.
@@ -316,6 +322,10 @@ impl Egress for Outlet<'_> {
         let slot = self.links.slot(len);
         self.leased = Some((slot, to));
         Some(Lease { bytes: &mut self.links.frames[slot as usize], ip_id: self.train })
+    }
+
+    fn has_rooms(&self) -> bool {
+        true
     }
 
     fn commit(&mut self) {

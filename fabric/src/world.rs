@@ -159,6 +159,11 @@ impl World {
         self.links.cut(from, to, cut);
     }
 
+    /// Another rate of the link that leads from one node to another, bits in a second.
+    pub fn set_rate(&mut self, from: usize, to: usize, rate: u64) {
+        self.links.set_rate(from, to, rate);
+    }
+
     /// Keeps a copy of every frame sent from now on, until they are taken by [`World::sent`].
     pub fn tap(&mut self) {
         self.links.tap.get_or_insert_default();
@@ -206,7 +211,10 @@ impl World {
 
     /// Runs `work` with a node's NIC and the right to touch its memory.
     pub fn with_nic<R>(&mut self, node: usize, work: impl FnOnce(&mut Nic, Mem<'_>) -> R) -> R {
-        let mut guard = self.nodes[node].engine.enter();
+        let node = &mut self.nodes[node];
+        // There may be something now that has room.
+        node.blocked = false;
+        let mut guard = node.engine.enter();
         let (nic, mem) = guard.parts();
         work(nic, mem)
     }

@@ -18,8 +18,8 @@ use crate::reliable::GoBackN;
 use crate::ring::Ring;
 
 /// Packets, and bytes, that one queue pair sends before the next one's turn.
-const TURN_PACKETS: usize = 16;
-const TURN_BYTES: usize = 16 << 10;
+pub(crate) const TURN_PACKETS: usize = 16;
+pub(crate) const TURN_BYTES: usize = 16 << 10;
 /// Requests, answers of kernels among them, that leave before responses in a turn.
 const ANSWERS_FIRST: usize = TURN_PACKETS / 2;
 

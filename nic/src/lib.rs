@@ -11,6 +11,7 @@ mod completion_queue;
 mod congestion;
 pub mod cost;
 pub mod cqe;
+mod crowd;
 mod datagram;
 mod egress;
 mod event;

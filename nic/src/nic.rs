@@ -19,6 +19,7 @@ use crate::attributes::{Modify, ModifyFault};
 use crate::chain::{self, Control};
 use crate::completion_queue::{CompletionQueue, Notify, Written};
 use crate::cqe::Cqe;
+use crate::crowd::Crowd;
 use crate::egress::{Turn, Used, wants_turn};
 use crate::event::AsyncEvent;
 use crate::ingress::strip;
@@ -317,6 +318,8 @@ pub struct Nic {
     touched: u32,
     /// What the queue pair at the head of the line has used of its turn, if the port had no more room.
     interrupted: Used,
+    /// The lines where one is not enough.
+    crowd: Crowd,
     timers: Timers,
     pub(crate) ahead: Ahead,
     pub(crate) shared: Shared,
@@ -341,6 +344,7 @@ impl Nic {
             line: VecDeque::with_capacity(places as usize),
             touched: NONE,
             interrupted: Used::default(),
+            crowd: Crowd::new(places as usize),
             timers: Timers::new(places as usize),
             ahead: Ahead::new(),
             shared: Shared::new(&config, places),
@@ -464,6 +468,7 @@ impl Nic {
         if qp.queued {
             self.line.retain(|queued| *queued != index);
         }
+        self.crowd.leave(qp.party, index);
         self.timers.remove(index);
         self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
         self.free.push_back(index);
@@ -583,6 +588,9 @@ impl Nic {
         }
         self.settle();
         let turns = if self.shared.kernels.have_work() { self.run_kernels(mem) } else { 0 };
+        if self.crowd.is_on() {
+            return self.transmit_in_crowd(now, mem, out, budget) + turns;
+        }
         let mut packets = 0;
         while packets < budget {
             if self.shared.control.is_due() {
@@ -598,6 +606,11 @@ impl Nic {
             match turn {
                 Turn::Done => qp.queued = false,
                 Turn::More => self.line.push_back(index),
+                Turn::Blocked if out.has_rooms() && !self.line.is_empty() => {
+                    self.crowd.blocked(&mut self.line, index, (qp.party, qp.peer()), &used);
+                    packets += self.transmit_in_crowd(now, mem, out, budget.saturating_sub(packets));
+                    break;
+                }
                 Turn::Blocked => {
                     // It goes on with the rest of its turn: on a slow port a fresh one each time would never end.
                     self.line.push_front(index);
@@ -610,6 +623,74 @@ impl Nic {
             out.flush();
         }
         packets + turns
+    }
+
+    /// As [`transmit`](Nic::transmit), where one line is not enough. It is compiled once for all ports: the busy path of one line must
+    /// not pay for it.
+    #[cold]
+    #[inline(never)]
+    fn transmit_in_crowd(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        mut out: &mut dyn Egress,
+        budget: usize,
+    ) -> usize {
+        let mut packets = 0;
+        self.crowd.begin();
+        while packets < budget {
+            if self.shared.control.is_due() {
+                self.pass_on();
+            }
+            let qps = &self.qps;
+            let who = |index: u32| qps[index as usize].as_ref().map(|qp| (qp.party, qp.peer()));
+            let Some(index) = self.crowd.next(&mut self.line, who) else { break };
+            let Some(qp) = &mut self.qps[index as usize] else { continue };
+            let mut used = std::mem::take(&mut self.interrupted);
+            let before = used.packets;
+            let turn = qp.transmit(now, mem, &mut out, &mut self.shared, &mut used);
+            packets += used.packets - before;
+            self.timers.schedule(index, qp.deadline());
+            if turn != Turn::Blocked {
+                qp.queued = turn == Turn::More;
+                self.crowd.served(index, qp.party, qp.queued, &used);
+            } else if out.has_rooms() {
+                if !self.crowd.blocked(&mut self.line, index, (qp.party, qp.peer()), &used) {
+                    break;
+                }
+            } else {
+                self.crowd.stay(index, qp.party);
+                self.interrupted = used;
+                break;
+            }
+        }
+        self.crowd.end(&mut self.line);
+        if packets > 0 {
+            out.flush();
+        }
+        packets
+    }
+
+    /// Queue pairs of one party share its turns: however many are busy, another party gets as much as they do together. 0 is
+    /// everybody's who has no other.
+    ///
+    /// # Errors
+    /// `Unknown`: there is no such queue pair.
+    pub fn set_party(&mut self, number: Qpn, party: u32) -> Result<(), NicError> {
+        let index = self.index(number).ok_or(NicError::Unknown)?;
+        let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
+        self.crowd.leave(std::mem::replace(&mut qp.party, party), index);
+        self.crowd.join(party);
+        if std::mem::take(&mut qp.queued) {
+            self.line.retain(|queued| *queued != index);
+        }
+        self.attend(index);
+        Ok(())
+    }
+
+    /// The party of a queue pair.
+    pub fn party(&self, number: Qpn) -> Option<u32> {
+        Some(self.qps[self.index(number)? as usize].as_ref()?.party)
     }
 
     /// When `expire` wants to be called.
@@ -671,6 +752,7 @@ impl Nic {
             || !self.ahead.is_empty()
             || self.shared.control.is_due()
             || self.shared.kernels.have_work()
+            || self.crowd.is_on() && self.crowd.waits()
     }
 
     /// Next completion queue whose program asked to be woken, and is to be now.

@@ -177,6 +177,8 @@ pub(crate) struct QueuePair {
     pub prism: Option<Box<Prism>>,
     /// What it has for a peer that agreed on StRoM.
     pub strom: Option<Box<Strom>>,
+    /// With whom it shares turns.
+    pub party: u32,
 }
 
 /// A shared receive queue, as a queue pair knows it.
@@ -226,7 +228,19 @@ impl QueuePair {
             waiting: false,
             prism: None,
             strom: None,
+            party: 0,
         }
+    }
+
+    /// Whose room it needs; nobody's but its own, where that depends on the message.
+    pub fn peer(&self) -> Peer {
+        let path = match (&self.connection, &self.irn, &self.unreliable) {
+            (Some(connection), ..) => Some(&connection.path),
+            (None, Some(irn), _) => Some(&irn.path),
+            (None, None, Some(Unreliable::Connected(connected))) => Some(&connected.path),
+            _ => None,
+        };
+        path.map_or(Peer(1 << 31 | self.number.get()), |path| path.way.peer)
     }
 
     /// Is a receive work request posted?

@@ -1,5 +1,6 @@
-//! What a program cannot do to its own NIC, and a machine can: let its engine stand still.
+//! What a program cannot do to its own NIC, and a machine can: let an engine stand still.
 
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::{
@@ -14,6 +15,8 @@ const TIMEOUT: u8 = 17;
 const STALL: Duration = Duration::from_millis(700);
 /// No test waits so long unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
+/// Nor does a READ that nothing holds up.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Connections of which none has a second try.
 struct Ends {
@@ -83,5 +86,63 @@ fn an_engine_that_stood_still_takes_what_came_before_it_blames_its_peers() {
     for irn in [false, true] {
         answers_count_that_came_before_their_timers_were_looked_at(Device::shm, irn);
         answers_count_that_came_before_their_timers_were_looked_at(udp, irn);
+    }
+}
+
+/// Two clients of one server over shared memory; the engine of one stands still, so that what it asked for fills its ring.
+#[test]
+fn a_client_that_stands_still_holds_up_no_other() {
+    const LEN: usize = 64 << 10;
+    const READS: u64 = 16;
+    let [server, still, lively] = [(); 3].map(|()| Device::shm().open().unwrap());
+    let domain = server.alloc_pd().unwrap();
+    let source = domain.allocate(LEN, Access::REMOTE_READ).unwrap();
+    let far_cq = server.create_cq(16).unwrap();
+    let mut pairs = Vec::new();
+    let mut connect = |context: &Context| {
+        let near = context.alloc_pd().unwrap();
+        let cq = context.create_cq(64).unwrap();
+        let memory = near.allocate(LEN, Access::LOCAL_WRITE).unwrap();
+        let patient = QpOptions { timeout: 0, ..QpOptions::default() };
+        let far = domain.create_qp(&far_cq, &far_cq, &patient).unwrap();
+        let near = near.create_qp(&cq, &cq, &patient).unwrap();
+        let (near, far) = QueuePair::connect_pair(near, far).unwrap();
+        pairs.push(far);
+        (near, cq, memory)
+    };
+    let (mut asking, mut its_cq, its_memory) = connect(&still);
+    let (mut other, mut cq, memory) = connect(&lively);
+    let ask = |pair: &mut QueuePair, memory: &MemoryRegion, id| {
+        let into = [memory.sge(0, LEN)];
+        pair.post_send(&work::read(id, &into, source.remote_memory().at(0))).unwrap();
+    };
+    let mut done = [EMPTY; 16];
+    std::thread::scope(|scope| {
+        let (stands, told) = mpsc::channel();
+        let (go_on, until) = mpsc::channel::<()>();
+        let engine = &still.own_engines()[0];
+        // The server begins when the client stands still.
+        server.own_engines()[0].control(|_| {
+            (0..READS).for_each(|id| ask(&mut asking, &its_memory, id));
+            let stand = move |_: &mut host::Control<'_>| (stands.send(()), until.recv_timeout(LONG));
+            scope.spawn(move || engine.control(stand));
+            told.recv_timeout(LONG).unwrap();
+        });
+        let began = Instant::now();
+        while server.port_counters().no_room == 0 {
+            assert!(began.elapsed() < LONG, "sixteen answers of 64 KiB are more than a ring takes");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        ask(&mut other, &memory, 99);
+        let came = cq.wait(&mut done, PATIENCE).unwrap();
+        drop(go_on);
+        assert_eq!(came, 1, "the other client's READ waits for this one's ring");
+        assert_eq!((done[0].id, done[0].status), (99, Status::Success));
+    });
+    let mut over = 0;
+    while over < READS as usize {
+        let came = its_cq.wait(&mut done, LONG).unwrap();
+        assert!(came > 0 && done[..came].iter().all(|done| done.status == Status::Success), "{done:?}");
+        over += came;
     }
 }

@@ -76,12 +76,44 @@ pub trait Egress {
     /// ICRC. `None`: no room now, try after the next receive; nothing is lost.
     fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>>;
 
+    /// Has each peer a room of its own, so that [`Egress::lend`] may have some for one peer while it has none for another?
+    fn has_rooms(&self) -> bool {
+        false
+    }
+
     /// The frame of the last lease is complete and may leave; a port may hold it for a train until
     /// [`Egress::flush`].
     fn commit(&mut self);
 
     /// Everything committed leaves now.
     fn flush(&mut self);
+}
+
+/// Where it is not worth a copy of the code for each port.
+impl Egress for &mut dyn Egress {
+    fn start(&self) -> Start {
+        (**self).start()
+    }
+
+    fn seals(&self) -> bool {
+        (**self).seals()
+    }
+
+    fn lend(&mut self, peer: Peer, len: usize) -> Option<Lease<'_>> {
+        (**self).lend(peer, len)
+    }
+
+    fn has_rooms(&self) -> bool {
+        (**self).has_rooms()
+    }
+
+    fn commit(&mut self) {
+        (**self).commit();
+    }
+
+    fn flush(&mut self) {
+        (**self).flush();
+    }
 }
 
 #[cfg(test)]

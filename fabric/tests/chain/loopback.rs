@@ -244,17 +244,23 @@ fn a_chain_runs_at_the_rate_that_its_queue_is_limited_to_until_it_is_ended() {
     assert_eq!(executed(&mut bench, 10_000_000), 0);
 }
 
-#[test]
-fn a_chain_that_never_ends_leaves_others_their_turns_and_ends_when_it_is_destroyed() {
-    let mut bench = Bench::new();
+/// A chain of signaled NOPs that goes round for ever, without any limit.
+fn wild(bench: &mut Bench) -> Chain {
     let wild = bench.chain_of(Fetching::Recycled, 16);
-    for _ in 0..15 {
+    (0..16).for_each(|_| {
         bench.put(&wild, Operation::Nop, &[], SIGNALED);
-    }
-    bench.put(&wild, Operation::Nop, &[], SIGNALED);
+    });
     bench.ring(&wild);
     let number = wild.qp.number;
     bench.world.with_nic(0, |nic, _| nic.enable(number, u64::MAX)).unwrap();
+    wild
+}
+
+#[test]
+fn a_chain_that_never_ends_leaves_others_their_turns_and_ends_when_it_is_destroyed() {
+    let mut bench = Bench::new();
+    let wild = wild(&mut bench);
+    let number = wild.qp.number;
     let other = bench.chain(Fetching::Posted);
     bench.put(&other, Operation::Nop, &[], SIGNALED);
     bench.ring(&other);
@@ -263,4 +269,24 @@ fn a_chain_that_never_ends_leaves_others_their_turns_and_ends_when_it_is_destroy
     assert!(bench.count(&wild) > 64, "and goes on beyond what was posted");
     bench.world.with_nic(0, |nic, _| nic.destroy_qp(number)).unwrap();
     assert!(bench.world.settle(200));
+}
+
+#[test]
+fn chains_that_never_end_leave_another_party_its_share() {
+    let mut bench = Bench::new();
+    let chains: Vec<Chain> = (0..16).map(|_| wild(&mut bench)).collect();
+    for (index, chain) in chains.iter().enumerate() {
+        let party = if index < 15 { 1 } else { 2 };
+        bench.world.with_nic(0, |nic, _| nic.set_party(chain.qp.number, party)).unwrap();
+    }
+    assert!(!bench.world.settle(200));
+    let counts: Vec<u64> = chains.iter().map(|chain| bench.count(chain)).collect();
+    let (alone, others) = (counts[15], counts[..15].iter().sum::<u64>());
+    assert!(alone > 10_000 && alone.abs_diff(others) * 20 < others, "{counts:?}");
+    // Its own is what the others' party does not use.
+    for chain in &chains[..15] {
+        bench.world.with_nic(0, |nic, _| nic.destroy_qp(chain.qp.number)).unwrap();
+    }
+    bench.world.settle(200);
+    assert!(bench.count(&chains[15]) > alone + others);
 }

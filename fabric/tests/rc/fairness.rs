@@ -3,8 +3,34 @@
 use crate::bench::{SIGNALED, ends, good};
 use memory::Access;
 use nic::{Operation, Payload, Sge, WorkRequest};
-use remora_fabric::{ALL, Config, LinkConfig, Settings, World, forge};
+use remora_fabric::{ALL, Config, LinkConfig, QueuePair, Region, Settings, World, forge};
+use std::collections::BTreeMap;
 use wire::Opcode;
+
+/// Posts one WRITE of the first `len` bytes.
+fn write(world: &mut World, qp: QueuePair, here: &Region, there: &Region, len: usize) {
+    let list = [here.sge(0, len)];
+    let write = WorkRequest {
+        id: 1,
+        operation: Operation::Write(there.remote(0)),
+        payload: Payload::Sges(&list),
+        flags: SIGNALED,
+    };
+    world.post(qp, &write).unwrap();
+}
+
+/// Frames that node 0 sends in so many nanoseconds, by the queue pair that they are for.
+fn frames_of_0(world: &mut World, ns: u64) -> BTreeMap<u32, u32> {
+    world.tap();
+    world.sent();
+    world.run_for(ns);
+    let mut counts = BTreeMap::new();
+    for sent in world.sent().iter().filter(|sent| sent.from == 0) {
+        let packet = forge::transport(world.start(), &sent.bytes).unwrap();
+        *counts.entry(packet.bth.dest_qp.get()).or_insert(0) += 1;
+    }
+    counts
+}
 
 #[test]
 fn a_write_of_a_gibibyte_delays_another_queue_pairs_read_by_a_few_packets() {
@@ -61,25 +87,54 @@ fn queue_pairs_with_equal_work_share_the_link_equally() {
     let pairs: Vec<_> = (0..8).map(|_| world.pair(0, 1, &Settings::default())[0]).collect();
     let (here, there) = (world.register(0, 1 << 20, ALL), world.register(1, 1 << 20, ALL));
     for (qp, _) in &pairs {
-        let list = [here.sge(0, 1 << 20)];
-        let write = WorkRequest {
-            id: 1,
-            operation: Operation::Write(there.remote(0)),
-            payload: Payload::Sges(&list),
-            flags: SIGNALED,
-        };
-        world.post(*qp, &write).unwrap();
+        write(&mut world, *qp, &here, &there, 1 << 20);
     }
     world.run_for(200_000);
-    world.tap();
-    world.sent();
-    world.run_for(200_000);
-    let mut counts = std::collections::BTreeMap::new();
-    for sent in world.sent().iter().filter(|sent| sent.from == 0) {
-        let packet = forge::transport(world.start(), &sent.bytes).unwrap();
-        *counts.entry(packet.bth.dest_qp.get()).or_insert(0u32) += 1;
-    }
+    let counts = frames_of_0(&mut world, 200_000);
     let (least, most) = (counts.values().min().unwrap(), counts.values().max().unwrap());
     assert_eq!(counts.len(), 8);
     assert!(most - least <= 16, "{counts:?}");
+}
+
+#[test]
+fn a_party_with_many_busy_queue_pairs_leaves_half_of_the_frames_to_one_with_a_single_one() {
+    let link = LinkConfig { queue: 4, ..LinkConfig::default() };
+    let mut world = World::new(&Config { link, nic: nic_of(128), ..Config::default() });
+    let pairs: Vec<_> = (0..65).map(|_| world.pair(0, 1, &Settings::default())).collect();
+    let (here, there) = (world.register(0, 1 << 20, ALL), world.register(1, 1 << 20, ALL));
+    for (number, [(qp, _), _]) in pairs.iter().enumerate() {
+        let party = if number < 64 { 1 } else { 2 };
+        world.with_nic(0, |nic, _| nic.set_party(qp.number, party)).unwrap();
+        write(&mut world, *qp, &here, &there, 1 << 20);
+    }
+    world.run_for(50_000);
+    let counts = frames_of_0(&mut world, 100_000);
+    let [_, (single, _)] = pairs[64];
+    let (all, alone) = (counts.values().sum::<u32>(), counts[&single.number.get()]);
+    assert!(all > 200 && alone.abs_diff(all - alone) <= all / 20, "{alone} of {all}: {counts:?}");
+    let mut others = counts.iter().filter(|(qp, _)| **qp != single.number.get()).map(|(_, frames)| *frames);
+    assert!(others.by_ref().count() == 64, "all of the others have their turns: {counts:?}");
+}
+
+#[test]
+fn a_peer_without_room_holds_up_nobody_who_sends_to_another() {
+    let link = LinkConfig { queue: 4, ..LinkConfig::default() };
+    let mut world = World::new(&Config { nodes: 3, link, ..Config::default() });
+    // A packet takes longer than the test.
+    world.set_rate(0, 1, 1_000_000);
+    let stuck: Vec<_> = (0..8).map(|_| world.pair(0, 1, &Settings::default())[0]).collect();
+    let [(quick, cq), _] = world.pair(0, 2, &Settings::default());
+    let here = world.register(0, 1 << 20, ALL);
+    let [slow, fast] = [1, 2].map(|node| world.register(node, 1 << 20, ALL));
+    for (qp, _) in stuck {
+        write(&mut world, qp, &here, &slow, 1 << 20);
+    }
+    world.run_for(10_000);
+    write(&mut world, quick, &here, &fast, 64 << 10);
+    world.run_for(100_000);
+    assert_eq!(ends(&world.drain(cq)), good([1]));
+}
+
+fn nic_of(max_qps: u32) -> nic::Config {
+    nic::Config { max_qps, max_cqs: 2 * max_qps, max_events: 256, ..nic::Config::default() }
 }

@@ -68,6 +68,7 @@ impl QueuePair {
             congestion.left(now, bytes + done * SLOT);
         }
         used.packets += done.div_ceil(A_PACKET);
+        used.bytes += bytes;
         turn
     }
 

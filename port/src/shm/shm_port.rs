@@ -437,6 +437,11 @@ impl Egress for ShmPort {
         None
     }
 
+    #[inline]
+    fn has_rooms(&self) -> bool {
+        self.places.count() > 1
+    }
+
     #[inline(always)]
     fn commit(&mut self) {
         match std::mem::replace(&mut self.leased, Leased::Nothing) {

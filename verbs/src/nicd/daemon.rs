@@ -160,6 +160,13 @@ impl Daemon {
         self.house.refused.load(Ordering::Relaxed)
     }
 
+    /// With whom a queue pair shares turns.
+    #[cfg(test)]
+    pub(super) fn party(&self, pair: u32) -> Option<u32> {
+        let [engine, ..] = self.house.context.own_engines() else { return None };
+        engine.control(|control| control.nic.party(wire::Qpn::new(pair)))
+    }
+
     /// Has a thread that drives the NIC failed? Nothing is certain after that.
     pub fn has_failed(&self) -> bool {
         self.house.context.has_failed()

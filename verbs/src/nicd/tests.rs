@@ -625,3 +625,18 @@ fn who_is_no_daemon_and_what_is_no_program_part_with_words() {
     let taken = Daemon::open(&Device::shm(), &lender.path, &Options::default()).unwrap_err().to_string();
     assert!(taken.contains("is taken"), "{taken}");
 }
+
+#[test]
+fn a_tenants_queue_pairs_share_its_turns_and_nobody_elses() {
+    let lender = lender("parties", &Options::default());
+    let contexts = [lender.open(), lender.open()];
+    let tenants = contexts.each_ref().map(Innocent::new);
+    let [first, second] = tenants.each_ref().map(|tenant| {
+        let [party, other] = [&tenant.pair, &tenant._other].map(|pair| lender.daemon.party(pair.number()));
+        assert_eq!(party, other);
+        let chain = tenant._domain.create_loopback(&tenant.cq, &tenant.cq, &QpOptions::default()).unwrap();
+        assert_eq!(lender.daemon.party(chain.number()), party, "its chains are no other's");
+        party.unwrap()
+    });
+    assert!(first != second && first > 0 && second > 0, "{first} {second}");
+}

@@ -1,0 +1,368 @@
+//! Whose turn it is where one line of queue pairs will not do: because several parties share the NIC, or because a peer has no room
+//! while others have.
+//!
+//! Each *party* (a tenant of the NIC daemon) has a line of its own, and the parties take turns by deficit round robin (Shreedhar and
+//! Varghese, 1995): at the head of the round a party uses up a quantum, in turns of its queue pairs, and what it takes beyond that is
+//! missing from the next one. So a thousand busy queue pairs get their party no more than one.
+//!
+//! Where a peer has no room, queue pairs that send to it are passed over for the rest of the call, and keep their order.
+
+use std::collections::VecDeque;
+
+use wire::frame::Peer;
+
+use crate::egress::{TURN_BYTES, TURN_PACKETS, Used};
+
+/// What a party may use before the next one's turn: as much as a queue pair. A packet counts as so many bytes at least, since a turn ends by
+/// either.
+const QUANTUM: i64 = TURN_BYTES as i64;
+const PACKET: usize = TURN_BYTES / TURN_PACKETS;
+/// Peers without room that are told apart in one call, which ends with one more; the next call begins with others.
+const FULL: usize = 16;
+/// Queue pairs of a party that are passed over in one call; with so many it has to wait for the next, which begins with others.
+const PASSED: usize = 64;
+
+/// Queue pairs that share turns.
+#[derive(Debug, Default)]
+struct Party {
+    line: VecDeque<u32>,
+    members: usize,
+    /// What it may still use.
+    credit: i64,
+    in_round: bool,
+    /// Queue pairs that were passed over, in which call.
+    passed: usize,
+    call: u64,
+}
+
+/// The lines of all parties. Number 0 is nobody's in particular.
+pub(crate) struct Crowd {
+    parties: Vec<Party>,
+    /// Members of other parties than that.
+    members: usize,
+    /// Parties with somebody in line, the one whose turn it is first; and those that can do nothing more in this call.
+    round: VecDeque<u32>,
+    out: VecDeque<u32>,
+    /// Peers that have no room in this call.
+    full: Vec<Peer>,
+    call: u64,
+    is_on: bool,
+}
+
+impl Crowd {
+    /// Nobody yet, of at most `places` queue pairs.
+    pub fn new(places: usize) -> Crowd {
+        let line = VecDeque::with_capacity(places);
+        Crowd {
+            parties: vec![Party { line, ..Party::default() }],
+            members: 0,
+            round: VecDeque::with_capacity(1),
+            out: VecDeque::with_capacity(1),
+            full: Vec::with_capacity(FULL),
+            call: 0,
+            is_on: false,
+        }
+    }
+
+    /// Does more than one line matter now?
+    #[inline(always)]
+    pub fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Does anybody stand in any of the lines here?
+    #[cold]
+    pub fn waits(&self) -> bool {
+        !self.round.is_empty()
+    }
+
+    /// A queue pair more is of this party.
+    pub fn join(&mut self, party: u32) {
+        let parties = self.parties.len().max(party as usize + 1);
+        self.parties.resize_with(parties, Party::default);
+        self.round.reserve(parties);
+        self.out.reserve(parties);
+        if party > 0 {
+            let joined = &mut self.parties[party as usize];
+            joined.members += 1;
+            joined.line.reserve(joined.members);
+            self.members += 1;
+            self.is_on = true;
+        }
+    }
+
+    /// One less, which may stand in line.
+    pub fn leave(&mut self, party: u32, index: u32) {
+        self.parties.iter_mut().for_each(|party| party.line.retain(|place| *place != index));
+        if party > 0 {
+            self.parties[party as usize].members -= 1;
+            self.members -= 1;
+        }
+    }
+
+    /// A call begins: peers may have room again.
+    #[cold]
+    pub fn begin(&mut self) {
+        self.full.clear();
+        self.call += 1;
+    }
+
+    /// Whose turn it is. Those in `line` have come since the last call, and find their places first. `who` says of which party a queue
+    /// pair is and whom it sends to.
+    #[cold]
+    pub fn next(
+        &mut self,
+        line: &mut VecDeque<u32>,
+        who: impl Fn(u32) -> Option<(u32, Peer)>,
+    ) -> Option<u32> {
+        for index in line.drain(..) {
+            self.enter(index, who(index).map_or(0, |(party, _)| party));
+        }
+        loop {
+            let number = *self.round.front()?;
+            let party = &mut self.parties[number as usize];
+            if party.credit <= 0 {
+                party.credit += QUANTUM;
+                self.round.rotate_left(1);
+                continue;
+            }
+            let Some(index) = party.line.pop_front() else {
+                // Credit is not saved up; debt stays.
+                (party.in_round, party.credit) = (false, party.credit.min(0));
+                self.round.pop_front();
+                continue;
+            };
+            if self.full.is_empty() || who(index).is_none_or(|(_, peer)| !self.full.contains(&peer)) {
+                return Some(index);
+            }
+            self.pass_over(index, number);
+        }
+    }
+
+    /// The peer of a queue pair has no room.
+    fn pass_over(&mut self, index: u32, number: u32) {
+        let party = &mut self.parties[number as usize];
+        party.line.push_back(index);
+        if std::mem::replace(&mut party.call, self.call) != self.call {
+            party.passed = 0;
+        }
+        party.passed += 1;
+        if party.passed >= party.line.len().min(PASSED) {
+            self.round.pop_front();
+            self.out.push_back(number);
+        }
+    }
+
+    /// Puts a queue pair at the end of its party's line.
+    fn enter(&mut self, index: u32, party: u32) {
+        let Party { line, credit, in_round, .. } = &mut self.parties[party as usize];
+        line.push_back(index);
+        if !std::mem::replace(in_round, true) {
+            *credit += QUANTUM;
+            self.round.push_back(party);
+        }
+    }
+
+    /// A queue pair has had its turn, and has more to send or not.
+    #[cold]
+    pub fn served(&mut self, index: u32, party: u32, more: bool, used: &Used) {
+        self.charge(party, used);
+        if more {
+            self.enter(index, party);
+        }
+    }
+
+    /// The peer of a queue pair has no room for more, which ends its turn if anything left in it. False: as many have none as can
+    /// be told apart.
+    #[cold]
+    pub fn blocked(
+        &mut self,
+        line: &mut VecDeque<u32>,
+        index: u32,
+        (party, peer): (u32, Peer),
+        used: &Used,
+    ) -> bool {
+        if !std::mem::replace(&mut self.is_on, true) {
+            // Until now one line was enough.
+            self.begin();
+            line.drain(..).for_each(|index| self.enter(index, 0));
+        }
+        let is_told = self.full.len() < FULL;
+        if used.packets > 0 || !is_told {
+            self.enter(index, party);
+        } else {
+            self.stay(index, party);
+        }
+        self.charge(party, used);
+        if is_told {
+            self.full.push(peer);
+        }
+        is_told
+    }
+
+    /// The port has no room for anybody: the same queue pair goes on when it has.
+    #[cold]
+    pub fn stay(&mut self, index: u32, party: u32) {
+        self.enter(index, party);
+        self.parties[party as usize].line.rotate_right(1);
+    }
+
+    fn charge(&mut self, party: u32, used: &Used) {
+        let cost = used.bytes.max(used.packets.max(1) * PACKET);
+        self.parties[party as usize].credit -= cost as i64;
+    }
+
+    /// A call is over. If one line is enough again, those who belong to nobody in particular go back there.
+    #[cold]
+    pub fn end(&mut self, line: &mut VecDeque<u32>) {
+        while let Some(party) = self.out.pop_back() {
+            self.round.push_front(party);
+        }
+        if self.members > 0 || !self.full.is_empty() {
+            return;
+        }
+        let Party { line: from, credit, in_round, .. } = &mut self.parties[0];
+        while let Some(index) = from.pop_back() {
+            line.push_front(index);
+        }
+        (*credit, *in_round) = (0, false);
+        self.round.clear();
+        self.is_on = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Queue pairs that always have more to send, by number: of which party, to whom.
+    struct Model {
+        crowd: Crowd,
+        line: VecDeque<u32>,
+        who: Vec<(u32, Peer)>,
+        /// What each has sent.
+        sent: Vec<usize>,
+        calls: usize,
+    }
+
+    impl Model {
+        fn new(who: &[(u32, u32)]) -> Model {
+            let who: Vec<(u32, Peer)> = who.iter().map(|(party, peer)| (*party, Peer(*peer))).collect();
+            let mut crowd = Crowd::new(who.len());
+            who.iter().for_each(|(party, _)| crowd.join(*party));
+            let (line, sent) = ((0..who.len() as u32).collect(), vec![0; who.len()]);
+            Model { crowd, line, who, sent, calls: 0 }
+        }
+
+        /// A call of so many turns; `turn` says what a queue pair sends in its own, and whether its peer then has no room.
+        fn call(&mut self, turns: usize, mut turn: impl FnMut(u32) -> (Used, bool)) {
+            self.calls += 1;
+            self.crowd.begin();
+            for _ in 0..turns {
+                let who = |index: u32| self.who.get(index as usize).copied();
+                let Some(index) = self.crowd.next(&mut self.line, who) else { break };
+                let ((used, full), who) = (turn(index), self.who[index as usize]);
+                self.sent[index as usize] += used.bytes;
+                if !full {
+                    self.crowd.served(index, who.0, true, &used);
+                } else if !self.crowd.blocked(&mut self.line, index, who, &used) {
+                    break;
+                }
+            }
+            self.crowd.end(&mut self.line);
+        }
+
+        fn of_party(&self, party: u32) -> usize {
+            self.who.iter().zip(&self.sent).filter(|((of, _), _)| *of == party).map(|(_, sent)| sent).sum()
+        }
+    }
+
+    fn used(packets: usize, bytes: usize) -> Used {
+        Used { packets, bytes }
+    }
+
+    #[test]
+    fn many_queue_pairs_get_their_party_no_more_than_one_and_each_of_them_the_same() {
+        let who: Vec<(u32, u32)> = (0..64).map(|_| (1, 0)).chain([(2, 0), (3, 0)]).collect();
+        let mut model = Model::new(&who);
+        // Long packets, short ones, and turns that go far beyond their bounds, as a chain's may.
+        let turn = |index: u32| match index {
+            0..64 => (used(4, 16 << 10), false),
+            64 => (used(16, 1024), false),
+            _ => (used(4, 64 << 10), false),
+        };
+        for _ in 0..4000 {
+            model.call(4, turn);
+        }
+        let [many, short, far] = [1, 2, 3].map(|party| model.of_party(party));
+        let near = |a: usize, b: usize| a.abs_diff(b) * 50 < a + b;
+        assert!(near(many, far), "{many} {far}");
+        assert!(near(many, short * 16), "16 short packets are a turn: {many} {short}");
+        let (least, most) = (model.sent[..64].iter().min(), model.sent[..64].iter().max());
+        assert!(most.unwrap() - least.unwrap() <= 16 << 10, "{least:?} {most:?}");
+    }
+
+    #[test]
+    fn who_comes_waits_for_no_more_than_a_turn_of_each_other_party() {
+        let who: Vec<(u32, u32)> = (0..40).map(|index| (1 + index / 20, 0)).chain([(3, 0)]).collect();
+        let mut model = Model::new(&who);
+        // The last one comes later.
+        model.line.pop_back();
+        for _ in 0..100 {
+            model.call(1, |_| (used(16, 16 << 10), false));
+        }
+        model.line.push_back(40);
+        let mut turns = 0;
+        while model.sent[40] == 0 {
+            turns += 1;
+            model.call(1, |_| (used(16, 16 << 10), false));
+        }
+        assert!(turns <= 3, "{turns}");
+    }
+
+    #[test]
+    fn a_peer_without_room_holds_up_nobody_who_sends_to_another() {
+        // Nobody's party, a hundred for a peer that stands still and one for another.
+        let who: Vec<(u32, u32)> = (0..100).map(|_| (0, 7)).chain([(0, 8)]).collect();
+        let mut model = Model::new(&who);
+        model.crowd.is_on = true;
+        for _ in 0..10 {
+            model.call(64, |index| if index < 100 { (used(0, 0), true) } else { (used(16, 1024), false) });
+        }
+        assert!(model.sent[100] >= 5 * 1024, "{}", model.sent[100]);
+        assert!(model.crowd.is_on());
+        // It has room again: all of them have their turns, and one line is enough.
+        model.call(200, |_| (used(16, 1024), false));
+        assert!(model.sent.iter().all(|sent| *sent >= 1024), "{:?}", model.sent);
+        assert!(!model.crowd.is_on() && !model.crowd.waits() && model.line.len() == 101);
+    }
+
+    #[test]
+    fn peers_without_room_beyond_those_that_are_told_apart_starve_neither_their_party_nor_another() {
+        let stopped = 3 * FULL as u32;
+        let who: Vec<(u32, u32)> = (0..stopped).map(|peer| (1, peer)).chain([(1, 900), (2, 901)]).collect();
+        let mut model = Model::new(&who);
+        for _ in 0..40 {
+            model.call(64, |index| if index < stopped { (used(0, 0), true) } else { (used(1, 100), false) });
+        }
+        let [mine, other] = [stopped, stopped + 1].map(|index| model.sent[index as usize]);
+        assert!(mine >= 500 && other >= 1000, "{mine} {other}");
+    }
+
+    #[test]
+    fn a_queue_pair_that_goes_is_in_no_line() {
+        let mut model = Model::new(&[(1, 0), (1, 0), (2, 0)]);
+        model.call(1, |_| (used(1, 100), false));
+        model.crowd.leave(1, 1);
+        model.crowd.leave(2, 2);
+        for _ in 0..20 {
+            model.call(1, |index| {
+                assert_eq!(index, 0);
+                (used(1, 100), false)
+            });
+        }
+        model.crowd.leave(1, 0);
+        model.call(1, |_| unreachable!("nobody is left"));
+        assert!(!model.crowd.is_on());
+    }
+}
