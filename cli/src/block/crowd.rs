@@ -353,10 +353,10 @@ pub fn half_writes(
     (operation, next(random))
 }
 
-/// Bytes that a design's READ of a block brings.
+/// Bytes that a design's longest verb has, which is the same at all replicas: a READ of a block's tag and value, a WRITE of a copy.
 pub fn read_len(design: Design, block_len: usize) -> usize {
     match design {
         Design::PrismRs => 8 + block_len,
-        Design::AbdLock => 2 * (8 + block_len + 8),
+        Design::AbdLock => 8 + block_len + 8,
     }
 }

@@ -115,6 +115,8 @@ pub struct Host<T> {
     connections: Vec<Connection>,
     /// Connections are refused, and nothing is answered.
     pub down: bool,
+    /// How often it came back: what it said of connections before is of no meaning now.
+    pub restarts: u32,
 }
 
 /// How large a server is.
@@ -172,6 +174,7 @@ impl<T: Reachable> Host<T> {
             lists,
             connections: Vec::new(),
             down: false,
+            restarts: 0,
         };
         host.posted(world)
     }
@@ -283,6 +286,7 @@ impl<T: Reachable> Host<T> {
         (self.lists, self.keeper) = lists(world, &self.region, &self.shape, &self.local);
         self.post_all(world);
         self.down = false;
+        self.restarts += 1;
     }
 
     /// It comes back with nothing in its memory.

@@ -34,6 +34,12 @@ impl Plan {
         Plan { has: std::array::from_fn(|_| random.below(5) < 2) }
     }
 
+    /// The same, and this.
+    pub fn with(mut self, mishap: Mishap) -> Plan {
+        self.has[mishap as usize] = true;
+        self
+    }
+
     pub fn has(&self, mishap: Mishap) -> bool {
         self.has[mishap as usize]
     }

@@ -1,33 +1,16 @@
 //! Reads one at a time: the value comes from one replica, whoever is behind, cut off, dead or empty.
 
 use remora_fabric::{Config, Settings, World};
-use store::block::{Canary, ClientConfig, ClientId, Finished, Layout, Outcome, Slot, Tag, prism_rs};
+use store::block::{Canary, ClientConfig, ClientId, Finished, Layout, Outcome, Slot, Tag, abdlock, prism_rs};
 
 use super::design::{Copied, Design};
-use crate::harness::{End, Host, Link, arena};
+use super::run::Ends;
+use crate::harness::{Host, Link, arena};
 
 const LAYOUT: Layout = Layout { blocks: 24, block_len: 1024 };
 /// What a replica sends at most that says its tag, and acknowledges.
-const LITTLE: u64 = 100;
+const LITTLE: u64 = 200;
 const WINDOW: u16 = 16;
-
-/// The queue pairs of a client; None where there is no connection.
-struct Ends<'a> {
-    world: &'a mut World,
-    links: &'a [Option<Link>],
-}
-
-impl store::Fleet for Ends<'_> {
-    type End<'a>
-        = End<'a>
-    where
-        Self: 'a;
-
-    fn end(&mut self, server: usize) -> End<'_> {
-        let link = self.links[server].expect("the machine knows who is there");
-        End { world: self.world, qp: link.qp }
-    }
-}
 
 struct Program<D> {
     node: usize,
@@ -367,4 +350,55 @@ fn a_source_that_dies_in_the_middle_of_a_read_and_comes_back_empty_gives_values_
     few.steps(50);
     let from_it = (0..4 * LAYOUT.blocks).filter(|at| few.source(1, at % LAYOUT.blocks) == source).count();
     assert!(from_it > LAYOUT.blocks as usize / 2, "{from_it}");
+}
+
+/// The same of ABDLOCK.
+fn written_under_locks() -> Few<abdlock::Client> {
+    let mut few = Few::new(3, 14);
+    (0..LAYOUT.blocks).for_each(|block| few.write(0, block, block as u8));
+    few
+}
+
+#[test]
+fn a_read_under_locks_brings_one_block_too_and_a_write_none() {
+    let mut few = written_under_locks();
+    let len = 2 * u64::from(LAYOUT.block_len);
+    let mut values = [0; 3];
+    for block in 0..LAYOUT.blocks {
+        let (ended, sent) = few.sent(|few| few.read(1, block));
+        assert_eq!((ended.value, ended.round_trips), (Some(block as u8), 3));
+        let large: Vec<usize> = (0..3).filter(|replica| sent[*replica] > LITTLE).collect();
+        assert_eq!(large.len(), 1, "{sent:?}");
+        assert!((len..len + LITTLE).contains(&sent[large[0]]), "both copies: {sent:?}");
+        values[large[0]] += 1;
+    }
+    assert!(values.iter().filter(|count| **count > 0).count() > 1, "{values:?}");
+    let (ended, sent) = few.sent(|few| {
+        let slot = few.begin_write(0, 3, 99);
+        few.end(0, slot)
+    });
+    assert_eq!(ended.round_trips, 4);
+    assert!(sent.iter().all(|sent| *sent < LITTLE), "{sent:?}");
+}
+
+#[test]
+fn under_locks_a_source_that_is_behind_costs_a_round_trip_too() {
+    let mut few = written_under_locks();
+    few.cut(0, 0, true);
+    for block in 0..LAYOUT.blocks {
+        let slot = few.begin_write(0, block, 100 + block as u8);
+        few.end(0, slot);
+    }
+    few.cut(1, 2, true);
+    let mut trips = std::collections::BTreeSet::new();
+    for block in 0..8 {
+        let ended = few.read(1, block);
+        assert_eq!(ended.value, Some(100 + block as u8));
+        trips.insert(ended.round_trips);
+    }
+    assert_eq!(
+        trips,
+        [4, 5].into(),
+        "locks, tags and a value, the value of who is not behind, what the other lacks, locks"
+    );
 }

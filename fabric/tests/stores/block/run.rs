@@ -17,6 +17,8 @@ const WINDOW: u16 = 2;
 const KEYS: u64 = 4;
 /// Four whole packets and more.
 pub const LAYOUT: Layout = Layout { blocks: KEYS, block_len: 1024 };
+/// Clients that die where a fault of the store is looked for.
+const DEATHS: u32 = 10;
 /// Operations of a client.
 const OPERATIONS: u32 = 14;
 /// Connections to a replica at a time: the server learns of a dead one late.
@@ -27,10 +29,10 @@ fn settings() -> Settings {
     Settings { mtu: 256, prism: true, timeout: 4, retry_cnt: 5, send_slots: 256, ..Settings::default() }
 }
 
-/// The queue pairs of a client.
-struct Ends<'a> {
-    world: &'a mut World,
-    links: &'a [Option<Link>; REPLICAS],
+/// The queue pairs of a client; None where there is no connection.
+pub struct Ends<'a> {
+    pub world: &'a mut World,
+    pub links: &'a [Option<Link>],
 }
 
 impl Fleet for Ends<'_> {
@@ -45,12 +47,15 @@ impl Fleet for Ends<'_> {
     }
 }
 
+/// What a replica granted, and how often it had come back then.
+type Granted = (Grant, u32);
+
 /// A client process.
 struct Client<D> {
     node: usize,
     machine: D,
     links: [Option<Link>; REPLICAS],
-    grants: [Option<Grant>; REPLICAS],
+    grants: [Option<Granted>; REPLICAS],
     /// The history's number of its slot 0.
     number: u32,
     left: u32,
@@ -136,8 +141,10 @@ pub struct Run<D: Design> {
 impl<D: Design> Run<D> {
     pub fn new(seed: u64, canary: Canary) -> Run<D> {
         let mut random = Random::new(seed);
-        let plan = Plan::draw(&mut random);
-        // Whoever looks for a fault of the store makes it likely: replicas hear of a write at different times.
+        // Whoever looks for a fault of the store makes it likely: somebody dies in the middle of what he does, and replicas hear of a write at
+        // different times.
+        let drawn = Plan::draw(&mut random);
+        let plan = if canary == Canary::Sound { drawn } else { drawn.with(Mishap::Death) };
         let lossy = Rules::of(vec![Rule::chance(Action::Drop, 0.1)]);
         let rules = if canary == Canary::Sound { plan.rules() } else { lossy };
         let nic = nic::Config { max_qps: 512, max_cqs: 512, ..Config::default().nic };
@@ -182,7 +189,7 @@ impl<D: Design> Run<D> {
             client.links[replica] = Some(link);
             let mut ends = Ends { world: &mut self.world, links: &client.links };
             let grant = D::grant(host);
-            client.grants[replica] = Some(grant);
+            client.grants[replica] = Some((grant, host.restarts));
             client.machine.connect(replica, grant, &mut ends);
         }
     }
@@ -240,7 +247,11 @@ impl<D: Design> Run<D> {
         let all = OPERATIONS * CLIENTS as u32;
         self.until(all * 5 / 6, 4_000);
         if self.plan.has(Mishap::Death) {
-            self.kill();
+            let deaths = if self.canary == Canary::Sound { 1 } else { DEATHS };
+            for _ in 0..deaths {
+                self.kill();
+                self.until(0, 10);
+            }
             tally.fired(Mishap::Death);
         }
         self.until(all * 4 / 6, 4_000);
@@ -378,10 +389,12 @@ impl<D: Design> Client<D> {
     }
 }
 
-/// A replica ends a connection, and what it stood for.
-fn ended<D: Design>(host: &mut Host<D::Table>, world: &mut World, (link, grant): (&Link, Option<Grant>)) {
+/// A replica ends a connection, and what it stood for, unless it has come back since: then another has the same lease.
+fn ended<D: Design>(host: &mut Host<D::Table>, world: &mut World, (link, grant): (&Link, Option<Granted>)) {
     host.lose(world, link);
-    if let Some(grant) = grant {
+    if let Some((grant, restarts)) = grant
+        && restarts == host.restarts
+    {
         D::ended(host, &grant);
     }
 }

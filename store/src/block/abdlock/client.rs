@@ -10,7 +10,7 @@ use super::super::{
 };
 use super::backoff::pause;
 use super::flight::{Flight, State, Step};
-use super::verbs::{self, checked_len, pair_len};
+use super::verbs::{self, copy_len, sealed_len, tag_at, value_at, whole_len};
 use crate::words::u64_at;
 use crate::ycsb::Random;
 use crate::{Broken, Fleet, QueueNeeds, Registered};
@@ -30,7 +30,9 @@ pub struct Client {
     flights: Vec<Flight>,
     idle: Vec<u16>,
     in_flight: usize,
-    /// A block with tag and checksum, away from the NIC's reach.
+    /// When something wants to go on, at the earliest.
+    deadline: Instant,
+    /// What is read or written, with tags and checksum, away from the NIC's reach.
     value: Vec<u8>,
 }
 
@@ -47,7 +49,8 @@ impl Client {
             flights: vec![Flight::new(); config.slots()],
             idle: (0..config.slots() as u16).rev().collect(),
             in_flight: 0,
-            value: vec![0; pair_len(&config.layout)],
+            deadline: Instant::NEVER,
+            value: vec![0; sealed_len(&config.layout)],
             config,
             arena,
         })
@@ -106,6 +109,7 @@ impl Client {
             let released = flight.state == State::Releasing && flight.held.is_empty();
             if released || matches!(flight.state, State::Locking | State::Reading | State::Writing) {
                 flight.state = State::Waiting(now);
+                self.deadline = now;
             } else if flight.state == State::Over && flight.is_free() {
                 flight.state = State::Idle;
                 self.idle.push(slot as u16);
@@ -143,12 +147,16 @@ impl Client {
     }
 
     /// When [`expire`](Client::expire) wants to be called.
+    #[inline]
     pub fn next_deadline(&self) -> Instant {
-        self.flights.iter().map(deadline).min().unwrap_or(Instant::NEVER)
+        self.deadline
     }
 
     /// Goes on with what has waited long enough.
     pub fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
+        if self.deadline > now {
+            return;
+        }
         for slot in 0..self.flights.len() {
             if deadline(&self.flights[slot]) > now {
                 continue;
@@ -160,6 +168,7 @@ impl Client {
                 self.give_up(slot, now, fleet);
             }
         }
+        self.deadline = self.flights.iter().map(deadline).min().unwrap_or(Instant::NEVER);
     }
 
     /// Takes a completion of a replica's queue pair. Those of an earlier connection are ignored.
@@ -180,9 +189,13 @@ impl Client {
                 flight.held.remove(replica);
                 flight.released += 1;
             }
-            Step::Read if counts && flight.state == State::Reading => self.block_came(slot, replica),
+            Step::Tags if counts && flight.state == State::Reading => self.tags_came(slot, replica),
+            Step::Read if counts && flight.state == State::Reading => {
+                flight.values.add(replica);
+                self.tags_came(slot, replica);
+            }
             Step::Write if counts && flight.state == State::Writing => flight.has.add(replica),
-            Step::Read | Step::Write => {}
+            Step::Tags | Step::Read | Step::Write => {}
         }
         let exhausted = self.advance(slot, now, fleet);
         self.ask(slot, replica, fleet);
@@ -213,6 +226,7 @@ impl Client {
     ) -> Slot {
         self.in_flight += 1;
         self.flights[slot].begin(operation, block, now);
+        self.deadline = self.deadline.min(deadline(&self.flights[slot]));
         self.ask_all(slot, fleet);
         Slot(slot as u16)
     }
@@ -235,8 +249,8 @@ impl Client {
         flight.busy[replica] = Some(step);
         let id = self.crew.id(replica, step as u8, slot);
         let Some(grant) = self.crew.grant(replica) else { return };
-        let (config, arena, len) = (&self.config, &self.arena, checked_len(&grant.layout));
-        let buffer = |buffer: usize, len: usize| arena.sge(Client::buffer_at(config, slot, buffer), len);
+        let (config, arena, layout) = (&self.config, &self.arena, &grant.layout);
+        let buffer = |buffer: usize, at, len| arena.sge(Client::buffer_at(config, slot, buffer) + at, len);
         let old = arena.sge(Client::lock_at(config, slot, replica), WORD);
         let nic = &mut fleet.end(replica);
         let posted = match step {
@@ -245,10 +259,17 @@ impl Client {
                 verbs::swap_lock(grant, flight.block, [0, grant.lease], id, old, nic)
             }
             Step::Unlock => verbs::swap_lock(grant, flight.block, [grant.lease, 0], id, old, nic),
-            Step::Read => verbs::read(grant, flight.block, id, buffer(1 + replica, 2 * len), nic),
+            Step::Read => {
+                verbs::read(grant, flight.block, id, buffer(1 + replica, 0, whole_len(layout)), nic)
+            }
+            Step::Tags => {
+                let into = buffer(1 + replica, tag_at(layout, 0), verbs::TAGS);
+                verbs::read_tags(grant, flight.block, id, into, nic)
+            }
             Step::Write => {
                 let older = 1 - flight.newer[replica];
-                verbs::write(grant, (flight.block, older), id, buffer(0, len), nic)
+                let from = buffer(0, verbs::copy_in_sealed(older), copy_len(layout));
+                verbs::write(grant, (flight.block, older), id, from, nic)
             }
         };
         if let Err(error) = posted {
@@ -264,30 +285,34 @@ impl Client {
         }
     }
 
-    /// A block came under its lock: which copy is the newer one of those that are whole?
-    fn block_came(&mut self, slot: usize, replica: usize) {
-        self.arena.read(Client::buffer_at(&self.config, slot, 1 + replica), &mut self.value);
-        let (first, second) = self.value.split_at(checked_len(&self.config.layout));
-        let tags = [verbs::unseal(first), verbs::unseal(second)];
-        // One is whole, whoever died while he wrote the other.
+    /// Tags came under their lock, perhaps with their copies: which is the newer one?
+    fn tags_came(&mut self, slot: usize, replica: usize) {
+        let (layout, at) = (&self.config.layout, Client::buffer_at(&self.config, slot, 1 + replica));
+        let mut words = [0; verbs::TAGS];
+        self.arena.read(at + tag_at(layout, 0), &mut words);
+        let tags = [Tag(u64_at(&words, 0)), Tag(u64_at(&words, 2 * WORD))];
         let newer = usize::from(tags[1] > tags[0]);
-        if let Some(tag) = tags[newer] {
-            let flight = &mut self.flights[slot];
-            (flight.seen[replica], flight.newer[replica]) = (tag, newer);
-            flight.read.add(replica);
-        }
+        let flight = &mut self.flights[slot];
+        (flight.seen[replica], flight.newer[replica]) = (tags[newer], newer);
+        flight.read.add(replica);
     }
 
     /// The operation goes to its next state, if it has what it needs. True: there is no tag left for it.
     fn advance(&mut self, slot: usize, now: Instant, fleet: &mut impl Fleet) -> bool {
-        let quorum = self.config.quorum();
+        let (quorum, client) = (self.config.quorum(), u64::from(self.config.id.get()));
         let flight = &mut self.flights[slot];
         let (locks, coming) = flight.locks();
         let mut exhausted = false;
         match flight.state {
-            State::Locking if locks >= quorum => flight.enter(State::Reading),
+            State::Locking if locks >= quorum => flight.read(flight.block.wrapping_add(client)),
             State::Locking if locks + coming < quorum => return self.give_up(slot, now, fleet),
-            State::Reading if flight.read.len() >= quorum => exhausted = !self.decide(slot),
+            State::Reading if flight.read.len() >= quorum => {
+                if self.lacks_value(slot) {
+                    self.ask_all(slot, fleet);
+                    return false;
+                }
+                exhausted = !self.decide(slot);
+            }
             State::Writing if flight.has.len() >= quorum => flight.enter(State::Releasing),
             _ => return false,
         }
@@ -302,10 +327,28 @@ impl Client {
         exhausted
     }
 
+    /// A quorum's tags were read. Does the operation need a value that it has not got? Unless it is coming, one who has it is asked.
+    fn lacks_value(&mut self, slot: usize) -> bool {
+        let flight = &mut self.flights[slot];
+        let (_, holders) = flight.newest();
+        if flight.tag.is_some()
+            || flight.operation == Operation::Write
+            || !holders.and(flight.values).is_empty()
+        {
+            return false;
+        }
+        if !flight.is_coming() && holders.and(flight.wanted).is_empty() {
+            flight.wanted.add(holders.first());
+            flight.round_trips += 1;
+        }
+        true
+    }
+
     /// A quorum was read: what is written, and to whom. False: there is no tag left.
     fn decide(&mut self, slot: usize) -> bool {
         let flight = &mut self.flights[slot];
-        let (newest, source, _) = flight.newest();
+        let (newest, holders) = flight.newest();
+        let source = holders.and(flight.values).first();
         flight.enter(State::Writing);
         let (operation, block, known) = (flight.operation, flight.block, flight.tag);
         let newer = flight.newer[source];
@@ -319,15 +362,21 @@ impl Client {
             self.flights[slot].state = State::Releasing;
             return false;
         };
-        let at = Client::buffer_at(&self.config, slot, 0);
         if known.is_none() {
             // What is written stays what it is, whatever is read in a later try.
-            let len = checked_len(&self.config.layout);
-            let copy = Client::buffer_at(&self.config, slot, 1 + source) + newer * len;
-            let checked = &mut self.value[..len];
-            self.arena.read(if operation == Operation::Read { copy } else { at }, checked);
-            verbs::seal(checked, tag);
-            self.arena.write(at, checked);
+            let layout = &self.config.layout;
+            let at = Client::buffer_at(&self.config, slot, 0);
+            let copy = Client::buffer_at(&self.config, slot, 1 + source) + value_at(layout, newer);
+            let len = WORD + layout.block_len as usize;
+            if operation == Operation::Read {
+                // With its checksum.
+                self.arena.read(copy, &mut self.value[WORD..WORD + len]);
+                verbs::set_tag(&mut self.value, tag);
+            } else {
+                self.arena.read(at, &mut self.value);
+                verbs::seal(&mut self.value, tag);
+            }
+            self.arena.write(at, &self.value);
         }
         let checks = self.config.canary != Canary::NoTagCheck;
         let flight = &mut self.flights[slot];
@@ -356,6 +405,7 @@ impl Client {
         let flight = &mut self.flights[slot];
         flight.tries += 1;
         flight.state = State::Waiting(now.after(pause));
+        self.deadline = self.deadline.min(now.after(pause));
         self.ask_all(slot, fleet);
         false
     }
@@ -404,7 +454,7 @@ impl Client {
     /// Where a slot's buffers are: 0 holds its own block, the others what the replicas read.
     fn buffer_at(config: &ClientConfig, slot: usize, buffer: usize) -> usize {
         let locks = Client::lock_at(config, config.slots(), 0).next_multiple_of(64);
-        let stride = pair_len(&config.layout).next_multiple_of(64);
+        let stride = verbs::stride(&config.layout);
         locks + (slot * (config.replicas + 1) + buffer) * stride
     }
 }

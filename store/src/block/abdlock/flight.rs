@@ -10,7 +10,7 @@ pub enum State {
     Idle,
     /// Asks for locks.
     Locking,
-    /// Reads where it has the lock.
+    /// Reads tags where it has the lock, and the value at one replica if it needs that.
     Reading,
     /// Writes where it has read.
     Writing,
@@ -26,6 +26,7 @@ pub enum State {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Lock,
+    Tags,
     Read,
     Write,
     Unlock,
@@ -52,8 +53,10 @@ pub struct Flight {
     pub asked: Set,
     /// Those whose locks it has, whatever the try.
     pub held: Set,
-    /// Read in this try; and those that are known to have the tag.
+    /// Whose tags were read in this try; who is asked for the value too, and whose is at hand; and those that are known to have the tag.
     pub read: Set,
+    pub wanted: Set,
+    pub values: Set,
     /// Which of its two copies is the newer one, of each that was read.
     pub newer: [usize; MAX_REPLICAS],
     pub has: Set,
@@ -75,6 +78,8 @@ impl Flight {
             asked: Set::NONE,
             held: Set::NONE,
             read: Set::NONE,
+            wanted: Set::NONE,
+            values: Set::NONE,
             newer: [0; MAX_REPLICAS],
             has: Set::NONE,
             seen: [Tag::NEVER; MAX_REPLICAS],
@@ -91,6 +96,7 @@ impl Flight {
         self.enter(State::Locking);
         self.since = now;
         (self.asked, self.read, self.has) = (Set::NONE, Set::NONE, Set::NONE);
+        (self.wanted, self.values) = (Set::NONE, Set::NONE);
     }
 
     /// A round trip begins.
@@ -110,10 +116,12 @@ impl Flight {
     pub fn next(&self, replica: usize) -> Option<Step> {
         let (asked, held) = (self.asked.has(replica), self.held.has(replica));
         let read = self.read.has(replica);
+        let wants = self.wanted.has(replica) && !self.values.has(replica);
         let step = match self.state {
             // A lock of an earlier try is given back first.
             State::Locking if !asked => Some(if held { Step::Unlock } else { Step::Lock }),
-            State::Reading if held && asked && !read => Some(Step::Read),
+            State::Reading if held && asked && wants => Some(Step::Read),
+            State::Reading if held && asked && !read => Some(Step::Tags),
             State::Writing if held && read && !self.has.has(replica) => Some(Step::Write),
             State::Releasing | State::Waiting(_) | State::Over if held => Some(Step::Unlock),
             _ => None,
@@ -131,14 +139,25 @@ impl Flight {
         self.held.is_empty() && self.busy.iter().all(Option::is_none)
     }
 
-    /// The newest of what was read, who has it first, and all who have it.
-    pub fn newest(&self) -> (Tag, usize, Set) {
+    /// Reads where it has the locks: tags, and from one of the replicas the value, if it needs one. `place` says from which.
+    pub fn read(&mut self, place: u64) {
+        self.enter(State::Reading);
+        if self.operation == Operation::Read && self.tag.is_none() {
+            let locked = self.asked.and(self.held);
+            let source = locked.iter().nth((place % locked.len().max(1) as u64) as usize);
+            self.wanted = source.map_or(Set::NONE, Set::of);
+        }
+    }
+
+    /// A value is under way.
+    pub fn is_coming(&self) -> bool {
+        let missing = self.wanted.without(self.values);
+        missing.iter().any(|replica| self.busy[replica] == Some(Step::Read))
+    }
+
+    /// The newest tag of those that were read, and who has it.
+    pub fn newest(&self) -> (Tag, Set) {
         let newest = self.read.iter().map(|replica| self.seen[replica]).max().unwrap_or_default();
-        let mut holders = Set::NONE;
-        self.read
-            .iter()
-            .filter(|replica| self.seen[*replica] == newest)
-            .for_each(|replica| holders.add(replica));
-        (newest, holders.iter().next().unwrap_or(0), holders)
+        (newest, self.read.filter(|replica| self.seen[replica] == newest))
     }
 }

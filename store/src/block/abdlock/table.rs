@@ -1,11 +1,11 @@
 //! A replica's blocks, each with its lock.
 
 use nic::Remote;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::grant::WORD;
 use super::super::{Design, Grant, Layout, Tag};
-use super::verbs::{self, CHECKED_AT};
+use super::verbs;
 use crate::Registered;
 use crate::heap::{Class, Reachable};
 use crate::region::Region;
@@ -33,7 +33,7 @@ impl Table {
         let mut table = Table::open(layout, memory)?;
         let zeros = vec![0; layout.block_len as usize];
         for block in 0..layout.blocks {
-            table.region.store(table.at(block), 0);
+            table.region.store(table.at(block) + verbs::lock_at(&layout), 0);
             table.put(block, Tag::NEVER, &zeros);
         }
         Some(table)
@@ -53,12 +53,15 @@ impl Table {
     }
 
     fn put(&mut self, block: u64, tag: Tag, value: &[u8]) {
-        let mut bytes = vec![0; verbs::checked_len(&self.layout)];
-        bytes[WORD..WORD + value.len()].copy_from_slice(value);
-        verbs::seal(&mut bytes, tag);
-        let at = self.at(block) + CHECKED_AT;
-        self.region.write(at, &bytes);
-        self.region.write(at + bytes.len(), &bytes);
+        let mut sealed = vec![0; verbs::sealed_len(&self.layout)];
+        sealed[WORD..WORD + value.len()].copy_from_slice(value);
+        verbs::seal(&mut sealed, tag);
+        for copy in [0, 1] {
+            let part = &sealed[verbs::copy_in_sealed(copy)..][..verbs::copy_len(&self.layout)];
+            let first = verbs::value_at(&self.layout, copy).min(verbs::tag_at(&self.layout, copy));
+            let at = self.at(block) + first;
+            self.region.write(at, part);
+        }
     }
 
     /// A block as other replicas have it, before there are clients. False: there is no such block, or the value is not as long
@@ -80,15 +83,35 @@ impl Table {
     }
 
     /// Breaks the locks of connections that have ended, their queue pairs with them; `lives` says which leases have not. How many.
+    ///
+    /// What such a one was writing may be torn: it loses its tag, before anybody else gets the lock. So tags are believed without a look at
+    /// what they belong to.
     pub fn break_locks(&self, lives: impl Fn(u64) -> bool) -> usize {
         let broken = |block| {
-            let word = self.region.block().bytes.word(self.at(block)).expect("a block's lock");
-            let lease = word.load(Ordering::Relaxed);
+            let word = self.word(block, verbs::lock_at(&self.layout));
+            let lease = word.load(Ordering::Acquire);
             // Whoever got it meanwhile keeps it.
             let dead = lease != 0 && !lives(lease);
+            if dead {
+                self.drop_torn(block);
+            }
             dead && word.compare_exchange(lease, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
         (0..self.layout.blocks).filter(|block| broken(*block)).count()
+    }
+
+    fn word(&self, block: u64, at: usize) -> &AtomicU64 {
+        self.region.block().bytes.word(self.at(block) + at).expect("a word of a block")
+    }
+
+    /// Of the copies of a block that nobody changes any more, one that is not whole is as if it had never been written. It was the older one.
+    fn drop_torn(&self, block: u64) {
+        let mut bytes = vec![0; verbs::whole_len(&self.layout)];
+        self.region.read(self.at(block), &mut bytes);
+        let torn = |copy: &usize| !verbs::is_whole(&self.layout, &bytes, *copy);
+        for copy in [0, 1].into_iter().filter(torn) {
+            self.word(block, verbs::tag_at(&self.layout, copy)).store(Tag::NEVER.0, Ordering::Relaxed);
+        }
     }
 }
 
@@ -99,4 +122,39 @@ impl Reachable for Table {
     }
 
     fn buffers(&self, _: usize, _: &mut dyn FnMut(u64)) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use memory::{Bytes, Key};
+
+    use super::*;
+
+    const LAYOUT: Layout = Layout { blocks: 3, block_len: 512 };
+
+    #[test]
+    fn what_was_torn_under_a_lock_has_no_tag_when_the_lock_is_broken() {
+        let bytes = Bytes::heap(Table::len(LAYOUT)).unwrap();
+        let memory = Registered { bytes, addr: 0, key: Key::new(1) };
+        let mut table = Table::format(LAYOUT, memory.clone()).unwrap();
+        (0..3).for_each(|block| assert!(table.install(block, Tag(7), &[7; 512])));
+        let word = |block: usize, at| memory.bytes.word(block * verbs::stride(&LAYOUT) + at).unwrap();
+        let tags =
+            |block| [0, 1].map(|copy| word(block, verbs::tag_at(&LAYOUT, copy)).load(Ordering::Relaxed));
+        let lock = |block| word(block, verbs::lock_at(&LAYOUT));
+        // Who lives has written half of a copy of block 0, and who died half of one of block 1; of block 2 he has read the tags.
+        for (block, lease) in [(0, 1), (1, 2), (2, 2)] {
+            lock(block).store(lease, Ordering::Relaxed);
+        }
+        for block in [0, 1] {
+            word(block, verbs::tag_at(&LAYOUT, 1)).store(9, Ordering::Relaxed);
+            word(block, verbs::value_at(&LAYOUT, 1)).store(1, Ordering::Relaxed);
+        }
+        assert_eq!(table.break_locks(|lease| lease == 1), 2);
+        assert_eq!([0, 1, 2].map(|block| lock(block).load(Ordering::Relaxed)), [1, 0, 0]);
+        assert_eq!([0, 1, 2].map(tags), [[7, 9], [7, 0], [7, 7]]);
+        // With its memory, but without its connections.
+        drop(Table::open(LAYOUT, memory.clone()).unwrap());
+        assert_eq!((lock(0).load(Ordering::Relaxed), tags(0)), (0, [7, 0]));
+    }
 }

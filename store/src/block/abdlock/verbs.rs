@@ -1,4 +1,5 @@
-//! What is asked of a replica, and how a block lies there: lock, then tag, value, checksum twice.
+//! What is asked of a replica, and how a block lies there: value, checksum, tag; the lock; tag, value, checksum. So both tags can be read, and either copy be
+//! written, by one verb.
 
 use nic::{Flags, Operation, Payload, PostError, Remote, Sge, WorkRequest};
 
@@ -8,41 +9,76 @@ use crate::Post;
 use crate::kv::checksum::crc64;
 use crate::words::{set_u64, u64_at};
 
-/// Where tag, value and checksum begin.
-pub const CHECKED_AT: usize = WORD;
-
-/// Bytes of tag, value and checksum.
-pub fn checked_len(layout: &Layout) -> usize {
+/// Bytes of a copy: tag, value and checksum in one order or the other.
+pub fn copy_len(layout: &Layout) -> usize {
     layout.tagged_len() + WORD
 }
 
-/// Bytes of both copies of a block: the newer one stays whole while the older one is written over.
-pub fn pair_len(layout: &Layout) -> usize {
-    2 * checked_len(layout)
+/// Bytes of a block: both copies, the newer one of which stays whole while the older one is written over, and the lock.
+pub fn whole_len(layout: &Layout) -> usize {
+    2 * copy_len(layout) + WORD
 }
 
 /// Bytes from one block to the next.
 pub fn stride(layout: &Layout) -> usize {
-    (CHECKED_AT + pair_len(layout)).next_multiple_of(64)
+    whole_len(layout).next_multiple_of(64)
 }
 
-/// Puts the tag in front of a value, and the checksum of both behind it.
-pub fn seal(checked: &mut [u8], tag: Tag) {
-    set_u64(checked, 0, tag.0);
-    let end = checked.len() - WORD;
-    let sum = crc64(&checked[..end]);
-    set_u64(checked, end, sum);
+/// Where a block's lock is.
+pub fn lock_at(layout: &Layout) -> usize {
+    copy_len(layout)
 }
 
-/// The tag, if the block is whole: a client that died in the middle of its WRITE leaves a part of it.
-pub fn unseal(checked: &[u8]) -> Option<Tag> {
-    let end = checked.len() - WORD;
-    (u64_at(checked, end) == crc64(&checked[..end])).then(|| Tag(u64_at(checked, 0)))
+/// Where the tag of a copy is.
+pub fn tag_at(layout: &Layout, copy: usize) -> usize {
+    if copy == 0 { lock_at(layout) - WORD } else { lock_at(layout) + WORD }
+}
+
+/// Where the value of a copy is, and behind it the checksum.
+pub fn value_at(layout: &Layout, copy: usize) -> usize {
+    if copy == 0 { 0 } else { lock_at(layout) + 2 * WORD }
+}
+
+/// Bytes of what a client writes from: a value with its checksum behind it, and the tag on both sides.
+pub fn sealed_len(layout: &Layout) -> usize {
+    copy_len(layout) + WORD
+}
+
+/// Where a copy begins in that.
+pub fn copy_in_sealed(copy: usize) -> usize {
+    if copy == 0 { WORD } else { 0 }
+}
+
+/// Puts the tag on both sides of a value and its checksum.
+pub fn set_tag(sealed: &mut [u8], tag: Tag) {
+    let end = sealed.len() - WORD;
+    set_u64(sealed, 0, tag.0);
+    set_u64(sealed, end, tag.0);
+}
+
+/// The same, and makes the checksum: of tag and value.
+pub fn seal(sealed: &mut [u8], tag: Tag) {
+    set_tag(sealed, tag);
+    let end = sealed.len() - 2 * WORD;
+    let sum = crc64(&sealed[..end]);
+    set_u64(sealed, end, sum);
+}
+
+/// Is this copy of a block whole? A client that died in the middle of its WRITE leaves a part of it.
+pub fn is_whole(layout: &Layout, block: &[u8], copy: usize) -> bool {
+    let (tag, value) = (tag_at(layout, copy), value_at(layout, copy));
+    let end = value + layout.block_len as usize;
+    let sealed = [&block[tag..tag + WORD], &block[value..end]].concat();
+    u64_at(block, end) == crc64(&sealed)
 }
 
 fn lock_of(grant: &Grant, block: u64) -> Remote {
-    let at = grant.table.addr + block * stride(&grant.layout) as u64;
-    Remote { addr: at, rkey: grant.table.rkey }
+    place(grant, block, lock_at(&grant.layout))
+}
+
+fn place(grant: &Grant, block: u64, at: usize) -> Remote {
+    let block = grant.table.addr + block * stride(&grant.layout) as u64;
+    Remote { addr: block + at as u64, rkey: grant.table.rkey }
 }
 
 fn post(id: u64, operation: Operation, sge: Sge, nic: &mut impl Post) -> Result<(), PostError> {
@@ -63,12 +99,26 @@ pub fn swap_lock(
     post(id, operation, old, nic)
 }
 
-/// READ of both copies.
+/// READ of the whole block.
 pub fn read(grant: &Grant, block: u64, id: u64, into: Sge, nic: &mut impl Post) -> Result<(), PostError> {
-    post(id, Operation::Read(behind(lock_of(grant, block))), into, nic)
+    post(id, Operation::Read(place(grant, block, 0)), into, nic)
 }
 
-/// WRITE of tag, value and checksum over one of the two copies.
+/// Bytes of both tags and what is between them: the lock.
+pub const TAGS: usize = 3 * WORD;
+
+/// READ of both tags. They are as good as the copies, since the lock is held: who died in the middle of a WRITE had it, and whoever broke it has seen to that.
+pub fn read_tags(
+    grant: &Grant,
+    block: u64,
+    id: u64,
+    into: Sge,
+    nic: &mut impl Post,
+) -> Result<(), PostError> {
+    post(id, Operation::Read(place(grant, block, tag_at(&grant.layout, 0))), into, nic)
+}
+
+/// WRITE over one of the two copies.
 pub fn write(
     grant: &Grant,
     (block, copy): (u64, usize),
@@ -76,13 +126,9 @@ pub fn write(
     from: Sge,
     nic: &mut impl Post,
 ) -> Result<(), PostError> {
-    let first = behind(lock_of(grant, block));
-    let at = Remote { addr: first.addr + (copy * checked_len(&grant.layout)) as u64, ..first };
-    post(id, Operation::Write(at), from, nic)
-}
-
-fn behind(lock: Remote) -> Remote {
-    Remote { addr: lock.addr + CHECKED_AT as u64, ..lock }
+    let layout = &grant.layout;
+    let first = value_at(layout, copy).min(tag_at(layout, copy));
+    post(id, Operation::Write(place(grant, block, first)), from, nic)
 }
 
 #[cfg(test)]
@@ -93,17 +139,33 @@ mod tests {
     fn half_a_write_over_another_is_seen() {
         let layout = Layout { blocks: 1, block_len: 512 };
         let sealed = |byte, tag| {
-            let mut bytes = vec![byte; checked_len(&layout)];
+            let mut bytes = vec![byte; sealed_len(&layout)];
             seal(&mut bytes, Tag(tag));
             bytes
         };
-        let (old, new) = (sealed(1, 5), sealed(2, 9));
-        assert_eq!((unseal(&old), unseal(&new)), (Some(Tag(5)), Some(Tag(9))));
-        for cut in 1..old.len() {
-            let torn = [&new[..cut], &old[cut..]].concat();
-            let known = unseal(&torn);
-            // A cut within bytes that are the same in both leaves one of the two whole.
-            assert!(known.is_none() || torn == old || torn == new, "cut at {cut}");
+        for copy in [0, 1] {
+            let part = copy_in_sealed(copy)..copy_in_sealed(copy) + copy_len(&layout);
+            let at = value_at(&layout, copy).min(tag_at(&layout, copy));
+            let [old, new] = [(1, 5), (2, 9)].map(|(byte, tag)| sealed(byte, tag)[part.clone()].to_vec());
+            for cut in 0..=old.len() {
+                let torn = [&new[..cut], &old[cut..]].concat();
+                let mut block = vec![0; whole_len(&layout)];
+                block[at..at + torn.len()].copy_from_slice(&torn);
+                // A cut within bytes that are the same in both leaves one of the two whole.
+                let whole = torn == old || torn == new;
+                assert_eq!(is_whole(&layout, &block, copy), whole, "copy {copy}, cut at {cut}");
+                let tag = u64_at(&block, tag_at(&layout, copy));
+                assert!(!whole || tag == if torn == old { 5 } else { 9 });
+            }
         }
+    }
+
+    #[test]
+    fn the_parts_of_a_block_lie_side_by_side() {
+        let layout = Layout { blocks: 1, block_len: 512 };
+        let len = 512;
+        assert_eq!([0, 1].map(|copy| value_at(&layout, copy)), [0, len + 32]);
+        assert_eq!([0, 1].map(|copy| tag_at(&layout, copy)), [len + 8, len + 24]);
+        assert_eq!((lock_at(&layout), whole_len(&layout)), (len + 16, 2 * len + 40));
     }
 }
