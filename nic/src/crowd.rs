@@ -127,8 +127,8 @@ impl Crowd {
                 continue;
             }
             let Some(index) = party.line.pop_front() else {
-                // Credit is not saved up; debt stays.
-                (party.in_round, party.credit) = (false, party.credit.min(0));
+                // Credit is not saved up. Debt there is none: it was paid by turns that were passed on.
+                (party.in_round, party.credit) = (false, 0);
                 self.round.pop_front();
                 continue;
             };
@@ -188,7 +188,7 @@ impl Crowd {
             line.drain(..).for_each(|index| self.enter(index, 0));
         }
         let is_told = self.full.len() < FULL;
-        if used.packets > 0 || !is_told {
+        if used.packets > 0 {
             self.enter(index, party);
         } else {
             self.stay(index, party);
