@@ -8,6 +8,8 @@ MAKEFLAGS += --no-print-directory
 CARGO ?= cargo
 # scapy and clients of the cache live in an environment of their own, so that nothing is installed into the system's Python.
 export REMORA_PYTHON := $(CURDIR)/.cache/python/bin/python3
+# Users' kernels as WebAssembly are measured beside native ones, too.
+BENCH = $(CARGO) run --release --quiet --features remora-cli/wasm --bin remora -- bench
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
 MIRI_LIMIT ?= 1500
 
@@ -33,10 +35,10 @@ tidy: ## the house's style, the arrows between rooms, the pure rooms' empty impo
 	$(CARGO) test --package remora-tidy --test house -- --show-output
 
 clippy:
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features remora-cli/wasm -- -D warnings
 
 unit: ## all tests but the documentation's
-	$(CARGO) test --workspace --exclude remora-tidy --lib --bins --tests --examples
+	$(CARGO) test --workspace --exclude remora-tidy --features remora-cli/wasm --lib --bins --tests --examples
 
 doc: ## the examples in the documentation, and the documentation itself
 	$(CARGO) test --workspace --doc
@@ -59,11 +61,11 @@ demo: ## one key-value table over real RDMA verbs, two processes
 	$(CARGO) run --release --quiet --bin remora -- demo
 
 bench: setup-bench ## the numbers of docs/PERFORMANCE.md, baselines in the same run
-	$(CARGO) build --release --bin remora
-	$(CARGO) run --release --quiet --bin remora -- bench verbs --json
-	$(CARGO) run --release --quiet --bin remora -- bench kv --records 1000000 --json
-	$(CARGO) run --release --quiet --bin remora -- bench block --blocks 1000000 --json
-	$(CARGO) run --release --quiet --bin remora -- bench strom --json
+	$(CARGO) build --release --features remora-cli/wasm --bin remora
+	$(BENCH) verbs --json
+	$(BENCH) kv --records 1000000 --json
+	$(BENCH) block --blocks 1000000 --json
+	$(BENCH) strom --json
 
 soak: setup ## the tests marked soak: hours
 	$(CARGO) test --workspace --release -- --ignored soak

@@ -38,7 +38,17 @@ impl Peer {
     }
 
     /// The same where `place` is the bench's; `within` are the words that a program there is started with.
-    pub fn start_at([own, other]: [usize; 2], place: Place, within: &[&str]) -> Result<Peer> {
+    pub fn start_at(cores: [usize; 2], place: Place, within: &[&str]) -> Result<Peer> {
+        Peer::start_with(cores, place, within, None)
+    }
+
+    /// The same, with a kernel as WebAssembly.
+    pub fn start_with(
+        [own, other]: [usize; 2],
+        place: Place,
+        within: &[&str],
+        kernel: Option<&Path>,
+    ) -> Result<Peer> {
         let page = Page::create()?;
         let program = std::env::current_exe()?;
         let mut command = match within {
@@ -52,6 +62,9 @@ impl Peer {
         command.args(["__peer", "--page", &page.path(), "--core", &other.to_string()]);
         if place != Place::Loopback {
             command.arg("--veth");
+        }
+        if let Some(kernel) = kernel {
+            command.arg("--kernel").arg(kernel);
         }
         let mut child =
             command.stdout(Stdio::piped()).spawn().context("starting the peer process of the benchmark")?;

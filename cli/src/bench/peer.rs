@@ -1,6 +1,7 @@
 //! The other process of a benchmark: it plays the role that the shared page asks for, pinned to its own core.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -131,6 +132,9 @@ pub struct Args {
     /// It is at the far end of the veth pairs.
     #[arg(long)]
     veth: bool,
+    /// A kernel as WebAssembly, to be deployed beside the others.
+    #[arg(long)]
+    kernel: Option<PathBuf>,
 }
 
 /// Where the bench finds the peer's ends; one line of JSON on its standard output.
@@ -162,10 +166,12 @@ struct Served {
     buffers: Option<FreeList>,
     /// Once somebody asks for StRoM.
     kernels: Option<Kernels>,
+    /// See [`Args::kernel`].
+    module: Option<PathBuf>,
 }
 
 impl Served {
-    fn open(port: PortName, place: Place) -> Result<Served> {
+    fn open(port: PortName, place: Place, module: Option<&Path>) -> Result<Served> {
         let address = place.address(port);
         let context = port.device_on(address, NIC)?.open()?;
         let domain = context.alloc_pd()?;
@@ -174,7 +180,8 @@ impl Served {
         super::touch(&target)?;
         let cq = context.create_cq(256)?;
         let listener = Listener::bind((address, 0))?;
-        Ok(Served { listener, domain, target, cq, qps: Vec::new(), echo: None, buffers: None, kernels: None })
+        let (qps, module) = (Vec::new(), module.map(Path::to_owned));
+        Ok(Served { listener, domain, target, cq, qps, echo: None, buffers: None, kernels: None, module })
     }
 
     fn accept(&mut self, [reads, speaks]: [u64; 2], page: &Page, ticket: Ticket) -> Result<()> {
@@ -184,7 +191,7 @@ impl Served {
             about.extend_from_slice(&self.free_list()?.to_le_bytes());
         }
         if strom && self.kernels.is_none() {
-            self.kernels = Some(Kernels::deploy(&self.domain, &self.target)?);
+            self.kernels = Some(Kernels::deploy(&self.domain, &self.target, self.module.as_deref())?);
         }
         while page.is_wanted(ticket) {
             let Some(request) = self.listener.accept(Some(Duration::from_millis(20)))? else { continue };
@@ -290,9 +297,10 @@ pub fn run(args: Args) -> Result<()> {
     let page = Page::open(&args.page)?;
     let geometry = shm::Geometry::new(4096, 4352).context("the ring's shape")?;
     let place = if args.veth { Place::Veth(Side::Far) } else { Place::Loopback };
-    let mut shm_nic = Served::open(PortName::Shm, place)?;
-    let mut udp_nic = Served::open(PortName::Udp, place)?;
-    let mut xdp = if args.veth { Some(Xdp::open(place)?) } else { None };
+    let module = args.kernel.as_deref();
+    let mut shm_nic = Served::open(PortName::Shm, place, module)?;
+    let mut udp_nic = Served::open(PortName::Udp, place, module)?;
+    let mut xdp = if args.veth { Some(Xdp::open(place, module)?) } else { None };
     let mut raw = Raw {
         socket: Socket::open("127.0.0.1:0".parse()?, &udp::Options::default())?,
         bench: None,
@@ -360,9 +368,9 @@ struct Xdp {
 }
 
 impl Xdp {
-    fn open(place: Place) -> Result<Xdp> {
+    fn open(place: Place, module: Option<&Path>) -> Result<Xdp> {
         let raw = floor_xdp::Raw::open(RAW, Side::Near.raw())?;
-        Ok(Xdp { nic: Served::open(PortName::Xdp, place)?, raw })
+        Ok(Xdp { nic: Served::open(PortName::Xdp, place, module)?, raw })
     }
 
     fn play(

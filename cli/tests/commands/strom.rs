@@ -30,12 +30,19 @@ fn every_task_over(port: &str) {
             let _ = writeln!(std::io::stderr(), "strom over {port}: not run, because it needs CAP_SYS_ADMIN");
             return;
         }
+        let gets = task.starts_with("get/");
+        // Whoever has no kernels as WebAssembly is told how to get them, in one line.
+        let told = ended.err.matches("kernels as WebAssembly are left out").count();
+        let how = ended.err.matches("--features wasm").count();
         let out = ended.good();
+        let wanted = usize::from(gets && !cfg!(feature = "wasm"));
+        assert_eq!((told, how), (wanted, wanted), "{task}");
         let rows: Vec<Value> =
             out.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
         let figures = rows.iter().filter(|row| row["metric"] == metric);
         let baselines: Vec<&str> = figures.filter_map(|row| row["baseline"].as_str()).collect();
-        assert_eq!(baselines, beside, "{task}");
+        let users: &[&str] = if cfg!(feature = "wasm") && gets { &["the native kernel"] } else { &[] };
+        assert_eq!(baselines, [beside, users].concat(), "{task}");
         for row in &rows {
             assert!(row["value"].as_f64().is_some_and(|value| value > 0.0), "{row}");
             assert_eq!((&row["bench"], row["rounds"].as_array().map(Vec::len)), (&"strom".into(), Some(1)));

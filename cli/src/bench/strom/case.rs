@@ -8,6 +8,8 @@ use crate::bench::PortName;
 pub enum Way {
     /// A kernel on the peer's NIC.
     Strom,
+    /// The same kernel, as users write it.
+    Wasm,
     /// READ after READ.
     Reads,
     /// A call of the peer's program over TCP.
@@ -27,6 +29,7 @@ impl Way {
     pub fn name(self) -> &'static str {
         match self {
             Way::Strom => "strom",
+            Way::Wasm => "strom-wasm",
             Way::Reads => "reads",
             Way::Tcp => "tcp-rpc",
             Way::Read => "read",
@@ -80,7 +83,8 @@ impl Task {
     /// The ways that are measured: StRoM's, then those that it is compared to.
     pub fn ways(self) -> &'static [Way] {
         match self {
-            Task::Walk(_) | Task::Get(_) => &[Way::Strom, Way::Reads, Way::Tcp],
+            Task::Walk(_) => &[Way::Strom, Way::Reads, Way::Tcp],
+            Task::Get(_) => &[Way::Strom, Way::Reads, Way::Tcp, Way::Wasm],
             Task::Check(_, 0) => &[Way::Strom, Way::Read, Way::ReadAndCheck],
             Task::Check(..) => &[Way::Strom, Way::ReadAndCheck],
             Task::Shuffle => &[Way::Strom, Way::Write, Way::SenderPartitions],

@@ -10,7 +10,7 @@ use super::calls::{Call, Caller};
 use super::case::{Task, Way};
 use super::place::{
     COUNT_OF_OBJECTS, GET, HASHED, KEYS, LIST, LIST_VALUE, LIST_VALUES, LONGEST, NODE, NODES, OBJECTS, SLOTS,
-    STRIDE, WALK, whole,
+    STRIDE, WALK, WASM, whole,
 };
 use crate::bench::pair::{End, Peer};
 
@@ -177,8 +177,9 @@ impl Client {
         let place = SLOTS + key * Slot::LEN as u64;
         let lookup = Lookup { slot: self.there(place), key };
         let (found, came) = match way {
-            Way::Strom => {
-                let answer = self.ask(GET, &lookup.emit())?;
+            Way::Strom | Way::Wasm => {
+                let opcode = if way == Way::Wasm { WASM } else { GET };
+                let answer = self.ask(opcode, &lookup.emit())?;
                 let mut value = [0; 8];
                 self.answers.read(&answer, &mut value)?;
                 (u64::from_le_bytes(value), answer.len as usize)

@@ -104,7 +104,9 @@ fn points(port: PortName, task: &str, row: &Saved) -> Vec<Point> {
         _ => return Vec::new(),
     };
     let point = |way: &str, value| (place.to_owned(), format!("{way}{of}"), value);
-    let other = row.baseline.as_ref().zip(row.baseline_value).map(|(way, value)| point(way, value));
+    // What a kernel of users' is compared to has rows of its own.
+    let other = row.baseline.as_deref().filter(|way| !way.starts_with("the native"));
+    let other = other.zip(row.baseline_value).map(|(way, value)| point(way, value));
     std::iter::once(point(way, row.value)).chain(other).collect()
 }
 

@@ -12,6 +12,7 @@
 //! | `place.rs` | op-codes, and where things lie in the peer's memory |
 //! | `server.rs` | the peer's kernels |
 //! | `calls.rs` | the same over TCP |
+//! | `wasm.rs` | a kernel as users write one |
 
 pub mod calls;
 mod case;
@@ -21,6 +22,7 @@ mod model;
 mod place;
 pub mod server;
 mod streams;
+mod wasm;
 
 use std::time::Instant;
 
@@ -35,6 +37,7 @@ use super::veth::{Side, Veth};
 use super::{Args, PortName, Report, Row, histogram, typical, typical_of};
 use case::{Bound, Task, Way};
 use client::Client;
+use wasm::Built;
 
 /// Trips of a turn, before it, and of its 99th percentile.
 const TRIPS: u64 = 4096;
@@ -103,13 +106,16 @@ fn measure(
     }
     let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} turns {elapsed}")?;
     let bar = ProgressBar::new(u64::from(args.rounds) * tasks.len() as u64).with_style(style);
-    let peer = Peer::start_at(cores, place, within)?;
+    let built = built(&tasks);
+    let module = built.as_ref().map(Built::module);
+    let peer = Peer::start_with(cores, place, within, module.as_deref())?;
     let speaks = Speaks { strom: true, ..Speaks::default() };
     let mut client = Client::new(End::speaking(&peer, port, speaks, None)?, &peer)?;
     streams::fill(&client.end)?;
     for task in tasks {
         let empty = |way: &Way| Series { way: *way, rounds: Vec::new(), p99: Vec::new() };
-        let mut all: Vec<Series> = task.ways().iter().map(empty).collect();
+        let ways = task.ways().iter().filter(|way| **way != Way::Wasm || built.is_some());
+        let mut all: Vec<Series> = ways.map(empty).collect();
         bar.set_message(path(port, task));
         peer.play(client.end.serving(), 0, 0)?;
         client.lay_out(task)?;
@@ -123,6 +129,13 @@ fn measure(
     }
     bar.finish_and_clear();
     Ok(())
+}
+
+/// The kernel as WebAssembly, if a task needs it and it can be built.
+fn built(tasks: &[Task]) -> Option<Built> {
+    let wanted = tasks.iter().any(|task| task.ways().contains(&Way::Wasm));
+    let built = wanted.then(Built::new)?;
+    built.inspect_err(|error| tracing::warn!("kernels as WebAssembly are left out: {error:#}")).ok()
 }
 
 /// One round of one way.
@@ -172,6 +185,10 @@ fn rows(port: PortName, task: Task, all: &[Series]) -> Vec<Row> {
     let mut rows = Vec::new();
     let Some((strom, others)) = all.split_first() else { return rows };
     for other in others {
+        if other.way == Way::Wasm {
+            rows.push(row(other).against("the native kernel", &strom.rounds));
+            continue;
+        }
         let row = row(strom).against(other.way.name(), &other.rounds);
         rows.push(match task.bound(port, other.way) {
             Some(Bound::Within(limit)) => row.within(limit),
@@ -211,5 +228,24 @@ mod tests {
         assert_eq!(judged(udp, Task::Shuffle, &[1.9, 1.0, 1.8]), [Some(false), Some(false)]);
         assert_eq!(judged(shm, Task::Count, &[4e9, 8e9]), [Some(true), Some(true)]);
         assert_eq!(judged(udp, Task::Count, &[3e9, 4.1e9]), [Some(false), Some(false)]);
+    }
+
+    #[test]
+    fn a_kernel_as_webassembly_has_a_row_beside_the_native_one() {
+        let ways = Task::Get(64).ways().iter().zip([2.0, 8.0, 9.0, 3.0]);
+        let all: Vec<Series> =
+            ways.map(|(way, value)| Series { way: *way, rounds: vec![value], p99: Vec::new() }).collect();
+        let beside: Vec<(String, Option<String>, Option<f64>)> = rows(PortName::Shm, Task::Get(64), &all)
+            .into_iter()
+            .map(|row| (row.case, row.baseline, row.ratio))
+            .collect();
+        let row = |case: &str, beside: &str, ratio| (case.into(), Some(beside.into()), Some(ratio));
+        let native = "shm/get/64/strom";
+        let wanted = [
+            row(native, "reads", 0.25),
+            row(native, "tcp-rpc", 2.0 / 9.0),
+            row("shm/get/64/strom-wasm", "the native kernel", 1.5),
+        ];
+        assert_eq!(beside, wanted);
     }
 }

@@ -8,6 +8,8 @@ pub const GET: u64 = 2;
 pub const SHUFFLE: u64 = 3;
 /// HyperLogLog.
 pub const COUNT: u64 = 4;
+/// The GET kernel as WebAssembly.
+pub const WASM: u64 = 5;
 /// Of a thousand first reads, how many the consistency kernels take for torn.
 pub const FAILING: [u32; 4] = [0, 10, 100, 500];
 

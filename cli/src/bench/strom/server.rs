@@ -1,10 +1,13 @@
 //! The peer's kernels.
 
+use std::path::Path;
+
 use anyhow::Result;
 use verbs::kernel::{Consistency, Get, HyperLogLog, Kernel, Shuffle, Traversal};
 use verbs::{KernelHandle, KernelOptions, MemoryRegion, ProtectionDomain};
 
-use super::place::{COUNT, FAILING, GET, LONGEST, SHUFFLE, WALK, whole};
+use super::place::{COUNT, FAILING, GET, LONGEST, SHUFFLE, WALK, WASM, whole};
+use super::wasm;
 
 /// They serve until this is dropped.
 pub struct Kernels {
@@ -13,8 +16,12 @@ pub struct Kernels {
 }
 
 impl Kernels {
-    /// Deploys them over the peer's memory.
-    pub fn deploy(domain: &ProtectionDomain, target: &MemoryRegion) -> Result<Kernels> {
+    /// Deploys them over the peer's memory, and that of a module's file.
+    pub fn deploy(
+        domain: &ProtectionDomain,
+        target: &MemoryRegion,
+        module: Option<&Path>,
+    ) -> Result<Kernels> {
         let deploy = |opcode, kernel: Box<dyn Kernel>| {
             let grants = [target];
             let options = KernelOptions {
@@ -30,6 +37,9 @@ impl Kernels {
             deploy(GET, Box::<Get>::default())?,
             deploy(SHUFFLE, Box::<Shuffle>::default())?,
         ];
+        if let Some(module) = module {
+            others.push(deploy(WASM, wasm::kernel(module)?)?);
+        }
         for failing in FAILING {
             others.push(deploy(whole(failing), Box::new(Consistency::failing(failing)))?);
         }
