@@ -2,7 +2,7 @@
 //! whoever deployed them, and answer by WRITEs.
 //!
 //! Heads up: what a kernel is and which streams it has is here and in `streams.rs`; `table.rs` holds those that are deployed,
-//! each with a number of `lane.rs`, which make a kernel's steps. A packet comes by `serve.rs`, an answer leaves by
+//! each with a number of `lane.rs`, which make a kernel's steps (`seat.rs` finds one). A packet comes by `serve.rs`, an answer leaves by
 //! `answer.rs`, and `submit.rs` is the requester's side; `placement.rs` has the other ways to a kernel. The other files are kernels. `docs/STROM.md` says what was decided
 //! where the paper leaves it open.
 
@@ -18,6 +18,7 @@ mod late;
 mod meter;
 mod number;
 mod placement;
+mod seat;
 mod serve;
 mod shipped;
 mod shuffle;

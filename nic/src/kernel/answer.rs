@@ -101,27 +101,29 @@ impl QueuePair {
 
     /// A lane goes on.
     pub(super) fn go_on_lane(&mut self, kernels: &mut Kernels, at: (u32, u32), mem: Mem<'_>) {
-        kernels.drive(at, self, mem, None);
+        if let Some(seat) = kernels.seat(at) {
+            seat.drive(self, mem, None);
+        }
     }
 
     /// The kernel of a lane is being removed: what it had begun ends here.
     pub(super) fn end_lane(&mut self, kernels: &mut Kernels, at: (u32, u32)) {
         let Some(kernel) = &mut kernels.deployed[at.0 as usize] else { return };
-        kernel.end_lane(at, self);
+        kernel.end_lane(at.1, self);
     }
 }
 
 impl super::table::Deployed {
     /// Ends what a lane had begun, and what waits for it, with an error to whoever asked, as far as that can be told at once.
-    fn end_lane(&mut self, at: (u32, u32), qp: &mut QueuePair) {
-        self.lanes[at.1 as usize].fail(Status::REMOVED);
-        while self.send(at, qp) {
-            let lane = &mut self.lanes[at.1 as usize];
+    fn end_lane(&mut self, number: u32, qp: &mut QueuePair) {
+        let lane = &mut self.lanes[number as usize];
+        lane.fail(Status::REMOVED);
+        while lane.send(&self.base, qp) {
             if !lane.refuse_next() {
-                self.free.extend(lane.abandon());
+                self.base.free.extend(lane.abandon());
                 return;
             }
         }
-        self.lanes[at.1 as usize].waits = true;
+        lane.waits = true;
     }
 }

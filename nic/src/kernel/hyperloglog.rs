@@ -12,7 +12,7 @@ const BITS: u32 = 14;
 const REGISTERS: usize = 1 << BITS;
 /// Bits that are left: a register holds 0 to `REST` + 1.
 const REST: usize = 64 - BITS as usize;
-/// Values that are hashed side by side.
+/// Values that are taken in without a look at how many are left.
 const BATCH: usize = 8;
 
 /// What parameters ask for: one byte.
@@ -42,6 +42,16 @@ impl Default for HyperLogLog {
 fn hash(value: u64) -> u64 {
     let product = u128::from(value ^ 0x2d35_8dcc_aa6c_78a5) * 0x9e37_79b9_7f4a_7c15;
     (product as u64 ^ (product >> 64) as u64).wrapping_mul(0x8bb8_4b93_962e_acc9)
+}
+
+/// The highest bits choose a register, the zeros below the lowest bit that is set count.
+#[inline(always)]
+fn count(registers: &mut [u8; REGISTERS], hash: u64) {
+    let zeros = hash.trailing_zeros() as u8;
+    let register = &mut registers[(hash >> REST) as usize];
+    if zeros >= *register {
+        *register = zeros + 1;
+    }
 }
 
 fn sigma(mut x: f64) -> f64 {
@@ -77,35 +87,23 @@ fn tau(mut x: f64) -> f64 {
 }
 
 impl HyperLogLog {
-    /// Takes values in; those of a batch are hashed side by side.
+    /// Takes values in.
     pub fn add(&mut self, bytes: &[u8]) {
+        let registers = &mut *self.registers;
+        let mut take = |value: &[u8; 8]| count(registers, hash(u64::from_le_bytes(*value)));
         let (batches, rest) = bytes.as_chunks::<{ 8 * BATCH }>();
         for batch in batches {
-            let values = batch.as_chunks::<8>().0;
-            let hashes: [u64; BATCH] = std::array::from_fn(|at| hash(u64::from_le_bytes(values[at])));
-            hashes.into_iter().for_each(|hash| self.count(hash));
+            batch.as_chunks::<8>().0.iter().for_each(&mut take);
         }
-        for value in rest.as_chunks::<8>().0 {
-            self.count(hash(u64::from_le_bytes(*value)));
-        }
-    }
-
-    /// The highest bits choose a register, the zeros below the lowest bit that is set count.
-    #[inline(always)]
-    fn count(&mut self, hash: u64) {
-        // The bit behind all that are left ends every run of zeros.
-        let zeros = (hash | 1 << REST).trailing_zeros() as u8;
-        let register = &mut self.registers[(hash >> REST) as usize];
-        if zeros >= *register {
-            *register = zeros + 1;
-        }
+        rest.as_chunks::<8>().0.iter().for_each(take);
     }
 
     /// How many different ones there were, about.
     pub fn estimate(&self) -> f64 {
         let mut counts = [0u32; REST + 2];
         for register in self.registers.iter() {
-            counts[usize::from(*register)] += 1;
+            // Bits that choose a register may have been counted too.
+            counts[usize::from(*register).min(REST + 1)] += 1;
         }
         let m = REGISTERS as f64;
         let mut z = m * tau(1.0 - f64::from(counts[REST + 1]) / m);
@@ -148,5 +146,39 @@ impl Kernel for HyperLogLog {
 
     fn reset(&mut self) {
         self.registers.fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_whose_last_bits_are_none_count_as_much_as_a_hash_can() {
+        let estimate = |hash| {
+            let mut kernel = HyperLogLog::default();
+            count(&mut kernel.registers, hash);
+            kernel.estimate()
+        };
+        let most = estimate(1 << REST);
+        assert!((most - 1.0).abs() < 0.01, "{most}");
+        for hash in [0, 1 << 63, 5 << REST] {
+            assert_eq!(estimate(hash), most, "{hash:x}");
+        }
+    }
+
+    #[test]
+    fn values_count_wherever_they_stand_and_a_rest_of_one_does_not() {
+        let bytes: Vec<u8> =
+            (0..8 * BATCH as u64 * 3 + 5).flat_map(|value| (value * 3).to_le_bytes()).collect();
+        let counted = |bytes: &[u8]| {
+            let mut kernel = HyperLogLog::default();
+            kernel.add(bytes);
+            kernel.registers
+        };
+        let mut one_by_one = HyperLogLog::default();
+        bytes.chunks(8).for_each(|value| one_by_one.add(value));
+        assert_eq!(counted(&bytes), one_by_one.registers);
+        assert_eq!(counted(&bytes[..bytes.len() - 1]), counted(&bytes[..bytes.len() - 8]));
     }
 }

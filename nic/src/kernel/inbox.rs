@@ -77,21 +77,23 @@ impl Inbox {
     }
 
     /// The caller has seen that there is room.
-    pub fn push(&mut self, piece: Piece, bytes: &[u8]) {
+    pub fn push(&mut self, piece: &Piece, bytes: &[u8]) {
         let at = (self.head + self.count) % INBOX;
         let len = bytes.len().min(PACKET);
         let before = self.longs;
         self.place(at, before, len).copy_from_slice(&bytes[..len]);
         self.longs += usize::from(is_long(len));
-        self.waiting[at] = Some(Waiting { piece, len });
+        self.waiting[at] = Some(Waiting { piece: *piece, len });
         self.count += 1;
     }
 
-    pub fn front(&self) -> Option<(Piece, &[u8])> {
+    #[inline]
+    pub fn front(&self) -> Option<(&Piece, &[u8])> {
         if self.count == 0 {
             return None;
         }
-        let Waiting { piece, len } = self.waiting[self.head]?;
+        let Waiting { piece, len } = self.waiting[self.head].as_ref()?;
+        let len = *len;
         let bytes = if is_long(len) {
             &self.long[self.first_long * PACKET..self.first_long * PACKET + len]
         } else {
@@ -139,7 +141,7 @@ mod tests {
         let (mut inbox, mut next, mut first) = (Inbox::new(), 0, 0);
         for turn in 0..200 {
             while inbox.has_room() && next - first < 1 + turn % 40 {
-                inbox.push(piece(next), &bytes(next));
+                inbox.push(&piece(next), &bytes(next));
                 next += 1;
             }
             for number in 0..inbox.len() {
@@ -157,10 +159,10 @@ mod tests {
         assert!(first > 300, "{first}");
         inbox.clear();
         assert!(inbox.is_empty() && inbox.front().is_none());
-        (0..INBOX as u32).for_each(|_| inbox.push(piece(1), &[1]));
+        (0..INBOX as u32).for_each(|_| inbox.push(&piece(1), &[1]));
         assert!(!inbox.has_room());
         inbox.clear();
-        (0..LONG as u32).for_each(|_| inbox.push(piece(1), &[0; SHORT + 1]));
+        (0..LONG as u32).for_each(|_| inbox.push(&piece(1), &[0; SHORT + 1]));
         assert!(!inbox.has_room());
     }
 }

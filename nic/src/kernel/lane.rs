@@ -7,11 +7,10 @@ use wire::strom::{Ending, Status, split};
 
 use super::answer::Source;
 use super::inbox::Inbox;
-use super::streams::{Input, Message, Reach, Streams, What, Wires};
-use super::table::{Block, Deployed, Kernels};
+use super::streams::{Message, Streams, Wires};
+use super::table::{Base, Block};
 use super::{Kernel, Place, Progress, STEPS};
 use crate::queue_pair::QueuePair;
-use crate::request::Sge;
 
 /// Bytes of what is looked at ahead, at most.
 const FORESEEN: usize = 64;
@@ -67,15 +66,6 @@ enum Stepped {
     Waits,
     /// It has nothing to do.
     Idle,
-}
-
-/// How a turn ended.
-#[derive(Copy, Clone, Debug, Default)]
-struct Turn {
-    /// It can go on at once.
-    again: bool,
-    /// It needs no block.
-    spare: Option<u32>,
 }
 
 impl Lane {
@@ -138,10 +128,10 @@ impl Lane {
     pub fn refuse_next(&mut self) -> bool {
         let Some((piece, bytes)) = self.inbox.front() else { return false };
         if !self.task.presented && !self.task.skips {
-            self.task.present(&piece, bytes);
+            self.task.present(piece, bytes);
         }
         self.task.fail(Status::REMOVED);
-        self.task.used(&piece);
+        self.task.used(piece);
         self.inbox.pop();
         true
     }
@@ -203,275 +193,225 @@ impl Task {
     }
 }
 
-/// What a kernel sees of a piece.
-fn input<'p>(piece: &Piece, bytes: &'p [u8]) -> Input<'p> {
-    let part = &piece.part;
-    let (what, bytes) = match (part.params(), piece.passing) {
-        (true, _) => (What::Params, split(bytes).map_or(&[][..], |(_, own)| own)),
-        (false, Some(va)) => (What::Passing(va), bytes),
-        (false, None) => (What::Data, bytes),
-    };
-    let Part { opcode, left, .. } = *part;
-    Input { what, opcode, tag: part.tag(), first: part.first(), last: part.last(), left, bytes }
-}
-
-impl Deployed {
-    /// Some steps of a lane, with what has just come to it.
-    fn turn(
+impl Lane {
+    /// Some steps, with what has just come to it. True: it can go on at once.
+    pub fn turn(
         &mut self,
-        (place, number): (u32, u32),
+        base: &mut Base,
         qp: &mut QueuePair,
         mem: Mem<'_>,
-        mut direct: Option<(Piece, &[u8])>,
-    ) -> Turn {
-        self.lanes[number as usize].waits = false;
-        self.look_ahead(number, mem);
-        let mut turn = Turn { again: true, ..Turn::default() };
+        mut direct: Option<(&Piece, &[u8])>,
+    ) -> bool {
+        self.waits = false;
+        if self.inbox.len() > 1 {
+            self.look_ahead(base, mem);
+        }
+        let mut again = true;
         for _ in 0..STEPS {
-            match self.step((place, number), qp, mem, direct) {
+            match self.step(base, qp, mem, direct) {
                 Stepped::On => continue,
                 Stepped::Took => {
                     direct = None;
                     continue;
                 }
-                Stepped::Waits => self.lanes[number as usize].waits = true,
+                Stepped::Waits => self.waits = true,
                 Stepped::Idle => {}
             }
-            turn.again = false;
+            again = false;
             break;
         }
-        let lane = &mut self.lanes[number as usize];
         if let Some((piece, bytes)) = direct {
-            lane.inbox.push(piece, bytes);
-        } else if !turn.again && !lane.waits && lane.is_at_rest() {
-            lane.qp = None;
-            lane.task.wires.reply = None;
-            lane.change();
+            self.inbox.push(piece, bytes);
+        } else if !again && !self.waits && self.is_at_rest() {
+            self.qp = None;
+            self.task.wires.reply = None;
+            self.change();
         }
-        if !turn.again && lane.task.wires.message.is_none() {
-            turn.spare = lane.block.take();
-            if self.leaving {
-                lane.abandon();
+        if !again && self.task.wires.message.is_none() {
+            base.free.extend(self.block.take());
+            if base.leaving {
+                self.abandon();
             }
         }
-        turn
+        again
     }
 
+    #[inline(always)]
     fn step(
         &mut self,
-        (place, number): (u32, u32),
+        base: &mut Base,
         qp: &mut QueuePair,
         mem: Mem<'_>,
-        direct: Option<(Piece, &[u8])>,
+        direct: Option<(&Piece, &[u8])>,
     ) -> Stepped {
-        if !self.send((place, number), qp) {
+        if self.task.wires.is_complete() && !self.send(base, qp) {
             return Stepped::Waits;
         }
-        if self.leaving {
-            let refused = self.lanes[number as usize].refuse_next();
-            return if refused { Stepped::On } else { Stepped::Idle };
+        if base.leaving {
+            return if self.refuse_next() { Stepped::On } else { Stepped::Idle };
         }
-        let Lane { kernel, inbox, task, block, .. } = &mut self.lanes[number as usize];
-        let (piece, bytes) = match inbox.front().or(direct) {
-            Some((piece, bytes)) => (Some(piece), bytes),
-            None => (None, &[][..]),
-        };
+        let Lane { kernel, inbox, task, block, .. } = self;
+        let next = inbox.front().or(direct);
         let busy = task.progress == Progress::Again || task.wires.has_command();
         // One request at a time: whoever is at work on one gets the next when its answer has left.
         let engaged = |piece: &Piece| busy && task.wires.is_engaged() && piece.part.first();
-        let piece = piece.filter(|piece| task.presented || !engaged(piece));
-        if task.skips && piece.is_none_or(|piece| piece.passing.is_none()) {
-            let Some(piece) = piece else { return Stepped::Idle };
-            task.used(&piece);
-            return self.drop_front(number);
+        let next = next.filter(|(piece, _)| task.presented || !engaged(piece));
+        if task.skips && next.is_none_or(|(piece, _)| piece.passing.is_none()) {
+            let Some((piece, _)) = next else { return Stepped::Idle };
+            task.used(piece);
+            return inbox.drop_front();
         }
-        if piece.is_none() && !busy {
-            return self.rest(number);
+        if next.is_none() && !busy {
+            return self.rest(base);
         }
-        let Some(index) = block.or_else(|| self.free.pop()) else {
-            self.starves = true;
+        let Some(index) = block.or_else(|| base.free.pop()) else {
+            base.starves = true;
             return Stepped::Waits;
         };
         *block = Some(index);
-        let addr = self.answers.addr + u64::from(index) * u64::from(self.longest);
-        let block = Sge { addr, len: self.longest, ..self.answers };
-        let reach = Reach { mem, pd: self.pd, grants: &self.grants };
-        task.wires.execute(reach, &block);
-        if task.wires.complete().is_some() {
-            return Stepped::On;
+        let at_work = AtWork { kernel: &mut **kernel, task, block: index, qpn: qp.number };
+        match at_work.step(base, mem, next) {
+            true => inbox.drop_front(),
+            false => Stepped::On,
         }
-        if let Some(piece) = &piece
-            && !task.presented
-        {
-            self.requests += u64::from(task.present(piece, bytes));
-        }
-        let mut taken = false;
-        if task.wires.fault.is_none() {
-            let (input, wires) = (piece.as_ref().map(|piece| input(piece, bytes)), &mut task.wires);
-            let mut streams =
-                Streams { qpn: qp.number, input, taken: false, written: (0, 0), wires, reach, block };
-            task.progress = kernel.step(&mut streams);
-            taken = streams.taken;
-            task.work += 1;
-            self.steps += 1;
-        }
-        let too_long = (task.work > self.limit).then_some(Status::TOO_LONG);
-        let used = piece.filter(|_| taken);
-        if let Some(piece) = &used {
-            task.used(piece);
-        }
-        if let Some(status) = task.wires.fault.or(too_long) {
-            kernel.reset();
-            task.fail(status);
-            self.failures += 1;
-        }
-        if used.is_some() { self.drop_front(number) } else { Stepped::On }
     }
 
     /// There is nothing to do.
-    fn rest(&mut self, number: u32) -> Stepped {
-        let lane = &mut self.lanes[number as usize];
-        let Task { wires, progress, unfinished, .. } = &lane.task;
+    #[inline]
+    fn rest(&mut self, base: &mut Base) -> Stepped {
+        let Task { wires, progress, unfinished, .. } = &self.task;
         let done = wires.message.is_none() && (wires.answered || *unfinished);
         if *progress == Progress::Waits || done {
             return Stepped::Idle;
         }
         // It rests, and has begun a message or owes an answer.
-        lane.fail(Status::FAILED);
-        self.failures += 1;
-        Stepped::On
-    }
-
-    /// What was in front is used.
-    fn drop_front(&mut self, number: u32) -> Stepped {
-        let inbox = &mut self.lanes[number as usize].inbox;
-        if inbox.is_empty() {
-            return Stepped::Took;
-        }
-        inbox.pop();
+        self.fail(Status::FAILED);
+        base.failures += 1;
         Stepped::On
     }
 
     /// The message that the lane has made leaves, if it is complete. False: there is no room for it.
-    pub fn send(&mut self, (place, number): (u32, u32), qp: &mut QueuePair) -> bool {
-        let lane = &mut self.lanes[number as usize];
-        let Some(message) = lane.task.wires.complete() else { return true };
-        lane.task.wires.settle();
-        let block = lane.block.filter(|_| message.len > 0);
+    pub fn send(&mut self, base: &Base, qp: &mut QueuePair) -> bool {
+        let Some(message) = self.task.wires.complete() else { return true };
+        self.task.wires.settle();
+        let block = self.block.filter(|_| message.len > 0);
         let from = block.map(|index| Source {
-            memory: self.block(index),
-            block: Block { place, kernel: self.number, index },
-            scarce: self.is_scarce(),
+            memory: base.block(index),
+            block: Block { place: base.place, kernel: base.number, index },
+            scarce: base.is_scarce(),
         });
         if !qp.send_message(&message, from) {
             return false;
         }
-        let lane = &mut self.lanes[number as usize];
-        lane.task.wires.message = None;
+        self.task.wires.message = None;
         if message.len > 0 {
-            lane.block = None;
+            self.block = None;
         }
         true
     }
-}
 
-impl Deployed {
     /// Asks for what a request will read first to come near. None: its kernel does not know.
-    fn foresee(&self, number: u32, params: &[u8], seen: Option<&[u8]>, mem: Mem<'_>) -> Option<(u64, u32)> {
-        let (va, len) = self.lanes[number as usize].kernel.foresee(params, seen)?;
-        if let Some(span) = self.reach(mem).span(va, len as usize, Access::NONE) {
+    #[inline]
+    pub fn foresee(
+        &self,
+        base: &Base,
+        params: &[u8],
+        seen: Option<&[u8]>,
+        mem: Mem<'_>,
+    ) -> Option<(u64, u32)> {
+        let (va, len) = self.kernel.foresee(params, seen)?;
+        if let Some(span) = base.reach(mem).span(va, len as usize, Access::NONE) {
             span.prefetch();
         }
         Some((va, len))
     }
 
     /// Several requests wait, and what they will read first is near by now: what they will read then shall be too.
-    fn look_ahead(&mut self, number: u32, mem: Mem<'_>) {
-        let inbox = &self.lanes[number as usize].inbox;
-        let (from, to) = (inbox.foreseen, inbox.len());
-        if to < 2 {
-            return;
-        }
+    #[inline(never)]
+    fn look_ahead(&mut self, base: &Base, mem: Mem<'_>) {
+        let (from, to) = (self.inbox.foreseen, self.inbox.len());
         for at in from..to {
-            let Some((piece, bytes)) = self.lanes[number as usize].inbox.short(at) else { continue };
+            let Some((piece, bytes)) = self.inbox.short(at) else { continue };
             let Some((_, params)) = split(bytes).ok().filter(|_| piece.part.params()) else { continue };
-            let kernel = &self.lanes[number as usize].kernel;
-            let Some((va, len)) = kernel.foresee(params, None) else { break };
+            let Some((va, len)) = self.kernel.foresee(params, None) else { break };
             let mut seen = [0; FORESEEN];
-            let span = self.reach(mem).span(va, len as usize, Access::NONE);
+            let span = base.reach(mem).span(va, len as usize, Access::NONE);
             if let (Some(span), Some(seen)) = (span, seen.get_mut(..len as usize)) {
                 span.read(seen);
-                self.foresee(number, params, Some(seen), mem);
+                self.foresee(base, params, Some(seen), mem);
             }
         }
-        self.lanes[number as usize].inbox.foreseen = to;
+        self.inbox.foreseen = to;
     }
 
-    fn reach<'r>(&'r self, mem: Mem<'r>) -> Reach<'r> {
-        Reach { mem, pd: self.pd, grants: &self.grants }
+    /// A packet waits. The caller has seen that there is room.
+    pub fn put(&mut self, piece: &Piece, bytes: &[u8]) {
+        self.inbox.push(piece, bytes);
+    }
+
+    /// Has it room for another packet?
+    pub fn has_room(&self) -> bool {
+        self.inbox.has_room()
+    }
+
+    /// Do many packets wait?
+    pub fn is_crowded(&self) -> bool {
+        self.inbox.is_half_full()
     }
 }
 
-impl Kernels {
-    /// A request whose kernel knows what it will read first waits in its lane until the packets that came with it have been looked at:
-    /// so many wait for memory together. False: it is to be handed over now. The caller has seen that there is room.
-    pub(super) fn put_off(&mut self, at: (u32, u32), mem: Mem<'_>, piece: Piece, bytes: &[u8]) -> bool {
-        let Some(kernel) = &mut self.deployed[at.0 as usize] else { return false };
-        let Some((_, params)) = split(bytes).ok().filter(|_| piece.part.params()) else { return false };
-        if kernel.foresee(at.1, params, None, mem).is_none() {
+/// A kernel that is about to make a step.
+struct AtWork<'l> {
+    kernel: &'l mut dyn Kernel,
+    task: &'l mut Task,
+    block: u32,
+    qpn: Qpn,
+}
+
+impl AtWork<'_> {
+    /// The DMA engine does what the last step asked for, and the kernel makes the next one. True: what waits has been used.
+    #[inline(always)]
+    fn step(self, base: &mut Base, mem: Mem<'_>, next: Option<(&Piece, &[u8])>) -> bool {
+        let AtWork { kernel, task, block, qpn } = self;
+        task.wires.execute(base, mem, block);
+        if task.wires.is_complete() {
             return false;
         }
-        let lane = &mut kernel.lanes[at.1 as usize];
-        lane.inbox.push(piece, bytes);
-        if !std::mem::replace(&mut lane.queued, true) {
-            self.ready.push_back(at);
+        if let Some((piece, bytes)) = next
+            && !task.presented
+        {
+            base.requests += u64::from(task.present(piece, bytes));
         }
-        true
-    }
-
-    /// Do so many packets wait for a lane that it should begin, though more may come together with them? Or else whoever has many
-    /// requests on their way would be refused.
-    pub(super) fn is_crowded(&self, (place, number): (u32, u32)) -> bool {
-        let kernel = self.deployed[place as usize].as_ref();
-        kernel.is_some_and(|kernel| kernel.lanes[number as usize].inbox.is_half_full())
-    }
-
-    /// Has a lane room for another packet?
-    pub(super) fn has_room(&self, (place, number): (u32, u32)) -> bool {
-        let kernel = self.deployed[place as usize].as_ref();
-        kernel.is_some_and(|kernel| kernel.lanes[number as usize].inbox.has_room())
-    }
-
-    /// Gives a lane its turn, with what has just come to it. The caller has seen that there is room for that.
-    pub(super) fn drive(
-        &mut self,
-        at: (u32, u32),
-        qp: &mut QueuePair,
-        mem: Mem<'_>,
-        direct: Option<(Piece, &[u8])>,
-    ) {
-        let Some(kernel) = &mut self.deployed[at.0 as usize] else { return };
-        let turn = kernel.turn(at, qp, mem, direct);
-        let lane = &mut kernel.lanes[at.1 as usize];
-        if turn.again && !std::mem::replace(&mut lane.queued, true) {
-            self.ready.push_back(at);
+        let mut taken = false;
+        if task.wires.fault.is_none() {
+            let wires = &mut task.wires;
+            let mut streams = Streams { qpn, next, taken: false, written: (0, 0), wires, mem, base, block };
+            task.progress = kernel.step(&mut streams);
+            taken = streams.taken;
+            task.work += 1;
+            base.steps += 1;
         }
-        self.freed = true;
-        if let Some(index) = turn.spare {
-            let block = Block { place: at.0, kernel: kernel.number, index };
-            self.give_back(block);
+        let too_long = (task.work > base.limit).then_some(Status::TOO_LONG);
+        let used = next.filter(|_| taken);
+        if let Some((piece, _)) = used {
+            task.used(piece);
         }
+        if let Some(status) = task.wires.fault.or(too_long) {
+            kernel.reset();
+            task.fail(status);
+            base.failures += 1;
+        }
+        used.is_some()
     }
+}
 
-    /// The next lane that can go on, and whom it serves.
-    pub(super) fn next_ready(&mut self) -> Option<((u32, u32), Option<Qpn>)> {
-        let at = self.ready.pop_front()?;
-        let kernel = self.deployed[at.0 as usize].as_mut();
-        let lane = kernel.and_then(|kernel| kernel.lanes.get_mut(at.1 as usize));
-        let qp = lane.and_then(|lane| {
-            lane.queued = false;
-            lane.qp
-        });
-        Some((at, qp))
+impl Inbox {
+    /// What was in front is used: it waited here, or had just come.
+    fn drop_front(&mut self) -> Stepped {
+        if self.is_empty() {
+            return Stepped::Took;
+        }
+        self.pop();
+        Stepped::On
     }
 }

@@ -60,19 +60,23 @@ impl QueuePair {
         shared: &mut Shared,
         place: impl FnOnce(&mut QueuePair, &mut Shared) -> Outcome,
     ) -> Outcome {
-        let tap = self.strom.as_ref().and_then(|strom| strom.tap.map(|tap| (tap, strom.lane)));
-        let found = tap.filter(|((at, number), _)| shared.kernels.is_there(*at, *number));
-        let Some(((at, _), hint)) = found else { return place(self, shared) };
-        let Some(lane) = self.lane_of(at, hint, shared) else {
+        let Some(strom) = &mut self.strom else { return place(self, shared) };
+        let found = strom.tap.filter(|(at, number)| shared.kernels.is_there(*at, *number));
+        let Some((at, _)) = found else { return place(self, shared) };
+        let Some(lane) = shared.kernels.seat_for(at, self.number, strom.lane).map(|seat| seat.at) else {
             shared.counters.kernels_busy += 1;
             return Outcome::NotReady;
         };
+        strom.lane = lane;
         let outcome = place(self, shared);
         // The notice may have found its completion queue full, and ended the queue pair.
-        if outcome == Outcome::Done && self.strom.is_some() {
+        if outcome == Outcome::Done
+            && self.strom.is_some()
+            && let Some(seat) = shared.kernels.seat(lane)
+        {
             let part = Part::new(0, 0, payload.len() as u32, false, [true; 2]);
             let piece = Piece { part, passing: Some(va) };
-            shared.kernels.drive(lane, self, mem, Some((piece, payload)));
+            seat.drive(self, mem, Some((&piece, payload)));
         }
         outcome
     }

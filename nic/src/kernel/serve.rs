@@ -57,41 +57,22 @@ impl QueuePair {
         }
         let place = match strom.serving {
             None => return self.nobody(part, shared),
-            Some((place, number)) if shared.kernels.is_there(place, number) => place,
+            Some((place, number)) if part.first() || shared.kernels.is_there(place, number) => place,
             // It was removed in the middle of the message, and has said so.
             Some(_) => return Outcome::Done,
         };
+        let Some(mut seat) = shared.kernels.seat_for(place, self.number, hint) else {
+            shared.counters.kernels_busy += 1;
+            return Outcome::NotReady;
+        };
+        strom.lane = seat.at;
         let piece = Piece { part: *part, passing: None };
-        match self.lane_of(place, hint, shared) {
-            Some(at) => {
-                if !shared.kernels.put_off(at, mem, piece, payload) {
-                    shared.kernels.drive(at, self, mem, Some((piece, payload)));
-                } else if shared.kernels.is_crowded(at) {
-                    shared.kernels.drive(at, self, mem, None);
-                }
-                Outcome::Done
-            }
-            None => {
-                shared.counters.kernels_busy += 1;
-                Outcome::NotReady
-            }
+        if !seat.put_off(mem, &piece, payload) {
+            seat.drive(self, mem, Some((&piece, payload)));
+        } else if seat.is_crowded() {
+            seat.drive(self, mem, None);
         }
-    }
-
-    /// A lane of the kernel at `place` for this queue pair, with room for a packet.
-    pub(super) fn lane_of(
-        &mut self,
-        place: u32,
-        hint: (u32, u32),
-        shared: &mut Shared,
-    ) -> Option<(u32, u32)> {
-        let kernel = shared.kernels.deployed[place as usize].as_mut()?;
-        let hint = if hint.0 == place { hint.1 } else { u32::MAX };
-        let at = (place, kernel.lane_for(self.number, hint)?);
-        if let Some(strom) = &mut self.strom {
-            strom.lane = at;
-        }
-        shared.kernels.has_room(at).then_some(at)
+        Outcome::Done
     }
 
     /// No kernel has the op-code: says so at the end of the message.

@@ -107,18 +107,46 @@ impl Shuffle {
     }
 
     fn add(&mut self, bytes: &[u8], streams: &mut Streams<'_, '_>) {
-        for value in bytes.as_chunks::<8>().0 {
-            let number = (u64::from_le_bytes(*value) & self.mask) as usize % PARTITIONS;
-            let at = usize::from(self.end[number]) % BUFFERED;
-            self.buffers[number].0.as_chunks_mut::<8>().0[at] = *value;
-            self.end[number] = at as u8 + 1;
-            if at + 1 == BUFFERED {
-                self.empty(number, streams);
-            }
+        let mut values = bytes.as_chunks::<8>().0;
+        while let Some((number, left)) = self.fill(values) {
+            self.empty_full(number, streams);
+            values = left;
         }
     }
 
+    /// Buffers values until a buffer is full: which one, and the values behind.
+    #[inline(always)]
+    fn fill<'v>(&mut self, values: &'v [[u8; 8]]) -> Option<(usize, &'v [[u8; 8]])> {
+        // Looked up once: for all the compiler knows, each value might change where the buffers are.
+        let (mask, end, buffers) = (self.mask as usize % PARTITIONS, &mut *self.end, &mut *self.buffers);
+        let mut values = values.iter();
+        while let Some(value) = values.next() {
+            let number = u64::from_le_bytes(*value) as usize & mask;
+            let at = usize::from(end[number]) % BUFFERED;
+            buffers[number].0.as_chunks_mut::<8>().0[at] = *value;
+            end[number] = at as u8 + 1;
+            if at + 1 == BUFFERED {
+                return Some((number, values.as_slice()));
+            }
+        }
+        None
+    }
+
+    /// A buffer is full: two lines go to memory as they are, but for those at the ends of a partition.
+    #[inline(always)]
+    fn empty_full(&mut self, number: usize, streams: &mut Streams<'_, '_>) {
+        let partition = &mut self.partitions[number];
+        if self.begin[number] != 0 || partition.values < BUFFERED as u64 {
+            return self.empty(number, streams);
+        }
+        streams.scatter(partition.address, &self.buffers[number]);
+        partition.address = partition.address.wrapping_add(8 * BUFFERED as u64);
+        partition.values -= BUFFERED as u64;
+        self.end[number] = 0;
+    }
+
     /// What is buffered of a partition goes to memory.
+    #[inline(never)]
     fn empty(&mut self, number: usize, streams: &mut Streams<'_, '_>) {
         let (begin, end) = (usize::from(self.begin[number]), usize::from(self.end[number]));
         let partition = &mut self.partitions[number];
@@ -127,7 +155,6 @@ impl Shuffle {
         let lines = &self.buffers[number];
         match values {
             0 => {}
-            BUFFERED => streams.scatter(partition.address, lines),
             _ => streams.write(partition.address, &lines.0[8 * begin..8 * (begin + values)]),
         }
         partition.address = partition.address.wrapping_add(8 * values as u64);

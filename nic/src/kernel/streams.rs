@@ -11,11 +11,13 @@
 //! | `roceDataOut` | [`Streams::put`], [`Streams::forward`] |
 
 use memory::{Access, Key, Lines, Mem, Pd, Span};
+use transport::rc::strom::Part;
 use wire::Qpn;
-use wire::strom::{Ending, Status};
+use wire::strom::{Ending, Status, split};
 
 use super::Place;
-use crate::request::Sge;
+use super::lane::Piece;
+use super::table::Base;
 
 /// Bytes that one command reads at most: two packets' worth, so that an object of one comes together with its check value.
 pub const DMA: usize = 8192;
@@ -50,6 +52,21 @@ pub struct Input<'p> {
     pub left: u32,
     /// The bytes.
     pub bytes: &'p [u8],
+}
+
+impl<'p> Input<'p> {
+    /// What a kernel sees of a piece.
+    #[inline]
+    fn of(piece: &Piece, bytes: &'p [u8]) -> Input<'p> {
+        let part = &piece.part;
+        let (what, bytes) = match (part.params(), piece.passing) {
+            (true, _) => (What::Params, split(bytes).map_or(&[][..], |(_, own)| own)),
+            (false, Some(va)) => (What::Passing(va), bytes),
+            (false, None) => (What::Data, bytes),
+        };
+        let Part { opcode, left, .. } = *part;
+        Input { what, opcode, tag: part.tag(), first: part.first(), last: part.last(), left, bytes }
+    }
 }
 
 /// What a kernel may touch.
@@ -134,6 +151,12 @@ impl Wires {
     }
 
     /// Is a message ready to leave?
+    #[inline]
+    pub fn is_complete(&self) -> bool {
+        self.message.as_ref().is_some_and(|message| message.filled == message.len)
+    }
+
+    /// The message that is ready to leave.
     pub fn complete(&self) -> Option<Message> {
         self.message.filter(|message| message.filled == message.len)
     }
@@ -148,7 +171,8 @@ impl Wires {
 
     /// The DMA engine does what the last step asked for.
     #[inline]
-    pub fn execute(&mut self, reach: Reach<'_>, block: &Sge) {
+    pub fn execute(&mut self, base: &Base, mem: Mem<'_>, block: u32) {
+        let reach = base.reach(mem);
         match std::mem::replace(&mut self.command, Command::Nothing) {
             Command::Nothing => {}
             Command::Read { va, len } => match reach.span(va, len as usize, Access::NONE) {
@@ -161,7 +185,7 @@ impl Wires {
             Command::ReadToWire { va, len } => {
                 let from = reach.span(va, len as usize, Access::NONE);
                 let Some(message) = &mut self.message else { return };
-                let to = place(reach, block, message.filled, len);
+                let to = place(base, mem, block, message.filled, len);
                 match (from, to) {
                     (Some(from), Some(to)) => {
                         to.copy_from(&from);
@@ -175,23 +199,27 @@ impl Wires {
 }
 
 /// Where bytes of a message stand until they are acknowledged.
-fn place<'r>(reach: Reach<'r>, block: &Sge, at: u32, len: u32) -> Option<Span<'r>> {
+fn place<'r>(base: &Base, mem: Mem<'r>, block: u32, at: u32, len: u32) -> Option<Span<'r>> {
+    let block = base.block(block);
     let va = block.addr + u64::from(at);
     let fits = at.checked_add(len).is_some_and(|end| end <= block.len);
-    let span = || reach.mem.check(reach.pd, block.lkey, va, len as usize, Access::LOCAL_WRITE).ok();
+    let span = || mem.check(base.pd, block.lkey, va, len as usize, Access::LOCAL_WRITE).ok();
     fits.then(span).flatten()
 }
 
 /// The streams, during a step.
 pub struct Streams<'s, 'p> {
     pub(super) qpn: Qpn,
-    pub(super) input: Option<Input<'p>>,
+    /// What waits.
+    pub(super) next: Option<(&'p Piece, &'p [u8])>,
     pub(super) taken: bool,
     /// WRITEs to memory in this step, and their bytes.
     pub(super) written: (u32, u32),
     pub(super) wires: &'s mut Wires,
-    pub(super) reach: Reach<'s>,
-    pub(super) block: Sge,
+    pub(super) mem: Mem<'s>,
+    pub(super) base: &'s Base,
+    /// The block of memory that its message stands in.
+    pub(super) block: u32,
 }
 
 impl<'p> Streams<'_, 'p> {
@@ -201,13 +229,14 @@ impl<'p> Streams<'_, 'p> {
     }
 
     /// The payload that waits, of one packet. It stays until it is taken.
+    #[inline]
     pub fn input(&self) -> Option<Input<'p>> {
-        self.input
+        self.next.map(|(piece, bytes)| Input::of(piece, bytes))
     }
 
     /// The input has been used.
     pub fn take(&mut self) {
-        self.taken |= self.input.is_some();
+        self.taken |= self.next.is_some();
     }
 
     /// It gives up: the request ends with this status, and the kernel is reset.
@@ -222,7 +251,7 @@ impl<'p> Streams<'_, 'p> {
 
     /// Bytes that one message holds at most.
     pub fn longest(&self) -> u32 {
-        self.block.len
+        self.base.longest
     }
 
     /// Asks for `len` bytes of memory, [`DMA`] at most: they are there at the next step. Reading what the kernel has no right to
@@ -253,7 +282,7 @@ impl<'p> Streams<'_, 'p> {
 
     /// Writes to memory. Writing where the kernel has no right to ends the request.
     pub fn write(&mut self, va: u64, bytes: &[u8]) {
-        match self.reach.span(va, bytes.len(), Access::LOCAL_WRITE) {
+        match self.base.reach(self.mem).span(va, bytes.len(), Access::LOCAL_WRITE) {
             Some(span) => {
                 span.write(bytes);
                 self.written = (self.written.0 + 1, self.written.1 + bytes.len() as u32);
@@ -274,7 +303,7 @@ impl<'p> Streams<'_, 'p> {
     /// there before the next message leaves.
     #[inline]
     pub fn scatter(&mut self, va: u64, lines: &Lines) {
-        match self.reach.span(va, lines.0.len(), Access::LOCAL_WRITE) {
+        match self.base.reach(self.mem).span(va, lines.0.len(), Access::LOCAL_WRITE) {
             Some(span) => {
                 span.scatter(lines);
                 self.wires.scattered = true;
@@ -294,7 +323,7 @@ impl<'p> Streams<'_, 'p> {
             return false;
         }
         self.wires.answered = true;
-        let place = self.wires.reply.filter(|place| len <= place.room && len <= self.block.len);
+        let place = self.wires.reply.filter(|place| len <= place.room && len <= self.base.longest);
         let (to, status, len) = match (len, place) {
             (0, _) => (NOWHERE, status, 0),
             (_, Some(place)) => (place, status, len),
@@ -308,7 +337,7 @@ impl<'p> Streams<'_, 'p> {
     /// As [`answer`](Streams::answer), for one whose length is not known yet: whatever there is room for may follow, and
     /// [`close`](Streams::close) ends it.
     pub fn open(&mut self, status: Status) {
-        let longest = self.room().min(self.block.len);
+        let longest = self.room().min(self.base.longest);
         if longest > 0 {
             self.answer(status, longest);
         } else {
@@ -340,7 +369,7 @@ impl<'p> Streams<'_, 'p> {
 
     /// A WRITE to the peer's memory beside answers: `len` bytes follow, [`longest`](Streams::longest) at most.
     pub fn send(&mut self, addr: u64, rkey: u32, len: u32) {
-        if len > self.block.len || self.wires.message.is_some() {
+        if len > self.base.longest || self.wires.message.is_some() {
             self.wires.fault = Some(Status::FAILED);
             return;
         }
@@ -356,7 +385,7 @@ impl<'p> Streams<'_, 'p> {
             return;
         };
         let len = bytes.len() as u32;
-        match place(self.reach, &self.block, message.filled, len) {
+        match place(self.base, self.mem, self.block, message.filled, len) {
             Some(span) if len <= message.len - message.filled => {
                 span.write(bytes);
                 message.filled += len;

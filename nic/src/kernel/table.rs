@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 
-use memory::{Key, Pd};
+use memory::{Key, Mem, Pd};
 use wire::Qpn;
 
 use super::Kernel;
 use super::lane::Lane;
+use super::seat::At;
+use super::streams::Reach;
 use crate::nic::{Nic, NicError};
 use crate::request::Sge;
 
@@ -61,10 +63,17 @@ pub(super) struct Block {
 
 /// A kernel that is deployed.
 pub(super) struct Deployed {
+    pub lanes: Box<[Lane]>,
+    pub base: Base,
+}
+
+/// What the lanes of a kernel share.
+pub(super) struct Base {
+    /// Where it stands among all kernels.
+    pub place: u32,
     pub number: u32,
     pub pd: Pd,
     pub opcode: Option<u64>,
-    pub lanes: Box<[Lane]>,
     pub grants: Box<[Key]>,
     pub answers: Sge,
     pub longest: u32,
@@ -82,14 +91,14 @@ pub(super) struct Deployed {
 }
 
 impl Deployed {
-    fn new(number: u32, init: KernelInit) -> Option<Deployed> {
+    fn new(place: u32, number: u32, init: KernelInit) -> Option<Deployed> {
         let blocks = init.answers.len.checked_div(init.longest)?;
         let fits = blocks > 0 && !init.kernels.is_empty() && blocks as usize >= init.kernels.len();
-        fits.then(|| Deployed {
+        let base = || Base {
+            place,
             number,
             pd: init.pd,
             opcode: init.opcode,
-            lanes: init.kernels.into_iter().map(Lane::new).collect(),
             grants: init.grants.into_boxed_slice(),
             answers: init.answers,
             longest: init.longest,
@@ -101,37 +110,46 @@ impl Deployed {
             requests: 0,
             failures: 0,
             steps: 0,
-        })
+        };
+        fits.then(|| Deployed { base: base(), lanes: init.kernels.into_iter().map(Lane::new).collect() })
     }
 
-    /// The memory of a block.
-    pub fn block(&self, index: u32) -> Sge {
-        let addr = self.answers.addr + u64::from(index) * u64::from(self.longest);
-        Sge { addr, len: self.longest, ..self.answers }
-    }
-
-    /// Are more blocks in use than free? Then whose answers are on their way is not asked about later.
-    pub fn is_scarce(&self) -> bool {
-        self.free.len() < self.blocks as usize / 2
+    /// Does it serve an op-code for queue pairs of a domain?
+    fn serves(&self, pd: Pd, opcode: Option<u64>) -> bool {
+        self.base.pd == pd && self.base.opcode == opcode && !self.base.leaving
     }
 
     /// It was removed, and nothing is left of what it did.
     fn is_done(&self) -> bool {
         let idle = || self.lanes.iter().all(|lane| lane.qp.is_none());
-        self.leaving && self.free.len() == self.blocks as usize && idle()
+        self.base.leaving && self.base.free.len() == self.base.blocks as usize && idle()
     }
 
     fn facts(&self) -> KernelFacts {
-        let busy = self.lanes.iter().filter(|lane| lane.qp.is_some()).count();
+        let (base, busy) = (&self.base, self.lanes.iter().filter(|lane| lane.qp.is_some()).count());
         KernelFacts {
-            number: self.number,
-            pd: self.pd,
-            opcode: self.opcode,
+            number: base.number,
+            pd: base.pd,
+            opcode: base.opcode,
             lanes: (self.lanes.len() as u32, busy as u32),
-            answers: (self.blocks, self.free.len() as u32),
-            requests: self.requests,
-            failures: self.failures,
-            steps: self.steps,
+            answers: (base.blocks, base.free.len() as u32),
+            requests: base.requests,
+            failures: base.failures,
+            steps: base.steps,
+        }
+    }
+
+    /// Blocks may be free again: lanes that waited for one can go on.
+    #[inline]
+    pub fn feed(&mut self, ready: &mut VecDeque<At>) {
+        if !self.base.can_feed() {
+            return;
+        }
+        self.base.starves = false;
+        for (number, lane) in self.lanes.iter_mut().enumerate() {
+            if lane.waits && !std::mem::replace(&mut lane.queued, true) {
+                ready.push_back((self.base.place, number as u32));
+            }
         }
     }
 
@@ -148,12 +166,37 @@ impl Deployed {
     }
 }
 
+impl Base {
+    /// The memory of a block.
+    #[inline]
+    pub fn block(&self, index: u32) -> Sge {
+        let addr = self.answers.addr + u64::from(index) * u64::from(self.longest);
+        Sge { addr, len: self.longest, ..self.answers }
+    }
+
+    /// Are more blocks in use than free? Then whose answers are on their way is not asked about later.
+    pub fn is_scarce(&self) -> bool {
+        self.free.len() < self.blocks as usize / 2
+    }
+
+    /// Does a lane wait for a block although there is one?
+    #[inline]
+    pub fn can_feed(&self) -> bool {
+        self.starves && !self.free.is_empty()
+    }
+
+    /// What its lanes may touch.
+    pub fn reach<'r>(&'r self, mem: Mem<'r>) -> Reach<'r> {
+        Reach { mem, pd: self.pd, grants: &self.grants }
+    }
+}
+
 /// All kernels of an engine.
 pub(crate) struct Kernels {
     pub(super) deployed: Box<[Option<Deployed>]>,
     next: u32,
     /// Lanes that can go on: the kernel's place, and number there.
-    pub(super) ready: VecDeque<(u32, u32)>,
+    pub(super) ready: VecDeque<At>,
     /// Queue pairs over IRN whose order waits for a lane.
     pub(super) stalled: VecDeque<Qpn>,
     /// A lane has become free since they were looked at.
@@ -181,8 +224,7 @@ impl Kernels {
     pub(super) fn serves(&self, pd: Pd, opcode: u64, hint: u32) -> Option<(u32, u32)> {
         let number = |place: usize, wanted: Option<u64>| {
             let kernel = self.deployed.get(place)?.as_ref()?;
-            let serves = kernel.pd == pd && kernel.opcode == wanted && !kernel.leaving;
-            serves.then_some((place as u32, kernel.number))
+            kernel.serves(pd, wanted).then_some((place as u32, kernel.base.number))
         };
         let all = |wanted| (0..self.deployed.len()).find_map(|place| number(place, wanted));
         number(hint as usize, Some(opcode)).or_else(|| all(Some(opcode))).or_else(|| all(None))
@@ -190,15 +232,16 @@ impl Kernels {
 
     /// Place of the kernel with a number, for queue pairs of a domain.
     pub(super) fn place_of_number(&self, pd: Pd, number: u32) -> Result<u32, NicError> {
-        let is = |kernel: &Deployed| kernel.number == number && kernel.pd == pd && !kernel.leaving;
-        let place = self.deployed.iter().position(|kernel| kernel.as_ref().is_some_and(is));
+        let is = |base: &Base| base.number == number && base.pd == pd && !base.leaving;
+        let place =
+            self.deployed.iter().position(|kernel| kernel.as_ref().is_some_and(|kernel| is(&kernel.base)));
         place.map(|place| place as u32).ok_or(NicError::Unknown)
     }
 
     /// Does the kernel with this number still take anything?
     pub(super) fn is_there(&self, place: u32, number: u32) -> bool {
         let kernel = self.deployed.get(place as usize).and_then(Option::as_ref);
-        kernel.is_some_and(|kernel| kernel.number == number && !kernel.leaving)
+        kernel.is_some_and(|kernel| kernel.base.number == number && !kernel.base.leaving)
     }
 
     /// Lanes that waited for something of this queue pair's to end may go on.
@@ -216,15 +259,9 @@ impl Kernels {
     /// An answer has arrived, or will never leave.
     pub(super) fn give_back(&mut self, block: Block) {
         let found = self.deployed.get_mut(block.place as usize).and_then(Option::as_mut);
-        let Some(kernel) = found.filter(|kernel| kernel.number == block.kernel) else { return };
-        kernel.free.push(block.index);
-        if std::mem::replace(&mut kernel.starves, false) {
-            for (number, lane) in kernel.lanes.iter_mut().enumerate() {
-                if lane.waits && !std::mem::replace(&mut lane.queued, true) {
-                    self.ready.push_back((block.place, number as u32));
-                }
-            }
-        }
+        let Some(kernel) = found.filter(|kernel| kernel.base.number == block.kernel) else { return };
+        kernel.base.free.push(block.index);
+        kernel.feed(&mut self.ready);
     }
 
     /// A queue pair is gone: its lanes are free.
@@ -232,7 +269,7 @@ impl Kernels {
         self.stalled.retain(|stalled| *stalled != qp);
         for kernel in self.deployed.iter_mut().flatten() {
             for lane in kernel.lanes.iter_mut().filter(|lane| lane.qp == Some(qp)) {
-                kernel.free.extend(lane.abandon());
+                kernel.base.free.extend(lane.abandon());
                 self.freed = true;
             }
         }
@@ -252,7 +289,7 @@ impl Kernels {
     fn find(&mut self, number: u32) -> Result<(usize, &mut Deployed), NicError> {
         let mut all = self.deployed.iter_mut().enumerate();
         all.find_map(|(place, kernel)| {
-            kernel.as_mut().filter(|kernel| kernel.number == number).map(|kernel| (place, kernel))
+            kernel.as_mut().filter(|kernel| kernel.base.number == number).map(|kernel| (place, kernel))
         })
         .ok_or(NicError::Unknown)
     }
@@ -267,16 +304,15 @@ impl Nic {
     pub fn deploy_kernel(&mut self, init: KernelInit) -> Result<u32, NicError> {
         let kernels = &mut self.shared.kernels;
         kernels.sweep();
-        let taken =
-            |kernel: &Deployed| kernel.pd == init.pd && kernel.opcode == init.opcode && !kernel.leaving;
+        let taken = |kernel: &Deployed| kernel.serves(init.pd, init.opcode);
         if kernels.deployed.iter().flatten().any(taken) {
             return Err(NicError::Busy);
         }
         let place = kernels.deployed.iter().position(Option::is_none).ok_or(NicError::Full)?;
-        let deployed = Deployed::new(kernels.next, init).ok_or(NicError::TooSmall)?;
+        let deployed = Deployed::new(place as u32, kernels.next, init).ok_or(NicError::TooSmall)?;
         kernels.next += 1;
         let lanes: usize = kernels.deployed.iter().flatten().map(|kernel| kernel.lanes.len()).sum();
-        let number = deployed.number;
+        let number = deployed.base.number;
         kernels.ready.reserve(lanes + deployed.lanes.len());
         kernels.deployed[place] = Some(deployed);
         Ok(number)
@@ -310,7 +346,7 @@ impl Nic {
     /// arrived; who wants to know when that is asks again.
     pub fn remove_kernel(&mut self, number: u32) -> Result<(), NicError> {
         let (place, kernel) = self.shared.kernels.find(number)?;
-        kernel.leaving = true;
+        kernel.base.leaving = true;
         for lane in 0..kernel.lanes.len() as u32 {
             self.end_lane((place as u32, lane));
         }
