@@ -409,7 +409,7 @@ fn tshark_shows_of_prism_what_was_posted_and_what_came_of_it() {
 /// What tshark shows of a WRITE and an ALLOCATE that travel together, with a READ of so many bytes behind them; the number of the free list, and
 /// the address of the buffer.
 fn together(reads: Option<usize>) -> (Vec<Fields>, u64, u64) {
-    let file = Temporary::new("together");
+    let file = Temporary::new(&format!("together-{reads:?}"));
     let (list, buffer) = {
         let device = Device::udp("127.0.0.1:0").unwrap().capture(&file.0);
         let mut world = world(&device, &options());
