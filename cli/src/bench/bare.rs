@@ -1,6 +1,7 @@
 //! The bare verbs of a port, one at a time: the floor of whatever takes round trips.
 
 use anyhow::{Context, Result};
+use store::ycsb::fnv;
 use verbs::{EMPTY, Flags, WorkRequest, work};
 
 use super::echo::Echo;
@@ -12,6 +13,8 @@ use super::{PortName, turns, typical};
 /// Round trips of a measurement, and before it.
 const TRIPS: u64 = 4000;
 const WARM_UP: u64 = 400;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// A process that answers bare verbs on the other core. It is stopped except while it is measured, so that whoever else
 /// spins on that core can be measured beside it, round by round.
@@ -68,9 +71,10 @@ impl Bare {
         })
     }
 
-    /// Bytes of the peer's memory that READs may name.
-    pub fn room(&self) -> usize {
-        TARGET
+    /// Lines where READs of at most `longest` bytes may begin, as these numbers fall into `span` bytes, or all that the peer has.
+    pub fn places(numbers: impl Iterator<Item = u64>, span: usize, longest: usize) -> Vec<usize> {
+        let lines = (span.min(TARGET) / LINE).saturating_sub(longest / LINE).max(1);
+        numbers.map(|number| fnv(number) as usize % lines * LINE).collect()
     }
 
     /// Round trip of a message of `there` bytes to a program that polls and answers it with one of `back` bytes:

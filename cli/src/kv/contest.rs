@@ -3,7 +3,6 @@
 use anyhow::Result;
 use store::kv::MESSAGE_HEADER;
 use store::ycsb::Mix;
-use store::ycsb::fnv;
 use store::ycsb::record::{KEY_LEN, Record};
 
 use super::flight::{Flight, load};
@@ -113,8 +112,6 @@ struct Seat<D: Design> {
     spans: (usize, usize),
 }
 
-/// Bytes of a cache line.
-const LINE: usize = 64;
 /// Records whose places bare READs go to: more than a measurement has trips.
 const PLACES: usize = 8192;
 
@@ -130,10 +127,7 @@ impl<D: Design> Seat<D> {
         let value_len = self.plan.value_len as usize;
         if let (Kind::Get, Some((first, last))) = (kind, D::read_lens(KEY_LEN, value_len)) {
             // As spread as what is read: a table's lines are not all in a cache either.
-            let places = |span: usize| {
-                let lines = (span.min(bare.room()) / LINE).saturating_sub(first.max(last) / LINE).max(1);
-                self.records.iter().map(|record| fnv(*record) as usize % lines * LINE).collect::<Vec<_>>()
-            };
+            let places = |span| Bare::places(self.records.iter().copied(), span, first.max(last));
             let (index, values) = (places(self.spans.0), places(self.spans.1));
             return Ok(Verbs { first: bare.read(first, &index)?, last: bare.read(last, &values)? });
         }

@@ -159,7 +159,8 @@ impl Measuring<'_> {
             let mut work = Work::new(value_len)?;
             // Of one key it is known which verbs it is made of.
             let floored = window == 1 && keys == 1;
-            let before = || if floored { shoulds(&mut bare, &mut work, &mut should) } else { Ok(()) };
+            let before =
+                || if floored { shoulds(&mut bare, &mut work, records, &mut should) } else { Ok(()) };
             let rounds = self.turns(&mut seats, window, |seed| workload.skewed(0.0, seed), before)?;
             let rest = format!("{name}/uniform/window-{window}");
             let path = self.path(value_len, &rest);
@@ -201,11 +202,16 @@ impl Measuring<'_> {
     }
 }
 
+/// Places that bare verbs go to: more than a measurement has trips.
+const PLACES: u64 = 8192;
+
 /// What FaRM's transaction should take now.
-fn shoulds(bare: &mut Bare, work: &mut Work, should: &mut Should) -> Result<()> {
+fn shoulds(bare: &mut Bare, work: &mut Work, records: u64, should: &mut Should) -> Result<()> {
     let lens = work.lens()?;
+    // Keys lie in no cache when they are read. What is locked and updated has just been read.
+    let spread = Bare::places(0..PLACES, records as usize * lens.slot, lens.slot);
     let places: Vec<usize> = (0..4096).map(|at| at * 7919 % 65_536 * 64).collect();
-    let read = bare.read(lens.slot, &places)?;
+    let read = bare.read(lens.slot, &spread)?;
     let lock = bare.swap_behind(&[lens.entry], &places)?;
     let update = bare.swap_behind(&[8, lens.record], &places)?;
     should.verbs.push(read + lock + update);
