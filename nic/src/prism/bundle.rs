@@ -1,5 +1,5 @@
-//! Bundles: the requests of a chain leave in one frame, and so do their answers. Of PRISM's requests one that travels alone leaves from here, too, if it is
-//! one packet.
+//! Bundles: the requests of a chain leave in one frame, and so do their answers: as one packet if all are short (`chained.rs`), else as packets in one frame. Of
+//! PRISM's requests one that travels alone leaves from here, too, if it is one packet.
 //!
 //! A chain is one round trip whose parts mean nothing without each other (PRISM paper, §3.4). As packets of their own they
 //! would cost as many frames, of as many lengths, each way; on a port where a frame is a system call that is most of the chain's time.
@@ -12,7 +12,7 @@
 use memory::{Mem, Owner, Pd};
 use transport::Instant;
 use transport::rc::prism::{Extended, KEPT, Verb};
-use transport::rc::{Chained, Kind, Message, Part, Reply, ReplyKind};
+use transport::rc::{Chained, Kind, Message, Part, Reply, ReplyKind, Requester};
 use wire::frame::Egress;
 use wire::prism::Flags;
 use wire::prism::addresses::Repr as Addresses;
@@ -148,6 +148,22 @@ fn put_request(
     put(out, &head.bth(part, remote), head.payload, target, fill)
 }
 
+/// Writes `count` requests that travel together, one behind the other. False: one of them cannot be written.
+#[inline(always)]
+fn put_all(
+    requester: &Requester<Note>,
+    count: usize,
+    out: &mut [u8],
+    put: impl Fn(&mut [u8], &Part<'_, Note>) -> Option<usize>,
+) -> bool {
+    let mut at = 0;
+    (0..count).filter_map(|ahead| requester.part(ahead)).all(|part| {
+        let len = put(&mut out[at..], &part);
+        at += len.unwrap_or(0);
+        len.is_some()
+    })
+}
+
 /// What could travel together, as it is counted up.
 struct Load {
     mtu: usize,
@@ -213,23 +229,13 @@ impl QueuePair {
             let head = chain_bth(count, remote, first.psn);
             let (none, len) = (Extensions::default(), load.chain as u32);
             emit_other(&mut path.way, out, counters, &head, &none, len, &mut |out| {
-                let mut at = 0;
-                (0..count).filter_map(|ahead| requester.part(ahead)).all(|part| {
-                    let put = put_operation(&mut out[at..], part.message, (mem, pd, ring));
-                    at += put.unwrap_or(0);
-                    put.is_some()
-                })
+                put_all(requester, count, out, |out, part| put_operation(out, part.message, (mem, pd, ring)))
             })
         } else if count > 1 {
             let head = bth::Repr::new(Opcode::BUNDLE, remote, first.psn);
             let (none, len) = (Extensions::default(), load.bundle as u32);
             emit_other(&mut path.way, out, counters, &head, &none, len, &mut |out| {
-                let mut at = 0;
-                (0..count).filter_map(|ahead| requester.part(ahead)).all(|part| {
-                    let put = put_request(&mut out[at..], &part, remote, (mem, pd, ring));
-                    at += put.unwrap_or(0);
-                    put.is_some()
-                })
+                put_all(requester, count, out, |out, part| put_request(out, part, remote, (mem, pd, ring)))
             })
         } else {
             let head = Head::of(first.message, ring)?;
