@@ -125,13 +125,17 @@ impl QueuePair {
         let turn = self.turn(now, out, shared, used, |qp, out, shared| {
             if first > 0 {
                 first -= 1;
-                if let Some(sent) = qp.request_other(now, mem, out, shared) {
-                    return Some(sent);
+                let sent = qp.request_other(now, mem, out, shared);
+                if sent.is_none() || qp.has_sent_all() {
+                    // There is none left, and a response makes none.
+                    (first, dry) = (0, true);
                 }
-                // There is none, and a response makes none.
-                (first, dry) = (0, true);
+                if sent.is_some() {
+                    return sent;
+                }
             }
-            match qp.respond(now, mem, out, shared) {
+            let sent = if qp.has_response() { qp.respond(now, mem, out, shared) } else { None };
+            match sent {
                 None if !dry => qp.request_other(now, mem, out, shared),
                 sent => sent,
             }
@@ -266,6 +270,17 @@ impl QueuePair {
         };
         self.concluded(now, &plan, sent, shared);
         Some(sent)
+    }
+
+    /// Has it anything to tell its peer beside requests?
+    fn has_response(&self) -> bool {
+        self.cnp_due || self.connection.as_ref().is_some_and(|connection| connection.responder.has_reply())
+    }
+
+    /// Have all its requests left, and has none ended that is not retired? Then there is no next one to look for.
+    fn has_sent_all(&self) -> bool {
+        let unsent = |connection: &Connection| connection.requester.has_unsent();
+        !self.send.has_work() && !self.connection.as_ref().is_some_and(unsent)
     }
 
     /// As [`request`](QueuePair::request), for the queue pairs that agreed on StRoM.

@@ -292,7 +292,7 @@ impl QueuePair {
 
     /// Does what a request asks for.
     #[inline(always)]
-    fn execute(&mut self, mem: Mem<'_>, action: Action, payload: &[u8], shared: &mut Shared) -> Outcome {
+    pub fn execute(&mut self, mem: Mem<'_>, action: Action, payload: &[u8], shared: &mut Shared) -> Outcome {
         match action {
             Action::Nothing => Outcome::Done,
             Action::Place { key, va, extent } => self.place(mem, key, va, extent, payload),

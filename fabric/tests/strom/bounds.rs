@@ -1,14 +1,17 @@
 //! Kernels at their bounds: parameters that make no sense, the last element and the one behind it, numbers that wrap, and streams
 //! used as they must not be.
 
+use std::sync::{Arc, Mutex};
+
 use nic::kernel::{
     Aggregate, Consistency, DMA, Filter, HyperLogLog, Kernel, Object, Partition, Predicate, Progress, STEPS,
     Scan, Shape, Shuffle, Status, Streams, Sums, Traversal, Walk, crc64, histogram,
 };
+use remora_fabric::Sent;
 use remora_fabric::fault::{Action, Rule, Rules};
 use wire::{Address, Endpoint, Ingress};
 
-use crate::bench::{Answer, Bench, Endless, LONGEST, OPCODE};
+use crate::bench::{Answer, Bench, Endless, LONGEST, OPCODE, arms};
 use crate::shapes::list;
 
 /// A kernel of a kind at the server.
@@ -365,22 +368,76 @@ fn streams_used_as_they_must_not_be_end_the_request_and_nothing_else() {
     }
 }
 
-/// A packet's acknowledgement waits for no more steps than these.
+/// Reads and reads again, and never ends. It writes down how often, and in which of these steps it saw that more had come.
+#[derive(Clone, Default)]
+struct Reads {
+    at: u64,
+    seen: Arc<Mutex<Vec<bool>>>,
+}
+
+impl Kernel for Reads {
+    fn step(&mut self, streams: &mut Streams<'_, '_>) -> Progress {
+        let came = streams.input();
+        self.seen.lock().unwrap().push(came.is_some());
+        if came.is_some_and(|input| input.first) {
+            streams.take();
+        }
+        streams.read(self.at, 8);
+        Progress::Waits
+    }
+
+    fn reset(&mut self) {}
+}
+
+/// Shows the server the packets of one request, whose answer goes nowhere; the steps that each of them led to.
+fn steps_of_packets(bench: &mut Bench, ask: impl FnOnce(&mut Bench)) -> Vec<u64> {
+    bench.world.set_rules(&Rules::of(vec![Rule::chance(Action::Drop, 1.0)]), 1);
+    bench.world.tap();
+    ask(bench);
+    bench.world.run_for(10_000);
+    let (sent, start, now) = (bench.world.sent(), bench.world.start(), bench.world.now());
+    let source = Endpoint { address: Address([0; 16]), udp_port: 0 };
+    let mut before = bench.facts()[0].steps;
+    let step = |sent: &Sent| {
+        bench.world.with_nic(1, |nic, mem| {
+            nic.receive(now, mem, &Ingress { bytes: &sent.bytes, start, source, group: None });
+        });
+        let steps = bench.facts()[0].steps;
+        steps - std::mem::replace(&mut before, steps)
+    };
+    sent.iter().map(step).collect()
+}
+
+/// A packet's acknowledgement waits for no more steps than these, also where each of them reads.
 #[test]
 fn a_packet_gives_its_lane_so_many_steps_and_no_more() {
+    for settings in arms() {
+        for reads in [false, true] {
+            let mut bench = Bench::new(1, &settings);
+            let at = bench.there.remote(0).addr;
+            bench.deploy(vec![if reads {
+                Box::new(Reads { at, ..Reads::default() })
+            } else {
+                Box::new(Endless)
+            }]);
+            let steps = steps_of_packets(&mut bench, |bench| bench.rpc(OPCODE, 1, b""));
+            assert_eq!(steps[0], u64::from(STEPS));
+        }
+    }
+}
+
+/// A kernel that reads sees what came meanwhile in its next step.
+#[test]
+fn what_waits_is_seen_in_each_step() {
     for mut bench in Bench::arms() {
-        bench.deploy(vec![Box::new(Endless)]);
-        bench.world.set_rules(&Rules::of(vec![Rule::chance(Action::Drop, 1.0)]), 1);
-        bench.world.tap();
-        bench.rpc(OPCODE, 1, b"");
-        bench.world.run_for(10_000);
-        let (sent, start, now) = (bench.world.sent(), bench.world.start(), bench.world.now());
-        let source = Endpoint { address: Address([0; 16]), udp_port: 0 };
-        let before = bench.facts()[0].steps;
-        bench.world.with_nic(1, |nic, mem| {
-            let bytes = &sent[0].bytes;
-            nic.receive(now, mem, &Ingress { bytes, start, source, group: None });
-        });
-        assert_eq!((before, bench.facts()[0].steps), (0, u64::from(STEPS)));
+        let kernel = Reads { at: bench.there.remote(0).addr, ..Reads::default() };
+        let seen = Arc::clone(&kernel.seen);
+        bench.deploy(vec![Box::new(kernel)]);
+        let steps = steps_of_packets(&mut bench, |bench| bench.rpc_write(OPCODE, 1, &[1; 3 * 256]));
+        assert_eq!(steps[..3], [u64::from(STEPS); 3]);
+        let seen = std::mem::take(&mut *seen.lock().unwrap());
+        let (first, others) = seen.split_at(STEPS as usize);
+        assert!(first[0] && first[1..].iter().all(|seen| !seen), "{first:?}");
+        assert!(others.iter().all(|seen| *seen), "{others:?}");
     }
 }

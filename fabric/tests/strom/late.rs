@@ -2,6 +2,7 @@
 
 use nic::kernel::{Kernel, LATE_NS, Status};
 use nic::{Flags, Operation, Payload, WorkRequest};
+use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{Config, LinkConfig, Sent, Settings};
 use wire::Opcode;
 
@@ -61,6 +62,25 @@ fn one_request_after_the_other_asks_for_few_acknowledgements() {
     assert_eq!(bench.run(), Default::default());
     assert!(bench.is_at_rest(1));
     assert_eq!((0..2).map(|node| bench.world.counters(node).retransmitted_pkts).sum::<u64>(), 0);
+}
+
+/// Whatever is behind a request in the queue is done with it, though nothing more leaves.
+#[test]
+fn local_work_beside_a_request_ends_at_once() {
+    let mut bench = with_timeout(14);
+    bench.world.set_rules(&Rules::of(vec![Rule::chance(Action::Drop, 1.0)]), 1);
+    let nop = WorkRequest {
+        id: 7,
+        operation: Operation::Nop,
+        payload: Payload::Sges(&[]),
+        flags: Flags { signaled: true, ..Flags::default() },
+    };
+    bench.world.post(bench.left, &nop).unwrap();
+    ask(&mut bench, 1);
+    bench.world.run_for(10_000);
+    let ended: Vec<u64> = bench.world.drain(bench.left_cq).iter().map(|done| done.id).collect();
+    assert_eq!(ended, [7]);
+    assert_eq!(bench.world.sent().len(), 1);
 }
 
 #[test]

@@ -206,9 +206,10 @@ impl Lane {
         if self.inbox.len() > 1 {
             self.look_ahead(base, mem);
         }
-        let mut again = true;
-        for _ in 0..STEPS {
-            match self.step(base, qp, mem, direct) {
+        let (mut again, mut left) = (true, STEPS);
+        while left > 0 {
+            left -= 1;
+            match self.step(base, qp, mem, direct, &mut left) {
                 Stepped::On => continue,
                 Stepped::Took => {
                     direct = None;
@@ -228,7 +229,9 @@ impl Lane {
             self.change();
         }
         if !again && self.task.wires.message.is_none() {
-            base.free.extend(self.block.take());
+            if let Some(block) = self.block.take() {
+                base.free.push(block);
+            }
             if base.leaving {
                 self.abandon();
             }
@@ -243,6 +246,7 @@ impl Lane {
         qp: &mut QueuePair,
         mem: Mem<'_>,
         direct: Option<(&Piece, &[u8])>,
+        left: &mut u32,
     ) -> Stepped {
         if self.task.wires.is_complete() && !self.send(base, qp) {
             return Stepped::Waits;
@@ -269,8 +273,9 @@ impl Lane {
             return Stepped::Waits;
         };
         *block = Some(index);
-        let at_work = AtWork { kernel: &mut **kernel, task, block: index, qpn: qp.number };
-        match at_work.step(base, mem, next) {
+        let alone = inbox.len() <= usize::from(direct.is_none());
+        let at_work = AtWork { kernel: &mut **kernel, task, block: index, qpn: qp.number, alone };
+        match at_work.step(base, mem, next, left) {
             true => inbox.drop_front(),
             false => Stepped::On,
         }
@@ -291,22 +296,23 @@ impl Lane {
     }
 
     /// The message that the lane has made leaves, if it is complete. False: there is no room for it.
+    #[inline]
     pub fn send(&mut self, base: &Base, qp: &mut QueuePair) -> bool {
-        let Some(message) = self.task.wires.complete() else { return true };
         self.task.wires.settle();
+        let Some(message) = self.task.wires.complete() else { return true };
         let block = self.block.filter(|_| message.len > 0);
         let from = block.map(|index| Source {
             memory: base.block(index),
             block: Block { place: base.place, kernel: base.number, index },
             scarce: base.is_scarce(),
         });
-        if !qp.send_message(&message, from) {
+        if !qp.send_message(message, from) {
             return false;
         }
-        self.task.wires.message = None;
         if message.len > 0 {
             self.block = None;
         }
+        self.task.wires.message = None;
         true
     }
 
@@ -366,42 +372,53 @@ struct AtWork<'l> {
     task: &'l mut Task,
     block: u32,
     qpn: Qpn,
+    /// Nothing waits behind what is handed to it.
+    alone: bool,
 }
 
 impl AtWork<'_> {
-    /// The DMA engine does what the last step asked for, and the kernel makes the next one. True: what waits has been used.
+    /// The DMA engine does what the last step asked for, and the kernel makes the next one; the same again, up to `left` times, while
+    /// nothing else is to be looked at. True: what waits has been used.
     #[inline(always)]
-    fn step(self, base: &mut Base, mem: Mem<'_>, next: Option<(&Piece, &[u8])>) -> bool {
-        let AtWork { kernel, task, block, qpn } = self;
-        task.wires.execute(base, mem, block);
-        if task.wires.is_complete() {
-            return false;
+    fn step(self, base: &mut Base, mem: Mem<'_>, mut next: Option<(&Piece, &[u8])>, left: &mut u32) -> bool {
+        let AtWork { kernel, task, block, qpn, alone } = self;
+        let mut used = false;
+        loop {
+            task.wires.execute(base, mem, block);
+            if task.wires.is_complete() {
+                return used;
+            }
+            if let Some((piece, bytes)) = next
+                && !task.presented
+            {
+                base.requests += u64::from(task.present(piece, bytes));
+            }
+            let mut taken = false;
+            if task.wires.fault.is_none() {
+                let wires = &mut task.wires;
+                let mut streams =
+                    Streams { qpn, next, taken: false, written: (0, 0), wires, mem, base, block };
+                task.progress = kernel.step(&mut streams);
+                taken = streams.taken;
+                task.work += 1;
+                base.steps += 1;
+            }
+            let too_long = (task.work > base.limit).then_some(Status::TOO_LONG);
+            if let Some((piece, _)) = next.filter(|_| taken) {
+                (next, used) = (None, true);
+                task.used(piece);
+            }
+            if let Some(status) = task.wires.fault.or(too_long) {
+                kernel.reset();
+                task.fail(status);
+                base.failures += 1;
+            }
+            // What was read is there at once, and nobody else has a say in what the kernel does with it.
+            if next.is_some() || !alone || !task.wires.has_command() || *left == 0 {
+                return used;
+            }
+            *left -= 1;
         }
-        if let Some((piece, bytes)) = next
-            && !task.presented
-        {
-            base.requests += u64::from(task.present(piece, bytes));
-        }
-        let mut taken = false;
-        if task.wires.fault.is_none() {
-            let wires = &mut task.wires;
-            let mut streams = Streams { qpn, next, taken: false, written: (0, 0), wires, mem, base, block };
-            task.progress = kernel.step(&mut streams);
-            taken = streams.taken;
-            task.work += 1;
-            base.steps += 1;
-        }
-        let too_long = (task.work > base.limit).then_some(Status::TOO_LONG);
-        let used = next.filter(|_| taken);
-        if let Some((piece, _)) = used {
-            task.used(piece);
-        }
-        if let Some(status) = task.wires.fault.or(too_long) {
-            kernel.reset();
-            task.fail(status);
-            base.failures += 1;
-        }
-        used.is_some()
     }
 }
 

@@ -28,6 +28,7 @@ impl Note {
 
 impl QueuePair {
     /// A packet that is about to leave asks for no acknowledgement if it can do without.
+    #[inline]
     pub(crate) fn ask_later(&self, plan: &mut Plan) {
         let agreed = self.strom.as_ref().is_some_and(|strom| strom.agreed);
         let patient = agreed && self.attributes.parameters.timeout_ns >= SHORTEST_TIMEOUT_NS;
@@ -54,7 +55,7 @@ impl QueuePair {
     ) {
         let outcome = match self.is_tapped() {
             true => self.execute_tapped(mem, action, payload, shared),
-            false => self.execute_other(mem, action, payload, shared),
+            false => self.execute(mem, action, payload, shared),
         };
         self.conclude_late(now, outcome, shared);
     }

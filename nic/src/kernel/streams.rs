@@ -153,12 +153,13 @@ impl Wires {
     /// Is a message ready to leave?
     #[inline]
     pub fn is_complete(&self) -> bool {
-        self.message.as_ref().is_some_and(|message| message.filled == message.len)
+        self.complete().is_some()
     }
 
     /// The message that is ready to leave.
-    pub fn complete(&self) -> Option<Message> {
-        self.message.filter(|message| message.filled == message.len)
+    #[inline]
+    pub fn complete(&self) -> Option<&Message> {
+        self.message.as_ref().filter(|message| message.filled == message.len)
     }
 
     /// Before a message leaves: what was written before is in memory.
@@ -205,6 +206,17 @@ fn place<'r>(base: &Base, mem: Mem<'r>, block: u32, at: u32, len: u32) -> Option
     let fits = at.checked_add(len).is_some_and(|end| end <= block.len);
     let span = || mem.check(base.pd, block.lkey, va, len as usize, Access::LOCAL_WRITE).ok();
     fits.then(span).flatten()
+}
+
+/// These bytes become the message's next. False: there is none, or it ends before them.
+#[inline]
+fn fill(message: Option<&mut Message>, base: &Base, mem: Mem<'_>, block: u32, bytes: &[u8]) -> bool {
+    let len = bytes.len() as u32;
+    let Some(message) = message.filter(|message| len <= message.len - message.filled) else { return false };
+    let Some(span) = place(base, mem, block, message.filled, len) else { return false };
+    span.write(bytes);
+    message.filled += len;
+    true
 }
 
 /// The streams, during a step.
@@ -379,30 +391,19 @@ impl<'p> Streams<'_, 'p> {
 
     /// Bytes of the message that [`answer`](Streams::answer) or [`send`](Streams::send) began.
     pub fn put(&mut self, bytes: &[u8]) {
-        let wires = &mut *self.wires;
-        let Some(message) = &mut wires.message else {
-            wires.fault = Some(Status::FAILED);
-            return;
-        };
-        let len = bytes.len() as u32;
-        match place(self.base, self.mem, self.block, message.filled, len) {
-            Some(span) if len <= message.len - message.filled => {
-                span.write(bytes);
-                message.filled += len;
-            }
-            _ => wires.fault = Some(Status::FAILED),
+        if !fill(self.wires.message.as_mut(), self.base, self.mem, self.block, bytes) {
+            self.wires.fault = Some(Status::FAILED);
         }
     }
 
     /// The first `len` of the bytes that were read become the message's next.
     pub fn forward(&mut self, len: usize) {
-        let bytes = std::mem::take(&mut self.wires.read);
-        let there = self.wires.there.unwrap_or(0);
-        match bytes.get(..len.min(there)) {
-            Some(part) if part.len() == len => self.put(part),
-            _ => self.wires.fault = Some(Status::FAILED),
+        let Wires { read, there, message, .. } = &mut *self.wires;
+        let bytes = read.get(..len).filter(|_| there.is_some_and(|there| len <= there));
+        let fits = |bytes| fill(message.as_mut(), self.base, self.mem, self.block, bytes);
+        if !bytes.is_some_and(fits) {
+            self.wires.fault = Some(Status::FAILED);
         }
-        self.wires.read = bytes;
     }
 }
 

@@ -212,10 +212,7 @@ impl Responder {
         match self.go.arrive(seq) {
             Arrival::InOrder if self.prism && prism::is_asked(packet) => self.receive_prism(packet, counters),
             Arrival::InOrder => match self.judge(packet) {
-                Ok((action, pending)) => {
-                    self.pending = Some(pending);
-                    action
-                }
+                Ok(action) => action,
                 Err(code) => {
                     self.refuse(code, counters);
                     Action::Nothing
@@ -243,7 +240,7 @@ impl Responder {
 
     /// Op-code order and lengths (IBTA C9-70 and following), then what the packet asks for.
     #[inline]
-    fn judge(&mut self, packet: &packet::View<'_>) -> Result<(Action, Pending), NakCode> {
+    fn judge(&mut self, packet: &packet::View<'_>) -> Result<Action, NakCode> {
         let opcode = packet.bth.opcode;
         let len = packet.payload.len() as u32;
         let pending = Pending {
@@ -279,7 +276,7 @@ impl Responder {
         packet: &packet::View<'_>,
         len: u32,
         mut pending: Pending,
-    ) -> Result<(Action, Pending), NakCode> {
+    ) -> Result<Action, NakCode> {
         let opcode = packet.bth.opcode;
         let starts = opcode.is_first() || opcode.is_only();
         let offset = match (self.under, starts) {
@@ -295,7 +292,9 @@ impl Responder {
         } else {
             pending.under = Under::Send { offset: total };
         }
-        Ok((Action::Receive { offset, first: starts, last: pending.ends }, pending))
+        let last = pending.ends;
+        self.pending = Some(pending);
+        Ok(Action::Receive { offset, first: starts, last })
     }
 
     #[inline]
@@ -304,7 +303,7 @@ impl Responder {
         packet: &packet::View<'_>,
         len: u32,
         mut pending: Pending,
-    ) -> Result<(Action, Pending), NakCode> {
+    ) -> Result<Action, NakCode> {
         let (key, va, left, total) = match (self.under, packet.reth()) {
             (Under::Nothing, Some(reth)) if reth.dma_len <= 1 << 31 => {
                 (reth.rkey, reth.va, reth.dma_len, reth.dma_len)
@@ -322,19 +321,16 @@ impl Responder {
             pending.under =
                 Under::Write { key, va: va.wrapping_add(u64::from(len)), left: left - len, total };
         }
+        self.pending = Some(pending);
         if packet.imm().is_some() {
             self.notice = notice(packet, total, true);
-            return Ok((Action::PlaceAndNotify { key, va, extent }, pending));
+            return Ok(Action::PlaceAndNotify { key, va, extent });
         }
-        Ok((Action::Place { key, va, extent }, pending))
+        Ok(Action::Place { key, va, extent })
     }
 
     #[inline]
-    fn judge_fetch(
-        &mut self,
-        packet: &packet::View<'_>,
-        mut pending: Pending,
-    ) -> Result<(Action, Pending), NakCode> {
+    fn judge_fetch(&mut self, packet: &packet::View<'_>, mut pending: Pending) -> Result<Action, NakCode> {
         if self.under != Under::Nothing || self.replay.is_full() {
             return Err(NakCode::INVALID_REQUEST);
         }
@@ -345,13 +341,15 @@ impl Responder {
             {
                 pending.count = packets(reth.dma_len, self.mtu);
                 pending.source = Some(Source::Memory { key: reth.rkey, va: reth.va, len: reth.dma_len });
-                Ok((Action::Fetch { key: reth.rkey, va: reth.va, len: reth.dma_len }, pending))
+                self.pending = Some(pending);
+                Ok(Action::Fetch { key: reth.rkey, va: reth.va, len: reth.dma_len })
             }
             (None, Some(eth)) if self.allowed.atomic && packet.payload.is_empty() => {
                 let atomic = atomic(packet.bth.opcode, eth.swap_add, eth.compare);
                 pending.source = Some(Source::Value(0));
                 (pending.key, pending.va) = (eth.rkey, eth.va);
-                Ok((Action::Atomic { key: eth.rkey, va: eth.va, atomic }, pending))
+                self.pending = Some(pending);
+                Ok(Action::Atomic { key: eth.rkey, va: eth.va, atomic })
             }
             _ => Err(NakCode::INVALID_REQUEST),
         }
@@ -363,7 +361,7 @@ impl Responder {
         packet: &packet::View<'_>,
         len: u32,
         mut pending: Pending,
-    ) -> Result<(Action, Pending), NakCode> {
+    ) -> Result<Action, NakCode> {
         let under = match self.under {
             Under::Nothing => None,
             Under::Rpc(part) => Some(part),
@@ -373,7 +371,8 @@ impl Responder {
         if !pending.ends {
             pending.under = Under::Rpc(part.after(len));
         }
-        Ok((Action::Rpc(part), pending))
+        self.pending = Some(pending);
+        Ok(Action::Rpc(part))
     }
 
     /// The packet expected, of an operation of PRISM.

@@ -8,6 +8,7 @@ const ASK_EVERY: u32 = 128;
 impl<D: Copy> Requester<D> {
     /// May the peer take its time to acknowledge the planned packet? Not if it leaves a second time, if many before it have not asked,
     /// or if half of the messages that there is room for have not ended.
+    #[inline]
     pub fn may_ask_later(&self, plan: &Plan) -> bool {
         let first_time = self.go.cursor == self.go.high && self.ask_at <= self.go.cursor;
         let long_ago = self.unasked + 1 >= ASK_EVERY.min(self.parameters.window / 4);
