@@ -12,6 +12,8 @@ use crate::ring::Ring;
 
 /// Posted buffers looked at for one ALLOCATE, at most: it takes bounded time.
 const LOOK: usize = 64;
+/// ALLOCATEs between two looks at what has been posted, while there are buffers: what comes back is taken first, before it leaves the cache.
+const LOOK_EVERY: u32 = 16;
 /// Pins that came or went, and are not counted yet: as many, at most, as the time that a count takes to come near.
 const LATE: usize = 64;
 /// Buffers of one list.
@@ -173,6 +175,8 @@ pub struct FreeLists {
     made: u64,
     /// The list that was pinned last: mostly the next one, too.
     recent: usize,
+    /// ALLOCATEs so far.
+    takes: u32,
     /// Pins that came (true) or went and are not counted yet, in the order in which they did.
     late: Vec<(Pin, bool)>,
 }
@@ -187,6 +191,7 @@ impl FreeLists {
             max: max.min(1 << PLACE_BITS) as usize,
             made: 0,
             recent: 0,
+            takes: 0,
             late: Vec::with_capacity(LATE),
         }
     }
@@ -236,7 +241,10 @@ impl FreeLists {
         (pd, number, len): (Pd, u64, u32),
         reaches: impl FnOnce(u64, usize, Option<u64>) -> bool,
     ) -> Taken {
-        if self.get(number).is_some_and(|list| list.free.is_empty()) {
+        self.takes = self.takes.wrapping_add(1);
+        let due = self.takes.is_multiple_of(LOOK_EVERY);
+        let looks = self.get(number).is_some_and(|list| due || list.free.is_empty());
+        if looks {
             // What is posted meets the count.
             self.count();
         }
@@ -244,7 +252,7 @@ impl FreeLists {
         if len > list.init.size {
             return Taken::TooLong;
         }
-        if list.free.is_empty() {
+        if looks {
             list.look();
         }
         let mut free = list.free.iter().rev();
