@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use store::ycsb::fnv;
-use verbs::{EMPTY, Flags, WorkRequest, work};
+use verbs::{EMPTY, work};
 
 use super::echo::Echo;
 use super::pair::{End, Peer};
@@ -49,25 +49,6 @@ impl Bare {
             let list = [end.local.sge(0, len)];
             let place = places.next().context("a place to read")?;
             end.one(&work::read(0, &list, end.remote.at(*place as u64)))
-        })
-    }
-
-    /// Round trip of a compare-and-swap behind WRITEs of these lengths, handed over together, at the `places` of the peer's memory one
-    /// after the other: nanoseconds.
-    pub fn swap_behind(&mut self, writes: &[usize], places: &[usize]) -> Result<f64> {
-        let mut places = places.iter().cycle();
-        self.turn(self.end.serving(), 0, |end, _| {
-            let place = end.remote.at(*places.next().context("a place to write")? as u64);
-            let old = [end.local.sge(0, 8)];
-            let mut batch = end.qps[0].batch()?;
-            for len in writes {
-                let list = [end.local.sge(64, *len)];
-                let write = work::write(0, &list, place);
-                batch.post_send(&WorkRequest { flags: Flags::default(), ..write })?;
-            }
-            batch.post_send(&work::compare_swap(0, &old, place, 0, 0))?;
-            batch.ring();
-            end.complete(1)
         })
     }
 

@@ -21,7 +21,7 @@ use store::Fleet;
 use store::txn::{Design, DesignKind, Granted, Hello, Limits, Welcome};
 use verbs::{
     Access, Batch, CompletionQueue, ConnectError, EMPTY, MemoryRegion, ProtectionDomain, QpOptions,
-    QueuePair, Ready, WorkCompletion,
+    QueuePair, Ready, Remote, WorkCompletion, work,
 };
 
 use super::MOST_SHARDS;
@@ -85,7 +85,9 @@ pub struct Session {
     limits: Limits,
     /// When the store's time began.
     began: u64,
-    _arena: MemoryRegion,
+    /// What shard 0 grants.
+    granted: Granted,
+    arena: MemoryRegion,
 }
 
 impl Session {
@@ -132,7 +134,8 @@ impl Session {
             turns: 0,
             limits,
             began: welcomes[0].began,
-            _arena: arena,
+            granted: welcomes[0].granted.clone(),
+            arena,
         })
     }
 
@@ -195,6 +198,25 @@ impl Session {
     /// The shards' design.
     pub fn design(&self) -> DesignKind {
         self.machine.design()
+    }
+
+    /// What shard 0 grants.
+    pub fn granted(&self) -> &Granted {
+        &self.granted
+    }
+
+    /// A READ of shard 0's memory, for when nothing is under way: nanoseconds.
+    ///
+    /// # Errors
+    /// The READ fails.
+    pub fn bare_read(&mut self, from: Remote, len: usize) -> Result<f64> {
+        let into = [self.arena.sge(0, len)];
+        let started = Instant::now();
+        self.pairs[0].post_send(&work::read(0, &into, from))?;
+        while self.cq.poll(&mut self.done)? == 0 {}
+        let took = started.elapsed().as_nanos() as f64;
+        ensure!(self.done[0].status == verbs::Status::Success, "a READ of the shard's memory failed");
+        Ok(took)
     }
 
     /// Ends the connection to a shard, as if it had broken.

@@ -113,7 +113,8 @@ fn dies_before_its_update_at(silent: usize) {
             machine.write(tx, key, b"after", &mut ends).unwrap();
         }
         drop(ends);
-        complete(&mut dying, SHARDS, None);
+        // Of each, the index and the object.
+        complete(&mut dying, SHARDS * 2, None);
         let clock = dying.clock();
         let (machine, mut ends) = dying.parts().unwrap();
         assert_eq!(machine.commit(tx, clock, &mut ends).unwrap(), None);

@@ -1,10 +1,10 @@
-//! A shard of FaRM's. Its clients do their transactions themselves; what a client had begun that has died, the shards end together
+//! A shard of FaRM's: it locks and updates at its clients' request. What a client had begun that has died, the shards end together
 //! (`recovery.rs`).
 
 use std::sync::mpsc::Sender;
 
 use anyhow::{Context as _, Result, ensure};
-use store::txn::farm::{Shard, ShardConfig};
+use store::txn::farm::{Caller, Shard, ShardConfig};
 use store::txn::{Granted, Roll};
 use store::{Broken, Post, QueueNeeds, Registered};
 use verbs::{
@@ -23,8 +23,8 @@ use crate::serving::program::{Memory, Program};
 /// Who is connected.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Seat {
-    /// A client, by its name.
-    Client(u64),
+    /// A client, by its place among those that are connected.
+    Client(usize),
     /// Another shard, by its place among the messages.
     Shard(usize),
 }
@@ -33,9 +33,9 @@ pub enum Seat {
 pub struct FarmShard {
     shard: Shared,
     desk: Desk,
-    /// Clients that are connected, and how many may be.
-    clients: Vec<u64>,
-    most: usize,
+    /// Clients that are connected, by name: a place for each that may be.
+    clients: Vec<Option<(u64, Caller)>>,
+    needs: QueueNeeds,
     /// Those of them whose connections another shard wants ended.
     condemned: Vec<u64>,
     /// For each shard that asks, a message in and a message out; and which places are taken.
@@ -57,7 +57,8 @@ impl FarmShard {
     pub fn open(args: &ServeArgs, context: &Context, memory: &mut Memory) -> Result<FarmShard> {
         let slots = args.slots();
         let config = ShardConfig {
-            slots,
+            keys: args.keys,
+            homes: slots,
             reach: u64::from(REACH).min(slots) as u32,
             room: args.key_len + args.value_len,
             clients: args.clients,
@@ -71,14 +72,16 @@ impl FarmShard {
         let desk = Desk::open(args.place(), args.limits(), block.clone(), roll_at)?;
         let shard =
             Shard::open(config, &block).context("--window and --max-keys multiply to 4096 at most")?;
+        // Of a client's calls; beside them the probe. An answer to another shard takes no more.
+        let needs = shard.needs();
+        let needs = QueueNeeds { send: needs.send + 1, completions: needs.completions + 1, ..needs };
         let shard = Shared::new(shard);
         let gone = recovery::start(context.clone(), shard.clone(), desk.roll.clone(), desk.place())?;
-        let most = args.clients as usize;
         Ok(FarmShard {
             shard,
             desk,
-            clients: Vec::new(),
-            most,
+            clients: (0..args.clients).map(|_| None).collect(),
+            needs,
             condemned: Vec::new(),
             messages,
             asking,
@@ -109,7 +112,7 @@ impl FarmShard {
 
     /// What is known and done about a client. One that is connected is nobody's to settle: it came after the question, or is being ended.
     fn answer(&mut self, question: &Question) -> Answer {
-        let connected = |name: &u64| self.clients.contains(name);
+        let connected = |name: &u64| self.clients.iter().flatten().any(|(client, _)| client == name);
         match question {
             Question::Decided(name) if connected(name) => {
                 self.condemned.push(*name);
@@ -145,8 +148,7 @@ impl Program for FarmShard {
     type Connection = Seat;
 
     fn needs(&self) -> QueueNeeds {
-        // An answer and the probe; a question.
-        QueueNeeds { send: 2, receive: 1, sges: 1, completions: 4 }
+        self.needs
     }
 
     fn accept(&mut self, hello: &[u8], nic: &mut Later) -> Result<(Seat, Vec<u8>)> {
@@ -154,12 +156,12 @@ impl Program for FarmShard {
             return self.admit(knock, nic);
         }
         let hello = self.desk.read(hello)?;
-        if self.clients.len() >= self.most {
-            return Err(Desk::full());
-        }
-        let grant = self.shard.lock().accept(hello.name).ok_or_else(Desk::full)?;
-        self.clients.push(hello.name);
-        Ok((Seat::Client(hello.name), self.desk.welcome(Granted::Farm(grant))))
+        let place = self.clients.iter().position(Option::is_none).ok_or_else(Desk::full)?;
+        let mut shard = self.shard.lock();
+        let grant = shard.accept(hello.name).ok_or_else(Desk::full)?;
+        let caller = shard.listen(hello.name, nic)?.context("a client that was accepted")?;
+        self.clients[place] = Some((hello.name, caller));
+        Ok((Seat::Client(place), self.desk.welcome(Granted::Farm(grant))))
     }
 
     fn handle(
@@ -168,21 +170,26 @@ impl Program for FarmShard {
         completion: &WorkCompletion,
         nic: &mut Batched<'_, '_>,
     ) -> Result<(), Broken> {
-        if completion.status != Status::Success {
-            return Err(Broken::Completion(completion.status));
-        }
-        match (seat, completion.id) {
-            (Seat::Shard(seat), ASKED) => self.asked(seat, completion.byte_len, nic),
-            (Seat::Shard(_), ANSWERED) => Ok(()),
-            _ => Err(Broken::Protocol),
+        let seat = match seat {
+            Seat::Shard(seat) => seat,
+            Seat::Client(place) => {
+                let (_, caller) = self.clients[place].as_mut().ok_or(Broken::Protocol)?;
+                return self.shard.lock().handle(caller, completion, nic);
+            }
+        };
+        match (completion.status, completion.id) {
+            (Status::Success, ASKED) => self.asked(seat, completion.byte_len, nic),
+            (Status::Success, ANSWERED) => Ok(()),
+            (Status::Success, _) => Err(Broken::Protocol),
+            (status, _) => Err(Broken::Completion(status)),
         }
     }
 
     fn disconnect(&mut self, seat: Seat) {
         match seat {
             Seat::Shard(seat) => self.asking[seat] = false,
-            Seat::Client(name) => {
-                self.clients.retain(|client| *client != name);
+            Seat::Client(place) => {
+                let Some((name, _)) = self.clients[place].take() else { return };
                 self.condemned.retain(|client| *client != name);
                 // The thread is there as long as this is.
                 let _ = self.gone.send(name);
@@ -191,6 +198,7 @@ impl Program for FarmShard {
     }
 
     fn is_over(&self, seat: Seat) -> bool {
-        matches!(seat, Seat::Client(name) if self.condemned.contains(&name))
+        let Seat::Client(place) = seat else { return false };
+        self.clients[place].as_ref().is_some_and(|(name, _)| self.condemned.contains(name))
     }
 }

@@ -223,8 +223,9 @@ fn clients_that_are_killed_block_nobody_and_leave_all_or_nothing() {
     the_killed_block_nobody("farm", "udp", 2);
 }
 
-/// Op-codes of frames: WRITE in one packet, compare-and-swap, PRISM's as well, and the chains of PRISM.
-const WRITE: u8 = 0x0a;
+/// Op-codes of frames: SEND and WRITE in one packet with immediate data, compare-and-swap, PRISM's as well, and the chains of PRISM.
+const SEND_IMM: u8 = 0x05;
+const WRITE_IMM: u8 = 0x0b;
 const SWAP: u8 = 0x13;
 const CHAIN: u8 = 0xc1;
 
@@ -233,8 +234,8 @@ const CHAIN: u8 = 0xc1;
 #[track_caller]
 fn cut_off_after(shards: &Shards, keys: &[String], opcode: u8, sent: u32) -> bool {
     let before = shards.numbers(keys);
-    // Two of each kind belong to the roll call, and no chain.
-    let roll_call = if opcode == CHAIN { 0 } else { 2 };
+    // Two compare-and-swaps belong to the roll call, and nothing else of these.
+    let roll_call = if opcode == SWAP { 2 } else { 0 };
     let rule = format!(
         "[[rule]]\nfault = \"drop\"\ndirection = \"out\"\nopcodes = [{opcode}]\nafter = {}\n",
         sent + roll_call
@@ -266,12 +267,10 @@ fn a_client_of_farm_that_is_cut_off_at_any_step_of_its_commit_leaves_all_or_noth
     let shards = Shards::start("farm", "shm", &[]);
     let keys = accounts(&shards, 2);
     let happens = |opcode, sent| cut_off_after(&shards, &keys, opcode, sent);
-    // One lock; two locks and their log entries.
-    assert!(!happens(SWAP, 1) && !happens(WRITE, 2));
-    // Of one shard the mark and the record, too, and it is unlocked: the other one knows nothing of it.
-    assert!((0..10).any(|_| happens(WRITE, 4)));
-    // Everything is written, and nothing unlocked.
-    assert!((0..10).any(|_| happens(SWAP, 2)));
+    // No lock, or one; two locks, and no shard knows of more.
+    assert!(!happens(WRITE_IMM, 0) && !happens(WRITE_IMM, 1) && !happens(SEND_IMM, 0));
+    // One shard has updated and unlocked; the other one knows nothing of it.
+    assert!((0..10).any(|_| happens(SEND_IMM, 1)));
 }
 
 #[test]

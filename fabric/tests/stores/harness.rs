@@ -3,7 +3,7 @@
 use nic::{PostError, ReceiveRequest, Sge, Status, WorkCompletion, WorkRequest, prism};
 use remora_fabric::{ALL, CompletionQueue, FreeList, QueuePair, Region, Settings, World};
 use store::heap::{Class, Classes, Keeper, KeeperConfig, Lists, Peer, Reachable};
-use store::{Fleet, Post, PostPrism, Registered};
+use store::{Broken, Fleet, Post, PostPrism, Registered};
 use transport::state::State;
 
 /// A queue pair in the world, as the machines see it.
@@ -143,12 +143,32 @@ pub fn registered(region: &Region) -> Registered {
     Registered { bytes: region.bytes.clone(), addr: region.address, key: region.key }
 }
 
+/// What a server's program does at its clients' request, beside keeping buffers.
+pub trait Serves: Reachable {
+    /// Its clients call, and it has nothing for a keeper to do.
+    const CALLED: bool = false;
+
+    /// A completion of a client's queue pair, if its clients call.
+    ///
+    /// # Errors
+    /// The client is gone, or says what no client does.
+    fn call(&mut self, qp: QueuePair, call: &WorkCompletion, nic: &mut End<'_>) -> Result<(), Broken> {
+        let _ = (qp, call, nic);
+        Err(Broken::Protocol)
+    }
+}
+
+impl Serves for store::kv::prism::PrismTable {}
+impl Serves for store::txn::Shard {}
+impl Serves for store::block::prism_rs::Table {}
+impl Serves for store::block::abdlock::Table {}
+
 /// Registers memory of a client.
 pub fn arena(world: &mut World, node: usize, len: usize) -> Registered {
     registered(&world.register(node, len, ALL))
 }
 
-impl<T: Reachable> Host<T> {
+impl<T: Serves> Host<T> {
     /// A server on a node, all buffers posted; `make` makes the table out of the memory, whose first bytes are its own.
     pub fn open(
         world: &mut World,
@@ -218,7 +238,7 @@ impl<T: Reachable> Host<T> {
             while let (false, Some(completion)) = (broken, world.poll(cq)) {
                 broken = self.handle(world, qp, peer, &completion).is_err();
             }
-            broken |= self.keeper.tell(peer, &mut End { world, qp }).is_err();
+            broken |= !T::CALLED && self.keeper.tell(peer, &mut End { world, qp }).is_err();
             if broken {
                 self.disconnect(world, at);
             }
@@ -233,7 +253,10 @@ impl<T: Reachable> Host<T> {
         qp: QueuePair,
         peer: Peer,
         completion: &WorkCompletion,
-    ) -> Result<(), store::Broken> {
+    ) -> Result<(), Broken> {
+        if T::CALLED {
+            return self.table.call(qp, completion, &mut End { world, qp });
+        }
         // Two hands on one world: the queue pair's is used for receive requests only.
         let mut posts = Later::default();
         let mut lists = WorldLists { world, lists: &mut self.lists };

@@ -9,7 +9,7 @@ use remora_fabric::{Config, Random, Settings, World};
 use store::heap::{Classes, Phase, Reachable, Returns};
 use store::{Broken, Post, PostPrism, Registered};
 
-use crate::harness::{Buffers, End, Host, Link, Shape, arena, failed};
+use crate::harness::{Buffers, End, Host, Link, Serves, Shape, arena, failed};
 use crate::mishaps::{Mishap, Plan, Tally, cut_off};
 
 const SLOTS: usize = 4;
@@ -18,6 +18,8 @@ const SERVER: usize = CLIENTS;
 
 /// The table: words that are addresses.
 struct Slots(Registered);
+
+impl Serves for Slots {}
 
 impl Reachable for Slots {
     fn entries(&self) -> usize {

@@ -116,7 +116,7 @@ const SHARD_SEED: u64 = 1;
 const SLOT_SEED: u64 = 2;
 
 /// The high bits of a hash say which of `n`.
-fn reduce(hash: u64, n: u64) -> u64 {
+pub(super) fn reduce(hash: u64, n: u64) -> u64 {
     ((u128::from(hash) * u128::from(n)) >> 64) as u64
 }
 
@@ -126,9 +126,14 @@ pub fn shard_of(key: &[u8], shards: usize) -> usize {
     reduce(hash_key(SHARD_SEED, key), shards as u64) as usize
 }
 
+/// The hash of a key within its shard.
+pub(super) fn hash_of(key: &[u8]) -> u64 {
+    hash_key(SLOT_SEED, key)
+}
+
 /// Which of so many slots a key's hash leads to.
 pub(super) fn slot_of(key: &[u8], slots: u64) -> u64 {
-    reduce(hash_key(SLOT_SEED, key), slots)
+    reduce(hash_of(key), slots)
 }
 
 impl Client {

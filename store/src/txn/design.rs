@@ -144,9 +144,4 @@ macro_rules! design {
 }
 
 design!(super::Client, super::Client::start, super::Client::return_buffers, super::Client::is_awaited);
-design!(
-    farm::Client,
-    |_: &mut farm::Client, _| Ok(()),
-    |_: &mut farm::Client, _, _| Ok(()),
-    |_: &farm::Client| false
-);
+design!(farm::Client, farm::Client::start, |_: &mut farm::Client, _, _| Ok(()), |_: &farm::Client| false);

@@ -103,7 +103,7 @@ impl Granted {
     pub fn key(&self) -> memory::Key {
         match self {
             Granted::PrismTx(grant) => grant.slots.rkey,
-            Granted::Farm(grant) => grant.slots.rkey,
+            Granted::Farm(grant) => grant.index.rkey,
         }
     }
 }
@@ -182,9 +182,10 @@ mod tests {
             assert_eq!(Hello::decode(&wrong.encode()), None);
         }
         let grant = farm::Grant {
-            slots: Remote { addr: 0x4000, rkey: Key::new(9) },
-            slot_count: 100,
-            marks: 0x9000,
+            index: Remote { addr: 0x4000, rkey: Key::new(9) },
+            homes: 100,
+            objects: 0x9000,
+            keys: 60,
             log: 0xa000,
             room: 600,
             window: 16,

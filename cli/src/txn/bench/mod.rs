@@ -31,7 +31,7 @@ enum Name {
 /// Arguments of `remora bench txn`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora bench txn\n  remora bench txn --port udp --records 1000000 --json\n  remora bench txn ycsb-t --rounds 9 --keys 2\n  remora bench txn smallbank tatp\n\nClient and shards have a core each; the two designs take turns. A latency is from the first attempt at a transaction to its commit. Each\nwindow is so many transactions at a time; a rate without a window is the best of them. At the end all rows are added up: nothing may be\nmissing that has committed, and nothing may be there by half.\n\nYCSB-T's keys are chosen so that none meet in the table, as the paper's hash function has no collisions. FaRM's latency is judged: at most\n1.15 times what its round trips of bare verbs take in the same round, and its CPU work, measured without a NIC."
+    after_help = "Examples:\n  remora bench txn\n  remora bench txn --port udp --records 1000000 --json\n  remora bench txn ycsb-t --rounds 9 --keys 2\n  remora bench txn smallbank tatp\n\nClient and shards have a core each; the two designs take turns. A latency is from the first attempt at a transaction to its commit. Each\nwindow is so many transactions at a time; a rate without a window is the best of them. At the end all rows are added up: nothing may be\nmissing that has committed, and nothing may be there by half.\n\nYCSB-T's keys are chosen so that none meet in the table, as the paper's hash function has no collisions. FaRM's latency is judged: at most\n1.15 times what its round trips of bare verbs and bare calls take in the same round, and its CPU work at both ends, measured without a NIC."
 )]
 pub struct Args {
     /// Which workloads [default: all].
@@ -130,12 +130,12 @@ impl Measuring<'_> {
         seats: &mut [Seat],
         window: u32,
         draw: impl Fn(u64) -> W,
-        mut before: impl FnMut() -> Result<()>,
+        mut before: impl FnMut(&mut [Seat]) -> Result<()>,
     ) -> Result<Vec<Rounds>> {
         let mut rounds: Vec<(DesignKind, Vec<Round>)> =
             seats.iter().map(|seat| (seat.design, Vec::new())).collect();
         for number in 0..self.args.rounds {
-            before()?;
+            before(seats)?;
             for (seat, (_, rounds)) in seats.iter_mut().zip(&mut rounds) {
                 let seed = u64::from(number) << 8 | u64::from(window) | 1;
                 rounds.push(seat.round([draw(!seed), draw(seed)], window, seed)?);
@@ -159,8 +159,10 @@ impl Measuring<'_> {
             let mut work = Work::new(value_len)?;
             // Of one key it is known which verbs it is made of.
             let floored = window == 1 && keys == 1;
-            let before =
-                || if floored { shoulds(&mut bare, &mut work, records, &mut should) } else { Ok(()) };
+            let before = |seats: &mut [Seat]| match floored {
+                true => shoulds(seats, &mut bare, &mut work, &mut should),
+                false => Ok(()),
+            };
             let rounds = self.turns(&mut seats, window, |seed| workload.skewed(0.0, seed), before)?;
             let rest = format!("{name}/uniform/window-{window}");
             let path = self.path(value_len, &rest);
@@ -174,7 +176,12 @@ impl Measuring<'_> {
         for skew in SKEWS {
             let mut crowds = Vec::new();
             for window in CROWDS {
-                crowds.push(self.turns(&mut seats, window, |seed| workload.skewed(skew, seed), || Ok(()))?);
+                crowds.push(self.turns(
+                    &mut seats,
+                    window,
+                    |seed| workload.skewed(skew, seed),
+                    |_| Ok(()),
+                )?);
             }
             self.peak(&crowds, (keys == 1).then_some(AHEAD), value_len, &format!("{name}/zipf-{skew}"));
         }
@@ -192,7 +199,7 @@ impl Measuring<'_> {
         let mut seats = self.seats(workload, 2 * extent.keys)?;
         let mut windows = Vec::new();
         for window in FEW {
-            let rounds = self.turns(&mut seats, window, &draw, || Ok(()))?;
+            let rounds = self.turns(&mut seats, window, &draw, |_| Ok(()))?;
             let rest = format!("{name}/window-{window}");
             point(&rounds, false, self.path(extent.max_value, &rest), self.report);
             windows.push(rounds);
@@ -202,20 +209,15 @@ impl Measuring<'_> {
     }
 }
 
-/// Places that bare verbs go to: more than a measurement has trips.
-const PLACES: u64 = 8192;
-
 /// What FaRM's transaction should take now.
-fn shoulds(bare: &mut Bare, work: &mut Work, records: u64, should: &mut Should) -> Result<()> {
+fn shoulds(seats: &mut [Seat], bare: &mut Bare, work: &mut Work, should: &mut Should) -> Result<()> {
     let lens = work.lens()?;
-    // Keys lie in no cache when they are read. What is locked and updated has just been read.
-    let spread = Bare::places(0..PLACES, records as usize * lens.slot, lens.slot);
-    let places: Vec<usize> = (0..4096).map(|at| at * 7919 % 65_536 * 64).collect();
-    let read = bare.read(lens.slot, &spread)?;
-    let lock = bare.swap_behind(&[lens.entry], &places)?;
-    let update = bare.swap_behind(&[8, lens.record], &places)?;
-    should.verbs.push(read + lock + update);
-    should.reads.push(3.0 * read);
+    // At the shard itself: neither index nor objects are in a cache when they are read.
+    let reads = seats.iter_mut().find_map(|seat| seat.bare([lens.near, lens.object]).transpose());
+    let reads = reads.context("a shard of FaRM's")??;
+    let calls = bare.echo(lens.entry, 0)? + bare.echo(0, 0)?;
+    should.verbs.push(reads + calls);
+    should.reads.push(2.0 * reads);
     should.work.push(work.measure()?);
     Ok(())
 }

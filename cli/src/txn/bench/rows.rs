@@ -70,7 +70,7 @@ pub struct Should {
     pub verbs: Vec<f64>,
     /// The same number of bare READs.
     pub reads: Vec<f64>,
-    /// The client's own work.
+    /// The work of client and program.
     pub work: Vec<f64>,
 }
 

@@ -6,14 +6,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use store::txn::workload::{Audit, Counts, Ended, Load, Runner, Workload};
-use store::txn::{DesignKind, Outcome};
+use store::txn::{DesignKind, Granted, Outcome};
+use store::ycsb::Random;
 
 use crate::bench::site::Site;
-use crate::bench::{histogram, turns};
+use crate::bench::{histogram, median, turns};
 use crate::txn::client::{Session, Size};
 
 /// Transactions of a client at a time, at most.
 pub const MOST: u32 = 64;
+/// Readings of bare verbs.
+const TRIPS: usize = 4096;
 /// Without an end of a transaction for so long, there will be none.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -214,6 +217,22 @@ impl Seat {
             committed,
             aborted: since(|counts| counts.aborted),
         })
+    }
+
+    /// What a READ of FaRM's index and one of an object take, of these lengths, one behind the other, at places as random as keys are:
+    /// nanoseconds. None: the shard is of another design.
+    pub fn bare(&mut self, [near, object]: [usize; 2]) -> Result<Option<f64>> {
+        let &Granted::Farm(grant) = self.session.granted() else { return Ok(None) };
+        turns::go_on(&self.shard.0)?;
+        let mut random = Random::new(TRIPS as u64);
+        let mut both = || {
+            let (word, number) = (random.below(grant.homes), random.below(grant.keys));
+            let first = self.session.bare_read(grant.index_at(word), near)?;
+            Ok(first + self.session.bare_read(grant.object_at(number), object)?)
+        };
+        let all: Result<Vec<f64>> = (0..TRIPS).map(|_| both()).collect();
+        self.stop()?;
+        Ok(Some(median(&all?)))
     }
 
     /// Adds all rows up: what is there is what was loaded and what was committed since, each once and whole.

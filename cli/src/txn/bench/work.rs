@@ -1,6 +1,6 @@
-//! What FaRM's client itself takes for a transaction of YCSB-T: the machine, what it copies and sums, without any NIC.
+//! What FaRM's client and its shard's program themselves take for a transaction of YCSB-T: the machines, what they copy and sum, without any NIC.
 //!
-//! Its operations are executed at once, in the same memory; then the same ones once more without the client. The difference is its own.
+//! Its operations are executed at once, in the same memory; then the same ones once more without either. The difference is their own.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -8,10 +8,13 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use memory::{Bytes, Key};
-use store::txn::farm::{Client, ClientConfig, Shard, ShardConfig};
+use store::txn::farm::{Caller, Client, ClientConfig, Shard, ShardConfig};
 use store::txn::workload::{Runner, Workload, YcsbT};
 use store::{Fleet, Post, PostPrism, Registered};
-use verbs::{Operation, Payload, ReceiveRequest, Remote, Sge, Status, WorkCompletion, WorkRequest, prism};
+use verbs::{
+    CompletionKind, Operation, Payload, ReceiveRequest, Remote, Sge, Status, WorkCompletion, WorkRequest,
+    prism,
+};
 
 use crate::bench::median;
 
@@ -26,67 +29,92 @@ const RUNS: usize = 7;
 struct Posted {
     id: u64,
     operation: Operation,
-    sge: Sge,
-    signaled: bool,
+    sge: Option<Sge>,
 }
 
-/// Both sides' memory, and what comes of operations on it.
+/// Both sides' memory, the shard's program, and what comes of operations on it.
 struct Wire {
     table: Registered,
     arena: Registered,
+    shard: Shard,
+    caller: Option<Caller>,
     through: Vec<u8>,
     completions: VecDeque<WorkCompletion>,
     log: Option<Vec<Posted>>,
 }
 
 impl Wire {
-    fn execute(&mut self, posted: &Posted) -> Option<()> {
+    /// Moves what the operation moves.
+    fn carry(&mut self, posted: &Posted) -> Option<()> {
         let Wire { table, arena, through, .. } = self;
-        let at = (posted.sge.addr - arena.addr) as usize;
-        let bytes = through.get_mut(..posted.sge.len as usize)?;
+        let Some(sge) = posted.sge else { return Some(()) };
+        let at = (sge.addr - arena.addr) as usize;
+        let bytes = through.get_mut(..sge.len as usize)?;
         let there = |remote: Remote| (remote.addr - table.addr) as usize;
         match posted.operation {
             Operation::Read(from) => {
                 table.bytes.read(there(from), bytes).ok()?;
-                arena.bytes.write(at, bytes).ok()?;
+                arena.bytes.write(at, bytes).ok()
             }
-            Operation::Write(to) => {
+            Operation::WriteImm(to, _) => {
                 arena.bytes.read(at, bytes).ok()?;
-                table.bytes.write(there(to), bytes).ok()?;
+                table.bytes.write(there(to), bytes).ok()
             }
-            Operation::CompareSwap { remote, compare, swap } => {
-                let order = std::sync::atomic::Ordering::SeqCst;
-                let word = table.bytes.word(there(remote))?;
-                let old = word.compare_exchange(compare, swap, order, order).unwrap_or_else(|old| old);
-                arena.bytes.write(at, &old.to_le_bytes()).ok()?;
+            _ => None,
+        }
+    }
+
+    /// And has it completed, or called for.
+    fn execute(&mut self, posted: &Posted) -> Option<()> {
+        self.carry(posted)?;
+        let done = WorkCompletion { id: posted.id, status: Status::Success, ..verbs::EMPTY };
+        let (kind, imm) = match posted.operation {
+            Operation::WriteImm(_, imm) => (CompletionKind::ReceiveWriteImm, imm),
+            Operation::SendImm(imm) => (CompletionKind::Receive, imm),
+            _ => {
+                self.completions.push_back(WorkCompletion { kind: CompletionKind::Read, ..done });
+                return Some(());
             }
-            _ => return None,
-        }
-        if posted.signaled {
-            self.completions.push_back(WorkCompletion {
-                id: posted.id,
-                status: Status::Success,
-                ..verbs::EMPTY
-            });
-        }
+        };
+        let mut answer = Answer(None);
+        let call = WorkCompletion { kind, imm: Some(imm), ..done };
+        self.shard.handle(self.caller.as_mut()?, &call, &mut answer).ok()?;
+        self.completions.push_back(WorkCompletion { kind: CompletionKind::Receive, imm: answer.0, ..done });
         Some(())
+    }
+}
+
+/// What the shard's program says.
+struct Answer(Option<u32>);
+
+impl Post for Answer {
+    #[inline]
+    fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), store::PostError> {
+        let Operation::SendImm(imm) = request.operation else { return Err(store::PostError::BadState) };
+        self.0 = Some(imm);
+        Ok(())
+    }
+
+    #[inline]
+    fn post_receive(&mut self, _: &ReceiveRequest<'_>) -> Result<(), store::PostError> {
+        Ok(())
     }
 }
 
 impl Post for &mut Wire {
     #[inline]
     fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), store::PostError> {
-        let Payload::Sges(&[sge]) = request.payload else { return Err(store::PostError::BadPayload) };
-        let WorkRequest { id, operation, flags, .. } = *request;
-        let posted = Posted { id, operation, sge, signaled: flags.signaled };
+        let Payload::Sges(sges) = request.payload else { return Err(store::PostError::BadPayload) };
+        let posted = Posted { id: request.id, operation: request.operation, sge: sges.first().copied() };
         if let Some(log) = &mut self.log {
             log.push(posted);
         }
         self.execute(&posted).ok_or(store::PostError::BadPayload)
     }
 
+    #[inline]
     fn post_receive(&mut self, _: &ReceiveRequest<'_>) -> Result<(), store::PostError> {
-        Err(store::PostError::BadState)
+        Ok(())
     }
 }
 
@@ -117,14 +145,14 @@ fn block(addr: u64, len: usize) -> Result<Registered> {
     Ok(Registered { bytes, addr, key: Key::new(1) })
 }
 
-/// Bytes of what each of FaRM's round trips moves: what is read, the log entry, the record.
+/// Bytes of what FaRM's round trips move.
 pub struct Lens {
-    /// A slot.
-    pub slot: usize,
+    /// Words of the index.
+    pub near: usize,
+    /// An object.
+    pub object: usize,
     /// An entry of the log.
     pub entry: usize,
-    /// A record.
-    pub record: usize,
 }
 
 impl Work {
@@ -132,13 +160,14 @@ impl Work {
     pub fn new(value_len: u32) -> Result<Work> {
         let workload = YcsbT::new(RECORDS, value_len, 1, 0.0, 1).apart(4 * RECORDS).context("slots")?;
         let room = workload.extent().max_key + workload.extent().max_value;
-        let shard = ShardConfig { slots: 4 * RECORDS, reach: 8, room, clients: 1, window: 1, max_keys: 1 };
+        let homes = 4 * RECORDS;
+        let shard = ShardConfig { keys: RECORDS, homes, reach: 8, room, clients: 1, window: 1, max_keys: 1 };
         let table = block(1 << 32, shard.table_len())?;
         let mut shard = Shard::open(shard, &table).context("a shard")?;
         let mut value = Vec::new();
         for at in 0..workload.rows() {
             let (key, _) = workload.row(at, &mut value);
-            anyhow::ensure!(shard.load(key.bytes(), &value), "a slot for each record");
+            anyhow::ensure!(shard.load(key.bytes(), &value), "an object for each record");
         }
         let grant = shard.accept(1).context("a place for a client")?;
         let config = ClientConfig {
@@ -149,9 +178,11 @@ impl Work {
             ..ClientConfig::default()
         };
         let arena = block(1 << 40, config.arena_len(grant.room))?;
-        let client = Client::new(config, vec![grant], arena.clone()).context("a client")?;
-        let through = vec![0; room as usize + 256];
-        let wire = Wire { table, arena, through, completions: VecDeque::with_capacity(8), log: None };
+        let mut client = Client::new(config, vec![grant], arena.clone()).context("a client")?;
+        let caller = shard.listen(1, &mut Answer(None))?;
+        let (through, completions) = (vec![0; room as usize + 256], VecDeque::with_capacity(8));
+        let mut wire = Wire { table, arena, shard, caller, through, completions, log: None };
+        client.start(&mut wire)?;
         Ok(Work { wire, client, runner: Runner::new(workload, 1, 1), now: 0 })
     }
 
@@ -163,10 +194,10 @@ impl Work {
         self.wire.log = Some(Vec::new());
         self.run(1)?;
         let log = self.wire.log.take().context("the log")?;
-        let len = |at: usize| log.get(at).map(|posted| posted.sge.len as usize).context("an operation");
-        // READ; WRITE of the entry, CAS; WRITE of the mark, WRITE of the record, CAS.
-        anyhow::ensure!(log.len() == 6, "a transaction of {} operations", log.len());
-        Ok(Lens { slot: len(0)?, entry: len(1)?, record: len(4)? })
+        let len = |at: usize| log.get(at).and_then(|posted| posted.sge).map(|sge| sge.len as usize);
+        // READs of index and object; the call that locks and the one that updates.
+        let lens = (log.len() == 4).then(|| Some(Lens { near: len(0)?, object: len(1)?, entry: len(2)? }));
+        lens.flatten().with_context(|| format!("a transaction of {} operations", log.len()))
     }
 
     fn run(&mut self, count: u64) -> Result<()> {
@@ -188,7 +219,7 @@ impl Work {
         Ok(())
     }
 
-    /// Nanoseconds of a transaction that are the client's own.
+    /// Nanoseconds of a transaction that are the client's own, and the program's.
     ///
     /// # Errors
     /// A transaction does not end.
@@ -204,20 +235,11 @@ impl Work {
             let all = started.elapsed();
             let started = Instant::now();
             for posted in &log {
-                self.wire.execute(black_box(posted)).context("an operation that was executed before")?;
-                black_box(self.wire.completions.pop_front());
+                self.wire.carry(black_box(posted)).context("an operation that was executed before")?;
             }
             own.push((all.as_nanos() as f64 - started.elapsed().as_nanos() as f64) / TRANSACTIONS as f64);
-            // The words are as nobody's lock left them: what was done again must be undone.
-            self.reload()?;
         }
         Ok(median(&own).max(0.0))
-    }
-
-    /// Puts all records back, as they were loaded.
-    fn reload(&mut self) -> Result<()> {
-        *self = Work::new(self.runner.workload().extent().max_value)?;
-        Ok(())
     }
 }
 
@@ -226,13 +248,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_transaction_without_a_nic_has_three_round_trips_and_takes_time() {
+    fn a_transaction_without_a_nic_has_four_round_trips_and_takes_time() {
         let mut work = Work::new(512).unwrap();
         let lens = work.lens().unwrap();
-        assert_eq!((lens.slot, lens.entry, lens.record), (8 + 16 + 520 + 8, 16 + 544, 544));
+        assert_eq!((lens.near, lens.object, lens.entry), (64, 8 + 16 + 520 + 8, 16 + 544));
         assert!(work.measure().unwrap() > 0.0);
         work.run(100).unwrap();
         let counts = work.runner.counts();
-        assert_eq!((counts.committed, counts.round_trips, counts.aborted), (100, 300, 0));
+        assert_eq!((counts.committed, counts.round_trips, counts.aborted), (100, 400, 0));
     }
 }

@@ -2,18 +2,18 @@
 
 use nic::WorkCompletion;
 use store::block::{ClientConfig, Finished, Grant, Layout, Lost, Refused, Slot, Tag, abdlock, prism_rs};
-use store::heap::{Class, Reachable};
+use store::heap::Class;
 use store::{Fleet, Registered};
 use transport::Instant;
 
-use crate::harness::{Host, Shape};
+use crate::harness::{Host, Serves, Shape};
 
 /// A block as it was read from a quorum.
 pub type Copied = (u64, Tag, Vec<u8>);
 
 /// A client machine with its table.
 pub trait Design: Sized {
-    type Table: Reachable;
+    type Table: Serves;
     fn arena_len(config: &ClientConfig) -> usize;
     fn client(config: ClientConfig, arena: Registered) -> Self;
     fn shape(layout: Layout, clients: u32, window: u16) -> Shape;

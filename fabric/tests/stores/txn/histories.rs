@@ -29,7 +29,8 @@ const PRISM_TX: PrismTx = PrismTx {
 
 const FARM: Farm = Farm {
     shard: farm::ShardConfig {
-        slots: 32,
+        keys: 32,
+        homes: 32,
         reach: 32,
         room: 16 + VALUE as u32,
         clients: PEERS,

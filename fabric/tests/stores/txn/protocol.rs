@@ -1,18 +1,19 @@
 //! The two designs of transactions, as the runs see them.
 
 use check::{History, Violation};
-use remora_fabric::Settings;
-use store::Registered;
+use nic::WorkCompletion;
+use remora_fabric::{QueuePair, Settings, World};
 use store::heap::Reachable;
-use store::txn::farm::{self, recover};
+use store::txn::farm::{self, Caller, recover};
 use store::txn::{Client, ClientConfig, Design, Rules, Shard, ShardConfig};
+use store::{Broken, Registered};
 use transport::Instant;
 
-use crate::harness::{Host, Shape};
+use crate::harness::{End, Host, Link, Serves, Shape};
 
 /// What differs between them. A value says how large shards and clients are, and which rules the clients keep.
 pub trait Protocol: Copy {
-    type Shard: Reachable;
+    type Shard: Serves;
     type Client: Design;
     /// A client that is alone always commits at once: nobody dead can have left it something to do.
     const ALONE_COMMITS: bool;
@@ -22,8 +23,14 @@ pub trait Protocol: Copy {
     fn open(&self, memory: &Registered) -> Self::Shard;
     /// Bytes of a client's memory.
     fn arena_len(&self, shards: usize) -> usize;
-    /// A client of all shards; the number is above 0 and nobody else's.
-    fn join(&self, hosts: &mut [Host<Self::Shard>], arena: Registered, number: u64) -> Self::Client;
+    /// A client of all shards, with its memory and a number that is above 0 and nobody else's.
+    fn join(
+        &self,
+        world: &mut World,
+        hosts: &mut [Host<Self::Shard>],
+        links: &[Link],
+        own: (Registered, u64),
+    ) -> Self::Client;
     /// Until when a client pauses whose transactions aborted so many times, one behind the other.
     fn pause(client: &mut Self::Client, now: Instant, aborted: u32) -> Instant;
     /// All connections of a client have ended: what it began is ended. How many locks it held.
@@ -68,7 +75,13 @@ impl Protocol for PrismTx {
         self.client.arena_len(shards)
     }
 
-    fn join(&self, hosts: &mut [Host<Shard>], arena: Registered, _: u64) -> Client {
+    fn join(
+        &self,
+        _: &mut World,
+        hosts: &mut [Host<Shard>],
+        _: &[Link],
+        (arena, _): (Registered, u64),
+    ) -> Client {
         let grants = hosts.iter_mut().map(|host| {
             let classes = host.keeper.classes().clone();
             host.table.accept(&classes).expect("room for another session")
@@ -105,26 +118,65 @@ impl Farm {
     }
 }
 
+/// A shard of FaRM's with the clients that it serves.
+pub struct Served {
+    shard: farm::Shard,
+    callers: Vec<(QueuePair, Caller)>,
+}
+
+impl Reachable for Served {
+    fn entries(&self) -> usize {
+        self.shard.entries()
+    }
+
+    fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64)) {
+        self.shard.buffers(entry, found);
+    }
+}
+
+impl Serves for Served {
+    const CALLED: bool = true;
+
+    fn call(&mut self, qp: QueuePair, call: &WorkCompletion, nic: &mut End<'_>) -> Result<(), Broken> {
+        let caller = self.callers.iter_mut().find(|(theirs, _)| *theirs == qp);
+        let (_, caller) = caller.ok_or(Broken::Protocol)?;
+        self.shard.handle(caller, call, nic)
+    }
+}
+
 impl Protocol for Farm {
-    type Shard = farm::Shard;
+    type Shard = Served;
     type Client = farm::Client;
     const ALONE_COMMITS: bool = true;
 
     fn shape(&self) -> Shape {
-        // Values lie in place. A keeper has a buffer at least.
+        // Objects stay where they are. A keeper has a buffer at least.
         Shape { table_len: self.shard.table_len(), classes: vec![(64, 1)], peers: self.shard.clients }
     }
 
-    fn open(&self, memory: &Registered) -> farm::Shard {
-        farm::Shard::open(self.shard, memory).expect("memory for the table")
+    fn open(&self, memory: &Registered) -> Served {
+        let shard = farm::Shard::open(self.shard, memory).expect("memory for the table");
+        Served { shard, callers: Vec::new() }
     }
 
     fn arena_len(&self, _: usize) -> usize {
         self.client.arena_len(self.shard.room)
     }
 
-    fn join(&self, hosts: &mut [Host<farm::Shard>], arena: Registered, number: u64) -> farm::Client {
-        let grants = hosts.iter_mut().map(|host| host.table.accept(number).expect("room for a client"));
+    fn join(
+        &self,
+        world: &mut World,
+        hosts: &mut [Host<Served>],
+        links: &[Link],
+        (arena, number): (Registered, u64),
+    ) -> farm::Client {
+        let grants = hosts.iter_mut().zip(links).map(|(host, Link { far: qp, .. })| {
+            let Served { shard, callers } = &mut host.table;
+            let grant = shard.accept(number).expect("room for a client");
+            let caller = shard.listen(number, &mut End { world, qp: *qp }).expect("receive requests");
+            callers.push((*qp, caller.expect("one that was accepted")));
+            grant
+        });
         let config = farm::ClientConfig { seed: number, ..self.client };
         farm::Client::new(config, grants.collect(), arena).expect("a client")
     }
@@ -133,17 +185,17 @@ impl Protocol for Farm {
         client.retry_at(now, aborted)
     }
 
-    fn bury(hosts: &mut [Host<farm::Shard>], number: u64) -> u64 {
+    fn bury(hosts: &mut [Host<Served>], number: u64) -> u64 {
         let locked =
-            |hosts: &[Host<farm::Shard>]| -> u64 { hosts.iter().map(|host| host.table.locked()).sum() };
+            |hosts: &[Host<Served>]| -> u64 { hosts.iter().map(|host| host.table.shard.locked()).sum() };
         let before = locked(hosts);
-        let mut shards: Vec<&mut farm::Shard> = hosts.iter_mut().map(|host| &mut host.table).collect();
+        let mut shards: Vec<&mut farm::Shard> = hosts.iter_mut().map(|host| &mut host.table.shard).collect();
         recover(&mut shards, number);
         before - locked(hosts)
     }
 
-    fn rests(host: &Host<farm::Shard>, clients: usize) {
-        let left = (host.table.locked(), host.table.names().count());
+    fn rests(host: &Host<Served>, clients: usize) {
+        let left = (host.table.shard.locked(), host.table.shard.names().count());
         assert_eq!(left, (0, clients), "locks and clients left");
     }
 

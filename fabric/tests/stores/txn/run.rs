@@ -145,7 +145,8 @@ impl<P: Protocol> Run<P> {
             host.accept(&mut self.world, node, &settings()).expect("room for another connection")
         };
         let links: Vec<Link> = self.hosts.iter_mut().map(accept).collect();
-        let mut client = self.protocol.join(&mut self.hosts, arena.clone(), self.names);
+        let mut client =
+            self.protocol.join(&mut self.world, &mut self.hosts, &links, (arena.clone(), self.names));
         client.start(&mut Ends { world: &mut self.world, links: &links }).expect("a receive request");
         self.actors.push(Actor {
             node,

@@ -37,7 +37,8 @@ const PRISM_TX: PrismTx = PrismTx {
 
 const FARM: Farm = Farm {
     shard: farm::ShardConfig {
-        slots: 32,
+        keys: 32,
+        homes: 32,
         reach: 32,
         room: 32,
         clients: TELLERS as u32,
@@ -104,7 +105,7 @@ impl<P: Protocol> Bank<P> {
             let arena = arena(&mut world, node, protocol.arena_len(SHARDS));
             let accept = |host: &mut Host<P::Shard>| host.accept(&mut world, node, &settings());
             let links: Vec<Link> = hosts.iter_mut().filter_map(accept).collect();
-            let mut client = protocol.join(&mut hosts, arena, node as u64 + 1);
+            let mut client = protocol.join(&mut world, &mut hosts, &links, (arena, node as u64 + 1));
             client.start(&mut Ends { world: &mut world, links: &links }).expect("a receive request");
             tellers.push(Teller { links, client });
         }

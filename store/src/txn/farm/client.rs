@@ -1,14 +1,15 @@
 //! The client machine: a window of transactions over the queue pairs of several shards.
 
-use nic::WorkCompletion;
+use nic::{CompletionKind, WorkCompletion};
 use transport::{Instant, Status};
 
+use super::calls::Verdict;
 use super::config::ClientConfig;
 use super::grant::Grant;
-use super::layout::{FRONT, LOG_FRONT, Record, WORD, Word, record_len};
+use super::layout::{FRONT, LOG_FRONT, NEAR, Record, WORD, Word, object_of, record_len};
 use super::verbs::{Work, parse_id};
 use crate::block::abdlock::backoff;
-use crate::txn::client::{shard_of, slot_of};
+use crate::txn::client::{hash_of, reduce, shard_of};
 use crate::txn::transaction::Change;
 use crate::txn::{EntryId, Event, Outcome, Refused, Tx};
 use crate::words::u64_at;
@@ -31,8 +32,8 @@ pub(super) enum Phase {
     Validating,
     /// It writes and unlocks.
     Updating,
-    /// It gives its locks back.
-    Unlocking,
+    /// It gives its locks back, and ends so.
+    Unlocking(Outcome),
     /// It ends as soon as no operation is under way.
     Dropping(Outcome),
 }
@@ -59,14 +60,16 @@ pub(super) enum Step {
     Looking,
     /// It was found, or its absence was; nothing stands in the way of its read.
     Found,
-    /// There is neither the key nor a slot for it.
-    NoSlot,
+    /// There is neither the key nor a place for it in the index.
+    NoRoom,
     /// The answer about its lock, or its word, is to come.
     Waiting,
     /// It is locked by this transaction.
     Locked,
     /// Another transaction was faster.
     Refused,
+    /// There is no room for its object.
+    Full,
 }
 
 /// A key of a transaction.
@@ -75,9 +78,12 @@ pub(super) struct Entry {
     pub step: Step,
     pub shard: u16,
     pub key_len: u32,
-    /// Where the key's hash leads, and how many slots further it looks.
     pub hash: u64,
+    /// The word of the index where its hash leads, and how many words further it looks.
+    pub home: u64,
     pub further: u32,
+    /// Where the index leads to. None: nowhere so far.
+    pub object: Option<u64>,
     /// The program asked for its value.
     pub reads: bool,
     /// It is to be told when the value is there.
@@ -87,8 +93,6 @@ pub(super) struct Entry {
     pub version: u64,
     /// Length of its value, if the key was there.
     pub value_len: Option<u32>,
-    /// The slot never had a key.
-    pub fresh: bool,
     /// So often it was found locked.
     pub looks: u32,
     /// Round trips of the transaction when the present operation began.
@@ -117,7 +121,7 @@ pub struct Client {
     pub(super) entries: Vec<Entry>,
     keys: Vec<u8>,
     idle: Vec<u16>,
-    /// Records that are looked at or put together.
+    /// What is looked at or put together.
     pub(super) scratch: Vec<u8>,
     /// Commits so far.
     pub(super) commits: u64,
@@ -144,7 +148,7 @@ impl Client {
             entries: vec![Entry::default(); entries],
             keys: vec![0; entries * config.max_key as usize],
             idle: (0..window as u16).rev().collect(),
-            scratch: vec![0; WORD + record_len(room)],
+            scratch: vec![0; (WORD + record_len(room)).max(NEAR as usize * 8)],
             commits: 0,
             random: Random::new(config.seed),
             broken: None,
@@ -158,6 +162,16 @@ impl Client {
     /// Which shard a key is on.
     pub fn shard_of(&self, key: &[u8]) -> usize {
         shard_of(key, self.grants.len())
+    }
+
+    /// Once, before the first transaction: room for the answers of every shard.
+    ///
+    /// # Errors
+    /// A queue did not take its receive request.
+    pub fn start(&mut self, fleet: &mut impl Fleet) -> Result<(), Broken> {
+        let calls = self.entries.len();
+        (0..self.grants.len())
+            .try_for_each(|shard| (0..calls).try_for_each(|_| self.post_receive(shard, fleet)))
     }
 
     /// Transactions under way.
@@ -271,16 +285,17 @@ impl Client {
             None if first => (entry.reads, entry.asked) = (true, true),
             None => {}
         }
-        entry.further = entry.further.min(self.grants[usize::from(entry.shard)].reach - 1);
-        if known.is_none() || first && matches!(entry.step, Step::Found | Step::NoSlot) {
-            self.look(tx.0, of, fleet).inspect_err(|broken| self.broken = Some(*broken))?;
+        if known.is_none() || first && matches!(entry.step, Step::Found | Step::NoRoom) {
+            (entry.further, entry.object) = (0, None);
+            self.set_out(tx.0, of, Step::Looking);
+            self.post_search(of, fleet).inspect_err(|broken| self.broken = Some(*broken))?;
         }
         Ok(EntryId((of - u32::from(tx.0) * self.config.max_keys) as u16))
     }
 
     fn add(&mut self, tx: u16, key: &[u8]) -> Result<u32, Refused> {
         let shard = self.shard_of(key);
-        let Grant { room, slot_count, .. } = self.grants[shard];
+        let Grant { room, homes, .. } = self.grants[shard];
         if key.len() > self.config.max_key.min(room) as usize {
             return Err(Refused::KeyTooLong);
         }
@@ -290,11 +305,12 @@ impl Client {
         }
         let of = self.entry_index(tx, entries);
         self.transactions[usize::from(tx)].entries += 1;
-        let hash = slot_of(key, slot_count);
+        let hash = hash_of(key);
         let at = of as usize * self.config.max_key as usize;
         self.keys[at..at + key.len()].copy_from_slice(key);
         let key_len = key.len() as u32;
-        self.entries[of as usize] = Entry { shard: shard as u16, key_len, hash, ..Entry::default() };
+        let (shard, home) = (shard as u16, reduce(hash, homes));
+        self.entries[of as usize] = Entry { shard, key_len, hash, home, ..Entry::default() };
         Ok(of)
     }
 
@@ -366,14 +382,14 @@ impl Client {
     /// The queue pair has failed, and the client with it: what is under way comes back by [`abandon`](Client::abandon).
     pub fn complete(
         &mut self,
-        _shard: usize,
+        shard: usize,
         completion: &WorkCompletion,
         fleet: &mut impl Fleet,
     ) -> Result<Option<Event<'_>>, Broken> {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
-        let news = self.take(completion, fleet).inspect_err(|broken| self.broken = Some(*broken))?;
+        let news = self.take(shard, completion, fleet).inspect_err(|broken| self.broken = Some(*broken))?;
         let News::Read(of) = news else { return Ok(self.end_of(news)) };
         let (tx, entry) = ((of / self.config.max_keys) as u16, (of % self.config.max_keys) as u16);
         let at = self.config.landing_at(of, self.room) + WORD;
@@ -381,23 +397,47 @@ impl Client {
         Ok(Some(Event::Read { tx: Tx(tx), entry: EntryId(entry), value }))
     }
 
-    fn take(&mut self, completion: &WorkCompletion, fleet: &mut impl Fleet) -> Result<News, Broken> {
+    fn take(
+        &mut self,
+        shard: usize,
+        completion: &WorkCompletion,
+        fleet: &mut impl Fleet,
+    ) -> Result<News, Broken> {
         if completion.status != Status::Success {
             return Err(Broken::Completion(completion.status));
         }
+        if completion.kind == CompletionKind::Receive {
+            self.post_receive(shard, fleet)?;
+            let (verdict, of) = completion.imm.and_then(Verdict::parse).ok_or(Broken::Protocol)?;
+            let tx = self.arrived(of)?;
+            return self.answered(tx, of, verdict, fleet);
+        }
         let (work, of) = parse_id(completion.id).ok_or(Broken::Protocol)?;
+        let tx = self.arrived(of)?;
+        if let (Work::Search | Work::Look, Phase::Dropping(_)) =
+            (work, self.transactions[usize::from(tx)].phase)
+        {
+            return Ok(self.drop_if_quiet(tx));
+        }
+        match work {
+            Work::Search => self.searched(tx, of, fleet),
+            Work::Look => self.landed(tx, of, fleet),
+            Work::Validate => self.validated(tx, of, fleet),
+            Work::Call => Err(Broken::Protocol),
+        }
+    }
+
+    /// Something that was begun for a key has ended; the key's transaction.
+    fn arrived(&mut self, of: u32) -> Result<u16, Broken> {
         let tx = (of / self.config.max_keys) as u16;
         let transaction = self.transactions.get_mut(usize::from(tx)).ok_or(Broken::Protocol)?;
         transaction.under_way = transaction.under_way.checked_sub(1).ok_or(Broken::Protocol)?;
         let trips = &mut transaction.trips;
         *trips = (*trips).max(self.entries[of as usize].since + 1);
-        match work {
-            Work::Look => self.landed(tx, of, fleet),
-            _ => self.answered(tx, (work, of), fleet),
-        }
+        Ok(tx)
     }
 
-    /// Something begins for a key, with one completion.
+    /// Something begins for a key, behind all that its transaction has done, and will end once.
     pub(super) fn set_out(&mut self, tx: u16, of: u32, step: Step) {
         let transaction = &mut self.transactions[usize::from(tx)];
         transaction.under_way += 1;
@@ -405,60 +445,88 @@ impl Client {
         (entry.step, entry.since) = (step, transaction.trips);
     }
 
-    fn look(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        self.set_out(tx, of, Step::Looking);
-        self.post_look(of, fleet)
+    /// A key is looked at once more, behind what was seen of it.
+    fn go_on(&mut self, tx: u16, of: u32) {
+        self.transactions[usize::from(tx)].under_way += 1;
+        self.entries[of as usize].since += 1;
     }
 
-    /// A slot is here.
-    fn landed(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
-        if let Phase::Dropping(_) = self.transactions[usize::from(tx)].phase {
-            return Ok(self.drop_if_quiet(tx));
+    /// Words of the index are here.
+    fn searched(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+        let mut near = [0; NEAR as usize * 8];
+        self.arena.read(self.config.landing_at(of, self.room), &mut near);
+        let entry = &mut self.entries[of as usize];
+        let reach = self.grants[usize::from(entry.shard)].reach;
+        for word in near.chunks_exact(8).map(|word| u64_at(word, 0)) {
+            if entry.further == reach {
+                break;
+            }
+            if word == 0 {
+                return self.missed(tx, of, Step::Found, fleet);
+            }
+            if let Some(object) = object_of(word, entry.hash) {
+                entry.object = Some(object);
+                self.look(tx, of, object, fleet)?;
+                return Ok(News::Nothing);
+            }
+            entry.further += 1;
         }
+        self.look_further(tx, of, fleet)
+    }
+
+    /// The next words of the index; when it has gone as far as keys may be, the key is nowhere.
+    fn look_further(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+        let entry = &self.entries[of as usize];
+        if entry.further >= self.grants[usize::from(entry.shard)].reach {
+            return self.missed(tx, of, Step::NoRoom, fleet);
+        }
+        self.go_on(tx, of);
+        self.post_search(of, fleet)?;
+        Ok(News::Nothing)
+    }
+
+    /// The key is not there.
+    fn missed(&mut self, tx: u16, of: u32, step: Step, fleet: &mut impl Fleet) -> Result<News, Broken> {
+        let entry = &mut self.entries[of as usize];
+        (entry.step, entry.object, entry.version, entry.value_len) = (step, None, 0, None);
+        self.found(tx, of, fleet)
+    }
+
+    fn look(&mut self, tx: u16, of: u32, object: u64, fleet: &mut impl Fleet) -> Result<(), Broken> {
+        self.go_on(tx, of);
+        self.post_look(of, object, fleet)
+    }
+
+    /// An object is here.
+    fn landed(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
         let room = self.grants[usize::from(self.entries[of as usize].shard)].room;
         let bytes = &mut self.scratch[..WORD + record_len(room)];
         self.arena.read(self.config.landing_at(of, self.room), bytes);
         let word = Word::parse(u64_at(bytes, 0));
-        // Two of the same version are one state of the slot.
+        // Two of the same version are one state of the object.
         let record = Record::unseal(&bytes[WORD..]);
         let whole = record.filter(|record| word.holder == 0 && record.version == word.version);
         let Some(record) = whole else {
             let entry = &mut self.entries[of as usize];
             entry.looks += 1;
-            if entry.looks > self.config.patience {
+            let Some(object) = entry.object.filter(|_| entry.looks <= self.config.patience) else {
                 return Ok(self.fail(tx, Outcome::Aborted));
-            }
-            self.look(tx, of, fleet)?;
+            };
+            self.look(tx, of, object, fleet)?;
             return Ok(News::Nothing);
         };
         let key = &self.scratch[WORD + FRONT..][..record.key_len as usize];
-        let (fresh, same) = (word.version == 0, *key == *self.key(of));
-        if !fresh && !same {
+        if *key != *self.key(of) {
+            // Another one with half of its hash in common.
+            let entry = &mut self.entries[of as usize];
+            (entry.further, entry.looks, entry.object) = (entry.further + 1, 0, None);
             return self.look_further(tx, of, fleet);
         }
         if record.value_len.is_some_and(|len| len > self.config.max_value) {
             return Ok(self.fail(tx, Outcome::TooLong));
         }
-        let closing = self.transactions[usize::from(tx)].phase == Phase::Closing;
         let entry = &mut self.entries[of as usize];
-        // Told that it is absent, the program has wanted to commit; another new key has its slot, and it has come meanwhile.
-        if closing && entry.reads && !entry.asked && entry.value_len.is_none() && record.value_len.is_some() {
-            return Ok(self.fail(tx, Outcome::Aborted));
-        }
-        (entry.version, entry.fresh, entry.step) = (word.version, fresh, Step::Found);
-        entry.value_len = record.value_len;
-        self.found(tx, of, fleet)
-    }
-
-    /// The next slot; when it has gone as far as keys may lie, the key is nowhere.
-    pub(super) fn look_further(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
-        let entry = &mut self.entries[of as usize];
-        (entry.further, entry.looks) = (entry.further + 1, 0);
-        if entry.further < self.grants[usize::from(entry.shard)].reach {
-            self.look(tx, of, fleet)?;
-            return Ok(News::Nothing);
-        }
-        (entry.step, entry.value_len) = (Step::NoSlot, None);
+        (entry.version, entry.value_len, entry.step) = (word.version, record.value_len, Step::Found);
         self.found(tx, of, fleet)
     }
 

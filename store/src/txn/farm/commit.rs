@@ -1,9 +1,9 @@
 //! The commit: lock, validate, update.
 
-use super::client::{Client, Entry, News, Phase, Step};
+use super::calls::{Ask, Verdict};
+use super::client::{Client, News, Phase, Step};
 use super::config::Rules;
-use super::layout::{FRONT, LOG_FRONT, Record, Word};
-use super::verbs::Work;
+use super::layout::{FRONT, LOG_FRONT, NONE, Record, WORD, Word};
 use crate::txn::transaction::Change;
 use crate::txn::{Outcome, Timestamp};
 use crate::{Broken, Fleet};
@@ -11,25 +11,17 @@ use crate::{Broken, Fleet};
 impl Client {
     /// All keys are to be found; then the locks are taken.
     pub(super) fn advance(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
-        let mut clash = None;
         let (mut writes, mut reads) = (0, 0);
         for of in self.entries_of(tx) {
             let entry = &self.entries[of as usize];
             match entry.step {
-                Step::Found if entry.change.is_some() => {
-                    writes += 1;
-                    clash = clash.or((entry.fresh && self.meets(tx, of)).then_some(of));
-                }
+                Step::Found if entry.change.is_some() => writes += 1,
                 Step::Found => reads += 1,
-                // No slot that it could be in holds it or is free: it is absent for ever.
-                Step::NoSlot if entry.change.is_none() => {}
-                Step::NoSlot => return Ok(self.fail(tx, Outcome::TableFull)),
+                // No word of the index that could lead to it does or is free: it is absent for ever.
+                Step::NoRoom if entry.change.is_none() => {}
+                Step::NoRoom => return Ok(self.fail(tx, Outcome::TableFull)),
                 _ => return Ok(News::Nothing),
             }
-        }
-        if let Some(of) = clash {
-            // Two new keys want one slot: the later one goes to the next.
-            return self.look_further(tx, of, fleet);
         }
         if writes == 0 && reads <= 1 {
             // One version of one key is what was there when it was read.
@@ -41,28 +33,6 @@ impl Client {
             0 => self.validate(tx, fleet),
             _ => self.lock_all(tx, fleet),
         }
-    }
-
-    fn is_same_slot(&self, one: u32, other: u32) -> bool {
-        let shard = |of: u32| self.entries[of as usize].shard;
-        shard(one) == shard(other) && self.slot(one) == self.slot(other)
-    }
-
-    /// Does an earlier key that the transaction writes stand in the same slot?
-    fn meets(&self, tx: u16, of: u32) -> bool {
-        let writes = |other: u32| self.entries[other as usize].change.is_some();
-        self.entries_of(tx)
-            .take_while(|other| *other < of)
-            .any(|other| writes(other) && self.is_same_slot(of, other))
-    }
-
-    /// Is a key that was only read, and not there, in a slot that the transaction has locked with the same version?
-    fn is_covered(&self, tx: u16, of: u32) -> bool {
-        let version = self.entries[of as usize].version;
-        self.entries_of(tx).any(|other| {
-            let Entry { step, version: locked, .. } = self.entries[other as usize];
-            step == Step::Locked && locked == version && self.is_same_slot(of, other)
-        })
     }
 
     fn lock_all(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
@@ -93,41 +63,56 @@ impl Client {
         self.arena.read(at + LOG_FRONT, bytes);
         let len = record.seal(bytes);
         self.arena.write(at, &self.transactions[usize::from(tx)].number.to_le_bytes());
-        self.arena.write(at + 8, &self.slot(of).to_le_bytes());
+        let object = self.entries[of as usize].object.unwrap_or(NONE);
+        self.arena.write(at + 8, &object.to_le_bytes());
         let bytes = &self.scratch[..len];
         self.arena.write(at + LOG_FRONT, &bytes[..FRONT]);
         self.arena.write(at + LOG_FRONT + len - 8, &bytes[len - 8..]);
         len
     }
 
-    /// A completion of a commit. When all answers of a round are here, the next begins.
+    /// A shard's program has done what it was asked for, or not.
     pub(super) fn answered(
         &mut self,
         tx: u16,
-        (work, of): (Work, u32),
+        of: u32,
+        verdict: Verdict,
         fleet: &mut impl Fleet,
     ) -> Result<News, Broken> {
-        let mut old = [0; 8];
-        self.arena.read(self.config.entry_at(of, self.room), &mut old);
-        let entry = &mut self.entries[of as usize];
-        let unchanged = u64::from_le_bytes(old) == Word::free(entry.version).pack();
-        let step = match work {
-            Work::Lock => Step::Locked,
-            Work::Validate => Step::Found,
-            _ => entry.step,
+        let step = match verdict {
+            Verdict::Done => Step::Locked,
+            Verdict::Changed => Step::Refused,
+            Verdict::Full => Step::Full,
         };
-        let round = matches!(work, Work::Lock | Work::Validate);
-        entry.step = if round && !unchanged { Step::Refused } else { step };
+        self.next(tx, of, step, fleet)
+    }
+
+    /// The word of a key that was only read is here.
+    pub(super) fn validated(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
+        let mut word = [0; WORD];
+        self.arena.read(self.config.entry_at(of, self.room), &mut word);
+        let entry = &self.entries[of as usize];
+        // An index that still leads nowhere from there leads to the key from nowhere else.
+        let wanted = entry.object.map_or(0, |_| Word::free(entry.version).pack());
+        let step = if u64::from_le_bytes(word) == wanted { Step::Found } else { Step::Refused };
+        self.next(tx, of, step, fleet)
+    }
+
+    /// When all answers of a round are here, the next begins.
+    fn next(&mut self, tx: u16, of: u32, step: Step, fleet: &mut impl Fleet) -> Result<News, Broken> {
+        self.entries[of as usize].step = step;
         if self.transactions[usize::from(tx)].under_way > 0 {
             return Ok(News::Nothing);
         }
-        let refused = self.entries_of(tx).any(|of| self.entries[of as usize].step == Step::Refused);
+        let any = |step: Step| self.entries_of(tx).any(|of| self.entries[of as usize].step == step);
+        let (full, refused) = (any(Step::Full), any(Step::Refused));
         match self.transactions[usize::from(tx)].phase {
-            Phase::Locking | Phase::Validating if refused => self.unlock(tx, fleet),
+            Phase::Locking | Phase::Validating if full => self.unlock(tx, Outcome::TableFull, fleet),
+            Phase::Locking | Phase::Validating if refused => self.unlock(tx, Outcome::Aborted, fleet),
             Phase::Locking => self.validate(tx, fleet),
             Phase::Validating => self.update(tx, fleet),
             Phase::Updating => Ok(self.end(tx, Outcome::Committed(Timestamp::default()))),
-            Phase::Unlocking => Ok(self.end(tx, Outcome::Aborted)),
+            Phase::Unlocking(outcome) => Ok(self.end(tx, outcome)),
             _ => Err(Broken::Protocol),
         }
     }
@@ -136,7 +121,7 @@ impl Client {
     fn validate(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
         self.transactions[usize::from(tx)].phase = Phase::Validating;
         for of in self.entries_of(tx) {
-            let read = self.entries[of as usize].step == Step::Found && !self.is_covered(tx, of);
+            let read = self.entries[of as usize].step == Step::Found;
             if read && self.config.rules != Rules::ReadsUnchecked {
                 self.set_out(tx, of, Step::Waiting);
                 self.post_validate(of, fleet)?;
@@ -148,41 +133,44 @@ impl Client {
         }
     }
 
-    /// Nothing stands in the way any more. Each shard is told so before the first record is written there.
+    /// Nothing stands in the way any more: each shard is told so.
     fn update(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
-        self.transactions[usize::from(tx)].phase = Phase::Updating;
+        self.finish(tx, Phase::Updating, Ask::Update, Outcome::Committed(Timestamp::default()), fleet)
+    }
+
+    fn unlock(&mut self, tx: u16, outcome: Outcome, fleet: &mut impl Fleet) -> Result<News, Broken> {
+        self.finish(tx, Phase::Unlocking(outcome), Ask::Unlock, outcome, fleet)
+    }
+
+    /// Each shard where the transaction has locks ends it. At once if there is none.
+    fn finish(
+        &mut self,
+        tx: u16,
+        phase: Phase,
+        ask: Ask,
+        outcome: Outcome,
+        fleet: &mut impl Fleet,
+    ) -> Result<News, Broken> {
+        self.transactions[usize::from(tx)].phase = phase;
         for of in self.entries_of(tx) {
-            if self.entries[of as usize].step != Step::Locked {
-                continue;
+            if self.entries[of as usize].step == Step::Locked && self.is_first_there(tx, of) {
+                self.set_out(tx, of, Step::Locked);
+                self.post_end(of, ask, fleet)?;
             }
-            let shard = self.entries[of as usize].shard;
-            let is_here = |other: u32| {
-                let other = &self.entries[other as usize];
-                other.step == Step::Locked && other.shard == shard
-            };
-            if !self.entries_of(tx).take_while(|other| *other < of).any(is_here) {
-                self.post_mark(of, fleet)?;
-            }
-            self.set_out(tx, of, Step::Locked);
-            self.post_update(of, self.record(of).len(), fleet)?;
         }
         match self.transactions[usize::from(tx)].under_way {
-            0 => Ok(self.end(tx, Outcome::Committed(Timestamp::default()))),
+            0 => Ok(self.end(tx, outcome)),
             _ => Ok(News::Nothing),
         }
     }
 
-    fn unlock(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
-        self.transactions[usize::from(tx)].phase = Phase::Unlocking;
-        for of in self.entries_of(tx) {
-            if self.entries[of as usize].step == Step::Locked {
-                self.set_out(tx, of, Step::Locked);
-                self.post_unlock(of, fleet)?;
-            }
-        }
-        match self.transactions[usize::from(tx)].under_way {
-            0 => Ok(self.end(tx, Outcome::Aborted)),
-            _ => Ok(News::Nothing),
-        }
+    /// Is a key the first that the transaction has locked at its shard?
+    fn is_first_there(&self, tx: u16, of: u32) -> bool {
+        let shard = self.entries[of as usize].shard;
+        let is_there = |other: &u32| {
+            let other = &self.entries[*other as usize];
+            other.step == Step::Locked && other.shard == shard
+        };
+        self.entries_of(tx).find(is_there) == Some(of)
     }
 }

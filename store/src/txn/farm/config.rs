@@ -1,6 +1,6 @@
 //! How large a client is, and where things lie in its memory.
 
-use super::layout::{ENTRIES, LOG_FRONT, WORD, record_len};
+use super::layout::{ENTRIES, LOG_FRONT, NEAR, WORD, record_len};
 use crate::QueueNeeds;
 
 /// Which rules a client keeps.
@@ -46,10 +46,12 @@ impl Default for ClientConfig {
     }
 }
 
-/// Work requests of one key at a time, at most: mark, record, unlocking.
-const CHAIN: u32 = 3;
+/// Work requests of one key that may be in the queue: lock and update, which bring no completion, and the READ that comes next.
+const BEHIND: u32 = 3;
+/// Keys of a transaction, at most: a shard has a bit for each.
+pub const MOST_KEYS: u32 = 64;
 
-/// Bytes for the old word of a key's slot.
+/// Bytes for a word that is looked at again.
 const RESULT: usize = 64;
 
 impl ClientConfig {
@@ -57,7 +59,7 @@ impl ClientConfig {
     pub(super) fn is_sound(&self) -> bool {
         let small = 1..=ENTRIES;
         small.contains(&self.window)
-            && small.contains(&self.max_keys)
+            && (1..=MOST_KEYS).contains(&self.max_keys)
             && self.window * self.max_keys <= ENTRIES
             && self.max_key as usize <= crate::kv::MAX_KEY
             && self.max_value as usize <= crate::kv::MAX_VALUE
@@ -66,7 +68,7 @@ impl ClientConfig {
     /// What its queue pair to each shard must hold.
     pub fn needs(&self) -> QueueNeeds {
         let keys = self.window * self.max_keys;
-        QueueNeeds { send: keys * CHAIN, receive: 1, sges: 1, completions: keys + 2 }
+        QueueNeeds { send: keys * BEHIND, receive: keys, sges: 1, completions: keys * 2 + 2 }
     }
 
     /// Bytes of registered memory that it needs to work with shards whose keys and values have so much room.
@@ -74,20 +76,20 @@ impl ClientConfig {
         self.entry_at(self.window * self.max_keys, room)
     }
 
-    /// Where the old word of a key's slot comes to; behind it what is read of it, and what goes there.
+    /// Where a word that is looked at again comes to; behind it what is read of the key, and what goes there.
     pub(super) fn entry_at(&self, entry: u32, room: u32) -> usize {
         entry as usize * (RESULT + self.landing_len(room) + self.outgoing_len(room))
     }
 
     fn landing_len(&self, room: u32) -> usize {
-        (WORD + record_len(room)).next_multiple_of(64)
+        (WORD + record_len(room)).max(NEAR as usize * 8).next_multiple_of(64)
     }
 
     fn outgoing_len(&self, room: u32) -> usize {
         (LOG_FRONT + record_len(room)).next_multiple_of(64)
     }
 
-    /// Where a key's slot is read to.
+    /// Where words of the index and a key's object are read to.
     pub(super) fn landing_at(&self, entry: u32, room: u32) -> usize {
         self.entry_at(entry, room) + RESULT
     }

@@ -1,11 +1,15 @@
-//! A key's slot, and an entry of a log, byte by byte (`docs/TXN.md` draws them).
+//! A word of the index, an object, and an entry of a log, byte by byte (`docs/TXN.md` draws them).
 
 use crate::kv::checksum::crc64;
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
 
-/// Bytes of a slot before its record, and of a log entry before its own.
+/// Bytes of an object before its record, and of a log entry before its own.
 pub const WORD: usize = 8;
 pub const LOG_FRONT: usize = 16;
+/// What a log entry says of a key that has no object yet.
+pub const NONE: u64 = u64::MAX;
+/// Words of the index that one READ brings.
+pub const NEAR: u32 = 8;
 /// Bytes of a record before the key.
 pub const FRONT: usize = 16;
 const SUM: usize = 8;
@@ -19,7 +23,21 @@ pub const ENTRIES: u32 = 1 << ENTRY_BITS;
 pub const HOLDERS: u32 = 1 << (64 - VERSION_BITS - ENTRY_BITS);
 const LAST: u64 = (1 << VERSION_BITS) - 1;
 
-/// A slot's first word: the version, and who has it locked, for which entry of its log.
+/// Objects are numbered below this.
+pub const OBJECTS: u64 = u32::MAX as u64;
+
+/// A word of the index: the half of the key's hash that did not choose its place, and where the key's object is. 0: none yet.
+pub fn indexed(hash: u64, object: u64) -> u64 {
+    hash << 32 | (object + 1)
+}
+
+/// The object of a word of the index, if it may be that of a key with this hash.
+pub fn object_of(word: u64, hash: u64) -> Option<u64> {
+    let alike = word >> 32 == hash & u64::from(u32::MAX);
+    (word & u64::from(u32::MAX)).checked_sub(1).filter(|_| alike)
+}
+
+/// An object's first word: the version, and who has it locked, for which entry of its log.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Word {
     pub version: u64,
@@ -59,7 +77,7 @@ pub fn record_len(room: u32) -> usize {
     FRONT + room as usize + SUM
 }
 
-/// Bytes from a slot to the next.
+/// Bytes from an object to the next.
 pub fn stride(room: u32) -> usize {
     (WORD + record_len(room)).next_multiple_of(64)
 }
@@ -95,11 +113,15 @@ impl Record {
         end + SUM
     }
 
+    /// What its first bytes say, whole or not.
+    pub fn front(bytes: &[u8]) -> Record {
+        let value_len = Some(u32_at(bytes, 12)).filter(|len| *len != ABSENT);
+        Record { version: u64_at(bytes, 0), key_len: u32_at(bytes, 8), value_len }
+    }
+
     /// Reads it; None if it is not whole.
     pub fn unseal(bytes: &[u8]) -> Option<Record> {
-        let front = bytes.get(..FRONT)?;
-        let value_len = Some(u32_at(front, 12)).filter(|len| *len != ABSENT);
-        let record = Record { version: u64_at(front, 0), key_len: u32_at(front, 8), value_len };
+        let record = Record::front(bytes.get(..FRONT)?);
         let end = record.body();
         let sum = bytes.get(end..end + SUM)?;
         (u64_at(sum, 0) == crc64(&bytes[..end])).then_some(record)
@@ -124,6 +146,17 @@ mod tests {
     }
 
     #[test]
+    fn a_word_of_the_index_leads_whoever_has_the_hash_to_the_object() {
+        let hash = 0x1234_5678_9abc_def0;
+        for object in [0, 1, OBJECTS - 1] {
+            let word = indexed(hash, object);
+            assert_eq!((object_of(word, hash), object_of(word, hash ^ 1)), (Some(object), None));
+            assert_eq!(object_of(word, hash ^ 1 << 40), Some(object), "the other half chose the place");
+        }
+        assert_eq!((object_of(0, 0), object_of(0, hash)), (None, None));
+    }
+
+    #[test]
     fn half_a_record_over_another_is_seen() {
         let sealed = |byte, version, value_len| {
             let mut bytes = vec![byte; record_len(60)];
@@ -141,6 +174,6 @@ mod tests {
         assert!((0..new.len()).all(|len| Record::unseal(&new[..len]).is_none()));
         let mut long = new;
         set_u32(&mut long, 8, u32::MAX - 1);
-        assert_eq!(Record::unseal(&long), None, "lengths beyond the slot");
+        assert_eq!(Record::unseal(&long), None, "lengths beyond the object");
     }
 }

@@ -1,19 +1,21 @@
 //! Transactions by FaRM's protocol (Dragojević et al., NSDI 2014; PRISM paper, §8.1): lock, validate, update. What PRISM-TX is compared with.
 //!
-//! Values lie in place, and a key is read by one READ. A commit locks the written keys by a compare-and-swap that checks the version in the same
-//! step, validates what was only read by READs of 8 bytes, and then writes and unlocks. No server takes part in it, so what the servers'
-//! logs do in the original the clients do by WRITEs: a lock travels behind the value that it is taken for, and [`recover`] ends what a dead
-//! client has begun. `docs/TXN.md` draws the table, states the rules and proves them.
+//! As §8.1 has it: a key is read by two READs, of the index and of its object; what was only read is validated by READs, too; lock and update are
+//! calls, which the shard's program executes. A client's lock comes as a WRITE into its log, with the value that it is taken for, and the call
+//! is the 32 bits beside it; so the update says no more than that it is time, and [`recover`] can end what a dead client has begun.
+//! `docs/TXN.md` draws the table, states the rules and proves them.
 //!
-//! **What detects a torn read**: a checksum over each record, version included. FaRM's versions in each line need a writer that changes both
-//! ends of a line before the rest of it, or a DMA that writes lines whole; here a remote WRITE changes the record, in an order that nobody promises.
+//! **What detects a torn read**: a checksum over each record, version included. FaRM's versions in each line need a reader whose READs
+//! come line by line, in an order that nobody promises here.
 
+mod calls;
 mod client;
 mod commit;
 mod config;
 mod grant;
 mod layout;
 mod recovery;
+mod serving;
 mod shard;
 mod verbs;
 
@@ -24,4 +26,5 @@ pub use client::Client;
 pub use config::{ClientConfig, Rules};
 pub use grant::Grant;
 pub use recovery::recover;
+pub use serving::Caller;
 pub use shard::{Shard, ShardConfig};

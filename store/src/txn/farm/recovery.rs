@@ -1,12 +1,12 @@
 //! What is done about a client that has died: each of its transactions is ended, everywhere in the same way.
 
-use super::layout::{LOG_FRONT, WORD, Word, next};
+use super::layout::{LOG_FRONT, Word, next};
 use super::shard::Shard;
 
-/// A slot that a dead client has locked, and the entry of its log that it is locked for.
+/// An object that a dead client has locked, and the entry of its log that it is locked for.
 #[derive(Copy, Clone, Debug)]
 struct Held {
-    slot: u64,
+    object: u64,
     version: u64,
     entry: u32,
     /// Its transaction.
@@ -18,13 +18,13 @@ impl Shard {
     fn held(&self, holder: u32) -> impl Iterator<Item = Held> {
         (0..self.config.entries()).filter_map(move |entry| {
             let log = self.config.log_at(holder, entry);
-            let (number, slot) = (self.word(log), self.word(log + 8));
-            if number == 0 || slot >= self.config.slots {
+            let (number, object) = (self.word(log), self.word(log + 8));
+            if number == 0 || object >= self.config.keys {
                 return None;
             }
-            let word = Word::parse(self.word(self.config.slot_at(slot)));
+            let word = Word::parse(self.word(self.config.object_at(object)));
             let held = word.holder == holder && word.entry == entry;
-            held.then_some(Held { slot, version: word.version, entry, number })
+            held.then_some(Held { object, version: word.version, entry, number })
         })
     }
 
@@ -39,21 +39,16 @@ impl Shard {
     pub fn decided(&self, name: u64) -> Vec<u64> {
         let Some(holder) = self.holder(name) else { return Vec::new() };
         let marks = (0..self.config.window).map(|place| self.word(self.config.mark_at(holder, place)));
-        let written = |held: &Held| {
-            let record = self.record(self.config.slot_at(held.slot) + WORD);
-            record.is_none_or(|(record, _)| record.version != held.version)
-        };
-        let written = self.held(holder).filter(written).map(|held| held.number);
-        marks.chain(written).filter(|number| *number != 0).collect()
+        marks.filter(|number| *number != 0).collect()
     }
 
     /// Ends the transactions of a dead client here: those in `decided` happen, the others do not. Doing it again does no harm.
     pub fn settle(&self, name: u64, decided: &[u64]) {
         let Some(holder) = self.holder(name) else { return };
         for held in self.held(holder) {
-            let slot = self.config.slot_at(held.slot);
+            let object = self.config.object_at(held.object);
             if !decided.contains(&held.number) {
-                self.set(slot, Word::free(held.version).pack());
+                self.set(object, Word::free(held.version).pack());
                 continue;
             }
             // Who has to begin anew finds the decision.
@@ -61,11 +56,11 @@ impl Shard {
             let log = self.config.log_at(holder, held.entry) + LOG_FRONT;
             let Some((_, record)) = self.record(log) else {
                 // The client wrote what no correct client writes.
-                self.set(slot, Word::free(held.version).pack());
+                self.set(object, Word::free(held.version).pack());
                 continue;
             };
-            self.put(held.slot, &record);
-            self.set(slot, Word::free(next(held.version)).pack());
+            self.put(held.object, &record);
+            self.set(object, Word::free(next(held.version)).pack());
         }
     }
 

@@ -1,20 +1,27 @@
-//! A server's part: the table that clients work on, and their logs. Its program makes it, admits clients and ends what dead ones began.
+//! A server's part: the table that clients read, their logs, and what is done at their request (`serving.rs`). Its program makes it, admits
+//! clients and ends what dead ones began.
 
 use nic::Remote;
 use std::sync::atomic::Ordering;
 
+use super::config::MOST_KEYS;
 use super::grant::Grant;
-use super::layout::{ENTRIES, HOLDERS, Record, WORD, Word, log_stride, record_len, stride};
+use super::layout::{
+    ENTRIES, FRONT, HOLDERS, NEAR, OBJECTS, Record, WORD, Word, indexed, log_stride, object_of, record_len,
+    stride,
+};
 use crate::Registered;
 use crate::heap::Reachable;
-use crate::txn::client::slot_of;
+use crate::txn::client::{hash_of, reduce};
 
 /// How large a shard is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ShardConfig {
-    /// Slots: keys that it ever had, at most.
-    pub slots: u64,
-    /// Slots that a key may be away from where its hash leads.
+    /// Keys that it ever had, at most.
+    pub keys: u64,
+    /// Words of the index that hashes lead to.
+    pub homes: u64,
+    /// Words of it that a key may be away from where its hash leads.
     pub reach: u32,
     /// Bytes of key and value together, at most.
     pub room: u32,
@@ -22,20 +29,21 @@ pub struct ShardConfig {
     pub clients: u32,
     /// Transactions of each at a time.
     pub window: u32,
-    /// Keys of each transaction; window and keys multiply to 4096 at most.
+    /// Keys of each transaction, 64 at most; window and keys multiply to 4096 at most.
     pub max_keys: u32,
 }
 
-/// The first word of a table: "FTXTABLE".
-const MAGIC: u64 = u64::from_le_bytes(*b"FTXTABLE");
-/// The front: the magic, and the shape.
+/// The first word of a table: "FTXTABL2".
+const MAGIC: u64 = u64::from_le_bytes(*b"FTXTABL2");
+/// The front: the magic, the shape, and how many keys have objects.
 const SHAPE: usize = 8;
+const COUNT: usize = 16;
 const NAMES: usize = 64;
 
 impl ShardConfig {
     /// Bytes of the table.
     pub fn table_len(&self) -> usize {
-        self.slot_at(self.slots)
+        self.object_at(self.keys)
     }
 
     pub(super) fn entries(&self) -> u32 {
@@ -55,22 +63,29 @@ impl ShardConfig {
         first + ((holder as usize - 1) * self.entries() as usize + entry as usize) * log_stride(self.room)
     }
 
-    pub(super) fn slot_at(&self, slot: u64) -> usize {
-        self.log_at(self.clients + 1, 0) + slot as usize * stride(self.room)
+    /// A word of the index. Behind those that may lead to a key are as many as a READ of the last one brings.
+    fn index_at(&self, word: u64) -> usize {
+        self.log_at(self.clients + 1, 0) + word as usize * 8
+    }
+
+    pub(super) fn object_at(&self, object: u64) -> usize {
+        let first = self.index_at(self.homes + u64::from(self.reach + NEAR)).next_multiple_of(64);
+        first + object as usize * stride(self.room)
     }
 
     fn shape(&self) -> u64 {
-        let parts = [self.room, self.clients, self.window, self.max_keys];
-        parts
-            .iter()
-            .fold(self.slots, |shape, part| (shape ^ u64::from(*part)).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        let parts = [self.reach, self.room, self.clients, self.window, self.max_keys].map(u64::from);
+        let mix = |shape: u64, part: &u64| (shape ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        parts.iter().fold(mix(self.keys, &self.homes), mix)
     }
 
     fn is_sound(&self) -> bool {
         let entries = u64::from(self.window) * u64::from(self.max_keys);
-        (1..1 << 32).contains(&self.slots)
-            && (1..=self.slots).contains(&self.reach.into())
+        (1..1 << 32).contains(&self.homes)
+            && (1..=self.homes).contains(&self.reach.into())
+            && (1..OBJECTS).contains(&self.keys)
             && (1..HOLDERS).contains(&self.clients)
+            && (1..=MOST_KEYS).contains(&self.max_keys)
             && (1..=u64::from(ENTRIES)).contains(&entries)
             && self.room <= 1 << 22
     }
@@ -81,6 +96,10 @@ impl ShardConfig {
 pub struct Shard {
     pub(super) config: ShardConfig,
     memory: Registered,
+    /// For each place in each client's window: which keys of the transaction there are locked, a bit each.
+    pub(super) locks: Box<[u64]>,
+    /// A record on its way from a log to an object.
+    pub(super) scratch: Vec<u8>,
 }
 
 impl Shard {
@@ -91,7 +110,9 @@ impl Shard {
         if !config.is_sound() || memory.bytes.len() < config.table_len() || !memory.addr.is_multiple_of(64) {
             return None;
         }
-        let shard = Shard { config, memory: memory.clone() };
+        let places = (config.clients * config.window) as usize;
+        let scratch = Vec::with_capacity(record_len(config.room));
+        let shard = Shard { config, memory: memory.clone(), locks: vec![0; places].into(), scratch };
         if shard.word(0) != MAGIC || shard.word(SHAPE) != config.shape() {
             shard.format();
         }
@@ -103,13 +124,10 @@ impl Shard {
             self.set(self.config.name_at(holder), 0);
             self.clear_log(holder);
         }
-        let mut never = vec![0; record_len(0)];
-        Record { version: 0, key_len: 0, value_len: None }.seal(&mut never);
-        for slot in 0..self.config.slots {
-            let at = self.config.slot_at(slot);
-            self.memory.write(at + WORD, &never);
-            self.set(at, Word::free(0).pack());
+        for word in 0..self.config.homes + u64::from(self.config.reach + NEAR) {
+            self.set(self.config.index_at(word), 0);
         }
+        self.set(COUNT, 0);
         self.set(SHAPE, self.config.shape());
         self.set(0, MAGIC);
     }
@@ -127,7 +145,7 @@ impl Shard {
         self.memory.bytes.word(at).expect("an aligned word of the table").store(word, Ordering::Release);
     }
 
-    /// The record at an offset, of a slot or a log entry; None if it is not whole.
+    /// The record at an offset, of an object or a log entry; None if it is not whole.
     pub(super) fn record(&self, at: usize) -> Option<(Record, Vec<u8>)> {
         let mut bytes = vec![0; record_len(self.config.room)];
         self.memory.read(at, &mut bytes);
@@ -136,8 +154,59 @@ impl Shard {
         Some((record, bytes))
     }
 
-    pub(super) fn put(&self, slot: u64, record: &[u8]) {
-        self.memory.write(self.config.slot_at(slot) + WORD, record);
+    pub(super) fn put(&self, object: u64, record: &[u8]) {
+        self.memory.write(self.config.object_at(object) + WORD, record);
+    }
+
+    pub(super) fn bytes(&self, at: usize, out: &mut [u8]) {
+        self.memory.read(at, out);
+    }
+
+    /// The object of a key, if it has one; or else the word of the index that would lead to it, if one is left.
+    pub(super) fn find(&self, key: &[u8]) -> Result<u64, Option<usize>> {
+        let hash = hash_of(key);
+        let home = reduce(hash, self.config.homes);
+        for further in 0..u64::from(self.config.reach) {
+            let at = self.config.index_at(home + further);
+            match self.word(at) {
+                0 => return Err(Some(at)),
+                word => match object_of(word, hash) {
+                    Some(object) if self.has_key(object, key) => return Ok(object),
+                    _ => {}
+                },
+            }
+        }
+        Err(None)
+    }
+
+    fn has_key(&self, object: u64, key: &[u8]) -> bool {
+        let at = self.config.object_at(object) + WORD;
+        let mut front = [0; FRONT];
+        self.memory.read(at, &mut front);
+        let mut there = [0; 64];
+        Record::front(&front).key_len as usize == key.len()
+            && key.chunks(there.len()).enumerate().all(|(number, part)| {
+                self.memory.read(at + FRONT + number * 64, &mut there[..part.len()]);
+                there[..part.len()] == *part
+            })
+    }
+
+    /// An object for a key that has none, with nothing in it; the key stands where a record has it. None: there is no room for another one.
+    pub(super) fn add(&self, record: &mut Vec<u8>, index: usize) -> Option<u64> {
+        let object = self.word(COUNT);
+        if object >= self.config.keys {
+            return None;
+        }
+        let hash = hash_of(&record[FRONT..]);
+        let never = Record { version: 0, key_len: (record.len() - FRONT) as u32, value_len: None };
+        record.resize(never.len(), 0);
+        never.seal(record);
+        self.put(object, record);
+        self.set(self.config.object_at(object), Word::free(0).pack());
+        self.set(COUNT, object + 1);
+        // Who finds it finds it whole.
+        self.set(index, indexed(hash, object));
+        Some(object)
     }
 
     /// Takes a client on, under a name that no other client has or had at any shard, above 0. None: all places are taken, or the name is.
@@ -150,9 +219,10 @@ impl Shard {
         self.set(self.config.name_at(holder), name);
         let (addr, rkey) = (self.memory.addr, self.memory.key);
         Some(Grant {
-            slots: Remote { addr: addr + self.config.slot_at(0) as u64, rkey },
-            slot_count: self.config.slots,
-            marks: addr + self.config.mark_at(holder, 0) as u64,
+            index: Remote { addr: addr + self.config.index_at(0) as u64, rkey },
+            homes: self.config.homes,
+            objects: addr + self.config.object_at(0) as u64,
+            keys: self.config.keys,
             log: addr + self.config.log_at(holder, 0) as u64,
             room: self.config.room,
             window: self.config.window,
@@ -173,37 +243,39 @@ impl Shard {
     }
 
     /// A client's place is free again.
-    pub(super) fn forget(&self, holder: u32) {
+    pub(super) fn forget(&mut self, holder: u32) {
         self.clear_log(holder);
+        let window = self.config.window as usize;
+        self.locks[(holder as usize - 1) * window..][..window].fill(0);
         self.set(self.config.name_at(holder), 0);
     }
 
-    /// Puts a key into the table before clients come. False: there is no slot for it, or it is too long.
+    /// Puts a key into the table before clients come. False: there is no room for it, or it is too long.
     pub fn load(&mut self, key: &[u8], value: &[u8]) -> bool {
-        let home = slot_of(key, self.config.slots);
-        let free = (0..u64::from(self.config.reach))
-            .map(|further| (home + further) % self.config.slots)
-            .find(|slot| self.word(self.config.slot_at(*slot)) == Word::free(0).pack());
-        let fits = key.len() + value.len() <= self.config.room as usize;
-        let (Some(slot), true) = (free, fits) else { return false };
-        let mut bytes = vec![0; record_len((key.len() + value.len()) as u32)];
-        bytes[super::layout::FRONT..][..key.len()].copy_from_slice(key);
-        bytes[super::layout::FRONT + key.len()..][..value.len()].copy_from_slice(value);
+        if key.len() > crate::kv::MAX_KEY || key.len() + value.len() > self.config.room as usize {
+            return false;
+        }
+        let Err(Some(index)) = self.find(key) else { return false };
+        let mut bytes = [&[0; FRONT], key].concat();
+        let Some(object) = self.add(&mut bytes, index) else { return false };
+        bytes.truncate(FRONT + key.len());
+        bytes.extend_from_slice(value);
+        bytes.resize(record_len((key.len() + value.len()) as u32), 0);
         let value_len = Some(value.len() as u32);
         Record { version: 1, key_len: key.len() as u32, value_len }.seal(&mut bytes);
-        self.put(slot, &bytes);
-        self.set(self.config.slot_at(slot), Word::free(1).pack());
+        self.put(object, &bytes);
+        self.set(self.config.object_at(object), Word::free(1).pack());
         true
     }
 
-    /// Slots that are locked.
+    /// Objects that are locked.
     pub fn locked(&self) -> u64 {
-        let locked = |slot: &u64| Word::parse(self.word(self.config.slot_at(*slot))).holder != 0;
-        (0..self.config.slots).filter(locked).count() as u64
+        let locked = |object: &u64| Word::parse(self.word(self.config.object_at(*object))).holder != 0;
+        (0..self.word(COUNT)).filter(locked).count() as u64
     }
 }
 
-/// Values lie in place: there are no buffers.
+/// Objects stay where they are: there are no buffers.
 impl Reachable for Shard {
     fn entries(&self) -> usize {
         0

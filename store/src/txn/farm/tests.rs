@@ -8,12 +8,13 @@ use nic::{
 };
 use transport::{Instant, Status};
 
-use super::{Client, ClientConfig, Shard, ShardConfig, recover};
-use crate::txn::client::slot_of;
+use super::{Caller, Client, ClientConfig, Shard, ShardConfig, recover};
+use crate::txn::client::{hash_of, reduce};
 use crate::txn::{Event, Outcome, Refused, Timestamp, Tx};
 use crate::{Fleet, Post, PostPrism, Registered};
 
-const SHARD: ShardConfig = ShardConfig { slots: 8, reach: 8, room: 40, clients: 2, window: 2, max_keys: 3 };
+const SHARD: ShardConfig =
+    ShardConfig { keys: 8, homes: 16, reach: 16, room: 40, clients: 2, window: 2, max_keys: 3 };
 
 const CONFIG: ClientConfig = ClientConfig {
     window: 2,
@@ -33,8 +34,17 @@ fn block(addr: u64, key: u32, len: usize) -> Registered {
 struct Posted {
     id: u64,
     operation: Operation,
-    sge: Sge,
-    signaled: bool,
+    sge: Option<Sge>,
+}
+
+/// How far an operation comes.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum How {
+    Whole,
+    /// Half of its bytes, and nothing after it.
+    Half,
+    /// All of it is there, and the shard's program never sees it.
+    Unserved,
 }
 
 /// What a client has posted, a queue for each shard.
@@ -46,14 +56,36 @@ struct End<'a>(&'a mut VecDeque<Posted>);
 
 impl Post for End<'_> {
     fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
-        let Payload::Sges(&[sge]) = request.payload else { panic!("one element") };
+        let Payload::Sges(sges) = request.payload else { panic!("elements") };
         let WorkRequest { id, operation, flags, .. } = *request;
-        self.0.push_back(Posted { id, operation, sge, signaled: flags.signaled });
+        assert_eq!(flags.signaled, matches!(operation, Operation::Read(_)), "an answer tells the rest");
+        self.0.push_back(Posted { id, operation, sge: sges.first().copied() });
+        Ok(())
+    }
+
+    fn post_receive(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
+        assert!(request.sges.is_empty(), "answers have no bytes");
+        Ok(())
+    }
+}
+
+/// What a shard's program posts for a call.
+#[derive(Default)]
+struct Answer {
+    imm: Option<u32>,
+    receives: u32,
+}
+
+impl Post for Answer {
+    fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
+        let Operation::SendImm(imm) = request.operation else { panic!("an answer") };
+        assert_eq!(self.imm.replace(imm), None);
         Ok(())
     }
 
     fn post_receive(&mut self, _: &ReceiveRequest<'_>) -> Result<(), PostError> {
-        panic!("nobody sends messages");
+        self.receives += 1;
+        Ok(())
     }
 }
 
@@ -74,6 +106,8 @@ impl Fleet for Queues {
 /// A client with its queues.
 struct Peer {
     client: Client,
+    /// As each shard has it.
+    callers: Vec<Caller>,
     arena: Registered,
     queues: Queues,
     /// What its transactions came to, and in how many round trips.
@@ -90,71 +124,96 @@ struct Net {
 
 impl Net {
     fn new(shards: u64) -> Net {
-        let memory = |at| block((at + 1) << 32, 7, SHARD.table_len());
+        Net::of(SHARD, shards)
+    }
+
+    fn of(config: ShardConfig, shards: u64) -> Net {
+        let memory = |at| block((at + 1) << 32, 7, config.table_len());
         let memories: Vec<Registered> = (0..shards).map(memory).collect();
-        let shards = memories.iter().map(|memory| Shard::open(SHARD, memory).unwrap()).collect();
+        let shards = memories.iter().map(|memory| Shard::open(config, memory).unwrap()).collect();
         Net { memories, shards }
     }
 
     fn join(&mut self, name: u64) -> Peer {
         let grants = self.shards.iter_mut().map(|shard| shard.accept(name).unwrap()).collect();
+        let mut room = Answer::default();
+        let listen = |shard: &Shard| shard.listen(name, &mut room).unwrap().unwrap();
+        let callers = self.shards.iter().map(listen).collect();
+        assert_eq!(room.receives as usize, self.shards.len() * 6);
         let arena = block(1 << 40, 9, CONFIG.arena_len(SHARD.room));
         let client = Client::new(CONFIG, grants, arena.clone()).unwrap();
         let posted = self.shards.iter().map(|_| VecDeque::with_capacity(64)).collect();
-        Peer { client, arena, queues: Queues { posted }, ended: Vec::new(), allocated: 0 }
+        Peer { client, callers, arena, queues: Queues { posted }, ended: Vec::new(), allocated: 0 }
     }
 
-    /// Executes a client's next operation at a shard, or the first half of it, after which nothing more comes. False: there is none.
-    fn step(&self, peer: &mut Peer, shard: usize, half: bool) -> bool {
+    /// Executes a client's next operation at a shard, as far as it comes. False: there is none.
+    fn step(&mut self, peer: &mut Peer, shard: usize, how: How) -> bool {
         let Some(posted) = peer.queues.posted[shard].pop_front() else { return false };
-        let (memory, arena) = (&self.memories[shard], &peer.arena);
-        let local = (posted.sge.addr - arena.addr) as usize;
-        let mut bytes = vec![0; posted.sge.len as usize];
-        match posted.operation {
+        let memory = &self.memories[shard];
+        let mut bytes = vec![0; posted.sge.map_or(0, |sge| sge.len as usize)];
+        let local = posted.sge.map_or(0, |sge| (sge.addr - peer.arena.addr) as usize);
+        let call = match posted.operation {
             Operation::Read(from) => {
                 memory.read((from.addr - memory.addr) as usize, &mut bytes);
-                arena.write(local, &bytes);
+                peer.arena.write(local, &bytes);
+                None
             }
-            Operation::Write(to) => {
-                arena.read(local, &mut bytes);
-                let len = if half { bytes.len() / 2 } else { bytes.len() };
+            Operation::WriteImm(to, imm) => {
+                peer.arena.read(local, &mut bytes);
+                let len = if how == How::Half { bytes.len() / 2 } else { bytes.len() };
                 memory.write((to.addr - memory.addr) as usize, &bytes[..len]);
+                Some((CompletionKind::ReceiveWriteImm, imm))
             }
-            Operation::CompareSwap { remote, compare, swap } => {
-                let word = memory.bytes.word((remote.addr - memory.addr) as usize).unwrap();
-                let order = std::sync::atomic::Ordering::SeqCst;
-                let old = word.compare_exchange(compare, swap, order, order).unwrap_or_else(|old| old);
-                arena.write(local, &old.to_le_bytes());
-            }
+            Operation::SendImm(imm) => Some((CompletionKind::Receive, imm)),
             other => panic!("{other:?}"),
-        }
-        if posted.signaled && !half {
-            let mut event = None;
-            let Peer { client, queues, .. } = peer;
-            let counted = allocation_counter::measure(|| {
-                event = client.complete(shard, &completion(posted.id), queues).unwrap();
-            });
-            if let Some(Event::Ended { tx, outcome, round_trips, .. }) = event {
-                peer.ended.push((tx, outcome, round_trips));
-            }
-            peer.allocated += counted.count_total;
+        };
+        if how == How::Whole {
+            let completion = match call {
+                None => completion(posted.id, CompletionKind::Read, None),
+                Some((kind, imm)) => self.serve(peer, shard, kind, imm),
+            };
+            Net::complete(peer, shard, &completion);
         }
         true
     }
 
+    /// The shard's program is asked; how its answer comes.
+    fn serve(&mut self, peer: &mut Peer, shard: usize, kind: CompletionKind, imm: u32) -> WorkCompletion {
+        let mut answer = Answer::default();
+        let counted = allocation_counter::measure(|| {
+            let asked = completion(0, kind, Some(imm));
+            self.shards[shard].handle(&mut peer.callers[shard], &asked, &mut answer).unwrap();
+        });
+        peer.allocated += counted.count_total;
+        assert_eq!(answer.receives, 1);
+        completion(0, CompletionKind::Receive, Some(answer.imm.expect("an answer")))
+    }
+
+    fn complete(peer: &mut Peer, shard: usize, completion: &WorkCompletion) {
+        let mut event = None;
+        let Peer { client, queues, .. } = peer;
+        let counted = allocation_counter::measure(|| {
+            event = client.complete(shard, completion, queues).unwrap();
+        });
+        if let Some(Event::Ended { tx, outcome, round_trips, .. }) = event {
+            peer.ended.push((tx, outcome, round_trips));
+        }
+        peer.allocated += counted.count_total;
+    }
+
     /// Executes everything; how the last transaction ended.
-    fn run(&self, peer: &mut Peer) -> Option<(Outcome, u32)> {
-        while (0..self.shards.len()).any(|shard| self.step(peer, shard, false)) {}
+    fn run(&mut self, peer: &mut Peer) -> Option<(Outcome, u32)> {
+        while (0..self.shards.len()).any(|shard| self.step(peer, shard, How::Whole)) {}
         peer.ended.pop().map(|(_, outcome, trips)| (outcome, trips))
     }
 
-    fn read(&self, peer: &mut Peer, tx: Tx, key: &[u8]) -> Option<Vec<u8>> {
+    fn read(&mut self, peer: &mut Peer, tx: Tx, key: &[u8]) -> Option<Vec<u8>> {
         let entry = peer.client.read(tx, key, &mut peer.queues).unwrap();
         self.run(peer);
         peer.client.value(tx, entry).expect("it is there").map(<[u8]>::to_vec)
     }
 
-    fn commit(&self, peer: &mut Peer, tx: Tx) -> (Outcome, u32) {
+    fn commit(&mut self, peer: &mut Peer, tx: Tx) -> (Outcome, u32) {
         match peer.client.commit(tx, 0, &mut peer.queues).unwrap() {
             Some(Event::Ended { outcome, round_trips, .. }) => (outcome, round_trips),
             _ => self.run(peer).expect("it ends"),
@@ -162,7 +221,7 @@ impl Net {
     }
 
     /// Writes these keys in one transaction.
-    fn put(&self, peer: &mut Peer, keys: &[&[u8]], value: &[u8]) -> (Outcome, u32) {
+    fn put(&mut self, peer: &mut Peer, keys: &[&[u8]], value: &[u8]) -> (Outcome, u32) {
         let tx = peer.client.begin().unwrap();
         for key in keys {
             peer.client.write(tx, key, value, &mut peer.queues).unwrap();
@@ -177,13 +236,13 @@ impl Net {
     }
 }
 
-fn completion(id: u64) -> WorkCompletion {
+fn completion(id: u64, kind: CompletionKind, imm: Option<u32>) -> WorkCompletion {
     WorkCompletion {
         id,
         status: Status::Success,
-        kind: CompletionKind::Read,
+        kind,
         byte_len: 0,
-        imm: None,
+        imm,
         invalidated: None,
         qp_num: 0,
         src_qp: 0,
@@ -204,15 +263,15 @@ fn round_trips_are_counted_and_values_come_back() {
     assert_eq!(net.read(&mut peer, tx, b"a"), None);
     peer.client.write(tx, b"a", b"one", &mut peer.queues).unwrap();
     assert_eq!(net.read(&mut peer, tx, b"a"), Some(b"one".to_vec()), "its own");
-    assert_eq!(net.commit(&mut peer, tx), (committed(), 3), "read, lock, update");
+    assert_eq!(net.commit(&mut peer, tx), (committed(), 3), "index, lock, update");
     let tx = peer.client.begin().unwrap();
     assert_eq!(net.read(&mut peer, tx, b"a"), Some(b"one".to_vec()));
-    assert_eq!(net.commit(&mut peer, tx), (committed(), 1));
+    assert_eq!(net.commit(&mut peer, tx), (committed(), 2), "index, object");
     let tx = peer.client.begin().unwrap();
     peer.client.read(tx, b"a", &mut peer.queues).unwrap();
     peer.client.write(tx, b"b", b"two", &mut peer.queues).unwrap();
     net.run(&mut peer);
-    assert_eq!(net.commit(&mut peer, tx), (committed(), 4), "read, lock, validate, update");
+    assert_eq!(net.commit(&mut peer, tx), (committed(), 5), "index, object, lock, validate, update");
     let tx = peer.client.begin().unwrap();
     peer.client.delete(tx, b"a", &mut peer.queues).unwrap();
     assert_eq!(net.commit(&mut peer, tx).0, committed());
@@ -221,7 +280,7 @@ fn round_trips_are_counted_and_values_come_back() {
     assert_eq!(net.read(&mut peer, tx, b"b"), Some(b"two".to_vec()));
     assert_eq!(
         net.commit(&mut peer, tx),
-        (committed(), 3),
+        (committed(), 5),
         "two reads one after the other, validated together"
     );
 }
@@ -245,7 +304,11 @@ fn at_its_bounds_it_says_so() {
     for keys in [[b"d", b"e", b"f"], [b"g", b"h", b"i"]] {
         let outcome = net.put(&mut peer, &keys.map(|key| &key[..]), b"1").0;
         let full = keys[0] == b"g";
-        assert_eq!(outcome, if full { Outcome::TableFull } else { committed() }, "eight slots for nine keys");
+        assert_eq!(
+            outcome,
+            if full { Outcome::TableFull } else { committed() },
+            "eight objects for nine keys"
+        );
     }
     assert_eq!(net.shards[0].locked(), 0);
     assert!(net.shards[0].accept(1).is_none(), "the name is taken");
@@ -262,13 +325,12 @@ fn who_finds_a_lock_looks_again_and_gives_up_and_one_who_lost_its_version_aborts
     net.run(&mut one);
     let rival = two.client.begin().unwrap();
     assert_eq!(net.read(&mut two, rival, b"a"), None);
-    // The log entry and the lock.
     assert_eq!(one.client.commit(tx, 0, &mut one.queues).unwrap(), None);
-    assert!(net.step(&mut one, 0, false) && net.step(&mut one, 0, false));
+    assert!(net.step(&mut one, 0, How::Whole));
     assert_eq!(net.shards[0].locked(), 1);
     let blocked = two.client.begin().unwrap();
     two.client.read(blocked, b"a", &mut two.queues).unwrap();
-    assert_eq!(net.run(&mut two), Some((Outcome::Aborted, 3)), "as often as it has patience");
+    assert_eq!(net.run(&mut two), Some((Outcome::Aborted, 4)), "as often as it has patience");
     assert_eq!(net.run(&mut one).map(|ended| ended.0), Some(committed()));
     two.client.write(rival, b"a", b"2", &mut two.queues).unwrap();
     assert_eq!(net.commit(&mut two, rival), (Outcome::Aborted, 2), "another version is there");
@@ -277,30 +339,75 @@ fn who_finds_a_lock_looks_again_and_gives_up_and_one_who_lost_its_version_aborts
     assert!(pauses[0] < 8_000 && pauses[8] > 100_000, "{pauses:?}");
 }
 
-/// Who was told that a key is absent, and looks further for it since another key has its slot, may find that it has come meanwhile.
+/// Keys whose place in an index of so many words is the first.
+fn at_home(homes: u64) -> impl Iterator<Item = [u8; 4]> {
+    (0_u32..).map(u32::to_le_bytes).filter(move |key| reduce(hash_of(key), homes) == 0)
+}
+
 #[test]
-fn an_absent_key_that_turns_up_further_on_is_not_what_was_read() {
-    let mut net = Net::new(1);
-    let (mut one, mut two) = (net.join(1), net.join(2));
-    let alike: Vec<[u8; 1]> =
-        (b'a'..=b'z').map(|name| [name]).filter(|key| slot_of(key, SHARD.slots) == 0).take(2).collect();
-    let (a, b) = (&alike[0][..], &alike[1][..]);
-    let tx = one.client.begin().unwrap();
-    one.client.write(tx, a, b"2", &mut one.queues).unwrap();
-    assert_eq!(net.read(&mut one, tx, b), None);
-    assert_eq!(net.put(&mut two, &[a, b], b"1").0, committed());
-    one.client.read(tx, a, &mut one.queues).unwrap();
-    net.run(&mut one);
-    one.client.write(tx, b, b"2", &mut one.queues).unwrap();
-    assert_eq!(net.commit(&mut one, tx).0, Outcome::Aborted, "it has read that b is absent");
+fn an_absent_key_that_comes_before_the_commit_is_not_what_was_read() {
+    let alike: Vec<[u8; 4]> = at_home(SHARD.homes).take(3).collect();
+    let [a, b, c] = [&alike[0][..], &alike[1][..], &alike[2][..]];
+    // Whether the key that was absent is written, and which key comes: another one may have taken its place in the index.
+    for (writes, comes) in [(false, b), (true, b), (false, c)] {
+        let mut net = Net::new(1);
+        let (mut one, mut two) = (net.join(1), net.join(2));
+        let tx = one.client.begin().unwrap();
+        assert_eq!(net.read(&mut one, tx, b), None);
+        let written = if writes { b } else { a };
+        one.client.write(tx, written, b"2", &mut one.queues).unwrap();
+        net.run(&mut one);
+        assert_eq!(net.put(&mut two, &[comes], b"1").0, committed());
+        assert_eq!(net.commit(&mut one, tx).0, Outcome::Aborted, "it has read that b is absent");
+        assert_eq!(net.shards[0].locked(), 0, "its lock of a is given back");
+    }
+}
+
+#[test]
+fn keys_that_meet_in_the_index_lie_behind_each_other_as_far_as_they_may() {
+    let config = ShardConfig { homes: 20, reach: 10, keys: 12, ..SHARD };
+    let mut net = Net::of(config, 1);
+    let mut peer = net.join(1);
+    let alike: Vec<[u8; 4]> = at_home(20).take(11).collect();
+    for key in &alike[..10] {
+        assert_eq!(net.put(&mut peer, &[key], key).0, committed());
+    }
+    assert_eq!(net.put(&mut peer, &[&alike[10]], b"").0, Outcome::TableFull, "ten words for eleven keys");
+    let tx = peer.client.begin().unwrap();
+    assert_eq!(net.read(&mut peer, tx, &alike[9]), Some(alike[9].to_vec()), "two READs of the index");
+    assert_eq!(net.read(&mut peer, tx, &alike[10]), None);
+    assert_eq!(net.commit(&mut peer, tx).0, committed());
+}
+
+#[test]
+fn keys_of_which_the_index_says_the_same_are_told_apart() {
+    let mut seen = std::collections::HashMap::new();
+    let same = |key: [u8; 4]| {
+        let hash = hash_of(&key);
+        seen.insert((hash as u32, reduce(hash, 2)), key).map(|other| [other, key])
+    };
+    let [a, b] = (0_u32..).map(u32::to_le_bytes).find_map(same).expect("two of some hundred thousand");
+    let mut net = Net::of(ShardConfig { homes: 2, reach: 2, ..SHARD }, 1);
+    let mut peer = net.join(1);
+    let tx = peer.client.begin().unwrap();
+    assert_eq!(net.put(&mut peer, &[&a], b"a").0, committed());
+    assert_eq!(net.read(&mut peer, tx, &b), None);
+    assert_eq!(net.put(&mut peer, &[&b], b"b").0, committed());
+    for (key, value) in [(a, b"a"), (b, b"b")] {
+        let tx = peer.client.begin().unwrap();
+        assert_eq!(net.read(&mut peer, tx, &key), Some(value.to_vec()));
+        peer.client.abort(tx).unwrap();
+    }
 }
 
 #[test]
 fn a_client_that_dies_anywhere_leaves_all_or_nothing() {
     let keys: [&[u8]; 3] = [b"a", b"b", b"c"];
     let (mut happened, mut did_not) = (0, 0);
-    // So many operations at one shard, then at the other; then one that half arrives, or none.
-    for (first, second, half) in (0..400).map(|n| (n / 20, n / 2 % 10, n % 2 == 1)) {
+    // So many operations at one shard, then at the other; then one that does not come as far as it should.
+    for (first, second, how) in
+        (0..600).map(|n| (n / 30, n / 3 % 10, [None, Some(How::Half), Some(How::Unserved)][n % 3]))
+    {
         for order in [[0, 1], [1, 0]] {
             let mut net = Net::new(2);
             let mut dead = net.join(1);
@@ -312,11 +419,11 @@ fn a_client_that_dies_anywhere_leaves_all_or_nothing() {
             net.run(&mut dead);
             dead.client.commit(tx, 0, &mut dead.queues).unwrap();
             (0..first).for_each(|_| {
-                _ = net.step(&mut dead, order[0], false) || net.step(&mut dead, order[1], false)
+                _ = net.step(&mut dead, order[0], How::Whole) || net.step(&mut dead, order[1], How::Whole)
             });
-            (0..second).for_each(|_| _ = net.step(&mut dead, order[1], false));
-            if half {
-                net.step(&mut dead, order[0], true);
+            (0..second).for_each(|_| _ = net.step(&mut dead, order[1], How::Whole));
+            if let Some(how) = how {
+                net.step(&mut dead, order[0], how);
             }
             let told = dead.ended.pop();
             // The shards restart, and whoever ends what it began is interrupted once.
@@ -330,7 +437,7 @@ fn a_client_that_dies_anywhere_leaves_all_or_nothing() {
             let found = keys.map(|key| net.read(&mut other, tx, key).expect("a value"));
             assert!(
                 found.iter().all(|value| *value == found[0]),
-                "half of it: {first} {second} {half} {order:?}"
+                "half of it: {first} {second} {how:?} {order:?}"
             );
             let new = found[0] == b"new value";
             assert!(told.is_none() || new, "it was told that it had committed");
@@ -354,7 +461,7 @@ fn a_place_is_used_again_and_old_marks_say_nothing() {
         net.run(&mut peer);
         peer.client.commit(tx, 0, &mut peer.queues).unwrap();
         assert!(!net.shards[0].is_untouched(name), "it had locks");
-        (0..2).for_each(|_| assert!(net.step(&mut peer, 0, false)));
+        assert!(net.step(&mut peer, 0, How::Whole));
         net.recover(name);
         assert!(net.shards[0].is_untouched(name), "nobody knows it any more");
         let mut reader = net.join(100 + name);
@@ -369,7 +476,7 @@ fn a_place_is_used_again_and_old_marks_say_nothing() {
 fn nothing_is_allocated() {
     let mut net = Net::new(2);
     let mut peer = net.join(1);
-    for _ in 0..50 {
+    for round in 0..50 {
         let tx = peer.client.begin().unwrap();
         let Peer { client, queues, .. } = &mut peer;
         let counted = allocation_counter::measure(|| {
@@ -380,37 +487,40 @@ fn nothing_is_allocated() {
         });
         assert_eq!(counted.count_total, 0);
         net.run(&mut peer);
-        assert_eq!(net.commit(&mut peer, tx), (committed(), 4));
+        assert_eq!(net.commit(&mut peer, tx), (committed(), if round == 0 { 4 } else { 5 }));
     }
     assert_eq!(peer.allocated, 0);
 }
 
-/// Over IRN a WRITE may be placed while one before it is still missing.
 #[test]
-fn a_record_that_is_there_before_its_mark_is_found_by_itself() {
-    for half in [true, false] {
-        let mut net = Net::new(2);
-        let mut dead = net.join(1);
-        let keys: [&[u8]; 3] = [b"a", b"b", b"c"];
-        assert_eq!(net.put(&mut dead, &keys, b"old value").0, committed());
-        let tx = dead.client.begin().unwrap();
-        keys.iter().for_each(|key| {
-            dead.client.write(tx, key, b"new value", &mut dead.queues).unwrap();
-        });
-        net.run(&mut dead);
-        dead.client.commit(tx, 0, &mut dead.queues).unwrap();
-        // A log entry and a lock for each key; then the mark is on its way, and the first record comes.
-        let locks = |shard: usize, dead: &mut Peer| {
-            (0..dead.queues.posted[shard].len()).for_each(|_| _ = net.step(dead, shard, false))
-        };
-        (0..2).for_each(|shard| locks(shard, &mut dead));
-        let shard = usize::from(dead.queues.posted[0].is_empty());
-        let mark = dead.queues.posted[shard].pop_front().expect("the mark");
-        assert_eq!(mark.sge.len, 8);
-        net.step(&mut dead, shard, half);
-        net.recover(1);
-        let mut other = net.join(2);
-        let tx = other.client.begin().unwrap();
-        keys.iter().for_each(|key| assert_eq!(net.read(&mut other, tx, key), Some(b"new value".to_vec())));
+fn a_shard_believes_no_client_more_than_it_must() {
+    let mut net = Net::new(1);
+    let mut peer = net.join(1);
+    assert_eq!(net.put(&mut peer, &[b"a"], b"1").0, committed());
+    let mut asks = |net: &mut Net, imm: Option<u32>, entry: &[u8]| {
+        let log = net.shards[0].config.log_at(1, 0);
+        net.memories[0].write(log, entry);
+        let asked = completion(0, CompletionKind::ReceiveWriteImm, imm);
+        net.shards[0].handle(&mut peer.callers[0], &asked, &mut Answer::default())
+    };
+    let entry = |object: u64, key_len: u32| {
+        let words =
+            [&7_u64.to_le_bytes()[..], &object.to_le_bytes(), &2_u64.to_le_bytes(), &key_len.to_le_bytes()];
+        words.concat()
+    };
+    let lock = 1 << 28;
+    assert!(asks(&mut net, None, &[]).is_err() && asks(&mut net, Some(9 << 28), &[]).is_err());
+    assert!(asks(&mut net, Some(lock | 6), &[]).is_err(), "an entry of nobody's log");
+    assert!(asks(&mut net, Some(lock), &entry(8, 1)).is_err(), "an object that cannot be");
+    assert!(asks(&mut net, Some(lock), &entry(0, 41)).is_err(), "a key without end");
+    assert!(asks(&mut net, Some(lock), &[0; 32]).is_err(), "a transaction without number");
+    assert!(asks(&mut net, Some(lock), &entry(0, 1)).is_ok());
+    assert_eq!(net.shards[0].locked(), 1);
+    // Its log says something else by then.
+    for object in [8, 1, u64::MAX] {
+        assert!(asks(&mut net, Some(2 << 28), &entry(object, u32::MAX - 1)).is_ok());
     }
+    assert_eq!(net.shards[0].locked(), 1, "locked it stays, until the client is gone");
+    net.recover(1);
+    assert_eq!(net.shards[0].locked(), 1);
 }

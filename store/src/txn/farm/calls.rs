@@ -1,0 +1,84 @@
+//! What client and shard say to each other in the 32 bits beside a message. A log entry comes with the request to lock it; all else is said
+//! without bytes.
+//!
+//! ```text
+//! 31..28  what is asked, or how a lock went     27..0  entry of the client's log
+//! ```
+
+use super::layout::ENTRIES;
+
+/// What a client asks for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Ask {
+    /// The lock of the key whose log entry has come with this.
+    Lock = 1,
+    /// All that the entry's transaction has locked is written, and unlocked.
+    Update,
+    /// All that it has locked is unlocked.
+    Unlock,
+}
+
+/// What the shard says.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Verdict {
+    /// It is done.
+    Done = 1,
+    /// The key is locked, or has another version.
+    Changed,
+    /// There is no room for another key.
+    Full,
+}
+
+fn pack(what: u8, entry: u32) -> u32 {
+    u32::from(what) << 28 | entry
+}
+
+fn parts(imm: u32) -> Option<(u32, u32)> {
+    let entry = imm & 0x0fff_ffff;
+    (entry < ENTRIES).then_some((imm >> 28, entry))
+}
+
+impl Ask {
+    pub fn pack(self, entry: u32) -> u32 {
+        pack(self as u8, entry)
+    }
+
+    /// None: no client asks so.
+    pub fn parse(imm: u32) -> Option<(Ask, u32)> {
+        let (what, entry) = parts(imm)?;
+        let ask = [Ask::Lock, Ask::Update, Ask::Unlock].into_iter().find(|ask| *ask as u32 == what)?;
+        Some((ask, entry))
+    }
+}
+
+impl Verdict {
+    pub fn pack(self, entry: u32) -> u32 {
+        pack(self as u8, entry)
+    }
+
+    /// None: no shard answers so.
+    pub fn parse(imm: u32) -> Option<(Verdict, u32)> {
+        let (what, entry) = parts(imm)?;
+        let all = [Verdict::Done, Verdict::Changed, Verdict::Full];
+        Some((all.into_iter().find(|verdict| *verdict as u32 == what)?, entry))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_come_back_as_they_went_and_nothing_else_does() {
+        for entry in [0, 1, ENTRIES - 1] {
+            assert_eq!(Ask::parse(Ask::Lock.pack(entry)), Some((Ask::Lock, entry)));
+            assert_eq!(Ask::parse(Ask::Unlock.pack(entry)), Some((Ask::Unlock, entry)));
+            assert_eq!(Verdict::parse(Verdict::Full.pack(entry)), Some((Verdict::Full, entry)));
+        }
+        for imm in [0, 5, 4 << 28, u32::MAX, 1 << 28 | ENTRIES] {
+            assert_eq!((Ask::parse(imm), Verdict::parse(imm)), (None, None));
+        }
+    }
+}

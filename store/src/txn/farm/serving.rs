@@ -1,0 +1,173 @@
+//! What a shard's program does for a client: locks, updates and unlocks, each at once and in one go.
+
+use nic::{CompletionKind, Flags, Operation, Payload, ReceiveRequest, Status, WorkCompletion, WorkRequest};
+
+use super::calls::{Ask, Verdict};
+use super::layout::{FRONT, LOG_FRONT, NONE, Record, Word, next, record_len};
+use super::shard::Shard;
+use crate::send_queue::SendQueue;
+use crate::words::u64_at;
+use crate::{Broken, Post, QueueNeeds};
+
+/// A client, as the shard that serves it has it.
+#[derive(Debug)]
+pub struct Caller {
+    holder: u32,
+    answers: SendQueue,
+}
+
+impl Shard {
+    /// What a client's queue pair must hold here.
+    pub fn needs(&self) -> QueueNeeds {
+        let calls = self.config.entries();
+        QueueNeeds { send: SendQueue::depth_for(calls), receive: calls, sges: 1, completions: calls * 2 + 2 }
+    }
+
+    /// The client that was [accepted](Shard::accept) under this name may call from now on. None: there is no such client.
+    ///
+    /// # Errors
+    /// The queue pair takes no receive requests.
+    pub fn listen(&self, name: u64, nic: &mut impl Post) -> Result<Option<Caller>, Broken> {
+        let Some(holder) = self.holder(name) else { return Ok(None) };
+        (0..self.config.entries()).try_for_each(|_| listen(nic))?;
+        Ok(Some(Caller { holder, answers: SendQueue::new(self.config.entries()) }))
+    }
+
+    /// Takes a completion of a client's queue pair.
+    ///
+    /// # Errors
+    /// The client is gone, or asks for what no correct client does.
+    pub fn handle(
+        &mut self,
+        caller: &mut Caller,
+        completion: &WorkCompletion,
+        nic: &mut impl Post,
+    ) -> Result<(), Broken> {
+        if completion.status != Status::Success {
+            return Err(Broken::Completion(completion.status));
+        }
+        if !matches!(completion.kind, CompletionKind::Receive | CompletionKind::ReceiveWriteImm) {
+            caller.answers.retire(completion.id as u32);
+            return Ok(());
+        }
+        let (ask, entry) = completion.imm.and_then(Ask::parse).ok_or(Broken::Protocol)?;
+        if entry >= self.config.entries() {
+            return Err(Broken::Protocol);
+        }
+        let verdict = match ask {
+            Ask::Lock => self.lock(caller.holder, entry)?,
+            Ask::Update => self.end(caller.holder, entry, true),
+            Ask::Unlock => self.end(caller.holder, entry, false),
+        };
+        listen(nic)?;
+        let (number, signaled) = caller.answers.enter(false);
+        let flags = Flags { signaled, ..Flags::default() };
+        let operation = Operation::SendImm(verdict.pack(entry));
+        Ok(nic.post_send(&WorkRequest {
+            id: number.into(),
+            operation,
+            payload: Payload::Sges(&[]),
+            flags,
+        })?)
+    }
+
+    fn lock(&mut self, holder: u32, entry: u32) -> Result<Verdict, Broken> {
+        let log = self.config.log_at(holder, entry);
+        let mut front = [0; LOG_FRONT + FRONT];
+        self.bytes(log, &mut front);
+        let record = Record::front(&front[LOG_FRONT..]);
+        if record.len() > record_len(self.config.room) || u64_at(&front, 0) == 0 {
+            return Err(Broken::Protocol);
+        }
+        let object = match u64_at(&front, 8) {
+            NONE => match self.object_for(log + LOG_FRONT, &record) {
+                Some(object) => object,
+                None => return Ok(Verdict::Full),
+            },
+            object if object < self.config.keys => object,
+            _ => return Err(Broken::Protocol),
+        };
+        let at = self.config.object_at(object);
+        let word = Word::parse(self.word(at));
+        if word.holder != 0 || next(word.version) != record.version {
+            return Ok(Verdict::Changed);
+        }
+        self.set(log + 8, object);
+        self.set(at, Word::locked(word.version, holder, entry).pack());
+        let (place, key) = self.place(holder, entry);
+        self.locks[place] |= 1 << key;
+        Ok(Verdict::Done)
+    }
+
+    /// The object of a key that had none when the client looked.
+    fn object_for(&mut self, record_at: usize, record: &Record) -> Option<u64> {
+        let mut key = std::mem::take(&mut self.scratch);
+        key.resize(FRONT + record.key_len as usize, 0);
+        self.bytes(record_at, &mut key);
+        let object = match self.find(&key[FRONT..]) {
+            Ok(object) => Some(object),
+            Err(index) => index.and_then(|index| self.add(&mut key, index)),
+        };
+        self.scratch = key;
+        object
+    }
+
+    /// The place of an entry in its client's window, and which of the keys there it is.
+    fn place(&self, holder: u32, entry: u32) -> (usize, u32) {
+        let (place, key) = (entry / self.config.max_keys, entry % self.config.max_keys);
+        ((holder as usize - 1) * self.config.window as usize + place as usize, key)
+    }
+
+    /// The transaction of an entry ends here: what it has locked is written first, or not.
+    fn end(&mut self, holder: u32, entry: u32, happens: bool) -> Verdict {
+        let (place, _) = self.place(holder, entry);
+        let first = entry - entry % self.config.max_keys;
+        let mut locked = std::mem::take(&mut self.locks[place]);
+        if happens && locked != 0 {
+            let number = self.word(self.config.log_at(holder, first + locked.trailing_zeros()));
+            self.set(self.config.mark_at(holder, entry / self.config.max_keys), number);
+        }
+        while locked != 0 {
+            self.finish(holder, first + locked.trailing_zeros(), happens);
+            locked &= locked - 1;
+        }
+        Verdict::Done
+    }
+
+    fn finish(&mut self, holder: u32, entry: u32, happens: bool) {
+        let log = self.config.log_at(holder, entry);
+        let object = self.word(log + 8);
+        // Who scribbles over its own log meanwhile locks itself out.
+        if object >= self.config.keys {
+            return;
+        }
+        let at = self.config.object_at(object);
+        let word = Word::parse(self.word(at));
+        if (word.holder, word.entry) != (holder, entry) {
+            return;
+        }
+        let mut version = word.version;
+        if happens {
+            self.install(log + LOG_FRONT, object);
+            version = next(version);
+        }
+        self.set(at, Word::free(version).pack());
+    }
+
+    /// The record of a log entry becomes that of an object.
+    fn install(&mut self, record_at: usize, object: u64) {
+        let mut bytes = std::mem::take(&mut self.scratch);
+        bytes.resize(FRONT, 0);
+        self.bytes(record_at, &mut bytes);
+        let len = Record::front(&bytes).len().min(record_len(self.config.room));
+        bytes.resize(len, 0);
+        self.bytes(record_at, &mut bytes);
+        self.put(object, &bytes);
+        self.scratch = bytes;
+    }
+}
+
+/// A receive request that takes no bytes: requests say what they say beside them.
+fn listen(nic: &mut impl Post) -> Result<(), Broken> {
+    Ok(nic.post_receive(&ReceiveRequest { id: 0, sges: &[] })?)
+}
