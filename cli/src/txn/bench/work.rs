@@ -253,8 +253,8 @@ mod tests {
         let lens = work.lens().unwrap();
         assert_eq!((lens.near, lens.object, lens.entry), (64, 8 + 16 + 520 + 8, 16 + 544));
         assert!(work.measure().unwrap() > 0.0);
-        work.run(100).unwrap();
         let counts = work.runner.counts();
-        assert_eq!((counts.committed, counts.round_trips, counts.aborted), (100, 400, 0));
+        assert_eq!((counts.round_trips, counts.aborted), (4 * counts.committed, 0));
+        assert!(counts.committed > TRANSACTIONS);
     }
 }
