@@ -14,6 +14,9 @@ use crate::{
 /// Rooms at most: a tag holds the number of one, and how often it was used.
 const MOST: u32 = 1 << 12;
 
+/// Completions that a wait takes at a time: filling places for more would take longer than looking again.
+const AT_ONCE: usize = 4;
+
 /// How a request to a kernel was answered.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -173,7 +176,7 @@ impl Answers {
         tag: u32,
         timeout: Duration,
     ) -> Result<Answer, AnswerError> {
-        let mut done = [EMPTY; 16];
+        let mut done = [EMPTY; AT_ONCE];
         loop {
             if let Some(answer) = self.answer(tag) {
                 return Ok(answer);

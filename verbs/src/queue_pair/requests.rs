@@ -1,7 +1,7 @@
 //! StRoM on a queue pair: requests to the kernels of the peer's NIC, and kernels of one's own on its way.
 
 use nic::kernel::{Invocation, Place};
-use nic::wqe::MAX_INLINE;
+use nic::wqe::{MAX_INLINE, SLOT};
 use nic::{NicError, Operation, ReceiveRequest, Sge, WorkRequest};
 use wire::strom::HEAD_LEN;
 
@@ -14,7 +14,20 @@ pub(crate) fn with_head<T>(
     params: &[u8],
     then: impl FnOnce(&[u8]) -> Result<T, PostError>,
 ) -> Result<T, PostError> {
-    let mut bytes = [0; MAX_INLINE];
+    // Most are short, and clearing room for the longest would take longer than all the rest.
+    match HEAD_LEN + params.len() <= SLOT {
+        true => with_head_in(&mut [0; SLOT], to, params, then),
+        false => with_head_in(&mut [0; MAX_INLINE], to, params, then),
+    }
+}
+
+#[inline]
+fn with_head_in<T>(
+    bytes: &mut [u8],
+    to: &Place,
+    params: &[u8],
+    then: impl FnOnce(&[u8]) -> Result<T, PostError>,
+) -> Result<T, PostError> {
     let len = HEAD_LEN + params.len();
     let room = bytes.get_mut(HEAD_LEN..len).ok_or(PostError::Queue(QueueError::TooMuchInline))?;
     room.copy_from_slice(params);
