@@ -65,6 +65,15 @@ impl FarmShard {
             window: args.window,
             max_keys: args.max_keys,
         };
+        // Of a client's calls; beside them the probe. An answer to another shard takes no more.
+        let needs = config.needs();
+        let needs = QueueNeeds { send: needs.send + 1, completions: needs.completions + 1, ..needs };
+        let ServeArgs { clients, window, max_keys, .. } = args;
+        ensure!(
+            (needs.completions + 1) * (clients + args.asking()) <= nic::MAX_RING_SLOTS,
+            "{clients} clients, each with {window} transactions of {max_keys} keys, make more calls than a queue has completions for: \
+             ask for fewer --clients, or a smaller --window or --max-keys"
+        );
         let roll_at = config.table_len().next_multiple_of(64);
         let block = memory.region("keys and values", roll_at + Roll::len(args.shards), shared())?;
         let asking = vec![false; args.asking() as usize];
@@ -72,9 +81,6 @@ impl FarmShard {
         let desk = Desk::open(args.place(), args.limits(), block.clone(), roll_at)?;
         let shard =
             Shard::open(config, &block).context("--window and --max-keys multiply to 4096 at most")?;
-        // Of a client's calls; beside them the probe. An answer to another shard takes no more.
-        let needs = shard.needs();
-        let needs = QueueNeeds { send: needs.send + 1, completions: needs.completions + 1, ..needs };
         let shard = Shared::new(shard);
         let gone = recovery::start(context.clone(), shard.clone(), desk.roll.clone(), desk.place())?;
         Ok(FarmShard {

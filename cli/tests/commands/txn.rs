@@ -464,5 +464,7 @@ fn what_is_wrong_is_said_in_one_line() {
         .one_line("two servers of shard 0, \"x\" and \"y\"");
     remora(&["serve", "txn", "--shard", "2", "--shards", "2"]).one_line("there is no shard 2 of 2");
     remora(&["serve", "txn", "--keys", "10000000"]).one_line("ask for fewer --keys");
+    remora(&["serve", "txn", "--design", "farm", "--clients", "1024", "--window", "64", "--max-keys", "64"])
+        .one_line("ask for fewer --clients");
     remora(&["serve", "txn", "--keys", "0"]).bad_arguments("0");
 }

@@ -4,7 +4,7 @@ use nic::{CompletionKind, Flags, Operation, Payload, ReceiveRequest, Status, Wor
 
 use super::calls::{Ask, Verdict};
 use super::layout::{FRONT, LOG_FRONT, NONE, Record, Word, next, record_len};
-use super::shard::Shard;
+use super::shard::{Shard, ShardConfig};
 use crate::send_queue::SendQueue;
 use crate::words::u64_at;
 use crate::{Broken, Post, QueueNeeds};
@@ -16,13 +16,16 @@ pub struct Caller {
     answers: SendQueue,
 }
 
-impl Shard {
-    /// What a client's queue pair must hold here.
+impl ShardConfig {
+    /// What a client's queue pair must hold at the shard.
     pub fn needs(&self) -> QueueNeeds {
-        let calls = self.config.entries();
-        QueueNeeds { send: SendQueue::depth_for(calls), receive: calls, sges: 1, completions: calls * 2 + 2 }
+        let calls = self.entries();
+        // Of answers, a quarter of a full send queue at a time brings one.
+        QueueNeeds { send: SendQueue::depth_for(calls), receive: calls, sges: 1, completions: calls + 6 }
     }
+}
 
+impl Shard {
     /// The client that was [accepted](Shard::accept) under this name may call from now on. None: there is no such client.
     ///
     /// # Errors
