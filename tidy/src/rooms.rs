@@ -41,7 +41,7 @@ pub const ROOMS: [Room; 15] = [
     Room { may_be_unsafe: true, ..pure("memory", &["wire"], &["libc", "rustix"]) },
     pure("transport", &["wire"], &[]),
     // Crc-fast: the CRC64 that the consistency kernel checks.
-    pure("nic", &["wire", "memory", "transport"], &["crc-fast"]),
+    pure("nic", &["wire", "memory", "transport"], &["crc-fast", "pulp"]),
     // Programs for the NIC's chains, and a NIC alone to run them on.
     pure("chain", &["wire", "memory", "transport", "nic"], &[]),
     // Crc-fast: the CRC64 that Pilaf's readers check. Xxhash-rust: the hash that both ends agree on. Offset-allocator:
