@@ -66,14 +66,13 @@ impl Bench {
         let settings = Settings { strom: true, receives: 8, ..Settings::default() };
         let [(client, ended), (server, _)] = world.pair(0, 1, &settings);
         let (here, there) = (world.register(0, 2 * LONG, ALL), world.register(1, 2 * LONG, ALL));
-        let outbox = world.register(1, LONG, ALL);
         let (kernel, steps) = Metered::new(kernel);
         let init = KernelInit {
             pd: world.pd(1),
             opcode: Some(OPCODE),
             kernels: vec![Box::new(kernel)],
             grants: vec![there.key],
-            answers: outbox.sge(0, LONG),
+            answers: (LONG >> 13) as u32,
             longest: 1 << 13,
             limit: 1 << 16,
         };

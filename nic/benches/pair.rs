@@ -395,7 +395,7 @@ fn strom_sides(len: usize, kernel: Box<dyn kernel::Kernel>, more: Option<&Bytes>
         opcode: Some(1),
         kernels: vec![kernel],
         grants: more.into_iter().chain([b.remote.rkey]).collect(),
-        answers: Sge { addr: b.sge.addr + 32768, len: 16384, ..b.sge },
+        answers: 64,
         longest: 256,
         limit: 1 << 12,
     };
@@ -585,7 +585,7 @@ fn run_gets(name: &str, count: usize) {
         opcode: Some(1),
         kernels: vec![Box::<kernel::Get>::default()],
         grants: vec![key],
-        answers: Sge { len: 32768, ..b.sge },
+        answers: 128,
         longest: 256,
         limit: 1 << 12,
     };

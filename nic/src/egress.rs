@@ -260,13 +260,14 @@ impl QueuePair {
         let (pd, send) = (self.pd, &self.send);
         let Connection { path, requester, .. } = self.connection.as_mut()?;
         let note = requester.note(&plan)?;
-        let counters = &mut shared.counters;
+        let (counters, kernels) = (&mut shared.counters, &shared.kernels);
+        let answer = if LATE { kernels.answer(note) } else { None };
+        let gathered = || Gathered { mem, pd, ring: send.ring(), note, offset: plan.offset, answer };
         let sent = if path.service == 0 {
             let bth = request_bth(&plan, path.remote);
-            let gathered = Gathered { mem, pd, ring: send.ring(), note, offset: plan.offset };
-            emit_from(&mut path.way, out, counters, (&bth, &plan.ext), plan.len, gathered)
+            emit_from(&mut path.way, out, counters, (&bth, &plan.ext), plan.len, gathered())
         } else {
-            extended::emit_request(path, out, counters, (&plan, note), (mem, pd, send.ring()))
+            extended::emit_request(path, out, counters, &plan, gathered())
         };
         self.concluded(now, &plan, sent, shared);
         Some(sent)
@@ -394,18 +395,26 @@ impl<F: FnOnce(&mut [u8]) -> bool> Fill for F {
 }
 
 /// Bytes of a message, from `offset` on.
-struct Gathered<'a> {
-    mem: Mem<'a>,
-    pd: Pd,
-    ring: &'a Ring,
-    note: &'a Note,
-    offset: u32,
+#[derive(Copy, Clone)]
+pub(crate) struct Gathered<'a> {
+    pub mem: Mem<'a>,
+    pub pd: Pd,
+    pub ring: &'a Ring,
+    pub note: &'a Note,
+    pub offset: u32,
+    /// All of it, if a kernel of ours sends it.
+    pub answer: Option<&'a [u8]>,
 }
 
 impl Fill for Gathered<'_> {
     #[inline(always)]
     fn fill(self, payload: &mut [u8]) -> bool {
-        gather::gather(self.mem, self.pd, self.ring, self.note, self.offset, payload)
+        let Some(bytes) = self.answer else {
+            return gather::gather(self.mem, self.pd, self.ring, self.note, self.offset, payload);
+        };
+        let from = self.offset as usize;
+        let part = bytes.get(from..from + payload.len());
+        part.map(|part| payload.copy_from_slice(part)).is_some()
     }
 }
 

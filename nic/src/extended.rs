@@ -9,12 +9,11 @@ use transport::{Action, Counters, Outcome};
 use wire::frame::Egress;
 use wire::{Extensions, NakCode, Opcode, Qpn, bth, packet, xrceth};
 
-use crate::egress::{Sent, emit_other, request_bth, response_bth, response_headers};
+use crate::egress::{Fill, Gathered, Sent, emit_other, request_bth, response_bth, response_headers};
 use crate::gather;
 use crate::nic::{Nic, NicError, QueuePairInit, Receives, Shared};
 use crate::queue_pair::{Note, Path, QueuePair, Srq};
 use crate::receive_queue::ReceiveQueue;
-use crate::ring::Ring;
 use crate::send_queue::Fetching;
 use crate::wqe::MAX_SLOTS;
 
@@ -67,13 +66,12 @@ pub(crate) fn emit_request(
     path: &mut Path,
     out: &mut impl Egress,
     counters: &mut Counters,
-    (plan, note): (&Plan, &Note),
-    (mem, pd, ring): (Mem<'_>, Pd, &Ring),
+    plan: &Plan,
+    gathered: Gathered<'_>,
 ) -> Sent {
     let bth = request_bth(plan, path.remote);
-    let ext = Extensions { xrceth: Some(srq(note)), ..plan.ext };
-    let fill = &mut |bytes: &mut [u8]| gather::gather_other(mem, pd, ring, note, plan.offset, bytes);
-    emit_other(&mut path.way, out, counters, &as_xrc(bth), &ext, plan.len, fill)
+    let ext = Extensions { xrceth: Some(srq(gathered.note)), ..plan.ext };
+    emit_other(&mut path.way, out, counters, &as_xrc(bth), &ext, plan.len, &mut |bytes| gathered.fill(bytes))
 }
 
 /// Fills a READ response. Its domain is that of the shared receive queue that the request named. A key belongs to one domain for as long as it lives, so what was right for the request is right

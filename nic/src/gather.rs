@@ -53,6 +53,8 @@ pub(crate) fn gather(mem: Mem<'_>, pd: Pd, ring: &Ring, note: &Note, offset: u32
             mem.check(pd, note.lkey, va, out.len(), Access::NONE)
                 .is_ok_and(|span| span.read(out) == out.len())
         }
+        // Its kernel has it.
+        List::Answer => false,
         List::Inline => {
             let from = u64::from(offset);
             for (at, byte_range) in slots_of(from, out.len()) {
@@ -86,7 +88,7 @@ pub(crate) fn scatter(mem: Mem<'_>, pd: Pd, ring: &Ring, note: &Note, offset: u3
             let sge = Sge { addr: note.local, len: note.len, lkey: note.lkey };
             put(mem, pd, &sge, offset, data)
         }
-        List::Inline => false,
+        List::Inline | List::Answer => false,
         List::Many(_) => {
             let mut done = 0;
             walk(elements(ring, note), offset, data.len(), |sge, skip, len| {

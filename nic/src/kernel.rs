@@ -44,7 +44,7 @@ pub use shipped::Shipped;
 pub use shuffle::{Partition, Shuffle, histogram};
 pub use streams::{DMA, Input, PACKET, Streams, What};
 pub(crate) use table::Kernels;
-pub use table::{KernelFacts, KernelInit};
+pub use table::{KernelFacts, KernelInit, SPARE};
 
 pub use traversal::{Shape, Traversal, Walk};
 pub use wire::strom::{Ending, HEAD_LEN, Status, TAG_MASK};

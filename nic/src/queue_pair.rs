@@ -41,6 +41,8 @@ pub(crate) enum List {
     Many(u8),
     /// Behind the WQE in the queue's memory.
     Inline,
+    /// With the kernel that answers: which of its rooms, and which kernel, stand where else address and key do.
+    Answer,
 }
 
 /// The NIC's note on a message: its WQE's copy as far as it is needed until the end.

@@ -330,7 +330,6 @@ fn with_a_kernel(side: &Side) -> StromTable {
     let config = strom::Config::for_keys(RECORDS as u32, 5);
     let index = side.register(config.index_len(), Access::LOCAL_WRITE);
     let extents = side.register(1 << 20, Access::LOCAL_WRITE);
-    let answers = side.register(1 << 18, Access::LOCAL_WRITE);
     let mut guard = side.engine.enter();
     let (nic, _) = guard.parts();
     nic.deploy_kernel(KernelInit {
@@ -338,7 +337,7 @@ fn with_a_kernel(side: &Side) -> StromTable {
         opcode: Some(OPCODE),
         kernels: vec![Box::new(Get::default()) as Box<dyn Kernel>],
         grants: vec![index.key, extents.key],
-        answers: nic::Sge { addr: answers.addr, len: 1 << 18, lkey: answers.key },
+        answers: 16,
         longest: 1 << 14,
         limit: 64,
     })

@@ -1,13 +1,13 @@
 //! Kernels of StRoM: deployed, listed, replaced and removed while the NIC runs.
 
 use host::Engine;
-use nic::kernel::{Kernel, KernelFacts, KernelInit, Shipped};
+use nic::kernel::{Kernel, KernelFacts, KernelInit, SPARE, Shipped};
 use std::sync::Arc;
 
 use crate::nicd::Desk;
 use crate::nicd::message::{Deploy, Request};
 use crate::seat::Seat;
-use crate::{Access, Context, CreateError, MemoryRegion, ProtectionDomain};
+use crate::{Context, CreateError, MemoryRegion, ProtectionDomain};
 
 /// What a kernel is deployed with.
 #[derive(Copy, Clone, Debug)]
@@ -18,7 +18,7 @@ pub struct KernelOptions<'a> {
     pub grants: &'a [&'a MemoryRegion],
     /// Bytes of its longest answer, 1 at least.
     pub longest: u32,
-    /// Answers on their way to clients, beside one that each lane is at: memory for them is taken now.
+    /// Answers on their way to clients, beside one that each lane is at: the NIC takes memory for them now.
     pub answers: u32,
     /// Steps that one packet of input may cost; then the request ends with
     /// [`Status::TOO_LONG`](crate::kernel::Status::TOO_LONG).
@@ -73,8 +73,6 @@ pub struct KernelHandle {
     number: u32,
     seat: Seat,
     domain: ProtectionDomain,
-    /// Where answers stand until they have arrived.
-    _answers: Option<MemoryRegion>,
 }
 
 impl Drop for KernelHandle {
@@ -82,8 +80,7 @@ impl Drop for KernelHandle {
         if self.domain.context().fork().is_child() {
             return;
         }
-        // If answers are on their way, the NIC forgets it when they have arrived; their memory goes at once, as that of any work
-        // request that is outstanding when its region is dropped.
+        // If answers are on their way, the NIC forgets it when they have arrived.
         match &self.seat {
             Seat::Own(engine) => {
                 let _ = engine.control(|control| control.nic.remove_kernel(self.number));
@@ -93,12 +90,17 @@ impl Drop for KernelHandle {
     }
 }
 
-/// Bytes for answers of a kernel with so many lanes.
-fn answer_bytes(lanes: u64, options: &KernelOptions<'_>) -> Result<u64, CreateError> {
+/// Bytes of memory that so many answers take.
+pub(crate) fn room_for(answers: u64, longest: u32) -> u64 {
+    answers.saturating_mul(u64::from(longest) + u64::from(SPARE))
+}
+
+/// Answers of a kernel with so many lanes.
+fn count_answers(lanes: u64, options: &KernelOptions<'_>) -> Result<u32, CreateError> {
     let count = lanes + u64::from(options.answers);
-    let (asked, most) = (count.saturating_mul(options.longest.into()), u64::from(u32::MAX));
-    match (1..=most).contains(&asked) {
-        true => Ok(asked),
+    let (asked, most) = (room_for(count, options.longest), u64::from(u32::MAX));
+    match options.longest > 0 && (1..=most).contains(&asked) {
+        true => Ok(count as u32),
         false => Err(CreateError::TooMany("bytes for answers", asked, most)),
     }
 }
@@ -113,20 +115,19 @@ impl KernelHandle {
         let engines = domain.context().adapter()?.engines();
         let (asked, most) = (options.engine as u64 + 1, engines.len() as u64);
         let engine = engines.get(options.engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
-        let asked = answer_bytes(kernels.len() as u64, options)?;
-        let answers = domain.allocate(asked as usize, Access::LOCAL_WRITE)?;
+        let answers = count_answers(kernels.len() as u64, options)?;
         let init = KernelInit {
             pd: domain.pd()?,
             opcode: options.opcode,
             kernels,
             grants: options.grants.iter().map(|region| region.lkey()).collect(),
-            answers: answers.sge(0, asked as usize),
+            answers,
             longest: options.longest,
             limit: options.limit,
         };
         let number = engine.control(|control| control.nic.deploy_kernel(init))?;
         let (seat, domain) = (Seat::Own(Arc::clone(engine)), domain.clone());
-        Ok(KernelHandle { number, seat, domain, _answers: Some(answers) })
+        Ok(KernelHandle { number, seat, domain })
     }
 
     pub(crate) fn shipped(
@@ -135,7 +136,6 @@ impl KernelHandle {
         options: &KernelOptions<'_>,
     ) -> Result<KernelHandle, CreateError> {
         let Some(desk) = domain.context().desk() else {
-            answer_bytes(lanes.into(), options)?;
             return KernelHandle::new(domain, kernel.lanes(lanes as usize), options);
         };
         let KernelOptions { opcode, grants, longest, answers, limit, .. } = *options;
@@ -156,7 +156,7 @@ impl KernelHandle {
 
     /// One that the daemon runs.
     pub(crate) fn lent(domain: &ProtectionDomain, desk: &Arc<Desk>, number: u32) -> KernelHandle {
-        KernelHandle { number, seat: Seat::Nicd(Arc::clone(desk)), domain: domain.clone(), _answers: None }
+        KernelHandle { number, seat: Seat::Nicd(Arc::clone(desk)), domain: domain.clone() }
     }
 
     pub(crate) fn is_on(&self, engine: &Arc<Engine>) -> bool {

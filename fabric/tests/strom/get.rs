@@ -9,7 +9,7 @@ use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{Random, Settings};
 use wire::{Address, Endpoint, Ingress};
 
-use crate::bench::{Answer, Bench, LONGEST, OPCODE, arms, bad_links};
+use crate::bench::{Answer, Bench, OPCODE, arms, bad_links};
 use crate::seeds;
 
 const SLOTS: u64 = 32;
@@ -144,7 +144,7 @@ fn many_requests_wait_in_their_lane_and_what_they_will_read_is_asked_for_ahead()
         let kernel = Foreseen { get: Get::default(), seen: seen.clone(), lies };
         // Room for one answer: the others' requests wait until it has arrived.
         let init = bench.init(Some(OPCODE), vec![Box::new(kernel)]);
-        let init = KernelInit { answers: bench.outbox.sge(0, LONGEST as usize), ..init };
+        let init = KernelInit { answers: 1, ..init };
         bench.try_deploy(init).unwrap();
         let model = fill(&bench, &mut Random::new(1));
         let mut keys: Vec<u64> = model.keys().copied().take(20).collect();
@@ -173,7 +173,7 @@ fn a_crowd_of_requests_that_comes_at_once_is_not_turned_away() {
         let mut bench = Bench::new(1, &Settings { send_slots: 512, ..settings });
         // Room for all answers: none of them leaves before the last request is there.
         let init = bench.init(Some(OPCODE), kernels(1));
-        let init = KernelInit { answers: bench.outbox.sge(0, 1 << 17), longest: 2048, ..init };
+        let init = KernelInit { answers: 64, longest: 2048, ..init };
         bench.try_deploy(init).unwrap();
         let model = fill(&bench, &mut Random::new(1));
         let keys: Vec<u64> = model.keys().copied().cycle().take(60).collect();

@@ -4,7 +4,7 @@ use nic::kernel::{Ending, Get, Kernel, KernelInit, Lookup, Progress, Status, Str
 use nic::{NicError, Operation, Payload, ReceiveRequest, WorkRequest};
 use remora_fabric::Settings;
 
-use crate::bench::{Bench, LONGEST, OPCODE, SIGNALED, arms, bad_links};
+use crate::bench::{Bench, OPCODE, SIGNALED, arms, bad_links};
 use crate::seeds;
 
 /// Answers with a number of its own.
@@ -256,7 +256,7 @@ impl Kernel for Brief {
 fn requests_that_wait_for_room_when_their_kernel_is_removed_are_told() {
     for mut bench in Bench::arms() {
         let init = bench.init(Some(OPCODE), vec![Box::new(Brief)]);
-        let init = KernelInit { answers: bench.outbox.sge(0, 2 * LONGEST as usize), ..init };
+        let init = KernelInit { answers: 2, ..init };
         let number = bench.try_deploy(init).unwrap();
         // No acknowledgement of an answer arrives, so their room is used up.
         bench.world.cut(1, 0, true);

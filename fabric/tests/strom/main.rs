@@ -8,6 +8,7 @@ mod get;
 mod late;
 mod lifetimes;
 mod placement;
+mod reading;
 mod refusals;
 mod scans;
 #[allow(dead_code, reason = "each binary uses a part of it")]

@@ -10,7 +10,7 @@ use wire::irn::{Additions, sack};
 use wire::{Extensions, NakCode, Opcode, Qpn, Syndrome, aeth, atomic_ack, bth, packet};
 
 use super::Irn;
-use crate::egress::{Sent, emit, fatal_event};
+use crate::egress::{Fill, Gathered, Sent, emit, fatal_event};
 use crate::gather;
 use crate::nic::Shared;
 use crate::prism;
@@ -118,6 +118,8 @@ impl QueuePair {
         let note = requester.note(&plan)?;
         let bth = request_bth(&plan, path.remote);
         let added = plan.additions.len();
+        let answer = shared.kernels.answer(note);
+        let gathered = Gathered { mem, pd, ring: send.ring(), note, offset: plan.offset, answer };
         let sent = emit(
             &mut path.way,
             out,
@@ -128,7 +130,7 @@ impl QueuePair {
             |bytes| {
                 let (head, payload) = bytes.split_at_mut(added);
                 plan.additions.emit(head);
-                payload.is_empty() || gather::gather(mem, pd, send.ring(), note, plan.offset, payload)
+                payload.is_empty() || gathered.fill(payload)
             },
         );
         self.concluded_irn(now, &plan, sent, Requester::sent, shared)

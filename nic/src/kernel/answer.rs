@@ -11,16 +11,34 @@ use super::table::{Block, Kernels};
 use crate::nic::Shared;
 use crate::queue_pair::{List, Note, QueuePair};
 use crate::reliable::{GoBackN, Irn, Requests};
-use crate::request::Sge;
 use crate::wqe::{WqeOpcode, flag};
 
 /// Where the bytes of a message stand.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Source {
-    pub memory: Sge,
     pub block: Block,
     /// Few such blocks are left.
     pub scarce: bool,
+}
+
+impl Block {
+    /// As a note on the message has it.
+    fn named(self) -> (u64, Key, List) {
+        (u64::from(self.place) << 32 | u64::from(self.index), Key::new(self.kernel), List::Answer)
+    }
+}
+
+impl Kernels {
+    /// The room that an answer stands in.
+    #[inline]
+    pub(crate) fn answer(&self, note: &Note) -> Option<&[u8]> {
+        if note.list != List::Answer {
+            return None;
+        }
+        let (place, index) = ((note.local >> 32) as usize, note.local as u32);
+        let kernel = self.deployed.get(place)?.as_ref()?;
+        (kernel.base.number == note.lkey.get()).then(|| kernel.base.block(index))
+    }
 }
 
 impl QueuePair {
@@ -54,13 +72,13 @@ impl QueuePair {
         let (taken, ..) = self.send.counts();
         // With this flag its acknowledgement is asked for at once; there is no completion in any case.
         let flags = if from.is_some_and(|from| from.scarce) { flag::SIGNALED } else { 0 };
-        let memory = from.map_or(Sge { addr: 0, len: 0, lkey: Key::new(0) }, |from| from.memory);
+        let (local, lkey, list) = from.map_or((0, Key::new(0), List::One), |from| from.block.named());
         let note = Note {
             header: u64::from(WqeOpcode::ANSWER.0) | u64::from(flags) << 8,
-            local: memory.addr,
+            local,
             len: message.len,
-            lkey: memory.lkey,
-            list: List::One,
+            lkey,
+            list,
             index: taken,
             end: taken,
             srq: 0,

@@ -158,6 +158,15 @@ impl Task {
         }
     }
 
+    /// Its block is another's from now on. A kernel that rests holds nothing, so what it has read is not kept either.
+    #[inline]
+    fn leave(&mut self, base: &Base, block: u32) {
+        match self.progress {
+            Progress::Rests => self.wires.forget(),
+            _ => self.wires.keep(base, block),
+        }
+    }
+
     /// The message that a piece belongs to ends with it, or goes on.
     fn used(&mut self, piece: &Piece) {
         self.presented = false;
@@ -230,6 +239,7 @@ impl Lane {
         }
         if !again && self.task.wires.message.is_none() {
             if let Some(block) = self.block.take() {
+                self.task.leave(base, block);
                 base.free.push(block);
             }
             if base.leaving {
@@ -302,15 +312,15 @@ impl Lane {
         let Some(message) = self.task.wires.complete() else { return true };
         let block = self.block.filter(|_| message.len > 0);
         let from = block.map(|index| Source {
-            memory: base.block(index),
             block: Block { place: base.place, kernel: base.number, index },
             scarce: base.is_scarce(),
         });
         if !qp.send_message(message, from) {
             return false;
         }
-        if message.len > 0 {
+        if let Some(block) = block {
             self.block = None;
+            self.task.leave(base, block);
         }
         self.task.wires.message = None;
         true

@@ -71,16 +71,16 @@ impl<'p> Input<'p> {
 
 /// What a kernel may touch.
 #[derive(Copy, Clone)]
-pub(super) struct Reach<'r> {
-    pub mem: Mem<'r>,
+pub(super) struct Reach<'r, 'm> {
+    pub mem: Mem<'m>,
     pub pd: Pd,
     pub grants: &'r [Key],
 }
 
-impl<'r> Reach<'r> {
+impl<'m> Reach<'_, 'm> {
     /// Memory under one of the keys granted.
     #[inline]
-    pub(super) fn span(&self, va: u64, len: usize, access: Access) -> Option<Span<'r>> {
+    pub(super) fn span(&self, va: u64, len: usize, access: Access) -> Option<Span<'m>> {
         let granted = |key: &Key| self.mem.check(self.pd, *key, va, len, access).ok();
         self.grants.iter().find_map(granted)
     }
@@ -92,6 +92,14 @@ enum Command {
     Nothing,
     Read { va: u64, len: u32 },
     ReadToWire { va: u64, len: u32 },
+}
+
+/// Bytes that were read.
+#[derive(Copy, Clone, Debug)]
+struct There {
+    len: usize,
+    /// Where in the lane's block, if they came to where the message goes on: then they need not be moved to become a part of it.
+    at: Option<u32>,
 }
 
 /// A message being made.
@@ -108,8 +116,8 @@ pub(super) struct Message {
 pub(super) struct Wires {
     command: Command,
     read: Box<[u8]>,
-    /// Bytes of it that have not been released.
-    there: Option<usize>,
+    /// The bytes that were read last.
+    there: Option<There>,
     pub message: Option<Message>,
     /// Where answers of this request go.
     pub reply: Option<Place>,
@@ -172,24 +180,27 @@ impl Wires {
 
     /// The DMA engine does what the last step asked for.
     #[inline]
-    pub fn execute(&mut self, base: &Base, mem: Mem<'_>, block: u32) {
-        let reach = base.reach(mem);
+    pub fn execute(&mut self, base: &mut Base, mem: Mem<'_>, block: u32) {
         match std::mem::replace(&mut self.command, Command::Nothing) {
             Command::Nothing => {}
-            Command::Read { va, len } => match reach.span(va, len as usize, Access::NONE) {
-                Some(span) => {
-                    span.read(&mut self.read[..len as usize]);
-                    self.there = Some(len as usize);
-                }
-                None => self.fault = Some(Status::ACCESS),
-            },
+            Command::Read { va, len } => {
+                let Some(span) = base.reach(mem).span(va, len as usize, Access::NONE) else {
+                    self.fault = Some(Status::ACCESS);
+                    return;
+                };
+                let unfinished = self.message.filter(|message| message.filled < message.len);
+                let at = unfinished.map(|message| message.filled);
+                let room = at.and_then(|at| part(base.block_mut(block), at, len));
+                self.there = Some(There { len: len as usize, at: at.filter(|_| room.is_some()) });
+                span.read(room.unwrap_or(&mut self.read[..len as usize]));
+            }
             Command::ReadToWire { va, len } => {
-                let from = reach.span(va, len as usize, Access::NONE);
+                self.keep(base, block);
+                let span = base.reach(mem).span(va, len as usize, Access::NONE);
                 let Some(message) = &mut self.message else { return };
-                let to = place(base, mem, block, message.filled, len);
-                match (from, to) {
-                    (Some(from), Some(to)) => {
-                        to.copy_from(&from);
+                match (span, part(base.block_mut(block), message.filled, len)) {
+                    (Some(span), Some(room)) => {
+                        span.read(room);
                         message.filled += len;
                     }
                     _ => self.fault = Some(Status::ACCESS),
@@ -197,26 +208,62 @@ impl Wires {
             }
         }
     }
+
+    /// What was read shall stay where it is: the block is about to be written, or to be another's.
+    #[inline]
+    pub fn keep(&mut self, base: &Base, block: u32) {
+        let Some(There { len, at: Some(at) }) = self.there else { return };
+        self.read[..len].copy_from_slice(&base.block(block)[at as usize..][..len]);
+        self.there = Some(There { len, at: None });
+    }
+
+    /// What was read is not needed any more.
+    #[inline]
+    pub fn forget(&mut self) {
+        self.there = None;
+    }
+
+    /// These bytes become the message's next. False: there is none, or it ends before them.
+    #[inline]
+    fn fill(&mut self, base: &mut Base, block: u32, bytes: &[u8]) -> bool {
+        self.keep(base, block);
+        self.append(base, block, bytes)
+    }
+
+    #[inline]
+    fn append(&mut self, base: &mut Base, block: u32, bytes: &[u8]) -> bool {
+        let len = bytes.len() as u32;
+        let message = self.message.as_mut().filter(|message| len <= message.len - message.filled);
+        let Some(message) = message else { return false };
+        let Some(room) = part(base.block_mut(block), message.filled, len) else { return false };
+        room.copy_from_slice(bytes);
+        message.filled += len;
+        true
+    }
+
+    /// The first `len` of the bytes that were read become the message's next. False: there are not so many of either.
+    #[inline]
+    fn forward(&mut self, base: &mut Base, block: u32, len: usize) -> bool {
+        let Some(there) = self.there.filter(|there| len <= there.len) else { return false };
+        if let Some(message) = &mut self.message
+            && there.at == Some(message.filled)
+        {
+            let fits = len <= (message.len - message.filled) as usize;
+            message.filled += if fits { len as u32 } else { 0 };
+            return fits;
+        }
+        self.keep(base, block);
+        let read = std::mem::take(&mut self.read);
+        let fits = self.append(base, block, &read[..len]);
+        self.read = read;
+        fits
+    }
 }
 
-/// Where bytes of a message stand until they are acknowledged.
-fn place<'r>(base: &Base, mem: Mem<'r>, block: u32, at: u32, len: u32) -> Option<Span<'r>> {
-    let block = base.block(block);
-    let va = block.addr + u64::from(at);
-    let fits = at.checked_add(len).is_some_and(|end| end <= block.len);
-    let span = || mem.check(base.pd, block.lkey, va, len as usize, Access::LOCAL_WRITE).ok();
-    fits.then(span).flatten()
-}
-
-/// These bytes become the message's next. False: there is none, or it ends before them.
+/// Bytes of a block, if it has them.
 #[inline]
-fn fill(message: Option<&mut Message>, base: &Base, mem: Mem<'_>, block: u32, bytes: &[u8]) -> bool {
-    let len = bytes.len() as u32;
-    let Some(message) = message.filter(|message| len <= message.len - message.filled) else { return false };
-    let Some(span) = place(base, mem, block, message.filled, len) else { return false };
-    span.write(bytes);
-    message.filled += len;
-    true
+fn part(block: &mut [u8], at: u32, len: u32) -> Option<&mut [u8]> {
+    block.get_mut(at as usize..at as usize + len as usize)
 }
 
 /// The streams, during a step.
@@ -229,7 +276,7 @@ pub struct Streams<'s, 'p> {
     pub(super) written: (u32, u32),
     pub(super) wires: &'s mut Wires,
     pub(super) mem: Mem<'s>,
-    pub(super) base: &'s Base,
+    pub(super) base: &'s mut Base,
     /// The block of memory that its message stands in.
     pub(super) block: u32,
 }
@@ -278,8 +325,11 @@ impl<'p> Streams<'_, 'p> {
     }
 
     /// The bytes that were read.
+    #[inline]
     pub fn data(&self) -> Option<&[u8]> {
-        self.wires.there.map(|len| &self.wires.read[..len])
+        let There { len, at } = self.wires.there?;
+        let from = at.map_or(&self.wires.read[..], |at| &self.base.block(self.block)[at as usize..]);
+        Some(&from[..len])
     }
 
     /// The next `len` bytes of the message come straight from memory.
@@ -391,17 +441,15 @@ impl<'p> Streams<'_, 'p> {
 
     /// Bytes of the message that [`answer`](Streams::answer) or [`send`](Streams::send) began.
     pub fn put(&mut self, bytes: &[u8]) {
-        if !fill(self.wires.message.as_mut(), self.base, self.mem, self.block, bytes) {
+        if !self.wires.fill(self.base, self.block, bytes) {
             self.wires.fault = Some(Status::FAILED);
         }
     }
 
     /// The first `len` of the bytes that were read become the message's next.
+    #[inline]
     pub fn forward(&mut self, len: usize) {
-        let Wires { read, there, message, .. } = &mut *self.wires;
-        let bytes = read.get(..len).filter(|_| there.is_some_and(|there| len <= there));
-        let fits = |bytes| fill(message.as_mut(), self.base, self.mem, self.block, bytes);
-        if !bytes.is_some_and(fits) {
+        if !self.wires.forward(self.base, self.block, len) {
             self.wires.fault = Some(Status::FAILED);
         }
     }

@@ -10,7 +10,9 @@ use super::lane::Lane;
 use super::seat::At;
 use super::streams::Reach;
 use crate::nic::{Nic, NicError};
-use crate::request::Sge;
+
+/// Bytes of a room behind the longest answer's: a kernel may read a little more than it answers, as check values are.
+pub const SPARE: u32 = 64;
 
 /// What a kernel is deployed with.
 pub struct KernelInit {
@@ -22,9 +24,10 @@ pub struct KernelInit {
     pub kernels: Vec<Box<dyn Kernel>>,
     /// The regions that it may read, and write where they allow that.
     pub grants: Vec<Key>,
-    /// Memory that answers stay in until they have arrived.
-    pub answers: Sge,
-    /// Bytes of the longest answer: `answers` holds as many as fit. Each lane at work takes one, each answer on its way another.
+    /// Answers that there is room for until they have arrived, `longest` + [`SPARE`] bytes each. Each lane at work takes one, each
+    /// answer on its way another.
+    pub answers: u32,
+    /// Bytes of the longest answer.
     pub longest: u32,
     /// Steps that one packet of input may cost; then the request ends with an error.
     pub limit: u64,
@@ -75,7 +78,8 @@ pub(super) struct Base {
     pub pd: Pd,
     pub opcode: Option<u64>,
     pub grants: Box<[Key]>,
-    pub answers: Sge,
+    /// A room for each answer.
+    rooms: Box<[Box<[u8]>]>,
     pub longest: u32,
     pub limit: u64,
     /// Blocks that hold no answer, the last one used first: it is the one in the cache.
@@ -92,15 +96,17 @@ pub(super) struct Base {
 
 impl Deployed {
     fn new(place: u32, number: u32, init: KernelInit) -> Option<Deployed> {
-        let blocks = init.answers.len.checked_div(init.longest)?;
-        let fits = blocks > 0 && !init.kernels.is_empty() && blocks as usize >= init.kernels.len();
+        let blocks = init.answers;
+        let fits = init.longest > 0 && !init.kernels.is_empty() && blocks as usize >= init.kernels.len();
         let base = || Base {
             place,
             number,
             pd: init.pd,
             opcode: init.opcode,
             grants: init.grants.into_boxed_slice(),
-            answers: init.answers,
+            rooms: (0..blocks)
+                .map(|_| vec![0; init.longest as usize + SPARE as usize].into_boxed_slice())
+                .collect(),
             longest: init.longest,
             limit: init.limit.max(1),
             free: (0..blocks).rev().collect(),
@@ -167,11 +173,16 @@ impl Deployed {
 }
 
 impl Base {
-    /// The memory of a block.
+    /// The bytes of a block.
     #[inline]
-    pub fn block(&self, index: u32) -> Sge {
-        let addr = self.answers.addr + u64::from(index) * u64::from(self.longest);
-        Sge { addr, len: self.longest, ..self.answers }
+    pub fn block(&self, index: u32) -> &[u8] {
+        &self.rooms[index as usize]
+    }
+
+    /// The same, to be written.
+    #[inline]
+    pub fn block_mut(&mut self, index: u32) -> &mut [u8] {
+        &mut self.rooms[index as usize]
     }
 
     /// Are more blocks in use than free? Then whose answers are on their way is not asked about later.
@@ -186,7 +197,7 @@ impl Base {
     }
 
     /// What its lanes may touch.
-    pub fn reach<'r>(&'r self, mem: Mem<'r>) -> Reach<'r> {
+    pub fn reach<'m>(&self, mem: Mem<'m>) -> Reach<'_, 'm> {
         Reach { mem, pd: self.pd, grants: &self.grants }
     }
 }

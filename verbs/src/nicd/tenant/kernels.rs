@@ -4,6 +4,7 @@ use nic::kernel::Shipped;
 
 use super::super::message::{Deploy, Reply};
 use super::{Answer, Tenant, full, unknown, words};
+use crate::kernels::room_for;
 use crate::{KernelHandle, KernelOptions, MemoryRegion};
 
 /// Steps that one packet of input may cost at most, whatever a program says.
@@ -29,7 +30,7 @@ impl Tenant {
             return Err(format!("a kernel has 1 to {LANES} lanes"));
         }
         let answers = u64::from(asked.lanes) + u64::from(asked.answers);
-        let bytes = answers.saturating_mul(asked.longest.into());
+        let bytes = room_for(answers, asked.longest);
         self.room(bytes)?;
         let region = |key: &u32| match self.regions.get(key) {
             Some(region) => Ok(&region.region),
