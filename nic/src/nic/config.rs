@@ -1,0 +1,144 @@
+//! What an engine and its queue pairs are made of, and why one cannot be.
+
+use memory::Pd;
+use transport::congestion;
+use transport::rc::irn;
+use transport::state::Service;
+use wire::Qpn;
+use wire::frame::Endpoint;
+
+use crate::ring::Ring;
+use crate::send_queue::Fetching;
+
+/// Limits of one engine, and what its port is like.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Its number among the engines that share a table of memory: windows of type 2B tell queue pairs apart by it.
+    pub engine: u16,
+    /// Queue pairs, up to 65 536.
+    pub max_qps: u32,
+    /// Completion queues.
+    pub max_cqs: u32,
+    /// Shared receive queues, up to 65 536.
+    pub max_srqs: u32,
+    /// XRC domains.
+    pub max_xrc_domains: u32,
+    /// Address handles, up to 2^20.
+    pub max_address_handles: u32,
+    /// Multicast groups.
+    pub max_groups: u32,
+    /// Queue pairs attached to one group.
+    pub max_group_members: u32,
+    /// What the port is called by peers: where datagrams come to.
+    pub endpoint: Endpoint,
+    /// Payload bytes that the port carries in a packet: the longest datagram.
+    pub mtu: u32,
+    /// Asynchronous events that wait to be taken; further ones are counted and lost.
+    pub max_events: u32,
+    /// Arriving frames carry an ICRC that must be checked.
+    pub checks_icrc: bool,
+    /// Packets in flight per queue pair.
+    pub window: u32,
+    /// Packets that one READ request asks for at most.
+    pub read_piece: u32,
+    /// How IRN works on queue pairs that agree on it.
+    pub irn: irn::Settings,
+    /// How queue pairs control their rate.
+    pub congestion: congestion::Settings,
+    /// Free lists of PRISM.
+    pub max_free_lists: u32,
+    /// Kernels of StRoM that are deployed.
+    pub max_kernels: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            engine: 0,
+            max_qps: 1 << 14,
+            max_cqs: 1 << 10,
+            max_srqs: 1 << 10,
+            max_xrc_domains: 1 << 8,
+            max_address_handles: 1 << 14,
+            max_groups: 1 << 8,
+            max_group_members: 1 << 6,
+            endpoint: Endpoint::default(),
+            mtu: 4096,
+            max_events: 1 << 10,
+            checks_icrc: true,
+            window: 256,
+            read_piece: 64,
+            irn: irn::Settings::default(),
+            congestion: congestion::Settings::default(),
+            max_free_lists: 1 << 8,
+            max_kernels: 1 << 5,
+        }
+    }
+}
+
+/// What a queue pair is made of.
+pub struct QueuePairInit {
+    /// Its transport service.
+    pub service: Service,
+    /// Its protection domain.
+    pub pd: Pd,
+    /// Memory of the send queue.
+    pub send_ring: Ring,
+    /// Where its receive work requests come from.
+    pub receives: Receives,
+    /// Completion queue of the send queue.
+    pub send_cq: u32,
+    /// Completion queue of the receive queue.
+    pub receive_cq: u32,
+    /// Every send work request is signaled.
+    pub signal_all: bool,
+    /// How far the send queue is fetched.
+    pub fetching: Fetching,
+}
+
+/// Where a queue pair's receive work requests come from.
+pub enum Receives {
+    /// A receive queue of its own.
+    Own {
+        /// Its memory.
+        ring: Ring,
+        /// Elements per work request.
+        max_sge: u32,
+    },
+    /// The shared receive queue of this number.
+    Shared(Qpn),
+    /// Nowhere: the initiator of an extended reliable connection receives nothing.
+    None,
+}
+
+/// Why a resource cannot be made or used.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum NicError {
+    /// As many as there may be (ENOMEM).
+    Full,
+    /// No such resource (EINVAL).
+    Unknown,
+    /// Something still uses it (EBUSY).
+    Busy,
+    /// What it holds does not fit (EINVAL).
+    TooSmall,
+    /// Its transport service has no such thing (EINVAL).
+    NotThisService,
+    /// The address is no multicast group's (EINVAL).
+    NotAGroup,
+}
+
+impl std::fmt::Display for NicError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            NicError::Full => "as many resources of this kind as the NIC was configured for",
+            NicError::Unknown => "no such resource",
+            NicError::Busy => "the resource is still in use",
+            NicError::TooSmall => "what it holds does not fit",
+            NicError::NotAGroup => "the address is no multicast group's",
+            NicError::NotThisService => "queue pairs of this transport service have none",
+        })
+    }
+}
+
+impl std::error::Error for NicError {}

@@ -1,0 +1,203 @@
+//! Completion queues and queue pairs: made, changed, asked about and removed.
+
+use memory::{Owner, Pd};
+use transport::state::{Service, State};
+use wire::Qpn;
+
+use super::{Nic, NicError, QueuePairInit, Receives};
+use crate::attributes::{Modify, ModifyFault};
+use crate::completion_queue::{CompletionQueue, Notify};
+use crate::multicast::MULTICAST_QPN;
+use crate::queue_pair::{QueuePair, Srq};
+use crate::receive_queue::ReceiveQueue;
+use crate::ring::Ring;
+use crate::send_queue::Fetching;
+
+/// The XRC domain of a queue pair that is no target.
+const NO_DOMAIN: u32 = u32::MAX;
+
+impl Nic {
+    /// Makes a completion queue over `ring`; its number.
+    pub fn create_cq(&mut self, ring: Ring) -> Result<u32, NicError> {
+        let place = self.shared.cqs.iter().position(Option::is_none).ok_or(NicError::Full)?;
+        self.shared.cqs[place] = Some(CompletionQueue::new(ring));
+        Ok(place as u32)
+    }
+
+    /// Makes a completion queue that is counted and need not be polled: its newest entries stand over the oldest
+    /// (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`); its number.
+    pub fn create_cq_ignoring_overrun(&mut self, ring: Ring) -> Result<u32, NicError> {
+        let cq = self.create_cq(ring.clone())?;
+        self.shared.cqs[cq as usize] = Some(CompletionQueue::ignoring_overrun(ring));
+        Ok(cq)
+    }
+
+    /// Removes a completion queue that no queue pair uses.
+    pub fn destroy_cq(&mut self, cq: u32) -> Result<(), NicError> {
+        if self.shared.cq_users.get(cq as usize).is_some_and(|users| !users.is_empty()) {
+            return Err(NicError::Busy);
+        }
+        // Whoever waits for it looks again and finds it gone.
+        self.shared.release_waiting(cq);
+        let place = self.shared.cqs.get_mut(cq as usize).ok_or(NicError::Unknown)?;
+        place.take().map(|_| ()).ok_or(NicError::Unknown)
+    }
+
+    /// Moves a completion queue to another ring, with what is not polled yet.
+    pub fn resize_cq(&mut self, cq: u32, ring: Ring) -> Result<(), NicError> {
+        let queue = self.shared.cqs.get_mut(cq as usize).and_then(Option::as_mut).ok_or(NicError::Unknown)?;
+        if queue.resize(ring) { Ok(()) } else { Err(NicError::TooSmall) }
+    }
+
+    /// Asks for one wake-up of a completion queue, to come out of `wakes`.
+    pub fn notify_cq(&mut self, cq: u32, notify: Notify) -> Result<(), NicError> {
+        let queue = self.shared.cqs.get_mut(cq as usize).and_then(Option::as_mut).ok_or(NicError::Unknown)?;
+        queue.notify(notify);
+        Ok(())
+    }
+
+    /// Completions ever written to a completion queue.
+    pub fn cq_count(&self, cq: u32) -> Option<u64> {
+        self.shared.cqs.get(cq as usize)?.as_ref().map(CompletionQueue::written)
+    }
+
+    /// Makes a queue pair in RESET; its number.
+    pub fn create_qp(&mut self, init: QueuePairInit) -> Result<Qpn, NicError> {
+        if self.free.is_empty() {
+            return Err(NicError::Full);
+        }
+        self.shared.use_cq(init.send_cq, init.pd)?;
+        let made = self.shared.use_cq(init.receive_cq, init.pd).and_then(|()| {
+            self.receive_queue(&init).inspect_err(|_| self.shared.release_cq(init.receive_cq, init.pd))
+        });
+        let (receive, srq) = made.inspect_err(|_| self.shared.release_cq(init.send_cq, init.pd))?;
+        self.place_qp(init, receive, srq, NO_DOMAIN)
+    }
+
+    /// Gives a queue pair to be its place and number.
+    pub(crate) fn place_qp(
+        &mut self,
+        init: QueuePairInit,
+        receive: ReceiveQueue,
+        srq: Option<Srq>,
+        xrc_domain: u32,
+    ) -> Result<Qpn, NicError> {
+        let index = self.free.pop_front().ok_or(NicError::Full)?;
+        let mut number = self.number(index);
+        if number.get() == MULTICAST_QPN {
+            self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
+            number = self.number(index);
+        }
+        let owner = Owner::new(self.shared.engine, number.get());
+        let enabled = (init.fetching != Fetching::Posted).then_some((number, init.pd));
+        self.shared.control.set_enabled(index, enabled);
+        self.qps[index as usize] =
+            Some(Box::new(QueuePair::new(number, owner, init, receive, srq, xrc_domain)));
+        Ok(number)
+    }
+
+    /// The number of the next queue pair at this place.
+    fn number(&self, index: u32) -> Qpn {
+        let generation = u32::from(self.generations[index as usize]);
+        // The generation in the upper bits: a packet for a destroyed queue pair does not reach its successor.
+        Qpn::new((generation << self.index_bits | index) & 0x00ff_ffff)
+    }
+
+    /// The receive queue of a queue pair to be, and the shared one that it takes from.
+    fn receive_queue(&mut self, init: &QueuePairInit) -> Result<(ReceiveQueue, Option<Srq>), NicError> {
+        match (&init.receives, init.service) {
+            (Receives::Own { ring, max_sge }, Service::Rc | Service::Uc | Service::Ud) => {
+                Ok((ReceiveQueue::new(ring.clone(), *max_sge), None))
+            }
+            (Receives::Shared(number), Service::Rc | Service::Uc | Service::Ud) => {
+                let (place, stride) = self.shared.srqs.join(*number)?;
+                let pd = self.shared.srqs.get(place).map_or(Pd::NONE, |queue| queue.pd);
+                let room = ReceiveQueue::room(stride).inspect_err(|_| self.shared.srqs.leave(place))?;
+                Ok((room, Some(Srq { place, pd })))
+            }
+            (Receives::None, Service::XrcInitiator) => Ok((ReceiveQueue::room(1)?, None)),
+            _ => Err(NicError::NotThisService),
+        }
+    }
+
+    /// Removes a queue pair; its work is forgotten, packets for it are dropped from now on. `Busy` while it is attached to a
+    /// multicast group.
+    pub fn destroy_qp(&mut self, number: Qpn) -> Result<(), NicError> {
+        let index = self.index(number).ok_or(NicError::Unknown)?;
+        if self.shared.groups.has(number) {
+            return Err(NicError::Busy);
+        }
+        let Some(mut qp) = self.qps[index as usize].take() else { return Err(NicError::Unknown) };
+        qp.end_prism(&mut self.shared);
+        self.forget_waiting(&qp, index);
+        qp.end_strom(&mut self.shared);
+        for cq in [qp.send_cq, qp.receive_cq] {
+            self.shared.release_cq(cq, qp.pd);
+        }
+        match (qp.service, qp.srq) {
+            (Service::XrcTarget, _) => self.shared.xrc_domains.leave(qp.xrc_domain),
+            (_, Some(srq)) => self.shared.srqs.leave(srq.place),
+            _ => {}
+        }
+        if qp.queued {
+            self.line.retain(|queued| *queued != index);
+        }
+        self.crowd.leave(qp.party, index);
+        self.timers.remove(index);
+        self.generations[index as usize] = self.generations[index as usize].wrapping_add(1);
+        self.free.push_back(index);
+        Ok(())
+    }
+
+    /// Changes a queue pair's state and attributes; all or nothing.
+    pub fn modify_qp(&mut self, number: Qpn, change: &Modify) -> Result<(), ModifyFault> {
+        let index = self.index(number).ok_or(ModifyFault::NoQueuePair)?;
+        let Some(qp) = &mut self.qps[index as usize] else { return Err(ModifyFault::NoQueuePair) };
+        qp.modify(change, &mut self.shared)?;
+        self.attend(index);
+        Ok(())
+    }
+
+    /// What a queue pair was told so far, and its state (`ibv_query_qp`).
+    pub fn query_qp(&self, number: Qpn) -> Option<Modify> {
+        self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.query())
+    }
+
+    /// The state of a queue pair.
+    pub fn qp_state(&self, number: Qpn) -> Option<State> {
+        self.qps[self.index(number)? as usize].as_ref().map(|qp| qp.state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use memory::Bytes;
+
+    use super::*;
+    use crate::nic::Config;
+
+    /// The number of all ones stands for a multicast group's queue pairs.
+    #[test]
+    fn no_queue_pair_has_the_number_of_all_ones() {
+        let mut nic = Nic::new(Config { max_qps: 1 << 16, ..Config::default() });
+        let ring = || Ring::new(Bytes::heap(Ring::size(4)).unwrap()).unwrap();
+        let last = (1 << nic.index_bits) - 1;
+        nic.free = VecDeque::from([last]);
+        nic.generations[last as usize] = u8::MAX;
+        let cq = nic.create_cq(ring()).unwrap();
+        let number = nic.create_qp(QueuePairInit {
+            service: Service::Ud,
+            pd: Pd::NONE,
+            send_ring: ring(),
+            receives: Receives::Own { ring: ring(), max_sge: 1 },
+            send_cq: cq,
+            receive_cq: cq,
+            signal_all: false,
+            fetching: Fetching::Posted,
+        });
+        assert_eq!(number, Ok(Qpn::new(last)), "of the next generation");
+        assert_eq!(nic.qp_state(Qpn::new(last)), Some(State::Reset));
+    }
+}

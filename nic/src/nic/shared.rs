@@ -1,0 +1,159 @@
+//! What the queue pairs of an engine share.
+
+use std::collections::VecDeque;
+
+use memory::Pd;
+use transport::rc::irn;
+use transport::{Counters, congestion};
+use wire::Qpn;
+use wire::frame::Endpoint;
+use wire::icrc::IdSpans;
+
+use super::config::{Config, NicError};
+use crate::address_handle::AddressHandles;
+use crate::chain::{self, Control};
+use crate::completion_queue::{CompletionQueue, Written};
+use crate::cqe::Cqe;
+use crate::event::AsyncEvent;
+use crate::kernel::Kernels;
+use crate::multicast::Groups;
+use crate::prism::FreeLists;
+use crate::shared_receive_queue::SharedReceiveQueues;
+use crate::xrc_domain::XrcDomains;
+
+/// What the queue pairs share: completion queues, events, counters, the facts of the port.
+pub(crate) struct Shared {
+    pub srqs: SharedReceiveQueues,
+    pub xrc_domains: XrcDomains,
+    pub handles: AddressHandles,
+    pub groups: Groups,
+    pub endpoint: Endpoint,
+    pub mtu: u32,
+    pub(super) cqs: Vec<Option<CompletionQueue>>,
+    /// For each completion queue: the domains of those that complete into it, and how many of each.
+    pub(super) cq_users: Vec<Vec<(Pd, u32)>>,
+    pub(super) wakes: VecDeque<u32>,
+    pub(super) events: VecDeque<AsyncEvent>,
+    pub(super) lost_events: u64,
+    pub counters: Counters,
+    pub checks_icrc: bool,
+    pub spans: IdSpans,
+    pub window: u32,
+    pub read_piece: u32,
+    pub engine: u16,
+    pub irn: irn::Settings,
+    pub congestion: congestion::Settings,
+    pub free_lists: FreeLists,
+    pub control: Control,
+    pub chain_turn: usize,
+    index_bits: u32,
+    pub kernels: Kernels,
+}
+
+impl Shared {
+    pub(super) fn new(config: &Config, places: u32) -> Self {
+        Shared {
+            srqs: SharedReceiveQueues::new(config.max_srqs),
+            xrc_domains: XrcDomains::new(config.max_xrc_domains),
+            handles: AddressHandles::new(config.max_address_handles),
+            groups: Groups::new(config.max_groups, config.max_group_members),
+            endpoint: config.endpoint,
+            mtu: config.mtu,
+            cqs: (0..config.max_cqs).map(|_| None).collect(),
+            cq_users: vec![Vec::new(); config.max_cqs as usize],
+            wakes: VecDeque::with_capacity(config.max_cqs as usize),
+            events: VecDeque::with_capacity(config.max_events as usize),
+            lost_events: 0,
+            counters: Counters::default(),
+            checks_icrc: config.checks_icrc,
+            spans: IdSpans::new(),
+            window: config.window,
+            read_piece: config.read_piece.clamp(1, config.window.max(1)),
+            engine: config.engine,
+            irn: config.irn,
+            congestion: config.congestion,
+            free_lists: FreeLists::new(config.max_free_lists),
+            control: Control::new(places as usize),
+            chain_turn: chain::TURN,
+            index_bits: places.trailing_zeros(),
+            kernels: Kernels::new(config.max_kernels, config.max_qps),
+        }
+    }
+
+    /// One more, of this domain, completes into this queue.
+    pub fn use_cq(&mut self, cq: u32, pd: Pd) -> Result<(), NicError> {
+        self.cqs.get(cq as usize).and_then(Option::as_ref).ok_or(NicError::Unknown)?;
+        let users = &mut self.cq_users[cq as usize];
+        match users.iter_mut().find(|(known, _)| *known == pd) {
+            Some((_, count)) => *count += 1,
+            None => users.push((pd, 1)),
+        }
+        Ok(())
+    }
+
+    /// One less.
+    pub fn release_cq(&mut self, cq: u32, pd: Pd) {
+        let Some(users) = self.cq_users.get_mut(cq as usize) else { return };
+        if let Some((_, count)) = users.iter_mut().find(|(known, _)| *known == pd) {
+            *count -= 1;
+        }
+        users.retain(|(_, count)| *count > 0);
+    }
+
+    /// May a queue pair of this domain wait for it? It sees then when whoever completes into it works, which is none of its
+    /// business if all those are of other domains.
+    pub fn may_wait_for(&self, cq: u32, pd: Pd) -> bool {
+        let users = self.cq_users.get(cq as usize);
+        users.is_some_and(|users| users.is_empty() || users.iter().any(|(known, _)| *known == pd))
+    }
+
+    pub fn event(&mut self, event: AsyncEvent) {
+        if self.events.len() == self.events.capacity() {
+            self.lost_events += 1;
+        } else {
+            self.events.push_back(event);
+        }
+    }
+
+    #[inline]
+    pub fn write(&mut self, cq: u32, cqe: &Cqe) -> Written {
+        let Some(Some(queue)) = self.cqs.get_mut(cq as usize) else { return Written::Overrun };
+        let before = queue.is_overrun();
+        let written = queue.write(cqe);
+        let awaited = queue.is_awaited();
+        match written {
+            Written::Quietly => {}
+            // A queue whose wake-up waits to be taken needs no second one.
+            Written::Wake if !queue.is_waking() => {
+                queue.set_waking(true);
+                self.wakes.push_back(cq);
+            }
+            Written::Wake => {}
+            Written::Overrun => {
+                self.counters.cq_overrun += 1;
+                if !before {
+                    self.event(AsyncEvent::CqOverrun(cq));
+                }
+            }
+        }
+        if awaited {
+            self.release_waiting(cq);
+        }
+        written
+    }
+
+    /// A completion queue.
+    pub fn completion_queue(&mut self, cq: u32) -> Option<&mut CompletionQueue> {
+        self.cqs.get_mut(cq as usize)?.as_mut()
+    }
+
+    /// Where a queue pair of this number would stand.
+    pub fn place(&self, number: Qpn) -> u32 {
+        number.get() & ((1 << self.index_bits) - 1)
+    }
+
+    /// Whoever waits for a completion queue looks again.
+    pub fn release_all_waiting(&mut self) {
+        (0..self.cqs.len() as u32).for_each(|cq| self.release_waiting(cq));
+    }
+}
