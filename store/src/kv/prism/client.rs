@@ -398,8 +398,9 @@ impl Client {
         }
     }
 
-    /// A GET has come to its object; all of it, unless that is longer than it asked for.
-    #[inline]
+    /// A GET has come to its object; all of it, unless that is longer than it asked for. Inlined always: what is remembered goes to a
+    /// line that is far, and a result that was stored behind it in pieces and loaded whole would wait for that.
+    #[inline(always)]
     fn found(
         &mut self,
         place: u16,
