@@ -24,8 +24,8 @@ const STATED: [(&str, i64); 8] = [
     ("Figure 8, StRoM, 64", -206),
     ("Figure 8, saved by StRoM, 64", -546),
     ("Figure 8, StRoM, 4096", -102),
-    ("Figure 9, more than READ, 4096", 175),
-    ("Figure 9, over READ, 4096", 45),
+    ("Figure 9, more than READ, 4096", -30),
+    ("Figure 9, over READ, 4096", 24),
     ("Figure 13, HLL over a plain WRITE, 1048576", 0),
 ];
 
