@@ -52,6 +52,7 @@ macro_rules! requests {
             fn submit(&mut self, message: Message<Note>) {
                 self.submit(message);
             }
+            #[inline(always)]
             fn submit_prism(&mut self, message: Message<Note>) {
                 self.$submit_prism(message);
             }

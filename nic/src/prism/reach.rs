@@ -33,6 +33,7 @@ impl<'m> Reach<'m, '_> {
     }
 
     /// The first `len` bytes at `va`, at most 32, of one moment.
+    #[inline(always)]
     pub fn read(&self, va: u64, len: usize) -> Result<[u8; 32], NakCode> {
         let span = self.span(va, len, Access::REMOTE_READ)?;
         let mut bytes = [0; 32];

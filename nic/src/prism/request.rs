@@ -254,6 +254,7 @@ fn trim(list: &[Sge], len: u32, out: &mut [Sge; MAX_SGE]) -> Option<usize> {
 }
 
 /// Fills in what the operation says of itself; its op-code, and what follows the two slots.
+#[inline(always)]
 fn encode<'a>(
     operation: &Operation<'a>,
     wqe: &mut Wqe,
@@ -295,6 +296,7 @@ fn encode<'a>(
     }
 }
 
+#[inline(always)]
 fn put_data<'a>(data: &Data<'a>, wqe: &mut Wqe) -> Payload<'a> {
     match data {
         Data::Local(payload) => *payload,

@@ -80,6 +80,7 @@ impl<D: Copy> Requester<D> {
     }
 
     /// Takes an operation of PRISM, and knows from then on whether a chain is on its way.
+    #[inline(always)]
     pub fn submit_prism(&mut self, message: Message<D>) {
         if let Kind::Prism(extended) = message.kind
             && extended.flags().has(Flags::CONDITIONAL)
