@@ -136,6 +136,8 @@ impl KernelHandle {
         options: &KernelOptions<'_>,
     ) -> Result<KernelHandle, CreateError> {
         let Some(desk) = domain.context().desk() else {
+            // Before so many kernels are made.
+            count_answers(lanes.into(), options)?;
             return KernelHandle::new(domain, kernel.lanes(lanes as usize), options);
         };
         let KernelOptions { opcode, grants, longest, answers, limit, .. } = *options;
