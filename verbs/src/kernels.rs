@@ -98,8 +98,9 @@ pub(crate) fn room_for(answers: u64, longest: u32) -> u64 {
 /// Answers of a kernel with so many lanes.
 fn count_answers(lanes: u64, options: &KernelOptions<'_>) -> Result<u32, CreateError> {
     let count = lanes + u64::from(options.answers);
-    let (asked, most) = (room_for(count, options.longest), u64::from(u32::MAX));
-    match options.longest > 0 && (1..=most).contains(&asked) {
+    let asked = if options.longest == 0 { 0 } else { room_for(count, options.longest) };
+    let most = u64::from(u32::MAX);
+    match (1..=most).contains(&asked) {
         true => Ok(count as u32),
         false => Err(CreateError::TooMany("bytes for answers", asked, most)),
     }

@@ -7,7 +7,7 @@ use fabric::Random;
 use fabric::fault::{Action, Rule};
 use remora_verbs::kernel::{
     Ask, Consistency, Get, HyperLogLog, Invocation, Kernel, Lookup, Object, Partition, Predicate, Progress,
-    Shape, Shuffle, Slot, Status, Streams, Traversal, Walk, crc64, histogram,
+    Shape, Shipped, Shuffle, Slot, Status, Streams, Traversal, Walk, crc64, histogram,
 };
 use remora_verbs::{
     Access, Answer, Answers, CompletionKind, CompletionQueue, Context, CreateError, Device, EMPTY,
@@ -462,6 +462,24 @@ fn a_room_is_not_given_twice_and_a_full_queue_takes_nothing_back() {
     assert_ne!(next, kept, "the same room, another tag");
     assert_eq!(world.wait(next), (Status::DONE, vec![5]));
     assert_eq!(world.answers.answer(kept), None::<Answer>);
+}
+
+#[test]
+fn answers_that_take_no_bytes_or_too_many_are_refused_before_any_kernel_is_made() {
+    let server = party(shm().open().unwrap());
+    let most = u64::from(u32::MAX);
+    let refused = |lanes, options: KernelOptions<'_>| {
+        let said = server.domain.deploy_shipped(Shipped::Get, lanes, &options).map(drop);
+        let Err(CreateError::TooMany(what, asked, limit)) = said else { panic!("{said:?}") };
+        assert_eq!((what, limit), ("bytes for answers", most));
+        asked
+    };
+    let options = KernelOptions { longest: 1, ..KernelOptions::default() };
+    assert!(refused(u32::MAX, options) > most);
+    assert!(refused(1, KernelOptions { answers: 1 << 26, ..options }) > most);
+    assert!(refused(1, KernelOptions { longest: u32::MAX, ..options }) > most);
+    assert_eq!(refused(1, KernelOptions { longest: 0, ..options }), 0);
+    assert_eq!(refused(0, KernelOptions { answers: 0, ..options }), 0);
 }
 
 /// Not a test by itself: the other process, whose program sleeps while its NIC answers.
