@@ -81,6 +81,8 @@ pub struct Ended<'a, D> {
     pub round_trips: u32,
     /// When the deal was begun with, and when this attempt.
     pub began: [Instant; 2],
+    /// When its end was seen.
+    pub at: Instant,
     /// Attempts before this one.
     pub before: u32,
     /// The place in the window.
@@ -322,7 +324,7 @@ impl<W: Workload> Runner<W> {
         let flight = &mut self.flights[place];
         let deal = flight.deal.as_ref().ok_or(Broken::Protocol)?;
         let Flight { script, began, before, .. } = flight;
-        told(&Ended { deal, script, outcome, round_trips, began: *began, before: *before, place });
+        told(&Ended { deal, script, outcome, round_trips, began: *began, at: now, before: *before, place });
         let counts = &mut self.counts;
         counts.resolved += u64::from(resolved);
         flight.tx = None;

@@ -48,7 +48,9 @@ pub struct Script {
     waiting: usize,
     /// Keys, and where their new values are; None: the key is removed.
     writes: Vec<(Key, Option<Range<usize>>)>,
+    /// What was found and what is written, as far as `filled`; behind it is what earlier attempts left.
     bytes: Vec<u8>,
+    filled: usize,
     /// What the transaction adds to the workload's sum if it commits.
     pub gain: i64,
 }
@@ -58,8 +60,17 @@ impl Script {
     pub fn clear(&mut self) {
         self.reads.clear();
         self.writes.clear();
-        self.bytes.clear();
-        (self.waiting, self.gain) = (0, 0);
+        (self.waiting, self.gain, self.filled) = (0, 0, 0);
+    }
+
+    /// So many bytes more, whatever is in them.
+    fn room(&mut self, len: usize) -> Range<usize> {
+        let room = self.filled..self.filled + len;
+        self.filled = room.end;
+        if self.bytes.len() < room.end {
+            self.bytes.resize(room.end, 0);
+        }
+        room
     }
 
     /// Asks for a key; its place among the reads.
@@ -81,12 +92,12 @@ impl Script {
 
     /// An answer.
     pub fn found(&mut self, place: usize, value: Option<&[u8]>) {
-        let from = self.bytes.len();
         let known = match value {
             None => Found::Absent,
             Some(value) => {
-                self.bytes.extend_from_slice(value);
-                Found::Value(from..self.bytes.len())
+                let room = self.room(value.len());
+                self.bytes[room.clone()].copy_from_slice(value);
+                Found::Value(room)
             }
         };
         if let Found::Nothing = std::mem::replace(&mut self.reads[place].1, known) {
@@ -107,12 +118,11 @@ impl Script {
         }
     }
 
-    /// Writes a key: room for its new value, zeros.
+    /// Writes a key: room for its new value, all of which is to be written.
     pub fn write(&mut self, key: Key, len: usize) -> &mut [u8] {
-        let from = self.bytes.len();
-        self.bytes.resize(from + len, 0);
-        self.writes.push((key, Some(from..from + len)));
-        &mut self.bytes[from..]
+        let room = self.room(len);
+        self.writes.push((key, Some(room.clone())));
+        &mut self.bytes[room]
     }
 
     /// Removes a key.
