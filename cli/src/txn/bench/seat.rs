@@ -1,5 +1,6 @@
 //! A design's shard in a process of its own, a client of it, and what is measured of them.
 
+use std::cell::OnceCell;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -149,29 +150,37 @@ impl Seat {
         limit: Option<Duration>,
         mut told: impl FnMut(&Ended<'_, W::Deal>),
     ) -> Result<Duration> {
-        let started = Instant::now();
+        let began = self.began;
+        let clock = || transport::Instant(began.elapsed().as_nanos() as u64);
+        let started = clock();
         let mut last = started;
         while !runner.is_done() {
-            let at = Instant::now();
-            let now = transport::Instant((at - self.began).as_nanos() as u64);
+            // Read once a turn, when it is known what has come: a reading takes as long as a tenth of a transaction's work here.
+            let read = OnceCell::new();
+            let now = || *read.get_or_init(clock);
+            let got = self.session.turn(|shard, completion, machine, ends| {
+                runner.complete(now(), (shard, completion), machine, ends, &mut told)?;
+                runner.begin(now(), machine, ends, &mut told)?;
+                Ok(())
+            })?;
+            let now = now();
             if runner.may_begin(now) {
                 let (machine, mut ends) = self.session.parts()?;
                 runner.begin(now, machine, &mut ends, &mut told)?;
             }
-            let got = self.session.turn(|shard, completion, machine, ends| {
-                runner.complete(now, (shard, completion), machine, ends, &mut told)?;
-                runner.begin(now, machine, ends, &mut told)?;
-                Ok(())
-            })?;
             if got > 0 {
-                last = at;
+                last = now;
             }
-            ensure!(at - last < PATIENCE, "transactions of {} do not end", self.design.name());
-            if limit.is_some_and(|limit| at - started > limit) {
+            ensure!(
+                Duration::from_nanos(now.since(last)) < PATIENCE,
+                "transactions of {} do not end",
+                self.design.name()
+            );
+            if limit.is_some_and(|limit| Duration::from_nanos(now.since(started)) > limit) {
                 runner.forget();
             }
         }
-        Ok(started.elapsed())
+        Ok(Duration::from_nanos(clock().since(started)))
     }
 
     /// Carries so many deals out; what came of it.
@@ -194,12 +203,11 @@ impl Seat {
         let mut runner = self.runner(workload, window, seed);
         runner.draw(draws / 10);
         self.drive(&mut runner, Some(self.time / 10), |_| ())?;
-        let (mut latencies, began, before) = (histogram()?, self.began, runner.counts());
+        let (mut latencies, before) = (histogram()?, runner.counts());
         runner.draw(draws);
         let took = self.drive(&mut runner, Some(self.time), |ended| {
             if let Outcome::Committed(_) = ended.outcome {
-                let now = began.elapsed().as_nanos() as u64;
-                latencies.saturating_record((now - ended.began[0].0).max(1));
+                latencies.saturating_record((ended.at.0 - ended.began[0].0).max(1));
             }
         })?;
         let counts = runner.counts();
