@@ -102,6 +102,19 @@ impl Span<'_> {
         Ok(())
     }
 
+    /// Writes words, as the machine has them, to the start; False: the span is too short, and has not changed. As
+    /// [`write`](Span::write), but words that are at hand need not be stored as bytes first, and are none the later for it.
+    #[inline]
+    pub fn write_words(&self, words: &[u64]) -> bool {
+        let Ok(span) = self.part(0, words.len() * 8) else { return false };
+        if span.in_words() {
+            span.words().zip(words).for_each(|(at, word)| at.store(*word, Ordering::Release));
+            return true;
+        }
+        let whole = words.iter().enumerate().map(|(at, word)| span.write_at(at * 8, &word.to_ne_bytes()));
+        whole.fold(true, |whole, written| whole & written.is_ok())
+    }
+
     /// Does it consist of aligned words?
     fn in_words(&self) -> bool {
         self.as_ptr() as usize & 7 == 0 && self.len() & 7 == 0

@@ -90,6 +90,22 @@ fn widths_have_their_sizes() {
 }
 
 #[test]
+fn words_are_written_wherever_there_is_room_for_all_of_them() {
+    let words = [0x0102_0304_0506_0708, 0x1112_1314_1516_1718];
+    for at in 0..9 {
+        let bytes = Bytes::heap(40).unwrap();
+        fill(&bytes, &[0x5a; 40]);
+        assert!(over(&bytes, |span| span.part(at, 16).unwrap().write_words(&words)));
+        let mut want = [0x5a; 40];
+        want[at..at + 8].copy_from_slice(&words[0].to_ne_bytes());
+        want[at + 8..at + 16].copy_from_slice(&words[1].to_ne_bytes());
+        assert_eq!(content(&bytes), want, "at {at}");
+        assert!(!over(&bytes, |span| span.part(at, 15).unwrap().write_words(&words)));
+        assert_eq!(content(&bytes), want, "a word too many changes nothing");
+    }
+}
+
+#[test]
 fn wholes_have_bounds() {
     let bytes = Bytes::heap(64).unwrap();
     over(&bytes, |span| {

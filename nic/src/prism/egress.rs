@@ -103,13 +103,20 @@ pub(crate) fn put_result(mem: Mem<'_>, pd: Pd, ring: &Ring, note: &Note, head: u
     if result.len == 0 {
         return true;
     }
-    let mut bytes = [0; 32];
-    let Some(len) = Some(8 + rest.len()).filter(|len| *len <= bytes.len()) else { return false };
-    bytes[..8].copy_from_slice(&head.to_be_bytes());
-    bytes[8..len].copy_from_slice(rest);
-    if cfg!(target_endian = "little") {
-        bytes[..len].reverse();
+    let (lower, odd) = rest.as_chunks::<8>();
+    let mut words = [0; 4];
+    if !odd.is_empty() || lower.len() >= words.len() {
+        return false;
+    }
+    // Network order is the most significant word first.
+    for (word, bytes) in words.iter_mut().zip(lower.iter().rev()) {
+        *word = u64::from_be_bytes(*bytes);
+    }
+    let words = &mut words[..=lower.len()];
+    words[lower.len()] = head;
+    if cfg!(target_endian = "big") {
+        words.reverse();
     }
     let span = mem.check(pd, result.lkey, result.addr, result.len as usize, Access::LOCAL_WRITE);
-    span.is_ok_and(|span| result.len as usize >= len && span.write(&bytes[..len]) == len)
+    span.is_ok_and(|span| span.write_words(words))
 }
