@@ -103,8 +103,7 @@ impl Client {
     /// The slot that a key is looked for in.
     fn slot(&self, entry: &Entry) -> u64 {
         let grant = &self.grants[usize::from(entry.shard)];
-        let place = (entry.hash + u64::from(entry.further)) % grant.slot_count;
-        grant.slots.addr + place * SLOT
+        grant.slots.addr + grant.place(entry.hash, entry.further) * SLOT
     }
 
     fn cell(&self, cell: Cell) -> u64 {

@@ -123,6 +123,9 @@ pub(super) fn reduce(hash: u64, n: u64) -> u64 {
 /// Which of so many shards a key is on: a pure function of key and number, for clients of either design. Each shard has an equal share of the
 /// hashes, in their order.
 pub fn shard_of(key: &[u8], shards: usize) -> usize {
+    if shards == 1 {
+        return 0;
+    }
     reduce(hash_key(SHARD_SEED, key), shards as u64) as usize
 }
 

@@ -8,7 +8,7 @@ use super::client::{Client, News};
 use super::client_config::Rules;
 use super::layout::{Cell, Slot};
 use super::timestamp::{Fate, Timestamp};
-use super::transaction::{Outcome, Phase, Step};
+use super::transaction::{Entry, Outcome, Phase, Step};
 use crate::{Broken, Fleet};
 
 impl Client {
@@ -17,7 +17,7 @@ impl Client {
         let mut clash = None;
         let (mut writes, mut reads) = (0, 0);
         for of in self.entries_of(tx) {
-            let entry = self.entries[of as usize];
+            let entry = &self.entries[of as usize];
             match entry.step {
                 Step::Found if entry.change.is_some() => writes += 1,
                 Step::Found => reads += u32::from(entry.reads && !self.is_covered(tx, of)),
@@ -84,9 +84,8 @@ impl Client {
     /// Does an earlier key that the transaction writes (or, for a key that is only read, any) stand in the same slot?
     fn is_covered(&self, tx: u16, of: u32) -> bool {
         let this = &self.entries[of as usize];
-        let place = |entry: &super::transaction::Entry| {
-            let count = self.grants[usize::from(entry.shard)].slot_count;
-            (entry.shard, (entry.hash + u64::from(entry.further)) % count)
+        let place = |entry: &Entry| {
+            (entry.shard, self.grants[usize::from(entry.shard)].place(entry.hash, entry.further))
         };
         self.entries_of(tx).filter(|other| *other < of || this.change.is_none() && *other != of).any(
             |other| {
@@ -108,16 +107,15 @@ impl Client {
         (transaction.phase, transaction.one_step, transaction.home) = (Phase::Preparing, one_step, home);
         let cell = self.own_cell(tx);
         for of in self.entries_of(tx) {
-            let entry = self.entries[of as usize];
-            if entry.change.is_some() {
-                if strict && entry.reads {
+            let Entry { change, reads, step, .. } = self.entries[of as usize];
+            if change.is_some() {
+                if strict && reads {
                     self.post_validate(of, at, fleet)?;
                     self.transactions[usize::from(tx)].under_way += 1;
                 }
                 self.set_out(tx, of, Step::Preparing, 1);
                 self.post_prepare((of, one_step), at, cell, fleet)?;
-            } else if entry.step == Step::Found && !self.is_covered(tx, of) && rules != Rules::ReadsUnchecked
-            {
+            } else if step == Step::Found && !self.is_covered(tx, of) && rules != Rules::ReadsUnchecked {
                 self.set_out(tx, of, Step::Preparing, 1);
                 self.post_validate(of, at, fleet)?;
             }
@@ -297,10 +295,10 @@ impl Client {
         transaction.phase = Phase::Undoing(outcome);
         let (at, mut count) = (transaction.at, 0);
         for of in self.entries_of(tx) {
-            let entry = self.entries[of as usize];
-            if let Step::Linked(_) = entry.step {
+            let Entry { step, found, .. } = self.entries[of as usize];
+            if let Step::Linked(_) = step {
                 self.transactions[usize::from(tx)].under_way += 1;
-                self.post_undo((Work::Undo, of), (at, entry.found), fleet)?;
+                self.post_undo((Work::Undo, of), (at, found), fleet)?;
                 count += 1;
             }
         }

@@ -37,6 +37,13 @@ pub struct Grant {
 }
 
 impl Grant {
+    /// The number of the slot so far behind the one where a hash leads; the last one is followed by the first.
+    #[inline]
+    pub fn place(&self, hash: u64, further: u32) -> u64 {
+        let place = hash + u64::from(further);
+        if place < self.slot_count { place } else { place % self.slot_count }
+    }
+
     /// The message.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FRONT + self.classes.encoded_len());

@@ -76,20 +76,24 @@ impl Values {
 
 /// The words of a value behind those that say record and version: each version begins elsewhere, and all go on in equal steps. Whoever measures a
 /// store makes and checks one for each operation, so that must cost little beside it; a CPU's vectors add, but do not multiply, 64 bits.
-#[derive(Copy, Clone)]
+#[derive(Clone)]
 struct Words(u64);
 
 impl Words {
-    const STEP: u64 = 0xd6e8_feb8_6659_fd93;
-
     fn of(record: Record, version: u64) -> Words {
         let mixed = (record ^ version.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Words(mixed ^ mixed >> 29)
     }
+}
+
+impl Iterator for Words {
+    type Item = u64;
 
     #[inline(always)]
-    fn at(self, n: usize) -> u64 {
-        self.0.wrapping_add((n as u64).wrapping_mul(Self::STEP))
+    fn next(&mut self) -> Option<u64> {
+        let word = self.0;
+        self.0 = word.wrapping_add(0xd6e8_feb8_6659_fd93);
+        Some(word)
     }
 }
 
@@ -100,26 +104,25 @@ fn names(record: Record, version: u64) -> [[u8; 8]; 2] {
 
 fn fill(record: Record, version: u64, out: &mut [u8]) {
     let named = out.len().min(16);
-    let (names, rest) = (names(record, version), out.split_at_mut(named));
-    rest.0.copy_from_slice(&names.as_flattened()[..named]);
-    let words = Words::of(record, version);
-    let (pieces, last) = rest.1.as_chunks_mut::<8>();
-    let end = words.at(pieces.len()).to_le_bytes();
-    pieces.iter_mut().enumerate().for_each(|(n, piece)| *piece = words.at(n).to_le_bytes());
+    let (head, rest) = out.split_at_mut(named);
+    head.copy_from_slice(&names(record, version).as_flattened()[..named]);
+    let (pieces, last) = rest.as_chunks_mut::<8>();
+    let mut words = Words::of(record, version);
+    pieces.iter_mut().zip(&mut words).for_each(|(piece, word)| *piece = word.to_le_bytes());
+    let end = words.0.to_le_bytes();
     last.copy_from_slice(&end[..last.len()]);
 }
 
 fn is_filled(record: Record, version: u64, value: &[u8]) -> bool {
-    let (named, rest) = value.split_at(value.len().min(16));
-    let words = Words::of(record, version);
+    let (head, rest) = value.split_at(value.len().min(16));
     let (pieces, last) = rest.as_chunks::<8>();
+    let mut words = Words::of(record, version);
     // All words, whatever the first ones are: values are right, and without an early end the words are compared together.
-    let differs = |n: usize, piece: &[u8; 8]| u64::from_le_bytes(*piece) ^ words.at(n);
-    let wrong = pieces.iter().enumerate().fold(0, |wrong, (n, piece)| wrong | differs(n, piece));
-    let names = names(record, version);
+    let differs = |(piece, word): (&[u8; 8], u64)| u64::from_le_bytes(*piece) ^ word;
+    let wrong = pieces.iter().zip(&mut words).map(differs).fold(0, |wrong, differs| wrong | differs);
     wrong == 0
-        && named == &names.as_flattened()[..named.len()]
-        && last == &words.at(pieces.len()).to_le_bytes()[..last.len()]
+        && head == &names(record, version).as_flattened()[..head.len()]
+        && last == &words.0.to_le_bytes()[..last.len()]
 }
 
 #[cfg(test)]
