@@ -1,7 +1,6 @@
 //! Clients in a closed loop: each has connections of its own to all replicas and keeps so many operations in flight; one thread
 //! drives them all, by one completion queue.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -57,12 +56,28 @@ struct Client {
     _arena: MemoryRegion,
 }
 
+/// By the numbers of queue pairs, in order: whose each is, and to which replica it leads. It is looked into for every completion of what is measured.
+#[derive(Default)]
+struct Owners(Vec<(u32, (usize, usize))>);
+
+impl Owners {
+    fn add(&mut self, number: u32, of: (usize, usize)) {
+        let at = self.0.partition_point(|(other, _)| *other < number);
+        self.0.insert(at, (number, of));
+    }
+
+    #[inline]
+    fn of(&self, number: u32) -> Option<(usize, usize)> {
+        let at = self.0.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        Some(self.0[at].1)
+    }
+}
+
 /// All of them.
 pub struct Crowd {
     clock: Clock,
     clients: Vec<Client>,
-    /// Whose a queue pair is, and to which replica it leads.
-    owners: HashMap<u32, (usize, usize)>,
+    owners: Owners,
     cq: CompletionQueue,
     done: [WorkCompletion; TAKEN],
     value: Vec<u8>,
@@ -138,7 +153,7 @@ impl Crowd {
         let mut crowd = Crowd {
             clock: Clock::new(),
             clients: Vec::new(),
-            owners: HashMap::new(),
+            owners: Owners::default(),
             cq,
             done: [EMPTY; TAKEN],
             value: Vec::new(),
@@ -172,7 +187,7 @@ impl Crowd {
             let asked = (*address, number.is_none());
             let (pair, welcome) = connect(domain, &self.cq, replicas.len(), window, asked)
                 .with_context(|| format!("the replica at {address}"))?;
-            self.owners.insert(pair.number(), (self.clients.len(), pairs.len()));
+            self.owners.add(pair.number(), (self.clients.len(), pairs.len()));
             number = number.or(welcome.number);
             grants.push(welcome.grant);
             pairs.push(pair);
@@ -260,7 +275,7 @@ impl Crowd {
         let now = self.clock.now();
         let got = self.cq.poll(&mut self.done)?;
         for completion in &self.done[..got] {
-            let Some((who, replica)) = self.owners.get(&completion.qp_num).copied() else { continue };
+            let Some((who, replica)) = self.owners.of(completion.qp_num) else { continue };
             let Client { machine, pairs, begun, .. } = &mut self.clients[who];
             if let Some(finished) = machine.complete(now, replica, completion, &mut Ends(pairs)) {
                 let well = matches!(finished.outcome, Outcome::Value(_) | Outcome::Done);
@@ -291,7 +306,7 @@ impl Crowd {
 
     /// Until the replicas have acknowledged whatever was sent to them, also what nobody waits for: they will be stopped, and retries run out.
     fn flush(&mut self) -> Result<()> {
-        let (started, mut left) = (Instant::now(), self.owners.len());
+        let (started, mut left) = (Instant::now(), self.owners.0.len());
         let list = [self.local.sge(0, 8)];
         for Client { pairs, .. } in &mut self.clients {
             for (pair, table) in pairs.iter_mut().zip(&self.tables) {
@@ -302,7 +317,7 @@ impl Crowd {
             let now = self.clock.now();
             let got = self.cq.poll(&mut self.done)?;
             for completion in &self.done[..got] {
-                let Some((who, replica)) = self.owners.get(&completion.qp_num).copied() else { continue };
+                let Some((who, replica)) = self.owners.of(completion.qp_num) else { continue };
                 if completion.id == FLUSH && completion.status == verbs::Status::Success {
                     left -= 1;
                     continue;
