@@ -124,6 +124,10 @@ impl Client {
     #[inline]
     pub fn get(&mut self, key: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused> {
         let place = self.begin(Operation::Get, key)?;
+        // Most keys are at home. What is remembered of them lies further away than it saves.
+        if self.known.may_stray(self.flights[usize::from(place)].hash) {
+            self.recall(place);
+        }
         let first = (self.config.first_read as usize).max(HEADER + key.len());
         self.flights[usize::from(place)].asked = first.min(self.config.object_len()) as u32;
         let posted = self.look(place, nic);
@@ -147,6 +151,8 @@ impl Client {
         self.arena.block.write(at, &header(0, flight.hash, key.len(), value.len()));
         self.arena.block.write(at + HEADER, key);
         self.arena.block.write(at + HEADER + key.len(), value);
+        // It has come near meanwhile.
+        self.recall(place);
         let posted = self.change(place, nic);
         self.started(place, posted)
     }
@@ -157,6 +163,7 @@ impl Client {
     /// See [`Refused`]; nothing was started.
     pub fn delete(&mut self, key: &[u8], nic: &mut impl PostPrism) -> Result<Slot, Refused> {
         let place = self.begin(Operation::Delete, key)?;
+        self.recall(place);
         let posted = self.change(place, nic);
         self.started(place, posted)
     }
@@ -228,18 +235,20 @@ impl Client {
             phase: (operation != Operation::Get).then(|| self.returns.begin()),
             ..Flight::IDLE
         };
-        let remembered = match operation {
-            // Most keys are at home. What is remembered of them lies further away than it saves.
-            Operation::Get if !self.known.may_stray(hash) => None,
-            _ => self.known.get(hash),
-        };
-        match remembered {
-            Some((at, generation)) => {
-                (flight.at, flight.generation, flight.by_heart) = (at, generation, true)
-            }
-            None => flight.go_home(&self.tables, self.front.base),
+        flight.go_home(&self.tables, self.front.base);
+        if operation != Operation::Get {
+            self.known.announce(hash);
         }
         Ok(place)
+    }
+
+    /// Goes where its key was last, if that is known.
+    #[inline]
+    fn recall(&mut self, place: u16) {
+        let flight = &mut self.flights[usize::from(place)];
+        if let Some((at, generation)) = self.known.get(flight.hash) {
+            (flight.at, flight.generation, flight.by_heart) = (at, generation, true);
+        }
     }
 
     /// The place of an operation that was started; frees it if the queue pair failed.

@@ -57,6 +57,14 @@ impl Known {
         hash as usize & self.entries.len().wrapping_sub(1)
     }
 
+    /// It will soon be asked for.
+    #[inline]
+    pub fn announce(&self, hash: u64) {
+        if let Some(entry) = self.entries.get(self.place(hash)) {
+            memory::prefetch(entry);
+        }
+    }
+
     /// The address of the slot of a hash, and its generation.
     #[inline]
     pub fn get(&self, hash: u64) -> Option<(u64, u64)> {
