@@ -19,15 +19,13 @@ use verbs::{
 use super::client::config;
 use super::machine::Machine;
 use crate::device::PortArgs;
-use crate::post::{Ringing, registered};
+use crate::post::{FLUSH, Ringing, flush, registered};
 use crate::serving::READS;
 
 /// Completions taken at a time.
 const TAKEN: usize = 64;
 /// How long an operation may take.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Id of a READ that nobody reads; no design's id begins so.
-const FLUSH: u64 = 14 << 44;
 /// How long what is under way may take when no operation is.
 const CLOSING: Duration = Duration::from_secs(1);
 
@@ -306,14 +304,16 @@ impl Crowd {
 
     /// Until the replicas have acknowledged whatever was sent to them, also what nobody waits for: they will be stopped, and retries run out.
     fn flush(&mut self) -> Result<()> {
-        let (started, mut left) = (Instant::now(), self.owners.0.len());
-        let list = [self.local.sge(0, 8)];
-        for Client { pairs, .. } in &mut self.clients {
-            for (pair, table) in pairs.iter_mut().zip(&self.tables) {
-                pair.post_send(&work::read(FLUSH, &list, *table))?;
+        let started = Instant::now();
+        // Whatever else ends meanwhile may have a machine post more: buffers go back.
+        let (mut left, mut quiet) = (0, false);
+        while left > 0 || !quiet {
+            if left == 0 {
+                let mut pairs = self.clients.iter_mut().flat_map(|client| &mut client.pairs);
+                pairs.try_for_each(flush)?;
+                (left, quiet) = (self.owners.0.len(), true);
             }
-        }
-        while left > 0 && started.elapsed() < PATIENCE {
+            ensure!(started.elapsed() < PATIENCE, "the replicas do not answer");
             let now = self.clock.now();
             let got = self.cq.poll(&mut self.done)?;
             for completion in &self.done[..got] {
@@ -322,11 +322,11 @@ impl Crowd {
                     left -= 1;
                     continue;
                 }
+                quiet = false;
                 let Client { machine, pairs, .. } = &mut self.clients[who];
                 machine.complete(now, replica, completion, &mut Ends(pairs));
             }
         }
-        ensure!(left == 0, "the replicas do not answer");
         Ok(())
     }
 
