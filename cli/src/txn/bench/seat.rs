@@ -135,7 +135,7 @@ impl Seat {
     }
 
     fn stop(&mut self) -> Result<()> {
-        self.session.close()?;
+        self.session.settle()?;
         turns::stop(&self.shard.0)
     }
 
