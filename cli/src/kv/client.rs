@@ -2,16 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use store::kv::{ClientConfig, Finished, Outcome, Refused, Slot};
 use verbs::{
-    Access, CompletionQueue, ConnectError, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready, WorkCompletion,
+    Access, CompletionQueue, ConnectError, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready, Status,
+    WorkCompletion,
 };
 
 use super::Design;
 use super::machine::Machine;
 use crate::device::PortArgs;
-use crate::post::{Batched, Direct, registered};
+use crate::post::{Batched, Direct, FLUSH, flush, registered};
 use crate::serving::READS;
 
 /// How long an operation may take before a person is told.
@@ -136,6 +137,32 @@ impl<D: Design> Session<D> {
     /// Operations in flight.
     pub fn in_flight(&self) -> usize {
         self.client.in_flight()
+    }
+
+    /// Until the server has acknowledged whatever was sent to it: then it may be stopped. For when nothing is in flight.
+    pub fn settle(&mut self) -> Result<()> {
+        let started = Instant::now();
+        // Whatever else ends meanwhile may have the client post more: buffers go back.
+        let (mut flushed, mut quiet) = (true, false);
+        while !(flushed && quiet) {
+            if std::mem::take(&mut flushed) {
+                flush(&mut self.pair)?;
+                quiet = true;
+            }
+            ensure!(started.elapsed() < PATIENCE, "the server does not answer");
+            let got = self.cq.poll(&mut self.done)?;
+            for completion in &self.done[..got] {
+                if completion.id == FLUSH && completion.status == Status::Success {
+                    flushed = true;
+                    continue;
+                }
+                quiet = false;
+                if let Err(broken) = self.client.complete(completion, &mut Direct(&mut self.pair)) {
+                    bail!("the connection failed: {broken}");
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Starts an operation.

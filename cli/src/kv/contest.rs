@@ -90,8 +90,8 @@ pub fn seat<D: Design>(
     mixes: &[Mix],
 ) -> Result<Box<dyn Contestant>> {
     let server = Server::start(design, at, plan)?;
-    let runner = Runner::connect(&server, &at.0.client(at.1), plan)?;
-    server.stop()?;
+    let mut runner = Runner::connect(&server, &at.0.client(at.1), plan)?;
+    runner.stop(&server)?;
     let streams = mixes.iter().map(|mix| (*mix, Parts::new(*mix, plan.records, plan.seed))).collect();
     let most = plan.records + plan.inserts;
     let spans = (D::index_len(2 * most as u32, plan.seed), memory_for(most, plan.value_len));
@@ -157,7 +157,7 @@ impl<D: Design> Contestant for Seat<D> {
         let before = self.server.cpu_ns()?;
         let rate = self.runner.together(parts, counts.together)?;
         let cpu = (self.server.cpu_ns()? - before) as f64 / counts.together as f64;
-        self.server.stop()?;
+        self.runner.stop(&self.server)?;
         let should = match (judged, verbs, &mut self.work) {
             (Some(kind), Some(verbs), Some(work)) => Some(Should {
                 verbs: (alone.round_trips - 1.0) * verbs.first + verbs.last,

@@ -44,8 +44,8 @@ trait Runs {
 
 fn seat<D: Design>(design: DesignName, at: (&Site, usize), plan: &Plan) -> Result<Box<dyn Runs>> {
     let server = Server::start(design, at, plan)?;
-    let runner = Runner::<D>::connect(&server, &at.0.client(at.1), plan)?;
-    server.stop()?;
+    let mut runner = Runner::<D>::connect(&server, &at.0.client(at.1), plan)?;
+    runner.stop(&server)?;
     let streams = MIXES.iter().map(|(mix, _)| Parts::new(*mix, plan.records, plan.seed)).collect();
     Ok(Box::new(Seat { server, runner, streams }))
 }
@@ -56,7 +56,7 @@ impl<D: Design> Runs for Seat<D> {
         let parts = &mut self.streams[mix];
         self.runner.closed_loop(parts, OPERATIONS / 10, window)?;
         let rate = self.runner.closed_loop(parts, OPERATIONS, window)?;
-        self.server.stop()?;
+        self.runner.stop(&self.server)?;
         Ok(rate)
     }
 }

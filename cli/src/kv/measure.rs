@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use store::kv::{ClientConfig, Finished, Outcome, Refused};
@@ -47,9 +47,6 @@ impl Plan {
     }
 }
 
-/// How long a server goes on after its last answer.
-const SETTLING: Duration = Duration::from_millis(2);
-
 /// A running `remora serve kv`.
 pub struct Server {
     child: Child,
@@ -85,12 +82,6 @@ impl Server {
             bail!("{} over {} did not start ({status})", words.join(" "), site.port().name());
         }
         Ok(Server { child, address: address.trim().to_owned() })
-    }
-
-    /// Stops it: another has the core. Before, it gets the time to acknowledge what it has answered: nobody retries for ever.
-    pub fn stop(&self) -> Result<()> {
-        std::thread::sleep(SETTLING);
-        turns::stop(&self.child)
     }
 
     /// Lets it run.
@@ -148,6 +139,12 @@ impl<D: Design> Runner<D> {
             first_wrong: None,
         };
         Ok(Runner { session, book })
+    }
+
+    /// Stops the server, when it has acknowledged all that this client has sent: another has the core, and nobody retries for ever.
+    pub fn stop(&mut self, server: &Server) -> Result<()> {
+        self.session.settle()?;
+        turns::stop(&server.child)
     }
 
     /// `count` operations one after the other; only the GETs of a scan are asked together. The percentile is of a second
