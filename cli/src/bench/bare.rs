@@ -92,6 +92,7 @@ impl Bare {
         peer.play(role, argument, 0)?;
         (0..WARM_UP).try_for_each(|_| trip(end, echo))?;
         let took = typical(TRIPS, || trip(end, echo))?;
+        end.settle()?;
         peer.play(Role::Sleep, 0, 0)?;
         turns::stop(peer.child())?;
         Ok(took)

@@ -20,6 +20,7 @@ use super::cores::pin;
 use super::page::Page;
 use super::peer::{Doors, Place, Role, TARGET};
 use super::veth::NIC;
+use crate::post::{FLUSH, flush};
 
 /// The peer process and the page shared with it.
 pub struct Peer {
@@ -340,5 +341,17 @@ impl End {
     pub fn one(&mut self, request: &WorkRequest<'_>) -> Result<()> {
         self.qps[0].post_send(request)?;
         self.complete(1)
+    }
+
+    /// Until the peer has acknowledged whatever was sent to it: then it may be stopped.
+    pub fn settle(&mut self) -> Result<()> {
+        flush(&mut self.qps[0])?;
+        let mut done = [EMPTY];
+        while done[0].id != FLUSH {
+            self.cq.wait(&mut done, Duration::from_secs(10))?;
+            let status = done[0].status;
+            anyhow::ensure!(status == Status::Success, "the benchmark's request ended: {}", status.explain());
+        }
+        Ok(())
     }
 }
