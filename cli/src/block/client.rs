@@ -142,9 +142,11 @@ impl Session {
             let failed = self.faults.iter().flatten().count();
             // A person hears at once of what is wrong; a replica that would have to be started again waits, and tries again.
             let waits = matches!(self.role, Role::Repairer { .. });
-            if (asked - failed < majority && !waits) || started.elapsed() > PATIENCE {
+            let late = started.elapsed() > PATIENCE;
+            if (asked - failed < majority && !waits) || late {
+                let silent = if late { asked - self.connected() } else { failed };
                 let why = self.fault();
-                bail!("{failed} of {asked} replicas do not answer, too many for a majority: {why}");
+                bail!("{silent} of {asked} replicas do not answer, too many for a majority: {why}");
             }
             std::thread::sleep(Duration::from_micros(200));
         }
