@@ -238,6 +238,10 @@ impl QueuePair {
         if !self.may_send() || self.is_held(now) {
             return None;
         }
+        // How most turns end. (A queue that is drained says so when it retires.)
+        if self.state == State::Rts && self.has_sent_all() {
+            return None;
+        }
         let mut plan = loop {
             self.submit::<GoBackN>(mem, shared);
             if self.prism.is_some()
@@ -279,6 +283,7 @@ impl QueuePair {
     }
 
     /// Have all its requests left, and has none ended that is not retired? Then there is no next one to look for.
+    #[inline]
     fn has_sent_all(&self) -> bool {
         let unsent = |connection: &Connection| connection.requester.has_unsent();
         !self.send.has_work() && !self.connection.as_ref().is_some_and(unsent)
