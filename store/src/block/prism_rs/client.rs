@@ -28,6 +28,10 @@ const LISTEN: u8 = 4;
 const ANSWERS: usize = 32;
 const MINE: usize = ENTRY;
 
+/// Time without an operation after which buffers go back in groups however small. Who begins the next operation at once does not wait for
+/// messages that carry a buffer each; it has whole groups of them soon.
+const REST_NS: u64 = 20_000;
+
 /// How an operation ended, before the value is borrowed.
 #[derive(Copy, Clone)]
 enum End {
@@ -51,6 +55,8 @@ pub struct Client {
     /// Who is asked for values, and when the next one of them is late; perhaps it has come meanwhile.
     sources: Sources,
     deadline: Instant,
+    /// When the client has rested, if no operation has begun by then.
+    rested: Instant,
     /// No tag of ours of this time or earlier may come again: a write of it ended before f + 1 replicas had it.
     floor: u64,
     /// What was read last, away from the NIC's reach.
@@ -72,6 +78,7 @@ impl Client {
             in_flight: 0,
             sources: Sources::new(config.replicas),
             deadline: Instant::NEVER,
+            rested: Instant::NEVER,
             floor: 0,
             value: vec![0; config.layout.block_len as usize],
             config,
@@ -202,10 +209,9 @@ impl Client {
             _ => None,
         };
         let over = end.map(|end| self.over(slot, end));
-        if over.is_some() && self.in_flight == 0 {
-            (0..self.crew.len()).for_each(|replica| self.give_back(replica, fleet));
-        } else {
-            self.give_back(replica, fleet);
+        self.give_back(replica, false, fleet);
+        if self.in_flight == 0 && self.rested == Instant::NEVER {
+            self.rested = now.after(REST_NS);
         }
         over.map(|outcome| self.finished(slot, outcome))
     }
@@ -385,10 +391,12 @@ impl Client {
     }
 
     /// Buffers go back to a replica if it is time; if it was passed over and has room again, it is asked.
-    fn give_back(&mut self, replica: usize, fleet: &mut impl Fleet) {
+    fn give_back(&mut self, replica: usize, rested: bool, fleet: &mut impl Fleet) {
         let id = self.crew.id(replica, RETURN, 0);
         let Some(returns) = &mut self.returns[replica] else { return };
-        if let Err(why) = returns.send(id, self.in_flight == 0, &mut fleet.end(replica)) {
+        if returns.is_due(rested)
+            && let Err(why) = returns.send(id, rested, &mut fleet.end(replica))
+        {
             self.crew.lose(replica, why);
         }
         let room = returns.room() > self.chains[replica];

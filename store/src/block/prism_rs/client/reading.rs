@@ -120,12 +120,19 @@ impl Client {
     /// When [`expire`](Client::expire) wants to be called.
     #[inline]
     pub fn next_deadline(&self) -> Instant {
-        self.deadline
+        self.deadline.min(self.rested)
     }
 
     /// Does not wait any longer for values that are late: all replicas are asked for theirs, since something is wrong. Others that wait for
     /// the same replicas do not wait either.
+    /// Who has rested gives buffers back.
     pub fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
+        if self.rested <= now {
+            self.rested = Instant::NEVER;
+            if self.in_flight == 0 {
+                (0..self.crew.len()).for_each(|replica| self.give_back(replica, true, fleet));
+            }
+        }
         if self.deadline > now {
             return;
         }
