@@ -168,10 +168,10 @@ impl Replay {
         if self.is_pending() { self.ring[self.slot(self.pending)].as_ref() } else { None }
     }
 
-    /// Is there, among what is still to be answered, a value of PRISM's?
+    /// Are several entries still to be answered, and a value of PRISM's among them?
     #[inline]
     pub fn has_value(&self) -> bool {
-        self.valued > self.pending
+        self.valued > self.pending && self.tail - self.pending > 1
     }
 
     /// The entries that still have something to send, in order, and what is kept for them.

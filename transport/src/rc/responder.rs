@@ -544,7 +544,7 @@ impl Responder {
         }
     }
 
-    /// Is there, among the answers that wait, a short one of PRISM's?
+    /// Do several answers wait, and among them a short one of PRISM's?
     #[inline]
     pub fn has_values(&self) -> bool {
         self.replay.has_value()
