@@ -15,6 +15,7 @@ mod doctor;
 mod documented;
 mod exercise;
 mod figures;
+mod flushing;
 mod kv;
 mod nicd;
 mod post;

@@ -1,11 +1,8 @@
 //! How the stores' machines reach a queue pair.
 
-use nic::wqe::ID_BITS;
 use store::PostPrism;
 use store::kv::{Post, PostError, Registered};
-use verbs::{
-    Batch, Init, Key, MemoryRegion, QueuePair, Ready, ReceiveRequest, Remote, Sge, WorkRequest, prism, work,
-};
+use verbs::{Batch, Init, MemoryRegion, QueuePair, Ready, ReceiveRequest, Sge, WorkRequest, prism};
 
 fn queue_error(error: verbs::PostError) -> PostError {
     match error {
@@ -109,15 +106,6 @@ impl Later {
     pub fn post(&self, pair: &mut QueuePair<Init>) -> Result<(), verbs::PostError> {
         self.0.iter().try_for_each(|(id, sges)| pair.post_recv(&ReceiveRequest { id: *id, sges }))
     }
-}
-
-/// Id of what [`flush`] posts; no machine of the stores gives such a one.
-pub const FLUSH: u64 = (1 << ID_BITS) - 1;
-
-/// Posts a READ of nothing. When it has ended, the peer has acknowledged all that was posted before, which an answer does not say: a peer
-/// that is stopped or goes away then lets nobody's retries run out.
-pub fn flush(pair: &mut QueuePair<Ready>) -> Result<(), verbs::PostError> {
-    pair.post_send(&work::read(FLUSH, &[], Remote { addr: 0, rkey: Key::new(0) }))
 }
 
 /// A region as the stores see it.

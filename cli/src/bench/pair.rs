@@ -20,7 +20,7 @@ use super::cores::pin;
 use super::page::Page;
 use super::peer::{Doors, Place, Role, TARGET};
 use super::veth::NIC;
-use crate::post::{FLUSH, flush};
+use crate::flushing::Flushing;
 
 /// The peer process and the page shared with it.
 pub struct Peer {
@@ -345,12 +345,14 @@ impl End {
 
     /// Until the peer has acknowledged whatever was sent to it: then it may be stopped.
     pub fn settle(&mut self) -> Result<()> {
-        flush(&mut self.qps[0])?;
-        let mut done = [EMPTY];
-        while done[0].id != FLUSH {
-            self.cq.wait(&mut done, Duration::from_secs(10))?;
-            let status = done[0].status;
-            anyhow::ensure!(status == Status::Success, "the benchmark's request ended: {}", status.explain());
+        let mut flushing = Flushing::of("the benchmark's peer");
+        while flushing.goes_on(self.qps.first_mut())? {
+            let mut done = [EMPTY];
+            if self.cq.poll(&mut done)? > 0 {
+                let status = done[0].status;
+                let fine = flushing.takes(&done[0])? || status == Status::Success;
+                anyhow::ensure!(fine, "the benchmark's request ended: {}", status.explain());
+            }
         }
         Ok(())
     }

@@ -19,7 +19,8 @@ use verbs::{
 use super::client::config;
 use super::machine::Machine;
 use crate::device::PortArgs;
-use crate::post::{FLUSH, Ringing, flush, registered};
+use crate::flushing::Flushing;
+use crate::post::{Ringing, registered};
 use crate::serving::READS;
 
 /// Completions taken at a time.
@@ -304,25 +305,15 @@ impl Crowd {
 
     /// Until the replicas have acknowledged whatever was sent to them, also what nobody waits for: they will be stopped, and retries run out.
     fn flush(&mut self) -> Result<()> {
-        let started = Instant::now();
-        // Whatever else ends meanwhile may have a machine post more: buffers go back.
-        let (mut left, mut quiet) = (0, false);
-        while left > 0 || !quiet {
-            if left == 0 {
-                let mut pairs = self.clients.iter_mut().flat_map(|client| &mut client.pairs);
-                pairs.try_for_each(flush)?;
-                (left, quiet) = (self.owners.0.len(), true);
-            }
-            ensure!(started.elapsed() < PATIENCE, "the replicas do not answer");
+        let mut flushing = Flushing::of("a replica");
+        while flushing.goes_on(self.clients.iter_mut().flat_map(|client| &mut client.pairs))? {
             let now = self.clock.now();
             let got = self.cq.poll(&mut self.done)?;
             for completion in &self.done[..got] {
                 let Some((who, replica)) = self.owners.of(completion.qp_num) else { continue };
-                if completion.id == FLUSH && completion.status == verbs::Status::Success {
-                    left -= 1;
+                if flushing.takes(completion)? {
                     continue;
                 }
-                quiet = false;
                 let Client { machine, pairs, .. } = &mut self.clients[who];
                 machine.complete(now, replica, completion, &mut Ends(pairs));
             }

@@ -2,17 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use store::kv::{ClientConfig, Finished, Outcome, Refused, Slot};
 use verbs::{
-    Access, CompletionQueue, ConnectError, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready, Status,
-    WorkCompletion,
+    Access, CompletionQueue, ConnectError, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready, WorkCompletion,
 };
 
 use super::Design;
 use super::machine::Machine;
 use crate::device::PortArgs;
-use crate::post::{Batched, Direct, FLUSH, flush, registered};
+use crate::flushing::Flushing;
+use crate::post::{Batched, Direct, registered};
 use crate::serving::READS;
 
 /// How long an operation may take before a person is told.
@@ -141,22 +141,13 @@ impl<D: Design> Session<D> {
 
     /// Until the server has acknowledged whatever was sent to it: then it may be stopped. For when nothing is in flight.
     pub fn settle(&mut self) -> Result<()> {
-        let started = Instant::now();
-        // Whatever else ends meanwhile may have the client post more: buffers go back.
-        let (mut flushed, mut quiet) = (true, false);
-        while !(flushed && quiet) {
-            if std::mem::take(&mut flushed) {
-                flush(&mut self.pair)?;
-                quiet = true;
-            }
-            ensure!(started.elapsed() < PATIENCE, "the server does not answer");
+        let mut flushing = Flushing::of("the server");
+        while flushing.goes_on([&mut self.pair])? {
             let got = self.cq.poll(&mut self.done)?;
             for completion in &self.done[..got] {
-                if completion.id == FLUSH && completion.status == Status::Success {
-                    flushed = true;
+                if flushing.takes(completion)? {
                     continue;
                 }
-                quiet = false;
                 if let Err(broken) = self.client.complete(completion, &mut Direct(&mut self.pair)) {
                     bail!("the connection failed: {broken}");
                 }

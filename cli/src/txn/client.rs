@@ -28,7 +28,8 @@ use super::MOST_SHARDS;
 pub use super::machine::Machine;
 use super::roll_call;
 use crate::device::PortArgs;
-use crate::post::{Batched, FLUSH, flush, registered};
+use crate::flushing::Flushing;
+use crate::post::{Batched, registered};
 use crate::serving::READS;
 
 /// How large a client is, at most: the shards may grant shorter keys, values and transactions.
@@ -71,8 +72,6 @@ const TAKEN: usize = 64;
 const RETURN_EVERY: u32 = 256;
 /// How long a client that ends waits for what is still under way.
 const CLOSING: Duration = Duration::from_millis(100);
-/// How long a shard may take to acknowledge what has come.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connected client.
 pub struct Session {
@@ -250,22 +249,12 @@ impl Session {
     /// The NIC's, or a shard does not answer.
     pub fn settle(&mut self) -> Result<()> {
         self.close()?;
-        let started = Instant::now();
-        // Whatever else ends meanwhile may have the machine post more: buffers go back.
-        let (mut left, mut quiet) = (0, false);
-        while left > 0 || !quiet {
-            if left == 0 {
-                self.pairs.iter_mut().try_for_each(flush)?;
-                (left, quiet) = (self.pairs.len(), true);
-            }
-            ensure!(started.elapsed() < PATIENCE, "a shard does not answer");
+        let mut flushing = Flushing::of("a shard");
+        while flushing.goes_on(&mut self.pairs)? {
             self.turn(|shard, completion, machine, ends| {
-                if completion.id == FLUSH && completion.status == verbs::Status::Success {
-                    left -= 1;
-                    return Ok(());
+                if !flushing.takes(completion)? {
+                    machine.complete(shard, completion, ends)?;
                 }
-                quiet = false;
-                machine.complete(shard, completion, ends)?;
                 Ok(())
             })?;
         }
