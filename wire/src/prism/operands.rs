@@ -136,11 +136,21 @@ impl Repr {
     /// Writes what follows the addresses at the start of `out`, and returns its bytes and the AtomicETH's compare and swap
     /// fields. Panics if there is no room ([`MAX_LEN`] is enough) or the size is none.
     pub fn emit(&self, swaps: bool, out: &mut [u8]) -> (usize, u64, u64) {
-        assert!(matches!(self.size, 8 | 16 | 32), "sizes are 8, 16 and 32");
+        // Of a size that is known, a number is so many moves.
+        match self.size {
+            8 => self.emit_sized::<8>(swaps, out),
+            16 => self.emit_sized::<16>(swaps, out),
+            32 => self.emit_sized::<32>(swaps, out),
+            _ => panic!("sizes are 8, 16 and 32"),
+        }
+    }
+
+    #[inline(always)]
+    fn emit_sized<const SIZE: usize>(&self, swaps: bool, out: &mut [u8]) -> (usize, u64, u64) {
         let bit = |operand: &Operand, bit: u8| if let Operand::At(_) = operand { bit } else { 0 };
         let at = if swaps { bit(&self.compare, COMPARE_AT) } else { 0 } | bit(&self.swap_add, SWAP_AT);
         out[..HEAD].copy_from_slice(&[self.mode as u8, self.size, at, 0]);
-        let mut writer = Writer { out, at: HEAD, size: usize::from(self.size) };
+        let mut writer = Writer::<SIZE> { out, at: HEAD };
         writer.number(&self.compare_mask);
         let mut compare = 0;
         if swaps {
@@ -149,6 +159,17 @@ impl Repr {
         }
         let swap_add = writer.operand(&self.swap_add);
         (writer.at, compare, swap_add)
+    }
+
+    /// Bytes that [`emit`](Repr::emit) writes.
+    #[inline]
+    pub fn len(&self, swaps: bool) -> usize {
+        let wide = |operand: &Operand| self.size > 8 && matches!(operand, Operand::Immediate(_));
+        let numbers = match swaps {
+            true => 2 + usize::from(wide(&self.compare)) + usize::from(wide(&self.swap_add)),
+            false => 1 + usize::from(wide(&self.swap_add)),
+        };
+        HEAD + numbers * usize::from(self.size)
     }
 
     /// Does an operand stand at the responder?
@@ -239,23 +260,25 @@ impl Reader<'_> {
     }
 }
 
-struct Writer<'a> {
+/// Of numbers of so many bytes.
+struct Writer<'a, const SIZE: usize> {
     out: &'a mut [u8],
     at: usize,
-    size: usize,
 }
 
-impl Writer<'_> {
+impl<const SIZE: usize> Writer<'_, SIZE> {
+    #[inline(always)]
     fn number(&mut self, number: &Number) {
-        put(number, &mut self.out[self.at..self.at + self.size]);
-        self.at += self.size;
+        put(number, &mut self.out[self.at..self.at + SIZE]);
+        self.at += SIZE;
     }
 
     /// What the AtomicETH's field holds.
+    #[inline(always)]
     fn operand(&mut self, operand: &Operand) -> u64 {
         match operand {
             Operand::At(address) => *address,
-            Operand::Immediate([low, ..]) if self.size == 8 => *low,
+            Operand::Immediate([low, ..]) if SIZE == 8 => *low,
             Operand::Immediate(number) => {
                 self.number(number);
                 0
