@@ -12,6 +12,8 @@ use crate::wqe::{
 
 /// Slots before the list or the inline bytes.
 const HEAD: usize = 2;
+/// Slots of operands, at most.
+const OPERAND_SLOTS: usize = MAX_LEN.div_ceil(SLOT);
 
 /// The target of a READ, a WRITE or an atomic.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -155,8 +157,7 @@ fn list_slots(wqe: &Wqe) -> usize {
     if has_list(wqe) { (wqe.compare as usize).saturating_sub(1).div_ceil(2) } else { 0 }
 }
 
-/// Writes a work request as slots, the first slot first; otherwise as [`wqe::write`](crate::wqe::write). Returns the slots
-/// written.
+/// Writes a work request as slots, in any order; otherwise as [`wqe::write`](crate::wqe::write). Returns the slots written.
 ///
 /// # Errors
 /// [`PostError`]; then `store` has not been called.
@@ -169,51 +170,49 @@ pub fn write(
     if request.id >> ID_BITS != 0 {
         return Err(PostError::IdTooWide);
     }
-    if request.flag_bits() == Flags::NONE {
+    let flags = request.flag_bits();
+    if flags == Flags::NONE {
         return write_plain(request, bounds, free, store);
     }
-    let mut operands = [0; MAX_LEN];
-    let mut wqe = Wqe { imm: u64::from(request.flag_bits().bits()), ..Wqe::default() };
-    let (opcode, payload) = encode(&request.operation, &mut wqe, &mut operands)?;
-    let inline = matches!(payload, Payload::Inline(_));
-    wqe.header = header(opcode, flag_bits(request.flags, inline), request.id);
-    let list = match payload {
-        Payload::Inline(bytes) => {
-            let atomic = matches!(opcode, WqeOpcode::PRISM_COMPARE_SWAP | WqeOpcode::PRISM_FETCH_ADD);
-            if !atomic && bytes.len() > bounds.max_inline as usize {
-                return Err(PostError::TooMuchInline);
-            }
-            wqe.len = bytes.len() as u64;
-            &[]
-        }
-        Payload::Sges(list) => list,
-    };
-    if list.len() > bounds.max_sge as usize {
-        return Err(PostError::TooManySges);
+    let mut wqe = Wqe { imm: u64::from(flags.bits()), ..Wqe::default() };
+    let (opcode, behind) = encode(&request.operation, &mut wqe)?;
+    wqe.header = header(opcode, flag_bits(request.flags, behind.is_inline()), request.id);
+    let count = HEAD + behind.slots(bounds)?;
+    if count > MAX_SLOTS {
+        return Err(if behind.is_inline() { PostError::TooMuchInline } else { PostError::TooManySges });
     }
-    if let Some(first) = list.first() {
-        (wqe.local, wqe.len) = (first.addr, u64::from(first.len));
-        wqe.keys |= u64::from(first.lkey.get());
-        wqe.compare = list.len() as u64;
-    }
-    let count = slots(&wqe).ok_or(if inline { PostError::TooMuchInline } else { PostError::TooManySges })?;
     if count > free {
         return Err(PostError::QueueFull);
     }
-    store(0, &wqe.emit());
-    store(1, &second(request).emit());
-    if let Payload::Inline(bytes) = payload {
-        let (whole, rest) = bytes.as_chunks();
-        whole.iter().enumerate().for_each(|(at, slot)| store(HEAD + at, slot));
-        if !rest.is_empty() {
-            let mut slot = [0; SLOT];
-            slot[..rest.len()].copy_from_slice(rest);
-            store(HEAD + whole.len(), &slot);
+    match behind {
+        Behind::List(list) => {
+            if let Some(first) = list.first() {
+                (wqe.local, wqe.len) = (first.addr, u64::from(first.len));
+                wqe.keys |= u64::from(first.lkey.get());
+                wqe.compare = list.len() as u64;
+            }
+            for (at, pair) in list.get(1..).unwrap_or_default().chunks(2).enumerate() {
+                store(HEAD + at, &sge_slot(pair));
+            }
+        }
+        Behind::Inline(bytes) => {
+            wqe.len = bytes.len() as u64;
+            for (at, bytes) in bytes.chunks(SLOT).enumerate() {
+                let mut slot = [0; SLOT];
+                slot[..bytes.len()].copy_from_slice(bytes);
+                store(HEAD + at, &slot);
+            }
+        }
+        Behind::Operands(operands, swaps) => {
+            let mut slots = [[0; SLOT]; OPERAND_SLOTS];
+            let (len, compare, swap_add) = operands.emit(swaps, slots.as_flattened_mut());
+            (wqe.len, wqe.compare, wqe.swap_add) = (len as u64, compare, swap_add);
+            let used = slots[..count - HEAD].iter();
+            used.enumerate().for_each(|(at, slot)| store(HEAD + at, slot));
         }
     }
-    for (at, pair) in list.get(1..).unwrap_or_default().chunks(2).enumerate() {
-        store(HEAD + at, &sge_slot(pair));
-    }
+    store(0, &wqe.emit());
+    store(1, &second(request).emit());
     Ok(count)
 }
 
@@ -253,13 +252,49 @@ fn trim(list: &[Sge], len: u32, out: &mut [Sge; MAX_SGE]) -> Option<usize> {
     (left == 0).then_some(count)
 }
 
+/// What follows the two slots.
+enum Behind<'a> {
+    /// Elements but the first.
+    List(&'a [Sge]),
+    /// The program's bytes.
+    Inline(&'a [u8]),
+    /// Operands of an atomic: does it swap?
+    Operands(&'a Operands, bool),
+}
+
+impl Behind<'_> {
+    fn is_inline(&self) -> bool {
+        !matches!(self, Behind::List(_))
+    }
+
+    /// How many slots it takes.
+    #[inline(always)]
+    fn slots(&self, bounds: &Bounds) -> Result<usize, PostError> {
+        match *self {
+            Behind::List(list) if list.len() > bounds.max_sge as usize => Err(PostError::TooManySges),
+            Behind::List(list) => Ok(list.len().saturating_sub(1).div_ceil(2)),
+            Behind::Inline(bytes) if bytes.len() > bounds.max_inline as usize => {
+                Err(PostError::TooMuchInline)
+            }
+            Behind::Inline(bytes) => Ok(bytes.len().div_ceil(SLOT)),
+            Behind::Operands(operands, swaps) => Ok(operands.len(swaps).div_ceil(SLOT)),
+        }
+    }
+}
+
+impl<'a> From<Payload<'a>> for Behind<'a> {
+    #[inline(always)]
+    fn from(payload: Payload<'a>) -> Behind<'a> {
+        match payload {
+            Payload::Sges(list) => Behind::List(list),
+            Payload::Inline(bytes) => Behind::Inline(bytes),
+        }
+    }
+}
+
 /// Fills in what the operation says of itself; its op-code, and what follows the two slots.
 #[inline(always)]
-fn encode<'a>(
-    operation: &Operation<'a>,
-    wqe: &mut Wqe,
-    operands: &'a mut [u8; MAX_LEN],
-) -> Result<(WqeOpcode, Payload<'a>), PostError> {
+fn encode<'a>(operation: &'a Operation<'a>, wqe: &mut Wqe) -> Result<(WqeOpcode, Behind<'a>), PostError> {
     let mut at = |remote: &Remote| {
         (wqe.remote, wqe.keys) = (remote.addr, u64::from(remote.rkey.get()) << 32);
     };
@@ -271,7 +306,7 @@ fn encode<'a>(
                 return Err(PostError::BadPayload);
             }
             wqe.swap_add = u64::from(*len);
-            Ok((WqeOpcode::PRISM_READ, Payload::Sges(into)))
+            Ok((WqeOpcode::PRISM_READ, Behind::List(into)))
         }
         Operation::Write { to, data } => {
             at(&to.remote);
@@ -281,28 +316,25 @@ fn encode<'a>(
             at(&Remote { addr: *list, rkey: *rkey });
             Ok((WqeOpcode::PRISM_WRITE, put_data(data, wqe)))
         }
-        Operation::CompareSwap { at: target, operands: these }
-        | Operation::FetchAdd { at: target, operands: these } => {
+        Operation::CompareSwap { at: target, operands } | Operation::FetchAdd { at: target, operands } => {
             at(&target.remote);
-            if !matches!(these.size, 8 | 16 | 32) {
+            if !matches!(operands.size, 8 | 16 | 32) {
                 return Err(PostError::BadPayload);
             }
             let swaps = matches!(operation, Operation::CompareSwap { .. });
-            let (len, compare, swap_add) = these.emit(swaps, operands);
-            (wqe.compare, wqe.swap_add) = (compare, swap_add);
             let opcode = if swaps { WqeOpcode::PRISM_COMPARE_SWAP } else { WqeOpcode::PRISM_FETCH_ADD };
-            Ok((opcode, Payload::Inline(&operands[..len])))
+            Ok((opcode, Behind::Operands(operands, swaps)))
         }
     }
 }
 
 #[inline(always)]
-fn put_data<'a>(data: &Data<'a>, wqe: &mut Wqe) -> Payload<'a> {
+fn put_data<'a>(data: &Data<'a>, wqe: &mut Wqe) -> Behind<'a> {
     match data {
-        Data::Local(payload) => *payload,
+        Data::Local(payload) => (*payload).into(),
         Data::There { addr, len } => {
             (wqe.swap_add, wqe.len) = (*addr, u64::from(*len));
-            Payload::Sges(&[])
+            Behind::List(&[])
         }
     }
 }
