@@ -66,7 +66,8 @@ impl Extended {
 
     /// What it does.
     pub fn verb(&self) -> Verb {
-        match self.head >> VERB_SHIFT {
+        // Of two bits each value is a verb: nothing is left to compare.
+        match self.head >> VERB_SHIFT & 3 {
             0 => Verb::Read,
             1 => Verb::Write,
             2 => Verb::CompareSwap,

@@ -33,7 +33,7 @@ pub struct Part<'a, D> {
 
 impl<D: Copy> Requester<D> {
     /// How many requests could travel together with a WRITE or an operation of PRISM that would leave now, each of one packet: of
-    /// `most` at most, while `fits` says so of each, the first one too. They are those that wait for the success of the one before;
+    /// `most` at most, while `fits` says so of each, the first one too if it has company. They are those that wait for the success of the one before;
     /// and, `mixed`, whatever else of PRISM's is on its way with such a chain: its frame is of another length than theirs.
     pub fn chained(
         &self,
@@ -44,13 +44,13 @@ impl<D: Copy> Requester<D> {
         let Parameters { mtu, window, max_rd_atomic, .. } = self.parameters;
         let Some(first) = self.starts_together(now) else { return Chained::No };
         let mixed = mixed && self.conditional > self.at && matches!(first.message.kind, Kind::Prism(_));
-        let begins = fits(&first.message);
         let (mut count, mut fetches) = (0, usize::from(first.message.kind.is_fetch()));
-        while begins
-            && count < most
+        while count < most
             && let Some((placed, extended)) = self.follower(count as u64 + 1, mixed)
             && extended.requests(placed.message.len, mtu) == 1
             && !self.failing.bars(self.at + count as u64 + 1)
+            // The first one is asked about when it has company.
+            && (count > 0 || fits(&first.message))
             && fits(&placed.message)
         {
             fetches += 1;
