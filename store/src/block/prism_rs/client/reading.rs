@@ -124,8 +124,7 @@ impl Client {
     }
 
     /// Does not wait any longer for values that are late: all replicas are asked for theirs, since something is wrong. Others that wait for
-    /// the same replicas do not wait either.
-    /// Who has rested gives buffers back.
+    /// the same replicas do not wait either. And a client that has rested gives buffers back.
     pub fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
         if self.rested <= now {
             self.rested = Instant::NEVER;
