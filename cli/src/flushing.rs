@@ -80,7 +80,7 @@ mod tests {
         for _ in 0..2 {
             assert!(flushing.goes_on([]).unwrap());
             flushing.left = 1;
-            assert!(flushing.takes(&WorkCompletion { id: FLUSH, ..EMPTY }).unwrap());
+            assert!(flushing.takes(&WorkCompletion { id: FLUSH, status: Status::Success, ..EMPTY }).unwrap());
             assert!(!flushing.takes(&WorkCompletion { id: 5, ..EMPTY }).unwrap());
         }
         assert!(flushing.goes_on([]).unwrap());
