@@ -48,8 +48,8 @@ pub trait Cells {
     fn return_credit(&self, position: u32);
 }
 
-/// A train that takes so many slots is published without waiting for more.
-const LONGEST_TRAIN: u32 = 64;
+/// A train that takes so many slots is published without waiting for more: the consumer has enough to begin with.
+const LONGEST_TRAIN: u32 = 48;
 
 /// Shape of a ring; only ever made with values that [`Geometry::new`] accepts.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

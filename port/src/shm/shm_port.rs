@@ -11,8 +11,9 @@ use super::setup::SetupError;
 use super::watch::{BATCH, Happened, Watch};
 use crate::{Address, Counters, Egress, Endpoint, Ingress, Lease, Peer, Port, Start};
 
-/// Frames taken from one link before the next has its turn.
-const BURST: usize = 32;
+/// Frames taken from one link before the next has its turn, and before what they ask for is answered. Few, so that both
+/// cores work at the same time: with longer bursts each waits for the other's, and hands back a burst as long.
+const BURST: usize = 16;
 /// Receives between two looks at the sockets, while nobody sleeps: a look is a system call of some 200 ns. Few enough
 /// that a host which polls on a slow timer, too, notices a dead peer in seconds.
 const LOOK_EVERY: u32 = 1 << 12;
