@@ -454,23 +454,30 @@ impl Client {
             }
             _ => {
                 let news = self.progress(work, of, completion, fleet)?;
-                self.return_buffers(shard, fleet)?;
+                if let News::Ended(_, Outcome::NoBuffer) = news {
+                    // Where there are none, none waits here for others to go with.
+                    (0..self.returns.len()).try_for_each(|shard| self.give_back(shard, true, fleet))?;
+                }
+                self.give_back(shard, false, fleet)?;
                 return Ok(news);
             }
         }
-        self.return_buffers(shard, fleet)?;
+        self.give_back(shard, false, fleet)?;
         Ok(News::Nothing)
     }
 
-    /// Sends a message to a shard's keeper, if there is reason to. Its owner calls it for every shard now and then, as buffers may wait for others
-    /// to go with.
+    /// Sends what waits for a shard's keeper, if no transaction is under way. Its owner calls it for every shard now and then: buffers go back in
+    /// groups, since a message behind each transaction is one that the next waits for.
     ///
     /// # Errors
     /// The queue did not take it.
     pub fn return_buffers(&mut self, shard: usize, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        let idle = self.in_flight() == 0;
-        if self.returns[shard].is_due(idle) {
-            self.returns[shard].send(id(Work::Return, 0), idle, &mut fleet.end(shard))?;
+        self.give_back(shard, self.in_flight() == 0, fleet)
+    }
+
+    fn give_back(&mut self, shard: usize, all: bool, fleet: &mut impl Fleet) -> Result<(), Broken> {
+        if self.returns[shard].is_due(all) {
+            self.returns[shard].send(id(Work::Return, 0), all, &mut fleet.end(shard))?;
         }
         Ok(())
     }

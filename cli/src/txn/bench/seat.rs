@@ -20,6 +20,8 @@ pub const MOST: u32 = 64;
 const TRIPS: usize = 4096;
 /// Without an end of a transaction for so long, there will be none.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Empty turns between two looks at the clock, while nobody waits for a time.
+const LOOK_EVERY: u32 = 64;
 
 /// Where seats are.
 #[derive(Copy, Clone)]
@@ -153,16 +155,23 @@ impl Seat {
         let began = self.began;
         let clock = || transport::Instant(began.elapsed().as_nanos() as u64);
         let started = clock();
-        let mut last = started;
+        let (mut last, mut vain) = (started, 0_u32);
         while !runner.is_done() {
-            // Read once a turn, when it is known what has come: a reading takes as long as a tenth of a transaction's work here.
+            // Read once a turn, when it is known what has come: a reading takes as long as a tenth of a transaction's work here, and as an
+            // empty turn, in which what comes meanwhile waits.
             let read = OnceCell::new();
             let now = || *read.get_or_init(clock);
             let got = self.session.turn(|shard, completion, machine, ends| {
-                runner.complete(now(), (shard, completion), machine, ends, &mut told)?;
-                runner.begin(now(), machine, ends, &mut told)?;
+                runner.complete(now, (shard, completion), machine, ends, &mut told)?;
+                if runner.is_waiting() {
+                    runner.begin(now(), machine, ends, &mut told)?;
+                }
                 Ok(())
             })?;
+            vain = if got > 0 { 0 } else { vain + 1 };
+            if got == 0 && !runner.is_waiting() && !vain.is_multiple_of(LOOK_EVERY) {
+                continue;
+            }
             let now = now();
             if runner.may_begin(now) {
                 let (machine, mut ends) = self.session.parts()?;

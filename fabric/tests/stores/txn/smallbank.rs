@@ -122,7 +122,9 @@ impl<P: Protocol> Bank<P> {
         for shard in 0..SHARDS {
             while let Some(completion) = links[shard].poll(&mut self.world) {
                 let fleet = &mut Ends { world: &mut self.world, links };
-                runner.complete(now, (shard, &completion), client, fleet, &mut told).expect("nothing breaks");
+                runner
+                    .complete(|| now, (shard, &completion), client, fleet, &mut told)
+                    .expect("nothing breaks");
             }
         }
         let fleet = &mut Ends { world: &mut self.world, links };

@@ -1,6 +1,7 @@
 //! One client: what its transactions see, how many round trips they take, and where its bounds are.
 
 use super::executor::Net;
+use crate::heap::MOST_RETURNED;
 use crate::txn::client::slot_of;
 use crate::txn::{Client, ClientConfig, Event, Outcome, Refused, Shard, ShardConfig, Tx};
 
@@ -110,6 +111,43 @@ fn where_a_version_is_costs_a_round_trip_once() {
     bench.run();
     let server = &bench.net.servers[0];
     assert_eq!((server.live().len(), server.free.len()), (2, 6), "a buffer a key, and all others are back");
+}
+
+/// Writes a key in a transaction of its own.
+fn change(bench: &mut Bench, key: &[u8]) -> Outcome {
+    let tx = bench.client.begin().unwrap();
+    bench.write(tx, key, b"1");
+    bench.commit(tx).0
+}
+
+#[test]
+fn buffers_go_back_in_groups_and_when_the_client_rests() {
+    let mut bench = Bench::new(true, 40);
+    let free = |bench: &Bench| bench.net.servers[0].free.len();
+    // The first of them replaces nothing.
+    (0..MOST_RETURNED / 2).for_each(|_| assert!(matches!(change(&mut bench, b"a"), Outcome::Committed(_))));
+    assert_eq!(free(&bench), 40 - MOST_RETURNED / 2, "no message has gone");
+    change(&mut bench, b"a");
+    bench.run();
+    assert_eq!(free(&bench), 39, "a group has");
+    change(&mut bench, b"a");
+    let tx = bench.client.begin().unwrap();
+    bench.client.return_buffers(0, &mut bench.net.fleet(0)).unwrap();
+    bench.run();
+    assert_eq!(free(&bench), 38, "it does not rest");
+    bench.client.abort(tx).unwrap();
+    bench.client.return_buffers(0, &mut bench.net.fleet(0)).unwrap();
+    bench.run();
+    assert_eq!(free(&bench), 39);
+}
+
+#[test]
+fn where_a_shard_has_no_buffer_none_waits_at_the_client() {
+    let mut bench = Bench::new(true, 3);
+    (0..3).for_each(|_| assert!(matches!(change(&mut bench, b"a"), Outcome::Committed(_))));
+    assert_eq!(change(&mut bench, b"a"), Outcome::NoBuffer);
+    bench.run();
+    assert!(matches!(change(&mut bench, b"a"), Outcome::Committed(_)));
 }
 
 #[test]

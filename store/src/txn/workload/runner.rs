@@ -189,6 +189,12 @@ impl<W: Workload> Runner<W> {
         self.idle.len() == self.flights.len() && self.next == self.drawn.len()
     }
 
+    /// Is there something to begin, at once or when its pause is over?
+    #[inline]
+    pub fn is_waiting(&self) -> bool {
+        !self.paused.is_empty() || !self.idle.is_empty() && self.next < self.drawn.len()
+    }
+
     /// Is there something that may begin now?
     #[inline]
     pub fn may_begin(&self, now: Instant) -> bool {
@@ -250,14 +256,15 @@ impl<W: Workload> Runner<W> {
         place
     }
 
-    /// Takes a completion of a shard's queue pair.
+    /// Takes a completion of a shard's queue pair. It asks for the time only if a step of a deal or its end needs it: a reading takes as long
+    /// as what it does for many completions.
     ///
     /// # Errors
     /// The queue pair has failed, or a deal cannot be carried out.
     #[inline]
     pub fn complete(
         &mut self,
-        now: Instant,
+        now: impl Fn() -> Instant,
         (shard, completion): (usize, &WorkCompletion),
         machine: &mut impl Design,
         fleet: &mut impl Fleet,
@@ -271,12 +278,12 @@ impl<W: Workload> Runner<W> {
                 let at = flight.entries.iter().position(|known| *known == entry);
                 flight.script.found(at.ok_or(Broken::Protocol)?, value);
                 if flight.script.is_complete() && flight.entries.len() == flight.script.asked() {
-                    self.go_on(place, now, machine, fleet, told)?;
+                    self.go_on(place, now(), machine, fleet, told)?;
                 }
                 Ok(())
             }
             Some(Event::Ended { tx, outcome, round_trips, resolved }) => {
-                self.ended(tx, (outcome, round_trips, resolved), now, told)
+                self.ended(tx, (outcome, round_trips, resolved), now(), told)
             }
         }
     }

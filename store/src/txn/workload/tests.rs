@@ -196,7 +196,7 @@ fn run<W: Workload>(runner: &mut Runner<W>, plain: &mut Plain, deals: u64) -> Ve
             }
         };
         runner.begin(now, plain, &mut Nobody, &mut told).expect("nothing breaks");
-        runner.complete(now, (0, &DONE), plain, &mut Nobody, &mut told).expect("nothing breaks");
+        runner.complete(|| now, (0, &DONE), plain, &mut Nobody, &mut told).expect("nothing breaks");
     }
     ends
 }
