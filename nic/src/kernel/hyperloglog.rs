@@ -17,6 +17,10 @@ const REST: usize = 64 - BITS as usize;
 const BATCH: usize = 64;
 /// From so many zeros on that every register has seen, few values can raise one, and they are looked for.
 const FEW: u8 = 2;
+/// So many of them at a time, without a question between.
+const TOGETHER: usize = 2;
+/// Batches between two looks at all registers: as many values as there are registers.
+const LOOK_EVERY: u32 = (REGISTERS / BATCH) as u32;
 
 /// What parameters ask for: one byte.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -41,17 +45,17 @@ impl Default for HyperLogLog {
     }
 }
 
-/// The registers, and what all of them hold at least: a hash that ends in fewer zeros changes nothing.
+/// The registers, and what all of them held at least when that was looked at: a hash that ends in fewer zeros changes nothing.
 struct Registers {
     all: Box<[u8; REGISTERS]>,
     least: u8,
-    /// Registers that hold no more than that.
-    at_least: usize,
+    /// Batches since then.
+    since: u32,
 }
 
 impl Default for Registers {
     fn default() -> Registers {
-        Registers { all: Box::new([0; REGISTERS]), least: 0, at_least: REGISTERS }
+        Registers { all: Box::new([0; REGISTERS]), least: 0, since: 0 }
     }
 }
 
@@ -66,26 +70,13 @@ fn hash(value: u64) -> u64 {
 }
 
 impl Registers {
-    /// The highest bits choose a register, the zeros below the lowest bit that is set count.
+    /// The highest bits choose a register, the zeros below the lowest bit that is set count. Written whether it is higher or not: nobody
+    /// can foresee which, and a store is cheaper than a wrong guess.
     #[inline(always)]
     fn count(&mut self, hash: u64) {
         let zeros = hash.trailing_zeros() as u8;
         let register = &mut self.all[(hash >> REST) as usize];
-        if zeros >= *register {
-            let before = std::mem::replace(register, zeros + 1);
-            if before == self.least {
-                self.raised();
-            }
-        }
-    }
-
-    /// A register that held the least holds more now.
-    fn raised(&mut self) {
-        self.at_least -= 1;
-        if self.at_least == 0 {
-            self.least = self.all.iter().copied().min().unwrap_or(0);
-            self.at_least = self.all.iter().filter(|register| **register == self.least).count();
-        }
+        *register = (*register).max(zeros + 1);
     }
 
     #[inline(always)]
@@ -94,18 +85,31 @@ impl Registers {
         for (hashed, value) in hashes.iter_mut().zip(batch.as_chunks::<8>().0) {
             *hashed = hash(u64::from_le_bytes(*value));
         }
-        if self.least < FEW {
-            hashes.iter().for_each(|hash| self.count(*hash));
-            return;
+        match self.least < FEW {
+            true => hashes.iter().for_each(|hash| self.count(*hash)),
+            false => self.count_few(&hashes),
         }
+        self.since += 1;
+        if self.since == LOOK_EVERY {
+            self.since = 0;
+            self.least = self.all.iter().copied().fold(u8::MAX, u8::min);
+        }
+    }
+
+    /// Those that can raise a register, some at a time: where there are fewer, another value of the batch is counted again, which
+    /// changes nothing.
+    #[inline(always)]
+    fn count_few(&mut self, hashes: &[u64; BATCH]) {
         let zeros = (1 << self.least) - 1;
         let mut raising = 0u64;
         for (at, hash) in hashes.iter().enumerate() {
             raising |= u64::from(hash & zeros == 0) << at;
         }
         while raising != 0 {
-            self.count(hashes[raising.trailing_zeros() as usize]);
-            raising &= raising - 1;
+            for _ in 0..TOGETHER {
+                self.count(hashes[raising.trailing_zeros() as usize % BATCH]);
+                raising &= raising.wrapping_sub(1);
+            }
         }
     }
 }
@@ -218,7 +222,7 @@ impl Kernel for HyperLogLog {
 
     fn reset(&mut self) {
         self.registers.all.fill(0);
-        (self.registers.least, self.registers.at_least) = (0, REGISTERS);
+        (self.registers.least, self.registers.since) = (0, 0);
     }
 }
 
