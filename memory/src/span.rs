@@ -155,6 +155,14 @@ impl<'p> Span<'p> {
         }
     }
 
+    /// Asks for the `len` bytes behind it, all of them: for who has other work to do until they come.
+    #[inline]
+    pub fn prefetch_behind(&self, len: usize) {
+        for at in (0..len).step_by(64) {
+            hint(self.start.wrapping_add(self.len + at));
+        }
+    }
+
     /// Loads the 64-bit word at the start (Acquire), in the machine's byte order.
     ///
     /// # Errors
