@@ -174,14 +174,8 @@ impl Measuring<'_> {
     fn alone(&mut self) -> Result<()> {
         for skew in [0.0, SKEW] {
             let keys = Keys::of(self.args.blocks, skew);
-            let mut bare = Vec::new();
-            let rounds = self.turns(|seat, seed| {
-                if seat.design == Design::AbdLock {
-                    bare.push(seat.bare()?);
-                }
-                seat.one(|random| keys.next(random), seed)
-            })?;
-            let rows = beside(&rounds, &bare, |design| self.case(design, &keys));
+            let rounds = self.turns(|seat, seed| seat.one(|random| keys.next(random), seed))?;
+            let rows = beside(&rounds, |design| self.case(design, &keys));
             rows.into_iter().for_each(|row| self.report.add(row));
         }
         Ok(())

@@ -321,32 +321,52 @@ impl Crowd {
         Ok(())
     }
 
-    /// A READ of `len` bytes at this place of every replica's table at once, until a majority has answered: nanoseconds. For when nothing
-    /// is under way.
+    /// READs of `len` bytes at these places of every replica's table, all replicas at once: what each takes until a majority has answered,
+    /// nanoseconds. The next begins then, as phases of operations do, while the last replica is still at work. For when nothing is under way.
     ///
     /// # Errors
     /// A READ fails.
-    pub fn bare_quorum(&mut self, len: usize, place: u64) -> Result<f64> {
+    pub fn bare_quorums(
+        &mut self,
+        len: usize,
+        places: impl Iterator<Item = u64>,
+        all: &mut Vec<f64>,
+    ) -> Result<()> {
         let list = [self.local.sge(0, len)];
-        let pairs = &mut self.clients[0].pairs;
-        let started = Instant::now();
-        for (pair, table) in pairs.iter_mut().zip(&self.tables) {
-            let from = Remote { addr: table.addr + place, ..*table };
-            pair.post_send(&work::read(0, &list, from))?;
-        }
-        let (mut answered, mut took) = (0, 0.0);
-        while answered < pairs.len() {
-            let got = self.cq.poll(&mut self.done)?;
-            let failed =
-                self.done[..got].iter().any(|completion| completion.status != verbs::Status::Success);
-            ensure!(!failed, "a READ of the replicas' tables failed");
-            let quorum = pairs.len() / 2 + 1;
-            if answered < quorum && answered + got >= quorum {
-                took = started.elapsed().as_nanos() as f64;
+        let (replicas, mut under_way) = (self.tables.len(), 0);
+        for (number, place) in places.enumerate() {
+            let started = Instant::now();
+            for (pair, table) in self.clients[0].pairs.iter_mut().zip(&self.tables) {
+                let from = Remote { addr: table.addr + place, ..*table };
+                pair.post_send(&work::read(number as u64, &list, from))?;
             }
-            answered += got;
+            under_way += replicas;
+            let mut answered = 0;
+            // Nobody falls behind by more than one.
+            while answered <= replicas / 2 || under_way >= replicas {
+                let before = answered;
+                for completion in self.answers()? {
+                    answered += usize::from(completion.id == number as u64);
+                    under_way -= 1;
+                }
+                if before <= replicas / 2 && answered > replicas / 2 {
+                    all.push(started.elapsed().as_nanos() as f64);
+                }
+            }
         }
-        Ok(took)
+        while under_way > 0 {
+            under_way -= self.answers()?.len();
+        }
+        Ok(())
+    }
+
+    /// Ends of READs that have come.
+    fn answers(&mut self) -> Result<&[WorkCompletion]> {
+        let got = self.cq.poll(&mut self.done)?;
+        let done = &self.done[..got];
+        let failed = done.iter().any(|completion| completion.status != verbs::Status::Success);
+        ensure!(!failed, "a READ of the replicas' tables failed");
+        Ok(done)
     }
 }
 

@@ -37,11 +37,10 @@ fn pair(rounds: &[Rounds], (metric, unit, figure): Kind, case: &impl Fn(Design) 
     ]
 }
 
-/// Of one client; `bare` is a READ of all replicas, round by round.
-pub fn beside(rounds: &[Rounds], bare: &[f64], case: impl Fn(Design) -> String) -> Vec<Row> {
+/// Of one client.
+pub fn beside(rounds: &[Rounds], case: impl Fn(Design) -> String) -> Vec<Row> {
     let mut rows = Vec::new();
-    let trips = of(rounds, Design::AbdLock, TRIPS.2);
-    let floor: Vec<f64> = bare.iter().zip(trips).map(|(bare, trips)| bare * trips).collect();
+    let floor = of(rounds, Design::AbdLock, |round| round.bare * round.round_trips);
     for kind in [P50, MEAN, P99, RATES, TRIPS] {
         let [locks, prism] = pair(rounds, kind, &case);
         rows.push(match kind.0 {

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use hdrhistogram::Histogram;
 use store::block::{Design, Operation};
 use store::ycsb::Random;
 
@@ -24,6 +25,8 @@ const CROWDED: u64 = 2000;
 /// And for each client of it.
 const EACH: u64 = 150;
 const TRIPS: usize = 1000;
+/// Turns in which those alone and bare READs take each other's place: what the machine is like changes within a second.
+const SLICES: usize = 10;
 
 /// The replicas' process.
 struct Replicas(Child);
@@ -64,6 +67,8 @@ pub struct Round {
     pub rate: f64,
     /// Round trips of one in the mean.
     pub round_trips: f64,
+    /// Meanwhile: what a READ of all replicas takes until a majority has answered, of the bytes that the design reads. Of one client alone.
+    pub bare: f64,
 }
 
 /// A design's replicas and clients.
@@ -148,21 +153,6 @@ impl Seat {
         turns::stop(&self.replicas.0)
     }
 
-    /// What a READ of all replicas takes until a majority has answered, of the bytes that the design reads.
-    ///
-    /// # Errors
-    /// A replica is gone.
-    pub fn bare(&mut self) -> Result<f64> {
-        let len = read_len(self.design, self.block_len);
-        self.go_on()?;
-        // As spread as the blocks are: not all of them are in a cache.
-        let mut random = Random::new(TRIPS as u64);
-        let mut place = || random.below(self.blocks) * self.block_len as u64;
-        let all: Result<Vec<f64>> = (0..TRIPS).map(|_| self.one.bare_quorum(len, place())).collect();
-        self.stop()?;
-        Ok(median(&all?))
-    }
-
     /// One client, one operation after the other, then its window full.
     ///
     /// # Errors
@@ -174,10 +164,26 @@ impl Seat {
         // Who was measured before has left nothing of this one in the caches.
         let warm = (2 * self.blocks).clamp(ALONE / 4, 2 * TOGETHER);
         self.one.run((warm, WINDOW.into()), &mut draw, |_, _| ())?;
-        let (alone, _) = timed(&mut self.one, (ALONE, 1), &mut draw)?;
-        let (_, rate) = timed(&mut self.one, (TOGETHER, WINDOW.into()), &mut draw)?;
+        let (mut times, mut bare) = (Times::new()?, Vec::with_capacity(TRIPS));
+        for _ in 0..SLICES {
+            self.bare(TRIPS / SLICES, &mut bare)?;
+            self.one.run((ALONE / SLICES as u64, 1), &mut draw, |took, trips| times.add(took, trips))?;
+        }
+        let started = Instant::now();
+        self.one.run((TOGETHER, WINDOW.into()), &mut draw, |_, _| ())?;
+        let rate = TOGETHER as f64 / started.elapsed().as_secs_f64();
         self.stop()?;
-        Ok(Round { rate, ..alone })
+        Ok(Round { bare: median(&bare), ..times.round(rate) })
+    }
+
+    /// READs of all replicas, as spread as the blocks are: not all of them are in a cache.
+    fn bare(&mut self, count: usize, all: &mut Vec<f64>) -> Result<()> {
+        // Their completions are the only ones.
+        self.one.settle()?;
+        let len = read_len(self.design, self.block_len);
+        let mut random = Random::new((TRIPS + all.len()) as u64);
+        let places = (0..count).map(|_| random.below(self.blocks) * self.block_len as u64);
+        self.one.bare_quorums(len, places, all)
     }
 
     /// So many clients of the crowd, each with one operation at a time.
@@ -192,31 +198,38 @@ impl Seat {
         self.crowd.only(clients);
         let count = CROWDED + EACH * clients as u64;
         self.crowd.run((count / 5, 1), &mut draw, |_, _| ())?;
-        let (round, rate) = timed(&mut self.crowd, (count, 1), &mut draw)?;
+        let (mut times, started) = (Times::new()?, Instant::now());
+        self.crowd.run((count, 1), &mut draw, |took, trips| times.add(took, trips))?;
+        let rate = count as f64 / started.elapsed().as_secs_f64();
         self.stop()?;
-        Ok(Round { rate, ..round })
+        Ok(times.round(rate))
     }
 }
 
-/// Runs them, by the clock.
-fn timed(
-    crowd: &mut Crowd,
-    counts: (u64, usize),
-    draw: impl FnMut() -> (Operation, u64),
-) -> Result<(Round, f64)> {
-    let (mut latencies, mut trips) = (histogram()?, 0);
-    let started = Instant::now();
-    crowd.run(counts, draw, |nanoseconds, round_trips| {
-        latencies.saturating_record(nanoseconds.max(1));
-        trips += u64::from(round_trips);
-    })?;
-    let rate = counts.0 as f64 / started.elapsed().as_secs_f64();
-    let round = Round {
-        p50: latencies.value_at_quantile(0.5) as f64,
-        mean: latencies.mean(),
-        p99: latencies.value_at_quantile(0.99) as f64,
-        rate,
-        round_trips: trips as f64 / counts.0 as f64,
-    };
-    Ok((round, rate))
+/// What operations took.
+struct Times {
+    each: Histogram<u64>,
+    round_trips: u64,
+}
+
+impl Times {
+    fn new() -> Result<Times> {
+        Ok(Times { each: histogram()?, round_trips: 0 })
+    }
+
+    fn add(&mut self, nanoseconds: u64, round_trips: u32) {
+        self.each.saturating_record(nanoseconds.max(1));
+        self.round_trips += u64::from(round_trips);
+    }
+
+    fn round(&self, rate: f64) -> Round {
+        Round {
+            p50: self.each.value_at_quantile(0.5) as f64,
+            mean: self.each.mean(),
+            p99: self.each.value_at_quantile(0.99) as f64,
+            rate,
+            round_trips: self.round_trips as f64 / self.each.len() as f64,
+            bare: f64::NAN,
+        }
+    }
 }
