@@ -342,7 +342,7 @@ impl Crowd {
             }
             under_way += replicas;
             let mut answered = 0;
-            // Nobody falls behind by more than one.
+            // What is left behind is less than one of all replicas.
             while answered <= replicas / 2 || under_way >= replicas {
                 let before = answered;
                 for completion in self.answers()? {

@@ -1,7 +1,7 @@
 //! Where a kernel stands beside RPC (StRoM paper, §3.5, §5.2): on the way of incoming WRITEs to memory, and between the program
 //! and its peer.
 
-use memory::{Access, Key, Mem};
+use memory::Mem;
 use transport::rc::strom::Part;
 use transport::{Action, Outcome};
 use wire::Qpn;
@@ -45,22 +45,17 @@ impl QueuePair {
         payload: &[u8],
         shared: &mut Shared,
     ) -> Outcome {
-        let (Action::Place { key, va, .. } | Action::PlaceAndNotify { key, va, .. }) = action else {
-            return self.execute_other(mem, action, payload, shared);
-        };
-        self.show(mem, va, payload, shared, |qp, shared| {
-            let outcome = qp.execute_other(mem, action, payload, shared);
-            qp.foresee_next(mem, key, va, payload.len());
-            outcome
-        })
-    }
-
-    /// What follows will be placed behind what has been: it comes near while the kernel is at work.
-    #[inline]
-    fn foresee_next(&self, mem: Mem<'_>, key: u32, va: u64, len: usize) {
-        let key = Key::new(key);
-        if let Ok(span) = mem.check_for(self.pd, self.owner, key, va, len, Access::REMOTE_WRITE) {
-            span.prefetch_behind(len);
+        match action {
+            // What follows goes behind it, and comes near while the kernel is at work.
+            Action::Place { key, va, extent } => self.show(mem, va, payload, shared, |qp, _| {
+                let next = payload.len();
+                qp.place_then(mem, (key, va, extent), payload, |span| {
+                    span.prefetch_all_beside(next as u64, next)
+                })
+            }),
+            Action::PlaceAndNotify { va, .. } => self
+                .show(mem, va, payload, shared, |qp, shared| qp.execute_other(mem, action, payload, shared)),
+            _ => self.execute_other(mem, action, payload, shared),
         }
     }
 

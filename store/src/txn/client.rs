@@ -447,23 +447,23 @@ impl Client {
         }
         let (work, of) = parse_id(completion.id).ok_or(Broken::Protocol)?;
         let returns = self.returns.get_mut(shard).ok_or(Broken::Protocol)?;
-        match work {
-            Work::Return => returns.sent(),
+        let news = match work {
+            Work::Return => {
+                returns.sent();
+                News::Nothing
+            }
             Work::Told => {
                 returns.received(completion.byte_len, id(Work::Told, 0), &mut fleet.end(shard))?;
+                News::Nothing
             }
-            _ => {
-                let news = self.progress(work, of, completion, fleet)?;
-                if let News::Ended(_, Outcome::NoBuffer) = news {
-                    // Where there are none, none waits here for others to go with.
-                    (0..self.returns.len()).try_for_each(|shard| self.give_back(shard, true, fleet))?;
-                }
-                self.give_back(shard, false, fleet)?;
-                return Ok(news);
-            }
+            _ => self.progress(work, of, completion, fleet)?,
+        };
+        if let News::Ended(_, Outcome::NoBuffer) = news {
+            // Where there are none, none waits here for others to go with.
+            (0..self.returns.len()).try_for_each(|shard| self.give_back(shard, true, fleet))?;
         }
         self.give_back(shard, false, fleet)?;
-        Ok(News::Nothing)
+        Ok(news)
     }
 
     /// Sends what waits for a shard's keeper, if no transaction is under way. Its owner calls it for every shard now and then: buffers go back in
