@@ -32,18 +32,16 @@ fn constants_give_back_what_they_were_read_from() {
 }
 
 /// Of `RedN`'s own numbers those that are missed, and by how many thousandths: `docs/PERFORMANCE.md` says why.
-const MISSED: [(&str, i64); 11] = [
-    ("Figure 10, RedN, 16384", -340),
-    ("Figure 10, RedN, 65536", -341),
-    ("Figure 11, RedN-Seq, 64", -257),
-    ("Figure 11, RedN-Seq, 1024", -226),
-    ("Figure 11, RedN-Seq, 16384", -350),
-    ("Figure 11, RedN-Seq, 65536", -385),
-    ("Figure 11, RedN-Parallel, 16384", -326),
-    ("Figure 11, RedN-Parallel, 65536", -326),
-    ("Figure 14, RedN, 16384", -338),
-    ("Figure 14, RedN, 65536", -343),
-    ("Figure 13, RedN with a break, 1", -225),
+const MISSED: [(&str, i64); 9] = [
+    ("Figure 10, RedN, 16384", -307),
+    ("Figure 10, RedN, 65536", -321),
+    ("Figure 11, RedN-Seq, 64", -219),
+    ("Figure 11, RedN-Seq, 16384", -324),
+    ("Figure 11, RedN-Seq, 65536", -369),
+    ("Figure 11, RedN-Parallel, 16384", -295),
+    ("Figure 11, RedN-Parallel, 65536", -306),
+    ("Figure 14, RedN, 16384", -305),
+    ("Figure 14, RedN, 65536", -323),
 ];
 
 #[test]
@@ -53,7 +51,7 @@ fn redns_own_numbers_are_predicted_within_a_fifth_but_for_those_that_are_named()
     let missed: Vec<_> = missed.map(|number| (path(number), number.residual())).collect();
     assert_eq!(missed, MISSED.map(|(path, residual)| (path.to_owned(), Some(residual))));
     let measured = all.iter().filter(|number| number.measured.is_some());
-    assert_eq!(measured.count() - MISSED.len(), 26, "so many are met");
+    assert_eq!(measured.count() - MISSED.len(), 28, "so many are met");
 }
 
 /// A primitive, to be changed.
@@ -87,8 +85,8 @@ fn dearer(primitive: Primitive) -> f64 {
 #[test]
 fn a_get_is_charged_each_primitive_as_often_as_its_chain_needs_it() {
     let times = |name: &str| match name {
-        // The client's ring and SEND, its receive; at the server what the message lets run, and the answer.
-        "fetch" => 5.0,
+        // The client's ring and SEND, its receive; at the server what the message lets run, and the answer; the answer's receive.
+        "fetch" => 6.0,
         // SEND, READ, compare-and-swap, answer.
         "access" => 4.0,
         // SEND, READ, compare-and-swap, answer.
@@ -156,7 +154,7 @@ fn the_same_again_gives_the_same() {
 fn queues_on_the_nic_save_their_fetches() {
     let wish = CONNECTX5.with_queues_on_nic();
     let get = "Figure 10, RedN, 64";
-    assert_eq!(at(&CONNECTX5, get) - at(&wish, get), 5.0 * 330.0, "four fetches and a receive");
+    assert_eq!(at(&CONNECTX5, get) - at(&wish, get), 6.0 * 330.0, "four fetches and two receives");
     let gain = at(&wish, "Table 3, constructs, if") / at(&CONNECTX5, "Table 3, constructs, if");
     assert!((1.2..1.3).contains(&gain), "{gain}");
 }

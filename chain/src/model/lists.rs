@@ -9,7 +9,7 @@ use nic::cost::connectx5::ConnectX5;
 use nic::cost::number::{Number, Part, Unit};
 use nic::wqe::WqeOpcode;
 
-use super::lookups::{self, COMPARAND, ID, KEY, LOCAL, REMOTE};
+use super::lookups::{self, COMPARAND, ID, KEY, REMOTE};
 use super::paper::{FIGURE_13, RANGES};
 use super::{Experiment, Site, shipped};
 use crate::program::{Home, Piece, Place, Program, Value, Work, header};
@@ -98,9 +98,6 @@ fn walk(model: &ConnectX5, found: u64, breaks: bool) -> u64 {
 }
 
 /// One node: it is read, its key is compared, and the answer goes if it is the one. Where its address and the key belong.
-///
-/// With a break (Figure 6) the comparison wakes a WRITE, which makes the answer a WRITE that does not tell its end; so nothing behind
-/// it is begun.
 fn node(
     program: &mut Program,
     queues: &Queues,
@@ -109,41 +106,56 @@ fn node(
     breaks: bool,
 ) -> [Place; 2] {
     let Queues { main, work, answer: answers } = *queues;
-    let [slots, ends] = if breaks { [8, 4] } else { [6, 3] };
+    let [slots, ends] = if breaks { [11, 6] } else { [6, 3] };
     let (first, done) = (number * slots, number * ends);
-    let place = |slot: u64| Place { home: Home::Queue(work), offset: slot * 64 };
-    let quiet = program.constant(header(WqeOpcode::WRITE.0, 0, 0));
+    let next = Place { home: Home::Queue(work), offset: (first + slots) * 64 } + REMOTE;
+    let next = if number + 1 < NODES { next } else { Program::scrap() };
     let answer = if breaks { answer.signaled() } else { answer };
     let flags = answer.flags;
     let answer = program.push(answers, answer);
-    let woken = if breaks { place(first + 7) } else { answer };
-    let next = if number + 1 < NODES { place(first + slots) + REMOTE } else { Program::scrap() };
 
     program.push(main, Work::enable(work, first + slots - u64::from(breaks)));
     let read = program.push(work, Work::read(Program::scrap(), node, NODE).signaled());
     program.push(work, Work::wait(work, done + 1));
-    if breaks {
-        program.push(work, Work::write(node, woken + ID, 6));
-        program.push(work, Work::write(node + 6, answer + LOCAL, 8));
-    } else {
-        program.push(work, Work::write(node, woken + ID, 14));
-    }
+    program.push(work, Work::write(node, answer + ID, 14));
     program.push(work, Work::write(node + NEXT, next, 8).signaled());
     program.push(work, Work::wait(work, done + 2));
-    let [asleep, awake] = [0, WqeOpcode::WRITE.0].map(|opcode| Value::Number(header(opcode, flags, 0)));
-    let swap = Work::compare_swap(woken, asleep, awake, Program::scrap()).signaled();
-    let swap = program.push(work, swap);
-    program.push(main, Work::wait(work, done + 3));
+    let [asleep, awake] = [0, WqeOpcode::WRITE.0].map(|opcode| header(opcode, flags, 0));
+    let [expected, becomes] = [asleep, awake].map(Value::Number);
+    let swap = program.push(work, Work::compare_swap(answer, expected, becomes, Program::scrap()).signaled());
     if breaks {
-        program.push(work, Work::write(quiet, answer, 8).signaled().dormant());
-        program.push(main, Work::enable(work, first + slots));
-        program.push(main, Work::wait(work, done + 4));
+        program.push(work, Work::wait(work, done + 3));
+        break_if(program, queues, (answer, awake), [first + slots, done + 3]);
     }
+    program.push(main, Work::wait(work, done + ends));
     program.push(main, Work::enable(answers, number + 1));
     if breaks {
         program.push(main, Work::wait(answers, number + 1));
     }
     [read + REMOTE, swap + COMPARAND]
+}
+
+/// A break between the comparison and the answer (Figure 6): an `if` of its own, 1C + 1A + 3E. The answer's header is copied; if it is
+/// awake by now, a WRITE wakes that makes the answer one that does not tell its end, so nothing behind it is begun. The node's work requests
+/// end at a slot, and so many had completed.
+fn break_if(
+    program: &mut Program,
+    &Queues { main, work, .. }: &Queues,
+    (answer, awake): (Place, u64),
+    [end, done]: [u64; 2],
+) {
+    let place = Place { home: Home::Queue(work), offset: (end - 1) * 64 };
+    let quiet = program.constant(header(WqeOpcode::WRITE.0, 0, 0));
+    let silence = Work::write(quiet, answer, 8).signaled().dormant();
+    let flags = silence.flags;
+    program.push(work, Work::write(answer, place + ID, 6).signaled());
+    program.push(work, Work::wait(work, done + 1));
+    let expected = Value::Number(header(0, flags, awake));
+    let becomes = Value::Number(header(WqeOpcode::WRITE.0, flags, 0));
+    program.push(work, Work::compare_swap(place, expected, becomes, Program::scrap()).signaled());
+    program.push(main, Work::wait(work, done + 2));
+    program.push(main, Work::enable(work, end));
+    program.push(work, silence);
 }
 
 /// The list: the key stands at one place.

@@ -14,7 +14,6 @@ use crate::program::{Home, Piece, Place, Program, Section, Value, Work, header};
 
 /// Offsets in a work request.
 pub const ID: u64 = 2;
-pub const LOCAL: u64 = 8;
 pub const REMOTE: u64 = 32;
 pub const COMPARAND: u64 = 42;
 /// A bucket: 48 bits of the key, the address of the value.
@@ -89,7 +88,7 @@ pub fn client(experiment: &mut Experiment, port: usize, count: u64) -> usize {
     queue
 }
 
-/// When the last answer is seen.
+/// When the last answer is seen in the client's memory.
 pub fn seen(run: &Run, model: &ConnectX5, answers: &[usize]) -> u64 {
     let of = |queue: &usize| answered(run, *queue).last().copied().unwrap_or(0);
     answers.iter().map(of).max().unwrap_or(0) + model.host.ns / 2

@@ -48,7 +48,7 @@ pub fn search(model: &ConnectX5, found: u64, len: u64) -> u64 {
     answered(model, "list-break", &asked)
 }
 
-/// When the client has the answer.
+/// When the client has the answer: how long it is, its completion says, and that takes a receive work request.
 fn answered(model: &ConnectX5, name: &str, asked: &Asked<'_>) -> u64 {
     let text = OFFLOADS.iter().find(|(known, _)| *known == name).expect("it ships").1;
     let program = assemble(&text.replace(" 65536", " 131072")).expect("it ships");
@@ -75,7 +75,7 @@ fn answered(model: &ConnectX5, name: &str, asked: &Asked<'_>) -> u64 {
         .iter()
         .zip(&times)
         .find(|(work, _)| work.queue == port && work.wqe.opcode() == WqeOpcode::WRITE_IMM);
-    answer.expect("the key is there").1.there + model.host.ns / 2
+    answer.expect("the key is there").1.there + model.fetch.ns + model.host.ns / 2
 }
 
 /// When a client's message has been received.
