@@ -49,7 +49,7 @@ pub(crate) const SCATTERED: usize = 128;
 /// overwritten. Others see them after [`settle`] at the latest.
 ///
 /// # Safety
-/// As [`place`]; both are 16-byte aligned.
+/// As [`place`]; both are 32-byte aligned.
 #[inline(always)]
 pub(crate) unsafe fn scatter(dst: *mut u8, src: *const u8) {
     // SAFETY: the caller's promise.

@@ -48,6 +48,27 @@ fn the_portable_copy_arrives_exactly() {
     exact(portable::transfer, 0, usize::MAX);
 }
 
+#[test]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn either_way_of_scattering_places_two_lines_and_nothing_beside_them() {
+    #[repr(C, align(64))]
+    struct Room([u8; 3 * SCATTERED]);
+    let source = Room(std::array::from_fn(|at| at as u8));
+    let scatters = [moves::scatter_narrow, moves::scatter_wide];
+    let known = if std::is_x86_feature_detected!("avx") { 2 } else { 1 };
+    for scatter in &scatters[..known] {
+        for to in [0, 32, SCATTERED, 2 * SCATTERED] {
+            let mut target = Room([0xa5; 3 * SCATTERED]);
+            // SAFETY: within both, and aligned.
+            unsafe { scatter(target.0.as_mut_ptr().add(to), source.0.as_ptr().add(64)) };
+            settle();
+            let mut wanted = [0xa5; 3 * SCATTERED];
+            wanted[to..to + SCATTERED].copy_from_slice(&source.0[64..64 + SCATTERED]);
+            assert_eq!(target.0, wanted, "{to}");
+        }
+    }
+}
+
 /// The ways that this machine would not choose by itself.
 #[test]
 #[cfg(all(target_arch = "x86_64", not(miri)))]
