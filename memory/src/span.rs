@@ -149,14 +149,8 @@ impl<'p> Span<'p> {
     /// Likewise for `len` bytes that begin so far away, wherever that is: asking touches nothing.
     #[inline]
     pub fn prefetch_beside(&self, away: u64, len: usize) {
-        self.prefetch_all_beside(away, len.min(PREFETCHED));
-    }
-
-    /// All of their lines: for who has other work to do until they come.
-    #[inline]
-    pub fn prefetch_all_beside(&self, away: u64, len: usize) {
         let start = self.start.wrapping_add(away as usize);
-        for at in (0..len).step_by(64) {
+        for at in (0..len.min(PREFETCHED)).step_by(64) {
             hint(start.wrapping_add(at));
         }
     }

@@ -1,6 +1,6 @@
 //! Ingress: a frame becomes a packet, the packet an action, the action is executed at once.
 
-use memory::{Access, AccessError, Key, Mem, Pd, Span};
+use memory::{Access, AccessError, Key, Mem, Pd};
 use transport::rc::Reaction;
 use transport::state::{Service as Kind, State};
 use transport::{Action, Atomic, Instant, Notice, Outcome, Status};
@@ -327,23 +327,10 @@ impl QueuePair {
     /// Inlined always: plain RC must not pay for its other callers.
     #[inline(always)]
     pub fn place(&mut self, mem: Mem<'_>, key: u32, va: u64, extent: u32, payload: &[u8]) -> Outcome {
-        self.place_then(mem, (key, va, extent), payload, |_| ())
-    }
-
-    /// The same; then `then`, with the memory from where it was placed on.
-    #[inline(always)]
-    pub fn place_then(
-        &mut self,
-        mem: Mem<'_>,
-        (key, va, extent): (u32, u64, u32),
-        payload: &[u8],
-        then: impl FnOnce(&Span<'_>),
-    ) -> Outcome {
         let extent = (extent as usize).max(payload.len());
         match mem.check_for(self.pd, self.owner, Key::new(key), va, extent, Access::REMOTE_WRITE) {
             Ok(span) => {
                 span.write(payload);
-                then(&span);
                 Outcome::Done
             }
             Err(_) => self.place_in_scratch(mem, va, payload),

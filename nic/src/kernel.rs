@@ -69,7 +69,22 @@ pub trait Kernel: Send {
         let _ = (params, seen);
         None
     }
+
+    /// What takes the bytes of WRITEs that pass, if it wants nothing but to see them: then they cost it no step, and it sees them on their
+    /// way to memory. Else they are input, once they are there.
+    fn looks(&mut self) -> Option<&mut dyn Look> {
+        None
+    }
 }
+
+/// Looks at bytes on their way.
+pub trait Look {
+    /// The next bytes of a packet, in pieces of [`LOOKED_AT`] but for the last.
+    fn look(&mut self, bytes: &[u8]);
+}
+
+/// Bytes of a packet that are looked at together: they are near, and the next ones come meanwhile.
+pub const LOOKED_AT: usize = 512;
 
 /// What a kernel says at the end of a step.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Kernels on the way of plain WRITEs to memory, and between a program and its peer.
 
-use nic::kernel::{Ask, HyperLogLog, Invocation, Kernel, Progress, Status, Streams, What};
+use nic::kernel::{Ask, HyperLogLog, Invocation, Kernel, LOOKED_AT, Look, Progress, Status, Streams, What};
 use nic::{CompletionKind, NicError, Operation, Payload, ReceiveRequest, WorkRequest};
 use remora_fabric::{Random, Settings};
 
@@ -10,9 +10,19 @@ use crate::seeds;
 /// Counts what passes, and tells it.
 #[derive(Default)]
 struct Counts {
-    packets: u64,
+    /// It only looks at what passes, and knows of no places.
+    looks: bool,
     bytes: u64,
     sum: u64,
+}
+
+/// Bytes weighed by where they go: each must pass at its place, once.
+fn weighed(bytes: &[u8], va: u64) -> u64 {
+    bytes.iter().zip(va..).map(|(byte, at)| u64::from(*byte) * (at % 8191)).sum()
+}
+
+fn plain(bytes: &[u8]) -> u64 {
+    bytes.iter().map(|byte| u64::from(*byte)).sum()
 }
 
 impl Kernel for Counts {
@@ -21,11 +31,8 @@ impl Kernel for Counts {
         streams.take();
         match input.what {
             What::Passing(va) => {
-                self.packets += 1;
                 self.bytes += input.bytes.len() as u64;
-                // Bytes weighed by where they go: each must pass at its place, once.
-                let weighed = input.bytes.iter().zip(va..).map(|(byte, at)| u64::from(*byte) * (at % 8191));
-                self.sum = self.sum.wrapping_add(weighed.sum());
+                self.sum += if self.looks { plain(input.bytes) } else { weighed(input.bytes, va) };
             }
             What::Params => {
                 streams.answer(Status::DONE, 16);
@@ -40,6 +47,18 @@ impl Kernel for Counts {
     }
 
     fn reset(&mut self) {}
+
+    fn looks(&mut self) -> Option<&mut dyn Look> {
+        if self.looks { Some(self) } else { None }
+    }
+}
+
+impl Look for Counts {
+    fn look(&mut self, bytes: &[u8]) {
+        assert!(bytes.len() <= LOOKED_AT);
+        self.bytes += bytes.len() as u64;
+        self.sum += plain(bytes);
+    }
 }
 
 fn attach(bench: &mut Bench, kernel: Option<u32>) -> Result<(), NicError> {
@@ -48,9 +67,9 @@ fn attach(bench: &mut Bench, kernel: Option<u32>) -> Result<(), NicError> {
 }
 
 /// WRITEs of random bytes to places one behind the other; some tell the receive queue.
-fn seed(seed: u64, settings: &Settings) -> u64 {
+fn seed(seed: u64, settings: &Settings, looks: bool) -> u64 {
     let mut bench = Bench::new(seed, settings);
-    let number = bench.deploy(vec![Box::new(Counts::default())]);
+    let number = bench.deploy(vec![Box::new(Counts { looks, ..Counts::default() })]);
     attach(&mut bench, Some(number)).unwrap();
     bench.world.set_rules(&bad_links(seed), seed);
     let mut random = Random::new(seed);
@@ -66,7 +85,7 @@ fn seed(seed: u64, settings: &Settings) -> u64 {
         }
         let request = WorkRequest { id, operation, payload: Payload::Sges(&sges), flags: SIGNALED };
         bench.world.post(bench.left, &request).unwrap();
-        sum += bytes.iter().zip(to.addr..).map(|(byte, at)| u64::from(*byte) * (at % 8191)).sum::<u64>();
+        sum += if looks { plain(&bytes) } else { weighed(&bytes, to.addr) };
         at += bytes.len();
         written.extend(bytes);
     }
@@ -80,10 +99,29 @@ fn seed(seed: u64, settings: &Settings) -> u64 {
 
 #[test]
 fn what_is_written_passes_the_kernel_once_and_is_in_memory_too() {
-    for settings in arms() {
+    for (settings, looks) in
+        arms().into_iter().flat_map(|settings| [false, true].map(|looks| (settings, looks)))
+    {
         let mut repeated = 0;
-        seeds::each(0..100, |number| seed(number, &settings), |_, more| repeated += more);
+        seeds::each(0..100, |number| seed(number, &settings, looks), |_, more| repeated += more);
         assert!(repeated > 0);
+    }
+}
+
+#[test]
+fn what_does_not_get_to_memory_is_not_looked_at() {
+    for mut bench in Bench::arms() {
+        let number = bench.deploy(vec![Box::new(Counts { looks: true, ..Counts::default() })]);
+        attach(&mut bench, Some(number)).unwrap();
+        let sges = [bench.here.sge(0, 8)];
+        let to = nic::Remote { rkey: memory::Key::new(0x1234_5678), ..bench.there.remote(0) };
+        let operation = Operation::Write(to);
+        let request = WorkRequest { id: 1, operation, payload: Payload::Sges(&sges), flags: SIGNALED };
+        bench.world.post(bench.left, &request).unwrap();
+        assert!(bench.world.settle(1_000_000));
+        let done = bench.world.drain(bench.left_cq);
+        assert_eq!(done[0].status, nic::Status::RemoteAccess);
+        assert_eq!(bench.facts()[0].steps, 0);
     }
 }
 

@@ -98,8 +98,7 @@ impl QueuePair {
             Step::PlaceAndNotify { wqe, key, va, extent, notice, .. } => match self.bind(wqe, shared) {
                 Ok(_) => {
                     let placed = match self.is_tapped() {
-                        true => self
-                            .show(mem, va, payload, shared, |qp, _| qp.place(mem, key, va, extent, payload)),
+                        true => self.place_tapped(mem, (key, va, extent), payload, shared),
                         false => self.place(mem, key, va, extent, payload),
                     };
                     if placed == Outcome::Done {

@@ -6,7 +6,7 @@
 use pulp::{Arch, Simd, WithSimd};
 use wire::strom::Status;
 
-use super::{Kernel, Progress, Streams, What};
+use super::{Kernel, Look, Progress, Streams, What};
 
 /// Bits of a hash that choose a register.
 const BITS: u32 = 14;
@@ -223,6 +223,16 @@ impl Kernel for HyperLogLog {
     fn reset(&mut self) {
         self.registers.all.fill(0);
         (self.registers.least, self.registers.since) = (0, 0);
+    }
+
+    fn looks(&mut self) -> Option<&mut dyn Look> {
+        Some(self)
+    }
+}
+
+impl Look for HyperLogLog {
+    fn look(&mut self, bytes: &[u8]) {
+        self.add(bytes);
     }
 }
 

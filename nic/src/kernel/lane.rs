@@ -9,7 +9,7 @@ use super::answer::Source;
 use super::inbox::Inbox;
 use super::streams::{Message, Streams, Wires};
 use super::table::{Base, Block};
-use super::{Kernel, Place, Progress, STEPS};
+use super::{Kernel, Look, Place, Progress, STEPS};
 use crate::queue_pair::QueuePair;
 
 /// Bytes of what is looked at ahead, at most.
@@ -360,6 +360,17 @@ impl Lane {
         self.inbox.foreseen = to;
     }
 
+    /// Its kernel, if that only looks at what passes, and everything that came before has been done.
+    #[inline]
+    pub fn looks(&mut self) -> Option<&mut dyn Look> {
+        let Task { wires, progress, .. } = &mut self.task;
+        let busy = *progress == Progress::Again || wires.has_command() || wires.message.is_some();
+        let look = self.kernel.looks().filter(|_| !busy && self.inbox.is_empty())?;
+        // From now on it holds something of whom it serves.
+        *progress = Progress::Waits;
+        Some(look)
+    }
+
     /// A packet waits. The caller has seen that there is room.
     pub fn put(&mut self, piece: &Piece, bytes: &[u8]) {
         self.inbox.push(piece, bytes);
@@ -440,5 +451,30 @@ impl Inbox {
         }
         self.pop();
         Stepped::On
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::HyperLogLog;
+    use super::*;
+
+    #[test]
+    fn a_kernel_looks_at_what_passes_when_all_that_came_before_is_done() {
+        let mut lane = Lane::new(Box::new(HyperLogLog::default()));
+        assert!(lane.looks().is_some());
+        assert_eq!(lane.task.progress, Progress::Waits, "it holds what it has seen");
+        let piece = Piece { part: Part::new(1, 0, 0, true, [true; 2]), passing: None };
+        lane.put(&piece, &[1]);
+        assert!(lane.looks().is_none(), "a request waits");
+        lane.inbox.clear();
+        assert!(lane.looks().is_some());
+        lane.task.progress = Progress::Again;
+        assert!(lane.looks().is_none(), "it is at work");
+        assert_eq!(lane.task.progress, Progress::Again);
+        lane.task.progress = Progress::Waits;
+        let to = Place { addr: 0, rkey: 0, room: 0 };
+        lane.task.wires.message = Some(Message { to, len: 0, filled: 0, ending: None });
+        assert!(lane.looks().is_none(), "a message has not left");
     }
 }

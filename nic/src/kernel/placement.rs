@@ -1,14 +1,14 @@
 //! Where a kernel stands beside RPC (StRoM paper, §3.5, §5.2): on the way of incoming WRITEs to memory, and between the program
 //! and its peer.
 
-use memory::Mem;
+use memory::{Access, Key, Mem};
 use transport::rc::strom::Part;
 use transport::{Action, Outcome};
 use wire::Qpn;
 
-use super::Strom;
 use super::lane::Piece;
 use super::streams::PACKET;
+use super::{LOOKED_AT, Look, Strom};
 use crate::nic::{Nic, NicError, Shared};
 use crate::queue_pair::QueuePair;
 
@@ -46,17 +46,47 @@ impl QueuePair {
         shared: &mut Shared,
     ) -> Outcome {
         match action {
-            // What follows goes behind it, and comes near while the kernel is at work.
-            Action::Place { key, va, extent } => self.show(mem, va, payload, shared, |qp, _| {
-                let next = payload.len();
-                qp.place_then(mem, (key, va, extent), payload, |span| {
-                    span.prefetch_all_beside(next as u64, next)
-                })
-            }),
+            Action::Place { key, va, extent } => self.place_tapped(mem, (key, va, extent), payload, shared),
             Action::PlaceAndNotify { va, .. } => self
                 .show(mem, va, payload, shared, |qp, shared| qp.execute_other(mem, action, payload, shared)),
             _ => self.execute_other(mem, action, payload, shared),
         }
+    }
+
+    /// Places what a kernel looks at on the way: piece by piece, so that the next one, and where it goes, come near while it looks at
+    /// this one.
+    pub(crate) fn place_tapped(
+        &mut self,
+        mem: Mem<'_>,
+        (key, va, extent): (u32, u64, u32),
+        payload: &[u8],
+        shared: &mut Shared,
+    ) -> Outcome {
+        let whole = (extent as usize).max(payload.len());
+        let span = mem.check_for(self.pd, self.owner, Key::new(key), va, whole, Access::REMOTE_WRITE);
+        if let Ok(span) = span
+            && let Some(look) = self.looks(shared)
+        {
+            for (at, piece) in payload.chunks(LOOKED_AT).enumerate() {
+                span.prefetch_beside(((at + 1) * LOOKED_AT) as u64, LOOKED_AT);
+                look.look(piece);
+                let _ = span.write_at(at * LOOKED_AT, piece);
+            }
+            return Outcome::Done;
+        }
+        self.show(mem, va, payload, shared, |qp, _| qp.place(mem, key, va, extent, payload))
+    }
+
+    /// The kernel that only looks at what passes, if it can now.
+    fn looks<'k>(&mut self, shared: &'k mut Shared) -> Option<&'k mut dyn Look> {
+        let strom = self.strom.as_mut()?;
+        let (place, number) = strom.tap?;
+        if !shared.kernels.is_there(place, number) {
+            return None;
+        }
+        let seat = shared.kernels.seat_for(place, self.number, strom.lane)?;
+        strom.lane = seat.at;
+        seat.looks()
     }
 
     /// Places by `place`, and then shows the kernel what has been placed.

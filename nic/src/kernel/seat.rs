@@ -6,6 +6,7 @@ use memory::Mem;
 use wire::Qpn;
 use wire::strom::split;
 
+use super::Look;
 use super::lane::{Lane, Piece};
 use super::table::{Deployed, Kernels};
 use crate::queue_pair::QueuePair;
@@ -40,7 +41,15 @@ impl Kernels {
     }
 }
 
-impl Seat<'_> {
+impl<'k> Seat<'k> {
+    /// Its kernel, if that only looks at what passes, and is about to.
+    pub fn looks(self) -> Option<&'k mut dyn Look> {
+        let Deployed { lanes, base } = self.kernel;
+        let look = lanes[self.at.1 as usize].looks()?;
+        base.steps += 1;
+        Some(look)
+    }
+
     fn lane(&self) -> &Lane {
         &self.kernel.lanes[self.at.1 as usize]
     }
