@@ -44,17 +44,10 @@ impl Client {
             Way::Strom => {
                 self.set_partitions()?;
                 let started = Instant::now();
-                let mut tags = [None; WINDOW];
-                for number in 0..SHUFFLED / MESSAGE {
-                    if let Some(tag) = tags[number % WINDOW].take() {
-                        self.wait(tag)?;
-                    }
-                    let list = [self.end.local.sge(number * MESSAGE, MESSAGE)];
-                    tags[number % WINDOW] = Some(self.answers.give(&mut self.end.qps[0], SHUFFLE, &list)?);
-                }
-                for tag in tags.into_iter().flatten() {
-                    self.wait(tag)?;
-                }
+                // One message: what its end finds buffered goes to memory then.
+                let list = [self.end.local.sge(0, SHUFFLED)];
+                let tag = self.answers.give(&mut self.end.qps[0], SHUFFLE, &list)?;
+                self.wait(tag)?;
                 Ok(started.elapsed().as_nanos() as f64)
             }
             Way::SenderPartitions => partition_and_write(&mut self.end),
