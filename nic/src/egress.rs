@@ -11,6 +11,7 @@ use crate::event::AsyncEvent;
 use crate::extended;
 use crate::gather;
 use crate::headers::Headers;
+use crate::kernel::Checked;
 use crate::nic::Shared;
 use crate::prism;
 use crate::queue_pair::{Connection, Note, QueuePair, Way};
@@ -64,7 +65,7 @@ impl QueuePair {
         if self.connection.is_none() || self.strom.is_some() {
             return self.transmit_other(now, mem, out, shared, used);
         }
-        self.turn(now, out, shared, used, |qp, out, shared| match qp.respond(now, mem, out, shared) {
+        self.turn(now, out, shared, used, |qp, out, shared| match qp.respond::<false>(now, mem, out, shared) {
             None => qp.request::<false>(now, mem, out, shared),
             sent => sent,
         })
@@ -134,7 +135,7 @@ impl QueuePair {
                     return sent;
                 }
             }
-            let sent = if qp.has_response() { qp.respond(now, mem, out, shared) } else { None };
+            let sent = if qp.has_response() { qp.respond::<true>(now, mem, out, shared) } else { None };
             match sent {
                 None if !dry => qp.request_other(now, mem, out, shared),
                 sent => sent,
@@ -177,7 +178,7 @@ impl QueuePair {
 
     /// Inlined always: plain RC must not pay for its other caller.
     #[inline(always)]
-    fn respond(
+    fn respond<const LATE: bool>(
         &mut self,
         now: Instant,
         mem: Mem<'_>,
@@ -197,6 +198,7 @@ impl QueuePair {
         {
             return Some(sent);
         }
+        let judge = if LATE { self.judge() } else { None };
         let connection = self.connection.as_mut()?;
         let reply = connection.responder.plan().filter(|reply| !held || !reply.kind.has_data())?;
         let rights = (self.pd, self.owner);
@@ -205,9 +207,17 @@ impl QueuePair {
             prism::emit_kept(path, out, counters, &reply, connection.responder.kept())
         } else if path.service == 0 {
             let (ext, len) = response_headers(&reply);
-            let bth = response_bth(&reply, path.remote);
-            let fetched = Fetched { mem, rights, kind: &reply.kind };
-            emit_from(&mut path.way, out, counters, (&bth, &ext), len, fetched)
+            let (bth, kind) = (response_bth(&reply, path.remote), &reply.kind);
+            match judge {
+                Some(judge) if LATE => {
+                    let checked = Checked { mem, rights, kind, judge: shared.kernels.judge(judge) };
+                    emit_from(&mut path.way, out, counters, (&bth, &ext), len, checked)
+                }
+                _ => {
+                    let fetched = Fetched { mem, rights, kind };
+                    emit_from(&mut path.way, out, counters, (&bth, &ext), len, fetched)
+                }
+            }
         } else {
             extended::emit_reply(path, out, counters, &reply, (mem, rights.1))
         };
@@ -219,8 +229,8 @@ impl QueuePair {
                     self.fail(fatal_event(self.number, access), shared);
                 }
             }
-            // The region went away under a READ that was allowed when it came.
-            Sent::Denied => connection.responder.deny(NakCode::REMOTE_ACCESS_ERROR, &mut shared.counters),
+            // The region went away under a READ that was allowed when it came, or a kernel does not let its bytes leave.
+            Sent::Denied => connection.responder.deny(denial(judge), &mut shared.counters),
             Sent::NoRoom => {}
         }
         Some(sent)
@@ -350,6 +360,11 @@ impl QueuePair {
 /// The event that goes with a fatal NAK of ours.
 pub(crate) fn fatal_event(number: Qpn, access: bool) -> AsyncEvent {
     if access { AsyncEvent::QpAccess(number) } else { AsyncEvent::QpRequest(number) }
+}
+
+/// Why bytes that a READ asked for do not leave.
+pub(crate) fn denial(judge: Option<(u32, u32)>) -> NakCode {
+    if judge.is_some() { NakCode::REMOTE_OPERATIONAL_ERROR } else { NakCode::REMOTE_ACCESS_ERROR }
 }
 
 #[inline]

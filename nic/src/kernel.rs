@@ -8,6 +8,7 @@
 
 mod aggregate;
 mod answer;
+mod checked;
 mod consistency;
 mod filter;
 mod get;
@@ -43,6 +44,7 @@ pub use placement::Invocation;
 pub use shipped::Shipped;
 pub use shuffle::{Partition, Shuffle, histogram};
 pub use streams::{DMA, Input, PACKET, Streams, What};
+pub(crate) use checked::Checked;
 pub(crate) use table::Kernels;
 pub use table::{KernelFacts, KernelInit, SPARE};
 
@@ -70,11 +72,43 @@ pub trait Kernel: Send {
         None
     }
 
+    /// What judges the bytes of READs before they leave, if it does that.
+    fn checks(&mut self) -> Option<&mut dyn Check> {
+        None
+    }
+
     /// What takes the bytes of WRITEs that pass, if it wants nothing but to see them: then they cost it no step, and it sees them on their
     /// way to memory. Else they are input, once they are there.
     fn looks(&mut self) -> Option<&mut dyn Look> {
         None
     }
+}
+
+/// Judges the bytes of READs before they leave: what a kernel is that is sent by (the paper's send kernel). It keeps nothing of whom it
+/// serves from one to the next, and needs nothing that a step keeps.
+pub trait Check {
+    /// Bytes of memory behind those that were asked for that it wants to see too, [`BEHIND`] at most. They do not travel.
+    fn behind(&self) -> usize;
+
+    /// What becomes of the bytes, which were read so many times `before`.
+    fn check(&mut self, bytes: &[u8], behind: &[u8], before: u32) -> Verdict;
+}
+
+/// Bytes that a [`Check`] sees behind those that were asked for, at most.
+pub const BEHIND: usize = 64;
+
+/// Times that bytes are read for one response, at most.
+pub const READINGS: u32 = 64;
+
+/// What becomes of bytes that were judged.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// They leave.
+    Leave,
+    /// They are read again, as often as [`READINGS`] allows.
+    Again,
+    /// They do not leave: the READ ends as an error of the responder's.
+    Refuse,
 }
 
 /// Looks at bytes on their way.
@@ -153,6 +187,8 @@ pub(crate) struct Strom {
     lane: (u32, u32),
     /// The kernel that sees what is written: its place and number.
     tap: Option<(u32, u32)>,
+    /// The kernel that judges what is read, likewise.
+    judge: Option<(u32, u32)>,
     /// The kernel that the message belongs to whose packets come now, likewise; none has its op-code.
     serving: Option<(u32, u32)>,
 }
@@ -170,6 +206,7 @@ impl Strom {
             early: (0..early).map(empty).collect(),
             lane: (u32::MAX, u32::MAX),
             tap: None,
+            judge: None,
             serving: None,
         }
     }

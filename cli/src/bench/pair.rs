@@ -228,6 +228,11 @@ impl End {
         peer.play(Role::Sleep, 0, 0)
     }
 
+    /// Bytes of payload that a packet carries at most; both sides' ports are alike.
+    pub fn packet(&self) -> usize {
+        1 << self.domain.context().port().path_mtu.min(4096).ilog2()
+    }
+
     /// The role in which the peer serves this port.
     pub fn serving(&self) -> Role {
         match self.port {
@@ -280,6 +285,15 @@ impl End {
             PortName::Shm => Role::AttachShm,
             PortName::Udp => Role::AttachUdp,
             PortName::Xdp => Role::AttachXdp,
+        }
+    }
+
+    /// The role in which the peer lets a kernel check what is READ by the second connection.
+    pub fn checking(&self) -> Role {
+        match self.port {
+            PortName::Shm => Role::CheckShm,
+            PortName::Udp => Role::CheckUdp,
+            PortName::Xdp => Role::CheckXdp,
         }
     }
 
@@ -339,7 +353,13 @@ impl End {
     /// One request and its completion.
     #[inline]
     pub fn one(&mut self, request: &WorkRequest<'_>) -> Result<()> {
-        self.qps[0].post_send(request)?;
+        self.one_by(0, request)
+    }
+
+    /// The same by another queue pair.
+    #[inline]
+    pub fn one_by(&mut self, qp: usize, request: &WorkRequest<'_>) -> Result<()> {
+        self.qps[qp].post_send(request)?;
         self.complete(1)
     }
 

@@ -95,6 +95,13 @@ pub enum Role {
     AttachUdp = 30,
     /// Likewise over AF_XDP.
     AttachXdp = 31,
+    /// Let a consistency kernel of the NIC over shared memory check what is READ by the second connection: the one to which so many of a
+    /// thousand first reads fail as the first argument says.
+    CheckShm = 32,
+    /// Likewise over UDP.
+    CheckUdp = 33,
+    /// Likewise over AF_XDP.
+    CheckXdp = 34,
 }
 
 /// Where the two processes are.
@@ -242,6 +249,14 @@ impl Served {
         Ok(qp.attach(counts.then(|| kernels.counting()))?)
     }
 
+    /// A consistency kernel checks what is READ by the second connection.
+    fn check(&self, failing: u64) -> Result<()> {
+        let kernels = self.kernels.as_ref().context("nobody has asked for kernels")?;
+        let qp = self.qps.get(1).context("nobody has a second connection")?;
+        let kernel = kernels.consistency(failing as u32).context("no kernel fails as often")?;
+        Ok(qp.check_reads(Some(kernel))?)
+    }
+
     /// Before the role is played whose messages are answered: there must be room for the first of them.
     fn prepare(&mut self, echo: bool) -> Result<()> {
         if let (true, Some(echo), Some(qp)) = (echo, &mut self.echo, self.qps.first_mut()) {
@@ -340,6 +355,8 @@ pub fn run(args: Args) -> Result<()> {
             r if r == Role::RefillShm as u64 => shm_nic.refill(first)?,
             r if r == Role::TcpShm as u64 => tcp.serve(&shm_nic.target, &page, ticket)?,
             r if r == Role::AttachShm as u64 => shm_nic.attach(first != 0)?,
+            r if r == Role::CheckShm as u64 => shm_nic.check(first)?,
+            r if r == Role::CheckUdp as u64 => udp_nic.check(first)?,
             r if r == Role::RefillUdp as u64 => udp_nic.refill(first)?,
             r if r == Role::TcpUdp as u64 => tcp.serve(&udp_nic.target, &page, ticket)?,
             r if r == Role::AttachUdp as u64 => udp_nic.attach(first != 0)?,
@@ -388,6 +405,7 @@ impl Xdp {
             r if r == Role::AcceptXdp as u64 => self.nic.accept([first, second], page, ticket),
             r if r == Role::TcpXdp as u64 => tcp.serve(&self.nic.target, page, ticket),
             r if r == Role::AttachXdp as u64 => self.nic.attach(first != 0),
+            r if r == Role::CheckXdp as u64 => self.nic.check(first),
             r if r == Role::EchoXdp as u64 => self.nic.answer(first as usize, page, ticket),
             r if r == Role::RefillXdp as u64 => self.nic.refill(first),
             r if r == Role::ServeXdp as u64 => self.nic.serve(page, ticket),

@@ -10,8 +10,9 @@ use wire::irn::{Additions, sack};
 use wire::{Extensions, NakCode, Opcode, Qpn, Syndrome, aeth, atomic_ack, bth, packet};
 
 use super::Irn;
-use crate::egress::{Fill, Gathered, Sent, emit, fatal_event};
+use crate::egress::{Fill, Gathered, Sent, denial, emit, fatal_event};
 use crate::gather;
+use crate::kernel::{Checked, Kernels};
 use crate::nic::Shared;
 use crate::prism;
 use crate::queue_pair::{Note, QueuePair};
@@ -64,17 +65,21 @@ impl QueuePair {
         shared: &mut Shared,
     ) -> Option<Sent> {
         let held = self.is_held(now);
-        let rights = (self.pd, self.owner);
+        let (rights, judge) = ((self.pd, self.owner), self.judge());
         let irn = self.irn.as_mut()?;
         if let Some(sent) = acknowledge(irn, out, shared) {
             return Some(sent);
         }
         let mut reply = irn.responder.plan().filter(|reply| !held || !reply.kind.has_data())?;
-        let fetch = |kind: &ReplyKind, bytes: &mut [u8]| gather::fetch(mem, rights, kind, bytes);
+        let fetch = |kind: &ReplyKind, bytes: &mut [u8], kernels: &mut Kernels| match judge {
+            Some(judge) => Checked { mem, rights, kind, judge: kernels.judge(judge) }.fill(bytes),
+            None => gather::fetch(mem, rights, kind, bytes),
+        };
         let mut sent = answer(irn, out, shared, &reply, fetch);
         if sent == Sent::Denied {
-            // The region went away under a READ that was allowed when it came.
-            let Some(instead) = irn.responder.deny(&reply, &mut shared.counters) else { return Some(sent) };
+            // The region went away under a READ that was allowed when it came, or a kernel does not let its bytes leave.
+            let instead = irn.responder.deny(&reply, denial(judge), &mut shared.counters);
+            let Some(instead) = instead else { return Some(sent) };
             reply = instead;
             sent = answer(irn, out, shared, &reply, fetch);
         }
@@ -211,7 +216,7 @@ fn answer(
     out: &mut impl Egress,
     shared: &mut Shared,
     reply: &Reply,
-    fetch: impl FnOnce(&ReplyKind, &mut [u8]) -> bool,
+    fetch: impl FnOnce(&ReplyKind, &mut [u8], &mut Kernels) -> bool,
 ) -> Sent {
     if reply.kind.is_kept() {
         let Reply { opcode, psn, aeth, kind, .. } = *reply;
@@ -236,12 +241,13 @@ fn answer(
         pad: packet::pad_for(len as usize),
         ..bth::Repr::new(reply.opcode, irn.path.remote, reply.psn)
     };
-    emit(&mut irn.path.way, out, &mut shared.counters, &bth, &ext, len, |bytes| {
+    let Shared { counters, kernels, .. } = shared;
+    emit(&mut irn.path.way, out, counters, &bth, &ext, len, |bytes| {
         if added > 0 {
             reply.additions.emit(bytes);
             return true;
         }
-        fetch(&reply.kind, bytes)
+        fetch(&reply.kind, bytes, kernels)
     })
 }
 

@@ -87,6 +87,9 @@ impl QueuePair {
     fn perform(&mut self, mem: Mem<'_>, step: Step, payload: &[u8], shared: &mut Shared) -> Outcome {
         match step {
             Step::Nothing => Outcome::Done,
+            Step::Execute(action @ Action::Fetch { len, .. }) if self.judge().is_some() => {
+                self.execute_judged(mem, action, len, shared)
+            }
             Step::Execute(action) if self.is_tapped() => self.execute_tapped(mem, action, payload, shared),
             Step::Execute(action) => self.execute_other(mem, action, payload, shared),
             Step::Deliver { wqe, offset, in_order, notice } => match self.bind(wqe, shared) {

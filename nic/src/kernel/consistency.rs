@@ -4,7 +4,7 @@ use crc_fast::{CrcAlgorithm, Digest};
 use wire::strom::Status;
 
 use super::number::{long, word};
-use super::{DMA, Kernel, Progress, Streams, What};
+use super::{Check, DMA, Kernel, Progress, Streams, Verdict, What};
 
 /// Bytes of the check value behind an object, little-endian.
 pub const CRC_LEN: usize = 8;
@@ -160,5 +160,21 @@ impl Kernel for Consistency {
 
     fn reset(&mut self) {
         self.reading = None;
+    }
+
+    fn checks(&mut self) -> Option<&mut dyn Check> {
+        Some(self)
+    }
+}
+
+/// Whoever READs an object gets it whole: its check value stands behind it.
+impl Check for Consistency {
+    fn behind(&self) -> usize {
+        CRC_LEN
+    }
+
+    fn check(&mut self, bytes: &[u8], behind: &[u8], before: u32) -> Verdict {
+        let torn = before == 0 && self.failing > 0 && self.is_torn();
+        if long(behind, 0) == Some(crc64(bytes)) && !torn { Verdict::Leave } else { Verdict::Again }
     }
 }

@@ -9,7 +9,7 @@ use super::answer::Source;
 use super::inbox::Inbox;
 use super::streams::{Message, Streams, Wires};
 use super::table::{Base, Block};
-use super::{Kernel, Look, Place, Progress, STEPS};
+use super::{Check, Kernel, Look, Place, Progress, STEPS};
 use crate::queue_pair::QueuePair;
 
 /// Bytes of what is looked at ahead, at most.
@@ -358,6 +358,11 @@ impl Lane {
             }
         }
         self.inbox.foreseen = to;
+    }
+
+    /// Its kernel, if that judges what is READ.
+    pub fn checks(&mut self) -> Option<&mut dyn Check> {
+        self.kernel.checks()
     }
 
     /// Its kernel, if that only looks at what passes, and everything that came before has been done.

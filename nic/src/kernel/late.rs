@@ -53,9 +53,12 @@ impl QueuePair {
         payload: &[u8],
         shared: &mut Shared,
     ) {
-        let outcome = match self.is_tapped() {
-            true => self.execute_tapped(mem, action, payload, shared),
-            false => self.execute(mem, action, payload, shared),
+        let outcome = match (self.is_tapped(), action) {
+            (_, Action::Fetch { len, .. }) if self.judge().is_some() => {
+                self.execute_judged(mem, action, len, shared)
+            }
+            (true, _) => self.execute_tapped(mem, action, payload, shared),
+            (false, _) => self.execute(mem, action, payload, shared),
         };
         self.conclude_late(now, outcome, shared);
     }

@@ -87,6 +87,24 @@ impl QueuePair<Ready> {
         Ok(end.engine.control(|control| control.nic.attach_kernel(end.number, number))?)
     }
 
+    /// From now on a kernel judges what the peer READs before it leaves, each READ of one packet at most: with
+    /// [`Consistency`](crate::kernel::Consistency), whoever READs an object that its CRC64 stands behind gets it whole, by a plain READ. With
+    /// none, nobody judges. The peer need know nothing of it. What the kernel does not let leave, or can judge no more because it was removed,
+    /// ends the connection as an error of the responder's, [`Status::RemoteOperation`](crate::Status::RemoteOperation).
+    ///
+    /// # Errors
+    /// `Forked`; `Nic(Unknown)`: the kernel is gone, or of another domain or engine; `Nic(NotThisService)`: the queue pair speaks PRISM or is
+    /// no reliable connection, or the kernel does not judge.
+    pub fn check_reads(&self, kernel: Option<&KernelHandle>) -> Result<(), CreateError> {
+        let end = self.body.end.own()?;
+        end.context.refuse_child()?;
+        if kernel.is_some_and(|kernel| !kernel.is_on(&end.engine)) {
+            return Err(CreateError::Nic(NicError::Unknown));
+        }
+        let number = kernel.map(KernelHandle::number);
+        Ok(end.engine.control(|control| control.nic.check_reads(end.number, number))?)
+    }
+
     /// Hands a kernel of the NIC's own a message, or a piece of one, as if the peer had sent it: what it sends and answers goes to
     /// the peer. Both sides have agreed on StRoM.
     ///

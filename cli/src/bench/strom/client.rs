@@ -36,6 +36,11 @@ impl Client {
         Ok(Client { end, answers, caller, random: 1, value: [0; LONGEST] })
     }
 
+    /// Does what a kernel judges of this task leave by one packet?
+    pub fn fits(&self, task: Task) -> bool {
+        !matches!(task, Task::Check(len, _) if len > self.end.packet())
+    }
+
     /// A number below `bound`, the same ones in each run.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.random ^= self.random << 13;
@@ -212,6 +217,10 @@ impl Client {
                 Ok(())
             }
             Way::Read => self.read(place, len),
+            Way::StromRead => {
+                let list = [self.end.local.sge(RESULT, len)];
+                self.end.one_by(1, &work::read(0, &list, self.end.remote.at(place)))
+            }
             _ => {
                 // As the kernel does: the first read counts as torn now and then, the next one does not.
                 let torn = failing > 0 && self.below(1000) < u64::from(failing);

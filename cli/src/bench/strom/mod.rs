@@ -110,15 +110,26 @@ fn measure(
     let module = built.as_ref().map(Built::module);
     let peer = Peer::start_with(cores, place, within, module.as_deref())?;
     let speaks = Speaks { strom: true, ..Speaks::default() };
-    let mut client = Client::new(End::speaking(&peer, port, speaks, None)?, &peer)?;
+    let mut end = End::speaking(&peer, port, speaks, None)?;
+    // The second one is for READs that a kernel judges.
+    end.connect(&peer, 1, 256, 128)?;
+    let mut client = Client::new(end, &peer)?;
     streams::fill(&client.end)?;
     for task in tasks {
         let empty = |way: &Way| Series { way: *way, rounds: Vec::new(), p99: Vec::new() };
-        let ways = task.ways().iter().filter(|way| **way != Way::Wasm || built.is_some());
+        let fits = client.fits(task);
+        let ways = task.ways().iter().filter(|way| match way {
+            Way::Wasm => built.is_some(),
+            Way::StromRead => fits,
+            _ => true,
+        });
         let mut all: Vec<Series> = ways.map(empty).collect();
         bar.set_message(path(port, task));
         peer.play(client.end.serving(), 0, 0)?;
         client.lay_out(task)?;
+        if let Task::Check(_, failing) = task {
+            peer.play(client.end.checking(), u64::from(failing), 0)?;
+        }
         for _ in 0..args.rounds {
             for series in &mut all {
                 turn(&mut client, &peer, task, series)?;
@@ -177,26 +188,26 @@ fn percentile(client: &mut Client, task: Task, way: Way) -> Result<f64> {
     Ok(histogram.value_at_quantile(0.99) as f64)
 }
 
-/// StRoM's figure beside each other way's, judged where something is asked of it; then the 99th percentiles of all.
+/// StRoM's figures beside each other way's, judged where something is asked of them; then the 99th percentiles of all.
 fn rows(port: PortName, task: Task, all: &[Series]) -> Vec<Row> {
     let (metric, unit) = task.metric();
     let case = |way: Way| format!("{}/{}/{}", port.name(), task.path(), way.name());
     let row = |series: &Series| Row::new("strom", case(series.way), metric, unit, &series.rounds);
     let mut rows = Vec::new();
-    let Some((strom, others)) = all.split_first() else { return rows };
-    for other in others {
+    let (stroms, others): (Vec<&Series>, Vec<&Series>) = all.iter().partition(|series| series.way.is_strom());
+    for (strom, other) in stroms.iter().flat_map(|strom| others.iter().map(move |other| (strom, other))) {
         if other.way == Way::Wasm {
             rows.push(row(other).against("the native kernel", &strom.rounds));
             continue;
         }
         let row = row(strom).against(other.way.name(), &other.rounds);
-        rows.push(match task.bound(port, other.way) {
+        rows.push(match task.bound(port, strom.way, other.way) {
             Some(Bound::Within(limit)) => row.within(limit),
             Some(Bound::AtLeast(least)) => row.at_least(least),
             None => row,
         });
     }
-    if task == Task::Count {
+    for strom in stroms.into_iter().filter(|_| task == Task::Count) {
         rows.push(row(strom).against("eight threads of the paper", &[EIGHT_THREADS]).at_least(1.0));
     }
     for series in all.iter().filter(|series| !series.p99.is_empty()) {

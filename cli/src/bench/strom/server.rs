@@ -12,6 +12,8 @@ use super::wasm;
 /// They serve until this is dropped.
 pub struct Kernels {
     counting: KernelHandle,
+    /// One for each of [`FAILING`].
+    consistency: Vec<KernelHandle>,
     _others: Vec<KernelHandle>,
 }
 
@@ -40,14 +42,23 @@ impl Kernels {
         if let Some(module) = module {
             others.push(deploy(WASM, wasm::kernel(module)?)?);
         }
-        for failing in FAILING {
-            others.push(deploy(whole(failing), Box::new(Consistency::failing(failing)))?);
-        }
-        Ok(Kernels { counting: deploy(COUNT, Box::<HyperLogLog>::default())?, _others: others })
+        let consistency = FAILING.iter().map(|failing| {
+            let kernel = Box::new(Consistency::failing(*failing));
+            deploy(whole(*failing), kernel)
+        });
+        let consistency = consistency.collect::<Result<_, _>>()?;
+        let counting = deploy(COUNT, Box::<HyperLogLog>::default())?;
+        Ok(Kernels { counting, consistency, _others: others })
     }
 
     /// The one that counts what passes.
     pub fn counting(&self) -> &KernelHandle {
         &self.counting
+    }
+
+    /// The one to which so many of a thousand first reads fail.
+    pub fn consistency(&self, failing: u32) -> Option<&KernelHandle> {
+        let at = FAILING.iter().position(|known| *known == failing)?;
+        self.consistency.get(at)
     }
 }

@@ -588,16 +588,16 @@ impl Responder {
     /// The memory of the planned response may not be read any more. The first time that ends the queue pair, as it does
     /// without IRN. When it is sent again, the peer may have all of it and have said so in vain: it is told, and only if
     /// it still needs the bytes its queue pair ends. What is to leave in place of the response.
-    pub fn deny(&mut self, reply: &Reply, counters: &mut Counters) -> Option<Reply> {
+    pub fn deny(&mut self, reply: &Reply, code: NakCode, counters: &mut Counters) -> Option<Reply> {
         let What::Response { seq, again } = reply.what else { return None };
         let request = self.reads.of(seq)?.request;
         if again {
-            let nak = self.answer(request, Syndrome::nak(NakCode::REMOTE_ACCESS_ERROR), reply.what);
+            let nak = self.answer(request, Syndrome::nak(code), reply.what);
             return Some(nak);
         }
         // What was promised before it goes its way; nothing of it or after it.
         self.responses = seq;
-        self.refuse(request, NakCode::REMOTE_ACCESS_ERROR, counters);
+        self.refuse(request, code, counters);
         None
     }
 
