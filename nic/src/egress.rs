@@ -11,7 +11,7 @@ use crate::event::AsyncEvent;
 use crate::extended;
 use crate::gather;
 use crate::headers::Headers;
-use crate::kernel::Checked;
+use crate::kernel::Judged;
 use crate::nic::Shared;
 use crate::prism;
 use crate::queue_pair::{Connection, Note, QueuePair, Way};
@@ -65,9 +65,11 @@ impl QueuePair {
         if self.connection.is_none() || self.strom.is_some() {
             return self.transmit_other(now, mem, out, shared, used);
         }
-        self.turn(now, out, shared, used, |qp, out, shared| match qp.respond::<false>(now, mem, out, shared) {
-            None => qp.request::<false>(now, mem, out, shared),
-            sent => sent,
+        self.turn(now, out, shared, used, |qp, out, shared| {
+            match qp.respond::<false>(now, mem, out, shared) {
+                None => qp.request::<false>(now, mem, out, shared),
+                sent => sent,
+            }
         })
     }
 
@@ -191,33 +193,34 @@ impl QueuePair {
         if self.cnp_due {
             return self.notify_peer(out, shared);
         }
-        let held = self.is_held(now);
+        let held = self.is_held(now) || LATE && self.waits_for_bytes(now);
         if self.prism.is_some()
             && !held
             && let Some(sent) = self.respond_bundle(mem, out, shared)
         {
             return Some(sent);
         }
-        let judge = if LATE { self.judge() } else { None };
         let connection = self.connection.as_mut()?;
         let reply = connection.responder.plan().filter(|reply| !held || !reply.kind.has_data())?;
+        let judged = if LATE { self.judge_reply(now, mem, &reply.kind, shared) } else { Judged::Unasked };
+        if judged == Judged::Unfit {
+            return None;
+        }
         let rights = (self.pd, self.owner);
+        let connection = self.connection.as_mut()?;
+        if judged == Judged::Refused {
+            connection.responder.deny(NakCode::REMOTE_OPERATIONAL_ERROR, &mut shared.counters);
+            return Some(Sent::Denied);
+        }
         let (path, counters) = (&mut connection.path, &mut shared.counters);
         let sent = if reply.kind.is_kept() {
             prism::emit_kept(path, out, counters, &reply, connection.responder.kept())
         } else if path.service == 0 {
             let (ext, len) = response_headers(&reply);
-            let (bth, kind) = (response_bth(&reply, path.remote), &reply.kind);
-            match judge {
-                Some(judge) if LATE => {
-                    let checked = Checked { mem, rights, kind, judge: shared.kernels.judge(judge) };
-                    emit_from(&mut path.way, out, counters, (&bth, &ext), len, checked)
-                }
-                _ => {
-                    let fetched = Fetched { mem, rights, kind };
-                    emit_from(&mut path.way, out, counters, (&bth, &ext), len, fetched)
-                }
-            }
+            let bth = response_bth(&reply, path.remote);
+            let judged = (judged == Judged::Fit).then(|| shared.kernels.judged());
+            let fetched = Fetched { mem, rights, kind: &reply.kind, judged };
+            emit_from(&mut path.way, out, counters, (&bth, &ext), len, fetched)
         } else {
             extended::emit_reply(path, out, counters, &reply, (mem, rights.1))
         };
@@ -229,8 +232,8 @@ impl QueuePair {
                     self.fail(fatal_event(self.number, access), shared);
                 }
             }
-            // The region went away under a READ that was allowed when it came, or a kernel does not let its bytes leave.
-            Sent::Denied => connection.responder.deny(denial(judge), &mut shared.counters),
+            // The region went away under a READ that was allowed when it came.
+            Sent::Denied => connection.responder.deny(NakCode::REMOTE_ACCESS_ERROR, &mut shared.counters),
             Sent::NoRoom => {}
         }
         Some(sent)
@@ -362,11 +365,6 @@ pub(crate) fn fatal_event(number: Qpn, access: bool) -> AsyncEvent {
     if access { AsyncEvent::QpAccess(number) } else { AsyncEvent::QpRequest(number) }
 }
 
-/// Why bytes that a READ asked for do not leave.
-pub(crate) fn denial(judge: Option<(u32, u32)>) -> NakCode {
-    if judge.is_some() { NakCode::REMOTE_OPERATIONAL_ERROR } else { NakCode::REMOTE_ACCESS_ERROR }
-}
-
 #[inline]
 pub(crate) fn request_bth(plan: &Plan, remote: Qpn) -> bth::Repr {
     bth::Repr {
@@ -443,12 +441,20 @@ struct Fetched<'a> {
     mem: Mem<'a>,
     rights: (Pd, Owner),
     kind: &'a ReplyKind,
+    /// They were judged, and stand here.
+    judged: Option<&'a [u8]>,
 }
 
 impl Fill for Fetched<'_> {
     #[inline(always)]
     fn fill(self, payload: &mut [u8]) -> bool {
-        gather::fetch(self.mem, self.rights, self.kind, payload)
+        match self.judged {
+            Some(judged) => {
+                payload.copy_from_slice(&judged[..payload.len()]);
+                true
+            }
+            None => gather::fetch(self.mem, self.rights, self.kind, payload),
+        }
     }
 }
 

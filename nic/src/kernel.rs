@@ -34,6 +34,7 @@ use transport::Instant;
 use transport::rc::strom::Part;
 
 pub use aggregate::{Aggregate, Sums};
+pub(crate) use checked::Judged;
 pub use consistency::{CRC_LEN, Consistency, Object, crc64};
 pub use filter::{Filter, Predicate, Scan};
 pub use get::{Get, Lookup, Slot};
@@ -44,13 +45,13 @@ pub use placement::Invocation;
 pub use shipped::Shipped;
 pub use shuffle::{Partition, Shuffle, histogram};
 pub use streams::{DMA, Input, PACKET, Streams, What};
-pub(crate) use checked::Checked;
 pub(crate) use table::Kernels;
 pub use table::{KernelFacts, KernelInit, SPARE};
 
 pub use traversal::{Shape, Traversal, Walk};
 pub use wire::strom::{Ending, HEAD_LEN, Status, TAG_MASK};
 
+use checked::Unfit;
 use table::Block;
 
 /// What runs on the data path (the paper's Listing 1). It lives in a *lane*: it serves one queue pair at a time, and all
@@ -97,15 +98,19 @@ pub trait Check {
 /// Bytes that a [`Check`] sees behind those that were asked for, at most.
 pub const BEHIND: usize = 64;
 
-/// Times that bytes are read for one response, at most.
+/// Times that bytes are read together for one response, at most.
 pub const READINGS: u32 = 64;
+/// Nanoseconds until they are read so often again, and for how long that is done: then the READ ends as an error of the responder's.
+pub const AGAIN_NS: u64 = 10_000;
+/// See [`AGAIN_NS`].
+pub const UNFIT_NS: u64 = 50_000_000;
 
 /// What becomes of bytes that were judged.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// They leave.
     Leave,
-    /// They are read again, as often as [`READINGS`] allows.
+    /// They are read again: [`READINGS`] times at once, and later, for [`UNFIT_NS`].
     Again,
     /// They do not leave: the READ ends as an error of the responder's.
     Refuse,
@@ -189,6 +194,8 @@ pub(crate) struct Strom {
     tap: Option<(u32, u32)>,
     /// The kernel that judges what is read, likewise.
     judge: Option<(u32, u32)>,
+    /// Bytes of a READ are not fit to leave yet.
+    unfit: Option<Unfit>,
     /// The kernel that the message belongs to whose packets come now, likewise; none has its op-code.
     serving: Option<(u32, u32)>,
 }
@@ -207,6 +214,7 @@ impl Strom {
             lane: (u32::MAX, u32::MAX),
             tap: None,
             judge: None,
+            unfit: None,
             serving: None,
         }
     }

@@ -3,6 +3,7 @@
 
 mod bench;
 mod bounds;
+mod checked;
 mod exactly_once;
 mod get;
 mod late;

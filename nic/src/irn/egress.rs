@@ -10,9 +10,9 @@ use wire::irn::{Additions, sack};
 use wire::{Extensions, NakCode, Opcode, Qpn, Syndrome, aeth, atomic_ack, bth, packet};
 
 use super::Irn;
-use crate::egress::{Fill, Gathered, Sent, denial, emit, fatal_event};
+use crate::egress::{Fill, Gathered, Sent, emit, fatal_event};
 use crate::gather;
-use crate::kernel::{Checked, Kernels};
+use crate::kernel::{Judged, Kernels};
 use crate::nic::Shared;
 use crate::prism;
 use crate::queue_pair::{Note, QueuePair};
@@ -64,24 +64,35 @@ impl QueuePair {
         out: &mut impl Egress,
         shared: &mut Shared,
     ) -> Option<Sent> {
-        let held = self.is_held(now);
-        let (rights, judge) = ((self.pd, self.owner), self.judge());
+        let held = self.is_held(now) || self.waits_for_bytes(now);
+        let rights = (self.pd, self.owner);
         let irn = self.irn.as_mut()?;
         if let Some(sent) = acknowledge(irn, out, shared) {
             return Some(sent);
         }
         let mut reply = irn.responder.plan().filter(|reply| !held || !reply.kind.has_data())?;
-        let fetch = |kind: &ReplyKind, bytes: &mut [u8], kernels: &mut Kernels| match judge {
-            Some(judge) => Checked { mem, rights, kind, judge: kernels.judge(judge) }.fill(bytes),
-            None => gather::fetch(mem, rights, kind, bytes),
+        let judged = self.judge_reply(now, mem, &reply.kind, shared);
+        if judged == Judged::Unfit {
+            return None;
+        }
+        let fetch = |kind: &ReplyKind, bytes: &mut [u8], kernels: &Kernels| match judged {
+            Judged::Fit => {
+                bytes.copy_from_slice(&kernels.judged()[..bytes.len()]);
+                true
+            }
+            _ => gather::fetch(mem, rights, kind, bytes),
         };
-        let mut sent = answer(irn, out, shared, &reply, fetch);
+        let irn = self.irn.as_mut()?;
+        let (mut sent, mut code) = (Sent::Denied, NakCode::REMOTE_OPERATIONAL_ERROR);
+        if judged != Judged::Refused {
+            (sent, code) = (answer(irn, out, shared, &reply, fetch), NakCode::REMOTE_ACCESS_ERROR);
+        }
         if sent == Sent::Denied {
             // The region went away under a READ that was allowed when it came, or a kernel does not let its bytes leave.
-            let instead = irn.responder.deny(&reply, denial(judge), &mut shared.counters);
+            let instead = irn.responder.deny(&reply, code, &mut shared.counters);
             let Some(instead) = instead else { return Some(sent) };
             reply = instead;
-            sent = answer(irn, out, shared, &reply, fetch);
+            sent = answer(irn, out, shared, &reply, |_, _, _| false);
         }
         if matches!(sent, Sent::Yes(_)) && irn.responder.sent(now, &reply, &mut shared.counters) {
             let access =
@@ -216,7 +227,7 @@ fn answer(
     out: &mut impl Egress,
     shared: &mut Shared,
     reply: &Reply,
-    fetch: impl FnOnce(&ReplyKind, &mut [u8], &mut Kernels) -> bool,
+    fetch: impl FnOnce(&ReplyKind, &mut [u8], &Kernels) -> bool,
 ) -> Sent {
     if reply.kind.is_kept() {
         let Reply { opcode, psn, aeth, kind, .. } = *reply;

@@ -1,56 +1,88 @@
 //! READs whose bytes a kernel judges before they leave (StRoM paper, §3.5: a send kernel).
 
 use memory::{Access, Key, Mem, Owner, Pd};
-use transport::{Action, Outcome};
 use transport::rc::ReplyKind;
+use transport::{Action, Instant, Outcome};
 use wire::{NakCode, Qpn};
 
 use super::table::Kernels;
-use super::{BEHIND, Check, READINGS, Strom, Verdict};
-use crate::egress::Fill;
+use super::{AGAIN_NS, BEHIND, Check, READINGS, Strom, UNFIT_NS, Verdict};
 use crate::nic::{Nic, NicError, Shared};
 use crate::queue_pair::QueuePair;
 
-/// Bytes that a READ asked for, and who judges them; without a judge none of them leaves.
-pub(crate) struct Checked<'a> {
-    pub mem: Mem<'a>,
-    pub rights: (Pd, Owner),
-    pub kind: &'a ReplyKind,
-    pub judge: Option<&'a mut dyn Check>,
+/// What became of bytes that a READ asked for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    /// Nobody judges them.
+    Unasked,
+    /// They leave, from the [room](Kernels::judged) where they were judged. They are judged before a frame is lent: what is stored to a frame
+    /// and then waited with takes its lines from a peer that polls.
+    Fit,
+    /// Later, perhaps.
+    Unfit,
+    /// They do not.
+    Refused,
 }
 
-impl Fill for Checked<'_> {
-    fn fill(self, payload: &mut [u8]) -> bool {
-        let (ReplyKind::Memory { key, va, .. }, Some(judge)) = (*self.kind, self.judge) else { return false };
-        let (len, more) = (payload.len(), judge.behind().min(BEHIND));
-        let (pd, owner) = self.rights;
-        let span = self.mem.check_for(pd, owner, Key::new(key), va, len + more, Access::REMOTE_READ);
-        let Ok(span) = span else { return false };
-        let mut behind = [0; BEHIND];
-        let behind = &mut behind[..more];
-        for before in 0..READINGS {
-            span.read(payload);
-            if span.read_at(len, behind).is_err() {
-                return false;
-            }
-            match judge.check(payload, behind, before) {
-                Verdict::Leave => return true,
-                Verdict::Again => {}
-                Verdict::Refuse => return false,
-            }
-        }
-        false
+/// Since when bytes of a READ are not fit to leave, and when they are looked at again.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Unfit {
+    since: Instant,
+    again: Option<Instant>,
+}
+
+impl Unfit {
+    /// When the bytes are looked at again.
+    pub fn deadline(&self) -> Instant {
+        self.again.unwrap_or(Instant::NEVER)
+    }
+
+    /// Time has come to `now`.
+    pub fn expire(&mut self, now: Instant) {
+        self.again = self.again.filter(|again| *again > now);
     }
 }
 
 impl Kernels {
-    /// What judges for a queue pair; none: it is gone.
-    pub(crate) fn judge(&mut self, (place, number): (u32, u32)) -> Option<&mut dyn Check> {
+    /// What judges for a queue pair, and where; none: it is gone.
+    fn judge_of(&mut self, (place, number): (u32, u32)) -> Option<(&mut dyn Check, &mut [u8])> {
         let kernel = self.deployed.get_mut(place as usize)?.as_mut()?;
         let there = kernel.base.number == number && !kernel.base.leaving;
         let lane = kernel.lanes.first_mut().filter(|_| there)?;
         kernel.base.steps += 1;
-        lane.checks()
+        Some((lane.checks()?, &mut self.room))
+    }
+
+    /// Bytes of memory that a READ asked for are judged.
+    #[inline]
+    pub(crate) fn judge(
+        &mut self,
+        judge: (u32, u32),
+        mem: Mem<'_>,
+        (pd, owner): (Pd, Owner),
+        (key, va, len): (u32, u64, u32),
+    ) -> Judged {
+        let Some((check, room)) = self.judge_of(judge) else { return Judged::Refused };
+        let len = len as usize;
+        let Some(room) = room.get_mut(..len + check.behind().min(BEHIND)) else { return Judged::Refused };
+        let span = mem.check_for(pd, owner, Key::new(key), va, room.len(), Access::REMOTE_READ);
+        let Ok(span) = span else { return Judged::Refused };
+        for before in 0..READINGS {
+            span.read(room);
+            let (bytes, behind) = room.split_at(len);
+            match check.check(bytes, behind, before) {
+                Verdict::Leave => return Judged::Fit,
+                Verdict::Again => {}
+                Verdict::Refuse => return Judged::Refused,
+            }
+        }
+        Judged::Unfit
+    }
+
+    /// Bytes that are fit to leave, until others are judged.
+    #[inline]
+    pub(crate) fn judged(&self) -> &[u8] {
+        &self.room
     }
 }
 
@@ -59,6 +91,33 @@ impl QueuePair {
     #[inline(always)]
     pub(crate) fn judge(&self) -> Option<(u32, u32)> {
         self.strom.as_ref()?.judge
+    }
+
+    /// Do bytes of a READ wait until they are looked at again?
+    #[inline(always)]
+    pub(crate) fn waits_for_bytes(&self, now: Instant) -> bool {
+        let unfit = self.strom.as_ref().and_then(|strom| strom.unfit);
+        unfit.and_then(|unfit| unfit.again).is_some_and(|again| again > now)
+    }
+
+    /// Judges the bytes of the response that is about to leave, if that is to be done. Unfit ones are looked at again.
+    #[inline]
+    pub(crate) fn judge_reply(
+        &mut self,
+        now: Instant,
+        mem: Mem<'_>,
+        reply: &ReplyKind,
+        shared: &mut Shared,
+    ) -> Judged {
+        let ReplyKind::Memory { key, va, len: len @ 1.. } = *reply else { return Judged::Unasked };
+        let rights = (self.pd, self.owner);
+        let Some(strom) = &mut self.strom else { return Judged::Unasked };
+        let Some(judge) = strom.judge else { return Judged::Unasked };
+        let judged = shared.kernels.judge(judge, mem, rights, (key, va, len));
+        let since = strom.unfit.map_or(now, |unfit| unfit.since);
+        let waits = judged == Judged::Unfit && now < since.after(UNFIT_NS);
+        strom.unfit = waits.then(|| Unfit { since, again: Some(now.after(AGAIN_NS)) });
+        if judged == Judged::Unfit && !waits { Judged::Refused } else { judged }
     }
 
     /// Takes a READ of so many bytes that is judged: they leave by one packet, or the first ones would have left when the last are judged.
@@ -93,7 +152,7 @@ impl Nic {
             Some(number) => Some((kernels.place_of_number(qp.pd, number)?, number)),
         };
         let reliable = qp.connection.is_some() || qp.irn.is_some();
-        if !reliable || qp.speaks_prism() || judge.is_some_and(|judge| kernels.judge(judge).is_none()) {
+        if !reliable || qp.speaks_prism() || judge.is_some_and(|judge| kernels.judge_of(judge).is_none()) {
             return Err(NicError::NotThisService);
         }
         let slots = qp.send.ring().slots();

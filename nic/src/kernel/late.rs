@@ -7,6 +7,7 @@ use memory::Mem;
 use transport::rc::Plan;
 use transport::{Action, Instant, Outcome};
 
+use super::Strom;
 use crate::nic::Shared;
 use crate::queue_pair::{Connection, Note, QueuePair};
 use crate::ring::Word;
@@ -85,11 +86,18 @@ impl QueuePair {
     /// When `expire_strom` wants to be called.
     #[inline(always)]
     pub(crate) fn deadline_strom(&self) -> Instant {
-        self.strom.as_ref().map_or(Instant::NEVER, |strom| strom.late)
+        let when = |strom: &Strom| match &strom.unfit {
+            None => strom.late,
+            Some(unfit) => strom.late.min(unfit.deadline()),
+        };
+        self.strom.as_deref().map_or(Instant::NEVER, when)
     }
 
-    /// An acknowledgement has waited for long enough.
+    /// An acknowledgement has waited for long enough, or bytes of a READ have.
     pub(crate) fn expire_strom(&mut self, now: Instant) {
+        if let Some(unfit) = self.strom.as_mut().and_then(|strom| strom.unfit.as_mut()) {
+            unfit.expire(now);
+        }
         let Some(strom) = self.strom.as_mut().filter(|strom| strom.late <= now) else { return };
         strom.late = Instant::NEVER;
         if let Some(connection) = &mut self.connection {

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use memory::{Key, Mem, Pd};
 use wire::Qpn;
 
-use super::Kernel;
 use super::lane::Lane;
 use super::seat::At;
-use super::streams::Reach;
+use super::streams::{PACKET, Reach};
+use super::{BEHIND, Kernel};
 use crate::nic::{Nic, NicError};
 
 /// Bytes of a room behind the longest answer's: a kernel may read a little more than it answers, as check values are.
@@ -212,6 +212,8 @@ pub(crate) struct Kernels {
     pub(super) stalled: VecDeque<Qpn>,
     /// A lane has become free since they were looked at.
     pub(super) freed: bool,
+    /// Where bytes stand while they are judged.
+    pub(super) room: Box<[u8]>,
 }
 
 impl Kernels {
@@ -222,6 +224,7 @@ impl Kernels {
             ready: VecDeque::new(),
             stalled: VecDeque::with_capacity(max_qps as usize),
             freed: false,
+            room: vec![0; PACKET + BEHIND].into_boxed_slice(),
         }
     }
 

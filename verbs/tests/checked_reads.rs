@@ -1,0 +1,69 @@
+//! A plain client READs an object that its owner writes all the time: a kernel lets no torn one leave.
+
+use remora_verbs::kernel::{Consistency, Kernel, crc64};
+use remora_verbs::{Access, Device, EMPTY, KernelOptions, QpOptions, QueuePair, Status, work};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(60);
+const WORDS: usize = 128;
+const READS: usize = 2000;
+
+/// Eight bytes again and again, so that it can be seen whether all of them were written together.
+fn object(number: u64) -> Vec<u8> {
+    let bytes = number.to_le_bytes().repeat(WORDS);
+    let sum = crc64(&bytes).to_le_bytes();
+    [bytes, sum.to_vec()].concat()
+}
+
+fn read_while_it_is_written(device: impl Fn() -> Device, irn: bool) {
+    let (near, far) = (device().open().unwrap(), device().open().unwrap());
+    let (client, server) = (near.alloc_pd().unwrap(), far.alloc_pd().unwrap());
+    let here = client.allocate(4096, Access::LOCAL_WRITE).unwrap();
+    let there = server.allocate(4096, Access::LOCAL_WRITE | Access::REMOTE_READ).unwrap();
+    there.write(0, &object(1)).unwrap();
+    let (mut cq, far_cq) = (near.create_cq(16).unwrap(), far.create_cq(16).unwrap());
+    let options = QpOptions { irn, ..QpOptions::default() };
+    let one = client.create_qp(&cq, &cq, &options).unwrap();
+    let two = server.create_qp(&far_cq, &far_cq, &options).unwrap();
+    let (mut one, two) = QueuePair::connect_pair(one, two).unwrap();
+    let lanes: Vec<Box<dyn Kernel>> = vec![Box::<Consistency>::default()];
+    let whole = server.deploy_kernel(lanes, &KernelOptions::default()).unwrap();
+    two.check_reads(Some(&whole)).unwrap();
+    let done = AtomicBool::new(false);
+    let seen = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in (2..).take_while(|_| !done.load(Ordering::Relaxed)) {
+                // Word by word, as a program's stores are.
+                for (at, word) in object(number).as_chunks::<8>().0.iter().enumerate() {
+                    there.write(8 * at, word).unwrap();
+                }
+            }
+        });
+        let mut seen = Vec::new();
+        for _ in 0..READS {
+            let local = [here.sge(0, 8 * WORDS)];
+            one.post_send(&work::read(1, &local, there.remote(0))).unwrap();
+            let mut completion = [EMPTY];
+            cq.wait(&mut completion, LONG).unwrap();
+            let words = here.get::<[u64; WORDS]>(0).unwrap();
+            seen.push((completion[0].status, words));
+        }
+        done.store(true, Ordering::Relaxed);
+        seen
+    });
+    for (number, (status, words)) in seen.iter().enumerate() {
+        assert_eq!(*status, Status::Success, "READ {number}");
+        assert_eq!(*words, [words[0]; WORDS], "READ {number} is torn");
+    }
+    assert!(seen.iter().any(|(_, words)| words[0] != seen[0].1[0]), "it has changed meanwhile");
+    assert!(seen.is_sorted_by_key(|(_, words)| words[0]), "never what was there before");
+}
+
+#[test]
+fn a_plain_read_of_an_object_that_is_being_written_is_whole() {
+    for irn in [false, true] {
+        read_while_it_is_written(Device::shm, irn);
+        read_while_it_is_written(|| Device::udp("127.0.0.1:0").unwrap(), irn);
+    }
+}
