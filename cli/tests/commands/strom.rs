@@ -39,21 +39,29 @@ fn every_task_over(port: &str) {
         assert_eq!((told, how), (wanted, wanted), "{task}");
         let rows: Vec<Value> =
             out.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+        cases.extend(rows.iter().filter_map(|row| row["case"].as_str()).map(str::to_owned));
         let figures = rows.iter().filter(|row| row["metric"] == metric);
         let baselines: Vec<&str> = figures.filter_map(|row| row["baseline"].as_str()).collect();
+        // Of StRoM's two ways with an object the one by a READ, which takes a packet, comes first.
+        let beside = if cases.contains(&format!("{port}/{task}/strom-read")) {
+            beside.repeat(2)
+        } else {
+            beside.to_vec()
+        };
         let users: &[&str] = if cfg!(feature = "wasm") && gets { &["the native kernel"] } else { &[] };
-        assert_eq!(baselines, [beside, users].concat(), "{task}");
+        assert_eq!(baselines, [&beside[..], users].concat(), "{task}");
         for row in &rows {
             assert!(row["value"].as_f64().is_some_and(|value| value > 0.0), "{row}");
             assert_eq!((&row["bench"], row["rounds"].as_array().map(Vec::len)), (&"strom".into(), Some(1)));
-            cases.extend(row["case"].as_str().map(str::to_owned));
         }
         let judged = rows.iter().filter(|row| !row["holds"].is_null()).count();
         let asked =
             matches!(task, "check/4096" | "check/512/failing-50%" | "shuffle/16777216" | "count/1048576");
         assert_eq!(judged > 0, asked, "{task}");
     }
-    for case in ["walk/8/strom", "walk/8/tcp-rpc", "check/4096/read+crc64"] {
+    for case in
+        ["walk/8/strom", "walk/8/tcp-rpc", "check/4096/read+crc64", "check/512/failing-50%/strom-read"]
+    {
         assert!(cases.contains(&format!("{port}/{case}")), "{case} of {cases:?}");
     }
 }

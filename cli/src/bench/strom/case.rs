@@ -110,11 +110,9 @@ impl Task {
         }
     }
 
-    /// How StRoM's figure, by this way, must compare to another way's: at most so much of it, or at least. Objects are judged by the quicker
-    /// of StRoM's two ways.
-    pub fn bound(self, port: PortName, strom: Way, way: Way) -> Option<Bound> {
+    /// How StRoM's figure must compare to another way's: at most so much of it, or at least. Where StRoM has two ways, the first is judged.
+    pub fn bound(self, port: PortName, way: Way) -> Option<Bound> {
         match (self, way, port) {
-            (Task::Check(..), _, _) if strom == Way::Strom => None,
             // The paper's: 8 % over a plain READ.
             (Task::Check(_, 0), Way::Read, PortName::Udp) => Some(Bound::Within(1.08)),
             (Task::Check(_, 100..), Way::ReadAndCheck, _) => Some(Bound::Within(1.0)),

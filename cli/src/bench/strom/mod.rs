@@ -201,7 +201,8 @@ fn rows(port: PortName, task: Task, all: &[Series]) -> Vec<Row> {
             continue;
         }
         let row = row(strom).against(other.way.name(), &other.rounds);
-        rows.push(match task.bound(port, strom.way, other.way) {
+        let judged = strom.way == stroms[0].way;
+        rows.push(match task.bound(port, other.way).filter(|_| judged) {
             Some(Bound::Within(limit)) => row.within(limit),
             Some(Bound::AtLeast(least)) => row.at_least(least),
             None => row,
@@ -230,11 +231,18 @@ mod tests {
         };
         let (shm, udp) = (PortName::Shm, PortName::Udp);
         assert_eq!(judged(udp, Task::Walk(8), &[1.0, 9.0, 9.0]), [None, None]);
-        assert_eq!(judged(udp, Task::Check(64, 0), &[108.0, 100.0, 103.0]), [Some(true), Some(true)]);
-        assert_eq!(judged(udp, Task::Check(64, 0), &[109.0, 100.0, 103.0]), [Some(false), Some(false)]);
-        assert_eq!(judged(shm, Task::Check(64, 0), &[109.0, 100.0, 104.0]), [None, Some(true)]);
-        assert_eq!(judged(udp, Task::Check(64, 10), &[105.0, 100.0]), [Some(true)]);
-        assert_eq!(judged(udp, Task::Check(64, 100), &[101.0, 100.0]), [Some(false)]);
+        let check = |values: [f64; 4]| judged(udp, Task::Check(64, 0), &values);
+        assert_eq!(check([108.0, 999.0, 100.0, 103.0]), [Some(true), Some(true), None, None]);
+        assert_eq!(check([109.0, 1.0, 100.0, 103.0]), [Some(false), Some(false), None, None]);
+        let far = judged(shm, Task::Check(64, 0), &[109.0, 999.0, 100.0, 104.0]);
+        assert_eq!(far, [None, Some(true), None, None]);
+        assert_eq!(judged(udp, Task::Check(64, 10), &[105.0, 999.0, 100.0]), [Some(true), None]);
+        assert_eq!(judged(udp, Task::Check(64, 100), &[101.0, 1.0, 100.0]), [Some(false), None]);
+        // Where an object is longer than a packet, the RPC is what there is.
+        let rpc = [(Way::Strom, 104.0), (Way::Read, 100.0), (Way::ReadAndCheck, 100.0)];
+        let alone: Vec<Series> = rpc.iter().map(|(way, value)| series(*way, *value)).collect();
+        let holds: Vec<_> = rows(udp, Task::Check(4096, 0), &alone).iter().map(|row| row.holds).collect();
+        assert_eq!(holds, [Some(true), Some(true)]);
         assert_eq!(judged(shm, Task::Shuffle, &[3.0, 1.0, 3.1]), [Some(true), Some(true)]);
         assert_eq!(judged(udp, Task::Shuffle, &[1.9, 1.0, 1.8]), [Some(false), Some(false)]);
         assert_eq!(judged(shm, Task::Count, &[4e9, 8e9]), [Some(true), Some(true)]);
