@@ -279,21 +279,12 @@ impl End {
         }
     }
 
-    /// The role in which the peer attaches its counting kernel, or takes it away.
+    /// The role in which the peer attaches its counting kernel, or takes it away, and a kernel that checks READs.
     pub fn attaching(&self) -> Role {
         match self.port {
             PortName::Shm => Role::AttachShm,
             PortName::Udp => Role::AttachUdp,
             PortName::Xdp => Role::AttachXdp,
-        }
-    }
-
-    /// The role in which the peer lets a kernel check what is READ by the second connection.
-    pub fn checking(&self) -> Role {
-        match self.port {
-            PortName::Shm => Role::CheckShm,
-            PortName::Udp => Role::CheckUdp,
-            PortName::Xdp => Role::CheckXdp,
         }
     }
 

@@ -89,19 +89,13 @@ pub enum Role {
     /// From that of the NIC over AF_XDP.
     TcpXdp = 28,
     /// Show the counting kernel of the NIC over shared memory what comes by the first connection if the first argument is not
-    /// zero, else nothing.
+    /// zero, else nothing; and if the second is not, let a consistency kernel check what is READ by the second connection: the one to which
+    /// so many of a thousand first reads fail, less one.
     AttachShm = 29,
     /// Likewise over UDP.
     AttachUdp = 30,
     /// Likewise over AF_XDP.
     AttachXdp = 31,
-    /// Let a consistency kernel of the NIC over shared memory check what is READ by the second connection: the one to which so many of a
-    /// thousand first reads fail as the first argument says.
-    CheckShm = 32,
-    /// Likewise over UDP.
-    CheckUdp = 33,
-    /// Likewise over AF_XDP.
-    CheckXdp = 34,
 }
 
 /// Where the two processes are.
@@ -242,19 +236,18 @@ impl Served {
         Ok(())
     }
 
-    /// The counting kernel sees what the first connection brings, or nothing any more.
-    fn attach(&self, counts: bool) -> Result<()> {
+    /// The counting kernel sees what the first connection brings, or nothing any more; a consistency kernel checks what is READ by the
+    /// second one, if it is to ([`Role::AttachShm`]).
+    fn attach(&self, [counts, checks]: [u64; 2]) -> Result<()> {
         let kernels = self.kernels.as_ref().context("nobody has asked for kernels")?;
         let qp = self.qps.first().context("nobody is connected")?;
-        Ok(qp.attach(counts.then(|| kernels.counting()))?)
-    }
-
-    /// A consistency kernel checks what is READ by the second connection.
-    fn check(&self, failing: u64) -> Result<()> {
-        let kernels = self.kernels.as_ref().context("nobody has asked for kernels")?;
-        let qp = self.qps.get(1).context("nobody has a second connection")?;
-        let kernel = kernels.consistency(failing as u32).context("no kernel fails as often")?;
-        Ok(qp.check_reads(Some(kernel))?)
+        qp.attach((counts != 0).then(|| kernels.counting()))?;
+        if let Some(failing) = checks.checked_sub(1) {
+            let qp = self.qps.get(1).context("nobody has a second connection")?;
+            let kernel = kernels.consistency(failing as u32).context("no kernel fails as often")?;
+            qp.check_reads(Some(kernel))?;
+        }
+        Ok(())
     }
 
     /// Before the role is played whose messages are answered: there must be room for the first of them.
@@ -354,12 +347,10 @@ pub fn run(args: Args) -> Result<()> {
             r if r == Role::EchoUdp as u64 => udp_nic.answer(first as usize, &page, ticket)?,
             r if r == Role::RefillShm as u64 => shm_nic.refill(first)?,
             r if r == Role::TcpShm as u64 => tcp.serve(&shm_nic.target, &page, ticket)?,
-            r if r == Role::AttachShm as u64 => shm_nic.attach(first != 0)?,
-            r if r == Role::CheckShm as u64 => shm_nic.check(first)?,
-            r if r == Role::CheckUdp as u64 => udp_nic.check(first)?,
+            r if r == Role::AttachShm as u64 => shm_nic.attach([first, second])?,
             r if r == Role::RefillUdp as u64 => udp_nic.refill(first)?,
             r if r == Role::TcpUdp as u64 => tcp.serve(&udp_nic.target, &page, ticket)?,
-            r if r == Role::AttachUdp as u64 => udp_nic.attach(first != 0)?,
+            r if r == Role::AttachUdp as u64 => udp_nic.attach([first, second])?,
             r if r == Role::Cpu as u64 => page.answer(super::cpu_ns()),
             r if r == Role::Resident as u64 => page.answer(super::resident_bytes()?),
             r if r == Role::Exit as u64 => return Ok(()),
@@ -404,8 +395,7 @@ impl Xdp {
             }
             r if r == Role::AcceptXdp as u64 => self.nic.accept([first, second], page, ticket),
             r if r == Role::TcpXdp as u64 => tcp.serve(&self.nic.target, page, ticket),
-            r if r == Role::AttachXdp as u64 => self.nic.attach(first != 0),
-            r if r == Role::CheckXdp as u64 => self.nic.check(first),
+            r if r == Role::AttachXdp as u64 => self.nic.attach([first, second]),
             r if r == Role::EchoXdp as u64 => self.nic.answer(first as usize, page, ticket),
             r if r == Role::RefillXdp as u64 => self.nic.refill(first),
             r if r == Role::ServeXdp as u64 => self.nic.serve(page, ticket),

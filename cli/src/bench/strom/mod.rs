@@ -128,7 +128,7 @@ fn measure(
         peer.play(client.end.serving(), 0, 0)?;
         client.lay_out(task)?;
         if let Task::Check(_, failing) = task {
-            peer.play(client.end.checking(), u64::from(failing), 0)?;
+            peer.play(client.end.attaching(), 0, u64::from(failing) + 1)?;
         }
         for _ in 0..args.rounds {
             for series in &mut all {
