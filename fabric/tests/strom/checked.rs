@@ -195,6 +195,7 @@ fn a_judge_can_be_taken_away_and_one_that_is_removed_lets_nothing_leave() {
         let other = bench.try_deploy(bench.init(Some(7), vec![Box::new(HyperLogLog::default())])).unwrap();
         assert_eq!(check(&mut bench, Some(other)), Err(NicError::NotThisService), "it does not judge");
         assert_eq!(check(&mut bench, Some(other + 1)), Err(NicError::Unknown));
+        assert_eq!(bench.facts().iter().map(|facts| facts.steps).sum::<u64>(), 0, "nobody has judged");
         check(&mut bench, Some(number)).unwrap();
         check(&mut bench, None).unwrap();
         bench.there.store(0, &[7; 72]);
@@ -207,5 +208,14 @@ fn a_judge_can_be_taken_away_and_one_that_is_removed_lets_nothing_leave() {
         bench.world.with_nic(1, |nic, _| nic.remove_kernel(number)).unwrap();
         read(&mut bench, 2, 0, 64);
         assert_eq!(ends(&mut bench), [Status::RemoteOperation]);
+    }
+}
+
+#[test]
+fn reads_that_are_parts_of_chains_are_not_judged() {
+    for settings in arms() {
+        let mut bench = Bench::new(1, &Settings { prism: true, ..settings });
+        let number = bench.deploy(vec![Box::new(Consistency::default())]);
+        assert_eq!(check(&mut bench, Some(number)), Err(NicError::NotThisService));
     }
 }

@@ -2,11 +2,13 @@
 
 use memory::{Access, Key, Mem, Owner, Pd};
 use transport::rc::ReplyKind;
+use transport::state::Service;
 use transport::{Action, Instant, Outcome};
 use wire::{NakCode, Qpn};
 
 use super::table::Kernels;
 use super::{AGAIN_NS, BEHIND, Check, READINGS, Strom, UNFIT_NS, Verdict};
+
 use crate::nic::{Nic, NicError, Shared};
 use crate::queue_pair::QueuePair;
 
@@ -44,13 +46,12 @@ impl Unfit {
 }
 
 impl Kernels {
-    /// What judges for a queue pair, and where; none: it is gone.
-    fn judge_of(&mut self, (place, number): (u32, u32)) -> Option<(&mut dyn Check, &mut [u8])> {
+    /// What judges for a queue pair, where, and how many steps its kernel has made; none: it is gone.
+    fn judge_of(&mut self, (place, number): (u32, u32)) -> Option<(&mut dyn Check, &mut [u8], &mut u64)> {
         let kernel = self.deployed.get_mut(place as usize)?.as_mut()?;
         let there = kernel.base.number == number && !kernel.base.leaving;
         let lane = kernel.lanes.first_mut().filter(|_| there)?;
-        kernel.base.steps += 1;
-        Some((lane.checks()?, &mut self.room))
+        Some((lane.checks()?, &mut self.room, &mut kernel.base.steps))
     }
 
     /// Bytes of memory that a READ asked for are judged.
@@ -62,7 +63,8 @@ impl Kernels {
         (pd, owner): (Pd, Owner),
         (key, va, len): (u32, u64, u32),
     ) -> Judged {
-        let Some((check, room)) = self.judge_of(judge) else { return Judged::Refused };
+        let Some((check, room, steps)) = self.judge_of(judge) else { return Judged::Refused };
+        *steps += 1;
         let len = len as usize;
         let Some(room) = room.get_mut(..len + check.behind().min(BEHIND)) else { return Judged::Refused };
         let span = mem.check_for(pd, owner, Key::new(key), va, room.len(), Access::REMOTE_READ);
@@ -141,8 +143,8 @@ impl Nic {
     /// nobody does. If the kernel is removed, such READs end as errors of the responder's. The peer need know nothing of it.
     ///
     /// # Errors
-    /// [`NicError::Unknown`]: no such queue pair, or no such kernel in its domain. [`NicError::NotThisService`]: it is no reliable
-    /// connection, or speaks PRISM; or the kernel does not judge.
+    /// [`NicError::Unknown`]: no such queue pair, or no such kernel in its domain. [`NicError::NotThisService`]: it is not of RC, or speaks
+    /// PRISM; or the kernel does not judge.
     pub fn check_reads(&mut self, qp: Qpn, kernel: Option<u32>) -> Result<(), NicError> {
         let index = self.index(qp).ok_or(NicError::Unknown)?;
         let Some(qp) = &mut self.qps[index as usize] else { return Err(NicError::Unknown) };
@@ -151,7 +153,7 @@ impl Nic {
             None => None,
             Some(number) => Some((kernels.place_of_number(qp.pd, number)?, number)),
         };
-        let reliable = qp.connection.is_some() || qp.irn.is_some();
+        let reliable = qp.service == Service::Rc && (qp.connection.is_some() || qp.irn.is_some());
         if !reliable || qp.speaks_prism() || judge.is_some_and(|judge| kernels.judge_of(judge).is_none()) {
             return Err(NicError::NotThisService);
         }

@@ -92,9 +92,34 @@ impl QueuePair<Ready> {
     /// none, nobody judges. The peer need know nothing of it. What the kernel does not let leave, or can judge no more because it was removed,
     /// ends the connection as an error of the responder's, [`Status::RemoteOperation`](crate::Status::RemoteOperation).
     ///
+    /// ```
+    /// use remora_verbs::kernel::{Consistency, Kernel, crc64};
+    /// use remora_verbs::{Access, Device, EMPTY, KernelOptions, QpOptions, QueuePair, work};
+    ///
+    /// let context = Device::shm().open()?;
+    /// let domain = context.alloc_pd()?;
+    /// let mut cq = context.create_cq(16)?;
+    /// let memory = domain.allocate(4096, Access::LOCAL_WRITE | Access::REMOTE_READ)?;
+    /// memory.write(0, b"seal")?;
+    /// memory.write(4, &crc64(b"seal").to_le_bytes())?;
+    ///
+    /// let lanes: Vec<Box<dyn Kernel>> = vec![Box::new(Consistency::default())];
+    /// let whole = domain.deploy_kernel(lanes, &KernelOptions::default())?;
+    /// let options = QpOptions::default();
+    /// let (a, b) = (domain.create_qp(&cq, &cq, &options)?, domain.create_qp(&cq, &cq, &options)?);
+    /// let (mut client, server) = QueuePair::connect_pair(a, b)?;
+    /// server.check_reads(Some(&whole))?;
+    ///
+    /// client.post_send(&work::read(1, &[memory.sge(64, 4)], memory.remote(0)))?;
+    /// let mut done = [EMPTY];
+    /// cq.wait(&mut done, std::time::Duration::from_secs(1))?;
+    /// assert_eq!(&memory.get::<[u8; 4]>(64)?, b"seal");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
-    /// `Forked`; `Nic(Unknown)`: the kernel is gone, or of another domain or engine; `Nic(NotThisService)`: the queue pair speaks PRISM or is
-    /// no reliable connection, or the kernel does not judge.
+    /// `Forked`; `Nic(Unknown)`: the kernel is gone, or of another domain or engine; `Nic(NotThisService)`: the queue pair is not of RC or
+    /// speaks PRISM, or the kernel does not judge.
     pub fn check_reads(&self, kernel: Option<&KernelHandle>) -> Result<(), CreateError> {
         let end = self.body.end.own()?;
         end.context.refuse_child()?;
