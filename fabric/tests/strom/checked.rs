@@ -219,3 +219,23 @@ fn reads_that_are_parts_of_chains_are_not_judged() {
         assert_eq!(check(&mut bench, Some(number)), Err(NicError::NotThisService));
     }
 }
+
+#[test]
+fn what_waits_leaves_when_its_judge_is_taken_away_and_the_next_judge_has_all_its_time() {
+    for mut bench in Bench::arms() {
+        let number = bench.deploy(vec![Box::new(Consistency::default())]);
+        check(&mut bench, Some(number)).unwrap();
+        bench.there.store(0, &[7; 72]);
+        read(&mut bench, 1, 0, 64);
+        bench.world.run_for(UNFIT_NS / 2);
+        check(&mut bench, None).unwrap();
+        read(&mut bench, 2, 0, 64);
+        assert_eq!(ends(&mut bench), [Status::Success; 2]);
+        bench.world.run_for(UNFIT_NS);
+        check(&mut bench, Some(number)).unwrap();
+        read(&mut bench, 3, 0, 64);
+        bench.world.run_for(UNFIT_NS / 2);
+        bench.there.store(0, &object(&mut Random::new(1), 64));
+        assert_eq!(ends(&mut bench), [Status::Success]);
+    }
+}

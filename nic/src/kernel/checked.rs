@@ -158,7 +158,9 @@ impl Nic {
             return Err(NicError::NotThisService);
         }
         let slots = qp.send.ring().slots();
-        qp.strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0))).judge = judge;
+        let strom = qp.strom.get_or_insert_with(|| Box::new(Strom::new(slots, 0, 0)));
+        // Another judge gives what was not fit all its time again.
+        (strom.judge, strom.unfit) = (judge, None);
         Ok(())
     }
 }
