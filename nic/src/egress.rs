@@ -286,7 +286,7 @@ impl QueuePair {
         } else {
             extended::emit_request(path, out, counters, &plan, gathered())
         };
-        self.concluded(now, &plan, sent, shared);
+        self.concluded(now, &plan, sent, out, shared);
         Some(sent)
     }
 
@@ -334,13 +334,20 @@ impl QueuePair {
         let head = (request_bth(&plan, path.remote), &plan.ext);
         let (what, place) = ((&extended, note), (plan.offset, plan.len));
         let sent = prism::emit_request(path, out, &mut shared.counters, head, what, place, (mem, pd, ring));
-        self.concluded(now, &plan, sent, shared);
+        self.concluded(now, &plan, sent, out, shared);
         Some(Some(sent))
     }
 
     /// A planned packet has left, or has not.
     #[inline(always)]
-    pub fn concluded(&mut self, now: Instant, plan: &Plan, sent: Sent, shared: &mut Shared) {
+    fn concluded(
+        &mut self,
+        now: Instant,
+        plan: &Plan,
+        sent: Sent,
+        out: &impl Egress,
+        shared: &mut Shared,
+    ) {
         let Some(Connection { requester, .. }) = &mut self.connection else { return };
         match sent {
             Sent::Yes(_) => {
@@ -355,6 +362,7 @@ impl QueuePair {
                 requester.refuse(plan, Status::LocalProtection);
                 self.retire::<GoBackN>(shared);
             }
+            Sent::NoRoom if out.has_rooms() => requester.stuck(now),
             Sent::NoRoom => {}
         }
     }

@@ -168,7 +168,7 @@ impl QueuePair {
         let (forgotten, waits) = match (&mut self.connection, &mut self.irn) {
             (Some(connection), _) => (connection.responder.forget(), true),
             // Where no timer runs nothing is sent again, until the peer says something.
-            (None, Some(irn)) => (irn.responder.forget(), irn.responder.deadline() < Instant::NEVER),
+            (None, Some(irn)) => (irn.responder.forget(), irn.responder.repeats()),
             (None, None) => (true, false),
         };
         if forgotten {

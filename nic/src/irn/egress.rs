@@ -94,6 +94,9 @@ impl QueuePair {
             reply = instead;
             sent = answer(irn, out, shared, &reply, |_, _, _| false);
         }
+        if sent == Sent::NoRoom && out.has_rooms() {
+            irn.responder.stuck(now);
+        }
         if matches!(sent, Sent::Yes(_)) && irn.responder.sent(now, &reply, &mut shared.counters) {
             let access =
                 reply.aeth.map(|(syndrome, _)| syndrome) == Some(Syndrome::nak(NakCode::REMOTE_ACCESS_ERROR));
@@ -149,7 +152,7 @@ impl QueuePair {
                 payload.is_empty() || gathered.fill(payload)
             },
         );
-        self.concluded_irn(now, &plan, sent, Requester::sent, shared)
+        self.concluded_irn(now, &plan, sent, Requester::sent, (out, shared))
     }
 
     /// The next packet of an operation of PRISM.
@@ -169,7 +172,7 @@ impl QueuePair {
         let head = (request_bth(&plan, path.remote), &plan.ext);
         let (what, place) = ((&extended, note), (plan.offset, plan.len));
         let sent = prism::emit_request(path, out, &mut shared.counters, head, what, place, (mem, pd, ring));
-        self.concluded_irn(now, &plan, sent, Requester::sent_prism, shared)
+        self.concluded_irn(now, &plan, sent, Requester::sent_prism, (out, shared))
     }
 
     /// What follows from what became of a request; `left` tells the requester that it has gone out.
@@ -180,7 +183,7 @@ impl QueuePair {
         plan: &Plan,
         sent: Sent,
         left: impl FnOnce(&mut Requester<Note>, Instant, &Plan, &mut Counters),
-        shared: &mut Shared,
+        (out, shared): (&impl Egress, &mut Shared),
     ) -> Option<Sent> {
         let requester = &mut self.irn.as_mut()?.requester;
         match sent {
@@ -194,6 +197,7 @@ impl QueuePair {
                 requester.refuse(plan, Status::LocalProtection);
                 self.retire::<reliable::Irn>(shared);
             }
+            Sent::NoRoom if out.has_rooms() => requester.stuck(now),
             Sent::NoRoom => {}
         }
         Some(sent)

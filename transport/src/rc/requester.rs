@@ -4,6 +4,7 @@
 
 mod chained;
 mod later;
+mod silence;
 
 use super::ending::{Failing, may_wait, refused};
 use super::go_back_n::Sender;
@@ -111,7 +112,12 @@ pub struct Requester<D> {
     unasked: u32,
     retries: u8,
     rnr_retries: u8,
+    /// One past the last packet on the way that asks for an answer. Not beyond `una`: the peer owes none.
+    asked: Seq,
+    /// When the peer's silence is too long, if it owes an answer; else when to see why it owes none (`silence.rs`).
     ack_deadline: Instant,
+    /// The cursor at which the peer had no room for a packet.
+    stuck_at: Seq,
     rnr_until: Instant,
     failing: Failing,
     /// Number of the last message that was submitted and is conditional.
@@ -136,7 +142,9 @@ impl<D: Copy> Requester<D> {
             unasked: 0,
             retries: parameters.retry_cnt,
             rnr_retries: parameters.rnr_retry,
+            asked: first,
             ack_deadline: Instant::NEVER,
+            stuck_at: Seq::MAX,
             rnr_until: Instant(0),
             failing: Failing::default(),
             conditional: 0,
@@ -251,8 +259,8 @@ impl<D: Copy> Requester<D> {
     /// Must the packet at `index` of a message wait for answers?
     #[inline(always)]
     fn waits(&self, placed: &Placed<D>, index: u32, count: u32) -> bool {
-        let in_flight = self.go.in_flight();
-        if in_flight > 0 && in_flight + u64::from(count) > u64::from(self.parameters.window) {
+        // Without an answer to come, waiting for one would never end.
+        if self.is_owed() && self.go.in_flight() + u64::from(count) > u64::from(self.parameters.window) {
             return true;
         }
         if placed.message.kind.is_fetch() && self.fetches.len() >= usize::from(self.parameters.max_rd_atomic)
@@ -377,10 +385,7 @@ impl<D: Copy> Requester<D> {
             self.at += 1;
             self.step_over_local();
         }
-        self.unasked = if plan.ack_req { 0 } else { self.unasked + 1 };
-        if self.ack_deadline == Instant::NEVER {
-            self.ack_deadline = now.after(self.parameters.timeout_ns);
-        }
+        self.left(now, plan.ack_req);
     }
 
     /// Local work takes no packets: the cursor never rests on it.
@@ -436,36 +441,6 @@ impl<D: Copy> Requester<D> {
         self.ack_deadline = Instant::NEVER;
         self.rnr_until = Instant(0);
         Some(message.retired(message.note, Status::WrFlushed))
-    }
-
-    /// When `expire` wants to be called.
-    #[inline]
-    pub fn deadline(&self) -> Instant {
-        if self.rnr_until > Instant(0) { self.ack_deadline.min(self.rnr_until) } else { self.ack_deadline }
-    }
-
-    /// Time has come to `now`; what had arrived at `heard` has been taken.
-    pub fn expire(&mut self, now: Instant, heard: Instant, counters: &mut Counters) {
-        if self.rnr_until > Instant(0) && now >= self.rnr_until {
-            self.rnr_until = Instant(0);
-        }
-        if heard < self.ack_deadline {
-            return;
-        }
-        self.ack_deadline = Instant::NEVER;
-        if self.go.una == self.go.high {
-            return;
-        }
-        counters.local_ack_timeout_err += 1;
-        if self.retries == 0 {
-            counters.retry_exceeded_err += 1;
-            self.fail(self.window.bounds().0, Status::RetryExceeded);
-            return;
-        }
-        self.retries -= 1;
-        self.go.restart();
-        self.rewind();
-        self.ack_deadline = now.after(self.parameters.timeout_ns);
     }
 
     /// A response packet (ACK, NAK, READ response, atomic response) has arrived.
@@ -530,15 +505,14 @@ impl<D: Copy> Requester<D> {
         }
         self.retries = self.parameters.retry_cnt;
         self.rnr_retries = self.parameters.rnr_retry;
-        self.ack_deadline =
-            if self.go.una < self.go.high { now.after(self.parameters.timeout_ns) } else { Instant::NEVER };
+        self.listen(now);
         true
     }
 
     fn go_back(&mut self, now: Instant) {
         if self.go.go_back() {
             self.rewind();
-            self.ack_deadline = now.after(self.parameters.timeout_ns);
+            self.listen(now);
         }
     }
 
@@ -549,6 +523,8 @@ impl<D: Copy> Requester<D> {
             self.fetches.pop_back();
         }
         self.unasked = 0;
+        self.asked = self.asked.min(self.go.cursor);
+        self.stuck_at = Seq::MAX;
     }
 
     fn seek(&mut self) {

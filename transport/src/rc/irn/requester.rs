@@ -451,8 +451,8 @@ impl<D: Copy> Requester<D> {
     /// When nothing but responses is waited for, the responder's timers bring them; this is when we stop believing in it.
     #[inline]
     fn silence_ends(&self) -> Instant {
-        let waits = self.rto.deadline() == Instant::NEVER && !self.fetches.is_empty();
-        if waits { self.rto.patience(self.patience_ns(), 0) } else { Instant::NEVER }
+        let nothing_else = self.rto.deadline() == Instant::NEVER && !self.rto.is_resting();
+        if nothing_else && !self.fetches.is_empty() { self.rto.patience(self.patience_ns(), 0) } else { Instant::NEVER }
     }
 
     /// When `expire` wants to be called.
@@ -468,9 +468,7 @@ impl<D: Copy> Requester<D> {
             self.rnr_until = Instant(0);
             // Usually what is sent again sets the timer. But a peer may have said that all of it has arrived, except what it has
             // acknowledged before: then only the timer goes on.
-            if self.sender.una() < self.sender.high() {
-                self.rto.sent(now, self.sender.una(), false, self.sender.in_flight());
-            }
+            self.follow(now);
         }
         if heard >= self.silence_ends() {
             return self.give_up(counters);
@@ -489,8 +487,16 @@ impl<D: Copy> Requester<D> {
                     return self.give_up(counters);
                 }
                 self.seek();
-                self.rto.expired(now, self.sender.in_flight());
+                self.rto.expired(now);
             }
+        }
+    }
+
+    /// The peer has no room for the packet that would leave now.
+    #[cold]
+    pub fn stuck(&mut self, now: Instant) {
+        if now >= self.rnr_until {
+            self.rto.stuck(now, self.sender.in_flight());
         }
     }
 
@@ -561,7 +567,14 @@ impl<D: Copy> Requester<D> {
         }
         if moves {
             self.seek();
+            self.follow(now);
         }
+    }
+
+    /// The timer rests while the oldest packet waits to be sent again, or for the peer to be ready.
+    fn follow(&mut self, now: Instant) {
+        let waits = self.sender.head_waits().map(|waits| waits || now < self.rnr_until);
+        self.rto.follow(now, waits, self.sender.in_flight());
     }
 
     fn not_ready(&mut self, now: Instant, seq: Seq, timer: u8, counters: &mut Counters) {
@@ -579,6 +592,7 @@ impl<D: Copy> Requester<D> {
         self.seek();
         self.rto.heard(now);
         self.rto.stop();
+        self.rto.rest(now);
         self.rnr_until = now.after(timers::rnr_timer_ns(timer));
     }
 

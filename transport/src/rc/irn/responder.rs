@@ -468,6 +468,7 @@ impl Responder {
             let outstanding = self.sender.una() < self.sender.high();
             self.rto.advanced(now, self.sender.una(), outstanding, self.sender.in_flight());
         }
+        self.rto.follow(now, self.sender.head_waits(), self.sender.in_flight());
     }
 
     /// Is there anything to send?
@@ -617,13 +618,24 @@ impl Responder {
             Timeout::Extended => self.rto.extend(),
             Timeout::Resend => {
                 counters.irn_response_timeouts += 1;
-                self.rto.expired(now, self.sender.in_flight());
+                self.rto.expired(now);
                 if heard >= self.rto.patience(self.patience_ns, 0) {
                     self.rto.stop();
                     self.quiet = true;
                 }
             }
         }
+    }
+
+    /// The requester has no room for the response that would leave now.
+    #[cold]
+    pub fn stuck(&mut self, now: Instant) {
+        self.rto.stuck(now, self.sender.in_flight());
+    }
+
+    /// Is a response on the way that may have to be sent again?
+    pub fn repeats(&self) -> bool {
+        self.rto.is_resting() || self.rto.deadline() < Instant::NEVER
     }
 
     /// The requester is alive after all.

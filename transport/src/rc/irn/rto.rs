@@ -3,7 +3,10 @@
 //!
 //! The paper fixes both times by the fabric. Over a port whose round trips nobody knows they follow what is measured
 //! (smoothed round trip and four deviations, as TCP has it), in the paper's ratio, and the settings are their least. Each
-//! timeout without progress doubles the next, up to eight times, so that a dead peer costs little. How long silence may
+//! timeout without progress doubles the next, up to eight times, so that a dead peer costs little.
+//!
+//! It is the other side's silence that is measured. While the oldest packet waits to be sent again, for a rate, its turn or the
+//! port's room, the timer rests, and the wait does not count as silence. How long silence may
 //! last is not the paper's business but the verbs': `retry_cnt` + 1 times the local ACK timeout, and not before something was sent
 //! again `retry_cnt` times, or three times, when the timer has grown as long as it does: however short that timeout is.
 
@@ -36,8 +39,10 @@ pub struct Rto {
     short: bool,
     started: Instant,
     deadline: Instant,
-    /// When something was last heard, or begun after silence.
+    /// When something was last heard, or begun after silence; later by the time for which the timer rested since.
     progress: Instant,
+    /// Since when the oldest packet waits to be sent again; `NEVER`: it does not.
+    resting: Instant,
     /// Times that it has expired since.
     expiries: u8,
 }
@@ -60,6 +65,7 @@ impl Rto {
             started: Instant(0),
             deadline: Instant::NEVER,
             progress: Instant(0),
+            resting: Instant::NEVER,
             expiries: 0,
         };
         made.times = made.derive();
@@ -110,14 +116,53 @@ impl Rto {
     #[inline]
     pub fn sent(&mut self, now: Instant, seq: Seq, new: bool, in_flight: u64) {
         if self.deadline == Instant::NEVER {
-            (self.progress, self.expiries) = (now, 0);
-            self.arm(now, in_flight);
+            self.begin(now, in_flight);
         }
         match self.probe {
             // Which of the two was answered nobody could tell.
             Some((probe, _)) if probe == seq && !new => self.probe = None,
             None if new && self.measured => self.probe = Some((seq, now)),
             _ => {}
+        }
+    }
+
+    /// Something is on the way where nothing was: silence begins, or goes on where it was interrupted.
+    fn begin(&mut self, now: Instant, in_flight: u64) {
+        if self.resting == Instant::NEVER {
+            (self.progress, self.expiries) = (now, 0);
+        } else {
+            self.progress = self.progress.after(now.since(self.resting.max(self.progress)));
+            self.resting = Instant::NEVER;
+        }
+        self.arm(now, in_flight);
+    }
+
+    /// The oldest packet waits to be sent again.
+    pub fn rest(&mut self, now: Instant) {
+        self.resting = self.resting.min(now);
+        self.deadline = Instant::NEVER;
+    }
+
+    /// The oldest of the packets on the way waits to be sent again, or does not; `None`: there are none.
+    pub fn follow(&mut self, now: Instant, waits: Option<bool>, in_flight: u64) {
+        match waits {
+            Some(true) => self.rest(now),
+            Some(false) if self.deadline == Instant::NEVER => self.begin(now, in_flight),
+            _ => self.resting = Instant::NEVER,
+        }
+    }
+
+    /// Does the oldest packet wait to be sent again?
+    #[inline]
+    pub fn is_resting(&self) -> bool {
+        self.resting < Instant::NEVER
+    }
+
+    /// What waits to be sent again finds no room at the other side, which is as silent as if it did not answer.
+    #[cold]
+    pub fn stuck(&mut self, now: Instant, in_flight: u64) {
+        if self.is_resting() {
+            self.begin(now, in_flight);
         }
     }
 
@@ -152,17 +197,18 @@ impl Rto {
         self.deadline = self.started.after(self.span(false)).max(Instant(self.deadline.0.saturating_add(1)));
     }
 
-    /// It has expired and something is sent again.
-    pub fn expired(&mut self, now: Instant, in_flight: u64) {
+    /// It has expired: it rests until the oldest packet has left again.
+    pub fn expired(&mut self, now: Instant) {
         self.doubled = (self.doubled + 1).min(DOUBLINGS);
         self.expiries = self.expiries.saturating_add(1);
         self.probe = None;
-        self.arm(now, in_flight);
+        self.rest(now);
     }
 
     /// Nothing is waited for.
     pub fn stop(&mut self) {
         self.deadline = Instant::NEVER;
+        self.resting = Instant::NEVER;
         self.probe = None;
     }
 
@@ -215,7 +261,8 @@ mod tests {
         let mut spans = Vec::new();
         for _ in 0..5 {
             let now = rto.deadline();
-            rto.expired(now, 1);
+            rto.expired(now);
+            rto.sent(now, 0, false, 1);
             spans.push(rto.deadline().since(now) / US);
         }
         assert_eq!(spans, [200, 400, 800, 800, 800]);
@@ -259,13 +306,32 @@ mod tests {
     fn patience_counts_from_the_last_sign_of_life() {
         let mut rto = rto(false);
         rto.sent(Instant(10), 0, true, 1);
-        rto.expired(Instant(500), 1);
+        rto.expired(Instant(500));
+        rto.sent(Instant(500), 0, false, 1);
         assert_eq!(rto.patience(100, 0), Instant(110));
         rto.heard(Instant(600));
         assert_eq!(rto.patience(100, 0), Instant(700));
         assert_eq!(rto.patience(u64::MAX, 0), Instant::NEVER);
         assert_eq!(rto.patience(100, 1), Instant::NEVER, "nothing was sent again");
-        rto.expired(Instant(800), 1);
+        rto.expired(Instant(800));
         assert_eq!((rto.patience(100, 1), rto.patience(100, 2)), (Instant(700), Instant::NEVER));
+    }
+
+    #[test]
+    fn what_waits_to_be_sent_again_is_no_silence_of_the_peer() {
+        let mut rto = rto(false);
+        rto.sent(Instant(0), 0, true, 1);
+        rto.expired(Instant(100 * US));
+        assert_eq!((rto.deadline(), rto.is_resting()), (Instant::NEVER, true));
+        // It leaves a second later: the timer, doubled, begins then, and the second is no part of the silence.
+        rto.sent(Instant(1_000_100 * US), 0, false, 1);
+        assert_eq!(rto.deadline(), Instant(1_000_300 * US));
+        assert_eq!(rto.patience(500 * US, 0), Instant(1_000_500 * US));
+        // A peer without room is silent, whether the packet has left or not.
+        rto.expired(Instant(1_000_300 * US));
+        rto.stuck(Instant(1_000_310 * US), 1);
+        assert_eq!(rto.deadline(), Instant(1_000_710 * US));
+        rto.stuck(Instant(1_000_400 * US), 1);
+        assert_eq!(rto.deadline(), Instant(1_000_710 * US), "once");
     }
 }

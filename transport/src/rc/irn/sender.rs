@@ -144,6 +144,14 @@ impl Sender {
             || self.sacked_leave && self.in_flight() < u64::from(self.cap) && sent < self.sacked.size()
     }
 
+    /// Is the oldest packet on the way to be sent again, and has not left yet? `None`: none is on the way.
+    #[inline]
+    pub fn head_waits(&self) -> Option<bool> {
+        let again = self.do_retransmit && self.retransmit == self.una;
+        let rewound = self.next == self.una && self.upcoming() < self.high;
+        (self.una < self.high).then_some(again || rewound)
+    }
+
     /// The packet that a chance to transmit would send: one to be sent again first, which no cap holds back; else the
     /// next one below `limit`.
     #[inline]

@@ -58,7 +58,7 @@ impl<D: Copy> Requester<D> {
             if self.fetches.len() + fetches > room || placed.end - self.go.una > window {
                 // A chain stays together, unless nothing is under way: then there will never be more room.
                 let ever = fetches <= room && placed.end - first.first <= window;
-                if ever && self.go.in_flight() > 0 && extended.flags().has(Flags::CONDITIONAL) {
+                if ever && self.is_owed() && extended.flags().has(Flags::CONDITIONAL) {
                     return Chained::Waits;
                 }
                 break;
@@ -114,18 +114,16 @@ impl<D: Copy> Requester<D> {
         for _ in 0..count {
             let Some(Placed { first, end, message }) = self.window.get(self.at) else { return };
             let (packets, fetch) = ((end - first) as u32, message.kind.is_fetch());
-            self.unasked = if fetch || self.asks_at(*end) { 0 } else { self.unasked + 1 };
+            let asks = fetch || self.asks_at(*end);
             counters.retransmitted_pkts += u64::from(self.go.retransmitting());
             self.go.sent(packets);
             if fetch {
                 self.fetches.push_back(self.go.cursor);
             }
             self.at += 1;
+            self.left(now, asks);
         }
         self.step_over_local();
-        if self.ack_deadline == Instant::NEVER {
-            self.ack_deadline = now.after(self.parameters.timeout_ns);
-        }
     }
 
     /// What came of a chain that left as one packet: `each` brings what an answer says to where its message wants it, or says why that
