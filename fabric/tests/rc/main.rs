@@ -8,5 +8,6 @@ mod queues;
 mod recovery;
 mod refusals;
 mod script;
+mod silence;
 mod states;
 mod verbs;

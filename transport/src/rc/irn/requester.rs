@@ -592,7 +592,7 @@ impl<D: Copy> Requester<D> {
         self.seek();
         self.rto.heard(now);
         self.rto.stop();
-        self.rto.rest(now);
+        self.rto.rest(now, true);
         self.rnr_until = now.after(timers::rnr_timer_ns(timer));
     }
 

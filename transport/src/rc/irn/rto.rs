@@ -6,7 +6,7 @@
 //! timeout without progress doubles the next, up to eight times, so that a dead peer costs little.
 //!
 //! It is the other side's silence that is measured. While the oldest packet waits to be sent again, for a rate, its turn or the
-//! port's room, the timer rests, and the wait does not count as silence. How long silence may
+//! port's room, the timer rests; and the wait is no silence if the other side has asked for the packet. How long silence may
 //! last is not the paper's business but the verbs': `retry_cnt` + 1 times the local ACK timeout, and not before something was sent
 //! again `retry_cnt` times, or three times, when the timer has grown as long as it does: however short that timeout is.
 
@@ -43,6 +43,8 @@ pub struct Rto {
     progress: Instant,
     /// Since when the oldest packet waits to be sent again; `NEVER`: it does not.
     resting: Instant,
+    /// It waits because the other side has asked for it.
+    wanted: bool,
     /// Times that it has expired since.
     expiries: u8,
 }
@@ -66,6 +68,7 @@ impl Rto {
             deadline: Instant::NEVER,
             progress: Instant(0),
             resting: Instant::NEVER,
+            wanted: false,
             expiries: 0,
         };
         made.times = made.derive();
@@ -128,25 +131,27 @@ impl Rto {
 
     /// Something is on the way where nothing was: silence begins, or goes on where it was interrupted.
     fn begin(&mut self, now: Instant, in_flight: u64) {
-        if self.resting == Instant::NEVER {
+        if !self.is_resting() {
             (self.progress, self.expiries) = (now, 0);
-        } else {
+        } else if self.wanted {
             self.progress = self.progress.after(now.since(self.resting.max(self.progress)));
-            self.resting = Instant::NEVER;
         }
+        self.resting = Instant::NEVER;
         self.arm(now, in_flight);
     }
 
-    /// The oldest packet waits to be sent again.
-    pub fn rest(&mut self, now: Instant) {
-        self.resting = self.resting.min(now);
+    /// The oldest packet waits to be sent again; `wanted`: the other side has said so.
+    pub fn rest(&mut self, now: Instant, wanted: bool) {
+        if !self.is_resting() || wanted && !self.wanted {
+            (self.resting, self.wanted) = (now, wanted);
+        }
         self.deadline = Instant::NEVER;
     }
 
     /// The oldest of the packets on the way waits to be sent again, or does not; `None`: there are none.
     pub fn follow(&mut self, now: Instant, waits: Option<bool>, in_flight: u64) {
         match waits {
-            Some(true) => self.rest(now),
+            Some(true) => self.rest(now, true),
             Some(false) if self.deadline == Instant::NEVER => self.begin(now, in_flight),
             _ => self.resting = Instant::NEVER,
         }
@@ -202,7 +207,7 @@ impl Rto {
         self.doubled = (self.doubled + 1).min(DOUBLINGS);
         self.expiries = self.expiries.saturating_add(1);
         self.probe = None;
-        self.rest(now);
+        self.rest(now, false);
     }
 
     /// Nothing is waited for.
@@ -321,17 +326,26 @@ mod tests {
     fn what_waits_to_be_sent_again_is_no_silence_of_the_peer() {
         let mut rto = rto(false);
         rto.sent(Instant(0), 0, true, 1);
-        rto.expired(Instant(100 * US));
+        rto.follow(Instant(50 * US), Some(true), 1);
         assert_eq!((rto.deadline(), rto.is_resting()), (Instant::NEVER, true));
-        // It leaves a second later: the timer, doubled, begins then, and the second is no part of the silence.
-        rto.sent(Instant(1_000_100 * US), 0, false, 1);
-        assert_eq!(rto.deadline(), Instant(1_000_300 * US));
+        // It leaves a second later: the timer begins then, and the second is no part of the silence.
+        rto.sent(Instant(1_000_050 * US), 0, false, 1);
+        assert_eq!(rto.deadline(), Instant(1_000_150 * US));
+        assert_eq!(rto.patience(500 * US, 0), Instant(1_000_500 * US));
+        // After silence it is the peer that has not answered the first time; but the timer, doubled, still begins when it leaves.
+        rto.expired(Instant(1_000_150 * US));
+        rto.sent(Instant(1_001_000 * US), 0, false, 1);
+        assert_eq!(rto.deadline(), Instant(1_001_200 * US));
         assert_eq!(rto.patience(500 * US, 0), Instant(1_000_500 * US));
         // A peer without room is silent, whether the packet has left or not.
-        rto.expired(Instant(1_000_300 * US));
-        rto.stuck(Instant(1_000_310 * US), 1);
-        assert_eq!(rto.deadline(), Instant(1_000_710 * US));
-        rto.stuck(Instant(1_000_400 * US), 1);
-        assert_eq!(rto.deadline(), Instant(1_000_710 * US), "once");
+        rto.expired(Instant(1_001_200 * US));
+        rto.stuck(Instant(1_001_210 * US), 1);
+        assert_eq!(rto.deadline(), Instant(1_001_610 * US));
+        rto.stuck(Instant(1_001_300 * US), 1);
+        assert_eq!(rto.deadline(), Instant(1_001_610 * US), "once");
+        // It has arrived all the same, others have not.
+        rto.follow(Instant(1_001_400 * US), Some(true), 1);
+        rto.follow(Instant(1_001_500 * US), Some(false), 1);
+        assert_eq!((rto.deadline(), rto.is_resting()), (Instant(1_001_900 * US), false));
     }
 }
