@@ -200,9 +200,9 @@ pub(crate) mod mapped {
             return Ok(block);
         }
         match last_error() {
-            // Kernels before 5.14: touch each page by a write that changes nothing. (fetch_add(0) would be
-            // compiled to a load.)
-            Error::Os(libc::EINVAL) => {
+            // Kernels before 5.14, and sandboxes that know no such advice: touch each page by a write that changes nothing.
+            // (fetch_add(0) would be compiled to a load.)
+            Error::Os(libc::EINVAL | libc::ENOSYS | libc::EPERM | libc::EACCES | libc::EOPNOTSUPP) => {
                 for at in (0..block.len).step_by(page()) {
                     // SAFETY: within the block.
                     let byte = unsafe { std::sync::atomic::AtomicU8::from_ptr(block.start.add(at).as_ptr()) };

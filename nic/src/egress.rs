@@ -340,14 +340,7 @@ impl QueuePair {
 
     /// A planned packet has left, or has not.
     #[inline(always)]
-    fn concluded(
-        &mut self,
-        now: Instant,
-        plan: &Plan,
-        sent: Sent,
-        out: &impl Egress,
-        shared: &mut Shared,
-    ) {
+    fn concluded(&mut self, now: Instant, plan: &Plan, sent: Sent, out: &impl Egress, shared: &mut Shared) {
         let Some(Connection { requester, .. }) = &mut self.connection else { return };
         match sent {
             Sent::Yes(_) => {

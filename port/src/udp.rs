@@ -27,6 +27,9 @@
 //! of equal length to one peer (the last may be shorter) leave as one train and, if both ends are Linux, arrive as one
 //! (`UDP_GRO`). A batch of one frame uses the plain calls, which are the quickest for one.
 //!
+//! Both are optional. A train that is refused, by whatever errno, leaves frame by frame; if that works, no train is made from
+//! then on. The same holds for reading. It is counted ([`UdpCounters`]) and said once in the log.
+//!
 //! # Why so much is `inline(always)`
 //!
 //! With the return-thunk mitigation of recent AMD kernels the CPU has forgotten its return addresses after each system

@@ -147,7 +147,11 @@ fn a_response_that_waits_to_be_sent_again_counts_as_no_silence_of_the_requester(
     let mut bench = Bench::new(&settings);
     let right = bench.right;
     limit(&mut bench, right, RATE);
-    let lost = Rule { after: 3, at_most: Some(1), ..Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_READ_RESPONSE_MIDDLE]) };
+    let lost = Rule {
+        after: 3,
+        at_most: Some(1),
+        ..Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_READ_RESPONSE_MIDDLE])
+    };
     bench.world.set_rules(&Rules::of(vec![lost]), 1);
     bench.read(1, 64 << 10);
     took(&mut bench, 1);
@@ -164,7 +168,11 @@ fn a_packet_that_waits_to_be_sent_again_counts_as_no_silence_of_the_peer() {
     for (irn, again, (timeouts, naks)) in [(None, 2..=3, (0, 1)), (Some(128), 1..=1, (1, 0))] {
         let settings = Settings { mtu: 4096, timeout: 8, retry_cnt: 1, irn, ..Settings::default() };
         let mut bench = limited(&settings);
-        let lost = Rule { after: 3, at_most: Some(1), ..Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_WRITE_MIDDLE]) };
+        let lost = Rule {
+            after: 3,
+            at_most: Some(1),
+            ..Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_WRITE_MIDDLE])
+        };
         bench.world.set_rules(&Rules::of(vec![lost]), 1);
         bench.write(1, 128 << 10);
         took(&mut bench, 1);
@@ -177,7 +185,8 @@ fn a_packet_that_waits_to_be_sent_again_counts_as_no_silence_of_the_peer() {
 #[test]
 fn a_queue_pair_that_is_drained_at_its_pace_sees_no_timeout() {
     for irn in BOTH {
-        let mut bench = limited(&Settings { mtu: 4096, timeout: 8, retry_cnt: 0, irn, ..Settings::default() });
+        let mut bench =
+            limited(&Settings { mtu: 4096, timeout: 8, retry_cnt: 0, irn, ..Settings::default() });
         bench.write(1, 256 << 10);
         bench.world.run_for(10_000_000);
         bench.world.bring(bench.left, State::Sqd);
@@ -345,7 +354,8 @@ fn a_peer_that_makes_no_room_is_found_as_one_that_does_not_answer() {
 #[test]
 fn what_has_left_without_asking_is_asked_about_and_not_repeated_as_lost() {
     // READs that may not be sent keep what is behind them: the WRITE before need not have asked.
-    let mut bench = Bench::new(&Settings { timeout: 8, retry_cnt: 0, max_rd_atomic: 1, ..Settings::default() });
+    let mut bench =
+        Bench::new(&Settings { timeout: 8, retry_cnt: 0, max_rd_atomic: 1, ..Settings::default() });
     let list: [Sge; 1] = [bench.here.sge(0, 64)];
     let remote = bench.there.remote(0);
     for id in 0..30 {

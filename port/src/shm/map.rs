@@ -51,11 +51,9 @@ impl Map {
     /// Makes the memory of a fresh link (zeroed, sealed) and maps it.
     pub(super) fn create(geometry: Geometry) -> Result<(Arc<Map>, OwnedFd), Errno> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let memory = match rustix::fs::memfd_create("remora-link", flags | MemfdFlags::NOEXEC_SEAL) {
-            // Before Linux 6.3.
-            Err(Errno::INVAL) => rustix::fs::memfd_create("remora-link", flags)?,
-            made => made?,
-        };
+        // Linux before 6.3 does not know the third flag, and a sandbox may refuse it by any errno: it is not needed.
+        let memory = rustix::fs::memfd_create("remora-link", flags | MemfdFlags::NOEXEC_SEAL)
+            .or_else(|_| rustix::fs::memfd_create("remora-link", flags))?;
         rustix::fs::ftruncate(&memory, Map::len(geometry) as u64)?;
         rustix::fs::fcntl_add_seals(&memory, SEALS)?;
         let map = Map::of(&memory, geometry)?;

@@ -79,7 +79,8 @@ impl Socket {
     /// kernel takes at most 64 of them and 65507 bytes in all.
     ///
     /// # Errors
-    /// As [`Socket::send_to`]; nothing was sent then. `IO`: the device cannot cut trains. `INVAL`: too many segments.
+    /// As [`Socket::send_to`]; nothing was sent then. `IO`, on some devices `INVAL`: trains cannot be cut. `INVAL`, too: the segments
+    /// are too many or, on older kernels, too long for the path. Which it is shows when they are sent alone.
     pub fn send_train(&self, bytes: &[u8], segment: u16, to: &SocketAddrAny) -> Result<(), Errno> {
         let mut control = Control([0; CONTROL_LEN]);
         let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };

@@ -34,6 +34,8 @@ pub struct UdpPort {
     has_id: bool,
     max_transport_bytes: usize,
     reading: Reading,
+    /// How the kernel refused the train that was taken apart.
+    refused: Option<Errno>,
     counters: Counters,
     udp: UdpCounters,
 }
@@ -51,8 +53,12 @@ pub struct UdpCounters {
     pub too_long: u64,
     /// Frames dropped because the peer's number is unknown.
     pub unknown_peer: u64,
-    /// Trains dropped because the device could not cut them; from then on frames leave one by one.
+    /// Trains that were refused though their frames could leave one by one, as they then do: the kernel or a device cannot cut
+    /// trains. From then on none is made, so this is 0 or 1.
     pub cannot_cut: u64,
+    /// Times that reading joined trains failed where reading one datagram did not, or that joining could not be asked for. From
+    /// then on it is not, so this is 0 or 1.
+    pub cannot_join: u64,
     /// Failed calls by errno: in sending (each dropped one frame or train) and in receiving.
     pub errnos: Errnos,
 }
@@ -107,6 +113,7 @@ impl UdpPort {
             has_id: local.is_ipv4(),
             max_transport_bytes: mtu.saturating_sub(headers).min(MAX_DATAGRAM),
             reading: Reading::new(),
+            refused: None,
             counters: Counters::default(),
             udp: UdpCounters::default(),
             socket,
@@ -184,6 +191,8 @@ impl UdpPort {
         let count = self.train.count();
         let sent = if count == 1 {
             self.socket.send_to(self.train.bytes(), to)
+        } else if self.train.is_apart() {
+            return self.send_apart();
         } else {
             self.socket.send_train(self.train.bytes(), self.train.segment() as u16, to)
         };
@@ -197,31 +206,74 @@ impl UdpPort {
                 self.udp.would_block += 1;
                 return false;
             }
-            Err(errno) => self.give_up(errno, count),
+            Err(errno) if count == 1 => self.give_up(errno),
+            Err(errno) => return self.fall_apart(errno),
         }
         self.train.clear();
         true
     }
 
-    /// The kernel refused `count` frames for good: they are dropped, as a network would, and counted.
+    /// The kernel refused a frame for good: it is dropped, as a network would, and counted.
     #[cold]
-    fn give_up(&mut self, errno: Errno, count: usize) {
-        self.counters.send_dropped += count as u64;
+    fn give_up(&mut self, errno: Errno) {
+        self.counters.send_dropped += 1;
         self.udp.errnos.add(errno);
         match errno {
-            Errno::MSGSIZE => self.udp.too_long += count as u64,
-            // What older kernels say instead when the frames of a train are too long for the path.
-            Errno::INVAL if count > 1 => self.udp.too_long += count as u64,
-            // The device on this route has no checksum offload, which cutting needs on older kernels. These frames
-            // are sealed with the identifications of a train, so they cannot leave as single datagrams (id 0): the
-            // transport sends them again.
-            Errno::IO if count > 1 => {
-                self.udp.cannot_cut += 1;
-                self.train.clear();
-                self.train.limit_to(1);
-            }
+            Errno::MSGSIZE => self.udp.too_long += 1,
             _ => self.counters.os_errors += 1,
         }
+    }
+
+    /// The kernel refused a train. Whether because of its frames or because it is one shows when they leave alone.
+    #[cold]
+    fn fall_apart(&mut self, errno: Errno) -> bool {
+        self.udp.errnos.add(errno);
+        self.refused = Some(errno);
+        self.train.take_apart(self.has_id);
+        self.send_apart()
+    }
+
+    /// Sends what is left of a train that was taken apart. `false`: the kernel has no room, and the rest waits.
+    #[cold]
+    fn send_apart(&mut self) -> bool {
+        while let Some(frame) = self.train.next_alone() {
+            let Some(to) = self.peers.address(self.train.peer()) else { break };
+            let len = frame.len();
+            match self.socket.send_to(frame, to) {
+                Ok(()) => {
+                    self.counters.frames_sent += 1;
+                    self.counters.bytes_sent += len as u64;
+                    // A shorter one says nothing of the others.
+                    if len == self.train.segment() {
+                        self.stop_trains();
+                    }
+                }
+                Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR) => {
+                    self.udp.would_block += 1;
+                    return false;
+                }
+                Err(errno) => self.give_up(errno),
+            }
+            self.train.one_left();
+        }
+        self.train.clear();
+        true
+    }
+
+    /// A frame could leave alone and not in a train: the kernel, or the device on this route, cannot cut trains, whatever errno
+    /// it says so with (`EIO`, `EINVAL`, `EOPNOTSUPP`, ...).
+    fn stop_trains(&mut self) {
+        let Some(errno) = self.refused.take() else { return };
+        if self.train.limit() == 1 {
+            return;
+        }
+        self.train.limit_to(1);
+        self.udp.cannot_cut += 1;
+        self.counters.os_errors += 1;
+        tracing::warn!(
+            "frames leave one by one from {}: sending several in one call (UDP_SEGMENT) failed ({errno})",
+            self.socket.local()
+        );
     }
 
     /// Room for a frame that will be dropped: `None` would mean "later", and later is no better.
@@ -242,6 +294,10 @@ impl UdpPort {
         let joined = self.reading.joined();
         let room = self.inbox.room();
         let arrival = if joined { self.socket.recv_train(room) } else { self.socket.recv_from(room) };
+        let arrival = match arrival {
+            Err(errno) if joined => self.read_plainly(errno),
+            arrival => arrival,
+        };
         let change = match arrival? {
             Some(arrival) => self.admit(arrival),
             None => {
@@ -272,12 +328,43 @@ impl UdpPort {
         self.reading.came(1)
     }
 
+    /// Reading what may be joined failed: if reading one datagram does not, then joining is to blame.
+    #[cold]
+    fn read_plainly(&mut self, errno: Errno) -> Result<Option<Arrival>, Errno> {
+        match self.socket.recv_from(self.inbox.room()) {
+            Ok(Some(arrival)) => {
+                // A train that was joined before is one long frame now, which its ICRC refuses.
+                self.udp.errnos.add(errno);
+                let _ = self.socket.join(false);
+                self.stop_joining(errno);
+                Ok(Some(arrival))
+            }
+            _ => Err(errno),
+        }
+    }
+
+    /// The kernel cannot join trains after all.
+    #[cold]
+    fn stop_joining(&mut self, errno: Errno) {
+        self.socket.never_join();
+        self.reading.set_joined(self.socket.joins());
+        self.udp.cannot_join += 1;
+        self.counters.os_errors += 1;
+        tracing::warn!(
+            "frames are read one by one at {}: reading several in one call (UDP_GRO) failed ({errno})",
+            self.socket.local()
+        );
+    }
+
     /// Turns joining on or off.
     #[cold]
     fn change(&mut self, change: Change) {
         let on = change == Change::Join;
-        if !self.socket.can_join() || self.socket.join(on).is_err() {
+        if !self.socket.can_join() {
             return self.reading.set_joined(self.socket.joins());
+        }
+        if let Err(errno) = self.socket.join(on) {
+            return self.stop_joining(errno);
         }
         // A train that came between the last look and the change is still joined: then join on. (One that another
         // core is putting in this very moment is read as one long frame, which its ICRC refuses: a lost frame.)

@@ -95,6 +95,11 @@ impl Socket {
         Ok(())
     }
 
+    /// Joining has failed: it is not tried again.
+    pub(super) fn never_join(&mut self) {
+        self.can_join = false;
+    }
+
     /// Bytes the kernel keeps for what has come and was not read, as it counts them; 0 if it does not say.
     pub fn receive_buffer(&self) -> usize {
         sockopt::socket_recv_buffer_size(&self.fd).unwrap_or(0)

@@ -1,6 +1,9 @@
 //! The frames that wait to leave together: equal length, one peer, end to end in one buffer. No system calls.
+//!
+//! A train that the kernel refuses is taken apart: its frames leave one by one, each for identification 0.
 
 use super::socket::MAX_DATAGRAM;
+use crate::staging::reseal;
 use wire::frame::Peer;
 
 /// Datagrams that every kernel with `UDP_SEGMENT` takes in one train.
@@ -20,6 +23,8 @@ pub(super) struct Train {
     lent: usize,
     /// At most so many frames; 1 where the kernel cannot cut trains.
     limit: usize,
+    /// Taken apart: bytes of the frames that have left alone.
+    alone: Option<usize>,
 }
 
 impl Train {
@@ -27,7 +32,7 @@ impl Train {
     pub(super) fn new(limit: usize) -> Self {
         assert!((1..=MAX_SEGMENTS).contains(&limit));
         let bytes = vec![0; MAX_DATAGRAM].into_boxed_slice();
-        Train { bytes, peer: Peer(0), segment: 0, count: 0, used: 0, lent: 0, limit }
+        Train { bytes, peer: Peer(0), segment: 0, count: 0, used: 0, lent: 0, limit, alone: None }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -40,7 +45,7 @@ impl Train {
         if self.count == 0 {
             return len <= self.bytes.len();
         }
-        let open = self.used == self.count * self.segment;
+        let open = self.used == self.count * self.segment && self.alone.is_none();
         open && peer == self.peer
             && len <= self.segment
             && self.count < self.limit
@@ -91,15 +96,48 @@ impl Train {
         &self.bytes[..self.used]
     }
 
-    /// From now on at most `limit` frames; only for an empty train.
+    /// From now on at most `limit` frames; what has joined already stays.
     pub(super) fn limit_to(&mut self, limit: usize) {
-        debug_assert!(self.is_empty() && limit >= 1);
+        debug_assert!(limit >= 1);
         self.limit = limit;
     }
 
+    /// At most how many frames?
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// From now on its frames leave one by one. `sealed_by_place`: the ICRC of each is right for its place in the train.
+    pub(super) fn take_apart(&mut self, sealed_by_place: bool) {
+        self.alone = Some(0);
+        let frames = self.bytes[..self.used].chunks_mut(self.segment);
+        for (place, frame) in frames.enumerate().filter(|_| sealed_by_place) {
+            // What makes the ICRC right for another identification makes it right for 0 again.
+            reseal(frame, place as u16);
+        }
+    }
+
+    /// Was it taken apart?
+    pub(super) fn is_apart(&self) -> bool {
+        self.alone.is_some()
+    }
+
+    /// Taken apart: the next frame that leaves alone.
+    pub(super) fn next_alone(&self) -> Option<&[u8]> {
+        let from = self.alone?;
+        let end = (from + self.segment).min(self.used);
+        (from < end).then(|| &self.bytes[from..end])
+    }
+
+    /// That frame has left, or is given up.
+    pub(super) fn one_left(&mut self) {
+        self.alone = self.alone.map(|from| (from + self.segment).min(self.used));
+    }
+
     /// Everything has left, or is given up; so is a lease.
+    #[inline(always)]
     pub(super) fn clear(&mut self) {
-        (self.count, self.used, self.lent) = (0, 0, 0);
+        (self.count, self.used, self.lent, self.alone) = (0, 0, 0, None);
     }
 }
 
@@ -152,6 +190,33 @@ mod tests {
         assert_eq!(train.commit(), Some(20));
         assert_eq!(train.commit(), None, "one commit for one lease");
         assert_eq!((train.peer(), train.bytes()), (Peer(4), &[8u8; 20][..]));
+    }
+
+    #[test]
+    fn frames_of_a_train_that_is_taken_apart_come_one_by_one_and_nothing_joins_them() {
+        let mut train = Train::new(64);
+        for (byte, len) in [(1, 10), (2, 10), (3, 4)] {
+            put(&mut train, 1, len, byte);
+        }
+        let sealed = train.bytes().to_vec();
+        train.take_apart(true);
+        assert!(train.is_apart() && !train.takes(Peer(1), 4));
+        let mut frames = Vec::new();
+        while let Some(frame) = train.next_alone() {
+            frames.push(frame.to_vec());
+            train.one_left();
+        }
+        assert_eq!(frames.iter().map(Vec::len).collect::<Vec<_>>(), [10, 10, 4]);
+        // The first was sealed for 0 already; the others differ by what their identification adds.
+        assert_eq!(frames[0], sealed[..10]);
+        for (place, range) in [(1, 10..20), (2, 20..24)] {
+            let mut again = frames[usize::from(place)].clone();
+            assert_ne!(again, sealed[range.clone()]);
+            reseal(&mut again, place);
+            assert_eq!(again, sealed[range]);
+        }
+        train.clear();
+        assert!(!train.is_apart() && train.next_alone().is_none() && train.takes(Peer(2), 9));
     }
 
     #[test]

@@ -452,7 +452,11 @@ impl<D: Copy> Requester<D> {
     #[inline]
     fn silence_ends(&self) -> Instant {
         let nothing_else = self.rto.deadline() == Instant::NEVER && !self.rto.is_resting();
-        if nothing_else && !self.fetches.is_empty() { self.rto.patience(self.patience_ns(), 0) } else { Instant::NEVER }
+        if nothing_else && !self.fetches.is_empty() {
+            self.rto.patience(self.patience_ns(), 0)
+        } else {
+            Instant::NEVER
+        }
     }
 
     /// When `expire` wants to be called.
