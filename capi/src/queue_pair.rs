@@ -3,7 +3,9 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use verbs::{Access, ConnectError, ConnectRequest, CreateError, Init, Listener, ProtectionDomain, QpOptions, QueuePair};
+use verbs::{
+    Access, ConnectError, ConnectRequest, CreateError, Init, Listener, ProtectionDomain, QpOptions, QueuePair,
+};
 
 use crate::device::{Cq, end, kind};
 use crate::errno::{Fault, number};
@@ -33,7 +35,6 @@ impl Kind for ConnectRequest {
     // A connection that waits for an answer belongs to no device: a child may answer it with a queue pair of its own.
     const INHERITED: bool = true;
 }
-
 
 const SIGNAL_ALL: u32 = 1;
 const PRISM: u32 = 2;

@@ -37,7 +37,7 @@ static struct nic open_nic(uint32_t port) {
     WANT(0, remora_qp_attr_default(&attr));
     WANT(0, remora_create_qp(nic.pd, nic.cq, &attr, &nic.one));
     /* This one only answers. */
-    attr.max_send_wr = attr.max_recv_wr = attr.max_send_sge = 0;
+    attr.max_send_wr = attr.max_recv_wr = 0;
     WANT(0, remora_create_qp(nic.pd, nic.cq, &attr, &nic.two));
     WANT(0, remora_connect_pair(nic.one, nic.two));
     return nic;

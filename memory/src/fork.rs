@@ -57,7 +57,8 @@ mod imp {
     /// A page of its own, never given back. None: the kernel cannot wipe it (before 4.14).
     pub fn wiped_page() -> Option<&'static AtomicU64> {
         const PAGE: usize = 4096;
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let (protection, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing that exists.
         let page = unsafe { libc::mmap(std::ptr::null_mut(), PAGE, protection, flags, -1, 0) };
         if page == libc::MAP_FAILED {

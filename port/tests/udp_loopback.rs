@@ -1,10 +1,10 @@
 //! UDP ports over loopback, IPv4 and IPv6, with real sockets and without privilege.
 
+use port::address::Unfit;
 use port::udp::{OpenError, Options, UdpPort};
 use port::{Egress, Endpoint, Peer, Port, Start};
 use remora_port as port;
 use std::collections::VecDeque;
-use port::address::Unfit;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 const HOSTS: [&str; 2] = ["127.0.0.1", "::1"];
@@ -189,7 +189,10 @@ fn an_address_that_no_nic_can_have_is_refused_with_a_line_that_says_what_to_do()
         ("127.255.255.255:0", "broadcast"),
         ("[::ffff:127.255.255.255]:0", "broadcast"),
         ("[::ffff:0.0.0.0]:0", "every address"),
-        ("[fe80::1]:0", "link-local address, which says nothing without its interface: choose one as in fe80::1%eth0"),
+        (
+            "[fe80::1]:0",
+            "link-local address, which says nothing without its interface: choose one as in fe80::1%eth0",
+        ),
     ];
     for (address, wanted) in cases {
         let error = UdpPort::open(address.parse().unwrap(), &Options::default()).unwrap_err().to_string();

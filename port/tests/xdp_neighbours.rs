@@ -168,7 +168,10 @@ fn what_cannot_be_reached_by_this_interface_is_told() {
     assert_eq!((hop.to_string(), *asked), ("10.90.0.77".to_owned(), 1));
     assert!(*waited >= Duration::from_millis(50));
     let words = silent.to_string();
-    assert!(words.starts_with("10.90.0.77 did not answer on near0 in ") && words.contains("asked for"), "{words}");
+    assert!(
+        words.starts_with("10.90.0.77 did not answer on near0 in ") && words.contains("asked for"),
+        "{words}"
+    );
 }
 
 /// Adds an address whose checking takes its time, and opens a port with it at once.
@@ -182,7 +185,8 @@ fn an_own_address_that_is_still_checked_is_waited_for() {
     network::checks_addresses("near0", true);
     ip("address add fd91::1/64 dev near0");
     let own: IpAddr = "fd91::1".parse().unwrap();
-    let port = XdpPort::open("near0", Some(own), &Options::default()).unwrap_or_else(|error| panic!("{error}"));
+    let port =
+        XdpPort::open("near0", Some(own), &Options::default()).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(port.attachment().endpoint(), at("fd91::1"));
     drop(port);
     ip("address add fd91::3/64 dev near0");

@@ -46,9 +46,15 @@ impl fmt::Display for CreateError {
             CreateError::Unreachable(words) | CreateError::Group(words) => f.write_str(words),
             CreateError::OtherContext => f.write_str("the completion queue belongs to another context"),
             CreateError::TooMany(what, asked, most) => {
-                write!(f, "{what} of {asked}; at most {most} is possible{}", if *asked == 0 { ", at least 1" } else { "" })
+                write!(
+                    f,
+                    "{what} of {asked}; at most {most} is possible{}",
+                    if *asked == 0 { ", at least 1" } else { "" }
+                )
             }
-            CreateError::TooFew(what, asked, least) => write!(f, "{what} of {asked}; at least {least} is possible"),
+            CreateError::TooFew(what, asked, least) => {
+                write!(f, "{what} of {asked}; at least {least} is possible")
+            }
             CreateError::NotByDaemon => f.write_str(NOT_BY_DAEMON),
             CreateError::Daemon(words) => f.write_str(words),
             CreateError::System(errno) => {

@@ -3,8 +3,8 @@
 use host::connect::{Agreement, ConnectError};
 use memory::ForkMark;
 use nic::{
-    AddressVector, Fetching, Modify, NicError, QueuePairInit, ReceiveRequest, Receives, Ring,
-    Service, Target, WorkRequest, prism, wqe,
+    AddressVector, Fetching, Modify, NicError, QueuePairInit, ReceiveRequest, Receives, Ring, Service,
+    Target, WorkRequest, prism, wqe,
 };
 use std::marker::PhantomData;
 use std::net::ToSocketAddrs;

@@ -5,10 +5,10 @@ use remora_verbs::kernel::Shipped;
 use remora_verbs::nicd::{Daemon, Options};
 use remora_verbs::{
     Access, CompletionChannel, CompletionQueue, ConnectError, Context, CqOptions, CreateError,
-    DatagramQueuePair, Device, EMPTY, FreeList, FreeListOptions, Init, KernelHandle, KernelOptions,
-    Listener, MemoryRegion, MemoryWindow, Mode, Modify, Notify, PollError, PostError, ProtectionDomain,
-    QpOptions, QueuePair, ReceiveRequest, RemoteQueue, Srq, SrqOptions, State, Status, WindowType,
-    XrcDomain, XrcInitiator, XrcTarget, work,
+    DatagramQueuePair, Device, EMPTY, FreeList, FreeListOptions, Init, KernelHandle, KernelOptions, Listener,
+    MemoryRegion, MemoryWindow, Mode, Modify, Notify, PollError, PostError, ProtectionDomain, QpOptions,
+    QueuePair, ReceiveRequest, RemoteQueue, Srq, SrqOptions, State, Status, WindowType, XrcDomain,
+    XrcInitiator, XrcTarget, work,
 };
 use std::os::unix::fs::FileTypeExt;
 use std::sync::{Mutex, PoisonError};
@@ -101,7 +101,8 @@ impl Everything {
             .unwrap();
         let far_cq = far.create_cq(64).unwrap();
         let options = QpOptions::default();
-        let pair = |domain: &ProtectionDomain, cq: &CompletionQueue| domain.create_qp(cq, cq, &options).unwrap();
+        let pair =
+            |domain: &ProtectionDomain, cq: &CompletionQueue| domain.create_qp(cq, cq, &options).unwrap();
         let (one, two) = QueuePair::connect_pair(pair(&domain, &cq), pair(&far_domain, &far_cq)).unwrap();
         let memory = domain.allocate(8192, shared()).unwrap();
         let datagrams = domain.create_datagram_qp(&cq, &cq, &options).unwrap();
@@ -155,7 +156,10 @@ impl Everything {
         self.two.fail();
         let waiting = self.waiting.take().ok_or("used twice\n")?;
         expect!(waiting.connect("127.0.0.1:1").err(), Some(ConnectError::Forked));
-        expect!(self.datagrams.post_send_to(&work::send_inline(1, b"x"), &self.there), Err(PostError::Forked));
+        expect!(
+            self.datagrams.post_send_to(&work::send_inline(1, b"x"), &self.there),
+            Err(PostError::Forked)
+        );
         expect!(self.datagrams.post_local(&work::nop(1)), Err(PostError::Forked));
         expect!(self.datagrams.post_recv(&receive), Err(PostError::Forked));
         expect!(self.datagrams.resolve("127.0.0.1:1").err(), Some(ConnectError::Forked));

@@ -5,7 +5,9 @@
 
 mod veth;
 
-use remora_verbs::{Access, Context, Device, EMPTY, Endpoint, Listener, QpOptions, RemoteMemory, Status, work};
+use remora_verbs::{
+    Access, Context, Device, EMPTY, Endpoint, Listener, QpOptions, RemoteMemory, Status, work,
+};
 use std::net::IpAddr;
 use std::process::Command;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 
 use remora_verbs::nicd::{Daemon, Options};
 use remora_verbs::{
-    Access, CompletionQueue, Context, CreateError, Device, EMPTY, PostError, QpOptions, QueueError, QueuePair,
-    ReceiveRequest, SrqOptions, Status, XrcInitiator, work,
+    Access, CompletionQueue, Context, CreateError, Device, EMPTY, PostError, QpOptions, QueueError,
+    QueuePair, ReceiveRequest, SrqOptions, Status, XrcInitiator, work,
 };
 use std::time::Duration;
 
@@ -59,7 +59,8 @@ fn sizes_of_queues_that_extended_reliable_connections_do_not_have_mean_nothing()
     let xrc = context.open_xrc_domain(0).unwrap();
     let mut srq = domain.create_xrc_srq(&xrc, &cq, &SrqOptions::default()).unwrap();
     srq.post_recv(&ReceiveRequest { id: 1, sges: &[] }).unwrap();
-    let none = QpOptions { max_send_wr: u32::MAX, max_send_sge: u32::MAX, max_inline: u32::MAX, ..impossible() };
+    let none =
+        QpOptions { max_send_wr: u32::MAX, max_send_sge: u32::MAX, max_inline: u32::MAX, ..impossible() };
     let target = xrc.create_target(&none).unwrap();
     assert!(domain.create_xrc_initiator(&cq, &none).is_err(), "an initiator sends");
     let initiator = domain.create_xrc_initiator(&cq, &impossible()).unwrap();
@@ -78,7 +79,10 @@ fn one_sends_and_one_receives(context: &Context) {
     let pair = |options| domain.create_qp(&cq, &cq, options).unwrap();
     let (mut one, mut two) = QueuePair::connect_pair(pair(&sends), pair(&receives)).unwrap();
     let receive = ReceiveRequest { id: 1, sges: &[memory.sge(0, 8)] };
-    assert_eq!(one.post_recv(&ReceiveRequest { id: 1, sges: &[] }), Err(PostError::Queue(QueueError::QueueFull)));
+    assert_eq!(
+        one.post_recv(&ReceiveRequest { id: 1, sges: &[] }),
+        Err(PostError::Queue(QueueError::QueueFull))
+    );
     assert_eq!(two.post_send(&work::nop(9)), Err(PostError::Queue(QueueError::QueueFull)));
     two.post_recv(&receive).unwrap();
     one.post_send(&work::send(2, &[memory.sge(32, 5)])).unwrap();

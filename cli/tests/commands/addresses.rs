@@ -20,7 +20,8 @@ fn a_mapped_address_is_the_ipv4_address_wherever_one_is_said() {
     assert_eq!(server.kv("get", &["key"]).good(), "value\n", "by the other spelling");
     let out = remora(&["devinfo", "--port", "udp", "--address", "::ffff:127.0.0.1"]).good();
     assert!(out.contains("127.0.0.1") && !out.contains("ffff:127"), "{out}");
-    let mapped = ["serve", "kv", "--listen", "[::ffff:127.0.0.1]:0", "--capacity", "1000", "--design", "farm"];
+    let mapped =
+        ["serve", "kv", "--listen", "[::ffff:127.0.0.1]:0", "--capacity", "1000", "--design", "farm"];
     assert!(Server::of(command(&mapped), "farm", "shm").address.starts_with("127.0.0.1:"));
 }
 
@@ -58,7 +59,8 @@ fn doctor_after(words: &str) -> Option<(i32, Vec<Value>)> {
     shell.args(["--net", "sh", "-c", &script]).arg(env!("CARGO_BIN_EXE_remora"));
     let ended = finish(&mut shell);
     if ended.out.is_empty() {
-        let _ = writeln!(std::io::stderr(), "not run: a network namespace takes CAP_SYS_ADMIN: {}", ended.err);
+        let _ =
+            writeln!(std::io::stderr(), "not run: a network namespace takes CAP_SYS_ADMIN: {}", ended.err);
         return None;
     }
     Some((ended.status, ended.out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()))

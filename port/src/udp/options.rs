@@ -87,7 +87,11 @@ impl fmt::Display for OpenError {
                 other = SocketAddr::new(at.ip(), at.port().checked_add(1).unwrap_or(4792)),
             ),
             OpenError::NotLocal { at, loopback } => {
-                write!(f, "{} is not an address of this machine: choose one that `ip address` lists", at.ip())?;
+                write!(
+                    f,
+                    "{} is not an address of this machine: choose one that `ip address` lists",
+                    at.ip()
+                )?;
                 match loopback {
                     Some(other) if other != at.ip() => write!(f, ", or {other}"),
                     None if at.ip().is_loopback() => write!(f, ", or run `ip link set lo up` as root"),

@@ -120,7 +120,9 @@ mod tests {
     fn what_names_no_single_host_or_another_family_is_refused() {
         let mut peers = Peers::new(9);
         let v4 = at("127.0.0.1:4791");
-        for text in ["0.0.0.0:4791", "224.0.0.1:4791", "255.255.255.255:4791", "127.255.255.255:4791", "10.0.0.1:0"] {
+        for text in
+            ["0.0.0.0:4791", "224.0.0.1:4791", "255.255.255.255:4791", "127.255.255.255:4791", "10.0.0.1:0"]
+        {
             assert_eq!(peers.add(at(text), v4), Err(PeerError::NotAHost(at(text))), "{text}");
         }
         assert_eq!(peers.add(at("[::1]:4791"), v4), Err(PeerError::OtherFamily(at("[::1]:4791"))));

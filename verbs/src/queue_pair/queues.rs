@@ -31,8 +31,7 @@ impl SendSide {
 
     /// Goes on where the program before this one had published.
     pub fn resumed(self) -> SendSide {
-        let (produced, consumed) =
-            (self.ring.word(nic::Word::Produced), self.ring.word(nic::Word::Consumed));
+        let (produced, consumed) = (self.ring.word(nic::Word::Produced), self.ring.word(nic::Word::Consumed));
         SendSide { produced, published: produced, consumed, ..self }
     }
 
@@ -156,8 +155,7 @@ impl ReceiveSide {
 
     /// Goes on where the program before this one had published.
     pub fn resumed(self) -> ReceiveSide {
-        let (produced, consumed) =
-            (self.ring.word(nic::Word::Produced), self.ring.word(nic::Word::Consumed));
+        let (produced, consumed) = (self.ring.word(nic::Word::Produced), self.ring.word(nic::Word::Consumed));
         ReceiveSide { produced, consumed, ..self }
     }
 
