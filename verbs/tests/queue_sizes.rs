@@ -76,8 +76,8 @@ fn one_sends_and_one_receives(context: &Context) {
     let sends = QpOptions { max_recv_wr: 0, max_recv_sge: 0, rnr_retry: 0, ..QpOptions::default() };
     let receives =
         QpOptions { max_send_wr: 0, max_send_sge: 0, max_inline: 0, max_recv_wr: 1, ..QpOptions::default() };
-    let pair = |options| domain.create_qp(&cq, &cq, options).unwrap();
-    let (mut one, mut two) = QueuePair::connect_pair(pair(&sends), pair(&receives)).unwrap();
+    let pair = |cq: &CompletionQueue, options: &QpOptions| domain.create_qp(cq, cq, options).unwrap();
+    let (mut one, mut two) = QueuePair::connect_pair(pair(&cq, &sends), pair(&cq, &receives)).unwrap();
     let receive = ReceiveRequest { id: 1, sges: &[memory.sge(0, 8)] };
     assert_eq!(
         one.post_recv(&ReceiveRequest { id: 1, sges: &[] }),
@@ -91,7 +91,7 @@ fn one_sends_and_one_receives(context: &Context) {
     assert_eq!(statuses(&mut cq, 1), [(3, Status::Success)]);
     drop((one, two));
     // Who sends to a queue pair that never receives finds no receive there.
-    let (mut one, _two) = QueuePair::connect_pair(pair(&sends), pair(&sends)).unwrap();
+    let (mut one, _two) = QueuePair::connect_pair(pair(&cq, &sends), pair(&cq, &sends)).unwrap();
     one.post_send(&work::send_inline(4, b"x")).unwrap();
     assert_eq!(statuses(&mut cq, 1), [(4, Status::RnrRetryExceeded)]);
 }
