@@ -1,6 +1,7 @@
 //! Contexts, protection domains, memory regions and completion queues.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use verbs::{
@@ -58,11 +59,16 @@ fn device(attr: &DeviceAttr) -> Result<Device, Fault> {
     // SAFETY: the header asks for strings.
     let (address, interface, capture) =
         unsafe { (string(attr.address)?, string(attr.interface)?, string(attr.capture)?) };
-    let own = |text: &str| text.parse().map_err(|_| Fault::invalid("not an IP address of one's own"));
+    let own = |text: &str| {
+        let address = text.parse::<IpAddr>().map_err(|_| Fault::invalid("not an IP address of one's own"));
+        address.map(|address| address.to_canonical())
+    };
     let mut device = match (attr.port, interface) {
         (0, None) => match address {
-            Some(text) => Device::shm()
-                .address(text.parse().map_err(|_| Fault::invalid("shm's own addresses are IPv4"))?),
+            Some(text) => match own(text)? {
+                IpAddr::V4(address) => Device::shm().address(address),
+                IpAddr::V6(_) => return Err(Fault::invalid("shm's own addresses are IPv4")),
+            },
             None => Device::shm(),
         },
         (1, None) => Device::udp(address.unwrap_or("0.0.0.0:0"))?,
@@ -157,9 +163,6 @@ pub unsafe extern "C" fn remora_reg_mr(
 ) -> c_int {
     number((|| {
         filled(out)?;
-        if start.is_null() || length == 0 || (start as usize).checked_add(length).is_none() {
-            return Err(Fault::invalid("no memory"));
-        }
         let access = Access::from_bits(access).ok_or_else(|| Fault::invalid("a right that is not known"))?;
         // SAFETY: the header asks for memory that outlives the region.
         unsafe { give(look(pd)?.register_raw(start.cast(), length, access)?, out) }

@@ -119,6 +119,7 @@ impl From<ConnectError> for Fault {
             ConnectError::OtherKind { .. } | ConnectError::OtherService { .. } => libc::EOPNOTSUPP,
             ConnectError::Link(_) | ConnectError::Attach(_) => libc::EHOSTUNREACH,
             ConnectError::Nic(nic::NicError::Full) => libc::ENOMEM,
+            ConnectError::Forked => libc::EPERM,
             _ => libc::EINVAL,
         };
         Fault::new(errno, error)

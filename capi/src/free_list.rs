@@ -47,9 +47,6 @@ pub unsafe extern "C" fn remora_create_free_list(
 ) -> c_int {
     number((|| {
         filled(out)?;
-        if size == 0 {
-            return Err(Fault::invalid("buffers of no bytes"));
-        }
         let options = FreeListOptions { offset, size, count, engine: 0 };
         // SAFETY: as the header says.
         let inner = unsafe { look(pd)?.create_free_list(look(mr)?, &options)? };

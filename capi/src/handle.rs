@@ -1,6 +1,8 @@
 //! Handles: boxes that a C program has by their address, and that begin with a word which tells their kind.
 
+use memory::ForkMark;
 use std::ffi::{CStr, c_char, c_void};
+use verbs::CreateError;
 
 use crate::errno::Fault;
 
@@ -10,12 +12,15 @@ pub trait Kind {
     const WORD: u64;
     /// What it is called.
     const NAME: &'static str;
+    /// A forked child may use what it inherits.
+    const INHERITED: bool = false;
 }
 
 /// What is behind a handle.
 #[repr(C)]
 pub struct Handle<T> {
     word: u64,
+    fork: ForkMark,
     value: T,
 }
 
@@ -25,7 +30,7 @@ pub struct Handle<T> {
 /// `out` may be written, unless it is null.
 pub unsafe fn give<T: Kind>(value: T, out: *mut *mut Handle<T>) -> Result<(), Fault> {
     let out = filled(out)?;
-    let handle = Box::into_raw(Box::new(Handle { word: T::WORD, value }));
+    let handle = Box::into_raw(Box::new(Handle { word: T::WORD, fork: ForkMark::get(), value }));
     // SAFETY: the caller's promise, and `filled` refused null.
     unsafe { out.write(handle) };
     Ok(())
@@ -60,14 +65,19 @@ fn check<T: Kind>(handle: *const Handle<T>) -> Result<(), Fault> {
     if unsafe { handle.cast::<u64>().read_volatile() } != T::WORD { Err(refused()) } else { Ok(()) }
 }
 
-/// What is behind a handle; null and handles of another kind are refused.
+/// What is behind a handle; null, handles of another kind and those of a parent process are refused. A lock behind the last
+/// may be held by a thread that was not forked.
 ///
 /// # Safety
 /// The handle is null or of any kind, and not destroyed as long as the answer is used.
 pub unsafe fn look<'a, T: Kind>(handle: *const Handle<T>) -> Result<&'a T, Fault> {
     check(handle)?;
     // SAFETY: it is of this kind, and alive by the caller's promise.
-    Ok(unsafe { &(*handle).value })
+    let handle = unsafe { &*handle };
+    if !T::INHERITED && handle.fork.is_child() {
+        return Err(CreateError::Forked.into());
+    }
+    Ok(&handle.value)
 }
 
 /// What was behind a handle, which is no more.

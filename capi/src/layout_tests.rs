@@ -51,7 +51,7 @@ fn layout() -> Layout {
         max_dest_rd_atomic,
         timeout,
         retry_cnt,
-        reserved
+        max_recv_wr
     );
     structure!(layout, "remora_prism_atomic", Atomic, mode, size, compare_mask, swap_mask, compare, swap_add);
     structure!(

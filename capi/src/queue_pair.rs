@@ -3,7 +3,9 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use verbs::{Access, ConnectRequest, CreateError, Init, Listener, ProtectionDomain, QpOptions, QueuePair};
+use verbs::{
+    Access, ConnectError, ConnectRequest, CreateError, Init, Listener, ProtectionDomain, QpOptions, QueuePair,
+};
 
 use crate::device::{Cq, end, kind};
 use crate::errno::{Fault, number};
@@ -26,7 +28,13 @@ pub struct Qp {
 
 kind!(Qp, b"rmr.qpai", "remora_qp");
 kind!(Listener, b"rmr.lstn", "remora_listener");
-kind!(ConnectRequest, b"rmr.rqst", "remora_request");
+
+impl Kind for ConnectRequest {
+    const WORD: u64 = u64::from_be_bytes(*b"rmr.rqst");
+    const NAME: &'static str = "remora_request";
+    // A connection that waits for an answer belongs to no device: a child may answer it with a queue pair of its own.
+    const INHERITED: bool = true;
+}
 
 const SIGNAL_ALL: u32 = 1;
 const PRISM: u32 = 2;
@@ -49,7 +57,7 @@ pub struct QpAttr {
     pub max_dest_rd_atomic: u8,
     pub timeout: u8,
     pub retry_cnt: u8,
-    pub reserved: u32,
+    pub max_recv_wr: u32,
 }
 
 end!(
@@ -84,23 +92,25 @@ pub unsafe extern "C" fn remora_qp_attr_default(out: *mut QpAttr) -> c_int {
         max_dest_rd_atomic: usual.max_dest_rd_atomic,
         timeout: usual.timeout,
         retry_cnt: usual.retry_cnt,
-        reserved: 0,
+        max_recv_wr: usual.max_recv_wr,
     };
     // SAFETY: as the header says.
     number(unsafe { put(out, attr) })
 }
 
 fn options(attr: &QpAttr) -> Result<QpOptions, Fault> {
-    if attr.flags & !(SIGNAL_ALL | PRISM | IRN | STROM) != 0 || attr.reserved != 0 {
+    if attr.flags & !(SIGNAL_ALL | PRISM | IRN | STROM) != 0 {
         return Err(Fault::invalid("flags that are not known"));
     }
+    // Before so many bytes are read that may not be there.
     if attr.private_len > 256 {
-        return Err(Fault::invalid("private data has 256 bytes at most"));
+        return Err(ConnectError::PrivateTooLong(attr.private_len as usize).into());
     }
     let access = Access::from_bits(attr.access);
     Ok(QpOptions {
         max_send_wr: attr.max_send_wr,
         max_send_sge: attr.max_send_sge,
+        max_recv_wr: attr.max_recv_wr,
         max_inline: attr.max_inline,
         path_mtu: attr.path_mtu,
         access: access.ok_or_else(|| Fault::invalid("a right that is not known"))?,

@@ -55,6 +55,8 @@ static void devices(struct nic *nic) {
 static void memory(struct nic *nic, void *bytes, struct remora_mr **mr) {
     WANT(EINVAL, remora_reg_mr(nic->pd, NULL, 64, 0, mr));
     WANT(EINVAL, remora_reg_mr(nic->pd, bytes, 0, 0, mr));
+    /* As Rust says it (`MemoryError::Invalid`), and nothing of memory that is short. */
+    WANT(1, strstr(remora_error(), "a region has at least one byte") != NULL);
     WANT(EINVAL, remora_reg_mr(nic->pd, bytes, SIZE_MAX, 0, mr));
     WANT(EINVAL, remora_reg_mr(nic->pd, bytes, 64, REMORA_ACCESS_REMOTE_WRITE, mr));
     WANT(EINVAL, remora_reg_mr(nic->pd, bytes, 64, 0x40000000, mr));
@@ -65,6 +67,7 @@ static void memory(struct nic *nic, void *bytes, struct remora_mr **mr) {
     uint32_t index;
     WANT(EINVAL, remora_create_free_list(nic->pd, *mr, 4096, 1024, 5, &list));
     WANT(EINVAL, remora_create_free_list(nic->pd, *mr, 4096, 0, 4, &list));
+    WANT(1, strstr(remora_error(), "size of 0") != NULL);
     WANT(EINVAL, remora_create_free_list(nic->pd, NULL, 4096, 1024, 4, &list));
     WANT(0, remora_create_free_list(nic->pd, *mr, 4096, 1024, 4, &list));
     WANT(EINVAL, remora_free_list_post(list, 4));

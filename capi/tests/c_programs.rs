@@ -125,3 +125,10 @@ fn every_mistake_of_a_c_program_is_an_errno() {
         run(Command::new("valgrind").args(["--error-exitcode=9", "--quiet"]).arg(&program));
     }
 }
+
+#[test]
+fn a_forked_child_is_refused_its_parents_handles_and_ends_them_without_harm() {
+    let installed = Installed::new("forks");
+    let program = installed.program("tests/forks.c");
+    assert_eq!(run(&mut Command::new(&program)), "the child had none of its parent's\n");
+}

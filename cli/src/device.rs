@@ -1,8 +1,9 @@
 //! Opening the NIC of a command: which port, which address.
 
 use std::fs::{OpenOptions, read_to_string};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
@@ -40,7 +41,54 @@ impl PortName {
 }
 
 /// This host's own.
-pub const LOOPBACK: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+pub const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// An IP address of this machine, as people write it: a link-local one with its interface, `fe80::1%eth0`.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct OwnAddress {
+    /// The address; IPv4 in its own form.
+    pub ip: IpAddr,
+    /// The number of the interface, or 0.
+    interface: u32,
+}
+
+impl OwnAddress {
+    /// Of this machine's loopback interface.
+    pub fn loopback() -> OwnAddress {
+        port::address::loopback().unwrap_or(LOOPBACK).into()
+    }
+
+    /// With a port.
+    pub fn at(self, port: u16) -> SocketAddr {
+        match self.ip {
+            IpAddr::V4(ip) => (ip, port).into(),
+            IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, self.interface).into(),
+        }
+    }
+}
+
+impl From<IpAddr> for OwnAddress {
+    fn from(ip: IpAddr) -> OwnAddress {
+        OwnAddress { ip: ip.to_canonical(), interface: 0 }
+    }
+}
+
+impl FromStr for OwnAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<OwnAddress, String> {
+        let Some((ip, zone)) = text.split_once('%') else {
+            let ip = text.parse::<IpAddr>().map_err(|_| "not an IP address".to_owned())?;
+            return Ok(ip.into());
+        };
+        let interface = || format!("there is no interface {zone} here: choose one that `ip link` lists");
+        match (text, 0).to_socket_addrs().ok().and_then(|mut found| found.next()) {
+            Some(SocketAddr::V6(v6)) => Ok(OwnAddress { ip: (*v6.ip()).into(), interface: v6.scope_id() }),
+            _ if ip.parse::<std::net::Ipv6Addr>().is_ok() => Err(interface()),
+            _ => Err("not an IPv6 address before the interface".to_owned()),
+        }
+    }
+}
 
 /// Where `remora capture` has every NIC record what passes: this file, or the next that is not there yet.
 pub const CAPTURE: &str = "REMORA_CAPTURE";
@@ -91,9 +139,10 @@ pub struct PortArgs {
     /// Port of the NIC: shm reaches processes of this host, udp anything, xdp (for root) the network of an interface.
     #[arg(long, default_value = "shm")]
     pub port: PortName,
-    /// Own IP address of a udp port [default: 127.0.0.1] or an xdp port [default: its interface's first]; peers must reach it.
+    /// Own IP address of a udp port [default: the loopback interface's] or an xdp port [default: its interface's first]; peers must
+    /// reach it. A link-local one is said with its interface: fe80::1%eth0.
     #[arg(long)]
-    pub address: Option<IpAddr>,
+    pub address: Option<OwnAddress>,
     /// Network interface of an xdp port.
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
@@ -145,8 +194,8 @@ impl PortArgs {
         );
         Ok(match (self.port, &self.interface) {
             (PortName::Shm, None) => Device::shm(),
-            (PortName::Udp, None) => Device::udp((self.address.unwrap_or(LOOPBACK), 0))?,
-            (PortName::Xdp, Some(interface)) => Device::xdp(interface, self.address),
+            (PortName::Udp, None) => Device::udp(self.address.unwrap_or_else(OwnAddress::loopback).at(0))?,
+            (PortName::Xdp, Some(interface)) => Device::xdp(interface, self.address.map(|own| own.ip)),
             (PortName::Xdp, None) => {
                 anyhow::bail!("port xdp needs --interface with an Ethernet interface that `ip link` lists")
             }

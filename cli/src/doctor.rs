@@ -14,7 +14,7 @@ use serde::Serialize;
 use verbs::{Device, PortKind};
 
 use crate::bench::print_table;
-use crate::device::icrc_check;
+use crate::device::{OwnAddress, icrc_check};
 use crate::print;
 
 /// Arguments of `remora doctor`.
@@ -23,9 +23,9 @@ use crate::print;
     after_help = "Examples:\n  remora doctor\n  remora doctor --address 10.0.0.1\n  sudo remora doctor --interface eth0\n  remora doctor --json\n\nEnds with status 1 if something that Remora needs is missing."
 )]
 pub struct Args {
-    /// Address that the udp port shall use.
-    #[arg(long, default_value = "127.0.0.1")]
-    address: IpAddr,
+    /// Address that the udp port shall use [default: the loopback interface's].
+    #[arg(long)]
+    address: Option<OwnAddress>,
     /// Network interface that the xdp port shall use: it is tried there, for a moment.
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
@@ -70,16 +70,24 @@ impl Finding {
 
 /// `remora doctor`.
 pub fn run(args: &Args) -> Result<()> {
-    let findings: Vec<Finding> = [
-        vec![cores(), clock(), shared_memory(), shm_port()],
-        udp_port("port udp", args.address),
-        udp_port("port udp, IPv6", IpAddr::V6(Ipv6Addr::LOCALHOST)),
-        vec![xdp_port(args.interface.as_deref())],
-        vec![standard_port(args.address), receive_buffer(), lockable(), descriptors()],
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let own = args.address.unwrap_or_else(OwnAddress::loopback);
+    let other = match own.ip {
+        IpAddr::V4(_) => other_family("port udp, IPv6", Ipv6Addr::LOCALHOST.into()),
+        IpAddr::V6(_) => other_family("port udp, IPv4", Ipv4Addr::LOCALHOST.into()),
+    };
+    let findings = [
+        cores(),
+        clock(),
+        shared_memory(),
+        shm_port(),
+        udp_port("port udp", own.at(0)),
+        other,
+        xdp_port(args.interface.as_deref()),
+        standard_port(own.at(4791)),
+        receive_buffer(own.at(0)),
+        lockable(),
+        descriptors(),
+    ];
     if args.json {
         for finding in &findings {
             print::line(serde_json::to_string(finding)?);
@@ -150,27 +158,37 @@ fn shm_port() -> Finding {
     }
 }
 
-fn udp_port(what: &'static str, address: IpAddr) -> Vec<Finding> {
-    let mut socket = match Socket::open(SocketAddr::new(address, 0), &Options::default()) {
+/// The family of IP that was not asked for: a machine need not have it.
+fn other_family(what: &'static str, loopback: IpAddr) -> Finding {
+    match udp_port(what, SocketAddr::new(loopback, 0)) {
+        Finding { verdict: Verdict::Missing, found, .. } => {
+            Finding::limited(what, found, "nothing to do unless peers speak it")
+        }
+        found => found,
+    }
+}
+
+fn udp_port(what: &'static str, address: SocketAddr) -> Finding {
+    let mut socket = match Socket::open(address, &Options::default()) {
         Ok(socket) => socket,
         Err(error) => {
-            return vec![Finding::missing(
+            return Finding::missing(
                 what,
                 error.to_string(),
-                "use --address with an address of this machine",
-            )];
+                "as it says; --address has it tried with another address",
+            );
         }
     };
     let icrc = icrc_check(PortKind::Udp, address.is_ipv4());
     let trains = match (socket.sends_trains(), socket.join(true).is_ok()) {
-        (true, true) => return vec![Finding::good(what, format!("trains out and in; {icrc}"))],
+        (true, true) => return Finding::good(what, format!("trains out and in; {icrc}")),
         (true, false) => "trains out only",
         (false, true) => "trains in only",
         (false, false) => "no trains",
     };
     let mend =
         "a kernel from 5.0 on has UDP_SEGMENT and UDP_GRO; without both, expect a tenth of the packet rate";
-    vec![Finding::limited(what, format!("{trains}; {icrc}"), mend)]
+    Finding::limited(what, format!("{trains}; {icrc}"), mend)
 }
 
 /// Port xdp: on this interface, or whatever can be told without touching one.
@@ -213,8 +231,8 @@ fn on_interface(candidate: &Candidate) -> String {
     format!("{} ({manner})", candidate.interface.name)
 }
 
-fn standard_port(address: IpAddr) -> Finding {
-    match Socket::open(SocketAddr::new(address, 4791), &Options::default()) {
+fn standard_port(address: SocketAddr) -> Finding {
+    match Socket::open(address, &Options::default()) {
         Ok(_) => Finding::good("UDP port 4791", "free"),
         Err(error) => Finding::limited(
             "UDP port 4791",
@@ -224,10 +242,11 @@ fn standard_port(address: IpAddr) -> Finding {
     }
 }
 
-fn receive_buffer() -> Finding {
-    let options = Options::default();
-    let opened = Socket::open(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0), &options);
-    let bytes = opened.map_or(0, |socket| socket.receive_buffer());
+fn receive_buffer(address: SocketAddr) -> Finding {
+    let bytes = match Socket::open(address, &Options::default()) {
+        Ok(socket) => socket.receive_buffer(),
+        Err(_) => return Finding::limited("socket buffer", "unknown", "see to port udp first"),
+    };
     let found = format!("{} KiB", bytes >> 10);
     if bytes < 4 << 20 {
         let mend = "run `sysctl -w net.core.rmem_max=33554432` as root, or give the program CAP_NET_ADMIN: large transfers lose \

@@ -1,6 +1,6 @@
 //! The adapter: one real NIC, its engines, its table of memory, and the threads that drive it.
 
-use memory::{Biased, Table};
+use memory::{Biased, ForkMark, Table};
 use mio::{Poll, Token, Waker};
 use nic::Nic;
 use port::capture::Capture;
@@ -166,7 +166,7 @@ pub struct Adapter {
     port: PortConfig,
     next: AtomicUsize,
     threads: Threads,
-    process: u32,
+    fork: ForkMark,
 }
 
 /// The threads, and how they are told to stop.
@@ -244,7 +244,7 @@ impl Adapter {
             port: config.port.clone(),
             next: AtomicUsize::new(0),
             threads: Threads::default(),
-            process: std::process::id(),
+            fork: ForkMark::get(),
         };
         let clock = Clock::new();
         match config.mode {
@@ -358,7 +358,7 @@ impl Adapter {
     /// Is this the process that opened it? In a child of fork the threads are missing and the ports are the parent's, so
     /// nothing of it may be used.
     pub fn is_ours(&self) -> bool {
-        std::process::id() == self.process
+        !self.fork.is_child()
     }
 }
 
@@ -465,6 +465,7 @@ fn open_shm(
             Address::from(Ipv4Addr::new(127, a, b, c.clamp(1, 254)))
         }
     };
+    port::address::single(address.into()).map_err(|why| OpenError::Port(why.to_string()))?;
     let endpoint = Endpoint { address, udp_port: ROCE_PORT + number as u16 };
     let limits = Limits { frame: geometry.max_frame(), ..Limits::default() };
     ShmPort::new(endpoint, limits).map_err(|errno| OpenError::System(errno.into()))

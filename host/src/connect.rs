@@ -125,8 +125,9 @@ impl Agreement {
     }
 }
 
-/// Time that a peer's neighbour has to answer: the kernel asks three times, a second apart.
-const WAY: Duration = Duration::from_secs(3);
+/// Time that a peer's neighbour has to answer, unless the whole set-up has less: several rounds of three questions, for those of the
+/// first seconds are lost where an address is still checked or a link has just come up.
+const WAY: Duration = Duration::from_secs(15);
 
 /// The time that a whole set-up may take.
 #[derive(Copy, Clone, Debug)]
@@ -167,7 +168,8 @@ pub fn connect(
 
 fn resolve(address: impl ToSocketAddrs) -> Result<SocketAddr, ConnectError> {
     let mut found = address.to_socket_addrs().map_err(ConnectError::Resolve)?;
-    found.next().ok_or(ConnectError::Resolve(std::io::ErrorKind::NotFound.into()))
+    let found = found.next().ok_or(ConnectError::Resolve(std::io::ErrorKind::NotFound.into()))?;
+    Ok(port::address::canonical(found))
 }
 
 fn attempt(

@@ -1,5 +1,6 @@
 //! Packets with descriptors between processes of this host: a Unix socket that keeps the bounds of messages.
 
+use memory::ForkMark;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -162,6 +163,7 @@ impl From<PacketSocket> for OwnedFd {
 pub struct PacketListener {
     socket: OwnedFd,
     path: std::path::PathBuf,
+    fork: ForkMark,
 }
 
 impl PacketListener {
@@ -183,7 +185,7 @@ impl PacketListener {
         let mode = if everybody { 0o666 } else { 0o600 };
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
         net::listen(&socket, BACKLOG)?;
-        Ok(PacketListener { socket, path: path.to_owned() })
+        Ok(PacketListener { socket, path: path.to_owned(), fork: ForkMark::get() })
     }
 
     /// The next who connected; none at the moment.
@@ -201,7 +203,10 @@ impl PacketListener {
 
 impl Drop for PacketListener {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        // In a forked child it is still the place where the parent listens.
+        if !self.fork.is_child() {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 

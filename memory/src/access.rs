@@ -163,12 +163,15 @@ pub enum Error {
 }
 
 /// Its number on every Unix.
-const ENOMEM: i32 = 12;
+pub(crate) const ENOMEM: i32 = 12;
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Invalid => f.write_str("invalid argument"),
+            Error::Invalid => f.write_str(
+                "this cannot be registered: a region has at least one byte, its ranges lie in their memory and do not \
+                 overlap, and peers may write only where the owner may (EINVAL)",
+            ),
             Error::Full => f.write_str("no room left in the table"),
             Error::Busy => {
                 f.write_str("still in use: a domain by regions or queue pairs, a region by memory windows")

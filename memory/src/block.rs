@@ -1,5 +1,6 @@
 //! Where blocks of memory come from, and how they go back.
 
+use crate::access::ENOMEM;
 use crate::on_nic::Extent;
 use crate::{Bytes, Error};
 use std::alloc::Layout;
@@ -53,7 +54,7 @@ impl Block {
         let layout = Layout::from_size_align(len, align).map_err(|_| Error::Invalid)?;
         // SAFETY: the size is not zero.
         let start = unsafe { std::alloc::alloc_zeroed(layout) };
-        let start = NonNull::new(start).ok_or(Error::Full)?;
+        let start = NonNull::new(start).ok_or(Error::Os(ENOMEM))?;
         Ok(Block { start, len, origin: Origin::Heap(layout) })
     }
 

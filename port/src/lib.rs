@@ -12,6 +12,7 @@
 //! [`fault`] and [`capture`] wrap any port.
 #![allow(unsafe_code, reason = "ports map shared memory and talk to the OS; each block says why it is sound")]
 
+pub mod address;
 pub mod capture;
 pub mod clock;
 pub mod fault;

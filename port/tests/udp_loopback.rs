@@ -1,10 +1,11 @@
 //! UDP ports over loopback, IPv4 and IPv6, with real sockets and without privilege.
 
+use port::address::Unfit;
 use port::udp::{OpenError, Options, UdpPort};
 use port::{Egress, Endpoint, Peer, Port, Start};
 use remora_port as port;
 use std::collections::VecDeque;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 const HOSTS: [&str; 2] = ["127.0.0.1", "::1"];
 
@@ -163,12 +164,40 @@ fn a_taken_port_and_bad_addresses_are_told_in_one_line() {
         assert!(text.contains("choose another port") && !text.contains('\n'), "{text}");
     }
     let wild = at("0.0.0.0", 0);
-    assert_eq!(UdpPort::open(wild, &Options::default()).unwrap_err(), OpenError::Unspecified(wild));
+    let unfit = OpenError::Unfit(Unfit::Unspecified(wild.ip()));
+    assert_eq!(UdpPort::open(wild, &Options::default()).unwrap_err(), unfit);
     // TEST-NET-3 (RFC 5737).
     let foreign = at("203.0.113.9", 4791);
     let error = UdpPort::open(foreign, &Options::default()).unwrap_err();
-    assert_eq!(error, OpenError::NotLocal(foreign));
-    assert!(error.to_string().contains("not an address of this machine"));
+    assert_eq!(error, OpenError::NotLocal { at: foreign, loopback: Some([127, 0, 0, 1].into()) });
+    assert!(error.to_string().ends_with("choose one that `ip address` lists, or 127.0.0.1"), "{error}");
+}
+
+#[test]
+fn a_mapped_address_is_the_ipv4_address() {
+    let port = UdpPort::open("[::ffff:127.0.0.1]:0".parse().unwrap(), &Options::default()).unwrap();
+    assert_eq!(port.endpoint().address, Ipv4Addr::LOCALHOST.into());
+}
+
+#[test]
+fn an_address_that_no_nic_can_have_is_refused_with_a_line_that_says_what_to_do() {
+    let cases = [
+        ("224.0.0.1:0", "multicast"),
+        ("[ff02::1]:0", "multicast"),
+        ("255.255.255.255:0", "broadcast"),
+        // That of the loopback interface's own network.
+        ("127.255.255.255:0", "broadcast"),
+        ("[::ffff:127.255.255.255]:0", "broadcast"),
+        ("[::ffff:0.0.0.0]:0", "every address"),
+        (
+            "[fe80::1]:0",
+            "link-local address, which says nothing without its interface: choose one as in fe80::1%eth0",
+        ),
+    ];
+    for (address, wanted) in cases {
+        let error = UdpPort::open(address.parse().unwrap(), &Options::default()).unwrap_err().to_string();
+        assert!(error.contains(wanted) && !error.contains('\n') && error.contains(": choose "), "{error}");
+    }
 }
 
 #[test]

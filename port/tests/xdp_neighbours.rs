@@ -163,8 +163,83 @@ fn what_cannot_be_reached_by_this_interface_is_told() {
         assert_eq!(port.peer(at(address)), Err(error.clone()));
         assert_eq!(port.resolver().wait(at(address), PATIENCE), Err(error));
     }
-    let silent = PeerError::Silent { hop: "10.90.0.77".parse().unwrap(), interface: "near0".to_owned() };
-    assert_eq!(port.resolver().wait(at("10.90.0.77"), Duration::from_millis(50)), Err(silent));
+    let silent = port.resolver().wait(at("10.90.0.77"), Duration::from_millis(50)).unwrap_err();
+    let PeerError::Silent { hop, waited, asked, .. } = &silent else { panic!("{silent}") };
+    assert_eq!((hop.to_string(), *asked), ("10.90.0.77".to_owned(), 1));
+    assert!(*waited >= Duration::from_millis(50));
+    let words = silent.to_string();
+    assert!(
+        words.starts_with("10.90.0.77 did not answer on near0 in ") && words.contains("asked for"),
+        "{words}"
+    );
+}
+
+/// Adds an address whose checking takes its time, and opens a port with it at once.
+#[test]
+fn an_own_address_that_is_still_checked_is_waited_for() {
+    if !network::possible() {
+        return;
+    }
+    let spaces = veth_pair(1500, "");
+    spaces[0].enter();
+    network::checks_addresses("near0", true);
+    ip("address add fd91::1/64 dev near0");
+    let own: IpAddr = "fd91::1".parse().unwrap();
+    let port =
+        XdpPort::open("near0", Some(own), &Options::default()).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(port.attachment().endpoint(), at("fd91::1"));
+    drop(port);
+    ip("address add fd91::3/64 dev near0");
+    let udp = port::udp::UdpPort::open((own_of("fd91::3"), 0).into(), &port::udp::Options::default());
+    assert_eq!(udp.unwrap_or_else(|error| panic!("{error}")).endpoint().address, own_of("fd91::3").into());
+}
+
+fn own_of(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn an_own_address_that_another_machine_has_is_told() {
+    if !network::possible() {
+        return;
+    }
+    let spaces = veth_pair(1500, "");
+    spaces[1].enter();
+    ip("address add fd91::1/64 dev far0 nodad");
+    spaces[0].enter();
+    network::checks_addresses("near0", true);
+    ip("address add fd91::1/64 dev near0");
+    let words = XdpPort::open("near0", Some(own_of("fd91::1")), &Options::default()).unwrap_err().to_string();
+    assert!(words.contains("fd91::1 is another machine's, too"), "{words}");
+    let udp = port::udp::UdpPort::open((own_of("fd91::1"), 0).into(), &port::udp::Options::default());
+    assert_eq!(udp.unwrap_err().to_string(), words);
+}
+
+/// The link is down when the way is asked for; then it comes up, and the peer's address is checked before it answers.
+#[test]
+fn a_peer_whose_link_comes_up_late_and_whose_address_is_still_checked_is_waited_for() {
+    if !network::possible() {
+        return;
+    }
+    let spaces = veth_pair(1500, "");
+    spaces[1].enter();
+    network::checks_addresses("far0", true);
+    for [own, far] in [["10.90.0.1", "10.90.0.2/24"], ["fd90::1", "fd90::2/64"]] {
+        let (port, far_mac) = near(&spaces, own);
+        let (peer, _) = far.split_once('/').unwrap();
+        spaces[1].enter();
+        ip("link set far0 down");
+        let resolver = port.resolver();
+        let waiting = std::thread::spawn(move || resolver.mac(at(peer), Duration::from_secs(60)));
+        // By now the kernel has given up once.
+        std::thread::sleep(Duration::from_secs(4));
+        ip("link set far0 up");
+        if own.contains(':') {
+            // It went with the link, and is checked anew.
+            ip(&format!("address add {far} dev far0"));
+        }
+        assert_eq!(waiting.join().unwrap(), Ok(far_mac), "{far}");
+    }
 }
 
 #[test]

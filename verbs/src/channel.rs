@@ -66,9 +66,10 @@ impl CompletionChannel {
         &self.channel
     }
 
-    /// The [tag](crate::CompletionQueue::tag) of a queue that got a completion; none at the moment.
+    /// The [tag](crate::CompletionQueue::tag) of a queue that got a completion; none at the moment. A forked child gets none:
+    /// what it took would be lost to its parent.
     pub fn poll(&self) -> Option<u64> {
-        self.channel.take()
+        if self.context.fork().is_child() { None } else { self.channel.take() }
     }
 
     /// Sleeps until an armed queue got a completion: its [tag](crate::CompletionQueue::tag).

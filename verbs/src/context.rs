@@ -2,14 +2,13 @@
 
 use host::metrics::Family;
 use host::{Adapter, DriverCounters, Engine, EngineEvent, PortFacts, Signal};
-use memory::Bytes;
+use memory::{Bytes, ForkMark};
 use port::Counters as PortCounters;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use transport::Counters;
 
-use crate::fork::ForkMark;
 use crate::nicd::Desk;
 use crate::{CompletionChannel, CompletionQueue, CqOptions, CreateError, ProtectionDomain, XrcDomain};
 
@@ -104,9 +103,10 @@ impl Context {
         }
     }
 
-    /// The next asynchronous event, if there is one. [`AsFd`] gives a descriptor that is readable while there is.
+    /// The next asynchronous event, if there is one. [`AsFd`] gives a descriptor that is readable while there is. A forked
+    /// child gets none: they are its parent's.
     pub fn poll_event(&self) -> Option<EngineEvent> {
-        self.events().take()
+        if self.inner.fork.is_child() { None } else { self.events().take() }
     }
 
     fn events(&self) -> &Signal<EngineEvent> {
@@ -124,10 +124,16 @@ impl Context {
         }
     }
 
-    /// What its engines have counted together; nothing if they are a daemon's, which tells its own owner.
+    /// Its engines, if this process may enter them: in a forked child they may be locked for ever.
+    fn live_engines(&self) -> &[Arc<Engine>] {
+        if self.inner.fork.is_child() { &[] } else { self.own_engines() }
+    }
+
+    /// What its engines have counted together; nothing if they are a daemon's, which tells its own owner, or a forked
+    /// child's parent's.
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
-        for engine in self.own_engines() {
+        for engine in self.live_engines() {
             sum.add(&engine.counters());
         }
         sum
@@ -136,7 +142,7 @@ impl Context {
     /// What its engines' ports have counted together.
     pub fn port_counters(&self) -> PortCounters {
         let mut sum = PortCounters::default();
-        for engine in self.own_engines() {
+        for engine in self.live_engines() {
             sum.add(&engine.port_counters());
         }
         sum
@@ -144,12 +150,13 @@ impl Context {
 
     /// What happened to the threads behind its engines, for each engine.
     pub fn driver_counters(&self) -> Vec<DriverCounters> {
-        self.own_engines().iter().map(|engine| engine.driver_counters()).collect()
+        self.live_engines().iter().map(|engine| engine.driver_counters()).collect()
     }
 
     /// Everything it counts, for Prometheus ([`host::metrics::Endpoint`]).
     pub fn metrics(&self) -> Vec<Family> {
-        self.adapter().map(host::families).unwrap_or_default()
+        let adapter = self.refuse_child().and_then(|()| self.adapter());
+        adapter.map(host::families).unwrap_or_default()
     }
 
     /// The NIC, if it is this process's own.

@@ -2,7 +2,6 @@
 
 use host::Engine;
 use host::connect::{Agreement, ConnectError, Request};
-use nic::wqe::Bounds;
 use nic::{
     AddressVector, Destination, GRH, MULTICAST_QPN, Modify, Operation, ReceiveRequest, Service, Target,
     WorkRequest,
@@ -229,10 +228,9 @@ impl DatagramQueuePair {
         let end =
             End::new(domain.context(), send_cq.engine()?, Service::Ud, options, |nic| nic.create_qp(init))?;
         end.bring_up_alone()?;
-        let bounds = Bounds { max_sge: options.max_send_sge, max_inline: options.max_inline };
         Ok(DatagramQueuePair {
             end,
-            send: SendSide::new(send_ring, bounds),
+            send: options.send_side(send_ring),
             receive,
             domain: domain.clone(),
             groups: Vec::new(),
@@ -409,6 +407,7 @@ impl DatagramQueuePair {
     /// # Errors
     /// [`ConnectError`].
     pub fn resolve(&self, address: impl ToSocketAddrs) -> Result<RemoteQueue, ConnectError> {
+        self.end.refuse_to_connect()?;
         let (side, timeout) = (self.end.side(), self.end.options.connect_timeout);
         let agreed = host::connect::connect(address, &side, timeout, |_| Ok(()))?;
         self.remote(agreed)
@@ -416,6 +415,7 @@ impl DatagramQueuePair {
 
     /// Answers one who resolves; see [`ConnectRequest::accept_datagrams`](crate::ConnectRequest::accept_datagrams).
     pub(crate) fn answer(&self, request: Request) -> Result<RemoteQueue, ConnectError> {
+        self.end.refuse_to_connect()?;
         let (side, timeout) = (self.end.side(), self.end.options.connect_timeout);
         let agreed = request.accept(&side, timeout, |_| Ok(()))?;
         self.remote(agreed)
@@ -429,6 +429,8 @@ impl DatagramQueuePair {
         first: &DatagramQueuePair,
         second: &DatagramQueuePair,
     ) -> Result<(RemoteQueue, RemoteQueue), ConnectError> {
+        first.end.refuse_to_connect()?;
+        second.end.refuse_to_connect()?;
         let sides = (first.end.side(), second.end.side());
         let timeout = first.end.options.connect_timeout;
         let agreed = host::connect::connect_pair(&sides.0, &sides.1, timeout, |_, _| Ok(()))?;

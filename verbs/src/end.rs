@@ -205,7 +205,13 @@ impl End {
         self.all(&[to_rtr, to_rts]).map_err(CreateError::Modify)
     }
 
+    /// Before it is connected: a forked child has no NIC to connect with.
+    pub fn refuse_to_connect(&self) -> Result<(), ConnectError> {
+        if self.context.fork().is_child() { Err(ConnectError::Forked) } else { Ok(()) }
+    }
+
     pub fn connect(&mut self, address: impl ToSocketAddrs) -> Result<(), ConnectError> {
+        self.refuse_to_connect()?;
         let mut up = None;
         let (side, timeout) = (self.side(), self.options.connect_timeout);
         let bring_up = |agreement: &Agreement| self.bring_up(agreement, &mut up);
@@ -216,6 +222,7 @@ impl End {
     }
 
     pub fn answer(&mut self, request: Request) -> Result<(), ConnectError> {
+        self.refuse_to_connect()?;
         let mut up = None;
         let (side, timeout) = (self.side(), self.options.connect_timeout);
         let agreed = request.accept(&side, timeout, |agreement| self.bring_up(agreement, &mut up));
@@ -224,6 +231,8 @@ impl End {
     }
 
     pub fn connect_pair(first: &mut End, second: &mut End) -> Result<(), ConnectError> {
+        first.refuse_to_connect()?;
+        second.refuse_to_connect()?;
         let (sides, mut ups) = ((first.side(), second.side()), (None, None));
         let timeout = first.options.connect_timeout;
         host::connect::connect_pair(&sides.0, &sides.1, timeout, |which, agreement| match which {

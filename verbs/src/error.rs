@@ -23,6 +23,8 @@ pub enum CreateError {
     Group(String),
     /// A value is out of bounds: its name, what was asked for, and what there may be at most.
     TooMany(&'static str, u64, u64),
+    /// A value is too small: its name, what was asked for, and what there must be at least.
+    TooFew(&'static str, u64, u64),
     /// The system gave no descriptor; its errno.
     System(i32),
     /// The NIC is the daemon's, and this is none of what it lends.
@@ -44,7 +46,14 @@ impl fmt::Display for CreateError {
             CreateError::Unreachable(words) | CreateError::Group(words) => f.write_str(words),
             CreateError::OtherContext => f.write_str("the completion queue belongs to another context"),
             CreateError::TooMany(what, asked, most) => {
-                write!(f, "{what} of {asked}; 1 to {most} are possible")
+                write!(
+                    f,
+                    "{what} of {asked}; at most {most} is possible{}",
+                    if *asked == 0 { ", at least 1" } else { "" }
+                )
+            }
+            CreateError::TooFew(what, asked, least) => {
+                write!(f, "{what} of {asked}; at least {least} is possible")
             }
             CreateError::NotByDaemon => f.write_str(NOT_BY_DAEMON),
             CreateError::Daemon(words) => f.write_str(words),

@@ -101,6 +101,9 @@ impl FreeList {
         if !(1..=most).contains(&u64::from(options.count)) {
             return Err(CreateError::TooMany("count", options.count.into(), most));
         }
+        if options.size == 0 {
+            return Err(CreateError::TooMany("size", 0, u32::MAX.into()));
+        }
         let bytes = u64::from(options.count) * u64::from(options.size);
         let left = (region.len() as u64).checked_sub(options.offset as u64);
         if left.is_none_or(|left| bytes > left) {
@@ -136,8 +139,11 @@ impl FreeList {
     /// touch it, it rests until then. The NIC counts a buffer that is none or is free already, and ignores it.
     ///
     /// # Errors
-    /// `Queue(QueueFull)`: as many posts wait as there are buffers.
+    /// `Queue(QueueFull)`: as many posts wait as there are buffers; `Forked`.
     pub fn post(&mut self, index: u32) -> Result<(), PostError> {
+        if self.domain.context().fork().is_child() {
+            return Err(PostError::Forked);
+        }
         let sge = Sge { addr: self.address(index), len: 0, lkey: Key::new(0) };
         self.posts.push(&ReceiveRequest { id: 0, sges: &[sge] })?;
         self.posts.publish();

@@ -29,10 +29,7 @@
 //!
 //! What lives in a context keeps it alive, so things may be dropped in any order. Errors say what to do. How a work
 //! request ended is a value ([`Status`]), not an error.
-#![allow(
-    unsafe_code,
-    reason = "foreign memory is registered here, and one page is marked to be wiped on fork"
-)]
+#![allow(unsafe_code, reason = "foreign memory is registered here")]
 
 mod answers;
 mod channel;
@@ -44,7 +41,6 @@ mod device;
 mod domain;
 mod end;
 mod error;
-mod fork;
 mod free_list;
 mod kernels;
 mod listener;

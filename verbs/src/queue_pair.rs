@@ -1,30 +1,30 @@
 //! Queue pairs. Their state is part of their type: what is not connected cannot send.
 
 use host::connect::{Agreement, ConnectError};
-use memory::Access;
-use nic::wqe::Bounds;
+use memory::ForkMark;
 use nic::{
-    AddressVector, Fetching, MAX_RING_SLOTS, Modify, NicError, QueuePairInit, ReceiveRequest, Receives, Ring,
-    Service, Target, WorkRequest, prism, wqe,
+    AddressVector, Fetching, Modify, NicError, QueuePairInit, ReceiveRequest, Receives, Ring, Service,
+    Target, WorkRequest, prism, wqe,
 };
 use std::marker::PhantomData;
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
-use std::time::Duration;
 use transport::state::State;
 use wire::Qpn;
 
 use crate::completion_queue::Shared as Cq;
 use crate::end::End;
-use crate::fork::ForkMark;
 use crate::{CompletionQueue, Context, CreateError, PostError, ProtectionDomain, Srq};
 
 mod chains;
 mod handle;
 mod lent;
+mod options;
 mod queues;
 mod requests;
 use handle::Handle;
+pub(crate) use options::Own;
+pub use options::QpOptions;
 pub(crate) use queues::{Incoming, ReceiveSide, SendSide};
 pub(crate) use requests::with_head;
 
@@ -35,104 +35,6 @@ pub enum Init {}
 /// The state of a connected queue pair (RTS, or ERR after a failure, where everything posted is flushed).
 #[derive(Debug)]
 pub enum Ready {}
-
-/// What a queue pair shall be like. Values are those of `ibv_qp_init_attr` and `ibv_qp_attr`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QpOptions {
-    /// Send work requests outstanding, at least, if they have one element and no inline data; others take more places:
-    /// one more for each two further elements, or for each 64 inline bytes.
-    pub max_send_wr: u32,
-    /// Receive work requests outstanding, at least.
-    pub max_recv_wr: u32,
-    /// Elements of a send work request's list, 1 to 30.
-    pub max_send_sge: u32,
-    /// Elements of a receive work request's list, 1 to 30.
-    pub max_recv_sge: u32,
-    /// Inline bytes of a send work request, 0 to 960.
-    pub max_inline: u32,
-    /// Every send work request is signaled.
-    pub signal_all: bool,
-    /// What the peer may do, where the regions allow it as well.
-    pub access: Access,
-    /// Path MTU in bytes at most: the smallest of this, the peer's and the ports' is taken. 256 to 4096.
-    pub path_mtu: u32,
-    /// READs and atomics outstanding, as far as the peer can hold them; 0 to 128.
-    pub max_rd_atomic: u8,
-    /// READs and atomics held for the peer, 0 to 128.
-    pub max_dest_rd_atomic: u8,
-    /// Local ACK timeout: 4.096 µs × 2^this; 0 waits for ever.
-    pub timeout: u8,
-    /// Times that a request is sent again before it fails, 0 to 7.
-    pub retry_cnt: u8,
-    /// Times that a receiver-not-ready is waited for, 0 to 7; 7 is for ever.
-    pub rnr_retry: u8,
-    /// Code of the time that the peer is asked to wait when no receive is posted, 0 to 31.
-    pub min_rnr_timer: u8,
-    /// IRN, if the peer wants it too: packets lost are sent again by themselves, and those that arrive out of order are
-    /// kept. Then the bytes of a message arrive in any order: **do not poll the last byte of a WRITE**, complete by WRITE
-    /// with immediate data; and fence a WRITE that overlaps one before it.
-    pub irn: bool,
-    /// PRISM, if the peer wants it too: [`post_prism`](QueuePair::post_prism). Beside IRN, or going back N.
-    pub prism: bool,
-    /// StRoM, if the peer wants it too: requests to the kernels of its NIC ([`post_rpc`](QueuePair::post_rpc)), and its requests to
-    /// ours ([`deploy_kernel`](ProtectionDomain::deploy_kernel)). Beside IRN, or going back N.
-    pub strom: bool,
-    /// Up to 256 bytes that the program at the other side gets when the queue pair connects.
-    pub private_data: Vec<u8>,
-    /// Time that connecting may take.
-    pub connect_timeout: Duration,
-    /// The Q_Key that datagrams must carry (datagram queue pairs only).
-    pub qkey: u32,
-    /// How far the send queue is fetched: as far as it is posted, or, for a chain ([`Offload`](crate::Offload)), as far as it is
-    /// enabled. A recycled one has `max_send_wr` slots, rounded up to a power of two, and not more.
-    pub fetching: Fetching,
-}
-
-impl Default for QpOptions {
-    fn default() -> Self {
-        QpOptions {
-            max_send_wr: 128,
-            max_recv_wr: 128,
-            max_send_sge: 16,
-            max_recv_sge: 1,
-            max_inline: 256,
-            signal_all: false,
-            access: Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC,
-            path_mtu: 4096,
-            max_rd_atomic: 16,
-            max_dest_rd_atomic: 16,
-            timeout: 14,
-            retry_cnt: 7,
-            rnr_retry: 7,
-            min_rnr_timer: 12,
-            irn: false,
-            prism: false,
-            strom: false,
-            private_data: Vec::new(),
-            connect_timeout: Duration::from_secs(5),
-            qkey: 0x1111_1111,
-            fetching: Fetching::Posted,
-        }
-    }
-}
-
-impl QpOptions {
-    pub(crate) fn check(&self) -> Result<(), CreateError> {
-        let (sges, ring) = (wqe::MAX_SGE as u32, MAX_RING_SLOTS);
-        let bounds = [
-            ("max_send_wr", self.max_send_wr, 1, ring),
-            ("max_recv_wr", self.max_recv_wr, 1, ring / nic::stride(self.max_recv_sge.min(sges)) as u32),
-            ("max_send_sge", self.max_send_sge, 1, sges),
-            ("max_recv_sge", self.max_recv_sge, 1, sges),
-            ("max_inline", self.max_inline, 0, wqe::MAX_INLINE as u32),
-            ("path_mtu", self.path_mtu, 256, 4096),
-        ];
-        match bounds.into_iter().find(|(_, asked, least, most)| !(least..=most).contains(&asked)) {
-            Some((what, asked, _, most)) => Err(CreateError::TooMany(what, asked.into(), most.into())),
-            None => Ok(()),
-        }
-    }
-}
 
 /// A queue pair of a connected service: reliable, or unreliable ([`ProtectionDomain::create_unreliable_qp`]).
 ///
@@ -184,11 +86,10 @@ impl Body {
         (send_ring, receive): (Ring, Incoming),
         options: &QpOptions,
     ) -> Body {
-        let bounds = Bounds { max_sge: options.max_send_sge, max_inline: options.max_inline };
         Body {
             end: Handle::Own(end),
             fork: domain.context().fork(),
-            send: SendSide::new(send_ring, bounds),
+            send: options.send_side(send_ring),
             receive,
             receive_cq: Arc::clone(receive_cq),
             send_cq: Arc::clone(send_cq),
@@ -206,7 +107,7 @@ pub(crate) fn parts(
     srq: Option<&Srq>,
     options: &QpOptions,
 ) -> Result<(QueuePairInit, Ring, Incoming), CreateError> {
-    options.check()?;
+    options.check(Own::of(service, srq.is_some()))?;
     domain.context().refuse_child()?;
     let (send_cq, receive_cq) = (send_cq.shared(), receive_cq.shared());
     if !send_cq.context.is(domain.context()) || !receive_cq.context.is(domain.context()) {
@@ -224,10 +125,10 @@ pub(crate) fn parts(
         (Some(srq), _) => (Receives::Shared(srq.shared().number), Incoming::Shared(Arc::clone(srq.shared()))),
         (None, Service::XrcInitiator) => (Receives::None, Incoming::None),
         (None, _) => {
-            let (stride, max_sge) = (nic::stride(options.max_recv_sge), options.max_recv_sge);
-            let ring = ring(domain.context(), options.max_recv_wr * stride as u32)?;
-            let own = ReceiveSide::new(ring.clone(), stride, max_sge);
-            (Receives::Own { ring, max_sge }, Incoming::Own(own))
+            let slots = options.max_recv_wr.max(1) * nic::stride(options.max_recv_sge) as u32;
+            let ring = ring(domain.context(), slots)?;
+            let own = options.receive_side(ring.clone());
+            (Receives::Own { ring, max_sge: options.max_recv_sge }, Incoming::Own(own))
         }
     };
     let init = QueuePairInit {
@@ -500,6 +401,8 @@ impl Batch<'_> {
     /// As [`QueuePair::post_send`]; the others stay.
     #[inline]
     pub fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
+        // The fork may have been while the batch was open.
+        self.body.refuse_child()?;
         self.body.push(request)
     }
 
@@ -508,6 +411,7 @@ impl Batch<'_> {
     /// # Errors
     /// As [`QueuePair::post_prism`]; the others stay.
     pub fn post_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
+        self.body.refuse_child()?;
         self.body.send.push_prism(request).map_err(|error| self.body.why(error))
     }
 
@@ -528,7 +432,7 @@ impl Batch<'_> {
 impl Drop for Batch<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.body.send.publish() {
+        if !self.body.fork.is_child() && self.body.send.publish() {
             self.body.ring();
         }
     }

@@ -84,7 +84,8 @@ impl MemoryWindow {
 
     /// Takes the key that the NIC has it under, after a binding that was not executed.
     pub fn look(&mut self) {
-        let Ok(adapter) = self.domain.context().adapter() else { return };
+        let context = self.domain.context();
+        let (Ok(adapter), false) = (context.adapter(), context.fork().is_child()) else { return };
         let table = adapter.table();
         self.key = table.window_key(self.key).unwrap_or(self.key);
     }

@@ -35,6 +35,7 @@ use std::sync::Arc;
 use transport::state::State;
 
 use crate::end::End;
+use crate::queue_pair::Own;
 use crate::{Context, CreateError, Init, Modify, PostError, QpOptions, QueuePair, Ready};
 
 /// An XRC domain: which shared receive queues a target's peer may name. Cloning shares it.
@@ -83,7 +84,7 @@ impl XrcDomain {
     /// # Errors
     /// `Forked`, `TooMany`; `Nic(Full)`.
     pub fn create_target(&self, options: &QpOptions) -> Result<XrcTarget<Init>, CreateError> {
-        options.check()?;
+        options.check(Own::Neither)?;
         let Inner { context, engine, number } = &*self.inner;
         context.refuse_child()?;
         let end =

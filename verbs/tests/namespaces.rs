@@ -5,7 +5,9 @@
 
 mod veth;
 
-use remora_verbs::{Access, Context, Device, EMPTY, Listener, QpOptions, RemoteMemory, Status, work};
+use remora_verbs::{
+    Access, Context, Device, EMPTY, Endpoint, Listener, QpOptions, RemoteMemory, Status, work,
+};
 use std::net::IpAddr;
 use std::process::Command;
 use std::time::Duration;
@@ -123,4 +125,31 @@ fn by_af_xdp_and_by_udp_in_every_pairing() {
     let links = String::from_utf8_lossy(&links.stdout).into_owned();
     let ours: Vec<&str> = links.lines().filter(|line| line.contains(veth.interface(0))).collect();
     assert!(!ours.is_empty() && ours.iter().all(|line| !line.contains("xdp")), "{ours:?}");
+}
+
+/// The peer's link is down for longer than the kernel asks; when it is up, its address is checked before it answers.
+#[test]
+fn a_neighbour_that_comes_up_late_is_waited_for_over_xdp() {
+    let Some(veth) = Veth::new() else { return };
+    veth.checks_addresses(1);
+    for (hosts, prefix) in [(veth::V4, 24), (veth::V6, 64)] {
+        let device = Device::xdp(veth.interface(0), Some(hosts[0].parse().unwrap()));
+        let context = veth.open(0, &device);
+        let domain = context.alloc_pd().unwrap();
+        veth.ip(1, &format!("link set {} down", veth.interface(1)));
+        let peer: IpAddr = hosts[1].parse().unwrap();
+        let peer = Endpoint { address: peer.into(), udp_port: 4791 };
+        let handle = std::thread::scope(|scope| {
+            let asking = scope.spawn(|| domain.create_address_handle(0, peer));
+            std::thread::sleep(Duration::from_secs(4));
+            veth.ip(1, &format!("link set {} up", veth.interface(1)));
+            if peer.address.is_ipv4() {
+                return asking.join().unwrap();
+            }
+            // It went with the link.
+            veth.ip(1, &format!("address add {}/{prefix} dev {}", hosts[1], veth.interface(1)));
+            asking.join().unwrap()
+        });
+        assert_eq!(handle.unwrap_or_else(|error| panic!("{error}")).endpoint(), peer);
+    }
 }

@@ -96,8 +96,8 @@ enum {
 };
 
 struct remora_qp_attr {
-    uint32_t max_send_wr;        /* work requests outstanding, of one slot; those of PRISM take 2 to 16 */
-    uint32_t max_send_sge;       /* 1 to 30 */
+    uint32_t max_send_wr;        /* work requests outstanding, of one slot; those of PRISM take 2 to 16; 0: it posts none */
+    uint32_t max_send_sge;       /* 0 to 30 */
     uint32_t max_inline;         /* 0 to 960 */
     uint32_t path_mtu;           /* 256 to 4096 */
     uint32_t access;             /* what the peer may, where the regions allow it: REMORA_ACCESS_* */
@@ -109,7 +109,7 @@ struct remora_qp_attr {
     uint8_t max_dest_rd_atomic;  /* held for the peer, 0 to 128 */
     uint8_t timeout;             /* 4.096 us * 2^this; 0: for ever */
     uint8_t retry_cnt;           /* 0 to 7 */
-    uint32_t reserved;           /* 0 */
+    uint32_t max_recv_wr;        /* answers of kernels outstanding (<remora/strom.h>); 0: it asks none */
 };
 
 /* The usual, with REMORA_QP_PRISM. Change from there. */

@@ -105,7 +105,7 @@ impl Site {
         }
         let [near, far] = Veth::link_addresses(link);
         let address = if side == Side::Near { near } else { far };
-        PortArgs { interface: Some(Veth::link_name(link)), address: Some(address), ..plain }
+        PortArgs { interface: Some(Veth::link_name(link)), address: Some(address.into()), ..plain }
     }
 
     /// Moves this thread, and those that it will start, to where servers are, for good. Where such a server listens.

@@ -59,6 +59,8 @@ pub enum ConnectError {
     Nic(NicError),
     /// The NIC daemon's words.
     Daemon(String),
+    /// The process was forked since the device, or the listener, was opened.
+    Forked,
 }
 
 impl ConnectError {
@@ -125,6 +127,9 @@ impl fmt::Display for ConnectError {
             ConnectError::Modify(fault) => write!(f, "bringing the queue pair up: {fault}"),
             ConnectError::Nic(error) => error.fmt(f),
             ConnectError::Daemon(words) => f.write_str(words),
+            ConnectError::Forked => f.write_str(
+                "the process was forked since this was opened: open a device, and a listener, in the child",
+            ),
         }
     }
 }

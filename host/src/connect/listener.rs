@@ -1,6 +1,8 @@
 //! The server's side of connection set-up. Strangers reach it: each has a few seconds and a few hundred bytes, and so many
 //! at once; none of them holds up another.
 
+use memory::ForkMark;
+use port::address::Unfit;
 use port::shm::{Admit, Link};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -27,6 +29,7 @@ pub struct Listener {
     address: SocketAddr,
     shared: Arc<Shared>,
     acceptor: Option<JoinHandle<()>>,
+    fork: ForkMark,
 }
 
 struct Shared {
@@ -45,7 +48,7 @@ impl Listener {
     /// The address cannot be listened on, or the system gives no descriptor or thread.
     pub fn bind(address: impl ToSocketAddrs) -> Result<Listener, ConnectError> {
         let address = super::resolve(address)?;
-        let socket = TcpListener::bind(address).map_err(|error| ConnectError::Tcp(taken(address, error)))?;
+        let socket = bind(address).map_err(|error| ConnectError::Tcp(taken(address, error)))?;
         socket.set_nonblocking(true).map_err(ConnectError::Tcp)?;
         let shared = Arc::new(Shared {
             requests: Signal::new(PENDING).map_err(ConnectError::Tcp)?,
@@ -62,7 +65,7 @@ impl Listener {
             .spawn(move || accept_all(&accepting))
             .map_err(ConnectError::Tcp)?;
         tracing::info!(%address, "listening for queue pairs");
-        Ok(Listener { address, shared, acceptor: Some(acceptor) })
+        Ok(Listener { address, shared, acceptor: Some(acceptor), fork: ForkMark::get() })
     }
 
     /// Where it listens.
@@ -73,8 +76,11 @@ impl Listener {
     /// The next request. None: the time passed.
     ///
     /// # Errors
-    /// What poll(2) says.
+    /// What poll(2) says; `Forked`: who connects is heard by a thread of the parent's.
     pub fn accept(&self, timeout: Option<Duration>) -> Result<Option<Request>, ConnectError> {
+        if self.fork.is_child() {
+            return Err(ConnectError::Forked);
+        }
         let deadline = timeout.map(Deadline::after);
         loop {
             if let Some(request) = self.shared.requests.take() {
@@ -112,12 +118,38 @@ impl fmt::Debug for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
+        if self.fork.is_child() {
+            // The thread is the parent's, and so is the descriptor that tells it to stop.
+            std::mem::forget(self.acceptor.take());
+            return;
+        }
         self.shared.stopped.store(true, Ordering::Release);
         self.shared.stop.put(());
         if let Some(acceptor) = self.acceptor.take() {
             // Those that still read give up by their own deadline.
             let _ = acceptor.join();
         }
+    }
+}
+
+/// Binds, when the kernel has found that no other machine has the address.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let unfit = |why: Unfit| io::Error::other(why.to_string());
+    // Nobody could connect there, though the kernel lets sockets listen. Listening on every address is fine.
+    if !address.ip().is_unspecified() {
+        port::address::single(address.ip()).map_err(unfit)?;
+        port::address::zoned(address).map_err(unfit)?;
+        if port::address::is_broadcast(address.ip()) {
+            return Err(unfit(Unfit::Broadcast(address.ip())));
+        }
+    }
+    match TcpListener::bind(address) {
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
+            let interface = if let SocketAddr::V6(v6) = address { v6.scope_id() } else { 0 };
+            let settled = port::address::settle(address.ip(), interface).map_err(unfit)?;
+            if settled { TcpListener::bind(address) } else { Err(error) }
+        }
+        done => done,
     }
 }
 

@@ -4,6 +4,7 @@
 //! and what comes in is parsed by httparse. Each connection carries one request.
 
 use super::text::{CONTENT_TYPE, Family, write};
+use memory::ForkMark;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -59,6 +60,7 @@ pub struct Endpoint {
     listener: Arc<TcpListener>,
     stopped: Arc<AtomicBool>,
     waiter: Option<JoinHandle<()>>,
+    fork: ForkMark,
 }
 
 impl Endpoint {
@@ -81,7 +83,7 @@ impl Endpoint {
         let waiter = thread::Builder::new().name("remora-metrics".to_owned());
         let (ear, stop) = (Arc::clone(&listener), Arc::clone(&stopped));
         let waiter = waiter.spawn(move || wait(&ear, &stop, &snapshot)).map_err(refused)?;
-        Ok(Endpoint { address: bound, listener, stopped, waiter: Some(waiter) })
+        Ok(Endpoint { address: bound, listener, stopped, waiter: Some(waiter), fork: ForkMark::get() })
     }
 
     /// Where it listens.
@@ -91,8 +93,13 @@ impl Endpoint {
 }
 
 impl Drop for Endpoint {
-    /// Stops listening and waits for the requests under way: little longer than [`DEADLINE`].
+    /// Stops listening and waits for the requests under way: little longer than [`DEADLINE`]. In a forked child it does
+    /// neither: the socket and the thread are the parent's.
     fn drop(&mut self) {
+        if self.fork.is_child() {
+            std::mem::forget(self.waiter.take());
+            return;
+        }
         self.stopped.store(true, Ordering::Release);
         // On Linux this ends a blocked `accept` with an error, and needs no descriptor that could have run out.
         let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);

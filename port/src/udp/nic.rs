@@ -100,8 +100,9 @@ impl UdpPort {
     /// [`OpenError`] says in one line what is wrong and how to mend it.
     pub fn open(local: SocketAddr, options: &Options) -> Result<UdpPort, OpenError> {
         let socket = Socket::open(local, options)?;
+        let local = socket.local();
         let headers = if local.is_ipv6() { 40 + 8 } else { 20 + 8 };
-        let mtu = mtu::of_address(socket.as_fd(), socket.local()).unwrap_or(1500);
+        let mtu = mtu::of_address(socket.as_fd(), local).unwrap_or(1500);
         let limit = if socket.sends_trains() { MAX_SEGMENTS } else { 1 };
         Ok(UdpPort {
             peers: Peers::new(options.max_peers),

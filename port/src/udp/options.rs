@@ -2,7 +2,9 @@
 
 use rustix::io::Errno;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::address::{Unfit, loopback};
 
 /// What may be chosen about a port's socket.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -44,9 +46,14 @@ pub enum OpenError {
     /// The UDP port of this address is in use.
     Taken(SocketAddr),
     /// No interface of this machine (or network namespace) has this address.
-    NotLocal(SocketAddr),
-    /// `0.0.0.0` or `::`: the ICRC covers the source address, so it must be one address.
-    Unspecified(SocketAddr),
+    NotLocal {
+        /// The address.
+        at: SocketAddr,
+        /// The loopback address that this machine has.
+        loopback: Option<IpAddr>,
+    },
+    /// No NIC can be called so.
+    Unfit(Unfit),
     /// This UDP port needs a privilege.
     Forbidden(SocketAddr),
     /// The kernel has no IPv6, or no IPv4.
@@ -60,7 +67,8 @@ impl OpenError {
     pub(super) fn of_bind(address: SocketAddr, errno: Errno) -> Self {
         match errno {
             Errno::ADDRINUSE => OpenError::Taken(address),
-            Errno::ADDRNOTAVAIL => OpenError::NotLocal(address),
+            // No interface has this number, either.
+            Errno::ADDRNOTAVAIL | Errno::NODEV => OpenError::NotLocal { at: address, loopback: loopback() },
             Errno::ACCESS | Errno::PERM => OpenError::Forbidden(address),
             other => OpenError::Os("bind", other),
         }
@@ -78,17 +86,19 @@ impl fmt::Display for OpenError {
                 ip = at.ip(),
                 other = SocketAddr::new(at.ip(), at.port().checked_add(1).unwrap_or(4792)),
             ),
-            OpenError::NotLocal(at) => write!(
-                f,
-                "{} is not an address of this machine: choose one that `ip address` lists, or 127.0.0.1",
-                at.ip()
-            ),
-            OpenError::Unspecified(at) => write!(
-                f,
-                "{} means every address, but a RoCE frame is sealed with the one it is sent from: choose one that \
-                 `ip address` lists",
-                at.ip()
-            ),
+            OpenError::NotLocal { at, loopback } => {
+                write!(
+                    f,
+                    "{} is not an address of this machine: choose one that `ip address` lists",
+                    at.ip()
+                )?;
+                match loopback {
+                    Some(other) if other != at.ip() => write!(f, ", or {other}"),
+                    None if at.ip().is_loopback() => write!(f, ", or run `ip link set lo up` as root"),
+                    _ => Ok(()),
+                }
+            }
+            OpenError::Unfit(why) => why.fmt(f),
             OpenError::Forbidden(at) => write!(
                 f,
                 "UDP port {} is reserved to root here: choose one from 1024 up (RoCE's own is 4791)",
@@ -106,3 +116,9 @@ impl fmt::Display for OpenError {
 }
 
 impl std::error::Error for OpenError {}
+
+impl From<Unfit> for OpenError {
+    fn from(why: Unfit) -> OpenError {
+        OpenError::Unfit(why)
+    }
+}

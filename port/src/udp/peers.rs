@@ -7,6 +7,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use wire::frame::{Endpoint, Peer};
 
+use crate::address::{is_broadcast, single};
+
 /// Why an address cannot be a peer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum PeerError {
@@ -60,8 +62,10 @@ impl Peers {
         if peer.is_ipv4() != local.is_ipv4() {
             return Err(PeerError::OtherFamily(peer));
         }
-        let broadcast = matches!(ip, std::net::IpAddr::V4(ip) if ip.is_broadcast());
-        if ip.is_unspecified() || ip.is_multicast() || broadcast || peer.port() == 0 {
+        if let Some(known) = self.by_endpoint.get(&address::endpoint(peer)) {
+            return Ok(*known);
+        }
+        if single(ip).is_err() || is_broadcast(ip) || peer.port() == 0 {
             return Err(PeerError::NotAHost(peer));
         }
         self.put(peer)
@@ -116,7 +120,9 @@ mod tests {
     fn what_names_no_single_host_or_another_family_is_refused() {
         let mut peers = Peers::new(9);
         let v4 = at("127.0.0.1:4791");
-        for text in ["0.0.0.0:4791", "224.0.0.1:4791", "255.255.255.255:4791", "10.0.0.1:0"] {
+        for text in
+            ["0.0.0.0:4791", "224.0.0.1:4791", "255.255.255.255:4791", "127.255.255.255:4791", "10.0.0.1:0"]
+        {
             assert_eq!(peers.add(at(text), v4), Err(PeerError::NotAHost(at(text))), "{text}");
         }
         assert_eq!(peers.add(at("[::1]:4791"), v4), Err(PeerError::OtherFamily(at("[::1]:4791"))));

@@ -9,6 +9,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use wire::frame::Endpoint;
 
+use crate::address::{Unfit, canonical, is_broadcast, settle, single, zoned};
+
 /// Largest UDP payload over IPv4: 65535 less the IPv4 and UDP headers. IPv6 could carry 20 more; nobody needs them.
 pub(super) const MAX_DATAGRAM: usize = 65_535 - 20 - 8;
 
@@ -32,9 +34,9 @@ impl Socket {
     /// # Errors
     /// [`OpenError`] says what is wrong with the address or the machine.
     pub fn open(address: SocketAddr, options: &Options) -> Result<Socket, OpenError> {
-        if address.ip().is_unspecified() {
-            return Err(OpenError::Unspecified(address));
-        }
+        let address = canonical(address);
+        single(address.ip())?;
+        zoned(address)?;
         let family = if address.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let fd = rustix::net::socket_with(family, SocketType::DGRAM, flags, None).map_err(
@@ -44,7 +46,18 @@ impl Socket {
             },
         )?;
         configure(&fd, address.is_ipv6(), options)?;
-        rustix::net::bind(&fd, &address).map_err(|errno| OpenError::of_bind(address, errno))?;
+        match rustix::net::bind(&fd, &address) {
+            // It may be there in a moment.
+            Err(Errno::ADDRNOTAVAIL) if settle(address.ip(), address::scope(address))? => {
+                rustix::net::bind(&fd, &address)
+            }
+            done => done,
+        }
+        .map_err(|errno| OpenError::of_bind(address, errno))?;
+        // The kernel lends it to sockets, though no packet can bear it as its source.
+        if is_broadcast(address.ip()) {
+            return Err(Unfit::Broadcast(address.ip()).into());
+        }
         let local = rustix::net::getsockname(&fd).map_err(|errno| OpenError::Os("getsockname", errno))?;
         let local = SocketAddr::try_from(local).map_err(|errno| OpenError::Os("getsockname", errno))?;
         // A kernel that does not know the options (before 4.18 and 5.0, gVisor) says so here, once.

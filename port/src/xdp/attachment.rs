@@ -39,8 +39,7 @@ impl Attachment {
     pub fn open(name: &str, address: Option<IpAddr>, options: &Options) -> Result<Attachment, OpenError> {
         options.check()?;
         let mut netlink = Netlink::open(&[]).map_err(|errno| OpenError::Os("opening netlink", errno))?;
-        let interface = Interface::find(&mut netlink, name)?;
-        let address = interface.choose(address)?;
+        let (interface, address) = Interface::settled(&mut netlink, name, address)?;
         let reservation = reserve(address, options.udp_port, interface.index)?;
         let queues = open_queues(&interface, options)?;
         let map = bpf::map_of_sockets(queues.len() as u32).map_err(no_map)?;

@@ -8,6 +8,8 @@ use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMe
 use rustix::io::Errno;
 use std::net::IpAddr;
 
+use crate::address::{settle, single, tentative};
+
 /// A network interface as it was when it was looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
@@ -57,6 +59,28 @@ impl Interface {
         Ok(found)
     }
 
+    /// Looks an interface up, and chooses the address of a port on it. Waits while the kernel still checks that address.
+    ///
+    /// # Errors
+    /// Those of [`find`](Interface::find) and [`choose`](Interface::choose); `Unfit`.
+    pub(super) fn settled(
+        netlink: &mut Netlink,
+        name: &str,
+        wanted: Option<IpAddr>,
+    ) -> Result<(Interface, IpAddr), OpenError> {
+        loop {
+            let interface = Interface::find(netlink, name)?;
+            let refused = match interface.choose(wanted) {
+                Ok(address) => return Ok((interface, address)),
+                Err(refused) => refused,
+            };
+            let Some(checked) = wanted.or_else(|| tentative(interface.index)) else { return Err(refused) };
+            if !settle(checked, interface.index).map_err(OpenError::Unfit)? {
+                return Err(refused);
+            }
+        }
+    }
+
     /// All Ethernet interfaces of this network namespace that are up.
     ///
     /// # Errors
@@ -93,6 +117,8 @@ impl Interface {
             let best = self.addresses.iter().min_by_key(rank);
             return best.copied().ok_or_else(|| OpenError::NoAddress(self.name.clone()));
         };
+        let wanted = wanted.to_canonical();
+        single(wanted).map_err(OpenError::Unfit)?;
         if self.addresses.contains(&wanted) {
             return Ok(wanted);
         }

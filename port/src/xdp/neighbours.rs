@@ -43,6 +43,8 @@ pub(super) enum Way {
     },
     /// It is an address of this machine.
     Local,
+    /// To all hosts of a network.
+    Broadcast,
     /// There is none.
     Nowhere,
 }
@@ -94,6 +96,7 @@ fn of_route(route: &RouteMessage, to: IpAddr) -> Way {
     match route.header.kind {
         RouteType::Local => return Way::Local,
         RouteType::Unicast => {}
+        RouteType::Broadcast => return Way::Broadcast,
         _ => return Way::Nowhere,
     }
     let (mut interface, mut hop) = (None, to);

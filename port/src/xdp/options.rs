@@ -5,6 +5,8 @@ use rustix::io::Errno;
 use std::fmt;
 use std::net::IpAddr;
 
+use crate::address::Unfit;
+
 /// What may be chosen about a port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -57,6 +59,8 @@ pub enum OpenError {
         /// The wanted address.
         address: IpAddr,
     },
+    /// No NIC can be called so.
+    Unfit(Unfit),
     /// A number of frames is no power of two, or too small.
     Frames(u32),
     /// The process lacks a right; what it was refused.
@@ -104,6 +108,7 @@ impl fmt::Display for OpenError {
                 f,
                 "{address} is not an address of {interface}: choose one that `ip address show {interface}` lists"
             ),
+            OpenError::Unfit(why) => why.fmt(f),
             OpenError::Frames(count) => {
                 write!(f, "{count} frames cannot be: choose a power of two from 64 to {MAX_FRAMES}")
             }

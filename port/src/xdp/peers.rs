@@ -4,6 +4,7 @@ use super::neighbours::{Known, Mac};
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Duration;
 use wire::frame::{Endpoint, Peer};
 
 /// Why an address cannot be a peer.
@@ -32,6 +33,10 @@ pub enum PeerError {
         hop: IpAddr,
         /// This port's interface.
         interface: String,
+        /// How long it was waited for.
+        waited: Duration,
+        /// Times that the kernel was told to ask; each time it asks three times.
+        asked: u32,
     },
     /// The kernel does not answer.
     Os(rustix::io::Errno),
@@ -62,10 +67,16 @@ impl fmt::Display for PeerError {
                  {}` names, or add a route by {interface}",
                 peer.address
             ),
-            PeerError::Silent { hop, interface } => write!(
+            PeerError::Silent { hop, interface, waited, asked } => write!(
                 f,
-                "{hop} does not answer on {interface}: see that it is up and that its cable or network is this one \
-                 (`ip neighbour show dev {interface}`)"
+                "{hop} did not answer on {interface} in {:.1} s, {} asked for: see that it is up, that its address is not \
+                 tentative there (`ip address`), and that its cable or network is this one (`ip neighbour show dev \
+                 {interface}`)",
+                waited.as_secs_f64(),
+                match asked {
+                    1 => "once".to_owned(),
+                    many => format!("{many} times"),
+                },
             ),
             PeerError::Os(errno) => write!(f, "the kernel does not tell the way to the peer: {errno}"),
         }
@@ -149,9 +160,7 @@ impl Peers {
         if peer.address.is_ipv4() != own.address.is_ipv4() {
             return Err(PeerError::OtherFamily(peer));
         }
-        let ip = IpAddr::from(peer.address);
-        let broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
-        if ip.is_unspecified() || ip.is_multicast() || broadcast || peer.udp_port == 0 {
+        if !peer.address.is_host() || peer.udp_port == 0 {
             return Err(PeerError::NotAHost(peer));
         }
         Ok(())

@@ -23,8 +23,10 @@ pub struct Resolver {
     own: Endpoint,
 }
 
-/// Time between two looks at the kernel's table.
+/// Time between the first two looks at the kernel's table. It doubles, for the machine may have other things to do.
 const PAUSE: Duration = Duration::from_millis(1);
+/// Time between two looks at most.
+const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
 impl Resolver {
     pub(super) fn new(interface: &Interface, own: Endpoint) -> Result<Resolver, Errno> {
@@ -61,6 +63,7 @@ impl Resolver {
             Way::Out { interface, hop } if interface == self.interface => Ok(Some(hop)),
             Way::Out { .. } => Err(PeerError::OtherWay { peer, interface: self.name.clone() }),
             Way::Local => Err(PeerError::OwnMachine(peer)),
+            Way::Broadcast => Err(PeerError::NotAHost(peer)),
             Way::Nowhere => Err(PeerError::NoRoute(peer)),
         }
     }
@@ -75,7 +78,9 @@ impl Resolver {
         neighbours::want(&mut self.netlink(), self.interface, hop).map_err(PeerError::Os)
     }
 
-    /// Waits until the way to `peer` is known, at most so long.
+    /// Waits until the way to `peer` is known, at most so long. The kernel asks three times, a second apart, and is told to ask
+    /// again whenever it has given up: its questions are lost while this side's or the other's address is still checked
+    /// (RFC 4862), or a link has just come up.
     ///
     /// # Errors
     /// [`PeerError`]: it cannot be a peer, there is no way to it, or nobody answered in time.
@@ -96,17 +101,22 @@ impl Resolver {
     }
 
     fn wait_for(&self, hop: IpAddr, timeout: Duration) -> Result<[u8; 6], PeerError> {
-        let started = Instant::now();
+        let (started, mut pause, mut asked) = (Instant::now(), PAUSE, 0);
         loop {
             match self.known(hop)? {
                 Known::Fresh(mac) | Known::Stale(mac) => return Ok(mac),
                 Known::Asking => {}
-                Known::No => self.want(hop)?,
+                Known::No => {
+                    self.want(hop)?;
+                    asked += 1;
+                }
             }
-            if started.elapsed() >= timeout {
-                return Err(PeerError::Silent { hop, interface: self.name.clone() });
+            let waited = started.elapsed();
+            if waited >= timeout {
+                return Err(PeerError::Silent { hop, interface: self.name.clone(), waited, asked });
             }
-            std::thread::sleep(PAUSE.min(timeout));
+            std::thread::sleep(pause.min(timeout - waited));
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 }

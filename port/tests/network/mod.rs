@@ -135,12 +135,25 @@ impl Namespace {
     }
 }
 
+/// Does an interface of the calling thread's namespace (or `default`: one that will be) look for other machines that have its
+/// addresses (duplicate address detection)? While it looks, neighbours are not asked for.
+pub fn checks_addresses(interface: &str, checks: bool) {
+    for (name, value) in [("accept_dad", u8::from(checks)), ("dad_transmits", u8::from(checks))] {
+        let file = format!("/proc/sys/net/ipv6/conf/{interface}/{name}");
+        std::fs::write(&file, value.to_string()).unwrap_or_else(|error| panic!("{file}: {error}"));
+    }
+}
+
 /// Two namespaces with a veth pair `near0`-`far0` between them, addresses 10.90.0.1 and .2, fd90::1 and ::2, and this
 /// MTU. The calling thread is in the first. Only one test of a process has such a pair at a time.
 pub fn veth_pair(mtu: usize, options: &str) -> [Namespace; 2] {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let far = Namespace::new();
     let near = Namespace { _alone: Some(alone), ..Namespace::new() };
+    for namespace in [&far, &near] {
+        namespace.enter();
+        checks_addresses("default", false);
+    }
     let far_end = format!("peer name far0 mtu {mtu} {options} netns {}", far.path());
     ip(&format!("link add near0 mtu {mtu} {options} type veth {far_end}"));
     for (namespace, name, number) in [(&far, "far0", 2), (&near, "near0", 1)] {

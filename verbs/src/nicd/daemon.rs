@@ -2,6 +2,7 @@
 
 use host::packet::{PacketListener, PacketSocket};
 use host::{Adapter, OpenError, Signal, metrics::Family, wait_either};
+use memory::ForkMark;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -85,6 +86,7 @@ struct House {
 pub struct Daemon {
     house: Arc<House>,
     acceptor: Option<JoinHandle<()>>,
+    fork: ForkMark,
 }
 
 impl std::fmt::Debug for Daemon {
@@ -128,7 +130,7 @@ impl Daemon {
         let acceptor = std::thread::Builder::new()
             .name("remora-nicd".to_owned())
             .spawn(move || accept_all(&accepting, &listener))?;
-        Ok(Daemon { house, acceptor: Some(acceptor) })
+        Ok(Daemon { house, acceptor: Some(acceptor), fork: ForkMark::get() })
     }
 
     /// The facts of its port.
@@ -141,8 +143,11 @@ impl Daemon {
         self.house.context.metrics()
     }
 
-    /// Who is there.
+    /// Who is there; nobody in a forked child.
     pub fn tenants(&self) -> Vec<TenantFacts> {
+        if self.fork.is_child() {
+            return Vec::new();
+        }
         let register = self.house.register();
         let facts = |uid: u32, name: &str, attached: bool, tenant: &Shared| {
             let (regions, queues, pairs, bytes) = lock(tenant).counts();
@@ -175,6 +180,12 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
+        if self.fork.is_child() {
+            // The threads, the sockets and the programs attached are the parent's.
+            std::mem::forget(self.acceptor.take());
+            std::mem::forget(Arc::clone(&self.house));
+            return;
+        }
         self.house.stopped.store(true, Ordering::Release);
         self.house.stop.put(());
         if let Some(acceptor) = self.acceptor.take() {

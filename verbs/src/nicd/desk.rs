@@ -3,7 +3,7 @@
 use host::connect::{Agreement, ConnectError};
 use host::packet::PacketSocket;
 use host::{Doorbells, PortFacts};
-use memory::Bytes;
+use memory::{Bytes, ForkMark};
 use nic::Ring;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +16,6 @@ use super::message::{
     Allocate, CreateCode, CreateCq, CreateQp, MAX_PACKET, PairFacts, QueueFacts, RegionFacts, Reply, Request,
 };
 use crate::CreateError;
-use crate::fork::ForkMark;
 
 /// What a daemon may take beyond the time that a connection may take.
 const SLACK: Duration = Duration::from_secs(5);
@@ -224,6 +223,9 @@ impl Desk {
         stream: Option<OwnedFd>,
         timeout: Duration,
     ) -> Result<Agreement, ConnectError> {
+        if self.fork.is_child() {
+            return Err(ConnectError::Forked);
+        }
         let failed = |error: CreateError| ConnectError::Daemon(error.to_string());
         let (here, there) = PacketSocket::pair().map_err(ConnectError::Tcp)?;
         here.set_patience(None, Some(timeout + SLACK)).map_err(ConnectError::Tcp)?;

@@ -14,6 +14,7 @@ mod kernels;
 
 use self::kernels::Deployed;
 use super::message::{Allocate, CreateCq, CreateQp, PairFacts, QueueFacts, RegionFacts, Reply, Request};
+use crate::queue_pair::Own;
 use crate::{
     Access, CompletionChannel, CompletionQueue, Context, CqOptions, CreateError, Init, MemoryRegion, Modify,
     Notify, ProtectionDomain, QpOptions, QueuePair, Ready, State,
@@ -479,7 +480,7 @@ impl Tenant {
         if !matches!(asked.service, Service::Rc | Service::Uc) {
             return Err(CreateError::NotByDaemon.to_string());
         }
-        asked.options.check().map_err(words)?;
+        asked.options.check(Own::Both).map_err(words)?;
         self.room(ring_bytes(&asked.options))?;
         let queue = |number| {
             self.queues.get(&number).map(|queue| &queue.cq).ok_or_else(|| unknown("completion queue", number))
@@ -571,7 +572,7 @@ impl Tenant {
 /// Bytes of the queues of a queue pair.
 fn ring_bytes(options: &QpOptions) -> u64 {
     let send = options.max_send_wr.max(nic::wqe::MAX_SLOTS as u32);
-    let receive = options.max_recv_wr * nic::stride(options.max_recv_sge) as u32;
+    let receive = options.max_recv_wr.max(1) * nic::stride(options.max_recv_sge) as u32;
     (nic::Ring::size(send) + nic::Ring::size(receive)) as u64
 }
 

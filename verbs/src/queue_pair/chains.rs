@@ -68,6 +68,7 @@ impl QueuePair<Ready> {
 
     /// Tells the NIC of what was filled, and lets `enabled` slots of it be fetched.
     pub(crate) fn start(&mut self, enabled: u64) -> Result<(), CreateError> {
+        self.body.refuse_child().map_err(|_| CreateError::Forked)?;
         if self.body.send.publish() {
             self.body.ring();
         }

@@ -1,12 +1,11 @@
 //! Queue pairs of the NIC daemon: as the program has them, and what the daemon needs to lend them.
 
-use nic::wqe::Bounds;
 use nic::{Ring, Service};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::handle::{Handle, Lent};
-use super::{Body, Incoming, Init, QueuePair, Ready, ReceiveSide, SendSide};
+use super::{Body, Incoming, Init, Own, QueuePair, Ready};
 use crate::nicd::Desk;
 use crate::nicd::message::{CreateQp, PairFacts};
 use crate::{CompletionQueue, CreateError, ProtectionDomain, QpOptions};
@@ -20,11 +19,9 @@ impl Body {
         [send, receive]: [Ring; 2],
     ) -> Body {
         let options = &facts.options;
-        let bounds = Bounds { max_sge: options.max_send_sge, max_inline: options.max_inline };
-        let (stride, max_sge) = (nic::stride(options.max_recv_sge), options.max_recv_sge);
         Body {
-            send: SendSide::resume(send, bounds),
-            receive: Incoming::Own(ReceiveSide::resume(receive, stride, max_sge)),
+            send: options.send_side(send).resumed(),
+            receive: Incoming::Own(options.receive_side(receive).resumed()),
             end: Handle::Lent(Lent::new(desk, facts)),
             fork: domain.context().fork(),
             receive_cq: Arc::clone(receive_cq.shared()),
@@ -41,7 +38,7 @@ fn asked(
     service: Service,
     options: &QpOptions,
 ) -> Result<CreateQp, CreateError> {
-    options.check()?;
+    options.check(Own::Both)?;
     domain.context().refuse_child()?;
     let (send_cq, receive_cq) = (cqs.0.shared(), cqs.1.shared());
     if !send_cq.context.is(domain.context()) || !receive_cq.context.is(domain.context()) {

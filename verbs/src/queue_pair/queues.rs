@@ -10,6 +10,8 @@ use crate::srq::Shared;
 #[derive(Debug)]
 pub(crate) struct SendSide {
     ring: Ring,
+    /// That it may use: all of the ring's, or none.
+    slots: u64,
     bounds: Bounds,
     produced: u64,
     published: u64,
@@ -19,13 +21,18 @@ pub(crate) struct SendSide {
 
 impl SendSide {
     pub fn new(ring: Ring, bounds: Bounds) -> SendSide {
-        SendSide { ring, bounds, produced: 0, published: 0, consumed: 0 }
+        SendSide { slots: ring.slots(), ring, bounds, produced: 0, published: 0, consumed: 0 }
+    }
+
+    /// Of a queue pair that only receives: it is always full.
+    pub fn closed(self) -> SendSide {
+        SendSide { slots: 0, ..self }
     }
 
     /// Goes on where the program before this one had published.
-    pub fn resume(ring: Ring, bounds: Bounds) -> SendSide {
-        let (produced, consumed) = (ring.word(nic::Word::Produced), ring.word(nic::Word::Consumed));
-        SendSide { ring, bounds, produced, published: produced, consumed }
+    pub fn resumed(self) -> SendSide {
+        let (produced, consumed) = (self.ring.word(nic::Word::Produced), self.ring.word(nic::Word::Consumed));
+        SendSide { produced, published: produced, consumed, ..self }
     }
 
     /// The queue's memory.
@@ -53,7 +60,7 @@ impl SendSide {
 
     #[inline]
     fn try_push(&mut self, request: &WorkRequest<'_>, target: &Target) -> Result<(), PostError> {
-        let free = self.ring.slots() - (self.produced - self.consumed);
+        let free = self.slots.saturating_sub(self.produced - self.consumed);
         let (ring, first) = (&self.ring, self.produced);
         let slots = wqe::write_to(request, target, &self.bounds, free as usize, |slot, bytes| {
             ring.store(first + slot as u64, bytes)
@@ -65,7 +72,7 @@ impl SendSide {
     /// Fills the slots of an operation of PRISM, unpublished.
     pub fn push_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
         self.consumed = self.ring.word(nic::Word::Consumed);
-        let free = self.ring.slots() - (self.produced - self.consumed);
+        let free = self.slots.saturating_sub(self.produced - self.consumed);
         let (ring, first) = (&self.ring, self.produced);
         let store = |slot: usize, bytes: &[u8; wqe::SLOT]| ring.store(first + slot as u64, bytes);
         self.produced += prism::write(request, &self.bounds, free as usize, store)? as u64;
@@ -80,7 +87,7 @@ impl SendSide {
     /// Fills slots with the bytes of work requests, unpublished. False: they are more than there is room for.
     pub fn push_slots(&mut self, slots: &[[u8; wqe::SLOT]]) -> bool {
         self.consumed = self.ring.word(nic::Word::Consumed);
-        if self.produced - self.consumed + slots.len() as u64 > self.ring.slots() {
+        if self.produced - self.consumed + slots.len() as u64 > self.slots {
             return false;
         }
         for slot in slots {
@@ -128,6 +135,8 @@ impl Incoming {
 #[derive(Debug)]
 pub(crate) struct ReceiveSide {
     ring: Ring,
+    /// That it may use: all of the ring's, or none.
+    slots: u64,
     stride: u64,
     max_sge: u32,
     produced: u64,
@@ -136,13 +145,18 @@ pub(crate) struct ReceiveSide {
 
 impl ReceiveSide {
     pub fn new(ring: Ring, stride: u64, max_sge: u32) -> ReceiveSide {
-        ReceiveSide { ring, stride, max_sge, produced: 0, consumed: 0 }
+        ReceiveSide { slots: ring.slots(), ring, stride, max_sge, produced: 0, consumed: 0 }
+    }
+
+    /// Of a queue pair that only sends: it is always full.
+    pub fn closed(self) -> ReceiveSide {
+        ReceiveSide { slots: 0, ..self }
     }
 
     /// Goes on where the program before this one had published.
-    pub fn resume(ring: Ring, stride: u64, max_sge: u32) -> ReceiveSide {
-        let (produced, consumed) = (ring.word(nic::Word::Produced), ring.word(nic::Word::Consumed));
-        ReceiveSide { produced, consumed, ..ReceiveSide::new(ring, stride, max_sge) }
+    pub fn resumed(self) -> ReceiveSide {
+        let (produced, consumed) = (self.ring.word(nic::Word::Produced), self.ring.word(nic::Word::Consumed));
+        ReceiveSide { produced, consumed, ..self }
     }
 
     /// The queue's memory.
@@ -159,9 +173,9 @@ impl ReceiveSide {
         if request.id >> wqe::ID_BITS != 0 {
             return Err(PostError::IdTooWide);
         }
-        if self.produced + self.stride - self.consumed > self.ring.slots() {
+        if self.produced + self.stride - self.consumed > self.slots {
             self.consumed = self.ring.word(nic::Word::Consumed);
-            if self.produced + self.stride - self.consumed > self.ring.slots() {
+            if self.produced + self.stride - self.consumed > self.slots {
                 return Err(PostError::QueueFull);
             }
         }
@@ -173,12 +187,12 @@ impl ReceiveSide {
 
     /// Goes on in the ring that the queue was resized to.
     pub fn moved(&mut self, ring: Ring) {
-        self.ring = ring;
+        (self.slots, self.ring) = (ring.slots(), ring);
     }
 
     /// Requests that it holds, and elements that each may have.
     pub fn shape(&self) -> (u64, u32) {
-        (self.ring.slots() / self.stride, self.max_sge)
+        (self.slots / self.stride, self.max_sge)
     }
 
     /// From now on the requests posted are taken round after round. False: they do not fill the ring.

@@ -23,6 +23,14 @@ fn ip(arguments: &str) -> Option<Output> {
     Command::new("ip").args(arguments.split(' ')).output().ok()
 }
 
+/// Moves the calling thread into a network namespace.
+fn enter(name: &str) {
+    let space = File::open(format!("/run/netns/{name}")).unwrap();
+    // SAFETY: only the calling thread's network changes, and no memory is passed.
+    let moved = unsafe { libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) };
+    assert_eq!(moved, 0, "setns: {}", std::io::Error::last_os_error());
+}
+
 impl Veth {
     /// Makes them. None: this process may not, and that has been said.
     pub fn new() -> Option<Veth> {
@@ -32,11 +40,9 @@ impl Veth {
         let interfaces = ["a", "b"].map(|end| format!("rv{id}{end}"));
         let made = Veth { names, interfaces };
         let ([a, b], [near, far]) = (&made.names, &made.interfaces);
-        let mut steps = vec![
-            format!("netns add {a}"),
-            format!("netns add {b}"),
-            format!("link add {near} netns {a} type veth peer name {far} netns {b}"),
-        ];
+        let works = |step: &String| ip(step).is_some_and(|output| output.status.success());
+        let spaces = [format!("netns add {a}"), format!("netns add {b}")];
+        let mut steps = vec![format!("link add {near} netns {a} type veth peer name {far} netns {b}")];
         for (space, interface, v4, v6) in [(a, near, V4[0], V6[0]), (b, far, V4[1], V6[1])] {
             steps.extend([
                 format!("-n {space} address add {v4}/24 dev {interface}"),
@@ -45,8 +51,8 @@ impl Veth {
                 format!("-n {space} link set {interface} up"),
             ]);
         }
-        let works = |step: &String| ip(step).is_some_and(|output| output.status.success());
-        if steps.iter().all(works) {
+        if spaces.iter().all(works) && made.checks_no_addresses() && steps.iter().all(works) {
+            made.wait_until_up();
             return Some(made);
         }
         let thread = std::thread::current();
@@ -57,6 +63,58 @@ impl Veth {
             "{test}: not run between network namespaces, because making them needs CAP_SYS_ADMIN and iproute2"
         );
         None
+    }
+
+    /// New interfaces do not look for other machines that have their addresses (duplicate address detection), the link-local one
+    /// among them: neighbours are not asked for as long as they do.
+    fn checks_no_addresses(&self) -> bool {
+        let (zero, one) = ("net/ipv6/conf/default/accept_dad", "net/ipv6/conf/default/dad_transmits");
+        [0, 1].into_iter().all(|which| {
+            self.inside(which, move || {
+                [zero, one].iter().all(|name| std::fs::write(format!("/proc/sys/{name}"), "0").is_ok())
+            })
+        })
+    }
+
+    /// Frames sent before the kernel has noticed that the link is up are lost.
+    fn wait_until_up(&self) {
+        for which in [0, 1] {
+            let show = format!("-n {} -brief link show {}", self.names[which], self.interfaces[which]);
+            let up = || {
+                let shown = ip(&show).map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+                shown.is_some_and(|shown| shown.split_whitespace().nth(1) == Some("UP"))
+            };
+            while !up() {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+        }
+    }
+
+    /// Runs `body` in a thread that is in namespace `which`.
+    fn inside<T: Send + 'static>(&self, which: usize, body: impl FnOnce() -> T + Send + 'static) -> T {
+        let name = self.names[which].clone();
+        std::thread::spawn(move || {
+            enter(&name);
+            body()
+        })
+        .join()
+        .expect("no panic")
+    }
+
+    /// Runs `ip` in namespace `which`.
+    pub fn ip(&self, which: usize, arguments: &str) {
+        let done = ip(&format!("-n {} {arguments}", self.names[which])).expect("iproute2");
+        assert!(done.status.success(), "{arguments}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    /// From now on the interface in namespace `which` looks for other machines that have its addresses.
+    pub fn checks_addresses(&self, which: usize) {
+        let conf = format!("/proc/sys/net/ipv6/conf/{}", self.interfaces[which]);
+        self.inside(which, move || {
+            for name in ["accept_dad", "dad_transmits"] {
+                std::fs::write(format!("{conf}/{name}"), "1").unwrap();
+            }
+        });
     }
 
     /// The interface's name in namespace `which`.
@@ -75,10 +133,7 @@ impl Veth {
 
     /// Opens a device in namespace `which`. The calling thread stays there; what it opened can be used from anywhere.
     pub fn open(&self, which: usize, device: &Device) -> Context {
-        let space = File::open(format!("/run/netns/{}", self.names[which])).unwrap();
-        // SAFETY: only the calling thread's network changes, and no memory is passed.
-        let moved = unsafe { libc::setns(space.as_raw_fd(), libc::CLONE_NEWNET) };
-        assert_eq!(moved, 0, "setns: {}", std::io::Error::last_os_error());
+        enter(&self.names[which]);
         device.open().unwrap_or_else(|error| panic!("{error}"))
     }
 }

@@ -40,6 +40,14 @@ impl Address {
         }
     }
 
+    /// Can one host have it? Nobody has the unspecified address, a multicast group's or the broadcast address of all networks.
+    pub fn is_host(&self) -> bool {
+        match self.as_ipv4() {
+            Some(address) => !(address.is_unspecified() || address.is_multicast() || address.is_broadcast()),
+            None => !(self.as_ipv6().is_unspecified() || self.as_ipv6().is_multicast()),
+        }
+    }
+
     /// The address as IPv6, IPv4 in its mapped form.
     #[inline]
     pub fn as_ipv6(&self) -> Ipv6Addr {

@@ -1,0 +1,255 @@
+//! Addresses that a NIC, or a listener, can have: spellings of one address, addresses that no single host has, and those that the
+//! kernel still checks.
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use wire::frame::Address;
+
+/// Time in which duplicate address detection (RFC 4862) ends: one or two seconds, unless the machine is very busy.
+pub const DETECTION: Duration = Duration::from_secs(20);
+/// Time between two looks at the kernel's table.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Why no NIC can be called so. Each is told by a line that says what to do.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// `0.0.0.0` or `::`: the ICRC covers the source address, so it must be one address.
+    Unspecified(IpAddr),
+    /// It is a multicast group's.
+    Multicast(IpAddr),
+    /// It is the broadcast address, or that of a network of this machine.
+    Broadcast(IpAddr),
+    /// A link-local address is one of each interface's network, and the interface is not said.
+    NoZone(IpAddr),
+    /// The kernel still looks for another machine that has it.
+    Tentative(IpAddr),
+    /// Another machine on its network has it.
+    Duplicate(IpAddr),
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfit::Unspecified(ip) => write!(
+                f,
+                "{ip} means every address, but a RoCE frame is sealed with the one it is sent from: choose one that \
+                 `ip address` lists"
+            ),
+            Unfit::Multicast(ip) => write!(
+                f,
+                "{ip} is a multicast group's address, and a NIC is called by one of its own: choose one that `ip address` \
+                 lists"
+            ),
+            Unfit::Broadcast(ip) => write!(
+                f,
+                "{ip} is a broadcast address, and a NIC is called by one of its own: choose one that `ip address` lists"
+            ),
+            Unfit::NoZone(ip) => write!(
+                f,
+                "{ip} is a link-local address, which says nothing without its interface: choose one as in {ip}%eth0 (`ip -6 \
+                 address` lists both)"
+            ),
+            Unfit::Tentative(ip) => write!(
+                f,
+                "{ip} is not usable yet, after {} s: the kernel still looks for another machine that has it (`ip -6 address` \
+                 says tentative); see that the link is up, or run it again later",
+                DETECTION.as_secs()
+            ),
+            Unfit::Duplicate(ip) => write!(
+                f,
+                "{ip} is another machine's, too (`ip -6 address` says dadfailed): choose another address, or take it away \
+                 there"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Unfit {}
+
+/// The one spelling of a socket address: `::ffff:a.b.c.d` is the IPv4 address a.b.c.d, as in a GID (IBTA volume 1, annex A17).
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddrV4::new(ip, address.port()).into(),
+        // Its interface stays.
+        IpAddr::V6(_) => address,
+    }
+}
+
+/// Can a NIC, or a listener, be called so? What only the network tells is not asked.
+///
+/// # Errors
+/// `Unspecified`, `Multicast`, `Broadcast`: the one of all networks.
+pub fn single(ip: IpAddr) -> Result<(), Unfit> {
+    let ip = ip.to_canonical();
+    match ip {
+        _ if ip.is_unspecified() => Err(Unfit::Unspecified(ip)),
+        _ if Address::from(ip).is_host() => Ok(()),
+        _ if ip.is_multicast() => Err(Unfit::Multicast(ip)),
+        _ => Err(Unfit::Broadcast(ip)),
+    }
+}
+
+/// Is its interface said, where an address is none without?
+///
+/// # Errors
+/// `NoZone`.
+pub fn zoned(address: SocketAddr) -> Result<(), Unfit> {
+    match address {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 => {
+            Err(Unfit::NoZone(address.ip()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Is it the broadcast address of a network of this machine? The kernel is asked by a socket, which it does not connect there.
+pub fn is_broadcast(ip: IpAddr) -> bool {
+    let IpAddr::V4(ip) = ip.to_canonical() else { return false };
+    let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
+    let Ok(socket) = rustix::net::socket_with(AddressFamily::INET, kind, flags, None) else { return false };
+    // Port 9 discards. Connecting sends nothing.
+    rustix::net::connect(&socket, &SocketAddrV4::new(ip, 9)) == Err(Errno::ACCESS)
+}
+
+/// The loopback address that this machine has: IPv4's before IPv6's. None: its loopback interface is down.
+pub fn loopback() -> Option<IpAddr> {
+    let both = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
+    both.into_iter().find(|ip| std::net::UdpSocket::bind((*ip, 0)).is_ok())
+}
+
+/// What the kernel says of an IPv6 address.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Checked {
+    /// Of this machine, and usable; or the kernel does not say.
+    Usable,
+    Tentative,
+    Duplicate,
+    /// Not of this machine.
+    Absent,
+}
+
+/// Flags of the kernel's table (`IFA_F_*` in its if_addr.h).
+const OPTIMISTIC: u32 = 0x04;
+const DAD_FAILED: u32 = 0x08;
+const TENTATIVE: u32 = 0x40;
+
+/// Lines of `/proc/net/if_inet6`: address, interface, prefix length, scope, flags, name, all but the last in hexadecimal.
+fn rows(table: &str) -> impl Iterator<Item = (Ipv6Addr, u32, u32)> + '_ {
+    table.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let address = u128::from_str_radix(words.next()?, 16).ok()?;
+        let interface = u32::from_str_radix(words.next()?, 16).ok()?;
+        let flags = u32::from_str_radix(words.nth(2)?, 16).ok()?;
+        Some((address.into(), interface, flags))
+    })
+}
+
+fn of_flags(flags: u32) -> Checked {
+    match flags {
+        _ if flags & DAD_FAILED != 0 => Checked::Duplicate,
+        _ if flags & TENTATIVE != 0 && flags & OPTIMISTIC == 0 => Checked::Tentative,
+        _ => Checked::Usable,
+    }
+}
+
+fn look(table: &str, ip: Ipv6Addr, interface: u32) -> Checked {
+    let its = |row: &(Ipv6Addr, u32, u32)| row.0 == ip && (interface == 0 || row.1 == interface);
+    rows(table).find(its).map_or(Checked::Absent, |(_, _, flags)| of_flags(flags))
+}
+
+/// The kernel's table, in the network namespace of this thread.
+fn table() -> Option<String> {
+    std::fs::read_to_string(Path::new("/proc/thread-self/net/if_inet6")).ok()
+}
+
+/// Waits, for as long as [`DETECTION`], until the kernel has found that no other machine has this address. `interface`: the one that
+/// it is of, or 0. True: it is usable now, and was not before; false: there was nothing to wait for.
+///
+/// # Errors
+/// `Tentative`, `Duplicate`.
+pub fn settle(ip: IpAddr, interface: u32) -> Result<bool, Unfit> {
+    let IpAddr::V6(v6) = ip.to_canonical() else { return Ok(false) };
+    let (started, mut waited) = (Instant::now(), false);
+    loop {
+        match table().map_or(Checked::Usable, |table| look(&table, v6, interface)) {
+            Checked::Usable | Checked::Absent => return Ok(waited),
+            Checked::Duplicate => return Err(Unfit::Duplicate(ip)),
+            Checked::Tentative if started.elapsed() > DETECTION => return Err(Unfit::Tentative(ip)),
+            Checked::Tentative => waited = true,
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// An address of this interface that is still checked; none if all are usable, or no other machine's.
+pub(crate) fn tentative(interface: u32) -> Option<IpAddr> {
+    let table = table()?;
+    let mut its = rows(&table).filter(|row| row.1 == interface && of_flags(row.2) == Checked::Tentative);
+    its.next().map(|row| row.0.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_mapped_address_is_the_ipv4_address() {
+        let mapped: SocketAddr = "[::ffff:127.0.0.1]:4791".parse().unwrap();
+        assert_eq!(canonical(mapped), "127.0.0.1:4791".parse().unwrap());
+        let zoned: SocketAddr = "[fe80::1%3]:4791".parse().unwrap();
+        assert_eq!(canonical(zoned), zoned);
+    }
+
+    #[test]
+    fn what_names_no_single_host_is_refused_in_every_spelling() {
+        let cases = [
+            ("224.0.0.1", Unfit::Multicast(ip("224.0.0.1"))),
+            ("::ffff:239.1.2.3", Unfit::Multicast(ip("239.1.2.3"))),
+            ("ff02::1", Unfit::Multicast(ip("ff02::1"))),
+            ("255.255.255.255", Unfit::Broadcast(ip("255.255.255.255"))),
+            ("::ffff:255.255.255.255", Unfit::Broadcast(ip("255.255.255.255"))),
+            ("0.0.0.0", Unfit::Unspecified(ip("0.0.0.0"))),
+            ("::ffff:0.0.0.0", Unfit::Unspecified(ip("0.0.0.0"))),
+            ("::", Unfit::Unspecified(ip("::"))),
+        ];
+        for (text, unfit) in cases {
+            assert_eq!(single(ip(text)), Err(unfit), "{text}");
+            let words = unfit.to_string();
+            assert!(!words.contains('\n') && words.contains(": choose "), "{words}");
+        }
+        assert_eq!((single(ip("10.0.0.1")), single(ip("fe80::1"))), (Ok(()), Ok(())));
+        assert_eq!(zoned("[fe80::1]:0".parse().unwrap()), Err(Unfit::NoZone(ip("fe80::1"))));
+        assert_eq!(zoned("[fe80::1%2]:0".parse().unwrap()), Ok(()));
+    }
+
+    #[test]
+    fn the_broadcast_address_of_a_network_is_known() {
+        assert!(is_broadcast(ip("127.255.255.255")) && is_broadcast(ip("::ffff:127.255.255.255")));
+        assert!(!is_broadcast(ip("127.0.0.1")) && !is_broadcast(ip("::1")));
+    }
+
+    #[test]
+    fn the_kernels_table_tells_what_is_still_checked() {
+        let table = "fd000000000000000000000000000001 02 40 00 40     eth0\n\
+                     fd000000000000000000000000000002 02 40 00 48     eth0\n\
+                     fd000000000000000000000000000003 02 40 00 44     eth0\n\
+                     00000000000000000000000000000001 01 80 10 80       lo\n\
+                     nonsense\n";
+        let of = |text: &str, interface| look(table, text.parse().unwrap(), interface);
+        assert_eq!(of("fd00::1", 0), Checked::Tentative);
+        assert_eq!(of("fd00::1", 3), Checked::Absent, "another interface's");
+        assert_eq!(of("fd00::2", 2), Checked::Duplicate);
+        assert_eq!(of("fd00::3", 2), Checked::Usable, "optimistic");
+        assert_eq!(of("::1", 0), Checked::Usable);
+        assert_eq!(settle(ip("::1"), 0), Ok(false));
+        assert_eq!(settle(ip("10.0.0.1"), 0), Ok(false));
+    }
+}

@@ -1,0 +1,152 @@
+//! What a queue pair shall be like, and which of that is looked at.
+
+use memory::Access;
+use nic::wqe::{self, Bounds};
+use nic::{Fetching, MAX_RING_SLOTS, Ring, Service};
+use std::time::Duration;
+
+use super::{ReceiveSide, SendSide};
+use crate::CreateError;
+
+/// What a queue pair shall be like. Values are those of `ibv_qp_init_attr` and `ibv_qp_attr`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QpOptions {
+    /// Send work requests outstanding, at least, if they have one element and no inline data; others take more places:
+    /// one more for each two further elements, or for each 64 inline bytes. 0: the queue pair only receives.
+    pub max_send_wr: u32,
+    /// Receive work requests outstanding, at least. 0: the queue pair only sends. Where its receives are a shared receive
+    /// queue's, or it has none (an XRC initiator), this and `max_recv_sge` mean nothing.
+    pub max_recv_wr: u32,
+    /// Elements of a send work request's list, 0 to 30.
+    pub max_send_sge: u32,
+    /// Elements of a receive work request's list, 0 to 30.
+    pub max_recv_sge: u32,
+    /// Inline bytes of a send work request, 0 to 960.
+    pub max_inline: u32,
+    /// Every send work request is signaled.
+    pub signal_all: bool,
+    /// What the peer may do, where the regions allow it as well.
+    pub access: Access,
+    /// Path MTU in bytes at most: the smallest of this, the peer's and the ports' is taken. 256 to 4096.
+    pub path_mtu: u32,
+    /// READs and atomics outstanding, as far as the peer can hold them; 0 to 128.
+    pub max_rd_atomic: u8,
+    /// READs and atomics held for the peer, 0 to 128.
+    pub max_dest_rd_atomic: u8,
+    /// Local ACK timeout: 4.096 µs × 2^this; 0 waits for ever.
+    pub timeout: u8,
+    /// Times that a request is sent again before it fails, 0 to 7.
+    pub retry_cnt: u8,
+    /// Times that a receiver-not-ready is waited for, 0 to 7; 7 is for ever.
+    pub rnr_retry: u8,
+    /// Code of the time that the peer is asked to wait when no receive is posted, 0 to 31.
+    pub min_rnr_timer: u8,
+    /// IRN, if the peer wants it too: packets lost are sent again by themselves, and those that arrive out of order are
+    /// kept. Then the bytes of a message arrive in any order: **do not poll the last byte of a WRITE**, complete by WRITE
+    /// with immediate data; and fence a WRITE that overlaps one before it.
+    pub irn: bool,
+    /// PRISM, if the peer wants it too: [`post_prism`](QueuePair::post_prism). Beside IRN, or going back N.
+    pub prism: bool,
+    /// StRoM, if the peer wants it too: requests to the kernels of its NIC ([`post_rpc`](QueuePair::post_rpc)), and its requests to
+    /// ours ([`deploy_kernel`](ProtectionDomain::deploy_kernel)). Beside IRN, or going back N.
+    pub strom: bool,
+    /// Up to 256 bytes that the program at the other side gets when the queue pair connects.
+    pub private_data: Vec<u8>,
+    /// Time that connecting may take.
+    pub connect_timeout: Duration,
+    /// The Q_Key that datagrams must carry (datagram queue pairs only).
+    pub qkey: u32,
+    /// How far the send queue is fetched: as far as it is posted, or, for a chain ([`Offload`](crate::Offload)), as far as it is
+    /// enabled. A recycled one has `max_send_wr` slots, rounded up to a power of two, and not more.
+    pub fetching: Fetching,
+}
+
+impl Default for QpOptions {
+    fn default() -> Self {
+        QpOptions {
+            max_send_wr: 128,
+            max_recv_wr: 128,
+            max_send_sge: 16,
+            max_recv_sge: 1,
+            max_inline: 256,
+            signal_all: false,
+            access: Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC,
+            path_mtu: 4096,
+            max_rd_atomic: 16,
+            max_dest_rd_atomic: 16,
+            timeout: 14,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            min_rnr_timer: 12,
+            irn: false,
+            prism: false,
+            strom: false,
+            private_data: Vec::new(),
+            connect_timeout: Duration::from_secs(5),
+            qkey: 0x1111_1111,
+            fetching: Fetching::Posted,
+        }
+    }
+}
+
+/// The least that connections carry in a packet.
+const LEAST_MTU: u32 = 256;
+
+/// The work queues that are a queue pair's own. What the options say of others means nothing, and is not looked at.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Own {
+    Both,
+    Send,
+    Neither,
+}
+
+impl Own {
+    /// Of a queue pair of this service, with the receives of a shared receive queue or without.
+    pub fn of(service: Service, shared: bool) -> Own {
+        match service {
+            Service::XrcTarget => Own::Neither,
+            Service::XrcInitiator => Own::Send,
+            _ if shared => Own::Send,
+            _ => Own::Both,
+        }
+    }
+}
+
+impl QpOptions {
+    pub(crate) fn check(&self, own: Own) -> Result<(), CreateError> {
+        let (sges, ring) = (wqe::MAX_SGE as u32, MAX_RING_SLOTS);
+        let send = [
+            ("max_send_wr", self.max_send_wr, ring),
+            ("max_send_sge", self.max_send_sge, sges),
+            ("max_inline", self.max_inline, wqe::MAX_INLINE as u32),
+        ];
+        let receive = [
+            ("max_recv_wr", self.max_recv_wr, ring / nic::stride(self.max_recv_sge.min(sges)) as u32),
+            ("max_recv_sge", self.max_recv_sge, sges),
+        ];
+        let send = send.iter().filter(|_| own != Own::Neither);
+        let receive = receive.iter().filter(|_| own == Own::Both);
+        let mtu = [("path_mtu", self.path_mtu, 4096)];
+        let mut bounds = send.chain(receive).chain(&mtu);
+        match bounds.find(|(_, asked, most)| asked > most) {
+            Some((what, asked, most)) => Err(CreateError::TooMany(what, (*asked).into(), (*most).into())),
+            None if self.path_mtu < LEAST_MTU => {
+                Err(CreateError::TooFew("path_mtu", self.path_mtu.into(), LEAST_MTU.into()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The program's end of a receive queue like this.
+    pub(super) fn receive_side(&self, ring: Ring) -> ReceiveSide {
+        let side = ReceiveSide::new(ring, nic::stride(self.max_recv_sge), self.max_recv_sge);
+        if self.max_recv_wr == 0 { side.closed() } else { side }
+    }
+
+    /// The program's end of a send queue like this.
+    pub(crate) fn send_side(&self, ring: Ring) -> SendSide {
+        let bounds = Bounds { max_sge: self.max_send_sge, max_inline: self.max_inline };
+        let side = SendSide::new(ring, bounds);
+        if self.max_send_wr == 0 { side.closed() } else { side }
+    }
+}

@@ -1,0 +1,414 @@
+//! What a forked child inherits: all of it is its parent's, whatever the child opens itself, and so for the child's children.
+#![allow(unsafe_code, reason = "fork(2)")]
+
+use remora_verbs::kernel::Shipped;
+use remora_verbs::nicd::{Daemon, Options};
+use remora_verbs::{
+    Access, CompletionChannel, CompletionQueue, ConnectError, Context, CqOptions, CreateError,
+    DatagramQueuePair, Device, EMPTY, FreeList, FreeListOptions, Init, KernelHandle, KernelOptions, Listener,
+    MemoryRegion, MemoryWindow, Mode, Modify, Notify, PollError, PostError, ProtectionDomain, QpOptions,
+    QueuePair, ReceiveRequest, RemoteQueue, Srq, SrqOptions, State, Status, WindowType, XrcDomain,
+    XrcInitiator, XrcTarget, work,
+};
+use std::os::unix::fs::FileTypeExt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// No test waits so long unless it hangs.
+const LONG: Duration = Duration::from_secs(60);
+
+fn shared() -> Access {
+    Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::MW_BIND
+}
+
+/// Each kind of port, driven each way.
+fn devices() -> [Device; 4] {
+    let udp = Device::udp("127.0.0.1:0").unwrap();
+    [Device::shm(), udp.clone(), Device::shm().mode(Mode::Dedicated), udp.mode(Mode::Dedicated)]
+}
+
+/// One test at a time: a child must not inherit a lock that another test's thread holds for a moment.
+fn alone() -> impl Drop {
+    static ALONE: Mutex<()> = Mutex::new(());
+    struct Held(#[allow(dead_code, reason = "held, not read")] std::sync::MutexGuard<'static, ()>);
+    impl Drop for Held {
+        fn drop(&mut self) {}
+    }
+    Held(ALONE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Runs `body` in a child; it returns what it found wrong.
+fn in_child(body: impl FnOnce() -> Result<(), String>) {
+    // SAFETY: the child does what is under test and leaves by _exit.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        let words = outcome.unwrap_or_else(|_| Err("a panic".to_owned())).err().unwrap_or_default();
+        // SAFETY: so many bytes of the string are written. The child ends at once: no destructor of the parent's runs.
+        unsafe {
+            libc::write(2, words.as_ptr().cast(), words.len());
+            libc::_exit(if words.is_empty() { 0 } else { 1 });
+        }
+    }
+    let mut status = 0;
+    // SAFETY: `status` is an int of ours.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "the child says above what it found");
+}
+
+macro_rules! expect {
+    ($found:expr, $wanted:pat) => {
+        match $found {
+            $wanted => {}
+            other => return Err(format!("line {}: {} is {other:?}\n", line!(), stringify!($found))),
+        }
+    };
+}
+
+/// Two NICs, and everything that can be made in one.
+struct Everything {
+    cq: CompletionQueue,
+    channel: CompletionChannel,
+    memory: MemoryRegion,
+    window: MemoryWindow,
+    _null: remora_verbs::NullRegion,
+    one: QueuePair,
+    two: QueuePair,
+    waiting: Option<QueuePair<Init>>,
+    datagrams: DatagramQueuePair,
+    there: RemoteQueue,
+    srq: Srq,
+    xrc: XrcDomain,
+    initiator: XrcInitiator,
+    target: XrcTarget,
+    list: FreeList,
+    kernel: KernelHandle,
+    domain: ProtectionDomain,
+    near: Context,
+    far: Context,
+    far_cq: CompletionQueue,
+    far_memory: MemoryRegion,
+}
+
+impl Everything {
+    fn on(device: &Device) -> Everything {
+        let (near, far) = (device.open().unwrap(), device.open().unwrap());
+        let (domain, far_domain) = (near.alloc_pd().unwrap(), far.alloc_pd().unwrap());
+        let channel = near.create_channel().unwrap();
+        let cq = near
+            .create_cq_with(&CqOptions { depth: 64, channel: Some(&channel), ..CqOptions::default() })
+            .unwrap();
+        let far_cq = far.create_cq(64).unwrap();
+        let options = QpOptions::default();
+        let pair =
+            |domain: &ProtectionDomain, cq: &CompletionQueue| domain.create_qp(cq, cq, &options).unwrap();
+        let (one, two) = QueuePair::connect_pair(pair(&domain, &cq), pair(&far_domain, &far_cq)).unwrap();
+        let memory = domain.allocate(8192, shared()).unwrap();
+        let datagrams = domain.create_datagram_qp(&cq, &cq, &options).unwrap();
+        let other = far_domain.create_datagram_qp(&far_cq, &far_cq, &options).unwrap();
+        let (there, _) = DatagramQueuePair::resolve_pair(&datagrams, &other).unwrap();
+        let xrc = near.open_xrc_domain(0).unwrap();
+        let initiator = domain.create_xrc_initiator(&cq, &options).unwrap();
+        let (initiator, target) =
+            XrcInitiator::connect_pair(initiator, xrc.create_target(&options).unwrap()).unwrap();
+        let free = FreeListOptions { offset: 4096, size: 1024, count: 4, engine: 0 };
+        Everything {
+            window: domain.allocate_window(WindowType::Type2B).unwrap(),
+            _null: domain.null_region().unwrap(),
+            waiting: Some(pair(&domain, &cq)),
+            srq: domain.create_srq(&SrqOptions::default()).unwrap(),
+            list: domain.create_free_list(&memory, &free).unwrap(),
+            kernel: domain.deploy_shipped(Shipped::Get, 1, &KernelOptions::default()).unwrap(),
+            far_memory: far_domain.allocate(64, shared()).unwrap(),
+            cq,
+            channel,
+            memory,
+            one,
+            two,
+            datagrams,
+            there,
+            xrc,
+            initiator,
+            target,
+            domain,
+            near,
+            far,
+            far_cq,
+        }
+    }
+
+    /// Uses everything, and finds that none of it may be used.
+    fn is_refused(&mut self) -> Result<(), String> {
+        let local = [self.memory.sge(0, 8)];
+        let write = work::write(1, &local, self.far_memory.remote(0));
+        let receive = ReceiveRequest { id: 1, sges: &[self.memory.sge(0, 64)] };
+        expect!(self.one.post_send(&write), Err(PostError::Forked));
+        expect!(self.one.post_recv(&receive), Err(PostError::Forked));
+        expect!(self.one.post_send_batch(&[work::nop(1)]), Err((0, PostError::Forked)));
+        expect!(self.one.batch().err(), Some(PostError::Forked));
+        expect!(self.one.modify(&Modify::default()), Err(CreateError::Forked));
+        expect!(self.one.enable(1), Err(CreateError::Forked));
+        expect!(self.one.attach(Some(&self.kernel)), Err(CreateError::Forked));
+        expect!(self.one.check_reads(None), Err(CreateError::Forked));
+        expect!(self.one.state(), State::Reset);
+        expect!(self.one.query().state, None);
+        self.two.fail();
+        let waiting = self.waiting.take().ok_or("used twice\n")?;
+        expect!(waiting.connect("127.0.0.1:1").err(), Some(ConnectError::Forked));
+        expect!(
+            self.datagrams.post_send_to(&work::send_inline(1, b"x"), &self.there),
+            Err(PostError::Forked)
+        );
+        expect!(self.datagrams.post_local(&work::nop(1)), Err(PostError::Forked));
+        expect!(self.datagrams.post_recv(&receive), Err(PostError::Forked));
+        expect!(self.datagrams.resolve("127.0.0.1:1").err(), Some(ConnectError::Forked));
+        expect!(self.initiator.post_send(&work::nop(1), 1), Err(PostError::Forked));
+        expect!(self.target.modify(&Modify::default()), Err(CreateError::Forked));
+        expect!(self.xrc.create_target(&QpOptions::default()).err(), Some(CreateError::Forked));
+        expect!(self.srq.post_recv(&receive), Err(PostError::Forked));
+        expect!(self.srq.arm(1), Err(CreateError::Forked));
+        expect!(self.list.post(0), Err(PostError::Forked));
+        expect!(self.list.facts(), Err(CreateError::Forked));
+        expect!(self.kernel.remove(), Err(CreateError::Forked));
+        expect!(self.cq.poll(&mut [EMPTY; 1]), Err(PollError::Forked));
+        expect!(self.cq.wait(&mut [EMPTY; 1], LONG), Err(PollError::Forked));
+        expect!(self.cq.arm(Notify::Any), Err(PollError::Forked));
+        expect!(self.cq.resize(128), Err(CreateError::Forked));
+        expect!(self.cq.set_channel(&self.channel), Err(CreateError::Forked));
+        expect!(self.cq.count(), 0);
+        expect!(self.channel.poll(), None);
+        expect!(self.channel.wait(Some(LONG)), Err(PollError::Forked));
+        self.window.look();
+        expect!(self.domain.allocate(64, shared()).err(), Some(CreateError::Forked));
+        expect!(self.domain.null_region().err(), Some(CreateError::Forked));
+        expect!(self.near.create_cq(4).err(), Some(CreateError::Forked));
+        expect!(self.near.alloc_pd().err(), Some(CreateError::Forked));
+        expect!(self.near.poll_event(), None);
+        expect!(self.near.kernels().err(), Some(CreateError::Forked));
+        expect!(self.near.metrics().len() + self.near.driver_counters().len(), 0);
+        expect!(self.near.port_counters().frames_sent, 0);
+        Ok(())
+    }
+
+    fn send(&mut self, id: u64) {
+        self.one.post_send(&work::write(id, &[self.memory.sge(0, 64)], self.far_memory.remote(0))).unwrap();
+    }
+
+    /// The parent's goes on as if there were no child.
+    fn goes_on(&mut self) {
+        for id in 0..50 {
+            self.send(id);
+            let mut done = [EMPTY; 1];
+            assert_eq!(self.cq.wait(&mut done, LONG), Ok(1));
+            assert_eq!((done[0].id, done[0].status), (id, Status::Success));
+        }
+        assert_eq!((self.one.state(), self.two.state()), (State::Rts, State::Rts));
+    }
+}
+
+/// A child that has a NIC of its own, which works.
+fn with_own_device(device: &Device) -> Result<Everything, String> {
+    let mut own = Everything::on(device);
+    own.send(7);
+    let mut done = [EMPTY; 1];
+    expect!(own.cq.wait(&mut done, LONG), Ok(1));
+    expect!(done[0].status, Status::Success);
+    Ok(own)
+}
+
+/// Frames that the far NIC has got, when everything that was sent has come.
+fn arrived(parents: &mut Everything) -> u64 {
+    for _ in 0..20 {
+        let _ = parents.far_cq.poll(&mut [EMPTY; 1]);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    parents.far.port_counters().frames_received
+}
+
+/// Whatever `child` does with what it inherits, nothing of it reaches the parent's peer, and the parent goes on.
+fn does_no_harm(device: &Device, child: impl FnOnce(&mut Option<Everything>) -> Result<(), String>) {
+    let mut parents = Everything::on(device);
+    parents.goes_on();
+    let before = arrived(&mut parents);
+    let mut inherited = Some(parents);
+    in_child(|| child(&mut inherited));
+    let mut parents = inherited.expect("only the child took it");
+    assert_eq!(arrived(&mut parents), before, "a frame left on the parent's socket or ring");
+    parents.goes_on();
+}
+
+#[test]
+fn a_child_that_opens_a_device_of_its_own_revives_none_of_its_parents_objects() {
+    let _alone = alone();
+    for device in devices() {
+        does_no_harm(&device, |inherited| {
+            let mut own = with_own_device(&device)?;
+            inherited.as_mut().map_or(Ok(()), Everything::is_refused)?;
+            drop(inherited.take());
+            // Its own NIC goes on, too.
+            own.goes_on();
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_child_that_opens_nothing_is_refused_and_drops_everything() {
+    let _alone = alone();
+    for device in devices() {
+        does_no_harm(&device, |inherited| {
+            inherited.as_mut().map_or(Ok(()), Everything::is_refused)?;
+            drop(inherited.take());
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_child_of_a_child_revives_neither_generations_objects() {
+    let _alone = alone();
+    for device in devices().into_iter().take(2) {
+        does_no_harm(&device, |inherited| {
+            let mut own = Some(with_own_device(&device)?);
+            in_child(|| {
+                let mut youngest = with_own_device(&device)?;
+                for older in [&mut *inherited, &mut own] {
+                    older.as_mut().map_or(Ok(()), Everything::is_refused)?;
+                    drop(older.take());
+                }
+                youngest.goes_on();
+                Ok(())
+            });
+            own.as_mut().map_or(Ok(()), |own| {
+                own.goes_on();
+                Ok(())
+            })
+        });
+    }
+}
+
+#[test]
+fn a_batch_that_was_open_when_the_process_forked_is_not_posted_by_the_child() {
+    let _alone = alone();
+    for device in devices() {
+        let mut parents = Everything::on(&device);
+        parents.goes_on();
+        let before = arrived(&mut parents);
+        let local = [parents.memory.sge(0, 8)];
+        let write = work::write(1, &local, parents.far_memory.remote(0));
+        let mut batch = Some(parents.one.batch().unwrap());
+        batch.as_mut().unwrap().post_send(&write).unwrap();
+        in_child(|| {
+            let _own = with_own_device(&device)?;
+            let refused = batch.as_mut().map(|batch| batch.post_send(&work::nop(2)));
+            expect!(refused, Some(Err(PostError::Forked)));
+            drop(batch.take());
+            Ok(())
+        });
+        std::mem::forget(batch);
+        assert_eq!(arrived(&mut parents), before, "the child rang the parent's doorbell");
+        parents.one.batch().unwrap().ring();
+        assert_eq!(parents.cq.wait(&mut [EMPTY; 1], LONG), Ok(1), "the parent posts what it had begun");
+    }
+}
+
+#[test]
+fn what_wakes_the_parent_is_not_taken_by_a_child() {
+    let _alone = alone();
+    let mut parents = Everything::on(&Device::shm());
+    parents.cq.arm(Notify::Any).unwrap();
+    parents.send(1);
+    let mut inherited = Some(parents);
+    in_child(|| {
+        let _own = Device::shm().open().map_err(|error| error.to_string())?;
+        let channel = inherited.as_ref().map(|parents| &parents.channel);
+        expect!(channel.and_then(CompletionChannel::poll), None);
+        drop(inherited.take());
+        Ok(())
+    });
+    let parents = inherited.unwrap();
+    assert_eq!(parents.channel.wait(Some(LONG)), Ok(parents.cq.tag()));
+}
+
+#[test]
+fn a_child_neither_listens_nor_stops_its_parents_listener() {
+    let _alone = alone();
+    let mut listener = Some(Listener::bind("127.0.0.1:0").unwrap());
+    in_child(|| {
+        let _own = Device::shm().open().map_err(|error| error.to_string())?;
+        let accepted = listener.as_ref().map(|listener| listener.accept(Some(LONG)).err());
+        expect!(accepted, Some(Some(ConnectError::Forked)));
+        drop(listener.take());
+        Ok(())
+    });
+    let listener = listener.unwrap();
+    let address = listener.address();
+    let client = std::thread::spawn(move || {
+        let parents = Everything::on(&Device::shm());
+        let pair = parents.domain.create_qp(&parents.cq, &parents.cq, &QpOptions::default()).unwrap();
+        pair.connect(address).map(drop).unwrap_err().to_string()
+    });
+    listener.accept(Some(LONG)).unwrap().expect("it listens on").reject("no");
+    assert_eq!(client.join().unwrap(), "the other side refused: no");
+}
+
+/// A daemon and a program of it, in one process: what a child inherits of both.
+#[test]
+fn a_child_ends_neither_its_parents_daemon_nor_its_attachment() {
+    let _alone = alone();
+    let path = std::env::temp_dir().join(format!("remora-forks-{}.sock", std::process::id()));
+    let mut daemon = Some(Daemon::open(&Device::shm(), &path, &Options::default()).unwrap());
+    let context = Device::nicd(&path).open().unwrap();
+    let domain = context.alloc_pd().unwrap();
+    let cq = context.create_cq(64).unwrap();
+    let memory = domain.allocate(64, shared()).unwrap();
+    let pair = || domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap();
+    let (one, two) = QueuePair::connect_pair(pair(), pair()).unwrap();
+    let counts = |daemon: &Option<Daemon>| {
+        let tenants = daemon.as_ref().map(Daemon::tenants).unwrap_or_default();
+        tenants.iter().map(|tenant| (tenant.regions, tenant.queues, tenant.pairs)).collect::<Vec<_>>()
+    };
+    let before = counts(&daemon);
+    assert_eq!(before, [(1, 1, 2)]);
+    let mut things = Some((one, two, memory, cq, domain, context));
+    in_child(|| {
+        let _own = with_own_device(&Device::shm())?;
+        // One of its own there, beside its parent's.
+        let beside = Device::nicd(&path).open().map_err(|error| error.to_string())?;
+        drop(beside.alloc_pd().map_err(|error| error.to_string())?);
+        let Some((one, _, memory, cq, domain, context)) = &mut things else { return Err("nothing".into()) };
+        let local = [memory.sge(0, 8)];
+        let write = work::write(1, &local, memory.remote(8));
+        expect!(one.post_send(&write), Err(PostError::Forked));
+        expect!(one.state(), State::Reset);
+        expect!(one.enable(1), Err(CreateError::Forked));
+        expect!(cq.poll(&mut [EMPTY; 1]), Err(PollError::Forked));
+        expect!(cq.arm(Notify::Any), Err(PollError::Forked));
+        expect!(domain.allocate(64, shared()).err(), Some(CreateError::Forked));
+        expect!(context.create_cq(4).err(), Some(CreateError::Forked));
+        expect!(context.create_channel().err(), Some(CreateError::Forked));
+        expect!(context.kept().err(), Some(CreateError::Forked));
+        drop(things.take());
+        expect!(daemon.as_ref().map(Daemon::tenants).unwrap_or_default().len(), 0);
+        drop(daemon.take());
+        Ok(())
+    });
+    assert!(std::fs::metadata(&path).unwrap().file_type().is_socket(), "the child took the socket away");
+    let (mut one, _two, memory, mut cq, _domain, context) = things.unwrap();
+    let mut after = counts(&daemon);
+    for _ in 0..1000 {
+        // The child's own attachment goes when the daemon has seen its end.
+        if after == before {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+        after = counts(&daemon);
+    }
+    assert_eq!(after, before, "the child gave something of its parent's back");
+    one.post_send(&work::write(1, &[memory.sge(0, 8)], memory.remote(8))).unwrap();
+    let mut done = [EMPTY; 1];
+    assert_eq!(cq.wait(&mut done, LONG), Ok(1));
+    assert_eq!(done[0].status, Status::Success);
+    context.create_cq(4).unwrap();
+}
