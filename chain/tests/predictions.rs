@@ -24,7 +24,8 @@ fn constants_give_back_what_they_were_read_from() {
             "Figure 8" if number.at == "1" => 160,
             "Figure 8" if number.at == "10" => 60,
             "Figure 8" => 40,
-            // Messages of one packet have no constant of their own: they take their bytes' time on PCIe and the line.
+            // Messages of one packet have no constant of their own: they take their bytes' time on PCIe and
+            // the line.
             "Figure 10" if number.at == "1024" => 600,
             "Figure 10" if number.at == "4096" => 120,
             "Figure 10" => 5,

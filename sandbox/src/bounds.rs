@@ -1,5 +1,6 @@
-//! What a module may have. Compiling takes time and memory by a module's sizes, and some of them multiply: each is bounded, and
-//! looked at before anything is compiled. A kernel that a compiler made stays far below all of them.
+//! What a module may have. Compiling takes time and memory by a module's sizes, and some of them multiply:
+//! each is bounded, and looked at before anything is compiled. A kernel that a compiler made stays far below
+//! all of them.
 
 use wasmparser::{
     ElementItems, ElementSectionReader, FuncType, FunctionBody, Imports, MemorySectionReader, Operator,
@@ -32,7 +33,8 @@ const FUNCTIONS: Bound = bound("functions", 4096, BUILD);
 const BODY: Bound = bound("bytes in one function", 64 << 10, SPLIT);
 const LOCALS: Bound = bound("locals in one function", 4096, SPLIT);
 const DEPTH: Bound = bound("blocks within each other", 1024, SPLIT);
-/// What the compiler does for a function grows by such products, whatever else is bounded: half a microsecond for each of these.
+/// What the compiler does for a function grows by such products, whatever else is bounded: half a microsecond
+/// for each of these.
 const BRANCHES: Bound = bound("branches times locals and loops, of all functions", 4 << 20, SPLIT);
 /// A loop and another branch are this part of a local in it, by what they take.
 const LOOP: u64 = 4;

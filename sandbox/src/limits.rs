@@ -5,11 +5,11 @@ use wasmtime::{OperatorCost, ResourceLimiter};
 /// What a lane may use.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of its memory and its table together; so many addresses are reserved for it, or fewer where the module declares
-    /// that its memory stays smaller.
+    /// Bytes of its memory and its table together; so many addresses are reserved for it, or fewer where the
+    /// module declares that its memory stays smaller.
     pub memory: usize,
-    /// Work of a step, about as many instructions, bytes that one instruction moves or sets, and elements of a table. A step of
-    /// a native kernel does about what copying 4 KiB takes.
+    /// Work of a step, about as many instructions, bytes that one instruction moves or sets, and elements of
+    /// a table. A step of a native kernel does about what copying 4 KiB takes.
     pub fuel: u64,
 }
 
@@ -21,12 +21,14 @@ impl Default for Limits {
 
 /// Bytes of a page of WebAssembly.
 pub const PAGE: u64 = 64 << 10;
-/// Bytes that an element of a table is charged with: a pointer, and as much again that is kept ready while a table grows.
+/// Bytes that an element of a table is charged with: a pointer, and as much again that is kept ready while a
+/// table grows.
 pub const ELEMENT: usize = 16;
 /// Elements of a table, whatever the limit on bytes: one is moved when it grows, and that takes no fuel.
 pub const ELEMENTS: usize = 64 << 10;
 
-/// What an instance has. Growth beyond the limit is refused to the kernel, as `memory.grow` and `table.grow` refuse it.
+/// What an instance has. Growth beyond the limit is refused to the kernel, as `memory.grow` and `table.grow`
+/// refuse it.
 pub struct Charged {
     most: usize,
     memory: usize,
@@ -88,8 +90,8 @@ impl ResourceLimiter for Charged {
     }
 }
 
-/// What instructions cost of a step's fuel: one each, and one for each byte and element that one of them moves or sets. Growing asks
-/// the operating system, which takes as long as some hundreds of others.
+/// What instructions cost of a step's fuel: one each, and one for each byte and element that one of them
+/// moves or sets. Growing asks the operating system, which takes as long as some hundreds of others.
 pub fn costs() -> OperatorCost {
     let mut costs = OperatorCost::new();
     (costs.MemoryGrow, costs.TableGrow) = (u8::MAX, u8::MAX);

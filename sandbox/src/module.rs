@@ -89,7 +89,8 @@ impl fmt::Debug for Module {
 }
 
 impl Module {
-    /// Compiles it. This takes a while: on the program's thread, not on the NIC's. How long, the bounds on its sizes bound.
+    /// Compiles it. This takes a while: on the program's thread, not on the NIC's. How long, the bounds on
+    /// its sizes bound.
     ///
     /// # Errors
     /// `NotWasm`, `TooMuch`, `Imports`.
@@ -126,8 +127,8 @@ impl Module {
     }
 }
 
-/// Proposals that compilers of Rust and C use, and that the limits are known to bound. Others are refused: shared memories, for one,
-/// are not charged.
+/// Proposals that compilers of Rust and C use, and that the limits are known to bound. Others are refused:
+/// shared memories, for one, are not charged.
 const PROPOSALS: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
     .union(WasmFeatures::SATURATING_FLOAT_TO_INT)
     .union(WasmFeatures::SIGN_EXTENSION)
@@ -139,8 +140,9 @@ const PROPOSALS: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
     .union(WasmFeatures::FLOATS)
     .union(WasmFeatures::EXTENDED_CONST);
 
-/// A lane's memory has the addresses that it may grow into, and no more: bounds are checked by instructions, so that pages behind it
-/// that nobody may touch would save nothing. It never moves, or growing it would copy it, which no fuel pays for.
+/// A lane's memory has the addresses that it may grow into, and no more: bounds are checked by instructions,
+/// so that pages behind it that nobody may touch would save nothing. It never moves, or growing it would copy
+/// it, which no fuel pays for.
 fn config(reserved: u64) -> Config {
     let mut config = Config::new();
     config.consume_fuel(true).operator_cost(costs());

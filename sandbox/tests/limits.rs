@@ -1,5 +1,5 @@
-//! What a kernel may take, of each resource that an instance has: memory, tables, addresses, time of a step, and the compiler's
-//! time and memory.
+//! What a kernel may take, of each resource that an instance has: memory, tables, addresses, time of a step,
+//! and the compiler's time and memory.
 
 #[path = "../../fabric/tests/strom/bench.rs"]
 #[allow(dead_code, reason = "each binary uses a part of it")]
@@ -164,7 +164,8 @@ fn times(count: usize, text: &str) -> String {
     text.repeat(count)
 }
 
-/// Modules with as much of something as a kernel may have, or more: what, how much of it, and the module's fields.
+/// Modules with as much of something as a kernel may have, or more: what, how much of it, and the module's
+/// fields.
 fn sizes(beyond: usize) -> Vec<(&'static str, usize, String)> {
     let params = |count: usize| times(count, "i32 ");
     let mut exports = String::from("(func $e)");

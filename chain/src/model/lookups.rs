@@ -68,8 +68,8 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
     all
 }
 
-/// What one READ takes by its size, beyond one of the least size. Constants were read from it. Its level is not that of Figure 7,
-/// which has a READ of 64 B, too, and which the constants have.
+/// What one READ takes by its size, beyond one of the least size. Constants were read from it. Its level is
+/// not that of Figure 7, which has a READ of 64 B, too, and which the constants have.
 fn ideal_by_size(model: &ConnectX5) -> Vec<Number> {
     let least = reads(model, &SIZES[..1]);
     let sizes = SIZES.iter().zip(IDEAL.ns).skip(1);

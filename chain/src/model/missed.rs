@@ -5,7 +5,8 @@ use nic::cost::number::{Number, Part};
 /// Figure, curve and place of what is missed.
 const SEQUENTIAL: (&str, &str, &str) = ("Figure 11", "RedN-Seq", "64");
 
-/// Why, in one sentence, if the model is further off than it may be and the reason is known; and why baselines are not judged.
+/// Why, in one sentence, if the model is further off than it may be and the reason is known; and why
+/// baselines are not judged.
 pub fn reason(number: &Number) -> Option<&'static str> {
     if number.part == Part::Baseline {
         return Some(

@@ -1,6 +1,7 @@
-//! A ConnectX-5 in RedN's testbed: what its primitives take, each read from the authors' measurements of single verbs and of chains
-//! of NOPs, or from the hardware's data sheet. Sources are their Figures 7 and 8, the native verbs of Table 3, and of Figure 10 the
-//! curve "Ideal", one READ by size. Nothing here was read from a program: what programs take is a prediction (`timeline.rs`).
+//! A ConnectX-5 in RedN's testbed: what its primitives take, each read from the authors' measurements of
+//! single verbs and of chains of NOPs, or from the hardware's data sheet. Sources are their Figures 7 and 8,
+//! the native verbs of Table 3, and of Figure 10 the curve "Ideal", one READ by size. Nothing here was read
+//! from a program: what programs take is a prediction (`timeline.rs`).
 
 use super::{Constant, Rate};
 use crate::wqe::{Wqe, WqeOpcode, flag};
@@ -123,7 +124,8 @@ impl ConnectX5 {
         }
     }
 
-    /// What a message of so many bytes takes beyond those on PCIe and the line. Other messages go on meanwhile.
+    /// What a message of so many bytes takes beyond those on PCIe and the line. Other messages go on
+    /// meanwhile.
     pub fn beyond_bytes(&self, len: u64) -> u64 {
         match len.div_ceil(MTU).saturating_sub(1) {
             0 => 0,
