@@ -3,18 +3,20 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `orders.rs` | Figures 7 and 8, and the native verbs of Table 3: what the constants were read from |
+//! | `orders.rs` | Figures 7 and 8, and the native verbs of Table 3: what most constants were read from |
 //! | `lookups.rs` | Figures 10, 11 and 14, Tables 4 and 5: hash GETs by chain, by two READs and by a call |
 //! | `shipped.rs` | a GET by the offloads that ship |
 //! | `lists.rs` | Figure 13: a list searched by chain, by READs and by a call |
 //! | `constructs.rs` | the constructs of Table 3 |
 //! | `paper.rs` | the paper's numbers |
+//! | `missed.rs` | why a prediction is missed, where it is |
 //!
 //! A client is a part of the program here: its queues stand for those of its own NIC, and what crosses the network is said of each queue.
 
 mod constructs;
 mod lists;
 mod lookups;
+mod missed;
 mod orders;
 mod paper;
 mod shipped;
@@ -26,6 +28,8 @@ use nic::cost::timeline::{self, Doorbell, Executed, Port, Times};
 
 use crate::machine::Machine;
 use crate::program::{Program, Queue};
+
+pub use missed::reason;
 
 /// More work requests than any experiment has.
 const MOST: usize = 100_000;

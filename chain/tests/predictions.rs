@@ -17,13 +17,18 @@ fn path(number: &Number) -> String {
 #[test]
 fn constants_give_back_what_they_were_read_from() {
     let sources = of(Part::Source);
-    assert_eq!(sources.len(), 7 + 3 * 6 + 5);
+    assert_eq!(sources.len(), 7 + 3 * 6 + 5 + 4);
     for number in sources {
         // One NOP takes 1.05 us in Figure 7 and 1.21 us in Figure 8; the constants have the first.
         let most = match number.figure {
             "Figure 8" if number.at == "1" => 160,
             "Figure 8" if number.at == "10" => 60,
             "Figure 8" => 40,
+            // Messages of one packet have no constant of their own: they take their bytes' time on PCIe and
+            // the line.
+            "Figure 10" if number.at == "1024" => 600,
+            "Figure 10" if number.at == "4096" => 120,
+            "Figure 10" => 5,
             _ => 20,
         };
         let residual = number.residual().expect("measured");
@@ -32,17 +37,7 @@ fn constants_give_back_what_they_were_read_from() {
 }
 
 /// Of `RedN`'s own numbers those that are missed, and by how many thousandths: `docs/PERFORMANCE.md` says why.
-const MISSED: [(&str, i64); 9] = [
-    ("Figure 10, RedN, 16384", -307),
-    ("Figure 10, RedN, 65536", -321),
-    ("Figure 11, RedN-Seq, 64", -219),
-    ("Figure 11, RedN-Seq, 16384", -324),
-    ("Figure 11, RedN-Seq, 65536", -369),
-    ("Figure 11, RedN-Parallel, 16384", -295),
-    ("Figure 11, RedN-Parallel, 65536", -306),
-    ("Figure 14, RedN, 16384", -305),
-    ("Figure 14, RedN, 65536", -323),
-];
+const MISSED: [(&str, i64); 1] = [("Figure 11, RedN-Seq, 64", -219)];
 
 #[test]
 fn redns_own_numbers_are_predicted_within_a_fifth_but_for_those_that_are_named() {
@@ -51,13 +46,13 @@ fn redns_own_numbers_are_predicted_within_a_fifth_but_for_those_that_are_named()
     let missed: Vec<_> = missed.map(|number| (path(number), number.residual())).collect();
     assert_eq!(missed, MISSED.map(|(path, residual)| (path.to_owned(), Some(residual))));
     let measured = all.iter().filter(|number| number.measured.is_some());
-    assert_eq!(measured.count() - MISSED.len(), 28, "so many are met");
+    assert_eq!(measured.count() - MISSED.len(), 36, "so many are met");
 }
 
 /// A primitive, to be changed.
 type Primitive = fn(&mut ConnectX5) -> &mut Constant;
 
-const PRIMITIVES: [(&str, Primitive); 14] = [
+const PRIMITIVES: [(&str, Primitive); 16] = [
     ("host", |model| &mut model.host),
     ("fetch", |model| &mut model.fetch),
     ("access", |model| &mut model.access),
@@ -69,6 +64,8 @@ const PRIMITIVES: [(&str, Primitive); 14] = [
     ("fetch-add", |model| &mut model.fetch_add),
     ("calculate", |model| &mut model.calculate),
     ("network", |model| &mut model.network),
+    ("several", |model| &mut model.several),
+    ("packet", |model| &mut model.packet),
     ("unit-read", |model| &mut model.unit_read),
     ("unit", |model| &mut model.unit),
     ("atomic", |model| &mut model.atomic),

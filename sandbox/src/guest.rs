@@ -1,14 +1,15 @@
 //! A lane: an instance of a module, as a kernel.
 
 use nic::kernel::{Kernel, Progress, Status, Streams};
-use wasmtime::{Instance, Memory, Store, StoreLimits, Trap, TypedFunc};
+use wasmtime::{Instance, Memory, Store, Trap, TypedFunc};
 
+use crate::limits::Charged;
 use crate::mailbox::{self, Shown};
 use crate::module::{Module, SandboxError};
 
 /// An instance.
 struct Alive {
-    store: Store<StoreLimits>,
+    store: Store<Charged>,
     memory: Memory,
     /// Where its mailbox begins.
     mailbox: usize,

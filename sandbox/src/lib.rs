@@ -22,8 +22,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bounds;
 mod guest;
+mod limits;
 mod mailbox;
 mod module;
 
-pub use module::{Limits, Module, SandboxError};
+pub use limits::Limits;
+pub use module::{Module, SandboxError};

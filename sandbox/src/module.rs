@@ -3,31 +3,30 @@
 use std::fmt;
 
 use nic::kernel::Kernel;
-use wasmtime::{Config, Engine, Store, StoreLimits, StoreLimitsBuilder};
+use wasmparser::WasmFeatures;
+use wasmtime::{Config, Engine, Store};
 
+use crate::bounds;
 use crate::guest::Guest;
+use crate::limits::{Charged, Limits, costs};
 use crate::mailbox;
-
-/// What a lane may use.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of memory.
-    pub memory: usize,
-    /// Work of a step, about as many instructions. A step of a native kernel does about what copying 4 KiB takes.
-    pub fuel: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { memory: 16 << 20, fuel: 1 << 18 }
-    }
-}
 
 /// Why a module is no kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SandboxError {
-    /// It is no WebAssembly; the compiler's words.
+    /// It is no WebAssembly, or uses what kernels may not; the compiler's words.
     NotWasm(String),
+    /// It has more of something than a kernel may have.
+    TooMuch {
+        /// Of what.
+        what: &'static str,
+        /// How much it has.
+        has: u64,
+        /// How much a kernel may have.
+        most: u64,
+        /// How to mend it.
+        mend: &'static str,
+    },
     /// It imports this, and a kernel imports nothing.
     Imports(String),
     /// It does not export this.
@@ -43,7 +42,15 @@ pub enum SandboxError {
 impl fmt::Display for SandboxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SandboxError::NotWasm(words) => write!(f, "this is no WebAssembly: {words}"),
+            SandboxError::NotWasm(words) => {
+                write!(
+                    f,
+                    "this is no WebAssembly that a kernel may be: {words}: build it as sandbox/template does"
+                )
+            }
+            SandboxError::TooMuch { what, has, most, mend } => {
+                write!(f, "the module has {has} {what}, and a kernel may have {most}: {mend}")
+            }
             SandboxError::Imports(name) => {
                 write!(
                     f,
@@ -82,21 +89,18 @@ impl fmt::Debug for Module {
 }
 
 impl Module {
-    /// Compiles it. This takes a while: on the program's thread, not on the NIC's.
+    /// Compiles it. This takes a while: on the program's thread, not on the NIC's. How long, the bounds on
+    /// its sizes bound.
     ///
     /// # Errors
-    /// `NotWasm`, `Imports`.
+    /// `NotWasm`, `TooMuch`, `Imports`.
     pub fn new(wasm: &[u8], limits: Limits) -> Result<Module, SandboxError> {
-        let mut config = Config::new();
-        config.consume_fuel(true);
-        let engine = Engine::new(&config).map_err(|error| SandboxError::Failed(error.to_string()))?;
+        let reserved = bounds::check(wasm, &limits)?;
+        let engine =
+            Engine::new(&config(reserved)).map_err(|error| SandboxError::Failed(error.to_string()))?;
         let code = wasmtime::Module::new(&engine, wasm)
             .map_err(|error| SandboxError::NotWasm(format!("{error:#}")))?;
-        let imported = code.imports().next().map(|import| format!("{}.{}", import.module(), import.name()));
-        match imported {
-            Some(name) => Err(SandboxError::Imports(name)),
-            None => Ok(Module { code, limits }),
-        }
+        Ok(Module { code, limits })
     }
 
     /// So many lanes of it, each with a memory of its own.
@@ -116,10 +120,36 @@ impl Module {
     }
 
     /// Where an instance lives.
-    pub(crate) fn store(&self) -> Store<StoreLimits> {
-        let limits = StoreLimitsBuilder::new().memory_size(self.limits.memory).memories(1).tables(1).build();
-        let mut store = Store::new(self.code.engine(), limits);
-        store.limiter(|limits| limits);
+    pub(crate) fn store(&self) -> Store<Charged> {
+        let mut store = Store::new(self.code.engine(), Charged::new(&self.limits));
+        store.limiter(|charged| charged);
         store
     }
+}
+
+/// Proposals that compilers of Rust and C use, and that the limits are known to bound. Others are refused:
+/// shared memories, for one, are not charged.
+const PROPOSALS: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
+    .union(WasmFeatures::SATURATING_FLOAT_TO_INT)
+    .union(WasmFeatures::SIGN_EXTENSION)
+    .union(WasmFeatures::REFERENCE_TYPES)
+    .union(WasmFeatures::MULTI_VALUE)
+    .union(WasmFeatures::BULK_MEMORY)
+    .union(WasmFeatures::SIMD)
+    .union(WasmFeatures::TAIL_CALL)
+    .union(WasmFeatures::FLOATS)
+    .union(WasmFeatures::EXTENDED_CONST);
+
+/// A lane's memory has the addresses that it may grow into, and no more: bounds are checked by instructions,
+/// so that pages behind it that nobody may touch would save nothing. It never moves, or growing it would copy
+/// it, which no fuel pays for.
+fn config(reserved: u64) -> Config {
+    let mut config = Config::new();
+    config.consume_fuel(true).operator_cost(costs());
+    config.wasm_features(WasmFeatures::all().difference(PROPOSALS), false);
+    config.memory_reservation(reserved).memory_may_move(false);
+    config.memory_guard_size(0).guard_before_linear_memory(false).memory_reservation_for_growth(0);
+    // Nobody reads where a kernel failed, and a failure is to be short.
+    config.wasm_backtrace_max_frames(None);
+    config
 }

@@ -46,6 +46,7 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
         add(curve, Part::Baseline, &|len| reads(model, &[NEIGHBOURHOOD, len]));
     }
     add(&TWO_SIDED, Part::Baseline, &|len| call(model, len));
+    all.extend(ideal_by_size(model));
     all.extend(TABLE_4.map(|(len, ports, measured)| Number {
         figure: "Table 4",
         curve: if ports == 1 { "one port" } else { "two ports" },
@@ -65,6 +66,23 @@ pub fn numbers(model: &ConnectX5) -> Vec<Number> {
         modelled: shipped::get(model, "get", len) as f64,
     }));
     all
+}
+
+/// What one READ takes by its size, beyond one of the least size. Constants were read from it. Its level is
+/// not that of Figure 7, which has a READ of 64 B, too, and which the constants have.
+fn ideal_by_size(model: &ConnectX5) -> Vec<Number> {
+    let least = reads(model, &SIZES[..1]);
+    let sizes = SIZES.iter().zip(IDEAL.ns).skip(1);
+    let beyond = sizes.map(|(len, measured)| Number {
+        figure: IDEAL.figure,
+        curve: "Ideal, beyond 64 B",
+        at: len.to_string(),
+        unit: Unit::Nanoseconds,
+        part: Part::Source,
+        measured: Some(measured - IDEAL.ns[0]),
+        modelled: (reads(model, &[*len]) - least) as f64,
+    });
+    beyond.collect()
 }
 
 /// A section of so many bytes.

@@ -35,7 +35,8 @@ fn row(bench: &'static str, model: &str, number: &Number) -> Row {
         Part::Predicted => "",
         Part::Baseline => ", a rival's",
     };
-    let row = row.against(&format!("paper, {figure}{what}"), &[measured]);
+    let mut row = row.against(&format!("paper, {figure}{what}"), &[measured]);
+    row.residual = number.residual().map(|thousandths| thousandths as f64 / 10.0);
     let most = MOST_OFF as f64 / 1000.0;
     if number.part == Part::Predicted { row.between(1.0 - most, 1.0 + most) } else { row }
 }
@@ -132,6 +133,7 @@ mod tests {
         assert_eq!((rows[0].metric, rows[0].baseline_value), ("latency_mean", Some(1e3)));
         assert_eq!(rows.iter().map(|row| row.holds).collect::<Vec<_>>(), [Some(true), None, None]);
         assert_eq!((rows[2].metric, rows[2].baseline_value), ("rate", None));
+        assert_eq!(rows.iter().map(|row| row.residual).collect::<Vec<_>>(), [Some(10.0), Some(400.0), None]);
     }
 
     #[test]

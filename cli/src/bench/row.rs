@@ -35,6 +35,12 @@ pub struct Row {
     /// Is it?
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holds: Option<bool>,
+    /// How far a model's prediction is from what was measured, percent; negative if it says less.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub residual: Option<f64>,
+    /// Why it is off, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
     /// Every round.
     pub rounds: Vec<f64>,
 }
@@ -60,6 +66,8 @@ impl Row {
             limit: None,
             least: None,
             holds: None,
+            residual: None,
+            reason: None,
             rounds: rounds.to_vec(),
         }
     }
@@ -110,12 +118,14 @@ impl Row {
             (None, None, _) => String::new(),
         };
         let ratio = self.ratio.map(|ratio| format!("{ratio:.2}x"));
+        let residual = self.residual.map(|percent| format!("{percent:+.1} %"));
         let judged = match self.holds {
             _ if bound.is_empty() => None,
             Some(true) => Some(format!("holds: {bound}")),
             _ => Some(format!("MISSED: {bound}")),
         };
-        [ratio, judged].into_iter().flatten().collect::<Vec<String>>().join(", ")
+        let reason = self.reason.map(str::to_owned);
+        [ratio, residual, judged, reason].into_iter().flatten().collect::<Vec<String>>().join(", ")
     }
 
     fn cells(&self) -> [String; 6] {

@@ -48,7 +48,30 @@ fn every_figure_is_rows_beside_the_papers_and_a_plot_and_twice_the_same() {
             assert!(row["baseline"].as_str().is_some_and(|from| from.starts_with("paper, ")), "{row}");
         }
     }
+    residuals_are_told(&rows, &folder);
     bench(&folder, &["--only", "nothing"]).one_line("no case or metric contains nothing");
+}
+
+/// Each number of the authors' has its residual; a miss and a rival have a reason, and people read the same.
+fn residuals_are_told(rows: &[Value], folder: &Folder) {
+    for row in rows.iter().filter(|row| row["baseline_value"].is_f64()) {
+        let ratio = row["ratio"].as_f64().expect("a number");
+        let residual = row["residual"].as_f64().expect("a residual");
+        assert!((residual - (ratio - 1.0) * 100.0).abs() < 0.1, "{row}");
+        let rival = row["baseline"].as_str().is_some_and(|from| from.ends_with("a rival's"));
+        assert_eq!(row["reason"].is_string(), rival || row["holds"] == false, "{row}");
+    }
+    let over_sizes = |row: &&Value| {
+        let case = row["case"].as_str().expect("a path");
+        ["figure-10/redn/", "figure-11/redn-", "figure-14/redn/"].iter().any(|figure| case.contains(figure))
+    };
+    let missed: Vec<&str> =
+        rows.iter().filter(over_sizes).filter(|row| row["holds"] == false).map(named).collect();
+    assert_eq!(missed, ["model:ConnectX5/figure-11/redn-seq/64"]);
+    let path = folder.0.to_str().expect("a path of letters");
+    let table = remora(&["bench", "redn", "--only", "model:", "--report", path]).good();
+    let line = table.lines().find(|line| line.starts_with(missed[0])).expect("its line");
+    assert!(line.contains("-21.9 %, MISSED: 0.8 to 1.2x, the second look is"), "{line}");
 }
 
 /// Chains, READs and calls bring the values that they look for (the bench compares them); nothing is said of how fast.

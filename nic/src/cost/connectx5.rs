@@ -1,6 +1,7 @@
-//! A ConnectX-5 in RedN's testbed: what its primitives take, each read from the authors' measurements of single verbs and of chains
-//! of NOPs (their Figures 7 and 8 and the native verbs of Table 3), or from the hardware's data sheet. Nothing here was read from a
-//! figure with a program in it: what programs take is a prediction (`timeline.rs` plays them).
+//! A ConnectX-5 in RedN's testbed: what its primitives take, each read from the authors' measurements of
+//! single verbs and of chains of NOPs, or from the hardware's data sheet. Sources are their Figures 7 and 8,
+//! the native verbs of Table 3, and of Figure 10 the curve "Ideal", one READ by size. Nothing here was read
+//! from a program: what programs take is a prediction (`timeline.rs`).
 
 use super::{Constant, Rate};
 use crate::wqe::{Wqe, WqeOpcode, flag};
@@ -30,6 +31,10 @@ pub struct ConnectX5 {
     pub calculate: Constant,
     /// To the peer and back.
     pub network: Constant,
+    /// A message of several packets, once, beyond its bytes on PCIe and the line.
+    pub several: Constant,
+    /// Each packet of a message behind the first, beyond its bytes on PCIe and the line.
+    pub packet: Constant,
     /// A processing unit has a READ.
     pub unit_read: Constant,
     /// A processing unit has another verb.
@@ -76,6 +81,16 @@ pub const CONNECTX5: ConnectX5 = ConnectX5 {
         220,
         "RedN Figure 7: NOPs, remote less local; the text says roughly 0.25 us",
     ),
+    several: constant(
+        "several",
+        1_160,
+        "RedN Figure 10, Ideal: READs of 16 and 64 KB less one of 64 B, less PCIe and line; what both share",
+    ),
+    packet: constant(
+        "packet",
+        269,
+        "RedN Figure 10, Ideal: the same, what 64 KB take beyond 16 KB, of twelve packets",
+    ),
     unit_read: constant("unit-read", 123, "RedN Table 3: 65 M READs/s of eight units"),
     unit: constant("unit", 127, "RedN Table 3: 63 M WRITEs/s, and as many MAX, of eight units"),
     atomic: constant("atomic", 119, "RedN Table 3: 8.4 M atomics/s of a port"),
@@ -106,6 +121,15 @@ impl ConnectX5 {
             opcode if opcode.is_calculation() => access + self.calculate.ns,
             opcode if !opcode.has_list() || wqe.flags() & flag::INLINE != 0 => 0,
             _ => access,
+        }
+    }
+
+    /// What a message of so many bytes takes beyond those on PCIe and the line. Other messages go on
+    /// meanwhile.
+    pub fn beyond_bytes(&self, len: u64) -> u64 {
+        match len.div_ceil(MTU).saturating_sub(1) {
+            0 => 0,
+            further => self.several.ns + further * self.packet.ns,
         }
     }
 
@@ -145,6 +169,12 @@ mod tests {
             [WqeOpcode::NOP, WqeOpcode::READ, WqeOpcode::WRITE, WqeOpcode::COMPARE_SWAP, WqeOpcode::MAX];
         assert_eq!(verbs.map(of), [1_270, 1_810, 1_600, 1_720, 1_630]);
         assert_eq!(model.issue.ns + model.wait.ns + model.enable.ns + model.fetch.ns, 540);
+    }
+
+    #[test]
+    fn only_a_message_of_several_packets_takes_more_than_its_bytes() {
+        let at = [64, MTU, MTU + 1, 4 * MTU].map(|len| CONNECTX5.beyond_bytes(len));
+        assert_eq!(at, [0, 0, 1_160 + 269, 1_160 + 3 * 269]);
     }
 
     #[test]

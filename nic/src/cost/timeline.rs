@@ -299,7 +299,7 @@ impl<'m> Player<'m> {
             left -= bytes;
         }
         let measured: u64 = ways().map(|way| self.takes(way, len.min(MEASURED_LEN))).sum();
-        starts.max(last.saturating_sub(measured))
+        starts.max(last.saturating_sub(measured)) + self.model.beyond_bytes(len)
     }
 
     fn takes(&self, way: Way, bytes: u64) -> u64 {

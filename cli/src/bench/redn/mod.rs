@@ -7,6 +7,7 @@ pub mod way;
 
 use anyhow::Result;
 use nic::cost::connectx5::CONNECTX5;
+use nic::cost::number::Number;
 
 use super::numbers::{self, Drawn};
 use super::{Args, Report, Row};
@@ -32,7 +33,7 @@ pub fn run(args: &Args) -> Result<()> {
         wanted.for_each(|row| report.add(row));
     };
     let modelled = chain::model::numbers(&CONNECTX5);
-    add(numbers::rows("redn", "ConnectX5", &modelled));
+    add(residuals(&modelled));
     add(real::run(args)?);
     anyhow::ensure!(
         !report.is_empty(),
@@ -42,4 +43,10 @@ pub fn run(args: &Args) -> Result<()> {
     numbers::draw(&args.report, ("redn", "model time"), &DRAWN, &modelled)?;
     report.finish();
     Ok(())
+}
+
+/// Each number of the model beside the authors', how far it is off, and why where it is missed.
+fn residuals(modelled: &[Number]) -> Vec<Row> {
+    let rows = numbers::rows("redn", "ConnectX5", modelled).into_iter().zip(modelled);
+    rows.map(|(row, number)| Row { reason: chain::model::reason(number), ..row }).collect()
 }

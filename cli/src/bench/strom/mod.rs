@@ -201,7 +201,7 @@ fn rows(port: PortName, task: Task, all: &[Series]) -> Vec<Row> {
             continue;
         }
         let row = row(strom).against(other.way.name(), &other.rounds);
-        let judged = strom.way == stroms[0].way;
+        let judged = strom.way == task.judged();
         rows.push(match task.bound(port, other.way).filter(|_| judged) {
             Some(Bound::Within(limit)) => row.within(limit),
             Some(Bound::AtLeast(least)) => row.at_least(least),
@@ -238,12 +238,13 @@ mod tests {
         assert_eq!(far, [None, Some(true), None, None]);
         assert_eq!(judged(udp, Task::Check(64, 10), &[105.0, 999.0, 100.0]), [Some(true), None]);
         assert_eq!(judged(udp, Task::Check(64, 100), &[101.0, 1.0, 100.0]), [Some(false), None]);
-        // Where an object is longer than a packet, the RPC is what there is.
+        // Where an object is longer than a packet, the RPC is what there is: it is not judged.
         let rpc = [(Way::Strom, 104.0), (Way::Read, 100.0), (Way::ReadAndCheck, 100.0)];
         let alone: Vec<Series> = rpc.iter().map(|(way, value)| series(*way, *value)).collect();
         let holds: Vec<_> = rows(udp, Task::Check(4096, 0), &alone).iter().map(|row| row.holds).collect();
-        assert_eq!(holds, [Some(true), Some(true)]);
-        assert_eq!(judged(shm, Task::Shuffle, &[3.0, 1.0, 3.1]), [Some(true), Some(true)]);
+        assert_eq!(holds, [None, None]);
+        assert_eq!(judged(shm, Task::Shuffle, &[3.6, 1.0, 3.7]), [Some(true), Some(true)]);
+        assert_eq!(judged(shm, Task::Shuffle, &[3.7, 1.0, 3.7]), [Some(false), Some(true)]);
         assert_eq!(judged(udp, Task::Shuffle, &[1.9, 1.0, 1.8]), [Some(false), Some(false)]);
         assert_eq!(judged(shm, Task::Count, &[4e9, 8e9]), [Some(true), Some(true)]);
         assert_eq!(judged(udp, Task::Count, &[3e9, 4.1e9]), [Some(false), Some(false)]);
