@@ -23,6 +23,9 @@ use crate::{
     ProtectionDomain, QpOptions, QueuePair, State, Status, work,
 };
 
+/// No daemon takes so long unless it hangs.
+const LONG: Duration = Duration::from_secs(60);
+
 /// A generator of numbers: one seed, one sequence.
 struct Numbers(u64);
 
@@ -55,7 +58,7 @@ impl Lender {
     }
 
     fn raw(&self) -> Raw {
-        let raw = Raw(PacketSocket::connect(&self.path).unwrap());
+        let raw = Raw(PacketSocket::connect(&self.path, LONG).unwrap());
         let hello = Request::Attach { version: VERSION, name: String::new(), kept: false };
         assert!(matches!(raw.ask(&hello), Reply::Attached { .. }));
         raw
@@ -521,7 +524,7 @@ fn what_a_daemon_does_not_lend_is_refused_by_words_that_say_so() {
 
 /// Random requests, whole and broken, of one program.
 fn babble(lender: &Lender, numbers: &mut Numbers) {
-    let socket = PacketSocket::connect(&lender.path).unwrap();
+    let socket = PacketSocket::connect(&lender.path, LONG).unwrap();
     socket.set_patience(None, Some(Duration::from_secs(60))).unwrap();
     let mut room = [0; MAX_PACKET];
     let samples = requests();
@@ -620,7 +623,7 @@ fn who_is_no_daemon_and_what_is_no_program_part_with_words() {
     let nameless = Device::nicd(&path).keep("").open().unwrap_err().to_string();
     assert!(nameless.contains("1 to 64 bytes"), "{nameless}");
     let lender = lender("version", &Options::default());
-    let raw = Raw(PacketSocket::connect(&lender.path).unwrap());
+    let raw = Raw(PacketSocket::connect(&lender.path, LONG).unwrap());
     raw.refuses(&Request::Attach { version: 9, name: String::new(), kept: false }, "version 9");
     let taken = Daemon::open(&Device::shm(), &lender.path, &Options::default()).unwrap_err().to_string();
     assert!(taken.contains("is taken"), "{taken}");
