@@ -13,6 +13,7 @@ mod devinfo;
 mod doctor;
 #[cfg(test)]
 mod documented;
+mod ending;
 mod exercise;
 mod figures;
 mod flushing;
