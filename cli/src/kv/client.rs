@@ -72,6 +72,8 @@ pub struct Session<D: Design> {
     pair: QueuePair<Ready>,
     cq: CompletionQueue,
     done: [WorkCompletion; TAKEN],
+    /// Of the server.
+    address: String,
     _arena: MemoryRegion,
 }
 
@@ -106,7 +108,8 @@ impl<D: Design> Session<D> {
         let mut client = D::client(config, pair.peer_private_data(), block)
             .context("whoever answers there is no key-value server that fits")?;
         client.start(&mut Direct(&mut pair)).map_err(|broken| anyhow::anyhow!("{broken}"))?;
-        Ok(Session { client, pair, cq, done: [EMPTY; TAKEN], _arena: arena })
+        let address = address.to_owned();
+        Ok(Session { client, pair, cq, done: [EMPTY; TAKEN], address, _arena: arena })
     }
 
     /// One turn: takes what has ended, and starts what the driver has to start. All that this posts (second READs, receive
@@ -179,7 +182,11 @@ impl<D: Design> Session<D> {
         while waiting.result.is_none() {
             self.turn(&mut waiting)?;
             if waiting.result.is_none() && started.elapsed() > PATIENCE {
-                bail!("the server does not answer");
+                bail!(
+                    "the server at {} has not answered for {} seconds: continue it if it is stopped, or start it again",
+                    self.address,
+                    PATIENCE.as_secs()
+                );
             }
         }
         waiting.result.context("an outcome")
