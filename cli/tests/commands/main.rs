@@ -21,3 +21,4 @@ mod running;
 mod strom;
 mod txn;
 mod txn_bench;
+mod waits;

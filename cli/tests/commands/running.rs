@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -159,6 +159,11 @@ impl Server {
     /// Its process.
     pub fn child(&self) -> &Child {
         &self.child
+    }
+
+    /// Waits until it has ended.
+    pub fn end(&mut self) -> ExitStatus {
+        self.child.wait().expect("its end")
     }
 
     /// The words of `remora kv VERB` for this server.
