@@ -76,7 +76,8 @@ pub fn pass_on(command: &mut Command) -> Result<ExitStatus> {
             let _ = Signal::from_named_raw(signal).map(|signal| kill_process(id, signal));
         }
     };
-    let passing = thread::Builder::new().name("signals".into()).spawn(pass).context("a thread for signals")?;
+    let passing =
+        thread::Builder::new().name("signals".into()).spawn(pass).context("a thread for signals")?;
     // Left to be waited for again: until then its number is nobody else's.
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while let Err(Errno::INTR) = waitid(WaitId::Pid(id), ended) {}

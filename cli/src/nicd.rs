@@ -14,8 +14,8 @@ use verbs::nicd::{Daemon, Limits, Options, TenantFacts};
 
 use crate::bench::print_table;
 use crate::device::{LentArgs, PortArgs};
-use crate::{ending, print};
 use crate::serving::conduct::size;
+use crate::{ending, print};
 
 /// Arguments of `remora nicd`.
 #[derive(Parser)]

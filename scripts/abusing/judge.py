@@ -85,13 +85,17 @@ class Case:
             (during.newcomers > 0, "no newcomer was served"),
             (during.newcomer_s <= SERVED_S + spare * before.newcomer_s, served(during.newcomer_s)),
         ]
-        for what, slack, then, now in zip(
-            ["KiB resident", "descriptors", "threads"], [RSS_KIB, SLACK, SLACK], self.facts_before, self.facts_after
-        ):
-            bounds.append((now <= then + slack, f"{now} {what} after {then}"))
         if self.places_s is not None:
             bounds.append((self.places_s <= 2 + (places_before or 0), f"places were back after {self.places_s:.1f} s"))
         self.faults += [words for holds, words in bounds if not holds]
+        self.judge_facts()
+
+    def judge_facts(self):
+        """What the server has, beside what it had."""
+        names, slacks = ["KiB resident", "descriptors", "threads"], [RSS_KIB, SLACK, SLACK]
+        for what, slack, then, now in zip(names, slacks, self.facts_before, self.facts_after):
+            if now > then + slack:
+                self.faults.append(f"{now} {what} after {then}")
 
     def row(self):
         before, during = self.before, self.during

@@ -13,9 +13,7 @@ import threading
 import time
 
 # How many of each there are, as a whole phase has them.
-CROWD = {"silent": 1000, "garbage": 1000, "dripping": 100, "killed": 200}
-# The beginning of a request that is never finished: magic, version 1, kind 1 (REQUEST), a body of 68 bytes.
-REQUEST = b"RemoraCM" + struct.pack("<HHI", 1, 1, 68) + b"\x01" * 68
+CROWD = {"silent": 1000, "stalled": 100, "garbage": 1000, "dripping": 100, "killed": 200}
 # A silent connection that the server ends is made again, but not more often than a client that waits three seconds would.
 RENEWED = 3.0
 DRIP = 0.1
@@ -34,7 +32,7 @@ def connect(address):
     return peer
 
 
-def garbage(draw):
+def garbage(draw, request):
     """What somebody says who is no client."""
     noise = draw.randbytes(draw.randint(1, 2000))
     return draw.choice(
@@ -45,7 +43,8 @@ def garbage(draw):
             b"RemoraCM" + struct.pack("<HHI", 1, 1, 0xFFFFFFFF) + noise,
             b"RemoraCM" + struct.pack("<HHI", 9, 1, 68) + noise,
             b"RemoraCM" + struct.pack("<HHI", 1, 1, 68) + draw.randbytes(68),
-            REQUEST[: draw.randint(1, 80)],
+            request[: draw.randint(1, len(request) - 1)],
+            request[:16] + draw.randbytes(len(request) - 16),
         ]
     )
 
@@ -86,24 +85,32 @@ class Crowd:
             return True
 
 
-def silent(crowd, over):
-    """Connections that say nothing. Those that the server ends are made again."""
+def silent(crowd, over, says):
+    """Connections that say nothing, or nothing after a client's request. Those that the server ends are made again."""
+    first = selectors.EVENT_WRITE if says else selectors.EVENT_READ
     for _ in range(crowd.count):
-        crowd.add(selectors.EVENT_READ, None)
+        crowd.add(first, None)
     say_ready()
     allowed, last = 0.0, time.monotonic()
     while not over():
-        for key, _ in crowd.ready.select(0.02):
-            if crowd.hung_up(key.fileobj):
-                crowd.end(key.fileobj)
+        for key, events in crowd.ready.select(0.02):
+            peer = key.fileobj
+            if events & selectors.EVENT_WRITE:
+                try:
+                    peer.send(says)
+                except OSError:
+                    pass
+                crowd.ready.modify(peer, selectors.EVENT_READ)
+            elif crowd.hung_up(peer):
+                crowd.end(peer)
         now = time.monotonic()
         allowed = min(allowed + (now - last) * crowd.count / RENEWED, crowd.count)
         last = now
-        while len(crowd.open) < crowd.count and allowed >= 1 and crowd.add(selectors.EVENT_READ, None):
+        while len(crowd.open) < crowd.count and allowed >= 1 and crowd.add(first, None):
             allowed -= 1
 
 
-def dripping(crowd, over):
+def dripping(crowd, over, request):
     """Connections that send a byte of a request each 100 ms."""
     for _ in range(crowd.count):
         crowd.add(selectors.EVENT_READ, [0])
@@ -120,8 +127,8 @@ def dripping(crowd, over):
         for key in list(crowd.ready.get_map().values()):
             sent = key.data[0]
             try:
-                key.fileobj.send(REQUEST[sent : sent + 1])
-                key.data[0] = (sent + 1) % len(REQUEST)
+                key.fileobj.send(request[sent : sent + 1])
+                key.data[0] = (sent + 1) % len(request)
             except BlockingIOError:
                 pass
             except OSError:
@@ -129,7 +136,7 @@ def dripping(crowd, over):
                 crowd.add(selectors.EVENT_READ, [0])
 
 
-def nonsense(crowd, over, seconds):
+def nonsense(crowd, over, request, seconds):
     """Connections that send something else than a request, so many over the phase. Some are reset, some closed, some left to the server."""
     draw = random.Random(7)
     say_ready()
@@ -143,7 +150,7 @@ def nonsense(crowd, over, seconds):
             peer = key.fileobj
             if key.data is None:
                 try:
-                    peer.send(garbage(draw))
+                    peer.send(garbage(draw, request))
                 except OSError:
                     pass
                 crowd.ready.modify(peer, selectors.EVENT_READ, time.monotonic() + HEARD)
@@ -181,7 +188,7 @@ def say_ready():
     print("ready", flush=True)
 
 
-def act(kind, address, count, seconds, longest, words):
+def act(kind, address, count, seconds, longest, request, words):
     """What the process does: until its standard input ends."""
     os.nice(19)
     told = threading.Event()
@@ -197,9 +204,11 @@ def act(kind, address, count, seconds, longest, words):
     else:
         crowd = Crowd(address, count)
         if kind == "garbage":
-            nonsense(crowd, over, seconds)
+            nonsense(crowd, over, request, seconds)
+        elif kind == "dripping":
+            dripping(crowd, over, request)
         else:
-            {"silent": silent, "dripping": dripping}[kind](crowd, over)
+            silent(crowd, over, request if kind == "stalled" else b"")
         made, ended = crowd.made, crowd.ended
     print(json.dumps({"made": made, "ended": ended}), flush=True)
 
@@ -207,9 +216,10 @@ def act(kind, address, count, seconds, longest, words):
 class Peers:
     """The process."""
 
-    def __init__(self, kind, address, share, seconds, newcomer, longest):
-        self.count = max(1, round(CROWD[kind] * share)) if kind == "killed" else CROWD[kind]
-        order = [kind, f"{address[0]}:{address[1]}", self.count, seconds, max(0.045, longest), *newcomer]
+    def __init__(self, kind, server, share, seconds, longest):
+        count = max(1, round(CROWD[kind] * share))
+        at = f"{server.address[0]}:{server.address[1]}"
+        order = [kind, at, count, seconds, max(0.045, longest), server.request.hex(), *server.newcomer()]
         words = [sys.executable, sys.argv[0], "--peers", *map(str, order)]
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.process.stdout.readline()

@@ -93,6 +93,7 @@ class Server:
         try:
             self.address = self.start(["--clients", str(places)])
             self.fill()
+            self.request = self.recorded()
         except BaseException:
             self.end()
             raise
@@ -160,6 +161,24 @@ class Server:
     def newcomer(self):
         """The words of a client that connects, reads one thing, and ends."""
         return self.client("read", "63") if self.name == "block" else self.client("get", "colour")
+
+    def recorded(self):
+        """A newcomer's request, as it comes over TCP."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.settimeout(PATIENCE)
+            own, self.address = self.address, listener.getsockname()
+            words, self.address = self.newcomer(), own
+            quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            client = subprocess.Popen(words, **quiet)
+            try:
+                stream, _ = listener.accept()
+                with stream, stream.makefile("rb") as reader:
+                    stream.settimeout(PATIENCE)
+                    head = reader.read(16)
+                    return head + reader.read(int.from_bytes(head[12:16], "little"))
+            finally:
+                client.kill()
+                client.wait()
 
     def facts(self):
         """Resident KiB, descriptors and threads of its processes together."""
@@ -238,6 +257,12 @@ class Newcomers:
         # One that is turned away has not been served, however quick that was.
         took = time.monotonic() - started
         self.times.append((started, took if served else max(took, float("inf"))))
+
+    def wait_for_one(self):
+        """Until the first is served, or is not."""
+        until = time.monotonic() + self.LONGEST
+        while not self.times and time.monotonic() < until:
+            time.sleep(0.005)
 
     def between(self, start, end):
         """Seconds that those took that came then."""

@@ -167,9 +167,14 @@ impl Session {
     pub fn too_few(&self) -> String {
         let (there, all) = (self.connected(), self.links.len());
         if there > all / 2 {
-            return format!("{there} of {all} replicas are connected and do not answer: continue them if they are stopped");
+            return format!(
+                "{there} of {all} replicas are connected and do not answer: continue them if they are stopped"
+            );
         }
-        format!("{there} of {all} replicas answer, too few for a majority: start the others ({})", self.fault())
+        format!(
+            "{there} of {all} replicas answer, too few for a majority: start the others ({})",
+            self.fault()
+        )
     }
 
     /// What the replicas said that it was connected to.

@@ -132,7 +132,9 @@ mod tests {
         assert_eq!(answers(pieces, pause).get("key").unwrap().as_deref(), Some(&b"va\r\nlue"[..]));
         assert_eq!(answers(&[b"END\r\n"], pause).get("key").unwrap(), None);
         answers(&[b"STORED\r\n"], pause).set("key", b"value").unwrap();
-        for wrong in [&[&b"SERVER_ERROR busy\r\n"[..]][..], &[&[b'x'; 2000]], &[b"VALUE key 0 99999999999\r\n"]] {
+        for wrong in
+            [&[&b"SERVER_ERROR busy\r\n"[..]][..], &[&[b'x'; 2000]], &[b"VALUE key 0 99999999999\r\n"]]
+        {
             assert!(answers(wrong, pause).get("key").is_err());
         }
     }

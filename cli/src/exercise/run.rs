@@ -93,7 +93,7 @@ pub fn run(args: &ExerciseArgs, draw: Draw, store: &mut impl Store) -> Result<()
             lost += 1;
         }
         silent = exercise.hear(answered, store);
-        exercise.say();
+        exercise.say(false);
         if !began && !answered {
             std::thread::sleep(PAUSE);
         }
@@ -102,9 +102,11 @@ pub fn run(args: &ExerciseArgs, draw: Draw, store: &mut impl Store) -> Result<()
         eprintln!("not every key was read at the end: a write that is lost may go unseen");
     }
     exercise.forget_running()?;
+    exercise.say(true);
     let Record { invoked, failed, unknown, .. } = exercise.record;
-    let sum =
-        format!("{invoked} operations: {failed} refused, {unknown} of unknown outcome; {lost} connections lost");
+    let sum = format!(
+        "{invoked} operations: {failed} refused, {unknown} of unknown outcome; {lost} connections lost"
+    );
     match args.every {
         None => print::line(sum),
         // Standard output is for those who read the lines.
@@ -186,10 +188,10 @@ impl<'a> Exercise<'a> {
         Ok(())
     }
 
-    /// Says how it goes, if that is wanted and it is time.
-    fn say(&mut self) {
+    /// Says how it goes, if that is wanted and it is time, or the last one.
+    fn say(&mut self, last: bool) {
         if let Some(pulse) = &mut self.pulse
-            && pulse.is_due()
+            && (last || pulse.is_due())
         {
             let waiting = self.asked.iter().chain(self.running.values());
             pulse.say(waiting.map(|waiting| waiting.asked).min());

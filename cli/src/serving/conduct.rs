@@ -79,7 +79,8 @@ impl Conduct {
             eprintln!("serving {what} over {port} at {at}; end with Ctrl-C");
         }
         let pace = Pace { spin: self.spin, child: self.child };
-        service.work(pace, listener, &*ending::flag()?)?;
+        let told = ending::flag()?;
+        service.work(pace, listener, &told)?;
         // What a NIC daemon keeps of it stays, however it ends.
         service.context.leave();
         Ok(())

@@ -235,7 +235,8 @@ fn a_cache_that_chains_read_and_tcp_writes_is_linearizable_and_its_exercise_says
             let output = client.wait_with_output().expect("a client");
             assert!(output.status.success());
             for line in String::from_utf8_lossy(&output.stdout).lines() {
-                let said: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+                let said: Value =
+                    serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
                 let operations = said["operations"].as_u64().expect("a number");
                 let times = said["times_us"].as_array().expect("a list").iter();
                 let counted: u64 = times.map(|pair| pair[1].as_u64().expect("a number")).sum();
@@ -245,6 +246,7 @@ fn a_cache_that_chains_read_and_tcp_writes_is_linearizable_and_its_exercise_says
         }
         assert!(done > 0, "nobody has said anything");
         let file = std::fs::File::open(&history.0).expect("a history");
-        linearizable(&History::read(std::io::BufReader::new(file)).expect("a history")).expect("linearizable");
+        linearizable(&History::read(std::io::BufReader::new(file)).expect("a history"))
+            .expect("linearizable");
     }
 }
