@@ -410,14 +410,14 @@ impl DatagramQueuePair {
     /// [`ConnectError`].
     pub fn resolve(&self, address: impl ToSocketAddrs) -> Result<RemoteQueue, ConnectError> {
         let (side, timeout) = (self.end.side(), self.end.options.connect_timeout);
-        let agreed = host::connect::connect(address, &side, timeout, |_| Ok(()))?;
+        let (agreed, _) = host::connect::connect(address, &side, timeout, |_| Ok(()))?;
         self.remote(agreed)
     }
 
     /// Answers one who resolves; see [`ConnectRequest::accept_datagrams`](crate::ConnectRequest::accept_datagrams).
     pub(crate) fn answer(&self, request: Request) -> Result<RemoteQueue, ConnectError> {
         let (side, timeout) = (self.end.side(), self.end.options.connect_timeout);
-        let agreed = request.accept(&side, timeout, |_| Ok(()))?;
+        let (agreed, _) = request.accept(&side, timeout, |_| Ok(()))?;
         self.remote(agreed)
     }
 

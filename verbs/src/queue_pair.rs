@@ -1,6 +1,6 @@
 //! Queue pairs. Their state is part of their type: what is not connected cannot send.
 
-use host::connect::{Agreement, ConnectError};
+use host::connect::{Agreement, ConnectError, SetupConnection};
 use memory::Access;
 use nic::wqe::Bounds;
 use nic::{
@@ -17,6 +17,7 @@ use wire::Qpn;
 use crate::completion_queue::Shared as Cq;
 use crate::end::End;
 use crate::fork::ForkMark;
+use crate::listener::Answered;
 use crate::{CompletionQueue, Context, CreateError, PostError, ProtectionDomain, Srq};
 
 mod chains;
@@ -25,6 +26,7 @@ mod lent;
 mod queues;
 mod requests;
 use handle::Handle;
+pub(crate) use lent::Loan;
 pub(crate) use queues::{Incoming, ReceiveSide, SendSide};
 pub(crate) use requests::with_head;
 
@@ -81,6 +83,9 @@ pub struct QpOptions {
     pub private_data: Vec<u8>,
     /// Time that connecting may take.
     pub connect_timeout: Duration,
+    /// The TCP connection of the set-up stays open as long as the queue pair, if the peer wants so too: a descriptor on either
+    /// side, whose end tells at once that the queue pair, or its process, is gone ([`is_peer_gone`](QueuePair::is_peer_gone)).
+    pub lasting: bool,
     /// The Q_Key that datagrams must carry (datagram queue pairs only).
     pub qkey: u32,
     /// How far the send queue is fetched: as far as it is posted, or, for a chain ([`Offload`](crate::Offload)), as far as it is
@@ -110,6 +115,7 @@ impl Default for QpOptions {
             strom: false,
             private_data: Vec::new(),
             connect_timeout: Duration::from_secs(5),
+            lasting: true,
             qkey: 0x1111_1111,
             fetching: Fetching::Posted,
         }
@@ -276,13 +282,10 @@ impl QueuePair<Init> {
         Ok(self.ready())
     }
 
-    /// Answers a request with it; see [`ConnectRequest::accept`](crate::ConnectRequest::accept).
-    pub(crate) fn answer(
-        mut self,
-        request: host::connect::Request,
-    ) -> Result<QueuePair<Ready>, ConnectError> {
-        self.body.end.answer(request)?;
-        Ok(self.ready())
+    /// Answers a request with it; see [`ConnectRequest::answer`](crate::ConnectRequest::answer).
+    pub(crate) fn answer(mut self, request: host::connect::Request) -> Result<Answered, ConnectError> {
+        let inner = self.body.end.answer(request)?;
+        Ok(Answered::new(self.ready(), inner))
     }
 
     /// Connects two queue pairs of this process, of one context or of two with the same kind of port.
@@ -425,6 +428,22 @@ impl QueuePair<Ready> {
     /// What the two sides agreed on.
     pub fn agreement(&self) -> Option<&Agreement> {
         self.body.end.agreement()
+    }
+
+    /// Has the other side's queue pair gone, or its process? Known at once where both sides keep the connection of the set-up
+    /// ([`QpOptions::lasting`]); else, and where a machine or a network fails, only a request that is not acknowledged tells.
+    pub fn is_peer_gone(&self) -> bool {
+        self.connection().is_some_and(SetupConnection::has_ended)
+    }
+
+    /// The connection of the set-up, if it is kept: its descriptor is readable when the peer is gone.
+    pub fn connection(&self) -> Option<&SetupConnection> {
+        self.body.end.connection()
+    }
+
+    /// It stays with the queue pair.
+    pub(crate) fn keep(&mut self, connection: Option<SetupConnection>) {
+        self.body.end.keep(connection);
     }
 
     /// Where its packets go, for bringing it up again by [`modify`](QueuePair::modify).

@@ -102,8 +102,7 @@ impl Client {
         let reply = domain.allocate(ANSWER, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         let call = Call { program: PROGRAM.to_owned(), reply: reply.remote_memory() };
         let options = QpOptions { private_data: call.to_bytes(), ..QpOptions::default() };
-        let pair = domain.create_qp(&cq, &cq, &options)?;
-        let pair = pair.connect(address).with_context(|| {
+        let pair = crate::connecting::connect(&domain, &cq, &options, address).with_context(|| {
             format!(
                 "no cache takes Remora clients at {address}: `remora serve cache --chains {address}` does"
             )

@@ -4,12 +4,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use store::kv::{ClientConfig, Finished, Outcome, Refused, Slot};
-use verbs::{
-    Access, CompletionQueue, ConnectError, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready, WorkCompletion,
-};
+use verbs::{Access, CompletionQueue, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready, WorkCompletion};
 
 use super::Design;
 use super::machine::Machine;
+use crate::connecting::nobody_listens;
 use crate::device::PortArgs;
 use crate::flushing::Flushing;
 use crate::post::{Batched, Direct, registered};
@@ -96,14 +95,12 @@ impl<D: Design> Session<D> {
             strom: D::SPEAKS.strom,
             ..QpOptions::default()
         };
-        let pair = domain.create_qp(&cq, &cq, &options)?;
-        let mut pair = pair.connect(address).map_err(|error| match error {
-            ConnectError::Refused(_) => anyhow::anyhow!(
+        let connected = crate::connecting::connect(&domain, &cq, &options, address);
+        let mut pair = connected.map_err(|error| match nobody_listens(&error) {
+            true => anyhow::anyhow!(
                 "no key-value server answers at {address}: start one with `remora serve kv --listen {address}`"
             ),
-            error => {
-                anyhow::Error::new(error).context(format!("connecting to the key-value server at {address}"))
-            }
+            false => error.context(format!("connecting to the key-value server at {address}")),
         })?;
         let mut client = D::client(config, pair.peer_private_data(), block)
             .context("whoever answers there is no key-value server that fits")?;

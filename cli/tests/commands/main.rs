@@ -1,5 +1,6 @@
 //! The `remora` command as a person or a script meets it: the real binary, real processes, small tables, free ports.
 
+mod admission;
 mod block;
 mod cache;
 mod capture;

@@ -131,7 +131,9 @@ impl Server {
         servers
     }
 
-    fn spawn(mut command: Command, design: &str, port: &str) -> Server {
+    /// Starts one.
+    #[track_caller]
+    pub fn spawn(mut command: Command, design: &str, port: &str) -> Server {
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary");
         let (design, port) = (design.to_owned(), port.to_owned());
         Server { child, address: String::new(), said: Vec::new(), metrics: String::new(), design, port }
@@ -139,7 +141,7 @@ impl Server {
 
     /// Waits until it serves.
     #[track_caller]
-    fn wait(&mut self) {
+    pub fn wait(&mut self) {
         let pipe = self.child.stderr.take().expect("piped");
         let mut lines = BufReader::new(pipe).lines().map_while(Result::ok);
         self.address = loop {

@@ -1,6 +1,6 @@
 //! The program's end of an attachment: it asks, and the daemon answers.
 
-use host::connect::{Agreement, ConnectError};
+use host::connect::{Agreement, ConnectError, SetupConnection};
 use host::packet::PacketSocket;
 use host::{Doorbells, PortFacts};
 use memory::Bytes;
@@ -17,6 +17,7 @@ use super::message::{
 };
 use crate::CreateError;
 use crate::fork::ForkMark;
+use crate::queue_pair::Loan;
 
 /// What a daemon may take beyond the time that a connection may take.
 const SLACK: Duration = Duration::from_secs(5);
@@ -210,18 +211,18 @@ impl Desk {
         }
     }
 
-    pub fn create_qp(&self, asked: CreateQp) -> Result<(PairFacts, [Ring; 2]), CreateError> {
+    pub fn create_qp(&self, asked: CreateQp) -> Result<(PairFacts, Loan), CreateError> {
         self.pair(&Request::CreateQp(asked))
     }
 
-    pub fn create_loopback(&self, asked: CreateQp) -> Result<(PairFacts, [Ring; 2]), CreateError> {
+    pub fn create_loopback(&self, asked: CreateQp) -> Result<(PairFacts, Loan), CreateError> {
         self.pair(&Request::CreateLoopback(asked))
     }
 
     /// Asks for a queue pair.
-    fn pair(&self, request: &Request) -> Result<(PairFacts, [Ring; 2]), CreateError> {
+    fn pair(&self, request: &Request) -> Result<(PairFacts, Loan), CreateError> {
         match self.ask(request, &[])? {
-            (Reply::Pair(facts), memory) => Ok((*facts, two(memory)?)),
+            (Reply::Pair(facts), lent) => Ok((*facts, loan(lent)?)),
             _ => Err(refused(NONSENSE)),
         }
     }
@@ -240,27 +241,31 @@ impl Desk {
         }
     }
 
-    /// Asks for what takes its time: the answer comes by a socket of its own, and others may ask meanwhile.
+    /// Asks for what takes its time: the answer comes by a socket of its own, and others may ask meanwhile. With it comes the
+    /// connection of the set-up, if it is kept.
     pub fn negotiate(
         &self,
         request: &Request,
-        stream: Option<OwnedFd>,
+        stream: Option<BorrowedFd<'_>>,
         timeout: Duration,
-    ) -> Result<Agreement, ConnectError> {
+    ) -> Result<(Agreement, Option<SetupConnection>), ConnectError> {
         let failed = |error: CreateError| ConnectError::Daemon(error.to_string());
         let (here, there) = PacketSocket::pair().map_err(ConnectError::Tcp)?;
         let patience = timeout + SLACK;
         here.set_patience(None, Some(patience)).map_err(ConnectError::Tcp)?;
         let there = OwnedFd::from(there);
         let mut descriptors = vec![there.as_fd()];
-        descriptors.extend(stream.as_ref().map(AsFd::as_fd));
+        descriptors.extend(stream);
         match self.ask(request, &descriptors).map_err(failed)?.0 {
             Reply::Done => {}
             _ => return Err(ConnectError::Daemon(NONSENSE.to_owned())),
         }
         drop(there);
-        match receive(&here, patience).map_err(|error| failed(error.into()))?.0 {
-            Reply::Agreed(agreement) => Ok(*agreement),
+        match receive(&here, patience).map_err(|error| failed(error.into()))? {
+            (Reply::Agreed(agreement), connection) => {
+                Ok((*agreement, connection.into_iter().next().map(SetupConnection::from)))
+            }
+            (Reply::Full(full), _) => Err(ConnectError::Full(full)),
             _ => Err(ConnectError::Daemon(NONSENSE.to_owned())),
         }
     }
@@ -324,10 +329,12 @@ pub(super) fn one(descriptors: Vec<OwnedFd>) -> Result<Bytes, CreateError> {
     Ok(Bytes::from_memfd(memory)?)
 }
 
-/// The memory of a queue pair.
-pub(super) fn two(descriptors: Vec<OwnedFd>) -> Result<[Ring; 2], CreateError> {
-    let [send, receive] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| refused(NONSENSE))?;
-    Ok([ring(Bytes::from_memfd(send)?)?, ring(Bytes::from_memfd(receive)?)?])
+/// The memory of a queue pair, and the connection of its set-up, if there is one.
+pub(super) fn loan(descriptors: Vec<OwnedFd>) -> Result<Loan, CreateError> {
+    let mut descriptors = descriptors.into_iter();
+    let mut next = || descriptors.next().ok_or_else(|| refused(NONSENSE));
+    let rings = [ring(Bytes::from_memfd(next()?)?)?, ring(Bytes::from_memfd(next()?)?)?];
+    Ok(Loan { rings, connection: descriptors.next().map(SetupConnection::from) })
 }
 
 pub(super) fn ring(bytes: Bytes) -> Result<Ring, CreateError> {

@@ -1,7 +1,7 @@
 //! Programs that mean harm, and the bounds of what a tenant may have. Daemon and programs are in one process here, which changes
 //! nothing: they share no more than two processes do.
 
-use host::connect::{Agreement, Hello, LinkOffer};
+use host::connect::{Agreement, Full, Hello, LinkOffer};
 use host::packet::{PacketListener, PacketSocket};
 use host::{PortFacts, PortKind};
 use nic::{Fetching, Service};
@@ -208,10 +208,11 @@ fn replies() -> Vec<Reply> {
         remote: hello(),
         path_mtu: 1024,
         max_rd_atomic: 4,
-        extensions: 1,
+        extensions: 9,
         irn: Some(64),
         prism: false,
         strom: true,
+        lasting: true,
     };
     let facts = PairFacts {
         number: 17,
@@ -238,6 +239,7 @@ fn replies() -> Vec<Reply> {
         Reply::Domain(1),
         Reply::Nothing,
         Reply::Kernel(3, 1),
+        Reply::Full(Full::clients(64)),
     ]
 }
 
@@ -565,6 +567,22 @@ fn babble_harms_nobody() {
     }
     innocent.works();
     assert!(lender.daemon.refused() > 0 && !lender.daemon.has_failed());
+}
+
+#[test]
+fn programs_that_do_not_say_who_they_are_lock_nobody_out() {
+    let lender = lender("silent", &Options { attachments: 4, ..Options::default() });
+    let silent: Vec<PacketSocket> =
+        (0..100).map(|_| PacketSocket::connect(&lender.path, LONG).unwrap()).collect();
+    let context = lender.open();
+    let mut innocent = Innocent::new(&context);
+    innocent.works();
+    // Those that are attached keep their places.
+    let others = [lender.open(), lender.open(), lender.open()];
+    let full = Device::nicd(&lender.path).open().unwrap_err().to_string();
+    assert!(full.contains("4 programs are attached"), "{full}");
+    innocent.works();
+    drop((others, silent));
 }
 
 #[test]

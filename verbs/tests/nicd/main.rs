@@ -1,6 +1,7 @@
 //! The NIC daemon, its programs and their peers, each in a process of its own: this test binary runs itself again.
 
 mod chains;
+mod departures;
 mod kernels;
 
 use remora_verbs::{
