@@ -13,7 +13,7 @@ import threading
 import time
 
 # How many of each there are, as a whole phase has them.
-CROWD = {"silent": 1000, "stalled": 100, "garbage": 1000, "dripping": 100, "killed": 200}
+COUNTS = {"silent": 1000, "stalled": 100, "garbage": 1000, "dripping": 100, "killed": 200}
 # A silent connection that the server ends is made again, but not more often than a client that waits three seconds would.
 RENEWED = 3.0
 DRIP = 0.1
@@ -49,7 +49,7 @@ def garbage(draw, request):
     )
 
 
-class Crowd:
+class Connections:
     """Connections, of which each does the same."""
 
     def __init__(self, address, count):
@@ -85,46 +85,46 @@ class Crowd:
             return True
 
 
-def silent(crowd, over, says):
+def silent(connections, over, says):
     """Connections that say nothing, or nothing after a client's request. Those that the server ends are made again."""
     first = selectors.EVENT_WRITE if says else selectors.EVENT_READ
-    for _ in range(crowd.count):
-        crowd.add(first, None)
+    for _ in range(connections.count):
+        connections.add(first, None)
     say_ready()
     allowed, last = 0.0, time.monotonic()
     while not over():
-        for key, events in crowd.ready.select(0.02):
+        for key, events in connections.ready.select(0.02):
             peer = key.fileobj
             if events & selectors.EVENT_WRITE:
                 try:
                     peer.send(says)
                 except OSError:
                     pass
-                crowd.ready.modify(peer, selectors.EVENT_READ)
-            elif crowd.hung_up(peer):
-                crowd.end(peer)
+                connections.ready.modify(peer, selectors.EVENT_READ)
+            elif connections.hung_up(peer):
+                connections.end(peer)
         now = time.monotonic()
-        allowed = min(allowed + (now - last) * crowd.count / RENEWED, crowd.count)
+        allowed = min(allowed + (now - last) * connections.count / RENEWED, connections.count)
         last = now
-        while len(crowd.open) < crowd.count and allowed >= 1 and crowd.add(first, None):
+        while len(connections.open) < connections.count and allowed >= 1 and connections.add(first, None):
             allowed -= 1
 
 
-def dripping(crowd, over, request):
+def dripping(connections, over, request):
     """Connections that send a byte of a request each 100 ms."""
-    for _ in range(crowd.count):
-        crowd.add(selectors.EVENT_READ, [0])
+    for _ in range(connections.count):
+        connections.add(selectors.EVENT_READ, [0])
     say_ready()
     due = time.monotonic()
     while not over():
-        for key, _ in crowd.ready.select(0.02):
-            if crowd.hung_up(key.fileobj):
-                crowd.end(key.fileobj)
-                crowd.add(selectors.EVENT_READ, [0])
+        for key, _ in connections.ready.select(0.02):
+            if connections.hung_up(key.fileobj):
+                connections.end(key.fileobj)
+                connections.add(selectors.EVENT_READ, [0])
         if time.monotonic() < due:
             continue
         due += DRIP
-        for key in list(crowd.ready.get_map().values()):
+        for key in list(connections.ready.get_map().values()):
             sent = key.data[0]
             try:
                 key.fileobj.send(request[sent : sent + 1])
@@ -132,33 +132,33 @@ def dripping(crowd, over, request):
             except BlockingIOError:
                 pass
             except OSError:
-                crowd.end(key.fileobj)
-                crowd.add(selectors.EVENT_READ, [0])
+                connections.end(key.fileobj)
+                connections.add(selectors.EVENT_READ, [0])
 
 
-def nonsense(crowd, over, request, seconds):
+def nonsense(connections, over, request, seconds):
     """Connections that send something else than a request, so many over the phase. Some are reset, some closed, some left to the server."""
     draw = random.Random(7)
     say_ready()
     started = time.monotonic()
     while not over():
-        due = min(crowd.count, (time.monotonic() - started) / seconds * crowd.count)
-        while crowd.made < due:
-            if not crowd.add(selectors.EVENT_WRITE, None):
+        due = min(connections.count, (time.monotonic() - started) / seconds * connections.count)
+        while connections.made < due:
+            if not connections.add(selectors.EVENT_WRITE, None):
                 break
-        for key, events in crowd.ready.select(0.02):
+        for key, events in connections.ready.select(0.02):
             peer = key.fileobj
             if key.data is None:
                 try:
                     peer.send(garbage(draw, request))
                 except OSError:
                     pass
-                crowd.ready.modify(peer, selectors.EVENT_READ, time.monotonic() + HEARD)
-            elif crowd.hung_up(peer):
-                crowd.end(peer)
+                connections.ready.modify(peer, selectors.EVENT_READ, time.monotonic() + HEARD)
+            elif connections.hung_up(peer):
+                connections.end(peer)
         now = time.monotonic()
-        for key in [key for key in crowd.ready.get_map().values() if key.data and key.data < now]:
-            crowd.end(key.fileobj, reset=draw.random() < 0.5)
+        for key in [key for key in connections.ready.get_map().values() if key.data and key.data < now]:
+            connections.end(key.fileobj, reset=draw.random() < 0.5)
 
 
 def killed(words, count, over, seconds, longest):
@@ -202,14 +202,14 @@ def act(kind, address, count, seconds, longest, request, words):
     if kind == "killed":
         made = ended = killed(words, count, over, seconds, longest)
     else:
-        crowd = Crowd(address, count)
+        connections = Connections(address, count)
         if kind == "garbage":
-            nonsense(crowd, over, request, seconds)
+            nonsense(connections, over, request, seconds)
         elif kind == "dripping":
-            dripping(crowd, over, request)
+            dripping(connections, over, request)
         else:
-            silent(crowd, over, request if kind == "stalled" else b"")
-        made, ended = crowd.made, crowd.ended
+            silent(connections, over, request if kind == "stalled" else b"")
+        made, ended = connections.made, connections.ended
     print(json.dumps({"made": made, "ended": ended}), flush=True)
 
 
@@ -217,7 +217,7 @@ class Peers:
     """The process."""
 
     def __init__(self, kind, server, share, seconds, longest):
-        count = max(1, round(CROWD[kind] * share))
+        count = max(1, round(COUNTS[kind] * share))
         at = f"{server.address[0]}:{server.address[1]}"
         order = [kind, at, count, seconds, max(0.045, longest), server.request.hex(), *server.newcomer()]
         words = [sys.executable, sys.argv[0], "--peers", *map(str, order)]

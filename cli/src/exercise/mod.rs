@@ -1,6 +1,6 @@
 //! `remora kv exercise`, `remora block exercise`, `remora txn exercise`: random operations on a store, recorded as a history that a judge can read.
 
-mod pulse;
+mod progress;
 mod record;
 mod run;
 

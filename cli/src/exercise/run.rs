@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use check::Step;
 use store::ycsb::Random;
 
-use super::pulse::Pulse;
+use super::progress::Progress;
 use super::record::Record;
 use super::{Answer, Draw, ExerciseArgs, Store};
 use crate::print;
@@ -64,7 +64,7 @@ struct Exercise<'a> {
     /// Since when nothing has ended although something is under way, and whether that was told.
     heard: Instant,
     told: bool,
-    pulse: Option<Pulse>,
+    progress: Option<Progress>,
     /// Standard input has ended.
     stop: Arc<AtomicBool>,
     /// By key: what was found there first.
@@ -143,7 +143,7 @@ impl<'a> Exercise<'a> {
             over: None,
             heard: Instant::now(),
             told: false,
-            pulse: args.every.map(Pulse::new).transpose()?,
+            progress: args.every.map(Progress::new).transpose()?,
             stop,
             memory: BTreeMap::new(),
         })
@@ -190,11 +190,11 @@ impl<'a> Exercise<'a> {
 
     /// Says how it goes, if that is wanted and it is time, or the last one.
     fn say(&mut self, last: bool) {
-        if let Some(pulse) = &mut self.pulse
-            && (last || pulse.is_due())
+        if let Some(progress) = &mut self.progress
+            && (last || progress.is_due())
         {
             let waiting = self.asked.iter().chain(self.running.values());
-            pulse.say(waiting.map(|waiting| waiting.asked).min());
+            progress.say(waiting.map(|waiting| waiting.asked).min());
         }
     }
 
@@ -255,7 +255,7 @@ impl<'a> Exercise<'a> {
                 if self.args.liar {
                     steps.iter_mut().for_each(|step| self.lie(step));
                 }
-                self.pulse.iter_mut().for_each(|pulse| pulse.done(asked.asked));
+                self.progress.iter_mut().for_each(|progress| progress.done(asked.asked));
                 self.record.ok(asked.lane, &steps)
             }
             Answer::Refused => {
@@ -264,7 +264,7 @@ impl<'a> Exercise<'a> {
                         asked.steps.iter().filter(|step| matches!(step, Step::Read { .. })).map(Step::key),
                     );
                 }
-                self.pulse.iter_mut().for_each(Pulse::refused);
+                self.progress.iter_mut().for_each(Progress::refused);
                 self.record.fail(asked.lane)
             }
             Answer::Unknown => self.forget(asked.lane),
@@ -296,7 +296,7 @@ impl<'a> Exercise<'a> {
 
     /// Of what this client asked nobody knows.
     fn forget(&mut self, lane: u32) -> Result<()> {
-        self.pulse.iter_mut().for_each(Pulse::unknown);
+        self.progress.iter_mut().for_each(Progress::unknown);
         self.record.info(lane)
     }
 }

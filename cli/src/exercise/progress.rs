@@ -13,7 +13,7 @@ use crate::print;
 const LONGEST: u64 = 3_600_000_000;
 
 /// The present period.
-pub struct Pulse {
+pub struct Progress {
     every: Duration,
     next: Instant,
     times: Histogram<u64>,
@@ -21,15 +21,15 @@ pub struct Pulse {
     unknown: u64,
 }
 
-impl Pulse {
+impl Progress {
     /// With periods of so many seconds.
     ///
     /// # Errors
     /// There is no memory for the times.
-    pub fn new(every: f64) -> Result<Pulse> {
+    pub fn new(every: f64) -> Result<Progress> {
         let every = Duration::from_secs_f64(every);
         let times = Histogram::new_with_bounds(1, LONGEST, 2).context("room for times")?;
-        Ok(Pulse { every, next: Instant::now() + every, times, refused: 0, unknown: 0 })
+        Ok(Progress { every, next: Instant::now() + every, times, refused: 0, unknown: 0 })
     }
 
     /// An operation that was asked for then is done.
