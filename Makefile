@@ -10,10 +10,13 @@ CARGO ?= cargo
 export REMORA_PYTHON := $(CURDIR)/.cache/python/bin/python3
 # Users' kernels as WebAssembly are measured beside native ones, too.
 BENCH = $(CARGO) run --release --quiet --features remora-cli/wasm --bin remora -- bench
+# What the tests are built by; the command that `make abuse` runs is built with them.
+UNIT = test --workspace --exclude remora-tidy --features remora-cli/wasm --lib --bins --tests --examples
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
 MIRI_LIMIT ?= 1500
+SOAK_SECONDS ?= 3600
 
-.PHONY: help setup setup-bench test fmt tidy clippy unit doc miri fuzz fuzz-soak models demo bench soak clean
+.PHONY: help setup setup-bench test fmt tidy clippy unit abuse doc miri fuzz fuzz-soak models demo bench soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -24,7 +27,7 @@ setup: ## install what the tests need (as root; otherwise say what is missing)
 setup-bench: ## install what the benchmarks compare with: memcached, redis, etcd, sockperf, UCX, libfabric
 	@scripts/setup bench
 
-test: setup fmt tidy clippy unit doc models fuzz miri ## everything that must hold before a change lands
+test: setup fmt tidy clippy unit abuse doc models fuzz miri ## everything that must hold before a change lands
 
 fmt:
 	$(CARGO) fmt --all --check
@@ -38,7 +41,11 @@ clippy:
 	$(CARGO) clippy --workspace --all-targets --features remora-cli/wasm -- -D warnings
 
 unit: ## all tests but the documentation's
-	$(CARGO) test --workspace --exclude remora-tidy --features remora-cli/wasm --lib --bins --tests --examples
+	$(CARGO) $(UNIT)
+
+abuse: ## hostile and vanishing peers at each server beside a client at work
+	$(CARGO) $(UNIT) --no-run --quiet
+	@scripts/abuse
 
 doc: ## the examples in the documentation, and the documentation itself
 	$(CARGO) test --workspace --doc
@@ -67,8 +74,10 @@ bench: setup-bench ## the numbers of docs/PERFORMANCE.md, baselines in the same 
 	$(BENCH) block --blocks 1000000 --json
 	$(BENCH) strom --json
 
-soak: setup ## the tests marked soak: hours
+soak: setup ## the tests marked soak, and all abuse of each server for SOAK_SECONDS (an hour): hours
 	$(CARGO) test --workspace --release -- --ignored soak
+	$(CARGO) build --release --features remora-cli/wasm --bin remora
+	scripts/abuse --soak --seconds $(SOAK_SECONDS) --binary $(or $(CARGO_TARGET_DIR),target)/release/remora
 
 clean: ## remove what was built
 	$(CARGO) clean

@@ -112,6 +112,8 @@ impl From<ConnectError> for Fault {
     fn from(error: ConnectError) -> Fault {
         let errno = match &error {
             ConnectError::Refused(_) | ConnectError::Rejected(_) => libc::ECONNREFUSED,
+            // No place at the moment.
+            ConnectError::Full(_) => libc::EAGAIN,
             ConnectError::Tcp(error) => error.raw_os_error().unwrap_or(libc::EIO),
             ConnectError::Timeout(_) => libc::ETIMEDOUT,
             ConnectError::Closed(_) | ConnectError::StaleLink => libc::ECONNRESET,

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 
 use crate::device::CAPTURE;
+use crate::ending;
 
 /// Arguments of `remora capture`.
 #[derive(Parser)]
@@ -34,10 +35,8 @@ pub fn run(args: &Args) -> Result<()> {
     let output = std::path::absolute(&args.output)?;
     // Whoever says `remora` means this one, installed or not.
     let program = if program == "remora" { std::env::current_exe()? } else { PathBuf::from(program) };
-    let status = Command::new(&program)
-        .args(words)
-        .env(CAPTURE, &output)
-        .status()
+    let mut command = Command::new(&program);
+    let status = ending::pass_on(command.args(words).env(CAPTURE, &output))
         .with_context(|| format!("running {}", program.display()))?;
     if !output.exists() {
         bail!("the command opened no NIC ({status}): nothing is recorded");

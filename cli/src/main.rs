@@ -7,12 +7,14 @@ mod block;
 mod cache;
 mod capture;
 mod chain;
+mod connecting;
 mod demo;
 mod device;
 mod devinfo;
 mod doctor;
 #[cfg(test)]
 mod documented;
+mod ending;
 mod exercise;
 mod figures;
 mod flushing;
@@ -125,6 +127,7 @@ fn main() -> ExitCode {
         )
         .with_writer(std::io::stderr)
         .init();
+    take_descriptors();
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -133,6 +136,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Each connection is a descriptor or more: the soft limit, 1024 on most systems, goes up to the hard one.
+fn take_descriptors() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Where that is refused the old one stays, and is named when it is reached.
+    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 fn run(command: Command) -> Result<()> {

@@ -8,14 +8,14 @@ use anyhow::{Context as _, Result};
 use clap::Parser;
 use host::metrics;
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 use verbs::nicd::{Daemon, Limits, Options, TenantFacts};
 
 use crate::bench::print_table;
 use crate::device::{LentArgs, PortArgs};
-use crate::print;
 use crate::serving::conduct::size;
+use crate::{ending, print};
 
 /// Arguments of `remora nicd`.
 #[derive(Parser)]
@@ -92,7 +92,8 @@ pub fn run(args: &Args) -> Result<()> {
     if args.child {
         crate::bench::turns::end_with_parent()?;
     }
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1]).context("waiting for signals")?;
+    let heard = ending::signals()?.into_iter().chain([SIGUSR1]);
+    let mut signals = Signals::new(heard).context("waiting for signals")?;
     let daemon = Arc::new(Daemon::open(&args.port.device()?, &socket, &args.options())?);
     let counted = Arc::clone(&daemon);
     let endpoint = args

@@ -95,12 +95,17 @@ fn table<'a>(args: &Args, before: &Samples, now: &'a Samples, span: f64, all: bo
 fn look(address: &str) -> Result<Samples> {
     let nowhere = || format!("{address} is no address of metrics (host:port)");
     let target = address.to_socket_addrs().with_context(nowhere)?.next().with_context(nowhere)?;
-    let stream = TcpStream::connect_timeout(&target, Duration::from_secs(2)).with_context(|| {
+    let stream = TcpStream::connect_timeout(&target, PATIENCE).with_context(|| {
         format!("no metrics at {address}: start a server with `remora serve kv --metrics {address}`")
     })?;
-    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
-    // Whoever knows no HTTP may hang up after the first bytes: then the question cannot be sent, or the answer not be read.
-    let answer = ask(stream, address).unwrap_or_default();
+    let answer = match ask(stream, address) {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => bail!(
+            "{address} takes connections and has not answered for {} seconds: continue its server if it is stopped",
+            PATIENCE.as_secs()
+        ),
+        // Whoever knows no HTTP may hang up after the first bytes: then the question cannot be sent, or the answer not be read.
+        asked => asked.unwrap_or_default(),
+    };
     let (head, body) = answer.split_once("\r\n\r\n").with_context(|| {
         format!("what listens at {address} has no metrics: name the address that its `--metrics` has")
     })?;
@@ -110,12 +115,32 @@ fn look(address: &str) -> Result<Samples> {
     Ok(samples(body))
 }
 
+/// How long connecting may take, and an answer, however slowly it drips.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes of an answer at most.
+const LONGEST: usize = 4 << 20;
+
 fn ask(mut stream: TcpStream, address: &str) -> io::Result<String> {
+    let (started, mut answer, mut piece) = (Instant::now(), Vec::new(), [0; 4096]);
+    stream.set_write_timeout(Some(PATIENCE))?;
     let question = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(question.as_bytes())?;
-    let mut answer = String::new();
-    stream.take(4 << 20).read_to_string(&mut answer)?;
-    Ok(answer)
+    while answer.len() < LONGEST {
+        let left = PATIENCE.saturating_sub(started.elapsed());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut piece) {
+            Ok(0) => break,
+            Ok(got) => answer.extend_from_slice(&piece[..got]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    String::from_utf8(answer).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
 fn samples(body: &str) -> Samples {

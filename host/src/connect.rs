@@ -9,16 +9,24 @@
 //!   | <-- GO -------------------------------- |
 //! ```
 //!
-//! After GO both queue pairs are in RTS. Either side may answer REJECT with words instead. `message` has the bytes,
-//! `listener` the server's side, which strangers may reach: lengths, times and numbers at once are bounded.
+//! After GO both queue pairs are in RTS. Either side may answer REJECT with words instead, and the server FULL. If both want
+//! so the connection then stays open, so that its end says that a queue pair is gone (`lasting`). `message` has the bytes;
+//! `listener`, `pending` and `request` are the server's side, which strangers may reach: lengths, times and numbers at once are
+//! bounded.
 
 mod error;
+mod exchange;
+mod full;
+mod lasting;
 mod listener;
 mod message;
+mod pending;
+mod request;
 
 use nic::Service;
 use port::Peer;
 use port::shm::{Admit, Link};
+use rustix::fd::OwnedFd;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -28,9 +36,14 @@ use crate::attach::{AttachError, PortKind};
 use crate::engine::{Control, Engine};
 use crate::peers::EngineId;
 pub use error::ConnectError;
-pub use listener::{Listener, PENDING, Request};
-pub use message::{Hello, IRN, LinkOffer, MAX_PRIVATE, Message, PRISM, STROM, VERSION};
-use message::{Stage, read, write};
+use exchange::{read, write};
+pub use full::{Full, Places};
+pub use lasting::{Departures, SetupConnection};
+pub use listener::{Listener, REQUESTS};
+use message::Stage;
+pub use message::{Hello, IRN, LASTING, LinkOffer, MAX_PRIVATE, Message, PRISM, STROM, VERSION};
+pub use pending::{PENDING, PENDING_OF_SOURCE};
+pub use request::{Answered, Request};
 
 /// One side's queue pair, and what it can do.
 #[derive(Clone, Debug)]
@@ -57,6 +70,8 @@ pub struct Side<'a> {
     pub prism: bool,
     /// It wants StRoM, if the peer does too.
     pub strom: bool,
+    /// It keeps the connection of the set-up, if the peer does too.
+    pub lasting: bool,
     /// Up to [`MAX_PRIVATE`] bytes for the program at the other side.
     pub private_data: &'a [u8],
 }
@@ -81,7 +96,8 @@ impl Side<'_> {
             engine: self.engine.id(),
             extensions: if self.irn { IRN } else { 0 }
                 | if self.prism { PRISM } else { 0 }
-                | if self.strom { STROM } else { 0 },
+                | if self.strom { STROM } else { 0 }
+                | if self.lasting { LASTING } else { 0 },
             irn_reach: if self.irn { self.engine.control(|control| control.nic.irn().reach()) } else { 0 },
             private_data: self.private_data.to_vec(),
         })
@@ -107,6 +123,8 @@ pub struct Agreement {
     pub prism: bool,
     /// StRoM is agreed on.
     pub strom: bool,
+    /// Both sides keep the connection of the set-up as long as their queue pairs.
+    pub lasting: bool,
 }
 
 impl Agreement {
@@ -120,6 +138,7 @@ impl Agreement {
             irn: (extensions & IRN != 0).then_some(remote.irn_reach),
             prism: extensions & PRISM != 0,
             strom: extensions & STROM != 0,
+            lasting: extensions & LASTING != 0,
             remote,
         }
     }
@@ -146,7 +165,7 @@ impl Deadline {
 }
 
 /// Connects the queue pair of `side` to one that a [`Listener`] at `address` answers with. `bring_up` takes the queue
-/// pair to RTS.
+/// pair to RTS. The TCP connection comes with the agreement if both sides keep it.
 ///
 /// # Errors
 /// [`ConnectError`]. If it fails after `bring_up`, the queue pair must be torn down by the caller; the peer is released
@@ -156,7 +175,7 @@ pub fn connect(
     side: &Side<'_>,
     timeout: Duration,
     mut bring_up: impl FnMut(&Agreement) -> Result<(), ConnectError>,
-) -> Result<Agreement, ConnectError> {
+) -> Result<(Agreement, Option<SetupConnection>), ConnectError> {
     let deadline = Deadline::after(timeout);
     let address = resolve(address)?;
     match attempt(address, side, LinkOffer::None, deadline, &mut bring_up) {
@@ -178,7 +197,7 @@ fn attempt(
     link: LinkOffer,
     deadline: Deadline,
     bring_up: &mut impl FnMut(&Agreement) -> Result<(), ConnectError>,
-) -> Result<Agreement, ConnectError> {
+) -> Result<(Agreement, Option<SetupConnection>), ConnectError> {
     let local = side.hello(link)?;
     let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Connecting))?;
     let mut stream =
@@ -189,6 +208,7 @@ fn attempt(
     let remote = match read(&mut stream, deadline, Stage::Answer)? {
         Message::Accept(hello) => hello,
         Message::Reject(words) => return Err(ConnectError::Rejected(words)),
+        Message::Full(full) => return Err(ConnectError::Full(full)),
         _ => return Err(ConnectError::BadMessage),
     };
     let agreed =
@@ -203,7 +223,10 @@ fn attempt(
         Ok(agreement) => {
             write(&mut stream, &Message::Ready, deadline)?;
             match read(&mut stream, deadline, Stage::Go)? {
-                Message::Go => Ok(agreement),
+                Message::Go => {
+                    let lasting = agreement.lasting;
+                    Ok((agreement, lasting.then(|| SetupConnection::from(OwnedFd::from(stream)))))
+                }
                 Message::Reject(words) => Err(ConnectError::Rejected(words)),
                 _ => Err(ConnectError::BadMessage),
             }
@@ -382,7 +405,7 @@ fn link_pair(
         port::shm::Listener::new(port::shm::DEFAULT_GEOMETRY, Admit::SameUser).map_err(ConnectError::Link)?;
     let (given, taken) = std::thread::scope(|scope| {
         let taker = scope.spawn(|| port::shm::connect(listener.name(), Admit::SameUser, left));
-        let given = listener::give_link(&listener, deadline);
+        let given = request::give_link(&listener, None, deadline);
         let taken = taker
             .join()
             .map_err(|_| ConnectError::Timeout(Stage::Link))

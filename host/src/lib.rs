@@ -32,4 +32,4 @@ pub use families::families;
 pub use pass::{CqHook, EngineEvent};
 pub use peers::{EngineId, Peers};
 pub use port::fault::{Rules, RulesError};
-pub use signal::{Channel, Signal, wait_either, wait_readable};
+pub use signal::{Channel, Signal, wait_any, wait_either, wait_readable};

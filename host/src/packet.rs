@@ -18,6 +18,8 @@ use std::time::Duration;
 pub const DESCRIPTORS: usize = 3;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
+/// Time in which who listens at a path takes one more: whether anybody does is known at once, unless too many wait.
+const KNOCKING: Duration = Duration::from_secs(1);
 
 /// What was received.
 #[derive(Debug)]
@@ -47,15 +49,19 @@ impl PacketSocket {
         Ok((PacketSocket { socket: one }, PacketSocket { socket: other }))
     }
 
-    /// Connects to who listens at `path`.
+    /// Connects to who listens at `path`; sending and receiving may take as long as connecting.
     ///
     /// # Errors
-    /// What connect(2) says.
-    pub fn connect(path: &Path) -> io::Result<PacketSocket> {
+    /// What connect(2) says; `TimedOut`: who listens has taken nobody for so long, and no more may wait for it.
+    pub fn connect(path: &Path, patience: Duration) -> io::Result<PacketSocket> {
         let socket =
             net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-        Ok(PacketSocket { socket })
+        let socket = PacketSocket { socket };
+        socket.set_patience(Some(patience), Some(patience))?;
+        match net::connect(&socket.socket, &SocketAddrUnix::new(path)?) {
+            Err(Errno::AGAIN) => Err(io::ErrorKind::TimedOut.into()),
+            done => Ok(done.map(|()| socket)?),
+        }
     }
 
     /// The user of the process at the other end, as the kernel noted it.
@@ -69,15 +75,17 @@ impl PacketSocket {
     /// Sends one packet.
     ///
     /// # Errors
-    /// What sendmsg(2) says.
+    /// What sendmsg(2) says; `TimedOut` after the time of [`set_patience`](PacketSocket::set_patience).
     pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        net::sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
-        Ok(())
+        match net::sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL) {
+            Err(Errno::AGAIN) => Err(io::ErrorKind::TimedOut.into()),
+            done => Ok(done.map(|_| ())?),
+        }
     }
 
     /// Waits for one packet.
@@ -173,7 +181,11 @@ impl PacketListener {
     /// `AddrInUse`: somebody listens there, or it is no socket; else what bind(2) says.
     pub fn bind(path: &Path, everybody: bool) -> io::Result<PacketListener> {
         if let Ok(there) = std::fs::symlink_metadata(path) {
-            if !there.file_type().is_socket() || PacketSocket::connect(path).is_ok() {
+            let listens = match PacketSocket::connect(path, KNOCKING) {
+                Ok(_) => true,
+                Err(error) => error.kind() == io::ErrorKind::TimedOut,
+            };
+            if !there.file_type().is_socket() || listens {
                 return Err(io::ErrorKind::AddrInUse.into());
             }
             std::fs::remove_file(path)?;
@@ -269,6 +281,22 @@ mod tests {
     }
 
     #[test]
+    fn a_listener_that_takes_nobody_is_waited_for_no_longer_than_asked_and_keeps_its_path() {
+        let path = std::env::temp_dir().join(format!("remora-full-{}", std::process::id()));
+        let _stopped = PacketListener::bind(&path, false).unwrap();
+        let mut waiting = Vec::new();
+        let error = loop {
+            match PacketSocket::connect(&path, Duration::from_millis(50)) {
+                Ok(socket) => waiting.push(socket),
+                Err(error) => break error,
+            }
+            assert!(waiting.len() <= BACKLOG as usize + 1, "more wait than may");
+        };
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(PacketListener::bind(&path, false).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
     fn a_path_is_taken_over_from_the_dead_only() {
         let path = std::env::temp_dir().join(format!("remora-packet-{}", std::process::id()));
         let listener = PacketListener::bind(&path, false).unwrap();
@@ -276,7 +304,7 @@ mod tests {
         // Its process dies without cleaning up.
         rustix::net::shutdown(&listener.socket, net::Shutdown::Both).unwrap();
         let again = PacketListener::bind(&path, false).unwrap();
-        assert!(PacketSocket::connect(&path).is_ok());
+        assert!(PacketSocket::connect(&path, KNOCKING).is_ok());
         assert!(again.accept().unwrap().is_some());
         drop(again);
         std::fs::write(&path, b"a file").unwrap();

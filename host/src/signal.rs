@@ -32,17 +32,37 @@ impl<T> Signal<T> {
         Ok(Signal { descriptor, queue: Mutex::new(queue) })
     }
 
-    /// Puts one item in and makes the descriptor readable.
+    /// Puts one item in and makes the descriptor readable. One that finds the queue full is lost.
     pub fn put(&self, item: T) {
+        if self.offer(item).is_err() {
+            self.queue.lock().unwrap_or_else(PoisonError::into_inner).lost += 1;
+        }
+    }
+
+    /// Puts one item in and makes the descriptor readable.
+    ///
+    /// # Errors
+    /// The queue is full: the item comes back.
+    pub fn offer(&self, item: T) -> Result<(), T> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.waiting.len() == queue.limit {
-            queue.lost += 1;
-            return;
+            return Err(item);
         }
         queue.waiting.push_back(item);
         if queue.waiting.len() == 1 {
             // Under the lock, so that it never says "empty" while there is something. A full eventfd is readable too.
             let _ = rustix::io::write(&self.descriptor, &1u64.to_ne_bytes());
+        }
+        Ok(())
+    }
+
+    /// Drops the items of which `keep` is not true.
+    pub fn retain(&self, keep: impl FnMut(&T) -> bool) {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = queue.waiting.len();
+        queue.waiting.retain(keep);
+        if before > 0 && queue.waiting.is_empty() {
+            let _ = rustix::io::read(&self.descriptor, &mut [0u8; 8]);
         }
     }
 
@@ -119,6 +139,21 @@ pub fn wait_either(one: &impl AsFd, other: &impl AsFd) -> io::Result<()> {
     use rustix::event::{PollFd, PollFlags};
     rustix::event::poll(&mut [PollFd::new(one, PollFlags::IN), PollFd::new(other, PollFlags::IN)], None)?;
     Ok(())
+}
+
+/// Waits until one of several descriptors is readable, or the time has passed.
+///
+/// # Errors
+/// What poll(2) says; an interruption is no error.
+pub fn wait_any(descriptors: &[BorrowedFd<'_>], timeout: std::time::Duration) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, Timespec};
+    let mut waited: Vec<PollFd<'_>> =
+        descriptors.iter().map(|descriptor| PollFd::new(descriptor, PollFlags::IN)).collect();
+    let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+    match rustix::event::poll(&mut waited, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 /// Waits until `descriptor` is readable. False: the time passed.

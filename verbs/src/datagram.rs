@@ -409,7 +409,7 @@ impl DatagramQueuePair {
     pub fn resolve(&self, address: impl ToSocketAddrs) -> Result<RemoteQueue, ConnectError> {
         self.end.refuse_to_connect()?;
         let (side, timeout) = (self.end.side(), self.end.options.connect_timeout);
-        let agreed = host::connect::connect(address, &side, timeout, |_| Ok(()))?;
+        let (agreed, _) = host::connect::connect(address, &side, timeout, |_| Ok(()))?;
         self.remote(agreed)
     }
 
@@ -417,7 +417,7 @@ impl DatagramQueuePair {
     pub(crate) fn answer(&self, request: Request) -> Result<RemoteQueue, ConnectError> {
         self.end.refuse_to_connect()?;
         let (side, timeout) = (self.end.side(), self.end.options.connect_timeout);
-        let agreed = request.accept(&side, timeout, |_| Ok(()))?;
+        let (agreed, _) = request.accept(&side, timeout, |_| Ok(()))?;
         self.remote(agreed)
     }
 

@@ -1,7 +1,7 @@
 //! What every queue pair has, whatever its service: a number on an engine, a state, and the way to its peer.
 
 use host::Engine;
-use host::connect::{Agreement, ConnectError, Request, Side};
+use host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection, Side};
 use memory::Owner;
 use nic::{AddressVector, Modify, Service};
 use std::net::ToSocketAddrs;
@@ -21,6 +21,8 @@ pub(crate) struct End {
     pub context: Context,
     pub options: QpOptions,
     pub agreement: Option<Agreement>,
+    /// Tells the peer when this ends, and this when the peer does.
+    pub connection: Option<SetupConnection>,
     bell: u32,
     /// The set that the doorbell is of, if another process rings it.
     set: Option<u32>,
@@ -44,6 +46,10 @@ impl Drop for End {
             ended
         });
         debug_assert!(ended.is_ok(), "nobody else destroys it");
+        if let Some(connection) = &self.connection {
+            // A forked child may have it open too.
+            connection.end();
+        }
         // Windows of type 2 that were bound by it are nobody's now.
         let owner = Owner::new(self.engine.number() as u16, self.number.get());
         self.engine.table().unbind_owner(owner);
@@ -97,6 +103,7 @@ impl End {
             context: context.clone(),
             options: options.clone(),
             agreement: None,
+            connection: None,
             bell,
             set: None,
             psn: Psn::new(host::random().map_or(0, |random| random as u32 & 0x00ff_ffff)),
@@ -150,6 +157,7 @@ impl End {
             irn: self.options.irn && self.service == Service::Rc,
             prism: self.options.prism && self.service == Service::Rc,
             strom: self.options.strom && self.service == Service::Rc,
+            lasting: self.options.lasting && self.service != Service::Ud,
             private_data: &self.options.private_data,
         }
     }
@@ -218,16 +226,18 @@ impl End {
         let agreed = host::connect::connect(address, &side, timeout, bring_up);
         // Whatever came after it: a queue pair that is up uses its peer until it is dropped.
         self.agreement = up;
-        agreed.map(|_| ())
+        self.connection = agreed?.1;
+        Ok(())
     }
 
-    pub fn answer(&mut self, request: Request) -> Result<(), ConnectError> {
+    /// Answers a request, up to its last word.
+    pub fn answer(&mut self, request: Request) -> Result<Answered, ConnectError> {
         self.refuse_to_connect()?;
         let mut up = None;
         let (side, timeout) = (self.side(), self.options.connect_timeout);
-        let agreed = request.accept(&side, timeout, |agreement| self.bring_up(agreement, &mut up));
+        let agreed = request.answer(&side, timeout, |agreement| self.bring_up(agreement, &mut up));
         self.agreement = up;
-        agreed.map(|_| ())
+        Ok(agreed?.1)
     }
 
     pub fn connect_pair(first: &mut End, second: &mut End) -> Result<(), ConnectError> {

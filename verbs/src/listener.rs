@@ -1,6 +1,6 @@
 //! Listening for queue pairs that want to connect.
 
-use host::connect::{ConnectError, Hello, Request};
+use host::connect::{ConnectError, Full, Hello, Request, SetupConnection};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl Listener {
         self.inner.address()
     }
 
-    /// Sleeps until somebody wants to connect. None: the time passed.
+    /// Sleeps until somebody wants to connect, and has not hung up since. None: the time passed.
     ///
     /// # Errors
     /// The system refuses to wait.
@@ -61,7 +61,7 @@ impl Listener {
         Ok(self.inner.accept(timeout)?.map(|inner| ConnectRequest { inner }))
     }
 
-    /// Connections turned away: nonsense, or too many at once.
+    /// Connections turned away or left: silent, nonsense, too many at once, or gone before they were answered.
     pub fn refused(&self) -> usize {
         self.inner.refused()
     }
@@ -96,12 +96,31 @@ impl ConnectRequest {
         self.inner.from()
     }
 
-    /// Connects it to `pair`. When this returns both can send.
+    /// Has the other side hung up meanwhile?
+    pub fn has_hung_up(&self) -> bool {
+        self.inner.has_hung_up()
+    }
+
+    /// Connects it to `pair`. When this returns both can send. It waits for the other side, up to
+    /// [`connect_timeout`](crate::QpOptions::connect_timeout): a thread that serves others uses [`Handshakes`](crate::Handshakes).
     ///
     /// # Errors
     /// [`ConnectError`]; the other side is told, and `pair` is gone.
     pub fn accept(self, pair: QueuePair<Init>) -> Result<QueuePair<Ready>, ConnectError> {
+        self.answer(pair)?.go()
+    }
+
+    /// The same, but for the last word: the other side sends nothing before it is told to [go](Answered::go).
+    ///
+    /// # Errors
+    /// As [`accept`](ConnectRequest::accept).
+    pub fn answer(self, pair: QueuePair<Init>) -> Result<Answered, ConnectError> {
         pair.answer(self.inner)
+    }
+
+    /// A descriptor of its TCP connection, for ending it from elsewhere.
+    pub(crate) fn connection(&self) -> std::io::Result<SetupConnection> {
+        self.inner.connection()
     }
 
     /// Connects an XRC initiator to `target`.
@@ -134,5 +153,41 @@ impl ConnectRequest {
     /// Says no, with words for a person.
     pub fn reject(self, words: &str) {
         self.inner.reject(words);
+    }
+
+    /// Says that there is no place at the moment: the other side gets [`ConnectError::Full`].
+    pub fn reject_full(self, full: Full) {
+        self.inner.reject_full(full);
+    }
+}
+
+/// Two queue pairs that are connected, the other of which waits to be told to go. Dropping this ends both.
+#[derive(Debug)]
+pub struct Answered {
+    pair: QueuePair<Ready>,
+    inner: host::connect::Answered,
+}
+
+impl Answered {
+    pub(crate) fn new(pair: QueuePair<Ready>, inner: host::connect::Answered) -> Answered {
+        Answered { pair, inner }
+    }
+
+    /// Tells it, without waiting for it.
+    ///
+    /// # Errors
+    /// It has hung up; the queue pair is gone.
+    pub fn go(self) -> Result<QueuePair<Ready>, ConnectError> {
+        let Answered { mut pair, inner } = self;
+        pair.keep(inner.go()?);
+        Ok(pair)
+    }
+
+    /// Leaves that to another process, which has the connection too.
+    pub(crate) fn left_to_another(self) -> QueuePair<Ready> {
+        let Answered { mut pair, inner } = self;
+        let lasting = pair.agreement().is_some_and(|agreement| agreement.lasting);
+        pair.keep(lasting.then(|| inner.into_connection()));
+        pair
     }
 }

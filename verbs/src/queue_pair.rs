@@ -1,6 +1,6 @@
 //! Queue pairs. Their state is part of their type: what is not connected cannot send.
 
-use host::connect::{Agreement, ConnectError};
+use host::connect::{Agreement, ConnectError, SetupConnection};
 use memory::ForkMark;
 use nic::{
     AddressVector, Fetching, Modify, NicError, QueuePairInit, ReceiveRequest, Receives, Ring, Service,
@@ -14,6 +14,7 @@ use wire::Qpn;
 
 use crate::completion_queue::Shared as Cq;
 use crate::end::End;
+use crate::listener::Answered;
 use crate::{CompletionQueue, Context, CreateError, PostError, ProtectionDomain, Srq};
 
 mod chains;
@@ -23,6 +24,7 @@ mod options;
 mod queues;
 mod requests;
 use handle::Handle;
+pub(crate) use lent::Loan;
 pub(crate) use options::Own;
 pub use options::QpOptions;
 pub(crate) use queues::{Incoming, ReceiveSide, SendSide};
@@ -177,13 +179,10 @@ impl QueuePair<Init> {
         Ok(self.ready())
     }
 
-    /// Answers a request with it; see [`ConnectRequest::accept`](crate::ConnectRequest::accept).
-    pub(crate) fn answer(
-        mut self,
-        request: host::connect::Request,
-    ) -> Result<QueuePair<Ready>, ConnectError> {
-        self.body.end.answer(request)?;
-        Ok(self.ready())
+    /// Answers a request with it; see [`ConnectRequest::answer`](crate::ConnectRequest::answer).
+    pub(crate) fn answer(mut self, request: host::connect::Request) -> Result<Answered, ConnectError> {
+        let inner = self.body.end.answer(request)?;
+        Ok(Answered::new(self.ready(), inner))
     }
 
     /// Connects two queue pairs of this process, of one context or of two with the same kind of port.
@@ -326,6 +325,22 @@ impl QueuePair<Ready> {
     /// What the two sides agreed on.
     pub fn agreement(&self) -> Option<&Agreement> {
         self.body.end.agreement()
+    }
+
+    /// Has the other side's queue pair gone, or its process? Known at once where both sides keep the connection of the set-up
+    /// ([`QpOptions::lasting`]); else, and where a machine or a network fails, only a request that is not acknowledged tells.
+    pub fn is_peer_gone(&self) -> bool {
+        self.connection().is_some_and(SetupConnection::has_ended)
+    }
+
+    /// The connection of the set-up, if it is kept: its descriptor is readable when the peer is gone.
+    pub fn connection(&self) -> Option<&SetupConnection> {
+        self.body.end.connection()
+    }
+
+    /// It stays with the queue pair.
+    pub(crate) fn keep(&mut self, connection: Option<SetupConnection>) {
+        self.body.end.keep(connection);
     }
 
     /// Where its packets go, for bringing it up again by [`modify`](QueuePair::modify).

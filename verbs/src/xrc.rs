@@ -120,7 +120,7 @@ impl XrcTarget<Init> {
         mut self,
         request: host::connect::Request,
     ) -> Result<XrcTarget<Ready>, ConnectError> {
-        self.end.answer(request)?;
+        self.end.connection = self.end.answer(request)?.go()?;
         Ok(self.ready())
     }
 }
@@ -188,7 +188,7 @@ impl XrcInitiator<Init> {
     }
 
     pub(crate) fn answer(self, request: host::connect::Request) -> Result<XrcInitiator<Ready>, ConnectError> {
-        Ok(XrcInitiator { pair: self.pair.answer(request)? })
+        Ok(XrcInitiator { pair: self.pair.answer(request)?.go()? })
     }
 
     /// Connects an initiator and a target of this process.

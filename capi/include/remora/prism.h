@@ -120,7 +120,9 @@ uint32_t remora_qp_num(const struct remora_qp *qp); /* 0: none */
 /* REMORA_QP_PRISM, REMORA_QP_IRN and REMORA_QP_STROM, as far as agreed with the peer. */
 uint32_t remora_agreed(const struct remora_qp *qp);
 
-/* Connecting goes over TCP, "host:port". A queue pair connects once (EISCONN); if it fails, destroy it. */
+/* Connecting goes over TCP, "host:port". A queue pair connects once (EISCONN); if it fails, destroy it.
+ * EAGAIN: the server has no place at the moment, and the next one may find one. The TCP connection stays open as long as
+ * the queue pair: its end tells the server at once that the client is gone. */
 int remora_connect(struct remora_qp *qp, const char *address);
 int remora_connect_pair(struct remora_qp *first, struct remora_qp *second);
 int remora_listen(const char *address, struct remora_listener **listener);

@@ -219,6 +219,8 @@ impl End {
                 private_data: self.local.remote_memory().to_bytes().to_vec(),
                 prism: self.speaks.prism,
                 strom: self.speaks.strom,
+                // Ten thousand of them would be as many descriptors.
+                lasting: false,
                 ..QpOptions::default()
             };
             let qp = self.domain.create_qp(&self.cq, &self.cq, &options)?.connect(door)?;

@@ -163,6 +163,20 @@ impl Session {
         self.faults.iter().flatten().next().map_or("nothing came back", String::as_str).to_owned()
     }
 
+    /// What a person is told of an operation that does not end.
+    pub fn too_few(&self) -> String {
+        let (there, all) = (self.connected(), self.links.len());
+        if there > all / 2 {
+            return format!(
+                "{there} of {all} replicas are connected and do not answer: continue them if they are stopped"
+            );
+        }
+        format!(
+            "{there} of {all} replicas answer, too few for a majority: start the others ({})",
+            self.fault()
+        )
+    }
+
     /// What the replicas said that it was connected to.
     pub fn sources(&self) -> Vec<State> {
         self.states.iter().flatten().copied().collect()
@@ -313,7 +327,7 @@ impl Session {
             }
             self.turn(|finished| result = Some(look(finished)))?;
             if started.elapsed() > PATIENCE {
-                bail!("{} of {} replicas answer, too few", self.connected(), self.links.len());
+                bail!("{}", self.too_few());
             }
         }
         result.context("an outcome")

@@ -90,7 +90,7 @@ fn connect(
         connect_timeout: TIMEOUT,
         ..QpOptions::default()
     };
-    let pair = domain.create_qp(&cq, &cq, &options)?.connect(address)?;
+    let pair = crate::connecting::connect(domain, &cq, &options, address)?;
     let welcome = Welcome::decode(pair.peer_private_data()).context("no replica of blocks answers there")?;
     let wants_number = hello.errand == Errand::Use { wants_number: true };
     anyhow::ensure!(!wants_number || welcome.number.is_some(), "it gave no number to a writer");

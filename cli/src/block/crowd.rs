@@ -115,7 +115,7 @@ fn connect(
         prism: true,
         ..QpOptions::default()
     };
-    let pair = domain.create_qp(cq, cq, &options)?.connect(address)?;
+    let pair = crate::connecting::connect(domain, cq, &options, address)?;
     let welcome = Welcome::decode(pair.peer_private_data()).context("no replica of blocks answers there")?;
     Ok((pair, welcome))
 }

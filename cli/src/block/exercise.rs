@@ -56,8 +56,12 @@ impl Store for Replicas {
     }
 
     fn give_up(&mut self) -> bool {
-        // An operation waits for a majority as long as it takes, and begins anew with each connection.
+        // An operation waits for a majority, and begins anew with each connection.
         true
+    }
+
+    fn silence(&self) -> String {
+        self.session.too_few()
     }
 }
 

@@ -1,10 +1,11 @@
 //! How a new store begins: its replicas meet, and nobody serves before all have been seen.
 
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use store::block::Errand;
-use verbs::{ConnectRequest, Context, Listener, ProtectionDomain, QpOptions};
+use verbs::{Answered, ConnectRequest, Context, Handshakes, Listener, ProtectionDomain, QpOptions};
 
 use super::peers::Peers;
 use super::replica::{Blocks, Replica, Shared};
@@ -13,20 +14,26 @@ use crate::serving::program::Program;
 
 /// Time between two rounds of questions.
 const AGAIN: Duration = Duration::from_millis(50);
+/// Time between two looks at who comes.
+const TURN: Duration = Duration::from_millis(2);
 /// How long the others may take to begin before a person is told whom this one waits for.
 const QUIET: Duration = Duration::from_secs(2);
-/// Time that answering one question may take.
-const ANSWERING: Duration = Duration::from_secs(1);
+/// Time that answering one question may take. Others are answered meanwhile.
+const ANSWERING: Duration = Duration::from_secs(3);
 
 /// Answers questions until `over`.
 fn answer_until(
     listener: &Listener,
+    handshakes: &mut Handshakes,
     mut over: impl FnMut() -> Result<bool>,
-    mut answer: impl FnMut(ConnectRequest) -> Result<()>,
+    mut answer: impl FnMut(ConnectRequest, &mut Handshakes) -> Result<()>,
 ) -> Result<()> {
     while !over()? {
-        if let Some(request) = listener.accept(Some(Duration::from_millis(2)))?
-            && let Err(error) = answer(request)
+        take_finished(handshakes);
+        if !handshakes.has_room(Handshakes::HASTE) {
+            std::thread::sleep(TURN);
+        } else if let Some(request) = listener.accept(Some(TURN))?
+            && let Err(error) = answer(request, handshakes)
         {
             tracing::info!("somebody was not answered: {error:#}");
         }
@@ -34,9 +41,27 @@ fn answer_until(
     Ok(())
 }
 
-/// Answers one question, over a queue pair that ends with the answer.
+/// Lets those end that have asked already.
+fn finish(handshakes: &mut Handshakes) -> Result<()> {
+    let began = Instant::now();
+    while !handshakes.is_empty() && began.elapsed() < ANSWERING {
+        host::wait_any(&[handshakes.as_fd()], AGAIN)?;
+        take_finished(handshakes);
+    }
+    Ok(())
+}
+
+fn take_finished(handshakes: &mut Handshakes) {
+    while let Some((_, outcome)) = handshakes.finished() {
+        if let Err(error) = outcome.and_then(Answered::go) {
+            tracing::info!("somebody was not answered: {error}");
+        }
+    }
+}
+
+/// Begins to answer one question, over a queue pair that ends with the answer.
 fn answer<B: Blocks>(
-    request: ConnectRequest,
+    (request, handshakes): (ConnectRequest, &mut Handshakes),
     replica: &mut Replica<B>,
     context: &Context,
     domain: &ProtectionDomain,
@@ -50,7 +75,7 @@ fn answer<B: Blocks>(
     };
     let cq = context.create_cq(2)?;
     let options = QpOptions { private_data, connect_timeout: ANSWERING, ..QpOptions::default() };
-    request.accept(domain.create_qp(&cq, &cq, &options)?)?;
+    handshakes.begin(request, domain.create_qp(&cq, &cq, &options)?)?;
     Ok(())
 }
 
@@ -66,12 +91,16 @@ pub fn found<B: Blocks>(
     listener: &Listener,
 ) -> Result<()> {
     let (started, mut told) = (Instant::now(), Vec::new());
+    let mut handshakes = Handshakes::new()?;
+    let mut reply = |request: ConnectRequest, handshakes: &mut Handshakes| {
+        answer((request, handshakes), replica, context, domain)
+    };
     loop {
         let own = standing.lock().state();
         peers.begin(Errand::Ask { replica: own.replica, incarnation: own.incarnation() })?;
-        answer_until(listener, || peers.poll(), |request| answer(request, replica, context, domain))?;
+        answer_until(listener, &mut handshakes, || peers.poll(), &mut reply)?;
         if standing.lock().heard(peers.answers())? {
-            return Ok(());
+            return finish(&mut handshakes);
         }
         let missing = peers.missing();
         if started.elapsed() > QUIET && missing != told {
@@ -81,6 +110,6 @@ pub fn found<B: Blocks>(
         }
         let pause = Instant::now();
         let over = || Ok(pause.elapsed() > AGAIN);
-        answer_until(listener, over, |request| answer(request, replica, context, domain))?;
+        answer_until(listener, &mut handshakes, over, &mut reply)?;
     }
 }

@@ -1,7 +1,8 @@
 //! The other replicas, as one of them sees them: it asks all of them at once, each over a connection that ends with the answer.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use store::QueueNeeds;
@@ -138,14 +139,18 @@ impl Peers {
         Ok(())
     }
 
-    /// Does so as long as the process lives.
-    pub fn keep_marks(mut self, standing: &Shared) {
-        loop {
+    /// Does so until it is over.
+    pub fn keep_marks(mut self, standing: &Shared, over: &AtomicBool) {
+        while !over.load(Ordering::Relaxed) {
+            let mut pause = LOOK;
             if let Err(error) = self.move_mark(standing) {
                 tracing::warn!("no more numbers for writers: {error:#}");
-                std::thread::sleep(AGAIN);
+                pause = AGAIN;
             }
-            std::thread::sleep(LOOK);
+            let began = Instant::now();
+            while began.elapsed() < pause && !over.load(Ordering::Relaxed) {
+                std::thread::sleep(LOOK);
+            }
         }
     }
 }

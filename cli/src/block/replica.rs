@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use store::block::{Design, Errand, Grant, Hello, Layout, Standing, Tag, Welcome, abdlock, prism_rs};
 use store::heap::{Class, Classes, Reachable};
 use store::{Broken, QueueNeeds};
-use verbs::WorkCompletion;
+use verbs::{Full, WorkCompletion};
 
 use super::WINDOW;
 use crate::post::{Batched, Direct, Later};
@@ -200,10 +200,6 @@ impl<B: Blocks> Program for Replica<B> {
     }
 }
 
-fn full() -> anyhow::Error {
-    anyhow::anyhow!("the replica has no room for another connection")
-}
-
 /// The table of a replica of PRISM-RS.
 pub struct PrismRs {
     table: prism_rs::Table,
@@ -236,10 +232,6 @@ impl Shelf for PrismRs {
     fn welcome(&mut self, _: &[u8], classes: &Classes) -> Result<Vec<u8>> {
         let grant = self.table.grant(classes).context("blocks have buffers of one size")?;
         Ok(grant.encode().to_vec())
-    }
-
-    fn full(&self) -> anyhow::Error {
-        full()
     }
 }
 
@@ -324,7 +316,7 @@ impl Program for AbdLock {
 
     fn accept(&mut self, _: &[u8], _: &mut Later) -> Result<(u64, Vec<u8>)> {
         if self.leases.len() >= self.clients as usize {
-            return Err(full());
+            return Err(Full::clients(self.clients).into());
         }
         let grant = self.table.grant();
         self.leases.push(grant.lease);

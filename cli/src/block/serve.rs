@@ -1,8 +1,10 @@
 //! `remora serve block`: one replica.
 
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::Args;
 use store::block::{Layout, MAX_BLOCK, MAX_REPLICAS, MIN_BLOCK, Standing};
 use verbs::Listener;
@@ -101,9 +103,11 @@ fn serve<B: Blocks>(args: &ServeArgs, prism: bool) -> Result<()> {
     } else {
         peers.move_mark(&standing)?;
     }
-    std::thread::Builder::new()
+    let over = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&over);
+    let marks = std::thread::Builder::new()
         .name("marks".into())
-        .spawn(move || peers.keep_marks(&standing))
+        .spawn(move || peers.keep_marks(&standing, &told))
         .context("a thread for the numbers of writers")?;
     let mut service = Service::new(
         context,
@@ -118,5 +122,9 @@ fn serve<B: Blocks>(args: &ServeArgs, prism: bool) -> Result<()> {
         args.block_len,
         args.design.name()
     );
-    args.conduct.serve_at(&listener, &what, &mut service)
+    let served = args.conduct.serve_at(&listener, &what, &mut service);
+    // It uses the NIC, too, which closes its capture when nobody does any more.
+    over.store(true, Ordering::Relaxed);
+    marks.join().map_err(|_| anyhow!("the thread for the numbers of writers panicked"))?;
+    served
 }

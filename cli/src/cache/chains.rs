@@ -2,6 +2,7 @@
 //! in a GET.
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,8 +13,8 @@ use anyhow::{Context as _, Result, ensure};
 use store::Registered;
 use store::cache::{Buckets, Directory};
 use verbs::{
-    Access, Call, ConnectRequest, Context, Device, Listener, Loader, MemoryRegion, Mode, Offload,
-    ProtectionDomain, QpOptions,
+    Access, Answered, Call, ConnectError, ConnectRequest, Context, Departures, Device, Handshakes, Listener,
+    Loader, MemoryRegion, Mode, Offload, ProtectionDomain, QpOptions,
 };
 
 use crate::device::PortArgs;
@@ -24,6 +25,12 @@ pub const PROGRAM: &str = "cache";
 /// What counts the requests of a client, in that program.
 const REQUESTS: &str = "more";
 const COUNT: u64 = 48;
+/// The queue of the program that is a client's connection.
+const PORT: &str = "port";
+/// Time between two looks without a reason.
+const QUIET: Duration = Duration::from_secs(1);
+/// Time after which one is looked for that must give way.
+const SOON: Duration = Duration::from_millis(20);
 /// Chains that a NIC has room for, however many clients there may be.
 const MOST: u32 = 1 << 12;
 
@@ -31,6 +38,10 @@ const MOST: u32 = 1 << 12;
 pub struct Chains {
     // Before the memory that they read.
     loaded: Vec<Loaded>,
+    /// Clients whose connections are being set up, and what they want.
+    joining: Vec<(u64, Call)>,
+    handshakes: Handshakes,
+    departures: Departures,
     program: Program,
     values: MemoryRegion,
     buckets: MemoryRegion,
@@ -78,7 +89,21 @@ impl Chains {
         let (values, buckets) = (region(memory)?, region(Buckets::memory(items))?);
         let listener = Listener::bind(address)?;
         let program = assemble(shipped(PROGRAM).context("the chain does not ship")?)?;
-        Ok(Chains { loaded: Vec::new(), program, values, buckets, domain, _context: context, listener, most })
+        let (handshakes, departures) = (Handshakes::new()?, Departures::new()?);
+        let (loaded, joining) = (Vec::new(), Vec::new());
+        Ok(Chains {
+            loaded,
+            joining,
+            handshakes,
+            departures,
+            program,
+            values,
+            buckets,
+            domain,
+            _context: context,
+            listener,
+            most,
+        })
     }
 
     /// The values' memory, and the buckets'.
@@ -96,16 +121,9 @@ impl Chains {
         let said = [&directory.to_bytes()[..], &tcp.port().to_le_bytes()].concat();
         let work = move || {
             loop {
-                match self.listener.accept(None) {
-                    Ok(Some(request)) => match self.load(request, &said) {
-                        Ok(offload) => self.keep(offload),
-                        Err(error) => tracing::info!("a client got no chain: {error:#}"),
-                    },
-                    Ok(None) => {}
-                    Err(error) => {
-                        tracing::warn!("no more clients of chains are taken: {error}");
-                        return;
-                    }
+                if let Err(error) = self.turn(&said) {
+                    tracing::warn!("no more clients of chains are taken: {error:#}");
+                    return;
                 }
             }
         };
@@ -113,17 +131,51 @@ impl Chains {
         Ok(())
     }
 
-    fn load(&self, request: ConnectRequest, said: &[u8]) -> Result<Offload> {
+    /// Waits until somebody comes, is connected or leaves. None of them holds up another.
+    fn turn(&mut self, said: &[u8]) -> Result<()> {
+        let room = self.handshakes.has_room(Handshakes::HASTE);
+        let mut waited = vec![self.handshakes.as_fd(), self.departures.as_fd()];
+        if room {
+            waited.push(self.listener.as_fd());
+        }
+        host::wait_any(&waited, if room { QUIET } else { SOON })?;
+        for number in self.departures.ended()? {
+            self.end(|loaded| loaded.number().is_none_or(|own| u64::from(own) == number));
+        }
+        while self.handshakes.has_room(Handshakes::HASTE)
+            && let Some(request) = self.listener.accept(Some(Duration::ZERO))?
+        {
+            if let Err(error) = self.begin(request, said) {
+                tracing::info!("a client got no chain: {error:#}");
+            }
+        }
+        while let Some((id, outcome)) = self.handshakes.finished() {
+            let Some(at) = self.joining.iter().position(|(joining, _)| *joining == id) else { continue };
+            let (_, call) = self.joining.swap_remove(at);
+            match self.load(outcome, &call) {
+                Ok(offload) => self.keep(offload),
+                Err(error) => tracing::info!("a client got no chain: {error:#}"),
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, request: ConnectRequest, said: &[u8]) -> Result<()> {
         let call = Call::from_bytes(request.private_data()).context("it does not say what it wants")?;
         ensure!(call.program == PROGRAM, "it wants {}, and this is a cache", call.program);
         let options = QpOptions { private_data: said.to_vec(), ..QpOptions::default() };
-        let port = request.accept(self.domain.create_port(&self.program, "port", &options)?)?;
-        let loader = Loader::new(&self.program).connection("port", port).region("reply", call.reply);
+        let port = self.domain.create_port(&self.program, PORT, &options)?;
+        self.joining.push((self.handshakes.begin(request, port)?, call));
+        Ok(())
+    }
+
+    fn load(&self, outcome: Result<Answered, ConnectError>, call: &Call) -> Result<Offload> {
+        let loader = Loader::new(&self.program).connection(PORT, outcome?.go()?).region("reply", call.reply);
         let loader = loader.region("buckets", self.buckets.remote_memory());
         Ok(loader.region("values", self.values.remote_memory()).load(&self.domain)?)
     }
 
-    /// Who leaves says nothing: when there are too many, the one goes that has asked for nothing for longest.
+    /// When there are too many, the one goes that has asked for nothing for longest.
     fn keep(&mut self, offload: Offload) {
         let now = Instant::now();
         for loaded in &mut self.loaded {
@@ -135,13 +187,37 @@ impl Chains {
         if self.loaded.len() == self.most
             && let Some(idle) = (0..self.most).min_by_key(|at| self.loaded[*at].since)
         {
-            self.loaded.swap_remove(idle);
+            let idle = self.loaded[idle].number();
+            self.end(|loaded| loaded.number() == idle);
+        }
+        if let Some(port) = offload.queue(PORT)
+            && let Some(connection) = port.connection()
+            && let Err(error) = self.departures.add(connection, port.number().into())
+        {
+            tracing::warn!(%error, "a client's connection is not watched");
         }
         self.loaded.push(Loaded { offload, requests: 0, since: now });
+    }
+
+    /// Takes chains away.
+    fn end(&mut self, over: impl Fn(&Loaded) -> bool) {
+        let Chains { loaded, departures, .. } = self;
+        loaded.retain(|loaded| {
+            let over = over(loaded);
+            if over && let Some(connection) = loaded.offload.queue(PORT).and_then(|port| port.connection()) {
+                departures.remove(connection);
+            }
+            !over
+        });
     }
 }
 
 impl Loaded {
+    /// Of its client's queue pair.
+    fn number(&self) -> Option<u32> {
+        self.offload.queue(PORT).map(|port| port.number())
+    }
+
     /// The next message that the chain waits for.
     fn count(&self) -> u64 {
         let at = self.offload.program().find(REQUESTS);

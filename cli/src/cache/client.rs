@@ -1,12 +1,11 @@
 //! `remora cache get`: an item by the chain that the server's NIC runs, or by memcached's protocol where that does not do.
 
-use std::io::{BufRead, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::time::{Duration, Instant as Clock, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, Subcommand};
-use store::cache::{ANSWER, Directory, Item, LONGEST, MAX_KEY};
+use store::cache::{ANSWER, Directory, Item, MAX_KEY};
 use transport::Instant;
 use verbs::{
     Access, Call, CompletionKind, CompletionQueue, Context, EMPTY, Flags, MemoryRegion, QpOptions, QueuePair,
@@ -14,6 +13,8 @@ use verbs::{
 };
 
 use super::chains::PROGRAM;
+use super::exercise::{self, CacheExerciseArgs};
+use super::memcached::Memcached;
 use crate::device::PortArgs;
 use crate::print;
 
@@ -22,6 +23,8 @@ use crate::print;
 pub enum CacheCommand {
     /// Print the value of a key.
     Get(GetArgs),
+    /// Do random operations, and record them for a judge of linearizability.
+    Exercise(CacheExerciseArgs),
 }
 
 /// Arguments of `remora cache get`.
@@ -44,10 +47,19 @@ pub struct GetArgs {
 
 /// How long a chain may take.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it is waited for without sleeping, and the time between two looks then.
+const SPIN: Duration = Duration::from_millis(1);
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// `remora cache`.
 pub fn run(command: CacheCommand) -> Result<()> {
-    let CacheCommand::Get(args) = command;
+    match command {
+        CacheCommand::Get(args) => get(&args),
+        CacheCommand::Exercise(args) => exercise::run(&args),
+    }
+}
+
+fn get(args: &GetArgs) -> Result<()> {
     let is_key = |byte: u8| byte > b' ' && byte != 127;
     ensure!(
         (1..=MAX_KEY).contains(&args.key.len()) && args.key.bytes().all(is_key),
@@ -77,6 +89,7 @@ pub struct Client {
     reply: MemoryRegion,
     directory: Directory,
     tcp: SocketAddr,
+    memcached: Option<Memcached>,
     _context: Context,
 }
 
@@ -89,8 +102,7 @@ impl Client {
         let reply = domain.allocate(ANSWER, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         let call = Call { program: PROGRAM.to_owned(), reply: reply.remote_memory() };
         let options = QpOptions { private_data: call.to_bytes(), ..QpOptions::default() };
-        let pair = domain.create_qp(&cq, &cq, &options)?;
-        let pair = pair.connect(address).with_context(|| {
+        let pair = crate::connecting::connect(&domain, &cq, &options, address).with_context(|| {
             format!(
                 "no cache takes Remora clients at {address}: `remora serve cache --chains {address}` does"
             )
@@ -102,50 +114,69 @@ impl Client {
         let port = port.try_into().map(u16::from_le_bytes).context("whoever answers is no cache")?;
         let mut tcp = address.to_socket_addrs()?.next().context("no address")?;
         tcp.set_port(port);
-        Ok(Client { pair, cq, reply, directory, tcp, _context: context })
+        Ok(Client { pair, cq, reply, directory, tcp, memcached: None, _context: context })
     }
 
     /// The value of a key, by the chain. None: it has none that fits, and there may be one.
     pub fn ask(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.begin(key)?;
+        let started = Clock::now();
+        loop {
+            if let Some(value) = self.look(key)? {
+                return Ok(value);
+            }
+            let spent = started.elapsed();
+            ensure!(spent < PATIENCE, "the chain has not answered for {} seconds", PATIENCE.as_secs());
+            match spent < SPIN {
+                true => std::thread::yield_now(),
+                false => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    /// Asks the chain; one question at a time.
+    pub fn begin(&mut self, key: &[u8]) -> Result<()> {
         let question = self.directory.ask(key);
         self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[] })?;
         let quiet = WorkRequest { flags: Flags::default(), ..work::send_inline(2, &question) };
-        self.pair.post_send(&quiet)?;
-        let mut done = [EMPTY; 2];
-        let mut answered = None;
-        let len = loop {
-            if let Some(len) = answered {
-                break len;
-            }
-            let came = self.cq.wait(&mut done, PATIENCE).context("the chain does not answer")?;
-            for completion in &done[..came] {
-                let status = completion.status;
-                ensure!(status == Status::Success, "the chain has ended: {}", status.explain());
-                let is_answer = completion.kind == CompletionKind::ReceiveWriteImm;
-                answered = is_answer.then_some(completion.byte_len).or(answered);
-            }
-        };
-        let mut answer = vec![0; len as usize];
-        self.reply.read(0, &mut answer)?;
-        Ok(Item::of(&answer, key, now()?).map(|item| item.value.to_vec()))
+        Ok(self.pair.post_send(&quiet)?)
     }
 
-    /// The same by memcached's protocol.
-    pub fn fall_back(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        let stream = TcpStream::connect(self.tcp).with_context(|| format!("asking at {}", self.tcp))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        (&stream).write_all(format!("get {key}\r\n").as_bytes())?;
-        let (mut reader, mut line) = (BufReader::new(stream), String::new());
-        reader.read_line(&mut line)?;
-        let Some(head) = line.strip_prefix("VALUE ") else {
-            ensure!(line == "END\r\n", "the cache answers: {}", line.trim_end());
-            return Ok(None);
+    /// What the chain has answered, if it has: [`ask`](Client::ask) says what that may be.
+    pub fn look(&mut self, key: &[u8]) -> Result<Option<Option<Vec<u8>>>> {
+        let mut done = [EMPTY; 2];
+        let came = self.cq.poll(&mut done)?;
+        let mut answered = None;
+        for completion in &done[..came] {
+            let status = completion.status;
+            ensure!(status == Status::Success, "the chain has ended: {}", status.explain());
+            let is_answer = completion.kind == CompletionKind::ReceiveWriteImm;
+            answered = is_answer.then_some(completion.byte_len).or(answered);
+        }
+        let Some(len) = answered else { return Ok(None) };
+        let mut answer = vec![0; len as usize];
+        self.reply.read(0, &mut answer)?;
+        Ok(Some(Item::of(&answer, key, now()?).map(|item| item.value.to_vec())))
+    }
+
+    /// The value of a key, by memcached's protocol.
+    pub fn fall_back(&mut self, key: &str) -> Result<Option<Vec<u8>>> {
+        let value = self.memcached()?.get(key);
+        value.with_context(|| format!("asking the cache at {}", self.tcp))
+    }
+
+    /// Stores a value, by memcached's protocol.
+    pub fn set(&mut self, key: &str, value: &[u8]) -> Result<()> {
+        let stored = self.memcached()?.set(key, value);
+        stored.with_context(|| format!("telling the cache at {}", self.tcp))
+    }
+
+    fn memcached(&mut self) -> Result<&mut Memcached> {
+        let connected = match self.memcached.take() {
+            Some(connected) => connected,
+            None => Memcached::connect(self.tcp).with_context(|| format!("connecting to {}", self.tcp))?,
         };
-        let len = head.split_whitespace().nth(2).and_then(|len| len.parse().ok());
-        let len = len.filter(|len| *len <= LONGEST).context("an answer that is none of memcached's")?;
-        let mut value = vec![0; len];
-        reader.read_exact(&mut value)?;
-        Ok(Some(value))
+        Ok(self.memcached.insert(connected))
     }
 }
 

@@ -3,4 +3,6 @@
 mod chains;
 pub mod client;
 mod connection;
+mod exercise;
+mod memcached;
 pub mod serve;

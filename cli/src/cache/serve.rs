@@ -9,7 +9,7 @@ use std::time::{Duration, Instant as Clock, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use memory::{Bytes, Key};
-use mio::net::{TcpListener, TcpStream};
+use mio::net::{TcpListener, TcpStream, UnixStream};
 use mio::{Events, Interest, Poll, Token};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use slab::Slab;
@@ -20,6 +20,7 @@ use transport::Instant;
 use super::chains::{self, Chains};
 use super::connection::{Connection, Wish};
 use crate::device::PortArgs;
+use crate::ending;
 use crate::serving::conduct::size;
 
 /// Arguments of `remora serve cache`.
@@ -64,6 +65,7 @@ const ADMITTED: usize = 64;
 /// Descriptors may be used up by the rest of the machine: then the listener is asked again after a while.
 const RETRY: Duration = Duration::from_millis(100);
 const LISTENER: Token = Token(usize::MAX);
+const ENDING: Token = Token(usize::MAX - 1);
 
 /// `remora serve cache`.
 pub fn run(args: &CacheArgs) -> Result<()> {
@@ -120,6 +122,8 @@ struct Service {
     cache: Cache,
     poll: Poll,
     listener: TcpListener,
+    /// Readable when it shall end.
+    _ending: UnixStream,
     /// Clients may be waiting at it.
     knocking: bool,
     connections: Slab<Connection>,
@@ -142,6 +146,8 @@ impl Service {
         let mut listener = TcpListener::bind(args.listen).map_err(|error| refused(args.listen, error))?;
         let poll = Poll::new().context("epoll")?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let mut ending = UnixStream::from_std(ending::readable()?);
+        poll.registry().register(&mut ending, ENDING, Interest::READABLE)?;
         let cache = match chains.map(Chains::memory) {
             Some([values, buckets]) => Cache::new(config, values, since(clock)).shown_in(buckets),
             None => {
@@ -155,6 +161,7 @@ impl Service {
             cache,
             poll,
             listener,
+            _ending: ending,
             knocking: false,
             connections: Slab::new(),
             ready: VecDeque::new(),
@@ -178,6 +185,7 @@ impl Service {
             for event in &events {
                 match event.token() {
                     LISTENER => self.knocking = true,
+                    ENDING => return Ok(()),
                     Token(number) => {
                         if let Some(connection) = self.connections.get_mut(number) {
                             connection.ended |= event.is_read_closed();

@@ -1,5 +1,6 @@
 //! `remora kv exercise`, `remora block exercise`, `remora txn exercise`: random operations on a store, recorded as a history that a judge can read.
 
+mod progress;
 mod record;
 mod run;
 
@@ -16,8 +17,11 @@ pub use run::run;
 #[derive(Args, Clone, Debug)]
 pub struct ExerciseArgs {
     /// File that takes what is asked and answered: lines of JSON in Jepsen's notation, times of CLOCK_MONOTONIC in nanoseconds.
-    #[arg(long, value_name = "FILE")]
-    pub history: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "every")]
+    pub history: Option<PathBuf>,
+    /// Print a line of JSON each so many seconds: how many operations ended, and how long they took.
+    #[arg(long, value_name = "SECONDS", value_parser = period)]
+    pub every: Option<f64>,
     /// Keys, numbered from 0.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub keys: u64,
@@ -47,6 +51,13 @@ pub struct ExerciseArgs {
     pub liar: bool,
 }
 
+fn period(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(value) if (0.05..=3600.0).contains(&value) => Ok(value),
+        _ => Err("seconds from 0.05 to 3600".to_owned()),
+    }
+}
+
 /// How an operation ended.
 pub enum Answer {
     /// It did this.
@@ -73,6 +84,17 @@ pub trait Store {
 
     /// What was begun long ago has not ended: breaks the connection, if that is what may be wrong. False: it is.
     fn give_up(&mut self) -> bool;
+
+    /// Whom it waits for if nothing ends, and why, as far as that is known.
+    fn silence(&self) -> String;
+}
+
+/// Whom an exercise waits for, and what to do about it.
+pub fn unanswered(whom: &str, fault: Option<&str>) -> String {
+    match fault {
+        Some(fault) => format!("{whom} cannot be reached again: {fault}"),
+        None => format!("{whom} does not answer: continue it if it is stopped, or start it again"),
+    }
 }
 
 /// How long a child waits for a store that is not there, or too busy to answer.

@@ -10,7 +10,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// The file, and what was written to it.
 pub struct Record {
-    file: File,
+    /// None: nobody wants it.
+    file: Option<File>,
     /// Of this process's clients.
     first: u32,
     /// Operations.
@@ -21,8 +22,8 @@ pub struct Record {
     pub unknown: u64,
 }
 
-/// The one clock that all processes of a machine read.
-fn now() -> u64 {
+/// The one clock that all processes of a machine read, in nanoseconds.
+pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -32,9 +33,12 @@ impl Record {
     ///
     /// # Errors
     /// It cannot be opened.
-    pub fn open(path: &Path, first: u32) -> Result<Record> {
-        let file = File::options().create(true).append(true).open(path);
-        let file = file.with_context(|| format!("opening {}", path.display()))?;
+    pub fn open(path: Option<&Path>, first: u32) -> Result<Record> {
+        let open = |path: &Path| {
+            let file = File::options().create(true).append(true).open(path);
+            file.with_context(|| format!("opening {}", path.display()))
+        };
+        let file = path.map(open).transpose()?;
         Ok(Record { file, first, invoked: 0, failed: 0, unknown: 0 })
     }
 
@@ -74,7 +78,8 @@ impl Record {
     }
 
     fn write(&mut self, kind: Kind, lane: u32, steps: &[Step]) -> Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
         let event = Event { kind, client: self.first + lane, time: now(), steps: steps.to_vec() };
-        self.file.write_all(event.line().as_bytes()).context("writing the history")
+        file.write_all(event.line().as_bytes()).context("writing the history")
     }
 }

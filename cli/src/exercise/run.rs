@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use check::Step;
 use store::ycsb::Random;
 
+use super::progress::Progress;
 use super::record::Record;
 use super::{Answer, Draw, ExerciseArgs, Store};
 use crate::print;
@@ -22,6 +23,9 @@ const VALUES: u32 = 40;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long the last operations may take.
 const LAST: Duration = Duration::from_secs(20);
+/// How long no operation may end before a person is told, and before the exercise is over. A child waits on: who started it kills servers.
+const QUIET: Duration = Duration::from_secs(2);
+const SILENCE: Duration = Duration::from_secs(10);
 /// How long nothing is done when there is nothing to do.
 const PAUSE: Duration = Duration::from_micros(50);
 /// A liar lies once in so many reads.
@@ -31,6 +35,8 @@ const LIES: u64 = 8;
 struct Asked {
     lane: u32,
     steps: Vec<Step>,
+    asked: Instant,
+    /// In the store.
     since: Instant,
 }
 
@@ -55,6 +61,10 @@ struct Exercise<'a> {
     /// Operations of the present burst that are yet to be drawn.
     burst: u16,
     over: Option<Instant>,
+    /// Since when nothing has ended although something is under way, and whether that was told.
+    heard: Instant,
+    told: bool,
+    progress: Option<Progress>,
     /// Standard input has ended.
     stop: Arc<AtomicBool>,
     /// By key: what was found there first.
@@ -69,10 +79,11 @@ struct Exercise<'a> {
 pub fn run(args: &ExerciseArgs, draw: Draw, store: &mut impl Store) -> Result<()> {
     let mut exercise = Exercise::new(args, draw)?;
     let (mut ended, mut lost) = (Vec::new(), 0u64);
-    while !exercise.is_done() {
+    let mut silent = Ok(());
+    while !exercise.is_done() && silent.is_ok() {
         let began = exercise.begin(store)?;
         let mut lives = store.turn(&mut ended)?;
-        let idle = !began && ended.is_empty();
+        let answered = !ended.is_empty();
         ended.drain(..).try_for_each(|(place, answer)| exercise.end(place, answer))?;
         if lives && exercise.waits_too_long() {
             lives = store.give_up();
@@ -81,16 +92,27 @@ pub fn run(args: &ExerciseArgs, draw: Draw, store: &mut impl Store) -> Result<()
             exercise.forget_running()?;
             lost += 1;
         }
-        if idle {
+        silent = exercise.hear(answered, store);
+        exercise.say(false);
+        if !began && !answered {
             std::thread::sleep(PAUSE);
         }
     }
+    if !exercise.is_at_rest() {
+        eprintln!("not every key was read at the end: a write that is lost may go unseen");
+    }
     exercise.forget_running()?;
+    exercise.say(true);
     let Record { invoked, failed, unknown, .. } = exercise.record;
-    print::line(format_args!(
+    let sum = format!(
         "{invoked} operations: {failed} refused, {unknown} of unknown outcome; {lost} connections lost"
-    ));
-    Ok(())
+    );
+    match args.every {
+        None => print::line(sum),
+        // Standard output is for those who read the lines.
+        Some(_) => eprintln!("{sum}"),
+    }
+    silent
 }
 
 impl<'a> Exercise<'a> {
@@ -108,7 +130,7 @@ impl<'a> Exercise<'a> {
             args,
             draw,
             random: Random::new(args.seed ^ (u64::from(args.number) << 32)),
-            record: Record::open(&args.history, args.number * LANES)?,
+            record: Record::open(args.history.as_deref(), args.number * LANES)?,
             free: (0..u32::from(args.window)).rev().collect(),
             asked: VecDeque::new(),
             running: BTreeMap::new(),
@@ -119,6 +141,9 @@ impl<'a> Exercise<'a> {
             drawn: 0,
             burst: 0,
             over: None,
+            heard: Instant::now(),
+            told: false,
+            progress: args.every.map(Progress::new).transpose()?,
             stop,
             memory: BTreeMap::new(),
         })
@@ -126,18 +151,56 @@ impl<'a> Exercise<'a> {
 
     /// Has everything ended, or waited long enough for it?
     fn is_done(&self) -> bool {
-        let read = self.read == self.args.keys && self.again.is_empty();
-        let at_rest = read && self.asked.is_empty() && self.running.is_empty();
-        self.over.is_some_and(|since| at_rest || since.elapsed() > LAST)
+        self.over.is_some_and(|since| self.is_at_rest() || since.elapsed() > LAST)
     }
 
-    /// The next operation, if it is time for one.
-    fn next(&mut self) -> Option<Vec<Step>> {
+    /// Has everything ended, and was each key read at the end?
+    fn is_at_rest(&self) -> bool {
+        let read = self.read == self.args.keys && self.again.is_empty();
+        read && self.asked.is_empty() && self.running.is_empty()
+    }
+
+    /// Looks whether it is time to end, also while nothing ends and so nothing is drawn.
+    fn look_at_clock(&mut self) -> f64 {
         let seconds = self.started.elapsed().as_secs_f64();
         let enough = seconds >= self.args.seconds as f64 || self.args.operations == Some(self.drawn);
         if self.over.is_none() && (enough || self.stop.load(Ordering::Relaxed)) {
             self.over = Some(Instant::now());
         }
+        seconds
+    }
+
+    /// A store that is silent for too long is given up, with a word before that.
+    fn hear(&mut self, answered: bool, store: &impl Store) -> Result<()> {
+        self.look_at_clock();
+        if answered || self.args.child || (self.asked.is_empty() && self.running.is_empty()) {
+            (self.heard, self.told) = (Instant::now(), false);
+            return Ok(());
+        }
+        let (silence, most) = (self.heard.elapsed(), SILENCE.as_secs());
+        if silence > SILENCE {
+            bail!("nothing was answered for {most} seconds: {}", store.silence());
+        }
+        if silence > QUIET && !self.told {
+            self.told = true;
+            eprintln!("waiting for an answer, {most} seconds at most: {}", store.silence());
+        }
+        Ok(())
+    }
+
+    /// Says how it goes, if that is wanted and it is time, or the last one.
+    fn say(&mut self, last: bool) {
+        if let Some(progress) = &mut self.progress
+            && (last || progress.is_due())
+        {
+            let waiting = self.asked.iter().chain(self.running.values());
+            progress.say(waiting.map(|waiting| waiting.asked).min());
+        }
+    }
+
+    /// The next operation, if it is time for one.
+    fn next(&mut self) -> Option<Vec<Step>> {
+        let seconds = self.look_at_clock();
         if self.over.is_some() {
             return self.next_of_all().map(|key| vec![Step::Read { key, value: None }]);
         }
@@ -170,7 +233,8 @@ impl<'a> Exercise<'a> {
             let Some(steps) = self.next() else { break };
             self.free.pop();
             self.record.invoke(lane, &steps)?;
-            self.asked.push_back(Asked { lane, steps, since: Instant::now() });
+            let now = Instant::now();
+            self.asked.push_back(Asked { lane, steps, asked: now, since: now });
         }
         let mut began = false;
         while let Some(asked) = self.asked.front()
@@ -191,6 +255,7 @@ impl<'a> Exercise<'a> {
                 if self.args.liar {
                     steps.iter_mut().for_each(|step| self.lie(step));
                 }
+                self.progress.iter_mut().for_each(|progress| progress.done(asked.asked));
                 self.record.ok(asked.lane, &steps)
             }
             Answer::Refused => {
@@ -199,9 +264,10 @@ impl<'a> Exercise<'a> {
                         asked.steps.iter().filter(|step| matches!(step, Step::Read { .. })).map(Step::key),
                     );
                 }
+                self.progress.iter_mut().for_each(Progress::refused);
                 self.record.fail(asked.lane)
             }
-            Answer::Unknown => self.record.info(asked.lane),
+            Answer::Unknown => self.forget(asked.lane),
         }
     }
 
@@ -223,9 +289,15 @@ impl<'a> Exercise<'a> {
     fn forget_running(&mut self) -> Result<()> {
         for asked in std::mem::take(&mut self.running).into_values() {
             self.free.push(asked.lane);
-            self.record.info(asked.lane)?;
+            self.forget(asked.lane)?;
         }
         Ok(())
+    }
+
+    /// Of what this client asked nobody knows.
+    fn forget(&mut self, lane: u32) -> Result<()> {
+        self.progress.iter_mut().for_each(Progress::unknown);
+        self.record.info(lane)
     }
 }
 
@@ -272,13 +344,18 @@ mod tests {
         fn give_up(&mut self) -> bool {
             false
         }
+
+        fn silence(&self) -> String {
+            "registers never are silent".to_owned()
+        }
     }
 
     fn exercise(liar: bool, breaks: u32) -> History {
         let name = format!("remora-exercise-{}-{liar}-{breaks}.jsonl", std::process::id());
         let history = std::env::temp_dir().join(name);
         let args = ExerciseArgs {
-            history: history.clone(),
+            history: Some(history.clone()),
+            every: None,
             keys: 3,
             window: 4,
             number: 7,

@@ -4,12 +4,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use store::kv::{ClientConfig, Finished, Outcome, Refused, Slot};
-use verbs::{
-    Access, CompletionQueue, ConnectError, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready, WorkCompletion,
-};
+use verbs::{Access, CompletionQueue, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready, WorkCompletion};
 
 use super::Design;
 use super::machine::Machine;
+use crate::connecting::nobody_listens;
 use crate::device::PortArgs;
 use crate::flushing::Flushing;
 use crate::post::{Batched, Direct, registered};
@@ -72,6 +71,8 @@ pub struct Session<D: Design> {
     pair: QueuePair<Ready>,
     cq: CompletionQueue,
     done: [WorkCompletion; TAKEN],
+    /// Of the server.
+    address: String,
     _arena: MemoryRegion,
 }
 
@@ -94,19 +95,18 @@ impl<D: Design> Session<D> {
             strom: D::SPEAKS.strom,
             ..QpOptions::default()
         };
-        let pair = domain.create_qp(&cq, &cq, &options)?;
-        let mut pair = pair.connect(address).map_err(|error| match error {
-            ConnectError::Refused(_) => anyhow::anyhow!(
+        let connected = crate::connecting::connect(&domain, &cq, &options, address);
+        let mut pair = connected.map_err(|error| match nobody_listens(&error) {
+            true => anyhow::anyhow!(
                 "no key-value server answers at {address}: start one with `remora serve kv --listen {address}`"
             ),
-            error => {
-                anyhow::Error::new(error).context(format!("connecting to the key-value server at {address}"))
-            }
+            false => error.context(format!("connecting to the key-value server at {address}")),
         })?;
         let mut client = D::client(config, pair.peer_private_data(), block)
             .context("whoever answers there is no key-value server that fits")?;
         client.start(&mut Direct(&mut pair)).map_err(|broken| anyhow::anyhow!("{broken}"))?;
-        Ok(Session { client, pair, cq, done: [EMPTY; TAKEN], _arena: arena })
+        let address = address.to_owned();
+        Ok(Session { client, pair, cq, done: [EMPTY; TAKEN], address, _arena: arena })
     }
 
     /// One turn: takes what has ended, and starts what the driver has to start. All that this posts (second READs, receive
@@ -179,7 +179,11 @@ impl<D: Design> Session<D> {
         while waiting.result.is_none() {
             self.turn(&mut waiting)?;
             if waiting.result.is_none() && started.elapsed() > PATIENCE {
-                bail!("the server does not answer");
+                bail!(
+                    "the server at {} has not answered for {} seconds: continue it if it is stopped, or start it again",
+                    self.address,
+                    PATIENCE.as_secs()
+                );
             }
         }
         waiting.result.context("an outcome")

@@ -27,6 +27,8 @@ struct Remote<'a, D: Design> {
     /// The session has failed, and what is in flight with it.
     broken: bool,
     tried: Instant,
+    /// Why the last attempt to connect was in vain.
+    fault: Option<String>,
     /// What each place does.
     places: Vec<Vec<Step>>,
     value: Vec<u8>,
@@ -48,6 +50,7 @@ pub fn run<D: Design>(target: &Target, args: &ExerciseArgs, value_len: u32) -> R
         session: Some(session),
         broken: false,
         tried: Instant::now(),
+        fault: None,
         places: vec![Vec::new(); args.window.into()],
         value: vec![0; value_len as usize],
     };
@@ -100,7 +103,8 @@ impl<D: Design> Store for Remote<'_, D> {
         }
         if self.tried.elapsed() > AGAIN {
             let again = Session::connect(&self.target.port, &self.target.connect, self.config);
-            self.session = again.inspect_err(|error| tracing::info!("{error:#}")).ok();
+            self.fault = again.as_ref().err().map(|error| format!("{error:#}"));
+            self.session = again.ok();
             self.tried = Instant::now();
         }
         Ok(true)
@@ -108,6 +112,10 @@ impl<D: Design> Store for Remote<'_, D> {
 
     fn give_up(&mut self) -> bool {
         !self.give_up_session()
+    }
+
+    fn silence(&self) -> String {
+        exercise::unanswered(&format!("the server at {}", self.target.connect), self.fault.as_deref())
     }
 }
 

@@ -175,7 +175,8 @@ impl<D: Classical> Design for D {
                 "what was kept is no table of this design that can go on: choose the design that it was made for, farm, or another --keep",
             )?,
         };
-        Ok(Called { server: Server::new(table, config, local, staging)?, needs: config.needs() })
+        let (needs, clients) = (config.needs(), config.connections);
+        Ok(Called { server: Server::new(table, config, local, staging)?, needs, clients })
     }
 
     fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)> {

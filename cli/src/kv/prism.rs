@@ -160,10 +160,6 @@ impl Shelf for PrismShelf {
             false
         })
     }
-
-    fn full(&self) -> anyhow::Error {
-        SessionError::TooManyConnections.into()
-    }
 }
 
 impl Loads for PrismServer {

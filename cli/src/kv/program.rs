@@ -1,8 +1,8 @@
 //! A key-value server's program.
 
 use anyhow::Result;
-use store::kv::{Broken, Connection, Hello, QueueNeeds, Refusal, Server, Table};
-use verbs::WorkCompletion;
+use store::kv::{Broken, Connection, Hello, QueueNeeds, Refusal, Server, SessionError, Table};
+use verbs::{Full, WorkCompletion};
 
 use crate::post::{Batched, Later};
 use crate::serving::program::Program;
@@ -33,6 +33,8 @@ pub struct Called<T> {
     pub server: Server<T>,
     /// What each queue pair must hold.
     pub needs: QueueNeeds,
+    /// Clients that it was made for.
+    pub clients: u32,
 }
 
 impl<T: Table> Program for Called<T> {
@@ -43,8 +45,11 @@ impl<T: Table> Program for Called<T> {
     }
 
     fn accept(&mut self, hello: &[u8], nic: &mut Later) -> Result<(Connection, Vec<u8>)> {
-        let (connection, grant) = self.server.accept(&Hello::decode(hello)?, nic)?;
-        Ok((connection, grant.encode().to_vec()))
+        match self.server.accept(&Hello::decode(hello)?, nic) {
+            Ok((connection, grant)) => Ok((connection, grant.encode().to_vec())),
+            Err(SessionError::TooManyConnections) => Err(Full::clients(self.clients).into()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     #[inline]

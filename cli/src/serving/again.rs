@@ -72,6 +72,7 @@ impl<P: Program> Service<P> {
             let pair = pairs.swap_remove(at);
             self.program.disconnect(connection);
             let (connection, _) = self.program.accept(pair.peer_private_data(), &mut Later::default())?;
+            self.admission.watch(&pair);
             self.clients.push(Client { pair, connection, life: Life::Seen, late: None });
         }
         strangers.into_iter().for_each(|connection| self.program.disconnect(connection));

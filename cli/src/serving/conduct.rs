@@ -1,7 +1,6 @@
 //! How a server process conducts itself: what all commands that serve queue pairs do before, and while, they serve.
 
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -10,7 +9,7 @@ use verbs::Listener;
 
 use super::program::Program;
 use super::{Pace, Service};
-use crate::print;
+use crate::{ending, print};
 
 /// Arguments of every server of queue pairs.
 #[derive(Args, Clone, Debug)]
@@ -80,7 +79,11 @@ impl Conduct {
             eprintln!("serving {what} over {port} at {at}; end with Ctrl-C");
         }
         let pace = Pace { spin: self.spin, child: self.child };
-        service.work(pace, listener, &AtomicBool::new(false))
+        let told = ending::flag()?;
+        service.work(pace, listener, &told)?;
+        // What a NIC daemon keeps of it stays, however it ends.
+        service.context.leave();
+        Ok(())
     }
 }
 

@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result};
 use store::heap::{Class, Classes, Keeper, KeeperConfig, Peer, Reachable};
 use store::{Broken, QueueNeeds, Registered};
-use verbs::{Access, FreeListOptions, WorkCompletion};
+use verbs::{Access, FreeListOptions, Full, WorkCompletion};
 
 use super::lists::Posted;
 use super::program::{Memory, Program};
@@ -24,13 +24,15 @@ pub trait Shelf: Reachable {
     /// The table can take no more.
     fn welcome(&mut self, hello: &[u8], classes: &Classes) -> Result<Vec<u8>>;
 
+    /// A client that was welcomed was never connected.
+    fn abandon(&mut self, welcome: &[u8]) {
+        let _ = welcome;
+    }
+
     /// Does some of what the table needs beside; true if there is more that should not wait.
     fn tend(&mut self) -> bool {
         false
     }
-
-    /// What a client is told for which there is no room.
-    fn full(&self) -> anyhow::Error;
 }
 
 /// How much memory a store takes.
@@ -51,6 +53,7 @@ pub struct Kept<S> {
     keeper: Keeper,
     lists: Posted,
     needs: QueueNeeds,
+    clients: u32,
 }
 
 /// What clients may do with table and buffers.
@@ -85,7 +88,7 @@ impl<S: Shelf> Kept<S> {
         let keeping = KeeperConfig { peers: room.clients };
         let local = memory.region("messages", keeping.local_len(), Access::LOCAL_WRITE)?;
         let keeper = Keeper::new(keeping, classes, local).context("memory for messages")?;
-        Ok(Kept { shelf, keeper, lists: Posted(lists), needs: keeping.needs() })
+        Ok(Kept { shelf, keeper, lists: Posted(lists), needs: keeping.needs(), clients: room.clients })
     }
 
     /// Posts all buffers, except those that the table says are in use.
@@ -117,10 +120,10 @@ impl<S: Shelf> Program for Kept<S> {
     fn accept(&mut self, hello: &[u8], nic: &mut Later) -> Result<(Peer, Vec<u8>)> {
         self.shelf.fits(hello)?;
         if self.keeper.is_full() {
-            return Err(self.shelf.full());
+            return Err(Full::clients(self.clients).into());
         }
         let welcome = self.shelf.welcome(hello, self.keeper.classes())?;
-        let peer = self.keeper.accept(nic).ok_or_else(|| self.shelf.full())?;
+        let peer = self.keeper.accept(nic).ok_or_else(|| Full::clients(self.clients))?;
         Ok((peer, welcome))
     }
 
@@ -134,6 +137,11 @@ impl<S: Shelf> Program for Kept<S> {
     }
 
     fn disconnect(&mut self, peer: Peer) {
+        self.keeper.disconnect(peer);
+    }
+
+    fn abandon(&mut self, peer: Peer, welcome: &[u8]) {
+        self.shelf.abandon(welcome);
         self.keeper.disconnect(peer);
     }
 

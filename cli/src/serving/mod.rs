@@ -1,6 +1,7 @@
 //! What servers whose clients connect queue pairs have in common: one thread that polls for them all, takes new clients on, and finds out
 //! which are gone.
 
+mod admission;
 pub mod again;
 pub mod conduct;
 pub mod kept;
@@ -9,16 +10,18 @@ pub mod program;
 #[cfg(test)]
 pub mod stops;
 
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use verbs::{
-    CompletionChannel, CompletionQueue, ConnectRequest, Context, CqOptions, EMPTY, Listener, Notify,
-    QpOptions, QueuePair, Ready, Status, WorkCompletion,
+    CompletionChannel, CompletionQueue, Context, CqOptions, EMPTY, Listener, Notify, QueuePair, Ready,
+    Status, WorkCompletion,
 };
 
-use crate::post::{Batched, Direct, Later};
+use crate::post::{Batched, Direct};
+use admission::Admission;
 use again::probe;
 use program::{Memory, Program};
 
@@ -43,7 +46,8 @@ struct Client<C> {
     late: Option<Instant>,
 }
 
-/// What is known of a client's being there. One that left or died says nothing: its NIC must be asked.
+/// What is known of a client's being there. The end of its connection tells of most that leave or die; else, as where a machine
+/// fails, its NIC must be asked.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Life {
     /// Something came from it lately.
@@ -58,8 +62,6 @@ enum Life {
 const PROBE: u64 = 15 << 44;
 /// Time between two looks for clients that are gone.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
-/// How long a client may take that has begun to connect.
-const CONNECTING: Duration = Duration::from_secs(1);
 /// How long others wait for a client that says nothing.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -97,6 +99,7 @@ pub struct Service<P: Program> {
     cq: CompletionQueue,
     channel: CompletionChannel,
     clients: Vec<Client<P::Connection>>,
+    admission: Admission<P::Connection>,
     speaks: Speaks,
     /// Lives as long as the program.
     memory: Memory,
@@ -141,7 +144,8 @@ impl<P: Program> Service<P> {
             None => context.create_cq_with(&CqOptions { depth, ..CqOptions::default() })?,
         };
         cq.set_channel(&channel)?;
-        Ok(Service { program, context, cq, channel, clients: Vec::new(), speaks, memory })
+        let admission = Admission::new()?;
+        Ok(Service { program, context, cq, channel, clients: Vec::new(), admission, speaks, memory })
     }
 
     /// Serves until it is told to stop.
@@ -187,18 +191,21 @@ impl<P: Program> Service<P> {
             self.probe();
         }
         if !pace.spin && !watch.more && watch.busy.elapsed() > SPIN {
-            self.sleep()?;
+            self.sleep(listener)?;
         }
         Ok(true)
     }
 
-    /// Sleeps until a completion comes, or a while: new clients are looked for in between.
-    fn sleep(&mut self) -> Result<()> {
+    /// Sleeps until a completion comes, or somebody comes or leaves; no longer than a while.
+    fn sleep(&mut self, listener: &Listener) -> Result<()> {
         self.cq.arm(Notify::Any)?;
         let mut done = [EMPTY; 64];
         let got = self.cq.poll(&mut done)?;
         if got == 0 {
-            match self.channel.wait(Some(Duration::from_millis(20))) {
+            let mut waited = self.admission.descriptors(listener);
+            waited.push(self.channel.as_fd());
+            host::wait_any(&waited, Duration::from_millis(20))?;
+            match self.channel.wait(Some(Duration::ZERO)) {
                 Ok(_) | Err(verbs::PollError::Timeout) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -223,6 +230,7 @@ impl<P: Program> Service<P> {
     /// Ends a client.
     fn end(&mut self, at: usize) {
         let Client { pair, connection, .. } = self.clients.swap_remove(at);
+        self.admission.forget(&pair);
         // What the dead client's NIC may still do ends first.
         drop(pair);
         self.program.disconnect(connection);
@@ -244,6 +252,7 @@ impl<P: Program> Service<P> {
     /// Ends clients for which others have waited long enough: it is there, its NIC answers, but its program does not. And those whose time is
     /// over.
     fn end_late(&mut self) {
+        self.admission.end_over(&self.program);
         for at in (0..self.clients.len()).rev() {
             let client = &mut self.clients[at];
             if self.program.is_over(client.connection) {
@@ -290,70 +299,5 @@ impl<P: Program> Service<P> {
                 Life::Quiet => client.pair.post_send(&probe()).map_or(Life::Quiet, |()| Life::Asked),
             };
         }
-    }
-
-    /// Takes clients that wait to be connected.
-    fn admit(&mut self, listener: &Listener) -> Result<()> {
-        while let Some(request) = listener.accept(Some(Duration::ZERO))? {
-            if let Err(error) = self.connect(request) {
-                tracing::warn!("a client could not be connected: {error:#}");
-            }
-        }
-        Ok(())
-    }
-
-    fn connect(&mut self, request: ConnectRequest) -> Result<()> {
-        for at in (0..self.clients.len()).rev() {
-            if self.program.gives_way(self.clients[at].connection, request.private_data()) {
-                self.end(at);
-            }
-        }
-        let mut later = Later::default();
-        let (connection, grant) = match self.program.accept(request.private_data(), &mut later) {
-            Ok(granted) => granted,
-            Err(error) => {
-                request.reject(&error.to_string());
-                return Err(error);
-            }
-        };
-        match self.answer(request, &later, grant) {
-            Ok(_) if self.program.is_brief(connection) => {
-                self.program.disconnect(connection);
-                Ok(())
-            }
-            Ok(pair) => {
-                self.clients.push(Client { pair, connection, life: Life::Seen, late: None });
-                Ok(())
-            }
-            Err(error) => {
-                self.program.disconnect(connection);
-                Err(error)
-            }
-        }
-    }
-
-    fn answer(
-        &self,
-        request: ConnectRequest,
-        later: &Later,
-        private_data: Vec<u8>,
-    ) -> Result<QueuePair<Ready>> {
-        let needs = self.program.needs();
-        let options = QpOptions {
-            max_send_wr: needs.send * 2,
-            max_recv_wr: needs.receive,
-            max_send_sge: needs.sges,
-            private_data,
-            // Nobody else is admitted meanwhile.
-            connect_timeout: CONNECTING,
-            max_rd_atomic: READS,
-            max_dest_rd_atomic: READS,
-            prism: self.speaks.prism,
-            strom: self.speaks.strom,
-            ..QpOptions::default()
-        };
-        let mut pair = self.memory.domain.create_qp(&self.cq, &self.cq, &options)?;
-        later.post(&mut pair)?;
-        Ok(request.accept(pair)?)
     }
 }

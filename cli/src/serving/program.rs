@@ -47,6 +47,12 @@ pub trait Program {
     /// Forgets a client, whose queue pair is gone.
     fn disconnect(&mut self, connection: Self::Connection);
 
+    /// Forgets a client that was never connected, and what it was granted.
+    fn abandon(&mut self, connection: Self::Connection, grant: &[u8]) {
+        let _ = grant;
+        self.disconnect(connection);
+    }
+
     /// Does some of what there is to do beside answering; true if there is more that should not wait.
     fn tidy(&mut self) -> bool {
         false

@@ -20,13 +20,14 @@ use anyhow::{Context as _, Result, bail, ensure};
 use store::Fleet;
 use store::txn::{Design, DesignKind, Granted, Hello, Limits, Welcome};
 use verbs::{
-    Access, Batch, CompletionQueue, ConnectError, EMPTY, MemoryRegion, ProtectionDomain, QpOptions,
-    QueuePair, Ready, Remote, WorkCompletion, work,
+    Access, Batch, CompletionQueue, EMPTY, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
+    Remote, WorkCompletion, work,
 };
 
 use super::MOST_SHARDS;
 pub use super::machine::Machine;
 use super::roll_call;
+use crate::connecting::nobody_listens;
 use crate::device::PortArgs;
 use crate::flushing::Flushing;
 use crate::post::{Batched, registered};
@@ -273,12 +274,13 @@ fn connect(
     let address = addresses[shard];
     let hello = Hello { name, shard: shard as u32, shards: addresses.len() as u32 };
     let options = QpOptions { private_data: hello.encode().to_vec(), ..options.clone() };
-    let pair = domain.create_qp(cq, cq, &options)?.connect(address).map_err(|error| match error {
-        ConnectError::Refused(_) => anyhow::anyhow!(
+    let connected = crate::connecting::connect(domain, cq, &options, address);
+    let pair = connected.map_err(|error| match nobody_listens(&error) {
+        true => anyhow::anyhow!(
             "no shard answers at {address}: start it with `remora serve txn --shard {shard} --shards {} --listen {address}`",
             addresses.len()
         ),
-        error => anyhow::Error::new(error).context(format!("connecting to the shard at {address}")),
+        false => error.context(format!("connecting to the shard at {address}")),
     })?;
     let welcome = Welcome::decode(pair.peer_private_data())
         .with_context(|| format!("no shard of transactions answers at {address}"))?;

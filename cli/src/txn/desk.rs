@@ -72,9 +72,4 @@ impl Desk {
             Welcome { shard: self.place.shard, run, began, roll: self.roll.address(), limits, granted };
         welcome.encode()
     }
-
-    /// What one is told for whom there is no room.
-    pub fn full() -> anyhow::Error {
-        anyhow::anyhow!("the shard has no room for another client: start it with more --clients")
-    }
 }

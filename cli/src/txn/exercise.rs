@@ -23,6 +23,8 @@ struct Shards<'a> {
     /// The session has failed, and what is under way with it.
     broken: bool,
     tried: Instant,
+    /// Why the last attempt to connect was in vain.
+    fault: Option<String>,
     /// By their places.
     open: Vec<Option<Open>>,
     value: Vec<u8>,
@@ -50,6 +52,7 @@ pub fn run(target: &Target, args: &ExerciseArgs, max_keys: u32) -> Result<()> {
         session: Some(session),
         broken: false,
         tried: Instant::now(),
+        fault: None,
         open: (0..args.window).map(|_| None).collect(),
         value,
     };
@@ -83,7 +86,8 @@ impl Store for Shards<'_> {
         if self.session.is_none() {
             if self.tried.elapsed() > AGAIN {
                 let again = Session::open(&self.target.port, &self.addresses, self.size);
-                self.session = again.inspect_err(|error| tracing::info!("{error:#}")).ok();
+                self.fault = again.as_ref().err().map(|error| format!("{error:#}"));
+                self.session = again.ok();
                 self.tried = Instant::now();
             }
             return Ok(true);
@@ -97,6 +101,11 @@ impl Store for Shards<'_> {
 
     fn give_up(&mut self) -> bool {
         !self.leave()
+    }
+
+    fn silence(&self) -> String {
+        let list: Vec<String> = self.addresses.iter().map(SocketAddr::to_string).collect();
+        exercise::unanswered(&format!("the shards at {}", list.join(", ")), self.fault.as_deref())
     }
 }
 

@@ -8,7 +8,8 @@ use store::txn::farm::{Caller, Shard, ShardConfig};
 use store::txn::{Granted, Roll};
 use store::{Broken, Post, QueueNeeds, Registered};
 use verbs::{
-    Access, Context, Flags, Operation, Payload, ReceiveRequest, Sge, Status, WorkCompletion, WorkRequest,
+    Access, Context, Flags, Full, Operation, Payload, ReceiveRequest, Sge, Status, WorkCompletion,
+    WorkRequest,
 };
 
 use super::desk::Desk;
@@ -162,9 +163,10 @@ impl Program for FarmShard {
             return self.admit(knock, nic);
         }
         let hello = self.desk.read(hello)?;
-        let place = self.clients.iter().position(Option::is_none).ok_or_else(Desk::full)?;
+        let full = || Full::clients(self.clients.len() as u32);
+        let place = self.clients.iter().position(Option::is_none).ok_or_else(full)?;
         let mut shard = self.shard.lock();
-        let grant = shard.accept(hello.name).ok_or_else(Desk::full)?;
+        let grant = shard.accept(hello.name).ok_or_else(full)?;
         let caller = shard.listen(hello.name, nic)?.context("a client that was accepted")?;
         self.clients[place] = Some((hello.name, caller));
         Ok((Seat::Client(place), self.desk.welcome(Granted::Farm(grant))))

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use store::heap::{Classes, Reachable};
-use store::txn::{Granted, HEADER, Roll, Shard, ShardConfig};
+use store::txn::{Granted, HEADER, Roll, Shard, ShardConfig, Welcome};
 
 use super::desk::Desk;
 use super::serve::ServeArgs;
@@ -83,7 +83,9 @@ impl Shelf for PrismTx {
         Ok(self.desk.welcome(Granted::PrismTx(grant)))
     }
 
-    fn full(&self) -> anyhow::Error {
-        Desk::full()
+    fn abandon(&mut self, welcome: &[u8]) {
+        if let Some(Welcome { granted: Granted::PrismTx(grant), .. }) = Welcome::decode(welcome) {
+            self.shard.take_back(grant.session);
+        }
     }
 }

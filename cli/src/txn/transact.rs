@@ -167,7 +167,10 @@ impl Talk {
     /// One turn of something that began then.
     fn turn(&mut self, started: Instant) -> Step<Option<News>> {
         if started.elapsed() > PATIENCE {
-            return Err(Trouble::Lost(anyhow!("the shards do not answer")));
+            return Err(Trouble::Lost(anyhow!(
+                "the shards have not answered for {} seconds: continue those that are stopped, or start all anew",
+                PATIENCE.as_secs()
+            )));
         }
         let (mut news, open) = (None, self.open);
         let turned = self.session.turn(|shard, completion, machine, ends| {

@@ -1,6 +1,7 @@
 //! The `remora` command as a person or a script meets it: the real binary, real processes, small tables, free ports.
 
 mod addresses;
+mod admission;
 mod block;
 mod cache;
 mod capture;
@@ -22,3 +23,4 @@ mod running;
 mod strom;
 mod txn;
 mod txn_bench;
+mod waits;

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::running::{command, remora};
 
 /// A daemon that runs; it never outlives its test.
 pub struct Lender {
-    child: Child,
+    pub child: Child,
     output: BufReader<ChildStdout>,
     /// Where it listens.
     pub path: PathBuf,
@@ -19,8 +19,12 @@ pub struct Lender {
 
 impl Lender {
     pub fn start(test: &str, more: &[&str]) -> Lender {
+        Lender::of(command(&["nicd", "--json", "--socket"]), test, more)
+    }
+
+    /// The one that this command starts, with the path of its socket and these words behind it.
+    pub fn of(mut command: Command, test: &str, more: &[&str]) -> Lender {
         let path = std::env::temp_dir().join(format!("remora-nicd-{}-{test}", std::process::id()));
-        let mut command = command(&["nicd", "--json", "--socket"]);
         command.arg(&path).args(more).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the daemon");
         let output = BufReader::new(child.stdout.take().expect("its output"));
@@ -40,7 +44,7 @@ impl Lender {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
-    fn signal(&self, signal: rustix::process::Signal) {
+    pub fn signal(&self, signal: rustix::process::Signal) {
         let id = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(id, signal).expect("a signal");
     }

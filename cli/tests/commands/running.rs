@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -131,7 +131,9 @@ impl Server {
         servers
     }
 
-    fn spawn(mut command: Command, design: &str, port: &str) -> Server {
+    /// Starts one.
+    #[track_caller]
+    pub fn spawn(mut command: Command, design: &str, port: &str) -> Server {
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary");
         let (design, port) = (design.to_owned(), port.to_owned());
         Server { child, address: String::new(), said: Vec::new(), metrics: String::new(), design, port }
@@ -139,7 +141,7 @@ impl Server {
 
     /// Waits until it serves.
     #[track_caller]
-    fn wait(&mut self) {
+    pub fn wait(&mut self) {
         let pipe = self.child.stderr.take().expect("piped");
         let mut lines = BufReader::new(pipe).lines().map_while(Result::ok);
         self.address = loop {
@@ -159,6 +161,11 @@ impl Server {
     /// Its process.
     pub fn child(&self) -> &Child {
         &self.child
+    }
+
+    /// Waits until it has ended.
+    pub fn end(&mut self) -> ExitStatus {
+        self.child.wait().expect("its end")
     }
 
     /// The words of `remora kv VERB` for this server.

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use nic::{ModifyFault, NicError};
 use port::shm::SetupError;
 
+use super::full::{Full, Places};
 use super::message::{MAX_PRIVATE, Stage, VERSION};
 use crate::attach::{AttachError, PortKind};
 
@@ -31,6 +32,8 @@ pub enum ConnectError {
     Closed(Stage),
     /// The other side refused, in its own words.
     Rejected(String),
+    /// The other side has no place at the moment.
+    Full(Full),
     /// The ports cannot meet.
     OtherKind {
         /// Our port.
@@ -64,6 +67,11 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
+    /// Was there no place, and may there be one in a moment? Also of a server that answered, and then gave up on this side.
+    pub fn is_for_now(&self) -> bool {
+        matches!(self, ConnectError::Full(_) | ConnectError::Closed(Stage::Link | Stage::Ready | Stage::Go))
+    }
+
     pub(super) fn tcp(address: SocketAddr, error: io::Error) -> ConnectError {
         match error.kind() {
             io::ErrorKind::ConnectionRefused => ConnectError::Refused(address),
@@ -105,6 +113,10 @@ impl fmt::Display for ConnectError {
             ConnectError::BadMessage => write!(f, "the other side sent a set-up message that makes no sense"),
             ConnectError::Closed(stage) => write!(f, "the other side hung up while {stage}"),
             ConnectError::Rejected(words) => write!(f, "the other side refused: {words}"),
+            ConnectError::Full(full) if full.places == Places::Clients => {
+                write!(f, "{full}: try again when one has ended, or start the server with more (--clients)")
+            }
+            ConnectError::Full(full) => write!(f, "{full}: try again"),
             ConnectError::OtherService { ours, theirs } => write!(
                 f,
                 "the other side's queue pair is of service {theirs:?}, this one of {ours:?}: RC, UC and UD meet their like, \

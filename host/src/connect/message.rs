@@ -15,21 +15,23 @@
 //! ```
 //!
 //! Extensions: bit 0, IRN; then the IRN reach is the number of packets ahead of the order that this side remembers, a
-//! power of two from 64 to 65536, else 0. Bit 1, PRISM. Bit 2, StRoM. Other bits are 0, and ignored: what one side has and the other does not is
+//! power of two from 64 to 65536, else 0. Bit 1, PRISM. Bit 2, StRoM. Bit 3, LASTING: this TCP connection stays open as
+//! long as the queue pairs, and its end says that one of them is gone. Other bits are 0, and ignored: what one side has and the other does not is
 //! not used.
 //!
-//! READY and GO are empty; the body of REJECT is UTF-8 for people. Whatever comes from the wire is checked here.
+//! READY and GO are empty; the body of REJECT is UTF-8 for people. The body of FULL (kind 6) is three words of 32 bits: what
+//! there are no places for (1 clients, 2 connections being set up), places taken, places. Whatever comes from the wire is
+//! checked here.
 
 use std::fmt;
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
 
 use nic::Service;
 use transport::rc::irn::Bitmap;
 use wire::frame::{Address, Endpoint};
 use wire::{Psn, Qpn};
 
-use super::{ConnectError, Deadline};
+use super::ConnectError;
+use super::full::Full;
 use crate::attach::PortKind;
 use crate::peers::EngineId;
 
@@ -41,6 +43,8 @@ pub const IRN: u64 = 1;
 pub const PRISM: u64 = 2;
 /// The extension bit of StRoM.
 pub const STROM: u64 = 4;
+/// The extension bit of a TCP connection that stays open as long as the queue pairs.
+pub const LASTING: u64 = 8;
 /// Bytes of private data at most.
 pub const MAX_PRIVATE: usize = 256;
 /// Bytes of a link's name at most: an abstract socket address has 108.
@@ -48,7 +52,8 @@ const MAX_NAME: usize = 107;
 /// Bytes of the words of a refusal at most.
 const MAX_WORDS: usize = 400;
 const MAGIC: [u8; 8] = *b"RemoraCM";
-const HEAD: usize = 16;
+/// Bytes of a head.
+pub(super) const HEAD: usize = 16;
 const HELLO: usize = 68;
 /// Bytes of any body at most.
 const MAX_BODY: usize = HELLO + MAX_NAME + MAX_PRIVATE;
@@ -121,7 +126,7 @@ pub struct Hello {
     pub endpoint: Endpoint,
     /// Its engine.
     pub engine: EngineId,
-    /// Extensions that it has, one bit each: [`IRN`], [`PRISM`], [`STROM`].
+    /// Extensions that it has, one bit each: [`IRN`], [`PRISM`], [`STROM`], [`LASTING`].
     pub extensions: u64,
     /// Packets ahead of the order that it remembers over IRN; 0 without it.
     pub irn_reach: u32,
@@ -142,6 +147,8 @@ pub enum Message {
     Go,
     /// No, and why.
     Reject(String),
+    /// Not now: there is no place.
+    Full(Full),
 }
 
 impl Message {
@@ -152,6 +159,7 @@ impl Message {
             Message::Ready => 3,
             Message::Go => 4,
             Message::Reject(_) => 5,
+            Message::Full(_) => 6,
         }
     }
 
@@ -161,6 +169,7 @@ impl Message {
             Message::Request(hello) | Message::Accept(hello) => hello.emit(),
             Message::Ready | Message::Go => Vec::new(),
             Message::Reject(words) => cut(words, MAX_WORDS).as_bytes().to_vec(),
+            Message::Full(full) => full.emit(),
         };
         let mut bytes = MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
@@ -183,28 +192,31 @@ impl Message {
         Message::of(head.number, body)
     }
 
-    fn of(number: u16, body: &[u8]) -> Result<Message, ConnectError> {
+    /// The message of a body, whose head was parsed.
+    pub(super) fn of(number: u16, body: &[u8]) -> Result<Message, ConnectError> {
         Ok(match (number, body) {
             (1, _) => Message::Request(Hello::parse(body).ok_or(ConnectError::BadMessage)?),
             (2, _) => Message::Accept(Hello::parse(body).ok_or(ConnectError::BadMessage)?),
             (3, []) => Message::Ready,
             (4, []) => Message::Go,
             (5, _) => Message::Reject(printable(body)),
+            (6, _) => Message::Full(Full::parse(body).ok_or(ConnectError::BadMessage)?),
             _ => return Err(ConnectError::BadMessage),
         })
     }
 }
 
 /// What the first bytes of a message say of the rest.
-struct Head {
+#[derive(Debug)]
+pub(super) struct Head {
     /// Kind of message.
-    number: u16,
+    pub number: u16,
     /// Bytes of the body, at most [`MAX_BODY`].
-    len: usize,
+    pub len: usize,
 }
 
 impl Head {
-    fn parse(head: &[u8; HEAD]) -> Result<Head, ConnectError> {
+    pub fn parse(head: &[u8; HEAD]) -> Result<Head, ConnectError> {
         if head[..8] != MAGIC {
             return Err(ConnectError::NotRemora);
         }
@@ -321,59 +333,6 @@ impl Hello {
 fn reach_fits(extensions: u64, reach: u32) -> bool {
     let (least, most) = Bitmap::BOUNDS;
     extensions & IRN == 0 || reach.is_power_of_two() && (least..=most).contains(&reach)
-}
-
-/// Sends one message.
-pub(super) fn write(
-    stream: &mut TcpStream,
-    message: &Message,
-    deadline: Deadline,
-) -> Result<(), ConnectError> {
-    let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Connecting))?;
-    stream.set_write_timeout(Some(left)).map_err(ConnectError::Tcp)?;
-    stream.write_all(&message.emit()).map_err(|error| failed(error, Stage::Connecting))
-}
-
-/// Waits for one message; reads not one byte beyond it.
-pub(super) fn read(
-    stream: &mut TcpStream,
-    deadline: Deadline,
-    stage: Stage,
-) -> Result<Message, ConnectError> {
-    let mut head = [0; HEAD];
-    fill(stream, &mut head, deadline, stage)?;
-    let head = Head::parse(&head)?;
-    let mut body = vec![0; head.len];
-    fill(stream, &mut body, deadline, stage)?;
-    Message::of(head.number, &body)
-}
-
-/// Like `read_exact`, but for the whole within the deadline, however slowly the bytes drip.
-fn fill(
-    stream: &mut TcpStream,
-    mut room: &mut [u8],
-    deadline: Deadline,
-    stage: Stage,
-) -> Result<(), ConnectError> {
-    while !room.is_empty() {
-        let left = deadline.left().ok_or(ConnectError::Timeout(stage))?;
-        stream.set_read_timeout(Some(left)).map_err(ConnectError::Tcp)?;
-        match stream.read(room) {
-            Ok(0) => return Err(ConnectError::Closed(stage)),
-            Ok(count) => room = &mut room[count..],
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(failed(error, stage)),
-        }
-    }
-    Ok(())
-}
-
-fn failed(error: std::io::Error, stage: Stage) -> ConnectError {
-    match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => ConnectError::Timeout(stage),
-        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => ConnectError::Closed(stage),
-        _ => ConnectError::Tcp(error),
-    }
 }
 
 #[cfg(test)]

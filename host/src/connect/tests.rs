@@ -1,6 +1,7 @@
 //! The set-up messages against literal bytes, random values and nonsense.
 
 use super::*;
+use crate::connect::Places;
 use std::net::Ipv4Addr;
 
 fn hello() -> Hello {
@@ -52,9 +53,34 @@ fn every_message_comes_back() {
         Message::Ready,
         Message::Go,
         Message::Reject("no place left".to_owned()),
+        Message::Full(Full::clients(64)),
+        Message::Full(Full { places: Places::Handshakes, taken: 1, most: 1 << 20 }),
     ];
     for message in messages {
         assert_eq!(Message::parse(&message.emit()).unwrap(), message);
+    }
+}
+
+#[test]
+fn literal_bytes_of_a_server_without_a_place() {
+    let expected =
+        [&b"RemoraCM"[..], &[1, 0, 6, 0, 12, 0, 0, 0], &[1, 0, 0, 0, 64, 0, 0, 0, 64, 0, 0, 0]].concat();
+    assert_eq!(Message::Full(Full::clients(64)).emit(), expected);
+    for (at, byte) in [(16, 0), (16, 3)] {
+        let mut bytes = expected.clone();
+        bytes[at] = byte;
+        assert!(matches!(Message::parse(&bytes), Err(ConnectError::BadMessage)), "byte {at} = {byte}");
+    }
+    assert!(Message::parse(&[&expected[..12], &[11, 0, 0, 0], &expected[16..27]].concat()).is_err());
+}
+
+#[test]
+fn the_connection_is_kept_only_if_both_sides_want_it() {
+    let with = Hello { extensions: IRN | LASTING, ..hello() };
+    for (ours, theirs, lasting) in
+        [(with.clone(), with.clone(), true), (hello(), with.clone(), false), (with, hello(), false)]
+    {
+        assert_eq!(crate::connect::Agreement::new(port::Peer(1), &ours, theirs).lasting, lasting);
     }
 }
 

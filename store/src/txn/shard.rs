@@ -61,6 +61,8 @@ impl ShardConfig {
 pub struct Shard {
     config: ShardConfig,
     memory: Registered,
+    /// Numbers that were given to clients who never connected.
+    unused: Vec<u32>,
 }
 
 impl Shard {
@@ -70,7 +72,7 @@ impl Shard {
         if !config.is_sound() || memory.bytes.len() < config.table_len() || !memory.addr.is_multiple_of(64) {
             return None;
         }
-        let shard = Shard { config, memory: memory.clone() };
+        let shard = Shard { config, memory: memory.clone(), unused: Vec::new() };
         if shard.word(0) != MAGIC || shard.word(SHAPE) != config.shape() {
             shard.format();
         }
@@ -118,11 +120,17 @@ impl Shard {
 
     /// Takes a client on; None: it had as many as it has cells for.
     pub fn accept(&mut self, classes: &Classes) -> Option<Grant> {
-        let session = self.word(NEXT);
-        if session >= u64::from(self.config.sessions) {
-            return None;
-        }
-        self.set(NEXT, session + 1);
+        let session = match self.unused.pop() {
+            Some(unused) => unused,
+            None => {
+                let next = self.word(NEXT);
+                if next >= u64::from(self.config.sessions) {
+                    return None;
+                }
+                self.set(NEXT, next + 1);
+                next as u32
+            }
+        };
         let (addr, rkey) = (self.memory.addr, self.memory.key);
         Some(Grant {
             slots: Remote { addr: addr + SLOTS as u64, rkey },
@@ -130,11 +138,16 @@ impl Shard {
             cells: addr + self.config.cells_at() as u64,
             window: self.config.window,
             sessions: self.config.sessions,
-            session: session as u32,
+            session,
             after: Timestamp::default(),
             reach: self.config.reach,
             classes: classes.clone(),
         })
+    }
+
+    /// A client that was taken on has never been connected: another one may have its number.
+    pub fn take_back(&mut self, session: u32) {
+        self.unused.push(session);
     }
 
     /// Puts a key into the table before clients come, in a buffer that is long enough. False: there is no slot for it.

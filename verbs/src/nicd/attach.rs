@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::desk::Desk;
+use super::desk::{ATTACHING, Desk, silent};
 use super::message::{MAX_NAME, Request, VERSION};
 use crate::Context;
 
@@ -48,13 +48,16 @@ impl Attachment {
         if self.name.len() > MAX_NAME || self.kept && self.name.is_empty() {
             return Err(OpenError::Port(format!("a tenant's name has 1 to {MAX_NAME} bytes")));
         }
-        let socket = PacketSocket::connect(&self.path).map_err(|error| {
+        let socket = PacketSocket::connect(&self.path, ATTACHING).map_err(|error| {
             OpenError::Port(match error.kind() {
                 ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
                     format!("no NIC daemon listens at {at}: start it by `remora nicd --socket {at}`")
                 }
                 ErrorKind::PermissionDenied => {
                     format!("the NIC daemon at {at} admits other users only: let it start with --allow-uid")
+                }
+                ErrorKind::TimedOut => {
+                    format!("{at}: {}", silent(ATTACHING))
                 }
                 _ => format!("the NIC daemon at {at}: {error}"),
             })

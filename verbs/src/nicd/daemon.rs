@@ -68,7 +68,9 @@ struct Register {
     attached: BTreeSet<Name>,
     passing: BTreeMap<u64, (u32, Shared)>,
     sockets: BTreeMap<u64, PacketSocket>,
-    threads: Vec<JoinHandle<()>>,
+    threads: BTreeMap<u64, JoinHandle<()>>,
+    /// Those that have not said who they are.
+    silent: BTreeSet<u64>,
 }
 
 struct House {
@@ -197,7 +199,7 @@ impl Drop for Daemon {
             std::mem::take(&mut register.threads)
         };
         self.house.changed.notify_all();
-        for thread in threads {
+        for thread in threads.into_values() {
             let _ = thread.join();
         }
         self.house.register().kept.clear();
@@ -217,6 +219,7 @@ fn accept_all(house: &Arc<House>, listener: &PacketListener) {
         match listener.accept() {
             Ok(Some(socket)) => {
                 serial += 1;
+                house.make_room();
                 house.admit(serial, socket);
             }
             Ok(None) => {}
@@ -231,10 +234,28 @@ impl House {
         self.register.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Where all places are taken, the oldest gives way that has not said who it is.
+    fn make_room(&self) {
+        let mut register = self.register();
+        register.threads.retain(|_, thread| !thread.is_finished());
+        if register.threads.len() < self.options.attachments {
+            return;
+        }
+        let Some(oldest) = register.silent.pop_first() else { return };
+        if let Some(socket) = register.sockets.get(&oldest) {
+            socket.hang_up();
+        }
+        let thread = register.threads.remove(&oldest);
+        drop(register);
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+
     /// Somebody has connected.
     fn admit(self: &Arc<Self>, serial: u64, socket: PacketSocket) {
         let mut register = self.register();
-        register.threads.retain(|thread| !thread.is_finished());
+        register.threads.retain(|_, thread| !thread.is_finished());
         let refusal = match socket.peer_uid() {
             Ok(uid) if uid != self.uid && !self.options.allow.contains(&uid) => {
                 Some(format!("the NIC daemon does not admit uid {uid}: start it with --allow-uid {uid}"))
@@ -255,21 +276,29 @@ impl House {
         }
         let Ok(handle) = socket.try_clone() else { return };
         register.sockets.insert(serial, handle);
+        register.silent.insert(serial);
         let house = Arc::clone(self);
         let spawned = std::thread::Builder::new().name("remora-attach".to_owned()).spawn(move || {
             house.serve(serial, &socket);
-            house.register().sockets.remove(&serial);
+            let mut register = house.register();
+            register.sockets.remove(&serial);
+            register.silent.remove(&serial);
         });
         match spawned {
-            Ok(thread) => register.threads.push(thread),
-            Err(_) => drop(register.sockets.remove(&serial)),
+            Ok(thread) => drop(register.threads.insert(serial, thread)),
+            Err(_) => {
+                register.sockets.remove(&serial);
+                register.silent.remove(&serial);
+            }
         }
     }
 
     /// One program, from its first word to its end.
     fn serve(&self, serial: u64, socket: &PacketSocket) {
         let Ok(uid) = socket.peer_uid() else { return };
-        let (name, tenant) = match self.greet(uid, socket) {
+        let request = first_word(socket);
+        self.register().silent.remove(&serial);
+        let (name, tenant) = match request.and_then(|request| self.greet(uid, request)) {
             Ok(known) => known,
             Err(words) => return self.refuse(socket, words),
         };
@@ -289,11 +318,7 @@ impl House {
     }
 
     /// The first word: whose things these are.
-    fn greet(&self, uid: u32, socket: &PacketSocket) -> Result<(Option<Name>, Shared), String> {
-        let mut room = [0; MAX_PACKET];
-        let packet = socket.receive(&mut room).map_err(|error| error.to_string())?;
-        let nonsense = || "this is no request to a NIC daemon".to_owned();
-        let request = Request::parse(&room[..packet.len]).filter(|_| !packet.cut).ok_or_else(nonsense)?;
+    fn greet(&self, uid: u32, request: Request) -> Result<(Option<Name>, Shared), String> {
         let Request::Attach { version, name, kept } = request else { return Err(nonsense()) };
         if version != VERSION {
             return Err(format!(
@@ -353,7 +378,7 @@ impl House {
             _ => return false,
         };
         let Some(request) = Request::parse(&room[..packet.len]).filter(|_| !packet.cut) else {
-            self.refuse(socket, "this is no request to a NIC daemon".to_owned());
+            self.refuse(socket, nonsense());
             return false;
         };
         let done = match request {
@@ -378,6 +403,16 @@ impl House {
         }
         self.changed.notify_all();
     }
+}
+
+fn nonsense() -> String {
+    "this is no request to a NIC daemon".to_owned()
+}
+
+fn first_word(socket: &PacketSocket) -> Result<Request, String> {
+    let mut room = [0; MAX_PACKET];
+    let packet = socket.receive(&mut room).map_err(|error| error.to_string())?;
+    Request::parse(&room[..packet.len]).filter(|_| !packet.cut).ok_or_else(nonsense)
 }
 
 fn answer(socket: &PacketSocket, answer: Answer) -> bool {

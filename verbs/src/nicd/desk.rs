@@ -1,11 +1,11 @@
 //! The program's end of an attachment: it asks, and the daemon answers.
 
-use host::connect::{Agreement, ConnectError};
+use host::connect::{Agreement, ConnectError, SetupConnection};
 use host::packet::PacketSocket;
 use host::{Doorbells, PortFacts};
 use memory::{Bytes, ForkMark};
 use nic::Ring;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,9 +16,14 @@ use super::message::{
     Allocate, CreateCode, CreateCq, CreateQp, MAX_PACKET, PairFacts, QueueFacts, RegionFacts, Reply, Request,
 };
 use crate::CreateError;
+use crate::queue_pair::Loan;
 
 /// What a daemon may take beyond the time that a connection may take.
 const SLACK: Duration = Duration::from_secs(5);
+/// Time in which a daemon takes a program on. It may wait two seconds itself, for another program of the same name to end.
+pub(super) const ATTACHING: Duration = Duration::from_secs(10);
+/// Time in which it answers a request: it may have to find gigabytes of memory.
+const ANSWERING: Duration = Duration::from_secs(20);
 
 /// An attachment to the daemon.
 #[derive(Debug)]
@@ -53,6 +58,14 @@ fn refused(words: impl ToString) -> CreateError {
     CreateError::Daemon(words.to_string())
 }
 
+/// What is told of a daemon that is there and says nothing for so long.
+pub(super) fn silent(patience: Duration) -> String {
+    format!(
+        "the NIC daemon has not answered for {} seconds: if it is stopped, continue it by `kill -CONT`; if it hangs, restart `remora nicd`",
+        patience.as_secs()
+    )
+}
+
 fn lost(error: &std::io::Error) -> CreateError {
     refused(format!("the NIC daemon does not answer ({error}): is it running? start it by `remora nicd`"))
 }
@@ -63,7 +76,8 @@ const NONSENSE: &str =
 impl Desk {
     /// The first words: who this is.
     pub fn attach(socket: PacketSocket, hello: &Request) -> Result<Desk, CreateError> {
-        let (reply, descriptors) = exchange(&socket, hello, &[])?;
+        let (reply, descriptors) = exchange(&socket, hello, &[], ATTACHING)?;
+        socket.set_patience(Some(ANSWERING), Some(ANSWERING)).map_err(|error| lost(&error))?;
         let Reply::Attached { port, places } = reply else { return Err(refused(NONSENSE)) };
         let [bells, wake] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| refused(NONSENSE))?;
         let doorbells = Doorbells::over(Bytes::from_memfd(bells)?, places as usize);
@@ -129,7 +143,17 @@ impl Desk {
         if self.fork.is_child() {
             return Err(CreateError::Forked);
         }
-        exchange(&self.socket.lock().unwrap_or_else(PoisonError::into_inner), request, descriptors)
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_gone() {
+            return Err(lost(&ErrorKind::ConnectionReset.into()));
+        }
+        let answer = exchange(&socket, request, descriptors, ANSWERING);
+        if matches!(&answer, Err(Failed::Silent(_))) {
+            // A late answer would be taken for the next one's.
+            socket.hang_up();
+            self.ending.gone.store(true, Ordering::Release);
+        }
+        Ok(answer?)
     }
 
     /// Asks for what is answered by a word.
@@ -186,18 +210,18 @@ impl Desk {
         }
     }
 
-    pub fn create_qp(&self, asked: CreateQp) -> Result<(PairFacts, [Ring; 2]), CreateError> {
+    pub fn create_qp(&self, asked: CreateQp) -> Result<(PairFacts, Loan), CreateError> {
         self.pair(&Request::CreateQp(asked))
     }
 
-    pub fn create_loopback(&self, asked: CreateQp) -> Result<(PairFacts, [Ring; 2]), CreateError> {
+    pub fn create_loopback(&self, asked: CreateQp) -> Result<(PairFacts, Loan), CreateError> {
         self.pair(&Request::CreateLoopback(asked))
     }
 
     /// Asks for a queue pair.
-    fn pair(&self, request: &Request) -> Result<(PairFacts, [Ring; 2]), CreateError> {
+    fn pair(&self, request: &Request) -> Result<(PairFacts, Loan), CreateError> {
         match self.ask(request, &[])? {
-            (Reply::Pair(facts), memory) => Ok((*facts, two(memory)?)),
+            (Reply::Pair(facts), lent) => Ok((*facts, loan(lent)?)),
             _ => Err(refused(NONSENSE)),
         }
     }
@@ -216,30 +240,52 @@ impl Desk {
         }
     }
 
-    /// Asks for what takes its time: the answer comes by a socket of its own, and others may ask meanwhile.
+    /// Asks for what takes its time: the answer comes by a socket of its own, and others may ask meanwhile. With it comes the
+    /// connection of the set-up, if it is kept.
     pub fn negotiate(
         &self,
         request: &Request,
-        stream: Option<OwnedFd>,
+        stream: Option<BorrowedFd<'_>>,
         timeout: Duration,
-    ) -> Result<Agreement, ConnectError> {
+    ) -> Result<(Agreement, Option<SetupConnection>), ConnectError> {
         if self.fork.is_child() {
             return Err(ConnectError::Forked);
         }
         let failed = |error: CreateError| ConnectError::Daemon(error.to_string());
         let (here, there) = PacketSocket::pair().map_err(ConnectError::Tcp)?;
-        here.set_patience(None, Some(timeout + SLACK)).map_err(ConnectError::Tcp)?;
+        let patience = timeout + SLACK;
+        here.set_patience(None, Some(patience)).map_err(ConnectError::Tcp)?;
         let there = OwnedFd::from(there);
         let mut descriptors = vec![there.as_fd()];
-        descriptors.extend(stream.as_ref().map(AsFd::as_fd));
+        descriptors.extend(stream);
         match self.ask(request, &descriptors).map_err(failed)?.0 {
             Reply::Done => {}
             _ => return Err(ConnectError::Daemon(NONSENSE.to_owned())),
         }
         drop(there);
-        match receive(&here).map_err(failed)?.0 {
-            Reply::Agreed(agreement) => Ok(*agreement),
+        match receive(&here, patience).map_err(|error| failed(error.into()))? {
+            (Reply::Agreed(agreement), connection) => {
+                Ok((*agreement, connection.into_iter().next().map(SetupConnection::from)))
+            }
+            (Reply::Full(full), _) => Err(ConnectError::Full(full)),
             _ => Err(ConnectError::Daemon(NONSENSE.to_owned())),
+        }
+    }
+}
+
+/// Why there is no answer.
+enum Failed {
+    /// The daemon refuses, or has gone.
+    Refused(CreateError),
+    /// It has said nothing for so long.
+    Silent(Duration),
+}
+
+impl From<Failed> for CreateError {
+    fn from(failed: Failed) -> CreateError {
+        match failed {
+            Failed::Refused(error) => error,
+            Failed::Silent(patience) => refused(silent(patience)),
         }
     }
 }
@@ -248,30 +294,34 @@ fn exchange(
     socket: &PacketSocket,
     request: &Request,
     descriptors: &[BorrowedFd<'_>],
-) -> Result<(Reply, Vec<OwnedFd>), CreateError> {
+    patience: Duration,
+) -> Result<(Reply, Vec<OwnedFd>), Failed> {
     match socket.send(&request.emit(), descriptors) {
-        Ok(()) => receive(socket),
-        // Its last words may be there still.
-        Err(_) => receive(socket),
+        Err(error) if error.kind() == ErrorKind::TimedOut => Err(Failed::Silent(patience)),
+        // Of one that hung up the last words may be there still.
+        Ok(()) | Err(_) => receive(socket, patience),
     }
 }
 
 /// The daemon's next word; a refusal is an error.
-fn receive(socket: &PacketSocket) -> Result<(Reply, Vec<OwnedFd>), CreateError> {
+fn receive(socket: &PacketSocket, patience: Duration) -> Result<(Reply, Vec<OwnedFd>), Failed> {
     let mut room = [0; MAX_PACKET];
     // A daemon that refuses does not hear us out, and the system tells that first.
     let packet = match socket.receive(&mut room) {
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => socket.receive(&mut room),
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => socket.receive(&mut room),
         done => done,
     };
-    let packet = packet.map_err(|error| lost(&error))?;
+    let packet = packet.map_err(|error| match error.kind() {
+        ErrorKind::TimedOut => Failed::Silent(patience),
+        _ => Failed::Refused(lost(&error)),
+    })?;
     if packet.len == 0 {
-        return Err(lost(&std::io::ErrorKind::ConnectionReset.into()));
+        return Err(Failed::Refused(lost(&ErrorKind::ConnectionReset.into())));
     }
     match Reply::parse(&room[..packet.len]) {
-        Some(Reply::Refused(words)) => Err(refused(words)),
+        Some(Reply::Refused(words)) => Err(Failed::Refused(refused(words))),
         Some(reply) => Ok((reply, packet.descriptors)),
-        None => Err(refused(NONSENSE)),
+        None => Err(Failed::Refused(refused(NONSENSE))),
     }
 }
 
@@ -281,10 +331,12 @@ pub(super) fn one(descriptors: Vec<OwnedFd>) -> Result<Bytes, CreateError> {
     Ok(Bytes::from_memfd(memory)?)
 }
 
-/// The memory of a queue pair.
-pub(super) fn two(descriptors: Vec<OwnedFd>) -> Result<[Ring; 2], CreateError> {
-    let [send, receive] = <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| refused(NONSENSE))?;
-    Ok([ring(Bytes::from_memfd(send)?)?, ring(Bytes::from_memfd(receive)?)?])
+/// The memory of a queue pair, and the connection of its set-up, if there is one.
+pub(super) fn loan(descriptors: Vec<OwnedFd>) -> Result<Loan, CreateError> {
+    let mut descriptors = descriptors.into_iter();
+    let mut next = || descriptors.next().ok_or_else(|| refused(NONSENSE));
+    let rings = [ring(Bytes::from_memfd(next()?)?)?, ring(Bytes::from_memfd(next()?)?)?];
+    Ok(Loan { rings, connection: descriptors.next().map(SetupConnection::from) })
 }
 
 pub(super) fn ring(bytes: Bytes) -> Result<Ring, CreateError> {

@@ -4,8 +4,9 @@ use nic::Poller;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::desk::{Desk, one, ring, two};
+use super::desk::{Desk, loan, one, ring};
 use super::message::{PairFacts, Reply, Request};
+use crate::queue_pair::Loan;
 use crate::{
     CompletionQueue, Context, CreateError, KernelHandle, MemoryRegion, ProtectionDomain, QueuePair, Ready,
 };
@@ -70,12 +71,12 @@ impl Context {
                     let Some(domain) = domains.get(&domain) else { continue };
                     kept.kernels.push(KernelHandle::lent(domain, desk, number));
                 }
-                (Reply::Pair(facts), memory) => pairs.push((*facts, two(memory)?)),
+                (Reply::Pair(facts), lent) => pairs.push((*facts, loan(lent)?)),
                 _ => break,
             }
         }
-        for (facts, rings) in pairs {
-            kept.pairs.extend(again(desk, &kept.queues, &domains, facts, rings));
+        for (facts, loan) in pairs {
+            kept.pairs.extend(again(desk, &kept.queues, &domains, facts, loan));
         }
         kept.domains = domains.into_values().collect();
         Ok(kept)
@@ -102,9 +103,9 @@ fn again(
     queues: &[CompletionQueue],
     domains: &BTreeMap<u32, ProtectionDomain>,
     facts: PairFacts,
-    rings: [nic::Ring; 2],
+    loan: Loan,
 ) -> Option<QueuePair<Ready>> {
     let queue = |number| queues.iter().find(|queue| queue.shared().number == number);
     let cqs = (queue(facts.send_cq)?, queue(facts.receive_cq)?);
-    Some(QueuePair::again(desk, domains.get(&facts.domain)?, cqs, facts, rings))
+    Some(QueuePair::again(desk, domains.get(&facts.domain)?, cqs, facts, loan))
 }

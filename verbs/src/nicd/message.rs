@@ -6,7 +6,7 @@
 //!
 //! Nothing in a packet is believed: what is too short, too long, or names what cannot be, is no message.
 
-use host::connect::{Agreement, Hello, Message};
+use host::connect::{Agreement, Full, Hello, LASTING, Message};
 use host::{PortFacts, PortKind};
 use nic::{Fetching, Service};
 use port::Peer;
@@ -18,7 +18,7 @@ use wire::frame::{Address, Endpoint};
 use crate::{Access, QpOptions};
 
 /// Version of these bytes.
-pub(crate) const VERSION: u16 = 2;
+pub(crate) const VERSION: u16 = 3;
 /// Bytes of a packet at most.
 pub(crate) const MAX_PACKET: usize = 2048;
 /// Bytes of a name at most.
@@ -197,7 +197,7 @@ pub(crate) enum Reply {
     Region(RegionFacts),
     /// With its memory.
     Queue(QueueFacts),
-    /// With the memory of both queues.
+    /// With the memory of both queues, and the connection of the set-up if it is kept.
     Pair(Box<PairFacts>),
     Agreed(Box<Agreement>),
     State(State),
@@ -206,6 +206,8 @@ pub(crate) enum Reply {
     Kernel(u32, u32),
     /// No more was kept.
     Nothing,
+    /// The other side of a connection has no place.
+    Full(Full),
 }
 
 /// Writes.
@@ -266,7 +268,7 @@ impl Out {
         {
             self.u8(byte);
         }
-        for flag in [options.signal_all, options.irn, options.prism, options.strom] {
+        for flag in [options.signal_all, options.irn, options.prism, options.strom, options.lasting] {
             self.u8(flag.into());
         }
         self.u8(options.fetching as u8).u32(options.access.bits()).bytes(&options.private_data);
@@ -408,6 +410,7 @@ impl<'a> In<'a> {
             irn: self.flag()?,
             prism: self.flag()?,
             strom: self.flag()?,
+            lasting: self.flag()?,
             fetching: self.fetching()?,
             access: Access::from_bits(self.u32()?)?,
             private_data: self.bytes(host::connect::MAX_PRIVATE)?.to_vec(),
@@ -420,8 +423,8 @@ impl<'a> In<'a> {
         let (peer, path_mtu, max_rd_atomic) = (Peer(self.u32()?), self.u32()?, self.u8()?);
         let (extensions, has_irn, reach) = (self.u64()?, self.flag()?, self.u32()?);
         let (prism, strom) = (self.flag()?, self.flag()?);
-        let (remote, irn) = (self.hello()?, has_irn.then_some(reach));
-        Some(Agreement { peer, remote, path_mtu, max_rd_atomic, extensions, irn, prism, strom })
+        let (remote, irn, lasting) = (self.hello()?, has_irn.then_some(reach), extensions & LASTING != 0);
+        Some(Agreement { peer, remote, path_mtu, max_rd_atomic, extensions, irn, prism, strom, lasting })
     }
 
     fn create_qp(&mut self) -> Option<CreateQp> {
@@ -605,6 +608,7 @@ impl Reply {
             Reply::Domain(number) => out.u8(10).u32(*number),
             Reply::Nothing => out.u8(11),
             Reply::Kernel(number, domain) => out.u8(12).u32(*number).u32(*domain),
+            Reply::Full(full) => out.u8(13).bytes(&Message::Full(*full).emit()),
         };
         out.0
     }
@@ -630,6 +634,10 @@ impl Reply {
             10 => Reply::Domain(from.u32()?),
             11 => Reply::Nothing,
             12 => Reply::Kernel(from.u32()?, from.u32()?),
+            13 => match Message::parse(from.bytes(MAX_PACKET)?) {
+                Ok(Message::Full(full)) => Reply::Full(full),
+                _ => return None,
+            },
             _ => return None,
         };
         from.0.is_empty().then_some(reply)

@@ -44,10 +44,14 @@ pub(super) fn begin(tenant: &Shared, request: Request, descriptors: Vec<OwnedFd>
         let outcome = task.perform(pairs);
         let answer = match &outcome {
             Ok(pairs) => pairs[0].agreement().cloned().map_or(Reply::Nothing, agreed),
+            Err(ConnectError::Full(full)) => Reply::Full(*full),
             Err(error) => Reply::Refused(error.to_string()),
         };
+        // The program gets a descriptor of the connection, which lives as long as the queue pair does here.
+        let connection = outcome.as_ref().ok().and_then(|pairs| pairs[0].connection()?.try_clone().ok());
         owner.lock().unwrap_or_else(PoisonError::into_inner).give_back(&named, outcome.ok());
-        let _ = reply.send(&answer.emit(), &[]);
+        let descriptors: Vec<_> = connection.iter().map(AsFd::as_fd).collect();
+        let _ = reply.send(&answer.emit(), &descriptors);
     });
     if let Err(error) = spawned {
         // The queue pairs went with the thread that was not made.
@@ -68,7 +72,8 @@ impl Task {
         let first = pairs.next().ok_or_else(gone)?;
         Ok(match self {
             Task::Connect(address) => vec![first.connect(address)?],
-            Task::Answer(request) => vec![first.answer(*request)?],
+            // The program says the last word, when it knows of the queue pair.
+            Task::Answer(request) => vec![first.answer(*request)?.left_to_another()],
             Task::Pair => {
                 let (one, other) = QueuePair::connect_pair(first, pairs.next().ok_or_else(gone)?)?;
                 vec![one, other]

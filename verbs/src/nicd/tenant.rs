@@ -51,7 +51,7 @@ impl Default for Limits {
             pairs: 1024,
             kernels: 8,
             bytes: 4 << 30,
-            negotiations: 8,
+            negotiations: 64,
         }
     }
 }
@@ -504,8 +504,13 @@ impl Tenant {
 
     fn lend_pair(&self, pair: &Pair) -> Answer {
         let [send, receive] = pair.stage.rings()?;
-        let memory = vec![descriptor(send.bytes())?, descriptor(receive.bytes())?];
-        Ok((Reply::Pair(Box::new(pair.facts.clone())), memory))
+        let mut lent = vec![descriptor(send.bytes())?, descriptor(receive.bytes())?];
+        if let Stage::Up(up) = &pair.stage
+            && let Some(connection) = up.connection()
+        {
+            lent.push(connection.try_clone().map_err(words)?.into());
+        }
+        Ok((Reply::Pair(Box::new(pair.facts.clone())), lent))
     }
 
     fn pair(&self, number: u32) -> Result<&Pair, String> {

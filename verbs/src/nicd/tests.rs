@@ -1,7 +1,7 @@
 //! Programs that mean harm, and the bounds of what a tenant may have. Daemon and programs are in one process here, which changes
 //! nothing: they share no more than two processes do.
 
-use host::connect::{Agreement, Hello, LinkOffer};
+use host::connect::{Agreement, Full, Hello, LinkOffer};
 use host::packet::{PacketListener, PacketSocket};
 use host::{PortFacts, PortKind};
 use nic::{Fetching, Service};
@@ -22,6 +22,9 @@ use crate::{
     Access, CompletionQueue, Context, CreateError, Device, EMPTY, KernelOptions, MemoryRegion,
     ProtectionDomain, QpOptions, QueuePair, State, Status, work,
 };
+
+/// No daemon takes so long unless it hangs.
+const LONG: Duration = Duration::from_secs(60);
 
 /// A generator of numbers: one seed, one sequence.
 struct Numbers(u64);
@@ -55,7 +58,7 @@ impl Lender {
     }
 
     fn raw(&self) -> Raw {
-        let raw = Raw(PacketSocket::connect(&self.path).unwrap());
+        let raw = Raw(PacketSocket::connect(&self.path, LONG).unwrap());
         let hello = Request::Attach { version: VERSION, name: String::new(), kept: false };
         assert!(matches!(raw.ask(&hello), Reply::Attached { .. }));
         raw
@@ -205,10 +208,11 @@ fn replies() -> Vec<Reply> {
         remote: hello(),
         path_mtu: 1024,
         max_rd_atomic: 4,
-        extensions: 1,
+        extensions: 9,
         irn: Some(64),
         prism: false,
         strom: true,
+        lasting: true,
     };
     let facts = PairFacts {
         number: 17,
@@ -235,6 +239,7 @@ fn replies() -> Vec<Reply> {
         Reply::Domain(1),
         Reply::Nothing,
         Reply::Kernel(3, 1),
+        Reply::Full(Full::clients(64)),
     ]
 }
 
@@ -521,7 +526,7 @@ fn what_a_daemon_does_not_lend_is_refused_by_words_that_say_so() {
 
 /// Random requests, whole and broken, of one program.
 fn babble(lender: &Lender, numbers: &mut Numbers) {
-    let socket = PacketSocket::connect(&lender.path).unwrap();
+    let socket = PacketSocket::connect(&lender.path, LONG).unwrap();
     socket.set_patience(None, Some(Duration::from_secs(60))).unwrap();
     let mut room = [0; MAX_PACKET];
     let samples = requests();
@@ -562,6 +567,22 @@ fn babble_harms_nobody() {
     }
     innocent.works();
     assert!(lender.daemon.refused() > 0 && !lender.daemon.has_failed());
+}
+
+#[test]
+fn programs_that_do_not_say_who_they_are_lock_nobody_out() {
+    let lender = lender("silent", &Options { attachments: 4, ..Options::default() });
+    let silent: Vec<PacketSocket> =
+        (0..100).map(|_| PacketSocket::connect(&lender.path, LONG).unwrap()).collect();
+    let context = lender.open();
+    let mut innocent = Innocent::new(&context);
+    innocent.works();
+    // Those that are attached keep their places.
+    let others = [lender.open(), lender.open(), lender.open()];
+    let full = Device::nicd(&lender.path).open().unwrap_err().to_string();
+    assert!(full.contains("4 programs are attached"), "{full}");
+    innocent.works();
+    drop((others, silent));
 }
 
 #[test]
@@ -620,7 +641,7 @@ fn who_is_no_daemon_and_what_is_no_program_part_with_words() {
     let nameless = Device::nicd(&path).keep("").open().unwrap_err().to_string();
     assert!(nameless.contains("1 to 64 bytes"), "{nameless}");
     let lender = lender("version", &Options::default());
-    let raw = Raw(PacketSocket::connect(&lender.path).unwrap());
+    let raw = Raw(PacketSocket::connect(&lender.path, LONG).unwrap());
     raw.refuses(&Request::Attach { version: 9, name: String::new(), kept: false }, "version 9");
     let taken = Daemon::open(&Device::shm(), &lender.path, &Options::default()).unwrap_err().to_string();
     assert!(taken.contains("is taken"), "{taken}");

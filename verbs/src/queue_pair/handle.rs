@@ -1,8 +1,9 @@
 //! A queue pair in the NIC of this process, or in the daemon's.
 
-use host::connect::{Agreement, ConnectError, Request};
+use host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection};
 use nic::{AddressVector, Modify, Service};
 use std::net::ToSocketAddrs;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use transport::state::State;
 use wire::frame::Route;
@@ -25,6 +26,8 @@ pub(crate) enum Handle {
 pub(crate) struct Lent {
     desk: Arc<Desk>,
     facts: PairFacts,
+    /// The daemon has it too, for as long as it has the queue pair.
+    connection: Option<SetupConnection>,
 }
 
 impl Drop for Lent {
@@ -34,8 +37,8 @@ impl Drop for Lent {
 }
 
 impl Lent {
-    pub fn new(desk: &Arc<Desk>, facts: PairFacts) -> Lent {
-        Lent { desk: Arc::clone(desk), facts }
+    pub fn new(desk: &Arc<Desk>, facts: PairFacts, connection: Option<SetupConnection>) -> Lent {
+        Lent { desk: Arc::clone(desk), facts, connection }
     }
 }
 
@@ -125,24 +128,43 @@ impl Handle {
                 let address = address.to_socket_addrs().map_err(ConnectError::Resolve)?.next();
                 let address = address.ok_or(ConnectError::Resolve(std::io::ErrorKind::NotFound.into()))?;
                 let request = message::Request::Connect { number: lent.facts.number, address };
-                let agreed = lent.desk.negotiate(&request, None, lent.facts.options.connect_timeout)?;
-                lent.facts.agreement = Some(agreed);
+                let (agreed, connection) =
+                    lent.desk.negotiate(&request, None, lent.facts.options.connect_timeout)?;
+                (lent.facts.agreement, lent.connection) = (Some(agreed), connection);
                 Ok(())
             }
         }
     }
 
-    pub fn answer(&mut self, request: Request) -> Result<(), ConnectError> {
+    /// Answers a request, up to its last word.
+    pub fn answer(&mut self, request: Request) -> Result<Answered, ConnectError> {
         match self {
             Handle::Own(end) => end.answer(request),
             Handle::Lent(lent) => {
                 let (stream, hello) = request.into_parts();
                 let request = message::Request::Answer { number: lent.facts.number, hello: Box::new(hello) };
                 let timeout = lent.facts.options.connect_timeout;
-                let agreed = lent.desk.negotiate(&request, Some(stream.into()), timeout)?;
+                let (agreed, _) = lent.desk.negotiate(&request, Some(stream.as_fd()), timeout)?;
+                let answered = Answered::received(stream, &agreed);
                 lent.facts.agreement = Some(agreed);
-                Ok(())
+                Ok(answered)
             }
+        }
+    }
+
+    /// The connection of its set-up stays with it.
+    pub fn keep(&mut self, connection: Option<SetupConnection>) {
+        match self {
+            Handle::Own(end) => end.connection = connection,
+            Handle::Lent(lent) => lent.connection = connection,
+        }
+    }
+
+    /// The connection of its set-up.
+    pub fn connection(&self) -> Option<&SetupConnection> {
+        match self {
+            Handle::Own(end) => end.connection.as_ref(),
+            Handle::Lent(lent) => lent.connection.as_ref(),
         }
     }
 
@@ -153,7 +175,7 @@ impl Handle {
                 let (one, other) = (first.facts.number, second.facts.number);
                 let timeout = first.facts.options.connect_timeout;
                 let asked = message::Request::ConnectPair { one, other };
-                first.facts.agreement = Some(first.desk.negotiate(&asked, None, timeout)?);
+                first.facts.agreement = Some(first.desk.negotiate(&asked, None, timeout)?.0);
                 second.facts.agreement = Some(
                     first.desk.agreement(other).map_err(|error| ConnectError::Daemon(error.to_string()))?,
                 );

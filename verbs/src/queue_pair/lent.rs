@@ -1,5 +1,6 @@
 //! Queue pairs of the NIC daemon: as the program has them, and what the daemon needs to lend them.
 
+use host::connect::SetupConnection;
 use nic::{Ring, Service};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -10,19 +11,27 @@ use crate::nicd::Desk;
 use crate::nicd::message::{CreateQp, PairFacts};
 use crate::{CompletionQueue, CreateError, ProtectionDomain, QpOptions};
 
+/// What a daemon lends with a queue pair.
+pub(crate) struct Loan {
+    /// Its queues.
+    pub rings: [Ring; 2],
+    /// The connection of its set-up, if it was connected.
+    pub connection: Option<SetupConnection>,
+}
+
 impl Body {
     fn lent(
         desk: &Arc<Desk>,
         domain: &ProtectionDomain,
         (send_cq, receive_cq): (&CompletionQueue, &CompletionQueue),
         facts: PairFacts,
-        [send, receive]: [Ring; 2],
+        Loan { rings: [send, receive], connection }: Loan,
     ) -> Body {
         let options = &facts.options;
         Body {
             send: options.send_side(send).resumed(),
             receive: Incoming::Own(options.receive_side(receive).resumed()),
-            end: Handle::Lent(Lent::new(desk, facts)),
+            end: Handle::Lent(Lent::new(desk, facts, connection)),
             fork: domain.context().fork(),
             receive_cq: Arc::clone(receive_cq.shared()),
             send_cq: Arc::clone(send_cq.shared()),
@@ -57,8 +66,8 @@ impl QueuePair<Init> {
         service: Service,
         options: &QpOptions,
     ) -> Result<QueuePair<Init>, CreateError> {
-        let (facts, rings) = desk.create_qp(asked(domain, cqs, service, options)?)?;
-        Ok(QueuePair { body: Body::lent(desk, domain, cqs, facts, rings), state: PhantomData })
+        let (facts, loan) = desk.create_qp(asked(domain, cqs, service, options)?)?;
+        Ok(QueuePair { body: Body::lent(desk, domain, cqs, facts, loan), state: PhantomData })
     }
 }
 
@@ -69,8 +78,8 @@ impl QueuePair<Ready> {
         cqs: (&CompletionQueue, &CompletionQueue),
         options: &QpOptions,
     ) -> Result<QueuePair<Ready>, CreateError> {
-        let (facts, rings) = desk.create_loopback(asked(domain, cqs, Service::Rc, options)?)?;
-        Ok(QueuePair::again(desk, domain, cqs, facts, rings))
+        let (facts, loan) = desk.create_loopback(asked(domain, cqs, Service::Rc, options)?)?;
+        Ok(QueuePair::again(desk, domain, cqs, facts, loan))
     }
 
     /// One that the daemon has kept.
@@ -79,9 +88,9 @@ impl QueuePair<Ready> {
         domain: &ProtectionDomain,
         cqs: (&CompletionQueue, &CompletionQueue),
         facts: PairFacts,
-        rings: [Ring; 2],
+        loan: Loan,
     ) -> QueuePair<Ready> {
-        QueuePair { body: Body::lent(desk, domain, cqs, facts, rings), state: PhantomData }
+        QueuePair { body: Body::lent(desk, domain, cqs, facts, loan), state: PhantomData }
     }
 }
 

@@ -54,6 +54,10 @@ pub struct QpOptions {
     pub private_data: Vec<u8>,
     /// Time that connecting may take.
     pub connect_timeout: Duration,
+    /// The TCP connection of the set-up stays open as long as the queue pair, if the peer wants so too: a descriptor on either
+    /// side, whose end tells at once that the queue pair, or its process, is gone
+    /// ([`is_peer_gone`](super::QueuePair::is_peer_gone)).
+    pub lasting: bool,
     /// The Q_Key that datagrams must carry (datagram queue pairs only).
     pub qkey: u32,
     /// How far the send queue is fetched: as far as it is posted, or, for a chain ([`Offload`](crate::Offload)), as far as it is
@@ -83,6 +87,7 @@ impl Default for QpOptions {
             strom: false,
             private_data: Vec::new(),
             connect_timeout: Duration::from_secs(5),
+            lasting: true,
             qkey: 0x1111_1111,
             fetching: Fetching::Posted,
         }

@@ -1,6 +1,7 @@
 //! The NIC daemon, its programs and their peers, each in a process of its own: this test binary runs itself again.
 
 mod chains;
+mod departures;
 mod kernels;
 
 use remora_verbs::{
@@ -461,4 +462,25 @@ fn a_program_finds_out_that_its_daemon_is_gone() {
     assert!(error.to_string().contains("daemon is gone"), "{error}");
     assert!(matches!(client.domain.allocate(64, shared()), Err(CreateError::Daemon(_))));
     std::fs::remove_file(&lender.path).unwrap();
+}
+
+#[test]
+fn a_stopped_daemon_is_given_up_with_a_word_and_its_late_answers_are_not_taken() {
+    let lender = Lender::start("shm", "still");
+    let client = Client::new(lender.nic());
+    lender.process.signal("-STOP");
+    let attached = std::thread::scope(|scope| {
+        let attaching = scope.spawn(|| Device::nicd(&lender.path).open());
+        // The second time it is given up: what comes too late would be taken for another request's answer.
+        for words in ["has not answered for 20 seconds", "is it running?"] {
+            let error = client.domain.allocate(64, shared()).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        attaching.join().unwrap()
+    });
+    let error = attached.unwrap_err().to_string();
+    assert!(error.contains(lender.nic()) && error.contains("`kill -CONT`"), "{error}");
+    lender.process.signal("-CONT");
+    Client::new(lender.nic());
+    lender.process.end();
 }

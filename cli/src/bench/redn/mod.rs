@@ -1,6 +1,7 @@
 //! `remora bench redn`: RedN's figures (NSDI '22), in the time of a modelled ConnectX-5 (`chain::model`), beside what the authors
 //! measured; and the same in this software, in real time (`real.rs`).
 
+pub mod loading;
 mod real;
 pub mod table;
 pub mod way;

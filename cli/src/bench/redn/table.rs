@@ -2,7 +2,10 @@
 
 use ::chain::offload::{BUCKET, bucket, places, shipped};
 use anyhow::{Context as _, Result};
-use verbs::{Call, ConnectRequest, Loader, MemoryRegion, Offload, ProtectionDomain, QpOptions};
+use verbs::{Call, ConnectRequest, Loader, MemoryRegion, Offload, ProtectionDomain, QpOptions, QueuePair};
+
+/// The queue of these programs that is a client's connection.
+pub const PORT: &str = "port";
 
 /// A table, each of whose keys is the only one of its first bucket: the keys, and where everything is.
 pub struct Table {
@@ -74,8 +77,19 @@ pub fn load(
     (table, options): (&MemoryRegion, &QpOptions),
 ) -> Result<Offload> {
     let program = ::chain::assemble(shipped(&call.program).context("no such program")?)?;
-    let port = request.accept(domain.create_port(&program, "port", options)?)?;
-    let loader = Loader::new(&program).connection("port", port);
+    let port = request.accept(domain.create_port(&program, PORT, options)?)?;
+    load_onto(domain, port, (call, region), table)
+}
+
+/// Loads it onto a queue pair that is connected.
+pub fn load_onto(
+    domain: &ProtectionDomain,
+    port: QueuePair,
+    (call, region): (&Call, &str),
+    table: &MemoryRegion,
+) -> Result<Offload> {
+    let program = ::chain::assemble(shipped(&call.program).context("no such program")?)?;
+    let loader = Loader::new(&program).connection(PORT, port);
     Ok(loader.region(region, table.remote_memory()).region("reply", call.reply).load(domain)?)
 }
 

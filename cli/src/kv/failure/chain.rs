@@ -1,6 +1,7 @@
 //! A table whose GETs a chain answers: the NIC daemon's, for a server that only sets it up (RedN, §5.6).
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +10,14 @@ use ::chain::offload::ask;
 use anyhow::{Context as _, Result, ensure};
 use store::ycsb::record::Values;
 use verbs::{
-    Access, Call, CompletionKind, CompletionQueue, Device, EMPTY, Listener, MemoryRegion, Offload, QpOptions,
+    Access, Call, CompletionKind, CompletionQueue, Device, EMPTY, Listener, MemoryRegion, QpOptions,
     QueuePair, ReceiveRequest, RemoteMemory, Status, work,
 };
 
 use super::{Args, Reads, Server, Store};
 use crate::bench::Report;
-use crate::bench::redn::table::{Table, load, telling};
+use crate::bench::redn::loading::Loading;
+use crate::bench::redn::table::{Table, telling};
 use crate::device::{LOOPBACK, PortName};
 use crate::print;
 
@@ -49,14 +51,10 @@ pub fn serve(args: &Args, socket: &Path, listen: SocketAddr) -> Result<Report> {
     };
     let listener = Listener::bind(listen)?;
     print::line("ready");
-    let mut loaded: Vec<Offload> = Vec::new();
+    let (mut loading, options) = (Loading::new(&domain, &memory)?, telling(&memory));
     loop {
-        let Some(request) = listener.accept(Some(Duration::from_secs(1)))? else { continue };
-        let call = Call::from_bytes(request.private_data()).context("it does not say what it wants")?;
-        match load(&domain, request, (&call, "table"), (&memory, &telling(&memory))) {
-            Ok(offload) => loaded.push(offload),
-            Err(error) => tracing::warn!("a client was not served: {error:#}"),
-        }
+        host::wait_any(&[listener.as_fd(), loading.as_fd()], Duration::from_secs(1))?;
+        loading.turn(&listener, &options)?;
     }
 }
 

@@ -9,6 +9,7 @@ use verbs::{
 };
 
 use super::Served;
+use crate::admission::{Silent, first_message};
 use crate::nicd::Lender;
 use crate::running::{Ended, remora};
 
@@ -96,6 +97,21 @@ fn more_clients_than_chains_take_the_place_of_the_idle_one() {
     assert_eq!(server.talk().tell("set colour 0 0 4\r\nblue"), "STORED");
     for _ in 0..5 {
         assert_eq!(get(&server, "shm", "colour").good(), "blue\n");
+    }
+}
+
+#[test]
+fn silent_connections_hold_up_no_client_of_chains() {
+    let server = Served::remora(&["--chains", "127.0.0.1:0"]);
+    let chains = server.chains.as_deref().expect("it was started so");
+    assert_eq!(server.talk().tell("set colour 0 0 4\r\nblue"), "STORED");
+    let request =
+        first_message(|address| ["cache", "get", "colour", "--connect", address].map(str::to_owned).to_vec());
+    for (count, words) in [(1, &[][..]), (1, &request[..]), (64, &[][..]), (64, &request[..])] {
+        let _silent = Silent::at(chains, count, words);
+        for _ in 0..3 {
+            assert_eq!(get(&server, "shm", "colour").good(), "blue\n");
+        }
     }
 }
 

@@ -7,7 +7,7 @@ mod server;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::running::command;
@@ -73,6 +73,16 @@ impl Served {
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The same, to be sent signals.
+    pub fn child(&self) -> &Child {
+        &self.child
+    }
+
+    /// Waits until it has ended.
+    pub fn end(&mut self) -> ExitStatus {
+        self.child.wait().expect("its end")
     }
 
     /// `kill -9`.

@@ -177,6 +177,16 @@ fn at_its_bounds_it_says_so() {
     assert_eq!(again.accept(&server.classes), None);
 }
 
+#[test]
+fn the_number_of_a_client_that_never_connected_is_given_again() {
+    let server = &mut Bench::new(true, 1).net.servers[0];
+    let grant = server.shard.accept(&server.classes).unwrap();
+    assert_eq!(server.shard.accept(&server.classes), None, "cells for two sessions");
+    server.shard.take_back(grant.session);
+    assert_eq!(server.shard.accept(&server.classes), Some(grant));
+    assert_eq!(server.shard.accept(&server.classes), None);
+}
+
 /// Two clients of a shard with two slots.
 fn two_clients() -> (Net, Vec<Client>) {
     let config = ClientConfig { window: 2, max_keys: 3, max_key: 8, max_value: 32, ..Default::default() };

@@ -1,0 +1,76 @@
+//! Servers whose clients get a chain each: taking one on holds up nobody.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use ::chain::assemble;
+use ::chain::offload::shipped;
+use anyhow::{Context as _, Result};
+use verbs::{
+    Answered, Call, ConnectRequest, Handshakes, Listener, MemoryRegion, Offload, ProtectionDomain, QpOptions,
+    QueuePair,
+};
+
+use super::table::{PORT, load_onto};
+
+/// Clients of a table, each with a chain of its own.
+pub struct Loading<'a> {
+    /// Where the table is.
+    pub domain: &'a ProtectionDomain,
+    /// The table.
+    pub table: &'a MemoryRegion,
+    handshakes: Handshakes,
+    joining: Vec<(u64, Call)>,
+    loaded: Vec<Offload>,
+}
+
+impl<'a> Loading<'a> {
+    /// None yet.
+    ///
+    /// # Errors
+    /// The system gives no descriptor.
+    pub fn new(domain: &'a ProtectionDomain, table: &'a MemoryRegion) -> Result<Loading<'a>> {
+        let handshakes = Handshakes::new()?;
+        Ok(Loading { domain, table, handshakes, joining: Vec::new(), loaded: Vec::new() })
+    }
+
+    /// Takes on who waits, and loads chains for those that are connected. They are told what `options` say.
+    ///
+    /// # Errors
+    /// The listener's.
+    pub fn turn(&mut self, listener: &Listener, options: &QpOptions) -> Result<()> {
+        while self.handshakes.has_room(Handshakes::HASTE)
+            && let Some(request) = listener.accept(Some(Duration::ZERO))?
+        {
+            if let Err(error) = self.begin(request, options) {
+                tracing::warn!("a client was not served: {error:#}");
+            }
+        }
+        while let Some((id, outcome)) = self.handshakes.finished() {
+            let Some(at) = self.joining.iter().position(|(joining, _)| *joining == id) else { continue };
+            let (_, call) = self.joining.swap_remove(at);
+            let port = outcome.and_then(Answered::go).map_err(anyhow::Error::from);
+            match port.and_then(|port| load_onto(self.domain, port, (&call, "table"), self.table)) {
+                Ok(offload) => self.loaded.push(offload),
+                Err(error) => tracing::warn!("a client was not served: {error:#}"),
+            }
+        }
+        self.loaded.retain(|offload| !offload.queue(PORT).is_some_and(QueuePair::is_peer_gone));
+        Ok(())
+    }
+
+    fn begin(&mut self, request: ConnectRequest, options: &QpOptions) -> Result<()> {
+        let call = Call::from_bytes(request.private_data()).context("it does not say what it wants")?;
+        let program = assemble(shipped(&call.program).context("no such program")?)?;
+        let port = self.domain.create_port(&program, PORT, options)?;
+        self.joining.push((self.handshakes.begin(request, port)?, call));
+        Ok(())
+    }
+}
+
+impl AsFd for Loading<'_> {
+    /// Readable when a client is connected.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handshakes.as_fd()
+    }
+}

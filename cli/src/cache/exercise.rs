@@ -1,0 +1,130 @@
+//! `remora cache exercise`: a cache as a store of numbered registers, read by a chain and written by memcached's protocol.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use check::{Step, identify, stamp};
+use clap::Args;
+
+use super::client::Client;
+use crate::device::PortArgs;
+use crate::exercise::{self, Answer, ExerciseArgs, Store};
+
+/// Arguments of `remora cache exercise`.
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  remora cache exercise --history one.jsonl\n  remora cache exercise --every 1 --connect 127.0.0.1:11212\n\nThe server is one that was started with --chains. GETs go by the chain, SETs by memcached's protocol; one operation is in flight,\nwhatever --window says."
+)]
+pub struct CacheExerciseArgs {
+    /// Where the server takes Remora clients: its --chains.
+    #[arg(long, default_value = "127.0.0.1:11212")]
+    connect: String,
+    #[command(flatten)]
+    port: PortArgs,
+    #[command(flatten)]
+    exercise: ExerciseArgs,
+}
+
+/// Time between two attempts to connect.
+const AGAIN: Duration = Duration::from_millis(100);
+/// Bytes of a value.
+const LEN: usize = 64;
+
+/// A connection, made anew when it breaks.
+struct Remote<'a> {
+    args: &'a CacheExerciseArgs,
+    client: Option<Client>,
+    /// What is under way.
+    asked: Option<Asked>,
+    tried: Instant,
+    fault: Option<String>,
+}
+
+struct Asked {
+    step: Step,
+    /// A SET has ended, so.
+    answer: Option<Answer>,
+}
+
+/// Exercises a cache.
+pub fn run(args: &CacheExerciseArgs) -> Result<()> {
+    let client = exercise::connect(&args.exercise, || Client::connect(&args.port, &args.connect))?;
+    let tried = Instant::now();
+    let mut remote = Remote { args, client: Some(client), asked: None, tried, fault: None };
+    exercise::run(&args.exercise, exercise::register, &mut remote)
+}
+
+fn name(key: u64) -> String {
+    format!("key-{key}")
+}
+
+impl Store for Remote<'_> {
+    fn begin(&mut self, steps: &[Step]) -> Result<Option<usize>> {
+        let (Some(client), None) = (&mut self.client, &self.asked) else { return Ok(None) };
+        let [step] = *steps else { bail!("a cache knows no transactions") };
+        let answer = match step {
+            Step::Read { key, .. } => client.begin(name(key).as_bytes()).err().map(|error| {
+                tracing::info!("asking by the chain: {error:#}");
+                Answer::Unknown
+            }),
+            Step::Write { key, value } => {
+                let mut bytes = [0; LEN];
+                stamp(value, &mut bytes);
+                Some(client.set(&name(key), &bytes).map_or(Answer::Unknown, |()| Answer::Done(vec![step])))
+            }
+            Step::Delete { .. } => bail!("nothing is deleted"),
+        };
+        self.asked = Some(Asked { step, answer });
+        Ok(Some(0))
+    }
+
+    fn turn(&mut self, ended: &mut Vec<(usize, Answer)>) -> Result<bool> {
+        let Some(client) = &mut self.client else {
+            if self.tried.elapsed() > AGAIN {
+                let again = Client::connect(&self.args.port, &self.args.connect);
+                self.fault = again.as_ref().err().map(|error| format!("{error:#}"));
+                self.client = again.ok();
+                self.tried = Instant::now();
+            }
+            return Ok(true);
+        };
+        let Some(asked) = &mut self.asked else { return Ok(true) };
+        let answer = match (asked.answer.take(), asked.step) {
+            (Some(answer), _) => answer,
+            (None, Step::Read { key, .. }) => match client.look(name(key).as_bytes()) {
+                Ok(None) => return Ok(true),
+                // The chain had nothing that fits: the server has the last word.
+                Ok(Some(None)) => found(key, client.fall_back(&name(key))),
+                Ok(Some(value)) => found(key, Ok(value)),
+                Err(error) => found(key, Err(error)),
+            },
+            (None, _) => Answer::Unknown,
+        };
+        if matches!(answer, Answer::Unknown) {
+            return Ok(self.give_up());
+        }
+        self.asked = None;
+        ended.push((0, answer));
+        Ok(true)
+    }
+
+    fn give_up(&mut self) -> bool {
+        self.asked = None;
+        self.client.take().is_none()
+    }
+
+    fn silence(&self) -> String {
+        exercise::unanswered(&format!("the cache at {}", self.args.connect), self.fault.as_deref())
+    }
+}
+
+/// What a GET found.
+fn found(key: u64, value: Result<Option<Vec<u8>>>) -> Answer {
+    match value {
+        Ok(value) => Answer::Done(vec![Step::Read { key, value: value.as_deref().map(identify) }]),
+        Err(error) => {
+            tracing::info!("a GET: {error:#}");
+            Answer::Unknown
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What an exercise says while it goes on: how many operations ended in each period, and how long they took.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use hdrhistogram::Histogram;
+use serde_json::json;
+
+use super::record::now;
+use crate::print;
+
+/// The longest time that is told from longer ones, in microseconds.
+const LONGEST: u64 = 3_600_000_000;
+
+/// The present period.
+pub struct Progress {
+    every: Duration,
+    next: Instant,
+    times: Histogram<u64>,
+    refused: u64,
+    unknown: u64,
+}
+
+impl Progress {
+    /// With periods of so many seconds.
+    ///
+    /// # Errors
+    /// There is no memory for the times.
+    pub fn new(every: f64) -> Result<Progress> {
+        let every = Duration::from_secs_f64(every);
+        let times = Histogram::new_with_bounds(1, LONGEST, 2).context("room for times")?;
+        Ok(Progress { every, next: Instant::now() + every, times, refused: 0, unknown: 0 })
+    }
+
+    /// An operation that was asked for then is done.
+    pub fn done(&mut self, asked: Instant) {
+        self.times.saturating_record(asked.elapsed().as_micros() as u64);
+    }
+
+    /// One did nothing.
+    pub fn refused(&mut self) {
+        self.refused += 1;
+    }
+
+    /// Of one nobody knows.
+    pub fn unknown(&mut self) {
+        self.unknown += 1;
+    }
+
+    /// Is the period over?
+    pub fn is_due(&self) -> bool {
+        Instant::now() >= self.next
+    }
+
+    /// Says what there was in it; the oldest operation under way was asked for at `oldest`.
+    pub fn say(&mut self, oldest: Option<Instant>) {
+        let waiting = oldest.map_or(0, |asked| asked.elapsed().as_micros() as u64);
+        let times: Vec<(u64, u64)> =
+            self.times.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value())).collect();
+        print::line(json!({
+            "clock": now() as f64 / 1e9,
+            "operations": self.times.len(),
+            "refused": self.refused,
+            "unknown": self.unknown,
+            "p50_us": self.times.value_at_quantile(0.5),
+            "p99_us": self.times.value_at_quantile(0.99),
+            "max_us": self.times.max(),
+            "waiting_us": waiting,
+            "times_us": times,
+        }));
+        self.times.reset();
+        (self.refused, self.unknown) = (0, 0);
+        // Whole periods, however late it is.
+        while self.next <= Instant::now() {
+            self.next += self.every;
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Messages over a TCP connection: sent and waited for within a time, or read as they come.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+use super::message::{HEAD, Head, Message, Stage};
+use super::{ConnectError, Deadline};
+
+/// A message as its bytes come in, from a connection that does not block. Takes not one byte beyond it.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    bytes: Vec<u8>,
+    head: Option<Head>,
+}
+
+impl Reader {
+    /// Reads what is there. None: more must come.
+    ///
+    /// # Errors
+    /// It is no message, or the other side hung up.
+    pub fn read(&mut self, stream: &mut impl Read) -> Result<Option<Message>, ConnectError> {
+        loop {
+            let (at, want) = (self.bytes.len(), HEAD + self.head.as_ref().map_or(0, |head| head.len));
+            if at == want {
+                match (&self.head, self.bytes.first_chunk()) {
+                    (Some(head), _) => return Message::of(head.number, &self.bytes[HEAD..]).map(Some),
+                    (None, head) => self.head = Some(Head::parse(head.ok_or(ConnectError::BadMessage)?)?),
+                }
+                continue;
+            }
+            self.bytes.resize(want, 0);
+            let got = stream.read(&mut self.bytes[at..]);
+            self.bytes.truncate(at + got.as_ref().copied().unwrap_or(0));
+            match got {
+                Ok(0) => return Err(ConnectError::Closed(Stage::Request)),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(error, Stage::Request)),
+            }
+        }
+    }
+}
+
+/// Sends one message.
+pub(super) fn write(
+    stream: &mut TcpStream,
+    message: &Message,
+    deadline: Deadline,
+) -> Result<(), ConnectError> {
+    let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Connecting))?;
+    stream.set_write_timeout(Some(left)).map_err(ConnectError::Tcp)?;
+    stream.write_all(&message.emit()).map_err(|error| failed(error, Stage::Connecting))
+}
+
+/// Waits for one message; reads not one byte beyond it.
+pub(super) fn read(
+    stream: &mut TcpStream,
+    deadline: Deadline,
+    stage: Stage,
+) -> Result<Message, ConnectError> {
+    let mut head = [0; HEAD];
+    fill(stream, &mut head, deadline, stage)?;
+    let head = Head::parse(&head)?;
+    let mut body = vec![0; head.len];
+    fill(stream, &mut body, deadline, stage)?;
+    Message::of(head.number, &body)
+}
+
+/// Like `read_exact`, but for the whole within the deadline, however slowly the bytes drip.
+fn fill(
+    stream: &mut TcpStream,
+    mut room: &mut [u8],
+    deadline: Deadline,
+    stage: Stage,
+) -> Result<(), ConnectError> {
+    while !room.is_empty() {
+        let left = deadline.left().ok_or(ConnectError::Timeout(stage))?;
+        stream.set_read_timeout(Some(left)).map_err(ConnectError::Tcp)?;
+        match stream.read(room) {
+            Ok(0) => return Err(ConnectError::Closed(stage)),
+            Ok(count) => room = &mut room[count..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(error, stage)),
+        }
+    }
+    Ok(())
+}
+
+fn failed(error: std::io::Error, stage: Stage) -> ConnectError {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => ConnectError::Timeout(stage),
+        ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => ConnectError::Closed(stage),
+        _ => ConnectError::Tcp(error),
+    }
+}

@@ -1,0 +1,249 @@
+//! Connections that have not said yet what they want. One thread reads them all; each has a few seconds and a few hundred
+//! bytes. There is room for so many, in all and of one source: the oldest gives way to a newcomer.
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use rustix::fd::AsRawFd;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::exchange::{Reader, write};
+use super::full::{Full, Places};
+use super::listener::Shared;
+use super::message::Message;
+use super::request::Request;
+use super::{ConnectError, Deadline};
+
+/// Connections that have not said what they want yet, at most.
+pub const PENDING: usize = 128;
+/// Of one source, at most: an IPv4 address, or the 64 bits of an IPv6 address that one network has.
+pub const PENDING_OF_SOURCE: usize = 64;
+/// Time in which a connection must say what it wants.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Pause after the system has refused a connection: out of descriptors, most likely.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Time between two words about such refusals.
+const QUIET: Duration = Duration::from_secs(10);
+/// Connections that are accepted before others are read.
+const TOGETHER: usize = 32;
+
+const LISTENER: Token = Token(0);
+pub(super) const WAKER: Token = Token(1);
+const FIRST: usize = 2;
+
+/// One that has connected.
+struct Newcomer {
+    stream: TcpStream,
+    from: SocketAddr,
+    until: Instant,
+    reader: Reader,
+}
+
+/// All of them, by the order in which they came.
+pub(super) struct Pending {
+    poll: Poll,
+    shared: Arc<Shared>,
+    all: BTreeMap<usize, Newcomer>,
+    next: usize,
+    /// The listener may have more.
+    accepting: bool,
+    /// Not before this time.
+    resting: Option<Instant>,
+    complained: Option<Instant>,
+}
+
+/// Who shares a bound.
+fn source(address: SocketAddr) -> IpAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
+        ip => ip,
+    }
+}
+
+impl Pending {
+    pub fn new(poll: Poll, shared: Arc<Shared>) -> io::Result<Pending> {
+        let listener = shared.socket.as_raw_fd();
+        poll.registry().register(&mut SourceFd(&listener), LISTENER, Interest::READABLE)?;
+        let all = BTreeMap::new();
+        Ok(Pending { poll, shared, all, next: FIRST, accepting: true, resting: None, complained: None })
+    }
+
+    /// Until the listener is dropped.
+    pub fn run(mut self) {
+        let mut events = Events::with_capacity(256);
+        while !self.shared.stopped.load(Ordering::Acquire) {
+            if let Err(error) = self.poll.poll(&mut events, self.patience())
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                tracing::warn!(%error, "waiting for connections");
+                std::thread::sleep(PAUSE);
+            }
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.accepting = true,
+                    WAKER => {}
+                    Token(number) => self.read(number),
+                }
+            }
+            if self.resting.is_none_or(|until| until <= Instant::now()) {
+                self.resting = None;
+                self.accept();
+            }
+            self.end_overdue();
+        }
+    }
+
+    /// Time until something is to be done without an event.
+    fn patience(&self) -> Option<Duration> {
+        if self.accepting && self.resting.is_none() {
+            return Some(Duration::ZERO);
+        }
+        // The oldest is due first.
+        let due = self.all.values().next().map(|newcomer| newcomer.until);
+        let until = due.into_iter().chain(self.resting).min()?;
+        Some(until.saturating_duration_since(Instant::now()))
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..TOGETHER {
+            if !self.accepting {
+                return;
+            }
+            match self.shared.socket.accept() {
+                Ok((stream, from)) => self.take(stream, from),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.accepting = false,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return self.rest(&error),
+            }
+        }
+    }
+
+    /// The system gives nothing. The oldest that says nothing gives its descriptor back.
+    fn rest(&mut self, error: &io::Error) {
+        let now = Instant::now();
+        self.resting = Some(now + PAUSE);
+        if self.complained.is_none_or(|last| now - last > QUIET) {
+            self.complained = Some(now);
+            tracing::warn!(%error, "accepting a connection (descriptors are limited by `ulimit -n`)");
+        }
+        if let Some(oldest) = self.all.keys().next().copied() {
+            self.give_way(oldest);
+        }
+    }
+
+    fn take(&mut self, stream: TcpStream, from: SocketAddr) {
+        while let Some(number) = self.surplus(source(from)) {
+            self.give_way(number);
+        }
+        let _ = stream.set_nodelay(true);
+        let (number, fd) = (self.next, stream.as_raw_fd());
+        let registered = stream.set_nonblocking(true).and_then(|()| {
+            self.poll.registry().register(&mut SourceFd(&fd), Token(number), Interest::READABLE)
+        });
+        if let Err(error) = registered {
+            return self.refuse(from, &ConnectError::Tcp(error));
+        }
+        self.next = self.next.wrapping_add(1).max(FIRST);
+        let until = Instant::now() + PATIENCE;
+        self.all.insert(number, Newcomer { stream, from, until, reader: Reader::default() });
+    }
+
+    /// Who gives way to a newcomer from here, if somebody must: the oldest of the same source, or of the one that has most.
+    fn surplus(&self, from: IpAddr) -> Option<usize> {
+        let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        for newcomer in self.all.values() {
+            *counts.entry(source(newcomer.from)).or_default() += 1;
+        }
+        let of = if counts.get(&from).is_some_and(|count| *count >= PENDING_OF_SOURCE) {
+            from
+        } else if self.all.len() >= PENDING {
+            *counts.iter().max_by_key(|(_, count)| **count)?.0
+        } else {
+            return None;
+        };
+        self.all.iter().find(|(_, newcomer)| source(newcomer.from) == of).map(|(number, _)| *number)
+    }
+
+    /// One that has not spoken makes room; its words may have come this moment.
+    fn give_way(&mut self, number: usize) {
+        self.read(number);
+        let Some(newcomer) = self.remove(number) else { return };
+        let taken = self.all.len() as u32 + 1;
+        let full = Full { places: Places::Handshakes, taken, most: PENDING as u32 };
+        self.end(newcomer, &ConnectError::Full(full));
+    }
+
+    fn end_overdue(&mut self) {
+        let now = Instant::now();
+        while let Some((number, newcomer)) = self.all.first_key_value()
+            && newcomer.until <= now
+        {
+            let number = *number;
+            if let Some(newcomer) = self.remove(number) {
+                self.refuse(newcomer.from, &ConnectError::Timeout(super::message::Stage::Request));
+            }
+        }
+    }
+
+    fn remove(&mut self, number: usize) -> Option<Newcomer> {
+        let newcomer = self.all.remove(&number)?;
+        let _ = self.poll.registry().deregister(&mut SourceFd(&newcomer.stream.as_raw_fd()));
+        Some(newcomer)
+    }
+
+    /// Reads what there is.
+    fn read(&mut self, number: usize) {
+        let Some(newcomer) = self.all.get_mut(&number) else { return };
+        let said = match newcomer.reader.read(&mut newcomer.stream) {
+            Ok(None) => return,
+            Ok(Some(Message::Request(hello))) => Ok(hello),
+            Ok(Some(_)) => Err(ConnectError::BadMessage),
+            Err(error) => Err(error),
+        };
+        let Some(newcomer) = self.remove(number) else { return };
+        match said {
+            Ok(hello) if newcomer.stream.set_nonblocking(false).is_ok() => {
+                self.shared.put(Request::new(newcomer.stream, newcomer.from, hello));
+            }
+            Ok(_) => {}
+            Err(error) => self.end(newcomer, &error),
+        }
+    }
+
+    /// Says why, as far as that can be said, and hangs up.
+    fn end(&self, mut newcomer: Newcomer, error: &ConnectError) {
+        let words = match error {
+            ConnectError::Full(full) => Some(Message::Full(*full)),
+            ConnectError::Version(_) => Some(Message::Reject(error.to_string())),
+            _ => None,
+        };
+        if let Some(words) = words {
+            let _ = write(&mut newcomer.stream, &words, Deadline::after(PAUSE));
+        }
+        self.refuse(newcomer.from, error);
+    }
+
+    fn refuse(&self, from: SocketAddr, error: &ConnectError) {
+        tracing::debug!(%from, %error, "connection refused");
+        self.shared.refused.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_an_ipv4_address_or_a_network_of_ipv6() {
+        let of = |text: &str| source(text.parse().unwrap());
+        assert_eq!(of("127.0.0.1:1"), of("[::ffff:127.0.0.1]:2"));
+        assert_ne!(of("127.0.0.1:1"), of("127.0.0.2:1"));
+        assert_eq!(of("[fd00:1:2:3::4]:1"), of("[fd00:1:2:3:4:5:6:7]:1"));
+        assert_ne!(of("[fd00:1:2:3::4]:1"), of("[fd00:1:2:4::4]:1"));
+    }
+}

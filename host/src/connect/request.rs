@@ -1,0 +1,256 @@
+//! One request to connect, as the server answers it.
+
+use port::shm::{Admit, Link};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use super::exchange::{read, write};
+use super::full::Full;
+use super::lasting::{SetupConnection, has_hung_up};
+use super::message::{Hello, LinkOffer, Message, Stage};
+use super::{Agreement, ConnectError, Deadline, Side, add_endpoint, add_link, add_loopback, meet, release};
+use crate::attach::PortKind;
+
+/// Time that the words of a refusal may take: they fit into what the system holds for any connection.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Somebody wants to connect a queue pair. Dropping it hangs up.
+#[derive(Debug)]
+pub struct Request {
+    stream: TcpStream,
+    from: SocketAddr,
+    hello: Hello,
+}
+
+impl Request {
+    pub(super) fn new(stream: TcpStream, from: SocketAddr, hello: Hello) -> Request {
+        Request { stream, from, hello }
+    }
+
+    /// A request that another process received: what it was said, and the connection.
+    ///
+    /// # Errors
+    /// The other side has hung up.
+    pub fn received(stream: TcpStream, hello: Hello) -> io::Result<Request> {
+        let from = stream.peer_addr()?;
+        Ok(Request { stream, from, hello })
+    }
+
+    /// For another process to answer.
+    pub fn into_parts(self) -> (TcpStream, Hello) {
+        (self.stream, self.hello)
+    }
+
+    /// What the other side says of itself.
+    pub fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    /// Where it comes from.
+    pub fn from(&self) -> SocketAddr {
+        self.from
+    }
+
+    /// Has the other side hung up? An answer would be for nobody.
+    pub fn has_hung_up(&self) -> bool {
+        has_hung_up(&self.stream)
+    }
+
+    /// A descriptor of its connection, by which another thread may [end](SetupConnection::end) it.
+    ///
+    /// # Errors
+    /// The system gives none.
+    pub fn connection(&self) -> io::Result<SetupConnection> {
+        Ok(SetupConnection::from(rustix::fd::OwnedFd::from(self.stream.try_clone()?)))
+    }
+
+    /// Says no.
+    pub fn reject(mut self, words: &str) {
+        let _ = write(&mut self.stream, &Message::Reject(words.to_owned()), Deadline::after(PATIENCE));
+    }
+
+    /// Says that there is no place at the moment.
+    pub fn reject_full(mut self, full: Full) {
+        let _ = write(&mut self.stream, &Message::Full(full), Deadline::after(PATIENCE));
+    }
+
+    /// Answers with the queue pair of `side`. `bring_up` takes it to RTS. Takes no longer than `timeout`, and no longer than the
+    /// other side stays.
+    ///
+    /// # Errors
+    /// [`ConnectError`]; the other side is told. As for [`connect`](super::connect), a queue pair that was brought up must
+    /// be torn down by the caller.
+    pub fn accept(
+        self,
+        side: &Side<'_>,
+        timeout: Duration,
+        bring_up: impl FnMut(&Agreement) -> Result<(), ConnectError>,
+    ) -> Result<(Agreement, Option<SetupConnection>), ConnectError> {
+        let (agreement, answered) = self.answer(side, timeout, bring_up)?;
+        Ok((agreement, answered.go()?))
+    }
+
+    /// The same, but for the last message: the other side waits until it is told to [go](Answered::go), so that nothing
+    /// comes from it before this side's program knows of the queue pair.
+    ///
+    /// # Errors
+    /// As [`accept`](Request::accept).
+    pub fn answer(
+        mut self,
+        side: &Side<'_>,
+        timeout: Duration,
+        mut bring_up: impl FnMut(&Agreement) -> Result<(), ConnectError>,
+    ) -> Result<(Agreement, Answered), ConnectError> {
+        let deadline = Deadline::after(timeout);
+        match self.exchange(side, deadline, &mut bring_up) {
+            Ok(agreement) => {
+                let lasting = agreement.lasting;
+                Ok((agreement, Answered { stream: self.stream, lasting }))
+            }
+            Err(error) => {
+                let _ = write(&mut self.stream, &Message::Reject(error.to_string()), deadline);
+                Err(error)
+            }
+        }
+    }
+
+    fn exchange(
+        &mut self,
+        side: &Side<'_>,
+        deadline: Deadline,
+        bring_up: &mut dyn FnMut(&Agreement) -> Result<(), ConnectError>,
+    ) -> Result<Agreement, ConnectError> {
+        let ours = side.engine.facts().kind;
+        meet(&side.hello(LinkOffer::None)?, &self.hello)?;
+        let (peer, local) = match ours {
+            PortKind::Udp | PortKind::Xdp => {
+                let local = side.hello(LinkOffer::None)?;
+                write(&mut self.stream, &Message::Accept(local.clone()), deadline)?;
+                (add_endpoint(side.engine, &self.hello, deadline)?, local)
+            }
+            PortKind::Shm => self.give_shm(side, deadline)?,
+        };
+        let agreement = Agreement::new(peer, &local, self.hello.clone());
+        let done = bring_up(&agreement).inspect_err(|_| release(side.engine, peer));
+        done?;
+        match read(&mut self.stream, deadline, Stage::Ready)? {
+            Message::Ready => Ok(agreement),
+            Message::Reject(words) => Err(ConnectError::Rejected(words)),
+            _ => Err(ConnectError::BadMessage),
+        }
+    }
+
+    fn give_shm(&mut self, side: &Side<'_>, deadline: Deadline) -> Result<(port::Peer, Hello), ConnectError> {
+        let (engine, theirs) = (side.engine, self.hello.engine);
+        if theirs == engine.id() {
+            let local = side.hello(LinkOffer::Existing)?;
+            let peer = add_loopback(engine)?;
+            return self.say(side, peer, local, deadline);
+        }
+        let known = match self.hello.link {
+            LinkOffer::Wanted => None,
+            _ => engine.control(|control| control.peers.reuse(theirs)),
+        };
+        if let Some(peer) = known {
+            return self.say(side, peer, side.hello(LinkOffer::Existing)?, deadline);
+        }
+        // A listener for this one client tells who connects.
+        let listener = port::shm::Listener::new(port::shm::DEFAULT_GEOMETRY, Admit::SameUser)
+            .map_err(ConnectError::Link)?;
+        let local = side.hello(LinkOffer::New(listener.name().to_owned()))?;
+        write(&mut self.stream, &Message::Accept(local.clone()), deadline)?;
+        let link = give_link(&listener, Some(&mut self.stream), deadline)?;
+        Ok((add_link(engine, self.hello.engine, link)?, local))
+    }
+
+    fn say(
+        &mut self,
+        side: &Side<'_>,
+        peer: port::Peer,
+        local: Hello,
+        deadline: Deadline,
+    ) -> Result<(port::Peer, Hello), ConnectError> {
+        match write(&mut self.stream, &Message::Accept(local.clone()), deadline) {
+            Ok(()) => Ok((peer, local)),
+            Err(error) => {
+                release(side.engine, peer);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// A request that was answered: both queue pairs are up, and the other side waits for GO. Dropping it hangs up.
+#[derive(Debug)]
+pub struct Answered {
+    stream: TcpStream,
+    lasting: bool,
+}
+
+impl Answered {
+    /// Lets the other side go, without waiting for it. What stays is the connection, if both sides keep it.
+    ///
+    /// # Errors
+    /// The other side has hung up.
+    pub fn go(mut self) -> Result<Option<SetupConnection>, ConnectError> {
+        if has_hung_up(&self.stream) {
+            return Err(ConnectError::Closed(Stage::Go));
+        }
+        write(&mut self.stream, &Message::Go, Deadline::after(PATIENCE))?;
+        Ok(self.lasting.then(|| SetupConnection::from(rustix::fd::OwnedFd::from(self.stream))))
+    }
+
+    /// For another process to let it go.
+    pub fn into_connection(self) -> SetupConnection {
+        SetupConnection::from(rustix::fd::OwnedFd::from(self.stream))
+    }
+
+    /// One that another process has answered.
+    pub fn received(stream: TcpStream, agreement: &Agreement) -> Answered {
+        Answered { stream, lasting: agreement.lasting }
+    }
+}
+
+/// Waits for the peer to fetch its end of the link, no longer than its connection stays.
+pub(super) fn give_link(
+    listener: &port::shm::Listener,
+    mut stream: Option<&mut TcpStream>,
+    deadline: Deadline,
+) -> Result<Link, ConnectError> {
+    loop {
+        if let Some(link) = listener.accept().map_err(ConnectError::Link)? {
+            return Ok(link);
+        }
+        if !wait_for_link(listener, stream.as_deref(), deadline)? {
+            continue;
+        }
+        // It may have fetched the link, said so, and both came at once.
+        if let Some(link) = listener.accept().map_err(ConnectError::Link)? {
+            return Ok(link);
+        }
+        let Some(stream) = stream.as_deref_mut() else { continue };
+        return Err(match read(stream, deadline, Stage::Link)? {
+            Message::Reject(words) => ConnectError::Rejected(words),
+            _ => ConnectError::BadMessage,
+        });
+    }
+}
+
+/// Sleeps until something happens. True: the peer has said something, or hung up.
+fn wait_for_link(
+    listener: &port::shm::Listener,
+    stream: Option<&TcpStream>,
+    deadline: Deadline,
+) -> Result<bool, ConnectError> {
+    let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Link))?;
+    let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+    let mut waited = vec![PollFd::new(listener, PollFlags::IN)];
+    waited.extend(stream.map(|stream| PollFd::new(stream, PollFlags::IN | PollFlags::RDHUP)));
+    match rustix::event::poll(&mut waited, Some(&left)) {
+        Ok(_) => Ok(waited.get(1).is_some_and(|stream| !stream.revents().is_empty())),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(errno) => Err(ConnectError::Tcp(errno.into())),
+    }
+}

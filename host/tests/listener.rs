@@ -1,0 +1,197 @@
+//! A listener for queue pairs as strangers reach it: silent, slow, many, and gone before they are answered.
+
+use remora_host::connect::{
+    Full, Hello, LinkOffer, Listener, Message, PENDING, PENDING_OF_SOURCE, Places, REQUESTS,
+};
+use remora_host::{EngineId, PortKind};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+use wire::frame::Endpoint;
+use wire::{Psn, Qpn};
+
+/// No test waits so long unless it hangs.
+const LONG: Duration = Duration::from_secs(60);
+
+fn listener() -> Listener {
+    Listener::bind("127.0.0.1:0").expect("a port")
+}
+
+/// What one says who wants to connect: who it is stands in its private data.
+fn request(name: u32) -> Vec<u8> {
+    Message::Request(Hello {
+        kind: PortKind::Udp,
+        link: LinkOffer::None,
+        path_mtu: 1024,
+        service: nic::Service::Rc,
+        qkey: 0,
+        qp: Qpn::new(17),
+        psn: Psn::new(1),
+        initiator_depth: 1,
+        responder_resources: 1,
+        endpoint: Endpoint { address: Ipv4Addr::LOCALHOST.into(), udp_port: 4791 },
+        engine: EngineId(7),
+        extensions: 0,
+        irn_reach: 0,
+        private_data: name.to_le_bytes().to_vec(),
+    })
+    .emit()
+}
+
+fn connect(listener: &Listener) -> TcpStream {
+    TcpStream::connect(listener.address()).expect("it listens")
+}
+
+/// A connection from another address of this machine.
+fn connect_from(source: Ipv4Addr, address: SocketAddr) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    bind(&socket, &SocketAddr::from((source, 0))).expect("loopback has many addresses");
+    connect(&socket, &address).expect("it listens");
+    socket.into()
+}
+
+fn says(listener: &Listener, name: u32) -> TcpStream {
+    let mut stream = connect(listener);
+    stream.write_all(&request(name)).expect("it reads");
+    stream
+}
+
+/// The name of the next one.
+#[track_caller]
+fn next(listener: &Listener) -> u32 {
+    let request = listener.accept(Some(LONG)).expect("it waits").expect("somebody comes");
+    let name: [u8; 4] = request.hello().private_data[..].try_into().expect("four bytes");
+    u32::from_le_bytes(name)
+}
+
+/// Has the listener hung up? What it said before.
+fn last_words(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    stream.set_nonblocking(true).expect("a socket");
+    let mut said = Vec::new();
+    match stream.read_to_end(&mut said) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+        _ => Some(said),
+    }
+}
+
+/// Waits for that.
+#[track_caller]
+fn is_told(stream: &mut TcpStream) -> Message {
+    stream.set_nonblocking(false).expect("a socket");
+    stream.set_read_timeout(Some(LONG)).expect("a socket");
+    let mut said = Vec::new();
+    stream.read_to_end(&mut said).expect("it hangs up");
+    Message::parse(&said).expect("a message")
+}
+
+#[test]
+fn one_that_speaks_is_heard_beside_a_thousand_silent_connections() {
+    let listener = listener();
+    let _silent: Vec<TcpStream> = (0..1000).map(|_| connect(&listener)).collect();
+    for name in 0..10 {
+        let _speaks = says(&listener, name);
+        assert_eq!(next(&listener), name);
+    }
+    assert!(listener.refused() >= 1000 - PENDING_OF_SOURCE, "{} gave way", listener.refused());
+}
+
+#[test]
+fn one_that_speaks_is_heard_beside_connections_that_drip() {
+    let listener = listener();
+    let mut dripping: Vec<TcpStream> = (0..100).map(|_| connect(&listener)).collect();
+    let words = request(99);
+    for at in 0..10 {
+        for stream in &mut dripping {
+            // Those that gave way are gone.
+            let _ = stream.write_all(&words[at..=at]);
+        }
+        let _speaks = says(&listener, at as u32);
+        assert_eq!(next(&listener), at as u32);
+    }
+}
+
+#[test]
+fn words_that_come_byte_by_byte_are_words() {
+    let listener = listener();
+    let mut stream = connect(&listener);
+    stream.set_nodelay(true).expect("an option");
+    for byte in request(5) {
+        stream.write_all(&[byte]).expect("it reads");
+    }
+    assert_eq!(next(&listener), 5);
+}
+
+#[test]
+fn the_oldest_of_the_same_source_gives_way_and_is_told_and_others_stay() {
+    let listener = listener();
+    let mut first = connect(&listener);
+    let from = |host: u8| connect_from(Ipv4Addr::new(127, 0, 0, host), listener.address());
+    let mut many: Vec<TcpStream> = (0..PENDING_OF_SOURCE).map(|_| from(2)).collect();
+    let _one_more = from(2);
+    let full = is_told(&mut many[0]);
+    assert!(matches!(full, Message::Full(Full { places: Places::Handshakes, .. })), "{full:?}");
+    assert_eq!(last_words(&mut first), None, "it was the oldest of all, but of another source");
+    assert!(many[1..].iter_mut().all(|stream| last_words(stream).is_none()));
+}
+
+#[test]
+fn with_all_places_taken_the_source_gives_way_that_has_most() {
+    let listener = listener();
+    let mut first = connect(&listener);
+    let from = |host: u8| connect_from(Ipv4Addr::new(127, 0, 0, host), listener.address());
+    let mut most: Vec<TcpStream> = (0..PENDING_OF_SOURCE).map(|_| from(2)).collect();
+    let _others: Vec<TcpStream> = (0..PENDING - PENDING_OF_SOURCE - 1).map(|_| from(3)).collect();
+    assert!(most.iter_mut().all(|stream| last_words(stream).is_none()), "there is room for all");
+    let _newcomer = from(4);
+    is_told(&mut most[0]);
+    assert_eq!(last_words(&mut first), None);
+}
+
+#[test]
+fn a_request_is_not_handed_out_whose_sender_has_hung_up() {
+    let listener = listener();
+    for name in 0..10 {
+        drop(says(&listener, name));
+    }
+    let _stays = says(&listener, 77);
+    assert_eq!(next(&listener), 77, "the others are gone");
+    assert_eq!(listener.refused(), 10);
+}
+
+#[test]
+fn requests_that_nobody_wants_any_more_give_way_and_else_the_newcomer_is_told() {
+    let listener = listener();
+    let held: Vec<TcpStream> = (0..REQUESTS as u32).map(|name| says(&listener, name)).collect();
+    let mut told = says(&listener, 1000);
+    let most = REQUESTS as u32;
+    let full = Full { places: Places::Handshakes, taken: most, most };
+    assert_eq!(is_told(&mut told), Message::Full(full));
+    drop(held);
+    let _comes = says(&listener, 1001);
+    assert_eq!(next(&listener), 1001);
+}
+
+#[test]
+fn one_that_says_nothing_has_a_few_seconds() {
+    let listener = listener();
+    let (mut silent, began) = (connect(&listener), Instant::now());
+    silent.set_read_timeout(Some(LONG)).expect("an option");
+    assert_eq!(silent.read(&mut [0; 8]).expect("the listener hangs up"), 0);
+    assert!(began.elapsed() > Duration::from_secs(1), "it could have been slow");
+}
+
+#[test]
+fn who_sends_nonsense_is_hung_up_on_at_once() {
+    let listener = listener();
+    let mut nonsense = connect(&listener);
+    nonsense.write_all(b"GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n").expect("it reads");
+    nonsense.set_read_timeout(Some(LONG)).expect("an option");
+    match nonsense.read(&mut [0; 8]) {
+        Ok(len) => assert_eq!(len, 0),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+    }
+    let mut old = connect(&listener);
+    old.write_all(b"RemoraCM\x63\x00\x01\x00\0\0\0\0").expect("it reads");
+    assert!(matches!(is_told(&mut old), Message::Reject(words) if words.contains("version 99")));
+}

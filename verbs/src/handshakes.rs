@@ -1,0 +1,172 @@
+//! Requests to connect that are answered side by side, none of them by the thread that asks for it.
+
+use host::Signal;
+use host::connect::{ConnectError, Full, Places, SetupConnection};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::listener::Answered;
+use crate::{ConnectRequest, Init, QueuePair};
+
+/// Bytes of a thread's stack: it exchanges four small messages.
+const STACK: usize = 256 << 10;
+
+/// Connections that are being set up with queue pairs of this process. A peer may take its time, each up to its own
+/// [`connect_timeout`](crate::QpOptions::connect_timeout): whoever serves others meanwhile looks here now and then.
+///
+/// ```
+/// use remora_verbs::{Device, Handshakes, Listener, QpOptions};
+/// use std::time::Duration;
+///
+/// let listener = Listener::bind("127.0.0.1:0")?;
+/// let address = listener.address();
+/// let client = std::thread::spawn(move || {
+///     let context = Device::shm().open().unwrap();
+///     let (domain, cq) = (context.alloc_pd().unwrap(), context.create_cq(16).unwrap());
+///     domain.create_qp(&cq, &cq, &QpOptions::default()).unwrap().connect(address).unwrap()
+/// });
+///
+/// let context = Device::shm().open()?;
+/// let (domain, cq) = (context.alloc_pd()?, context.create_cq(16)?);
+/// let mut handshakes = Handshakes::new()?;
+/// let pair = loop {
+///     if handshakes.has_room(Handshakes::HASTE)
+///         && let Some(request) = listener.accept(Some(Duration::ZERO))?
+///     {
+///         handshakes.begin(request, domain.create_qp(&cq, &cq, &QpOptions::default())?)?;
+///     }
+///     // Here others are served.
+///     if let Some((_, answered)) = handshakes.finished() {
+///         break answered?.go()?;
+///     }
+/// };
+/// # drop((client.join(), pair));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Handshakes {
+    done: Arc<Signal<Done>>,
+    /// The oldest first.
+    under_way: VecDeque<UnderWay>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Done {
+    id: u64,
+    outcome: Result<Answered, ConnectError>,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    id: u64,
+    began: Instant,
+    connection: SetupConnection,
+    /// It was told to end.
+    ending: bool,
+}
+
+impl Handshakes {
+    /// Connections that are set up at a time; one more, and the oldest gives way.
+    pub const MOST: usize = 32;
+    /// Those included that were told to end, and still do: a thread that asks the network cannot be hurried.
+    const THREADS: usize = 2 * Handshakes::MOST;
+
+    /// How long one may take, usually, if others wait for [room](Handshakes::has_room).
+    pub const HASTE: Duration = Duration::from_millis(200);
+
+    /// None yet.
+    ///
+    /// # Errors
+    /// The system gives no descriptor.
+    pub fn new() -> std::io::Result<Handshakes> {
+        let done = Arc::new(Signal::new(Handshakes::THREADS)?);
+        Ok(Handshakes { done, under_way: VecDeque::new(), next: 1 })
+    }
+
+    /// Begins to answer a request with a queue pair. The number by which [`finished`](Handshakes::finished) tells of it.
+    ///
+    /// # Errors
+    /// The system gives no descriptor or thread, or too many are ending; the other side is told, and `pair` is gone.
+    pub fn begin(&mut self, request: ConnectRequest, pair: QueuePair<Init>) -> Result<u64, ConnectError> {
+        if self.under_way.iter().filter(|one| !one.ending).count() >= Handshakes::MOST {
+            self.end_oldest(Duration::ZERO);
+        }
+        if self.under_way.len() >= Handshakes::THREADS {
+            let most = Handshakes::MOST as u32;
+            let full = Full { places: Places::Handshakes, taken: most, most };
+            request.reject_full(full);
+            return Err(ConnectError::Full(full));
+        }
+        let connection = request.connection().map_err(ConnectError::Tcp)?;
+        let (id, done) = (self.next, Arc::clone(&self.done));
+        std::thread::Builder::new()
+            .name("remora-accept".to_owned())
+            .stack_size(STACK)
+            .spawn(move || done.put(Done { id, outcome: request.answer(pair) }))
+            .map_err(ConnectError::Tcp)?;
+        self.next += 1;
+        self.under_way.push_back(UnderWay { id, began: Instant::now(), connection, ending: false });
+        Ok(id)
+    }
+
+    /// Is there room for one more, so that none must give way? If not the oldest is ended that began so long ago: those that are
+    /// younger have their time, and a newcomer waits for room where requests wait.
+    pub fn has_room(&mut self, haste: Duration) -> bool {
+        let room = self.under_way.len() < Handshakes::MOST;
+        if !room {
+            self.end_oldest(haste);
+        }
+        room
+    }
+
+    /// One that has ended: the other side is ready, and waits to be told to go; or it did not do its part.
+    pub fn finished(&mut self) -> Option<(u64, Result<Answered, ConnectError>)> {
+        let Done { id, outcome } = self.done.take()?;
+        self.under_way.retain(|one| one.id != id);
+        Some((id, outcome))
+    }
+
+    /// Ends the oldest, if it began so long ago. False: there is none. [`finished`](Handshakes::finished) tells when it has ended.
+    pub fn end_oldest(&mut self, at_least: Duration) -> bool {
+        let oldest = self.under_way.iter_mut().find(|one| !one.ending);
+        let Some(oldest) = oldest.filter(|one| one.began.elapsed() >= at_least) else { return false };
+        oldest.ending = true;
+        oldest.connection.end();
+        true
+    }
+
+    /// Ends this one.
+    pub fn end(&mut self, id: u64) {
+        if let Some(one) = self.under_way.iter_mut().find(|one| one.id == id) {
+            one.ending = true;
+            one.connection.end();
+        }
+    }
+
+    /// How many are under way.
+    pub fn len(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Is none under way?
+    pub fn is_empty(&self) -> bool {
+        self.under_way.is_empty()
+    }
+}
+
+impl AsFd for Handshakes {
+    /// Readable while one has ended that was not taken.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.done.as_fd()
+    }
+}
+
+impl Drop for Handshakes {
+    fn drop(&mut self) {
+        // Their threads end by themselves, and their queue pairs with them.
+        self.under_way.iter().for_each(|one| one.connection.end());
+    }
+}
