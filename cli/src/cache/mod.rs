@@ -3,4 +3,7 @@
 mod chains;
 pub mod client;
 mod connection;
+mod listen;
 pub mod serve;
+mod stream;
+mod timers;
