@@ -14,7 +14,16 @@ const NOW: Instant = Instant(1_700_000_000_000_000_000);
 fn answers(bytes: &[u8], piece: usize, read: usize) -> (Cache, Vec<u8>) {
     let memory =
         Registered { bytes: Bytes::heap(MIN_MEMORY).expect("little memory"), addr: 0, key: Key::new(0) };
-    let config = Config { items: 4, hash_seed: 1, version: "0.1.0", pid: 1, connections: 1 };
+    let config = Config {
+        items: 4,
+        hash_seed: 1,
+        version: "1.6.18",
+        remora: "0.1.0",
+        pid: 1,
+        connections: 1,
+        idle_timeout: 0,
+        shutdown: true,
+    };
     let mut cache = Cache::new(config, memory, NOW);
     let mut session = Session::new(&mut cache);
     let (mut all, mut out, mut at, mut end) = (Vec::new(), Vec::with_capacity(OUTPUT), 0, 0);
@@ -23,7 +32,8 @@ fn answers(bytes: &[u8], piece: usize, read: usize) -> (Cache, Vec<u8>) {
         let taken = session.run(&mut cache, NOW, &bytes[at..end], &mut out);
         assert!(out.len() <= OUTPUT, "{} bytes of output", out.len());
         at += taken;
-        if taken == 0 && out.is_empty() && end == bytes.len() {
+        if taken == 0 && out.is_empty() && end == bytes.len() && !session.is_busy() {
+            session.end(&mut all);
             session.close(&mut cache);
             return (cache, all);
         }

@@ -2,9 +2,10 @@
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 
-use mio::net::TcpStream;
 use store::cache::{Cache, OUTPUT, Session};
 use transport::Instant;
+
+use super::stream::Stream;
 
 /// Bytes taken from a socket at a time; a session goes on with fewer.
 const INPUT: usize = 16 << 10;
@@ -22,7 +23,7 @@ pub enum Wish {
 
 /// A client.
 pub struct Connection {
-    pub stream: TcpStream,
+    pub stream: Stream,
     session: Session,
     input: Box<[u8]>,
     /// What of it the session has not taken.
@@ -35,6 +36,12 @@ pub struct Connection {
     pub queued: bool,
     /// Did the client say that nothing more comes?
     pub ended: bool,
+    /// Which of those it is that had its number.
+    pub serial: u64,
+    /// When it last sent something or took an answer.
+    pub active: Instant,
+    /// Does a timer run because a line of it was refused?
+    pub awaited: bool,
 }
 
 /// What reading brought.
@@ -51,23 +58,51 @@ enum Read {
 }
 
 impl Connection {
-    pub fn new(stream: TcpStream, session: Session) -> Connection {
+    pub fn new(stream: Stream, session: Session, serial: u64, now: Instant) -> Connection {
         let (input, output) = (vec![0; INPUT].into_boxed_slice(), Vec::with_capacity(OUTPUT));
-        Connection { stream, session, input, from: 0, to: 0, output, sent: 0, queued: false, ended: false }
+        Connection {
+            stream,
+            session,
+            input,
+            from: 0,
+            to: 0,
+            output,
+            sent: 0,
+            queued: false,
+            ended: false,
+            serial,
+            active: now,
+            awaited: false,
+        }
+    }
+
+    /// When it has something to do though nothing comes.
+    pub fn wakes(&self) -> Option<Instant> {
+        self.session.wakes()
     }
 
     /// Reads once, answers what can be answered, and sends: a bounded piece of work, so that all get their turn.
     pub fn turn(&mut self, cache: &mut Cache, now: Instant) -> io::Result<Wish> {
         let read = if self.session.is_closed() { Read::End } else { self.read()? };
         self.from += self.session.run(cache, now, &self.input[self.from..self.to], &mut self.output);
+        if read == Read::End {
+            self.session.end(&mut self.output);
+        }
+        if matches!(read, Read::Some | Read::Full) {
+            self.active = now;
+        }
         // Then there may be more to answer: the session waited for room.
         let crowded = self.output.len() > OUTPUT / 2;
-        if !self.send()? {
+        let (before, sent) = (self.output.len(), self.send()?);
+        if self.output.len() < before {
+            self.active = now;
+        }
+        if !sent {
             return Ok(Wish::Socket);
         }
         Ok(match read {
             _ if self.session.is_closed() => Wish::Close,
-            _ if crowded => Wish::Turn,
+            _ if crowded || self.session.is_busy() => Wish::Turn,
             Read::Full => Wish::Turn,
             // Its end came together with these bytes and will not be announced again.
             Read::Some if self.ended => Wish::Turn,

@@ -5,4 +5,7 @@ pub mod client;
 mod connection;
 mod exercise;
 mod memcached;
+mod listen;
 pub mod serve;
+mod stream;
+mod timers;

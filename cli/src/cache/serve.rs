@@ -9,7 +9,7 @@ use std::time::{Duration, Instant as Clock, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use memory::{Bytes, Key};
-use mio::net::{TcpListener, TcpStream, UnixStream};
+use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use slab::Slab;
@@ -19,6 +19,9 @@ use transport::Instant;
 
 use super::chains::{self, Chains};
 use super::connection::{Connection, Wish};
+use super::listen::Listeners;
+use super::stream::Stream;
+use super::timers::{Timer, Timers, Why};
 use crate::device::PortArgs;
 use crate::ending;
 use crate::serving::conduct::size;
@@ -26,12 +29,24 @@ use crate::serving::conduct::size;
 /// Arguments of `remora serve cache`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  remora serve cache\n  remora serve cache --listen 127.0.0.1:11311 --memory 1g\n  remora serve cache --memory 512m --items 8m --clients 10000\n  remora serve cache --chains 127.0.0.1:11212 --port udp\n  remora serve cache --chains 127.0.0.1:11212 --nicd /run/nic.sock --keep cache\n\nSizes take k, m or g for 2^10, 2^20 and 2^30. It speaks memcached's text protocol: see docs/CACHE.md."
+    after_help = "Examples:\n  remora serve cache\n  remora serve cache --listen 127.0.0.1:11311 --memory 1g\n  remora serve cache --memory 512m --items 8m --clients 10000\n  remora serve cache --unix-socket /run/cache.sock --idle-timeout 600\n  remora serve cache --chains 127.0.0.1:11212 --port udp\n  remora serve cache --chains 127.0.0.1:11212 --nicd /run/nic.sock --keep cache\n\nSizes take k, m or g for 2^10, 2^20 and 2^30. It speaks memcached's text protocol: see docs/CACHE.md."
 )]
 pub struct CacheArgs {
-    /// TCP address to serve at.
-    #[arg(long, default_value = "127.0.0.1:11211")]
-    pub listen: SocketAddr,
+    /// TCP address to serve at [default: 127.0.0.1:11211, or none beside --unix-socket].
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<SocketAddr>,
+    /// Unix socket to serve at, which is made, and removed at the end.
+    #[arg(long, value_name = "PATH")]
+    pub unix_socket: Option<PathBuf>,
+    /// Who may connect to it: a mode in octal.
+    #[arg(long, value_name = "MODE", default_value = "700", value_parser = mode, requires = "unix_socket")]
+    pub unix_socket_mode: u32,
+    /// Close a connection on which nothing was said for so many seconds; 0: never.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub idle_timeout: u32,
+    /// Let clients end the server with `shutdown`.
+    #[arg(long)]
+    pub enable_shutdown: bool,
     /// Bytes for keys and values; when they are full, what was not used for longest goes.
     #[arg(long, default_value = "64m", value_parser = size)]
     pub memory: usize,
@@ -54,9 +69,10 @@ pub struct CacheArgs {
     pub keep: Option<String>,
 }
 
-/// What `version` answers. Clients conclude from it what a server knows, so it begins with the memcached whose text protocol
-/// this is.
-const VERSION: &str = concat!("1.6.18-remora-", env!("CARGO_PKG_VERSION"));
+/// What `version` answers: the memcached whose text protocol this is. Clients conclude from it what a server knows.
+const VERSION: &str = "1.6.18";
+/// Where the cache is served if nothing else is said.
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 11211);
 
 /// Descriptors for all but clients: standard streams, listener, epoll, and some to spare.
 const OTHERS: u64 = 16;
@@ -66,6 +82,12 @@ const ADMITTED: usize = 64;
 const RETRY: Duration = Duration::from_millis(100);
 const LISTENER: Token = Token(usize::MAX);
 const ENDING: Token = Token(usize::MAX - 1);
+
+/// A mode in octal.
+fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| "a mode in octal, up to 777, like 660".to_owned())
+}
 
 /// `remora serve cache`.
 pub fn run(args: &CacheArgs) -> Result<()> {
@@ -77,15 +99,16 @@ pub fn run(args: &CacheArgs) -> Result<()> {
         (Clock::now(), SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?);
     let chains = args.chains.map(|address| open_chains(args, address)).transpose()?;
     let mut service = Service::open(args, clock, chains.as_ref())?;
-    let at = service.listener.local_addr()?;
     eprintln!(
-        "serving memcached's text protocol at {at}; {} MiB, {} items, {} clients; end with Ctrl-C",
+        "serving memcached's text protocol at {}; {} MiB, {} items, {} clients; end with Ctrl-C",
+        service.listeners,
         args.memory >> 20,
         items(args)?,
         args.clients
     );
     if let Some(chains) = chains {
         eprintln!("Remora clients connect at {}", chains.address());
+        let at = service.listeners.tcp().context("a TCP address for clients of chains")?;
         chains.serve(service.cache.directory().context("the cache is shown to chains")?, at)?;
     }
     service.work()
@@ -121,7 +144,7 @@ fn descriptors(clients: u32) -> Result<()> {
 struct Service {
     cache: Cache,
     poll: Poll,
-    listener: TcpListener,
+    listeners: Listeners,
     /// Readable when it shall end.
     _ending: UnixStream,
     /// Clients may be waiting at it.
@@ -130,6 +153,11 @@ struct Service {
     /// Those that have something to do.
     ready: VecDeque<usize>,
     most: usize,
+    timers: Timers,
+    /// The number of the next connection.
+    serial: u64,
+    /// Nanoseconds that one may stay silent.
+    idle: Option<u64>,
     /// When it started, by the steady clock and since 1970.
     clock: (Clock, Duration),
 }
@@ -140,14 +168,20 @@ impl Service {
             items: items(args)?,
             hash_seed: crate::kv::serve::fresh_seed(),
             version: VERSION,
+            remora: env!("CARGO_PKG_VERSION"),
             pid: std::process::id(),
             connections: args.clients,
+            idle_timeout: args.idle_timeout,
+            shutdown: args.enable_shutdown,
         };
-        let mut listener = TcpListener::bind(args.listen).map_err(|error| refused(args.listen, error))?;
         let poll = Poll::new().context("epoll")?;
-        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        // A socket in the file system is removed at the end: so the end must be known of from before it is made.
         let mut ending = UnixStream::from_std(ending::readable()?);
         poll.registry().register(&mut ending, ENDING, Interest::READABLE)?;
+        let unix = args.unix_socket.as_deref().map(|path| (path, args.unix_socket_mode));
+        let tcp = args.listen.or_else(|| (unix.is_none() || args.chains.is_some()).then_some(LISTEN));
+        let mut listeners = Listeners::bind(tcp, unix)?;
+        listeners.register(poll.registry(), LISTENER)?;
         let cache = match chains.map(Chains::memory) {
             Some([values, buckets]) => Cache::new(config, values, since(clock)).shown_in(buckets),
             None => {
@@ -160,23 +194,27 @@ impl Service {
         Ok(Service {
             cache,
             poll,
-            listener,
+            listeners,
             _ending: ending,
             knocking: false,
             connections: Slab::new(),
             ready: VecDeque::new(),
             most: args.clients as usize,
+            timers: Timers::default(),
+            serial: 0,
+            idle: (args.idle_timeout > 0).then(|| u64::from(args.idle_timeout) * 1_000_000_000),
             clock,
         })
     }
 
     fn work(&mut self) -> Result<()> {
         let mut events = Events::with_capacity(1024);
-        loop {
+        while !self.cache.is_ending() {
+            let timer = self.timers.wait(since(self.clock));
             let wait = match (self.ready.is_empty(), self.knocking) {
                 (false, _) => Some(Duration::ZERO),
-                (true, true) => Some(RETRY),
-                (true, false) => None,
+                (true, true) => Some(timer.map_or(RETRY, |timer| timer.min(RETRY))),
+                (true, false) => timer,
             };
             match self.poll.poll(&mut events, wait) {
                 Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error).context("epoll"),
@@ -195,6 +233,9 @@ impl Service {
                 }
             }
             let now = since(self.clock);
+            while let Some(timer) = self.timers.due(now) {
+                self.time(timer, now);
+            }
             for _ in 0..self.ready.len() {
                 let Some(number) = self.ready.pop_front() else { break };
                 self.turn(number, now);
@@ -203,6 +244,27 @@ impl Service {
                 self.knocking = self.admit();
             }
         }
+        Ok(())
+    }
+
+    /// The time of a connection has come: its patience is over, or ours.
+    fn time(&mut self, timer: Timer, now: Instant) {
+        let (number, serial, why) = timer;
+        let Some(connection) = self.connections.get_mut(number).filter(|found| found.serial == serial) else {
+            return;
+        };
+        let until = match why {
+            Why::Refused => {
+                connection.awaited = false;
+                return self.queue(number);
+            }
+            Why::Idle => connection.active.after(self.idle.unwrap_or(u64::MAX)),
+        };
+        if until > now {
+            return self.timers.set(until, timer);
+        }
+        self.cache.kick();
+        self.close(number);
     }
 
     /// Gives a connection its turn, once.
@@ -218,7 +280,12 @@ impl Service {
     fn turn(&mut self, number: usize, now: Instant) {
         let Some(connection) = self.connections.get_mut(number) else { return };
         connection.queued = false;
-        match connection.turn(&mut self.cache, now) {
+        let wish = connection.turn(&mut self.cache, now);
+        if let Some(wakes) = connection.wakes().filter(|_| !connection.awaited) {
+            connection.awaited = true;
+            self.timers.set(wakes, (number, connection.serial, Why::Refused));
+        }
+        match wish {
             Ok(Wish::Turn) => self.queue(number),
             Ok(Wish::Socket) => {}
             Ok(Wish::Close) => self.close(number),
@@ -236,8 +303,8 @@ impl Service {
     /// Takes some of those that wait; whether there may be more.
     fn admit(&mut self) -> bool {
         for _ in 0..ADMITTED {
-            match self.listener.accept() {
-                Ok((stream, _)) => self.take(stream),
+            match self.listeners.accept() {
+                Ok(stream) => self.take(stream),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
                 // Of a client that left before it was taken.
                 Err(error)
@@ -251,21 +318,24 @@ impl Service {
         true
     }
 
-    fn take(&mut self, mut stream: TcpStream) {
+    fn take(&mut self, mut stream: Stream) {
         if self.connections.len() == self.most {
             // It has not said anything yet, so there is room for one line.
             let _ = stream.write(b"ERROR Too many open connections\r\n");
             return self.cache.reject();
         }
-        // Answers are sent whole: there is nothing to wait for.
-        let _ = stream.set_nodelay(true);
+        let now = since(self.clock);
+        self.serial += 1;
         let entry = self.connections.vacant_entry();
         let number = entry.key();
         let interest = Interest::READABLE | Interest::WRITABLE;
         if let Err(error) = self.poll.registry().register(&mut stream, Token(number), interest) {
             return tracing::warn!("a client could not be watched: {error}");
         }
-        entry.insert(Connection::new(stream, Session::new(&mut self.cache)));
+        if let Some(idle) = self.idle {
+            self.timers.set(now.after(idle), (number, self.serial, Why::Idle));
+        }
+        entry.insert(Connection::new(stream, Session::new(&mut self.cache), self.serial, now));
         self.queue(number);
     }
 }
@@ -274,23 +344,6 @@ impl Service {
 fn since((start, started): (Clock, Duration)) -> Instant {
     let now = started + start.elapsed();
     Instant(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX - 1))
-}
-
-fn refused(address: SocketAddr, error: std::io::Error) -> anyhow::Error {
-    match error.kind() {
-        ErrorKind::AddrInUse => anyhow::anyhow!(
-            "{address} is taken, perhaps by a memcached: end what listens there, or serve at another with --listen"
-        ),
-        ErrorKind::PermissionDenied => {
-            anyhow::anyhow!(
-                "{address} takes a right that you have not: serve at a port from 1024 on with --listen"
-            )
-        }
-        ErrorKind::AddrNotAvailable => {
-            anyhow::anyhow!("{address} is no address of this machine: serve at another with --listen")
-        }
-        _ => anyhow::Error::new(error).context(format!("listening at {address}")),
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A line of a client's, read: every command but the retrievals, whose keys may be any number.
+//! A line of a client's, read: every command but the retrievals, whose keys may be any number, and the meta commands.
 
 use super::MAX_KEY;
 use transport::Instant;
@@ -33,8 +33,14 @@ pub enum Command<'a> {
     Touch { key: &'a [u8], expires: i64 },
     /// Remove all items, now or later.
     Flush { delay: i64 },
-    /// Tell figures; which.
-    Stats(&'a [u8]),
+    /// Tell figures; which, and two words about them.
+    Stats(&'a [u8], [&'a [u8]; 2]),
+    /// What is done about dead items, and with which.
+    Crawler(&'a [u8], Option<&'a [u8]>),
+    /// So many mebibytes for keys and values.
+    MemoryLimit(u64),
+    /// End the server; how.
+    Shutdown(Option<&'a [u8]>),
     /// Tell the version.
     Version,
     /// Taken, and without effect.
@@ -71,28 +77,32 @@ impl Wrong {
     }
 }
 
-/// Words of a line at most; commands have fewer.
-const WORDS: usize = 8;
+/// Words of a line that are looked at: no command has more.
+pub const WORDS: usize = 24;
 /// As memcached: a value and its end are counted in a signed 32-bit number.
-const MAX_LEN: i64 = i32::MAX as i64 - 2;
+pub const MAX_LEN: i64 = i32::MAX as i64 - 2;
 
-/// Reads a line without its end; also whether its last word forbids an answer.
-pub fn parse(line: &[u8]) -> (Result<Command<'_>, Wrong>, bool) {
+/// The words of a line, and how many.
+pub fn split<'a>(line: &'a [u8]) -> ([&'a [u8]; WORDS], usize) {
     let mut words: [&[u8]; WORDS] = [&[]; WORDS];
     let mut count = 0;
     for word in line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).take(WORDS) {
         words[count] = word;
         count += 1;
     }
-    let words = &words[..count];
+    (words, count)
+}
+
+/// Reads the words of a line; also whether the last of them forbids an answer.
+pub fn parse<'a>(words: &[&'a [u8]]) -> (Result<Command<'a>, Wrong>, bool) {
     // To `delete` alone its first word is a key, whatever it says.
-    let quiet =
-        count > if words.first() == Some(&&b"delete"[..]) { 2 } else { 1 } && words[count - 1] == b"noreply";
+    let quiet = words.len() > if words.first() == Some(&&b"delete"[..]) { 2 } else { 1 }
+        && words.last() == Some(&&b"noreply"[..]);
     match command(words, quiet) {
         // A line of the wrong form may end with that word by chance.
         Err(Wrong::Unknown) => (Err(Wrong::Unknown), false),
         // Names and figures are always answered.
-        Ok(command @ (Command::Version | Command::Stats(_))) => (Ok(command), false),
+        Ok(command @ (Command::Version | Command::Stats(..))) => (Ok(command), false),
         other => (other, quiet),
     }
 }
@@ -132,8 +142,17 @@ fn command<'a>(words: &[&'a [u8]], quiet: bool) -> Result<Command<'a>, Wrong> {
         (b"verbosity", [level, rest @ ..]) if rest.len() < 2 => {
             unsigned(level).map(|_| Command::Verbosity).ok_or(Wrong::Format)
         }
-        (b"stats", []) => Ok(Command::Stats(&[])),
-        (b"stats", [which, ..]) => Ok(Command::Stats(which)),
+        (b"stats", []) => Ok(Command::Stats(&[], [&[]; 2])),
+        (b"stats", [which, rest @ ..]) => {
+            let rest = [0, 1].map(|at| rest.get(at).copied().unwrap_or_default());
+            Ok(Command::Stats(which, rest))
+        }
+        (b"lru_crawler", [what]) => Ok(Command::Crawler(what, None)),
+        (b"lru_crawler", [what, which]) => Ok(Command::Crawler(what, Some(which))),
+        (b"cache_memlimit", [megabytes, rest @ ..]) if rest.len() < 2 => {
+            unsigned(megabytes).map(Command::MemoryLimit).ok_or(Wrong::Unknown)
+        }
+        (b"shutdown", rest) if rest.len() < 2 => Ok(Command::Shutdown(rest.first().copied())),
         (b"version", _) => Ok(Command::Version),
         (b"quit", _) => Ok(Command::Quit),
         _ => Err(Wrong::Unknown),

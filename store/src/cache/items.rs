@@ -1,17 +1,15 @@
 //! The items: objects of the table, a node beside each, and what goes when there is no room.
 
+mod figures;
+mod room;
+
 use super::buckets::{Buckets, Directory};
+use super::classes::{self, CLASSES, Class};
 use super::lru::{Lru, NONE};
 use super::{Config, MAX_KEY};
 use crate::kv::two_sided::{self, Draft, TwoSidedTable};
 use crate::kv::{Registered, Stored, Table};
 use transport::Instant;
-
-/// Items dropped one by one, oldest first, before all that lies in the way of a long object goes: what the oldest leave may
-/// be scattered, and a long object must lie in one piece.
-const ONE_BY_ONE: u32 = 8;
-/// Nodes looked at, at each store, for items that are dead: so memory comes back though nobody asks for them.
-const SWEEP: u32 = 2;
 
 /// What memcached keeps beside a value.
 #[derive(Copy, Clone, Debug)]
@@ -22,6 +20,21 @@ pub struct Attributes {
     pub expires: Instant,
     /// The number for `cas`: another one after each change.
     pub unique: u64,
+    /// What meta commands tell of it.
+    pub marks: Marks,
+}
+
+/// What meta commands tell of an item.
+#[derive(Copy, Clone, Default, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// Its key was stored in base64.
+    pub binary: bool,
+    /// It was marked as out of date.
+    pub stale: bool,
+    /// A client was told to store it anew.
+    pub won: bool,
+    /// It was asked for.
+    pub fetched: bool,
 }
 
 /// Names an item until it is removed.
@@ -34,7 +47,19 @@ struct Node {
     key_len: u8,
     /// Is there an item?
     used: bool,
+    /// Seconds from the start of the cache to its last use.
+    accessed: u32,
     attributes: Attributes,
+}
+
+impl Node {
+    fn size(&self) -> usize {
+        classes::size(self.key_len.into(), self.attributes.flags, self.stored.len)
+    }
+
+    fn class(&self) -> usize {
+        classes::class(self.size())
+    }
 }
 
 /// How an item was found to be dead, or went.
@@ -42,8 +67,27 @@ struct Node {
 pub struct Gone {
     /// Alive, for room.
     pub evicted: u64,
+    /// Alive, and nobody had asked for it.
+    pub evicted_unfetched: u64,
     /// Dead, found by the sweep or when asked for.
     pub reclaimed: u64,
+    /// Dead, and nobody had asked for it.
+    pub expired_unfetched: u64,
+    /// Dead, found by `lru_crawler crawl`.
+    pub crawled: u64,
+    /// Looked at by `lru_crawler crawl`.
+    pub looked_at: u64,
+}
+
+/// Why there is no item.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Missing {
+    /// Not stored, or removed.
+    Absent,
+    /// Its time was over.
+    Expired,
+    /// All that was there was removed.
+    Flushed,
 }
 
 /// No room though nothing is left to drop: all of it is taken by values on their way.
@@ -65,6 +109,12 @@ pub struct Items {
     flushed: u64,
     bytes: u64,
     gone: Gone,
+    classes: [Class; CLASSES],
+    /// Nodes that `lru_crawler crawl` has yet to look at.
+    crawl: u32,
+    /// Lines that may be taken.
+    most_lines: usize,
+    started: Instant,
     /// Where chains find them.
     buckets: Option<Buckets>,
     /// When all that is there then dies.
@@ -72,7 +122,7 @@ pub struct Items {
 }
 
 impl Items {
-    pub fn new(config: &Config, memory: Registered) -> Items {
+    pub fn new(config: &Config, memory: Registered, now: Instant) -> Items {
         let lines = memory.bytes.len() / two_sided::LINE;
         let table =
             TwoSidedTable::new(two_sided::Config { keys: config.items, hash_seed: config.hash_seed }, memory);
@@ -87,6 +137,10 @@ impl Items {
             flushed: 0,
             bytes: 0,
             gone: Gone::default(),
+            classes: [Class::default(); CLASSES],
+            crawl: 0,
+            most_lines: lines,
+            started: now,
             buckets: None,
             ends: Instant::NEVER,
         }
@@ -114,7 +168,22 @@ impl Items {
 
     /// Bytes for keys and values in all.
     pub fn memory(&self) -> usize {
-        self.table.values().bytes.len()
+        self.most_lines * two_sided::LINE
+    }
+
+    /// Bytes of that memory that are taken.
+    pub fn taken(&self) -> usize {
+        (self.owners.len() - self.table.free_lines() as usize) * two_sided::LINE
+    }
+
+    /// Keys and values take no more than this, once the stores to come have made room. False: there is not so much memory.
+    pub fn limit(&mut self, bytes: usize) -> bool {
+        let lines = bytes / two_sided::LINE;
+        let possible = lines <= self.owners.len();
+        if possible {
+            self.most_lines = lines;
+        }
+        possible
     }
 
     #[cfg(test)]
@@ -123,8 +192,8 @@ impl Items {
     }
 
     /// What went by itself.
-    pub fn gone(&mut self) -> &mut Gone {
-        &mut self.gone
+    pub fn gone(&self) -> Gone {
+        self.gone
     }
 
     /// All items with a number below `unique` are dead.
@@ -147,14 +216,19 @@ impl Items {
 
     /// The live item of `key`; a dead one goes.
     pub fn find(&mut self, key: &[u8], now: Instant) -> Option<Name> {
-        let stored = self.table.find(key).ok()?;
+        self.look_up(key, now).ok()
+    }
+
+    /// The same, and why there is none: it was flushed, it has expired, or there was none.
+    pub fn look_up(&mut self, key: &[u8], now: Instant) -> Result<Name, Missing> {
+        let stored = self.table.find(key).map_err(|_| Missing::Absent)?;
         let name = Name(self.owners[stored.line()]);
         if self.is_dead(name, now) {
-            self.gone.reclaimed += 1;
-            self.remove(name);
-            return None;
+            let flushed = self.node(name).attributes.unique < self.flushed;
+            self.reclaim(name);
+            return Err(if flushed { Missing::Flushed } else { Missing::Expired });
         }
-        Some(name)
+        Ok(name)
     }
 
     fn is_dead(&self, name: Name, now: Instant) -> bool {
@@ -185,8 +259,53 @@ impl Items {
     }
 
     /// It was used.
-    pub fn touch(&mut self, name: Name) {
+    pub fn touch(&mut self, name: Name, now: Instant) {
         self.lru.touch(name.0);
+        self.nodes[name.0 as usize].accessed = self.seconds(now);
+    }
+
+    /// It was used by somebody who asked for it.
+    pub fn fetch(&mut self, name: Name, now: Instant) {
+        self.touch(name, now);
+        self.nodes[name.0 as usize].attributes.marks.fetched = true;
+    }
+
+    /// Seconds since it was used.
+    pub fn idle(&self, name: Name, now: Instant) -> u32 {
+        self.seconds(now).saturating_sub(self.node(name).accessed)
+    }
+
+    fn seconds(&self, now: Instant) -> u32 {
+        u32::try_from(now.since(self.started) / 1_000_000_000).unwrap_or(u32::MAX)
+    }
+
+    /// Another client is told to store it anew, or the item changes otherwise.
+    pub fn mark(&mut self, name: Name, marks: Marks) {
+        self.nodes[name.0 as usize].attributes.marks = marks;
+    }
+
+    /// Marks it as out of date, under another number.
+    pub fn invalidate(&mut self, name: Name, unique: u64) {
+        let attributes = &mut self.nodes[name.0 as usize].attributes;
+        attributes.unique = unique;
+        (attributes.marks.stale, attributes.marks.won) = (true, false);
+        let mut key = [0; MAX_KEY];
+        let len = self.key(name, &mut key);
+        self.show_item(name, &key[..len]);
+    }
+
+    /// Copies the key of an item; its length.
+    pub fn key(&self, name: Name, key: &mut [u8; MAX_KEY]) -> usize {
+        let Node { stored, key_len, .. } = *self.node(name);
+        // In an object the key lies right before the value.
+        self.table.values().read(stored.offset - usize::from(key_len), &mut key[..key_len.into()]);
+        key_len.into()
+    }
+
+    /// The live item in a place, of those that there may be; none beyond the last one.
+    pub fn at(&self, place: u32, now: Instant) -> Option<Option<Name>> {
+        let node = self.nodes.get(place as usize)?;
+        Some(Some(Name(place)).filter(|name| node.used && !self.is_dead(*name, now)))
     }
 
     /// Copies bytes of a stored value.
@@ -202,66 +321,6 @@ impl Items {
     /// Ends a hold.
     pub fn release(&mut self, stored: Stored) {
         self.table.release(stored.hold);
-    }
-
-    /// Room for a value, for which others go if they must; also the item of `key` itself.
-    ///
-    /// # Errors
-    /// `NoRoom`, and then no item is left.
-    pub fn draft(&mut self, key: &[u8], len: usize, now: Instant) -> Result<Draft, NoRoom> {
-        self.sweep(now);
-        let mut dropped = 0;
-        loop {
-            if let Ok(draft) = self.table.draft(key, len) {
-                return Ok(draft);
-            }
-            let oldest = Name(self.lru.oldest().ok_or(NoRoom)?);
-            if dropped < ONE_BY_ONE {
-                self.drop_item(oldest, now);
-            } else {
-                self.clear(self.stored(oldest).line(), TwoSidedTable::lines(key.len(), len), now);
-            }
-            dropped += 1;
-        }
-    }
-
-    /// Drops all items in `lines` lines from about `line` on.
-    fn clear(&mut self, line: usize, lines: usize, now: Instant) {
-        let from = line.min(self.owners.len().saturating_sub(lines));
-        // An object that begins before may reach in.
-        let before = (0..from).rev().take(TwoSidedTable::lines(MAX_KEY, super::MAX_VALUE));
-        let before = before.map(|at| self.owners[at]).find(|owner| *owner != NONE).map(Name);
-        if let Some(name) = before {
-            let node = self.node(name);
-            let taken = TwoSidedTable::lines(node.key_len.into(), node.stored.len);
-            if node.stored.line() + taken > from {
-                self.drop_item(name, now);
-            }
-        }
-        for at in from..(from + lines).min(self.owners.len()) {
-            if self.owners[at] != NONE {
-                self.drop_item(Name(self.owners[at]), now);
-            }
-        }
-    }
-
-    /// Removes an item for room.
-    fn drop_item(&mut self, name: Name, now: Instant) {
-        let count = if self.is_dead(name, now) { &mut self.gone.reclaimed } else { &mut self.gone.evicted };
-        *count += 1;
-        self.remove(name);
-    }
-
-    /// Looks at some nodes for items that are dead.
-    fn sweep(&mut self, now: Instant) {
-        for _ in 0..SWEEP.min(self.nodes.len() as u32) {
-            self.hand = (self.hand + 1) % self.nodes.len() as u32;
-            let name = Name(self.hand);
-            if self.node(name).used && self.is_dead(name, now) {
-                self.gone.reclaimed += 1;
-                self.remove(name);
-            }
-        }
     }
 
     /// Writes into a value that is on its way in.
@@ -287,14 +346,11 @@ impl Items {
     }
 
     /// Stores a value under its key, new or not.
-    pub fn publish(&mut self, key: &[u8], draft: Draft, attributes: Attributes, now: Instant) {
+    pub fn publish(&mut self, key: &[u8], draft: Draft, attributes: Attributes, now: Instant) -> Name {
         let old = self.table.find(key).ok().map(|stored| self.owners[stored.line()]);
         let number = match old {
             Some(number) => {
-                let stored = self.nodes[number as usize].stored;
-                self.owners[stored.line()] = NONE;
-                self.bytes -= (key.len() + stored.len) as u64;
-                self.lru.remove(number);
+                self.forget(Name(number));
                 number
             }
             None => self.number(now),
@@ -302,20 +358,42 @@ impl Items {
         let Ok(stored) = self.table.publish(key, draft) else {
             unreachable!("there are as many nodes as keys, and one of them was free")
         };
-        let node = Node { stored, key_len: key.len() as u8, used: true, attributes };
+        let accessed = self.seconds(now);
+        let node = Node { stored, key_len: key.len() as u8, used: true, accessed, attributes };
         match self.nodes.get_mut(number as usize) {
             Some(place) => *place = node,
             None => self.nodes.push(node),
         }
         self.owners[stored.line()] = number;
         self.bytes += (key.len() + stored.len) as u64;
+        let class = &mut self.classes[node.class()];
+        class.number += 1;
+        class.requested += node.size() as u64;
         self.lru.push(number);
+        self.show_item(Name(number), key);
+        Name(number)
+    }
+
+    /// Chains find it as it is now.
+    fn show_item(&mut self, name: Name, key: &[u8]) {
+        let Node { stored, attributes, .. } = *self.node(name);
         if let Some(buckets) = &mut self.buckets {
             // In an object the key lies right before the value.
             let lies = (self.table.values(), stored.offset - key.len(), key.len() + stored.len);
             let expires = attributes.expires.min(self.ends);
-            buckets.put(number, key, lies, Attributes { expires, ..attributes });
+            buckets.put(name.0, key, lies, Attributes { expires, ..attributes });
         }
+    }
+
+    /// Counts an item no longer.
+    fn forget(&mut self, Name(number): Name) {
+        let node = self.nodes[number as usize];
+        self.owners[node.stored.line()] = NONE;
+        self.bytes -= (usize::from(node.key_len) + node.stored.len) as u64;
+        let class = &mut self.classes[node.class()];
+        class.number -= 1;
+        class.requested -= node.size() as u64;
+        self.lru.remove(number);
     }
 
     /// The number of a node that is free; the oldest item goes if none is.
@@ -332,16 +410,11 @@ impl Items {
 
     /// Removes an item.
     pub fn remove(&mut self, name: Name) {
-        let Node { stored, key_len, .. } = *self.node(name);
         let mut key = [0; MAX_KEY];
-        let key = &mut key[..key_len.into()];
-        // In an object the key lies right before the value.
-        self.table.values().read(stored.offset - key.len(), key);
-        self.table.delete(key).expect("an item is in the table");
-        self.owners[stored.line()] = NONE;
+        let len = self.key(name, &mut key);
+        self.table.delete(&key[..len]).expect("an item is in the table");
+        self.forget(name);
         self.nodes[name.0 as usize].used = false;
-        self.bytes -= (key.len() + stored.len) as u64;
-        self.lru.remove(name.0);
         self.free.push(name.0);
         if let Some(buckets) = &mut self.buckets {
             buckets.remove(name.0);

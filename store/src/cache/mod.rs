@@ -11,11 +11,18 @@
 //!
 //! `docs/CACHE.md` has the commands and what differs from memcached.
 
+mod admin;
+mod arrivals;
 mod buckets;
+mod classes;
 mod command;
+mod count;
 mod counters;
+mod dump;
 mod items;
 mod lru;
+mod meta;
+mod refused;
 mod session;
 mod stats;
 mod store;
@@ -46,12 +53,18 @@ pub struct Config {
     pub items: u32,
     /// Seed of the hash: one that clients do not know.
     pub hash_seed: u64,
-    /// What `version` answers.
+    /// What `version` answers: clients conclude from it what a server knows.
     pub version: &'static str,
+    /// What `stats` tells beside it.
+    pub remora: &'static str,
     /// The process that `stats` names.
     pub pid: u32,
     /// Connections at a time that whoever owns the sessions allows, for `stats`.
     pub connections: u32,
+    /// Seconds without a word after which that one closes a connection, for `stats`; 0: it never does.
+    pub idle_timeout: u32,
+    /// May a client end the server?
+    pub shutdown: bool,
 }
 
 impl Config {

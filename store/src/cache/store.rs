@@ -1,8 +1,10 @@
 //! The cache: what each command does to the items.
 
+use super::arrivals::{Arrival, Arrivals};
 use super::buckets::Directory;
-use super::command::{Verb, expiry, unsigned};
-use super::items::{Attributes, Items, Name};
+use super::classes;
+use super::command::{Verb, expiry};
+use super::items::{Attributes, Items, Marks, Missing, Name};
 use super::{Config, Counters, MAX_KEY, MAX_VALUE, MIN_MEMORY};
 use crate::kv::two_sided::Draft;
 use crate::kv::{Registered, Stored};
@@ -17,7 +19,16 @@ use transport::Instant;
 /// use transport::Instant;
 ///
 /// let memory = remora_store::Registered { bytes: Bytes::heap(MIN_MEMORY)?, addr: 0, key: Key::new(0) };
-/// let config = Config { items: 1000, hash_seed: 1, version: "0.1.0", pid: 1, connections: 1 };
+/// let config = Config {
+///     items: 1000,
+///     hash_seed: 1,
+///     version: "1.6.18",
+///     remora: "0.1.0",
+///     pid: 1,
+///     connections: 1,
+///     idle_timeout: 0,
+///     shutdown: false,
+/// };
 /// let mut cache = Cache::new(config, memory, Instant(0));
 /// let (mut session, mut out) = (Session::new(&mut cache), Vec::new());
 /// session.run(&mut cache, Instant(0), b"set colour 7 0 4\r\nblue\r\nget colour\r\n", &mut out);
@@ -26,6 +37,14 @@ use transport::Instant;
 /// ```
 pub struct Cache {
     pub(super) items: Items,
+    /// Values under way.
+    pub(super) arrivals: Arrivals,
+    /// Is `lru_crawler` let do anything?
+    pub(super) crawls: bool,
+    /// How often it was started.
+    pub(super) crawls_started: u64,
+    /// Has a client asked for the end?
+    pub(super) ending: bool,
     pub(super) config: Config,
     pub(super) counters: Counters,
     pub(super) started: Instant,
@@ -43,39 +62,47 @@ pub struct Store {
     pub verb: Verb,
     pub flags: u32,
     pub expires: i64,
+    /// The number that an item must have to which something is added.
+    pub unique: Option<u64>,
+    /// An item with a larger number than the one of [`Verb::Cas`] is overwritten, and is out of date.
+    pub stale: bool,
+    /// The key came in base64.
+    pub binary: bool,
 }
 
 /// What became of a value.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Ended {
-    Stored,
+    /// Its item has this number.
+    Stored(u64),
     NotStored,
     Exists,
     NotFound,
+    NoRoom,
 }
 
-/// Why there is no room for a value.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Refused {
-    TooLarge,
-    OutOfMemory,
+/// A whole value, wherever it lies.
+#[derive(Copy, Clone)]
+pub enum Value<'a> {
+    /// Among what a client sent just now.
+    Bytes(&'a [u8]),
+    /// In pieces, as it came, and so long.
+    Arrived(&'a Arrival, usize),
 }
 
-/// Why an item was not counted up or down.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub enum Uncounted {
-    NotFound,
-    NotANumber,
-    OutOfMemory,
+impl Value<'_> {
+    fn len(self) -> usize {
+        match self {
+            Value::Bytes(bytes) => bytes.len(),
+            Value::Arrived(_, len) => len,
+        }
+    }
 }
 
-/// In so many bytes of a value a number has ended, if it is one.
-const NUMBER: usize = 64;
-/// Longest value that may be one, as for memcached.
-const MAX_NUMBER: usize = MAX_VALUE / 2;
-/// Digits of the largest number.
-const DIGITS: usize = 20;
-
+/// Of the memory for keys and values, values under way have one part in so many beside it.
+const SHARE: usize = 8;
+/// And never less than the longest value.
+const LEAST_SHARE: usize = 2 * MAX_VALUE;
 impl Cache {
     /// An empty cache whose values lie in `memory`; `now` counts from 1970 here and everywhere, because clients name points
     /// in time that way.
@@ -86,7 +113,11 @@ impl Cache {
         assert!(memory.bytes.len() >= MIN_MEMORY, "the longest value must fit");
         assert!(config.items > 0, "a cache holds items");
         Cache {
-            items: Items::new(&config, memory),
+            arrivals: Arrivals::new((memory.bytes.len() / SHARE).max(LEAST_SHARE)),
+            crawls: true,
+            crawls_started: 0,
+            ending: false,
+            items: Items::new(&config, memory, now),
             config,
             counters: Counters::default(),
             started: now,
@@ -119,6 +150,16 @@ impl Cache {
         self.items.len()
     }
 
+    /// Has a client asked for the end of the server, which was [allowed](Config::shutdown)?
+    pub fn is_ending(&self) -> bool {
+        self.ending
+    }
+
+    /// A client said nothing for so long that its connection was closed.
+    pub fn kick(&mut self) {
+        self.counters.idle_kicks += 1;
+    }
+
     /// A client was turned away, because there were too many.
     pub fn reject(&mut self) {
         self.counters.rejected_connections += 1;
@@ -139,128 +180,164 @@ impl Cache {
         self.tick(now);
     }
 
-    fn next_unique(&mut self) -> u64 {
+    pub(super) fn next_unique(&mut self) -> u64 {
         self.unique += 1;
         self.unique
     }
 
-    /// Looks an item up for a retrieval, which also gives it a new expiry if it says so.
+    /// Looks an item up for a retrieval; `touch`: one that gives it a new expiry.
+    pub(super) fn retrieve(&mut self, key: &[u8], touch: bool, now: Instant) -> Option<Name> {
+        let found = self.items.look_up(key, now);
+        let hit = u64::from(found.is_ok());
+        self.counters.cmd_get += 1;
+        self.counters.get_hits += hit;
+        self.counters.get_misses += 1 - hit;
+        match found {
+            Err(Missing::Expired) => self.counters.get_expired += 1,
+            Err(Missing::Flushed) => self.counters.get_flushed += 1,
+            _ => {}
+        }
+        if touch {
+            self.counters.cmd_touch += 1;
+            self.counters.touch_hits += hit;
+            self.counters.touch_misses += 1 - hit;
+        }
+        let name = found.ok()?;
+        let counts = self.items.counts(name);
+        counts.get_hits += 1;
+        counts.touch_hits += u64::from(touch);
+        Some(name)
+    }
+
+    /// Looks an item up for `get` and its like, which also give it a new expiry if they say so.
     pub(super) fn get(
         &mut self,
         key: &[u8],
         touch: Option<i64>,
         now: Instant,
     ) -> Option<(Stored, Attributes)> {
-        let found = self.items.find(key, now);
-        let hit = u64::from(found.is_some());
-        self.counters.cmd_get += 1;
-        self.counters.get_hits += hit;
-        self.counters.get_misses += 1 - hit;
-        if touch.is_some() {
-            self.counters.cmd_touch += 1;
-            self.counters.touch_hits += hit;
-            self.counters.touch_misses += 1 - hit;
-        }
-        let name = found?;
-        self.items.touch(name);
+        let name = self.retrieve(key, touch.is_some(), now)?;
+        self.items.fetch(name, now);
         if let Some(seconds) = touch {
             self.items.set_expiry(name, expiry(seconds, now));
         }
         Some((self.items.stored(name), self.items.attributes(name)))
     }
 
-    /// Room for a value that is to come. If there is none, what a `set` would have overwritten goes: it is out of date.
-    pub(super) fn begin(&mut self, verb: Verb, key: &[u8], len: u64, now: Instant) -> Result<Draft, Refused> {
-        let refused = if len > MAX_VALUE as u64 {
-            self.counters.store_too_large += 1;
-            Refused::TooLarge
-        } else {
-            match self.items.draft(key, len as usize, now) {
-                Ok(draft) => return Ok(draft),
-                Err(_) => {
-                    self.counters.store_no_memory += 1;
-                    Refused::OutOfMemory
-                }
-            }
-        };
+    /// A value is too long to be stored. What a `set` would have overwritten goes: it is out of date.
+    pub(super) fn too_large(&mut self, verb: Verb, key: &[u8], now: Instant) {
+        self.counters.store_too_large += 1;
+        self.overwritten(verb, key, now);
+    }
+
+    /// There is no room for a value.
+    pub(super) fn no_room(&mut self, verb: Verb, key: &[u8], len: usize, now: Instant) {
+        self.counters.store_no_memory += 1;
+        self.items.out_of_memory(classes::size(key.len(), 0, len));
+        self.overwritten(verb, key, now);
+    }
+
+    fn overwritten(&mut self, verb: Verb, key: &[u8], now: Instant) {
         if let (Verb::Set, Some(name)) = (verb, self.items.find(key, now)) {
             self.items.remove(name);
         }
-        Err(refused)
     }
 
     /// The value is whole.
-    pub(super) fn finish(&mut self, store: Store, key: &[u8], draft: Draft, now: Instant) -> Ended {
+    pub(super) fn finish(&mut self, store: Store, key: &[u8], value: Value<'_>, now: Instant) -> Ended {
         self.counters.cmd_set += 1;
         let found = self.items.find(key, now);
-        let ended = match (store.verb, found) {
-            (Verb::Set, _) | (Verb::Add, None) | (Verb::Replace, Some(_)) => Ended::Stored,
-            (Verb::Append | Verb::Prepend, Some(name)) => {
-                return self.join(store.verb, key, name, draft, now);
+        let old = found.map(|name| self.items.attributes(name));
+        let mut expires = expiry(store.expires, now);
+        let mut marks = Marks { binary: store.binary, ..Marks::default() };
+        match (store.verb, found.zip(old)) {
+            (Verb::Set, _) | (Verb::Add, None) | (Verb::Replace, Some(_)) => {}
+            (Verb::Append | Verb::Prepend, Some((_, old)))
+                if store.unique.is_some_and(|unique| unique != 0 && unique != old.unique) =>
+            {
+                return Ended::Exists;
             }
-            (Verb::Cas(unique), Some(name)) if self.items.attributes(name).unique == unique => {
+            (Verb::Append | Verb::Prepend, Some((name, _))) => {
+                return self.join(store.verb, key, name, value, now);
+            }
+            (Verb::Cas(unique), Some((name, old))) if old.unique == unique => {
                 self.counters.cas_hits += 1;
-                Ended::Stored
+                self.items.counts(name).cas_hits += 1;
             }
-            (Verb::Cas(_), Some(_)) => {
+            (Verb::Cas(unique), Some((_, old))) if store.stale && (1..old.unique).contains(&unique) => {
+                expires = old.expires;
+                (marks.stale, marks.won) = (true, old.marks.won);
+            }
+            (Verb::Cas(_), Some((name, _))) => {
                 self.counters.cas_badval += 1;
-                Ended::Exists
+                self.items.counts(name).cas_badval += 1;
+                return Ended::Exists;
             }
             (Verb::Cas(_), None) => {
                 self.counters.cas_misses += 1;
-                Ended::NotFound
+                return Ended::NotFound;
             }
-            (Verb::Add, Some(name)) => {
+            (Verb::Add, Some((name, _))) => {
                 // Who asks whether it is there uses it.
-                self.items.touch(name);
-                Ended::NotStored
+                self.items.touch(name, now);
+                return Ended::NotStored;
             }
-            (Verb::Replace | Verb::Append | Verb::Prepend, None) => Ended::NotStored,
-        };
-        if ended == Ended::Stored {
-            let expires = expiry(store.expires, now);
-            let attributes = Attributes { flags: store.flags, expires, unique: self.next_unique() };
-            self.publish(key, draft, attributes, now);
-        } else {
-            self.items.discard(draft);
+            (Verb::Replace | Verb::Append | Verb::Prepend, None) => return Ended::NotStored,
         }
-        ended
+        let Ok(draft) = self.items.draft(key, value.len(), now) else {
+            self.no_room(store.verb, key, value.len(), now);
+            return Ended::NoRoom;
+        };
+        self.fill(&draft, 0, value);
+        let unique = self.next_unique();
+        self.publish(key, draft, Attributes { flags: store.flags, expires, unique, marks }, now);
+        Ended::Stored(unique)
     }
 
-    fn publish(&mut self, key: &[u8], draft: Draft, attributes: Attributes, now: Instant) {
+    /// Writes a value into the room for one.
+    fn fill(&mut self, draft: &Draft, mut at: usize, value: Value<'_>) {
+        match value {
+            Value::Bytes(bytes) => self.items.fill(draft, at, bytes),
+            Value::Arrived(arrival, _) => {
+                for piece in self.arrivals.pieces(arrival) {
+                    self.items.fill(draft, at, piece);
+                    at += piece.len();
+                }
+            }
+        }
+    }
+
+    pub(super) fn publish(&mut self, key: &[u8], draft: Draft, attributes: Attributes, now: Instant) -> Name {
         self.counters.total_items += 1;
-        self.items.publish(key, draft, attributes, now);
+        let name = self.items.publish(key, draft, attributes, now);
+        self.items.counts(name).cmd_set += 1;
+        name
     }
 
     /// Stores what is there and the new piece in one; its flags and its expiry stay.
-    fn join(&mut self, verb: Verb, key: &[u8], name: Name, piece: Draft, now: Instant) -> Ended {
+    fn join(&mut self, verb: Verb, key: &[u8], name: Name, piece: Value<'_>, now: Instant) -> Ended {
         // Used just now: others go for it first.
-        self.items.touch(name);
-        let (old, new) = (self.items.stored(name), piece.stored());
-        let attributes = Attributes { unique: self.next_unique(), ..self.items.attributes(name) };
-        let len = old.len + new.len;
+        self.items.touch(name, now);
+        let old = self.items.stored(name);
+        let unique = self.next_unique();
+        let attributes = Attributes { unique, marks: Marks::default(), ..self.items.attributes(name) };
+        let len = old.len + piece.len();
         let joined = (len <= MAX_VALUE).then(|| self.items.draft(key, len, now).ok()).flatten();
-        let ended = match joined {
+        match joined {
             // The item itself may have had to go for it: then there is nothing to add to.
             Some(joined) if self.items.find(key, now).is_none() => {
                 self.items.discard(joined);
                 Ended::NotStored
             }
             Some(joined) => {
-                let (first, second) = if verb == Verb::Append { (old, new) } else { (new, old) };
-                self.items.fill_from(&joined, 0, first);
-                self.items.fill_from(&joined, first.len, second);
+                let behind = if verb == Verb::Append { (0, old.len) } else { (piece.len(), 0) };
+                self.items.fill_from(&joined, behind.0, old);
+                self.fill(&joined, behind.1, piece);
                 self.publish(key, joined, attributes, now);
-                Ended::Stored
+                Ended::Stored(unique)
             }
             None => Ended::NotStored,
-        };
-        self.items.discard(piece);
-        ended
-    }
-
-    pub(super) fn discard(&mut self, draft: Draft) {
-        self.items.discard(draft);
+        }
     }
 
     pub(super) fn delete(&mut self, key: &[u8], now: Instant) -> bool {
@@ -268,6 +345,7 @@ impl Cache {
         match found {
             Some(name) => {
                 self.counters.delete_hits += 1;
+                self.items.counts(name).delete_hits += 1;
                 self.items.remove(name);
             }
             None => self.counters.delete_misses += 1,
@@ -281,66 +359,14 @@ impl Cache {
         match found {
             Some(name) => {
                 self.counters.touch_hits += 1;
-                self.items.touch(name);
+                self.items.counts(name).touch_hits += 1;
+                self.items.fetch(name, now);
                 self.items.set_expiry(name, expiry(seconds, now));
             }
             None => self.counters.touch_misses += 1,
         }
         found.is_some()
     }
-
-    /// Counts up, around the end of 64 bits, or down to 0. The value keeps its length if the new number is shorter: spaces
-    /// follow, as memcached has it.
-    pub(super) fn count(&mut self, key: &[u8], delta: u64, up: bool, now: Instant) -> Result<u64, Uncounted> {
-        let found = self.items.find(key, now);
-        let hit = u64::from(found.is_some());
-        if up {
-            self.counters.incr_hits += hit;
-            self.counters.incr_misses += 1 - hit;
-        } else {
-            self.counters.decr_hits += hit;
-            self.counters.decr_misses += 1 - hit;
-        }
-        let name = found.ok_or(Uncounted::NotFound)?;
-        self.items.touch(name);
-        let stored = self.items.stored(name);
-        let mut text = [b' '; NUMBER + DIGITS];
-        let head = &mut text[..stored.len.min(NUMBER)];
-        self.items.read(stored.offset, head);
-        let number = number(head, stored.len).ok_or(Uncounted::NotANumber)?;
-        let number = if up { number.wrapping_add(delta) } else { number.saturating_sub(delta) };
-        let attributes = Attributes { unique: self.next_unique(), ..self.items.attributes(name) };
-        let len = write(number, &mut text).max(stored.len);
-        let draft = self.items.draft(key, len, now).map_err(|_| Uncounted::OutOfMemory)?;
-        self.items.fill(&draft, 0, &text[..len.min(text.len())]);
-        for at in (text.len()..len).step_by(SPACES.len()) {
-            self.items.fill(&draft, at, &SPACES[..(len - at).min(SPACES.len())]);
-        }
-        self.publish(key, draft, attributes, now);
-        Ok(number)
-    }
-}
-
-const SPACES: [u8; 256] = [b' '; 256];
-
-/// The number that a value of `len` bytes begins with, of which this is the head: space may be around it.
-fn number(head: &[u8], len: usize) -> Option<u64> {
-    let word = head.trim_ascii_start();
-    let end = word.iter().position(u8::is_ascii_whitespace);
-    let ends = end.is_some() || head.len() == len;
-    (ends && len <= MAX_NUMBER).then(|| unsigned(&word[..end.unwrap_or(word.len())])).flatten()
-}
-
-/// Writes a number and then spaces; its digits.
-fn write(number: u64, text: &mut [u8]) -> usize {
-    text.fill(b' ');
-    let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
-    let mut rest = number;
-    for place in text[..digits].iter_mut().rev() {
-        *place = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    digits
 }
 
 const _: () = assert!(MAX_KEY <= u8::MAX as usize, "the nodes keep a key's length in a byte");

@@ -1,4 +1,5 @@
-//! Clients that others wrote, and a load generator: libmemcached's tools, pymemcache and python-memcached.
+//! Clients that others wrote: libmemcached's tools and load generator, libraries for Python, Go and Node, one of which
+//! speaks meta commands alone.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -46,15 +47,64 @@ fn python() -> PathBuf {
     std::env::var_os("REMORA_PYTHON").map_or(prepared, PathBuf::from)
 }
 
+/// The folder of the programs that use the libraries.
+fn clients() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
+}
+
+/// Both servers take the same program to its end: it asks for nothing that only one of them has.
+#[track_caller]
+fn passes_against_both(program: &dyn Fn(&Served) -> Command) {
+    for server in [Served::remora(&[]), Served::memcached()] {
+        let said = finish(&mut program(&server)).good();
+        assert!(said.ends_with("passed\n"), "{said}");
+    }
+}
+
 #[test]
 fn pymemcache_and_python_memcached_do_all_they_can() {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/commands/cache/clients.py");
-    let server = Served::remora(&[]);
-    let said = finish(Command::new(python()).arg(&script).args(["127.0.0.1", server.port()])).good();
-    // The same script passes against the real one: it asks for nothing special.
-    let real = Served::memcached();
-    assert_eq!(finish(Command::new(python()).arg(&script).args(["127.0.0.1", real.port()])).good(), said);
-    assert!(said.ends_with("passed\n"), "{said}");
+    passes_against_both(&|server| {
+        let mut command = Command::new(python());
+        command.arg(clients().join("python/text.py")).args(["127.0.0.1", server.port()]);
+        command
+    });
+}
+
+#[test]
+fn meta_memcache_does_all_it_can_by_meta_commands() {
+    passes_against_both(&|server| {
+        let mut command = Command::new(python());
+        command.arg(clients().join("python/meta.py")).args(["127.0.0.1", server.port()]);
+        command
+    });
+}
+
+#[test]
+fn gomemcache_does_all_it_can() {
+    // Go's own installer does not put it on the path.
+    let own = "/usr/local/go/bin/go";
+    let compiler = if Path::new(own).exists() { own } else { "go" };
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gomemcache");
+    let mut build = Command::new(compiler);
+    build.current_dir(clients().join("go")).args(["build", "-mod=readonly", "-o"]).arg(&program);
+    // `make setup` brought its sources: nothing is asked of the network.
+    finish(build.env("GOPROXY", "off").arg(".")).good();
+    passes_against_both(&|server| {
+        let mut command = Command::new(&program);
+        command.arg(&server.address);
+        command
+    });
+}
+
+#[test]
+fn the_node_package_memcached_does_all_it_can() {
+    let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.cache/node/node_modules");
+    assert!(packages.exists(), "`make setup` installs the package");
+    passes_against_both(&|server| {
+        let mut command = Command::new("node");
+        command.env("NODE_PATH", &packages).arg(clients().join("node/text.js")).arg(&server.address);
+        command
+    });
 }
 
 #[test]

@@ -3,7 +3,9 @@
 mod chains;
 mod clients;
 mod differential;
+mod meta;
 mod server;
+mod sockets;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -25,7 +27,13 @@ impl Served {
     /// `remora serve cache` on a free port.
     #[track_caller]
     pub fn remora(more: &[&str]) -> Served {
-        let mut command = command(&["serve", "cache", "--listen", "127.0.0.1:0"]);
+        Served::start(&[&["--listen", "127.0.0.1:0"], more].concat())
+    }
+
+    /// `remora serve cache` with these options alone.
+    #[track_caller]
+    pub fn start(more: &[&str]) -> Served {
+        let mut command = command(&["serve", "cache"]);
         let mut child = command.args(more).stderr(Stdio::piped()).spawn().expect("the binary");
         let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines().map_while(Result::ok);
         let said = lines.next().expect("a line");
@@ -43,10 +51,17 @@ impl Served {
     /// The real memcached, which `make setup` installs.
     #[track_caller]
     pub fn memcached() -> Served {
+        Served::memcached_with(&[])
+    }
+
+    /// With more options.
+    #[track_caller]
+    pub fn memcached_with(more: &[&str]) -> Served {
         let port =
             TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
         let mut command = Command::new("memcached");
         command.args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-t", "1", "-p", &port.to_string()]);
+        command.args(more);
         let child = command.stderr(Stdio::null()).spawn().expect("memcached: `make setup` installs it");
         let (started, address) = (Instant::now(), format!("127.0.0.1:{port}"));
         while TcpStream::connect(&address).is_err() {
@@ -89,6 +104,22 @@ impl Served {
     pub fn kill(&mut self) {
         self.child.kill().expect("its death");
         self.child.wait().expect("its end");
+    }
+
+    /// Its end, when it comes by itself or by this signal.
+    pub fn ended(&mut self, signal: Option<&str>) -> std::process::ExitStatus {
+        if let Some(signal) = signal {
+            let mut kill = Command::new("kill");
+            assert!(kill.args([signal, &self.pid().to_string()]).status().expect("kill").success());
+        }
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status;
+            }
+            assert!(started.elapsed() < Duration::from_secs(30), "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Is it still there?

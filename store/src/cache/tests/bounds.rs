@@ -13,7 +13,17 @@ fn a_key_has_at_most_250_bytes() {
         assert_eq!(talk.tell(format!("get {longest}{end}")), hit);
     }
     assert_eq!(talk.tell(format!("touch {longest} 0\r\ndelete {longest}\r\n")), "TOUCHED\r\nDELETED\r\n");
-    for line in ["get K", "get K none", "gat 0 K", "delete K", "incr K 1", "touch K 1", "set K 0 0 1"] {
+    for line in [
+        "get K",
+        "get K none",
+        "gat 0 K",
+        "delete K",
+        "incr K 1",
+        "touch K 1",
+        "set K 0 0 1\r\nx",
+        "mg K",
+        "me K",
+    ] {
         let said = format!("{}\r\nversion\r\n", line.replace('K', &longer));
         assert_eq!(talk.tell(said), "CLIENT_ERROR bad command line format\r\nVERSION 1.2.3\r\n", "{line}");
     }
@@ -94,32 +104,15 @@ fn a_value_on_its_way_out_stays_though_it_is_overwritten_removed_or_pushed_out()
 }
 
 #[test]
-fn values_that_never_come_take_memory_until_their_clients_go() {
-    let mut talk = Talk::new();
-    talk.tell(set("a", 1));
-    let mut other = Session::new(&mut talk.cache);
-    let begun = format!("set b 0 0 {MAX_VALUE}\r\nxyz");
-    assert_eq!(say(&mut talk.cache, &mut other, talk.now, begun.as_bytes()), b"");
-    let refused = talk.tell(set("a", MAX_VALUE));
-    assert_eq!(refused, "SERVER_ERROR out of memory storing object\r\n");
-    assert_eq!(
-        (talk.stat("curr_items"), talk.stat("store_no_memory")),
-        (0, 1),
-        "and the old value is out of date"
-    );
-    assert_eq!(talk.tell(set("a", 1000)), "STORED\r\n", "there is room for shorter ones");
-    other.close(&mut talk.cache);
-    assert_eq!(talk.tell(set("a", MAX_VALUE)), "STORED\r\n");
-    assert_eq!(talk.stat("curr_connections"), 1);
-}
-
-#[test]
 fn nothing_is_allocated_once_it_stands() {
     let mut talk = Talk::new();
     let mut out = Vec::with_capacity(OUTPUT);
     let mut said = set("a", 3000);
     said.extend_from_slice(
         b"get a\r\nappend a 0 0 1\r\nx\r\nset n 0 0 1\r\n1\r\nincr n 1\r\ndecr n 1\r\ncas a 0 0 1 1\r\nx\r\n",
+    );
+    said.extend_from_slice(
+        b"mg a v t k\r\nms YQ== 1 b k c\r\nx\r\nma n v\r\nmd n I\r\nme n\r\nmn\r\nlru_crawler metadump all\r\nstats items\r\n",
     );
     said.extend_from_slice(
         b"touch a 0\r\ngat 0 a\r\nadd a 0 0 1\r\nx\r\nfoo\r\nstats\r\nflush_all\r\ndelete a\r\nversion\r\n",

@@ -1,6 +1,6 @@
 //! What is shown to chains: found as a chain finds it, by two READs, it is what the protocol answers.
 
-use super::{NOON, Talk};
+use super::{NOON, Talk, config};
 use crate::Registered;
 use crate::cache::{Buckets, Cache, Config, Item, MIN_MEMORY};
 use crate::ycsb::Random;
@@ -23,7 +23,7 @@ impl Shown {
         let (values, buckets) =
             (Bytes::heap(MIN_MEMORY).unwrap(), Bytes::heap(Buckets::memory(items)).unwrap());
         let registered = |bytes: &Bytes, addr| Registered { bytes: bytes.clone(), addr, key: Key::new(1) };
-        let config = Config { items, hash_seed: 3, version: "1.2.3", pid: 7, connections: 10 };
+        let config = Config { hash_seed: 3, ..config(items) };
         let cache = Cache::new(config, registered(&values, VALUES), Instant(NOON * 1_000_000_000));
         let talk = Talk::to(cache.shown_in(registered(&buckets, BUCKETS)));
         Shown { talk, values, buckets }

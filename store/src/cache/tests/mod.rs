@@ -1,10 +1,14 @@
 //! The cache, spoken to as clients do.
 
+mod admin;
+mod arriving;
 mod bounds;
 mod chains;
 mod cuts;
 mod eviction;
+mod meta;
 mod protocol;
+mod refused;
 mod time;
 
 use super::{Cache, Config, MIN_MEMORY, OUTPUT, Session};
@@ -23,6 +27,20 @@ pub struct Talk {
     pub now: Instant,
 }
 
+/// For so many items.
+pub fn config(items: u32) -> Config {
+    Config {
+        items,
+        hash_seed: 1,
+        version: "1.2.3",
+        remora: "0.0.1",
+        pid: 7,
+        connections: 10,
+        idle_timeout: 0,
+        shutdown: false,
+    }
+}
+
 impl Talk {
     /// As small as may be.
     pub fn new() -> Talk {
@@ -31,7 +49,7 @@ impl Talk {
 
     pub fn with(memory: usize, items: u32) -> Talk {
         let memory = Registered { bytes: Bytes::heap(memory).unwrap(), addr: 0, key: Key::new(0) };
-        let config = Config { items, hash_seed: 1, version: "1.2.3", pid: 7, connections: 10 };
+        let config = config(items);
         let cache = Cache::new(config, memory, Instant(NOON * 1_000_000_000));
         Talk::to(cache)
     }
@@ -40,6 +58,12 @@ impl Talk {
     pub fn to(mut cache: Cache) -> Talk {
         let session = Session::new(&mut cache);
         Talk { cache, session, now: Instant(NOON * 1_000_000_000) }
+    }
+
+    /// Another client comes in its place.
+    pub fn again(&mut self) {
+        let next = Session::new(&mut self.cache);
+        std::mem::replace(&mut self.session, next).close(&mut self.cache);
     }
 
     /// Lets seconds pass.
@@ -72,8 +96,10 @@ pub fn say(cache: &mut Cache, session: &mut Session, now: Instant, bytes: &[u8])
         let taken = session.run(cache, now, &bytes[at..], &mut out);
         assert!(out.len() <= OUTPUT && out.capacity() == OUTPUT, "output has its bound");
         at += taken;
-        if taken == 0 && out.is_empty() {
-            return all;
+        if taken == 0 && out.is_empty() && !session.is_busy() {
+            // A client that waits for its answer sends nothing more.
+            let Some(until) = session.wakes() else { return all };
+            session.run(cache, until, &bytes[at..], &mut out);
         }
         all.append(&mut out);
     }

@@ -1,0 +1,219 @@
+//! Values under way: what has come of one lies in pieces until the rest is there. So a client that announces a value takes
+//! no memory for it, one that sends a part takes room for that part, and all of them have a bounded share.
+//!
+//! When all pieces are taken, the value that has waited for its next byte for longest gives way.
+
+use super::lru::{Lru, NONE};
+
+/// Bytes of a piece.
+const PIECE: usize = 4096;
+
+/// A value under way. It goes back by [`Arrivals::end`].
+pub struct Arrival {
+    slot: u32,
+    generation: u32,
+}
+
+#[derive(Copy, Clone)]
+struct Slot {
+    /// Of the value that has the slot now.
+    generation: u32,
+    first: u32,
+    last: u32,
+    len: usize,
+}
+
+/// The value gave way, or no piece is left for it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct NoPiece;
+
+/// All values under way.
+pub struct Arrivals {
+    bytes: Box<[u8]>,
+    /// The piece behind each piece, of a value or of the free ones.
+    next: Vec<u32>,
+    free: u32,
+    slots: Vec<Slot>,
+    free_slots: Vec<u32>,
+    /// From the value that got its last bytes just now to the one that has waited for longest.
+    order: Lru,
+    pieces: u32,
+}
+
+impl Arrivals {
+    /// Room for so many bytes.
+    pub fn new(bytes: usize) -> Arrivals {
+        let pieces = u32::try_from(bytes / PIECE).unwrap_or(NONE - 1);
+        Arrivals {
+            bytes: vec![0; pieces as usize * PIECE].into_boxed_slice(),
+            next: Vec::with_capacity(pieces as usize),
+            free: NONE,
+            slots: Vec::with_capacity(pieces as usize),
+            free_slots: Vec::with_capacity(pieces as usize),
+            order: Lru::new(pieces),
+            pieces,
+        }
+    }
+
+    /// Puts bytes behind those that came before.
+    ///
+    /// # Errors
+    /// `NoPiece`; the value is gone, and its [`Arrival`] is of no use.
+    pub fn append(&mut self, arrival: &mut Option<Arrival>, mut data: &[u8]) -> Result<(), NoPiece> {
+        if arrival.is_none() {
+            let piece = self.take(None)?;
+            *arrival = Some(self.begin(piece));
+        }
+        let Some(slot) = arrival.as_ref().and_then(|arrival| self.slot(arrival)) else { return Err(NoPiece) };
+        self.order.touch(slot);
+        while !data.is_empty() {
+            let Slot { last, len, .. } = self.slots[slot as usize];
+            let used = len % PIECE;
+            let last = if used == 0 && len > 0 { self.grow(slot, last)? } else { last };
+            let room = data.len().min(PIECE - used);
+            let at = last as usize * PIECE + used;
+            self.bytes[at..at + room].copy_from_slice(&data[..room]);
+            self.slots[slot as usize].len += room;
+            data = &data[room..];
+        }
+        Ok(())
+    }
+
+    /// What has come, piece by piece; nothing if it gave way.
+    pub fn pieces(&self, arrival: &Arrival) -> impl Iterator<Item = &[u8]> {
+        let slot = self.slot(arrival).map(|slot| self.slots[slot as usize]);
+        let (mut piece, mut left) = slot.map_or((NONE, 0), |slot| (slot.first, slot.len));
+        std::iter::from_fn(move || {
+            let len = left.min(PIECE);
+            let from = piece as usize * PIECE;
+            (len > 0).then(|| {
+                left -= len;
+                piece = self.next[piece as usize];
+                &self.bytes[from..from + len]
+            })
+        })
+    }
+
+    /// Are all of its bytes still there?
+    pub fn is_whole(&self, arrival: &Arrival, len: usize) -> bool {
+        self.slot(arrival).is_some_and(|slot| self.slots[slot as usize].len == len)
+    }
+
+    /// Gives its room back.
+    pub fn end(&mut self, arrival: Arrival) {
+        if let Some(slot) = self.slot(&arrival) {
+            self.release(slot);
+        }
+    }
+
+    /// Bytes for values under way that are taken.
+    #[cfg(test)]
+    pub fn taken(&self) -> usize {
+        let mut free = self.pieces as usize - self.next.len();
+        let mut piece = self.free;
+        while piece != NONE {
+            (free, piece) = (free + 1, self.next[piece as usize]);
+        }
+        (self.pieces as usize - free) * PIECE
+    }
+
+    fn slot(&self, arrival: &Arrival) -> Option<u32> {
+        (self.slots[arrival.slot as usize].generation == arrival.generation).then_some(arrival.slot)
+    }
+
+    fn begin(&mut self, piece: u32) -> Arrival {
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, first: NONE, last: NONE, len: 0 });
+            self.slots.len() as u32 - 1
+        });
+        let place = &mut self.slots[slot as usize];
+        (place.first, place.last, place.len) = (piece, piece, 0);
+        self.order.push(slot);
+        Arrival { slot, generation: self.slots[slot as usize].generation }
+    }
+
+    fn grow(&mut self, slot: u32, last: u32) -> Result<u32, NoPiece> {
+        let piece = self.take(Some(slot))?;
+        self.next[last as usize] = piece;
+        self.slots[slot as usize].last = piece;
+        Ok(piece)
+    }
+
+    /// A piece for the value of a slot, for which another one may give way.
+    fn take(&mut self, slot: Option<u32>) -> Result<u32, NoPiece> {
+        if self.free == NONE && self.next.len() < self.pieces as usize {
+            self.next.push(NONE);
+            return Ok(self.next.len() as u32 - 1);
+        }
+        if self.free == NONE {
+            let waiting = self.order.oldest().ok_or(NoPiece)?;
+            self.release(waiting);
+            if Some(waiting) == slot {
+                return Err(NoPiece);
+            }
+        }
+        let piece = self.free;
+        self.free = std::mem::replace(&mut self.next[piece as usize], NONE);
+        Ok(piece)
+    }
+
+    fn release(&mut self, slot: u32) {
+        let place = &mut self.slots[slot as usize];
+        place.generation = place.generation.wrapping_add(1);
+        self.next[place.last as usize] = std::mem::replace(&mut self.free, place.first);
+        self.order.remove(slot);
+        self.free_slots.push(slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(arrivals: &Arrivals, arrival: &Arrival) -> Vec<u8> {
+        arrivals.pieces(arrival).flatten().copied().collect()
+    }
+
+    #[test]
+    fn what_comes_in_any_cuts_is_what_lies_there() {
+        let mut arrivals = Arrivals::new(8 * PIECE);
+        let bytes: Vec<u8> = (0..3 * PIECE + 7).map(|n| (n % 251) as u8).collect();
+        for cut in [1, 7, PIECE - 1, PIECE, PIECE + 1, bytes.len()] {
+            let mut arrival = None;
+            bytes.chunks(cut).for_each(|piece| arrivals.append(&mut arrival, piece).expect("room"));
+            let arrival = arrival.expect("begun");
+            assert_eq!(whole(&arrivals, &arrival), bytes);
+            assert_eq!(arrivals.taken(), 4 * PIECE);
+            arrivals.end(arrival);
+            assert_eq!(arrivals.taken(), 0);
+        }
+    }
+
+    #[test]
+    fn the_one_that_waited_for_longest_gives_way() {
+        let mut arrivals = Arrivals::new(4 * PIECE);
+        let (mut first, mut second, mut third) = (None, None, None);
+        arrivals.append(&mut first, &[1; PIECE]).expect("room");
+        arrivals.append(&mut second, &[2; 2 * PIECE]).expect("room");
+        arrivals.append(&mut first, &[1; 1]).expect("the last piece");
+        arrivals.append(&mut third, &[3; 2 * PIECE]).expect("the second gives way");
+        assert_eq!(arrivals.append(&mut second, &[2]), Err(NoPiece));
+        assert_eq!(whole(&arrivals, second.as_ref().expect("begun")), b"");
+        assert_eq!(whole(&arrivals, first.as_ref().expect("begun")).len(), PIECE + 1);
+        // What gave way gives nothing back twice.
+        arrivals.end(second.expect("begun"));
+        assert_eq!(arrivals.taken(), 4 * PIECE);
+        arrivals.end(first.expect("begun"));
+        arrivals.end(third.expect("begun"));
+        assert_eq!(arrivals.taken(), 0);
+    }
+
+    #[test]
+    fn one_that_is_longer_than_all_pieces_is_refused() {
+        let mut arrivals = Arrivals::new(2 * PIECE);
+        let mut arrival = None;
+        assert_eq!(arrivals.append(&mut arrival, &[1; 2 * PIECE + 1]), Err(NoPiece));
+        assert_eq!(arrivals.taken(), 0);
+        assert_eq!(arrivals.append(&mut None, &[1; 2 * PIECE]), Ok(()));
+    }
+}

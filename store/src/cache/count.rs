@@ -1,0 +1,134 @@
+//! Values that are numbers: they are counted up and down.
+
+use super::command::{expiry, unsigned};
+use super::items::{Attributes, Marks, Name, NoRoom};
+use super::{Cache, MAX_VALUE};
+use transport::Instant;
+
+/// Why an item was not counted up or down.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Uncounted {
+    NotFound,
+    NotANumber,
+    /// The item has another number for `cas`.
+    Exists,
+    OutOfMemory,
+}
+
+impl Uncounted {
+    /// The answer.
+    pub fn text(self) -> &'static str {
+        match self {
+            Uncounted::NotFound => "NOT_FOUND",
+            Uncounted::Exists => "EXISTS",
+            Uncounted::NotANumber => "CLIENT_ERROR cannot increment or decrement non-numeric value",
+            Uncounted::OutOfMemory => "SERVER_ERROR out of memory storing object",
+        }
+    }
+}
+
+/// In so many bytes of a value a number has ended, if it is one.
+const NUMBER: usize = 64;
+/// Longest value that may be one, as for memcached.
+const MAX_NUMBER: usize = MAX_VALUE / 2;
+/// Digits of the largest number.
+const DIGITS: usize = 20;
+
+impl Cache {
+    /// Counts up, around the end of 64 bits, or down to 0. The value keeps its length if the new number is shorter: spaces
+    /// follow, as memcached has it. With `unique`, only if the item has that number.
+    pub(super) fn count(
+        &mut self,
+        key: &[u8],
+        (delta, up): (u64, bool),
+        unique: Option<u64>,
+        now: Instant,
+    ) -> Result<(Name, u64), Uncounted> {
+        let found = self.items.find(key, now);
+        self.count_hit(found, up);
+        let name = found.ok_or(Uncounted::NotFound)?;
+        if unique.is_some_and(|unique| unique != 0 && unique != self.items.attributes(name).unique) {
+            return Err(Uncounted::Exists);
+        }
+        self.items.touch(name, now);
+        let stored = self.items.stored(name);
+        let mut text = [b' '; NUMBER + DIGITS];
+        let head = &mut text[..stored.len.min(NUMBER)];
+        self.items.read(stored.offset, head);
+        let number = number(head, stored.len).ok_or(Uncounted::NotANumber)?;
+        let number = if up { number.wrapping_add(delta) } else { number.saturating_sub(delta) };
+        let digits = write(number, &mut text);
+        let mut attributes = Attributes { unique: self.next_unique(), ..self.items.attributes(name) };
+        if digits > stored.len {
+            // It is another item then, as for memcached.
+            attributes.marks = Marks::default();
+        }
+        let len = digits.max(stored.len);
+        let draft = self.items.draft(key, len, now).map_err(|_| Uncounted::OutOfMemory)?;
+        self.items.fill(&draft, 0, &text[..len.min(text.len())]);
+        for at in (text.len()..len).step_by(SPACES.len()) {
+            self.items.fill(&draft, at, &SPACES[..(len - at).min(SPACES.len())]);
+        }
+        let name = self.items.publish(key, draft, attributes, now);
+        Ok((name, number))
+    }
+
+    fn count_hit(&mut self, found: Option<Name>, up: bool) {
+        let hit = u64::from(found.is_some());
+        if up {
+            self.counters.incr_hits += hit;
+            self.counters.incr_misses += 1 - hit;
+        } else {
+            self.counters.decr_hits += hit;
+            self.counters.decr_misses += 1 - hit;
+        }
+        if let Some(name) = found {
+            let counts = self.items.counts(name);
+            let count = if up { &mut counts.incr_hits } else { &mut counts.decr_hits };
+            *count += 1;
+        }
+    }
+
+    /// A new item with a number, or with nothing, for a meta command that found none.
+    ///
+    /// # Errors
+    /// `NoRoom`.
+    pub(super) fn make(
+        &mut self,
+        key: &[u8],
+        number: Option<u64>,
+        attributes: (i64, Marks),
+        now: Instant,
+    ) -> Result<Name, NoRoom> {
+        let mut text = [b' '; DIGITS];
+        let len = number.map_or(0, |number| write(number, &mut text));
+        let draft = self.items.draft(key, len, now)?;
+        self.items.fill(&draft, 0, &text[..len]);
+        let (seconds, marks) = attributes;
+        let attributes =
+            Attributes { flags: 0, expires: expiry(seconds, now), unique: self.next_unique(), marks };
+        Ok(self.publish(key, draft, attributes, now))
+    }
+}
+
+const SPACES: [u8; 256] = [b' '; 256];
+
+/// The number that a value of `len` bytes begins with, of which this is the head: space may be around it.
+fn number(head: &[u8], len: usize) -> Option<u64> {
+    let word = head.trim_ascii_start();
+    let end = word.iter().position(u8::is_ascii_whitespace);
+    let ends = end.is_some() || head.len() == len;
+    (ends && len <= MAX_NUMBER).then(|| unsigned(&word[..end.unwrap_or(word.len())])).flatten()
+}
+
+/// Writes a number and then spaces; its digits.
+fn write(number: u64, text: &mut [u8]) -> usize {
+    text.fill(b' ');
+    let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
+    let mut rest = number;
+    for place in text[..digits].iter_mut().rev() {
+        *place = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    digits
+}

@@ -1,0 +1,131 @@
+//! All items told, some with each turn: `lru_crawler metadump` and `stats cachedump`.
+
+use super::classes::CLASSES;
+use super::items::{Attributes, Name};
+use super::{Cache, MAX_KEY, OUTPUT};
+use std::io::Write as _;
+use transport::Instant;
+
+/// Places looked at with each turn.
+const WALK: u32 = 256;
+/// Bytes of a line at most: each byte of a key may take three.
+const LINE: usize = 3 * MAX_KEY + 250;
+
+/// How far it is.
+#[derive(Copy, Clone)]
+pub struct Dump {
+    place: u32,
+    /// A bit for each class that is wanted.
+    classes: u64,
+    form: Form,
+}
+
+/// How an item is told.
+#[derive(Copy, Clone)]
+enum Form {
+    /// As `lru_crawler metadump` does.
+    Meta,
+    /// As `stats cachedump` does, and so many of them.
+    Cache(u64),
+}
+
+/// The class that a word names.
+fn class(word: &[u8]) -> Option<usize> {
+    super::command::unsigned(word)
+        .and_then(|class| usize::try_from(class).ok())
+        .filter(|class| (1..64).contains(class))
+}
+
+/// The classes that a word names, a bit for each.
+pub fn classes(word: &[u8]) -> Option<u64> {
+    if word == b"all" {
+        return Some(u64::MAX);
+    }
+    word.split(|byte| *byte == b',').try_fold(0, |classes, word| Some(classes | 1 << class(word)?))
+}
+
+impl Dump {
+    /// `lru_crawler metadump` of these classes, `all` of them, or `hash`, which is the same.
+    pub fn meta(word: &[u8]) -> Option<Dump> {
+        let classes = if word == b"hash" { Some(u64::MAX) } else { classes(word) };
+        classes.map(|classes| Dump { place: 0, classes, form: Form::Meta })
+    }
+
+    /// `stats cachedump` of a class, and of so many items; 0: of all.
+    ///
+    /// # Errors
+    /// The answer.
+    pub fn cache([class, limit]: [&[u8]; 2]) -> Result<Dump, &'static str> {
+        if limit.is_empty() {
+            return Err("CLIENT_ERROR bad command line");
+        }
+        let number = super::command::unsigned;
+        let (Some(class), Some(limit)) = (number(class), number(limit)) else {
+            return Err("CLIENT_ERROR bad command line format");
+        };
+        if class >= CLASSES as u64 {
+            return Err("CLIENT_ERROR Illegal slab id");
+        }
+        let limit = if limit == 0 { u64::MAX } else { limit };
+        Ok(Dump { place: 0, classes: 1 << class, form: Form::Cache(limit) })
+    }
+
+    /// Tells some more; whether that was all.
+    pub(super) fn step(&mut self, cache: &Cache, now: Instant, out: &mut Vec<u8>) -> bool {
+        for _ in 0..WALK {
+            if out.len() + LINE > OUTPUT {
+                return false;
+            }
+            let left = !matches!(self.form, Form::Cache(0));
+            let Some(name) = cache.items.at(self.place, now).filter(|_| left) else {
+                out.extend_from_slice(b"END\r\n");
+                return true;
+            };
+            self.place += 1;
+            if let Some(name) = name.filter(|name| self.classes >> cache.items.class(*name) & 1 == 1) {
+                self.tell(cache, name, now, out);
+            }
+        }
+        false
+    }
+
+    fn tell(&mut self, cache: &Cache, name: Name, now: Instant, out: &mut Vec<u8>) {
+        const SECOND: u64 = 1_000_000_000;
+        let items = &cache.items;
+        let mut key = [0; MAX_KEY];
+        let len = items.key(name, &mut key);
+        let (key, Attributes { expires, unique, marks, .. }) = (&key[..len], items.attributes(name));
+        match &mut self.form {
+            Form::Meta => {
+                out.extend_from_slice(b"key=");
+                key.iter().for_each(|byte| encode(*byte, out));
+                let accessed = now.0 / SECOND - u64::from(items.idle(name, now));
+                match expires {
+                    Instant::NEVER => write!(out, " exp=-1"),
+                    expires => write!(out, " exp={}", expires.0 / SECOND),
+                }
+                .expect("a Vec takes bytes");
+                let (fetched, class) = (if marks.fetched { "yes" } else { "no" }, items.class(name));
+                let size = items.size(name);
+                writeln!(out, " la={accessed} cas={unique} fetch={fetched} cls={class} size={size}")
+                    .expect("a Vec takes bytes");
+            }
+            Form::Cache(left) => {
+                *left -= 1;
+                let expires = if expires == Instant::NEVER { 0 } else { expires.0 / SECOND };
+                out.extend_from_slice(b"ITEM ");
+                out.extend_from_slice(key);
+                write!(out, " [{} b; {expires} s]\r\n", items.stored(name).len).expect("a Vec takes bytes");
+            }
+        }
+    }
+}
+
+/// As in an address of the web.
+fn encode(byte: u8, out: &mut Vec<u8>) {
+    if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+        out.push(byte);
+    } else {
+        write!(out, "%{byte:02X}").expect("a Vec takes bytes");
+    }
+}

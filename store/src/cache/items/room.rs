@@ -1,0 +1,134 @@
+//! Which items go: for room, because they are dead, and when `lru_crawler` looks for such.
+
+use super::{Attributes, Items, Name, NoRoom};
+use crate::cache::lru::NONE;
+use crate::cache::{MAX_KEY, MAX_VALUE};
+use crate::kv::two_sided::{Draft, TwoSidedTable};
+use transport::Instant;
+
+/// Items dropped one by one, oldest first, before all that lies in the way of a long object goes: what the oldest leave may
+/// be scattered, and a long object must lie in one piece.
+const ONE_BY_ONE: u32 = 8;
+/// Items dropped at a store at most because less memory may be used than there is.
+const LIMITED: u32 = 64;
+/// Nodes looked at, at each store, for items that are dead: so memory comes back though nobody asks for them.
+const SWEEP: u32 = 2;
+
+/// Nodes looked at with each command of a client's, once `lru_crawler crawl` was said.
+const CRAWL: u32 = 256;
+
+impl Items {
+    /// Room for a value, for which others go if they must; also the item of `key` itself.
+    ///
+    /// # Errors
+    /// `NoRoom`, and then no item is left.
+    pub fn draft(&mut self, key: &[u8], len: usize, now: Instant) -> Result<Draft, NoRoom> {
+        self.sweep(now);
+        let needed = TwoSidedTable::lines(key.len(), len);
+        for _ in 0..LIMITED {
+            let taken = self.owners.len() - self.table.free_lines() as usize;
+            if taken + needed <= self.most_lines {
+                break;
+            }
+            let Some(oldest) = self.lru.oldest() else { break };
+            self.drop_item(Name(oldest), now);
+        }
+        let mut dropped = 0;
+        loop {
+            if let Ok(draft) = self.table.draft(key, len) {
+                return Ok(draft);
+            }
+            let oldest = Name(self.lru.oldest().ok_or(NoRoom)?);
+            if dropped < ONE_BY_ONE {
+                self.drop_item(oldest, now);
+            } else {
+                self.clear(self.stored(oldest).line(), needed, now);
+            }
+            dropped += 1;
+        }
+    }
+
+    /// Drops all items in `lines` lines from about `line` on.
+    fn clear(&mut self, line: usize, lines: usize, now: Instant) {
+        let from = line.min(self.owners.len().saturating_sub(lines));
+        // An object that begins before may reach in.
+        let before = (0..from).rev().take(TwoSidedTable::lines(MAX_KEY, MAX_VALUE));
+        let before = before.map(|at| self.owners[at]).find(|owner| *owner != NONE).map(Name);
+        if let Some(name) = before {
+            let node = self.node(name);
+            let taken = TwoSidedTable::lines(node.key_len.into(), node.stored.len);
+            if node.stored.line() + taken > from {
+                self.drop_item(name, now);
+            }
+        }
+        for at in from..(from + lines).min(self.owners.len()) {
+            if self.owners[at] != NONE {
+                self.drop_item(Name(self.owners[at]), now);
+            }
+        }
+    }
+
+    /// Removes an item for room.
+    pub(super) fn drop_item(&mut self, name: Name, now: Instant) {
+        if self.is_dead(name, now) {
+            return self.reclaim(name);
+        }
+        let idle = self.idle(name, now);
+        let Attributes { expires, marks, .. } = self.attributes(name);
+        let (unfetched, nonzero) = (u64::from(!marks.fetched), u64::from(expires != Instant::NEVER));
+        self.gone.evicted += 1;
+        self.gone.evicted_unfetched += unfetched;
+        let counts = self.counts(name);
+        counts.evicted += 1;
+        counts.evicted_unfetched += unfetched;
+        counts.evicted_nonzero += nonzero;
+        counts.evicted_time = idle.into();
+        self.remove(name);
+    }
+
+    /// Removes an item that is dead.
+    pub(super) fn reclaim(&mut self, name: Name) {
+        let unfetched = u64::from(!self.attributes(name).marks.fetched);
+        self.gone.reclaimed += 1;
+        self.gone.expired_unfetched += unfetched;
+        let counts = self.counts(name);
+        counts.reclaimed += 1;
+        counts.expired_unfetched += unfetched;
+        self.remove(name);
+    }
+
+    /// Looks at some nodes for items that are dead.
+    fn sweep(&mut self, now: Instant) {
+        for _ in 0..SWEEP.min(self.nodes.len() as u32) {
+            self.hand = (self.hand + 1) % self.nodes.len() as u32;
+            let name = Name(self.hand);
+            if self.node(name).used && self.is_dead(name, now) {
+                self.reclaim(name);
+            }
+        }
+    }
+
+    /// All items are to be looked at, some with each command, whether they are dead.
+    pub fn crawl(&mut self) {
+        self.crawl = self.nodes.len() as u32;
+    }
+
+    /// Is that still under way?
+    pub fn is_crawling(&self) -> bool {
+        self.crawl > 0
+    }
+
+    /// Looks at some of them.
+    pub fn crawl_on(&mut self, now: Instant) {
+        for _ in 0..self.crawl.min(CRAWL) {
+            self.crawl -= 1;
+            self.gone.looked_at += 1;
+            let name = Name(self.crawl);
+            if self.node(name).used && self.is_dead(name, now) {
+                self.gone.crawled += 1;
+                self.counts(name).crawler_reclaimed += 1;
+                self.remove(name);
+            }
+        }
+    }
+}

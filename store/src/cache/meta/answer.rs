@@ -1,0 +1,111 @@
+//! The answers to meta commands.
+
+use super::Request;
+use super::flags::BASE64;
+use crate::cache::MAX_KEY;
+use base64::Engine as _;
+use std::io::Write as _;
+
+/// Bytes of a key's base64 at most.
+const ENCODED: usize = MAX_KEY.div_ceil(3) * 4;
+
+/// Appends the key as a flag: in base64 if it was stored so.
+pub fn key_flag(key: &[u8], binary: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(b" k");
+    write_key(key, binary, out);
+    if binary {
+        out.extend_from_slice(b" b");
+    }
+}
+
+/// Appends a key, in base64 if it was stored so.
+pub fn write_key(key: &[u8], binary: bool, out: &mut Vec<u8>) {
+    if !binary {
+        return out.extend_from_slice(key);
+    }
+    let mut encoded = [0; ENCODED];
+    let len = BASE64.encode_slice(key, &mut encoded).expect("there is room for the longest key");
+    out.extend_from_slice(&encoded[..len]);
+}
+
+impl Request<'_> {
+    /// Appends what every answer brings back: the key as it came, and what the client wants handed back.
+    pub fn reflect(&self, flag: &[u8], out: &mut Vec<u8>) {
+        match flag[0] {
+            b'O' => {
+                out.push(b' ');
+                out.extend_from_slice(flag);
+            }
+            b'k' => {
+                out.extend_from_slice(b" k");
+                out.extend_from_slice(self.token);
+                if self.encoded {
+                    out.extend_from_slice(b" b");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Appends an answer that brings back nothing else.
+    pub fn answer(&self, code: &str, out: &mut Vec<u8>) {
+        out.extend_from_slice(code.as_bytes());
+        self.flags.iter().for_each(|flag| self.reflect(flag, out));
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Bytes that an answer to `ms` brings back at most, beside its code and the item's number.
+const REFLECTED: usize = MAX_KEY + 48;
+
+/// What the answer to `ms` brings back, kept while the value comes.
+pub struct Reply {
+    text: [u8; REFLECTED],
+    len: usize,
+    /// Where the item's number is asked for.
+    unique_at: Option<usize>,
+    quiet: bool,
+}
+
+impl Reply {
+    /// Of a command that is no `ms`.
+    pub fn none() -> Reply {
+        Reply { text: [0; REFLECTED], len: 0, unique_at: None, quiet: false }
+    }
+
+    /// What a request wants.
+    pub fn of(request: &Request<'_>) -> Reply {
+        let mut reply = Reply { quiet: request.quiet, ..Reply::none() };
+        for flag in request.flags {
+            match flag[0] {
+                b'c' => reply.unique_at = Some(reply.len),
+                b'O' => reply.push(&[b" ", *flag]),
+                b'k' => reply.push(&[b" k", request.token, if request.encoded { b" b" } else { b"" }]),
+                _ => {}
+            }
+        }
+        reply
+    }
+
+    fn push(&mut self, pieces: &[&[u8]]) {
+        for piece in pieces {
+            self.text[self.len..][..piece.len()].copy_from_slice(piece);
+            self.len += piece.len();
+        }
+    }
+
+    /// Appends the answer. `unique` is the new number of the item, if it was stored.
+    pub fn write(&self, code: &str, unique: Option<u64>, out: &mut Vec<u8>) {
+        if self.quiet && unique.is_some() {
+            return;
+        }
+        let (before, behind) = self.text[..self.len].split_at(self.unique_at.unwrap_or(self.len));
+        out.extend_from_slice(code.as_bytes());
+        out.extend_from_slice(before);
+        if self.unique_at.is_some() {
+            write!(out, " c{}", unique.unwrap_or(0)).expect("a Vec takes bytes");
+        }
+        out.extend_from_slice(behind);
+        out.extend_from_slice(b"\r\n");
+    }
+}

@@ -1,0 +1,137 @@
+//! memcached's meta commands: `mg`, `ms`, `md`, `ma`, `me` and `mn`.
+
+mod answer;
+mod change;
+mod flags;
+mod get;
+
+pub use answer::Reply;
+pub use flags::Request;
+
+use super::session::Session;
+use super::{Cache, MAX_KEY};
+use transport::Instant;
+
+/// Words of a line at most, command and key among them.
+pub const WORDS: usize = 19;
+
+/// What is wrong with a meta command's line.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Wrong {
+    /// A key or a length is none.
+    Format,
+    /// A flag's number is none.
+    Token,
+    /// No such flag.
+    Flag,
+    /// A flag came twice.
+    Twice,
+    /// The key is no base64.
+    Encoding,
+    /// A mode has one letter.
+    ModeLength,
+    /// No such mode.
+    Mode,
+    /// What is to be counted by is no number.
+    Delta,
+    /// Nor is what to begin with.
+    Initial,
+    /// What is to be handed back has more than 31 bytes.
+    Opaque,
+    /// More flags than there are.
+    Long,
+}
+
+/// The commands.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Verb {
+    /// `mg`
+    Get,
+    /// `ms`
+    Set,
+    /// `md`
+    Delete,
+    /// `ma`
+    Arithmetic,
+    /// `me`
+    Debug,
+    /// `mn`
+    Nothing,
+}
+
+impl Verb {
+    /// The command that a line begins with.
+    pub fn of(word: &[u8]) -> Option<Verb> {
+        Some(match word {
+            b"mg" => Verb::Get,
+            b"ms" => Verb::Set,
+            b"md" => Verb::Delete,
+            b"ma" => Verb::Arithmetic,
+            b"me" => Verb::Debug,
+            b"mn" => Verb::Nothing,
+            _ => return None,
+        })
+    }
+
+    /// The answer to a line of this command that is wrong.
+    pub fn refusal(self, wrong: Wrong) -> &'static str {
+        let alike = matches!(self, Verb::Delete | Verb::Arithmetic);
+        match wrong {
+            Wrong::Opaque => "CLIENT_ERROR opaque token too long",
+            Wrong::Mode if self == Verb::Set => "CLIENT_ERROR invalid mode for ms M token",
+            Wrong::Mode => "CLIENT_ERROR invalid mode for ma M token",
+            Wrong::Long if self == Verb::Get => "CLIENT_ERROR options flags are too long",
+            Wrong::Long => "CLIENT_ERROR options flags too long",
+            Wrong::Format => "CLIENT_ERROR bad command line format",
+            _ if self == Verb::Debug => "CLIENT_ERROR bad command line format",
+            _ if alike => "CLIENT_ERROR invalid or duplicate flag",
+            Wrong::Token => "CLIENT_ERROR bad token in command line format",
+            Wrong::Flag => "CLIENT_ERROR invalid flag",
+            Wrong::Twice => "CLIENT_ERROR duplicate flag",
+            Wrong::Encoding => "CLIENT_ERROR error decoding key",
+            Wrong::ModeLength => "CLIENT_ERROR incorrect length for M token",
+            Wrong::Delta => "CLIENT_ERROR invalid numeric delta value",
+            Wrong::Initial => "CLIENT_ERROR invalid numeric initial value",
+        }
+    }
+}
+
+impl Session {
+    /// Answers a meta command; `words` are all of its line.
+    ///
+    /// # Errors
+    /// What is wrong with the line.
+    pub(super) fn meta(
+        &mut self,
+        verb: Verb,
+        words: &[&[u8]],
+        cache: &mut Cache,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Wrong> {
+        cache.counters.cmd_meta += 1;
+        if verb == Verb::Nothing {
+            out.extend_from_slice(b"MN\r\n");
+            return Ok(());
+        }
+        // A line without a key is refused before.
+        let token = words.get(1).filter(|key| key.len() <= MAX_KEY).ok_or(Wrong::Format)?;
+        if verb == Verb::Debug {
+            let encoded = words.get(2).is_some_and(|flag| flag[0] == b'b');
+            cache.debug(token, encoded, now, out)?;
+            return Ok(());
+        }
+        let from = if verb == Verb::Set { 3 } else { 2 };
+        let flags = words.get(from..).unwrap_or(&[]);
+        if words.len() > WORDS {
+            return Err(Wrong::Long);
+        }
+        match verb {
+            Verb::Set => self.meta_set(token, words.get(2), flags, now, cache, out)?,
+            Verb::Get => self.meta_get(&Request::read(token, flags)?, cache, now, out)?,
+            Verb::Delete => cache.meta_delete(&Request::read(token, flags)?, now, out)?,
+            _ => cache.meta_count(&Request::read(token, flags)?, now, out)?,
+        }
+        Ok(())
+    }
+}

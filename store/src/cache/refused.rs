@@ -1,0 +1,73 @@
+//! What stands behind a line that was refused. A value there must not be read as commands.
+
+use super::command::{MAX_LEN, signed, unsigned};
+
+/// What follows a line.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Behind {
+    /// The next line.
+    Line,
+    /// A value of so many bytes, and its end.
+    Value(u64),
+    /// A value, whose length cannot be read.
+    Unknown,
+}
+
+/// Commands without a value: whatever is wrong with their lines, the next line follows.
+const PLAIN: [&[u8]; 16] = [
+    b"delete",
+    b"incr",
+    b"decr",
+    b"touch",
+    b"flush_all",
+    b"verbosity",
+    b"stats",
+    b"version",
+    b"quit",
+    b"mg",
+    b"md",
+    b"ma",
+    b"me",
+    b"cache_memlimit",
+    b"lru_crawler",
+    b"shutdown",
+];
+
+/// What follows a refused line that has these words.
+pub fn behind(words: &[&[u8]]) -> Behind {
+    let Some(verb) = words.first() else { return Behind::Line };
+    let is = |name: &&[u8]| verb.eq_ignore_ascii_case(name);
+    if PLAIN.contains(verb) {
+        return Behind::Line;
+    }
+    let plain_words = if is(&&b"cas"[..]) { 6 } else { 5 };
+    if [&b"set"[..], b"add", b"replace", b"append", b"prepend", b"cas"].iter().any(is) {
+        // One word too many or too few, and nobody knows which of them is the length.
+        let one_more = words.len() == plain_words + 1;
+        let certain = words.last() == Some(&&b"noreply"[..]) || numbers(words, 2..4);
+        let placed = words.len() == plain_words || (one_more && certain);
+        return length(words, 4).filter(|_| placed).map_or(Behind::Unknown, Behind::Value);
+    }
+    let meta = verb.len() == 2 && verb[0].eq_ignore_ascii_case(&b'm');
+    if meta {
+        let flags = words.iter().skip(3).all(|flag| flag[0].is_ascii_alphabetic());
+        let len = length(words, 2).filter(|_| flags);
+        return len.map_or(if is(&&b"ms"[..]) { Behind::Unknown } else { Behind::Line }, Behind::Value);
+    }
+    // A command of this form that is not known may have a value, too.
+    let len = length(words, 4).filter(|_| numbers(words, 2..4));
+    len.map_or(Behind::Line, Behind::Value)
+}
+
+fn length(words: &[&[u8]], at: usize) -> Option<u64> {
+    words.get(at).and_then(|word| unsigned(word)).filter(|len| *len <= MAX_LEN as u64)
+}
+
+fn numbers(words: &[&[u8]], range: core::ops::Range<usize>) -> bool {
+    words.get(range).is_some_and(|words| words.iter().all(|word| signed(word).is_some()))
+}
+
+/// Is it a request of a browser's? It ends in the version of its protocol.
+pub fn is_http(words: &[&[u8]]) -> bool {
+    words.last().is_some_and(|word| word.starts_with(b"HTTP/"))
+}

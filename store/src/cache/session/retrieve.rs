@@ -1,0 +1,142 @@
+//! Retrievals: any number of keys, and values that leave a piece at a time.
+
+use super::{Session, State};
+use crate::cache::command::{Wrong, key, signed};
+use crate::cache::items::{Attributes, Name};
+use crate::cache::{Cache, MAX_KEY, OUTPUT};
+use std::io::Write as _;
+use transport::Instant;
+
+/// A retrieval under way.
+#[derive(Copy, Clone)]
+pub struct Retrieval {
+    /// Does each value come with the number for `cas`?
+    unique: bool,
+    /// Is the first word an expiry, and which is it?
+    touch: Touch,
+    /// Did a key come?
+    any: bool,
+}
+
+#[derive(Copy, Clone)]
+enum Touch {
+    No,
+    Awaited,
+    Seconds(i64),
+}
+
+/// What follows a value that is sent.
+#[derive(Copy, Clone)]
+pub enum After {
+    /// More keys.
+    Keys(Retrieval),
+    /// A command.
+    Line,
+}
+
+impl Session {
+    /// The next word of a retrieval, or its end.
+    pub(super) fn keys(
+        &mut self,
+        mut retrieval: Retrieval,
+        cache: &mut Cache,
+        now: Instant,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<usize> {
+        let spaces = input.iter().take_while(|byte| **byte == b' ').count();
+        let rest = &input[spaces..];
+        let waits = (spaces > 0).then_some(spaces);
+        let Some(end) = rest.iter().take(MAX_KEY + 2).position(|byte| matches!(byte, b' ' | b'\n')) else {
+            // A word that is no key, however it ends; or the end is yet to come.
+            return if rest.len() < MAX_KEY + 2 { waits } else { self.refuse(Wrong::Format, spaces, out) };
+        };
+        let word = match &rest[..end] {
+            word if rest[end] == b'\n' => word.strip_suffix(b"\r").unwrap_or(word),
+            word => word,
+        };
+        if word.is_empty() {
+            self.answer(if retrieval.any { "END" } else { "ERROR" }, out);
+            self.state = State::Line;
+            return Some(spaces + end + 1);
+        }
+        let taken = spaces + word.len();
+        retrieval.any = true;
+        let touch = match retrieval.touch {
+            Touch::Awaited => {
+                let Some(seconds) = signed(word) else { return self.refuse(Wrong::Expiry, taken, out) };
+                retrieval.touch = Touch::Seconds(seconds);
+                self.state = State::Keys(retrieval);
+                return Some(taken);
+            }
+            Touch::Seconds(seconds) => Some(seconds),
+            Touch::No => None,
+        };
+        let Some(key) = key(word) else { return self.refuse(Wrong::Format, taken, out) };
+        self.state = State::Keys(retrieval);
+        if let Some((stored, attributes)) = cache.get(key, touch, now) {
+            head(key, stored.len, retrieval.unique, attributes, out);
+            cache.items.hold(stored);
+            self.state = State::Sending { then: After::Keys(retrieval), held: stored, left: stored.len };
+        }
+        Some(taken)
+    }
+
+    fn refuse(&mut self, wrong: Wrong, taken: usize, out: &mut Vec<u8>) -> Option<usize> {
+        self.answer(wrong.text(), out);
+        self.state = State::RestOfLine;
+        Some(taken)
+    }
+
+    /// A value is sent, whose line was written.
+    pub(in crate::cache) fn send_value(&mut self, cache: &mut Cache, name: Name) {
+        let held = cache.items.stored(name);
+        cache.items.hold(held);
+        self.state = State::Sending { then: After::Line, held, left: held.len };
+    }
+
+    /// Copies as much of a value as there is room for.
+    pub(super) fn send(&mut self, cache: &mut Cache, out: &mut Vec<u8>) -> Option<usize> {
+        let State::Sending { then, held, left } = &mut self.state else { return None };
+        let at = out.len();
+        let piece = (*left).min(OUTPUT - at);
+        out.resize(at + piece, 0);
+        cache.items.read(held.offset + held.len - *left, &mut out[at..]);
+        *left -= piece;
+        if *left > 0 || out.len() + 2 > OUTPUT {
+            return None;
+        }
+        out.extend_from_slice(b"\r\n");
+        cache.items.release(*held);
+        self.state = match *then {
+            After::Keys(retrieval) => State::Keys(retrieval),
+            After::Line => State::Line,
+        };
+        Some(0)
+    }
+}
+
+/// Is this the beginning of a retrieval? Where its verb ends.
+pub fn retrieval(input: &[u8]) -> Option<(usize, Retrieval)> {
+    let spaces = input.iter().take_while(|byte| **byte == b' ').count();
+    let verb = input[spaces..].iter().take(5).position(|byte| *byte == b' ')?;
+    let (unique, touch) = match &input[spaces..spaces + verb] {
+        b"get" => (false, Touch::No),
+        b"gets" => (true, Touch::No),
+        b"gat" => (false, Touch::Awaited),
+        b"gats" => (true, Touch::Awaited),
+        _ => return None,
+    };
+    Some((spaces + verb, Retrieval { unique, touch, any: false }))
+}
+
+/// The line before a value.
+fn head(key: &[u8], len: usize, unique: bool, attributes: Attributes, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"VALUE ");
+    out.extend_from_slice(key);
+    write!(out, " {} {len}", attributes.flags).expect("a Vec takes bytes");
+    if unique {
+        write!(out, " {}", attributes.unique).expect("a Vec takes bytes");
+    }
+    out.extend_from_slice(b"\r\n");
+}

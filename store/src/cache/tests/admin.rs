@@ -1,0 +1,119 @@
+//! Commands to the server, and figures by class.
+
+use super::{Talk, config, set};
+use crate::Registered;
+use crate::cache::{Cache, Config, MIN_MEMORY};
+use memory::{Bytes, Key};
+use transport::Instant;
+
+#[test]
+fn all_items_are_told_some_with_each_turn() {
+    let mut talk = Talk::with(4 << 20, 10_000);
+    for n in 0..5000 {
+        talk.tell(format!("set key{n} 0 {} 1\r\nx\r\n", if n % 2 == 0 { 0 } else { 10 }));
+    }
+    talk.tell("set a%20,\u{fe} 5 100 600\r\n");
+    talk.say(&[b'x'; 600]);
+    talk.tell("\r\n");
+    for (which, lines) in [("all", 5001), ("hash", 5001), ("1", 5000), ("9", 0), ("10", 1), ("1,10", 5001)] {
+        let told = talk.tell(format!("lru_crawler metadump {which}\r\nversion\r\n"));
+        assert!(told.ends_with("END\r\nVERSION 1.2.3\r\n"), "{which}");
+        assert_eq!(told.lines().count(), lines + 2, "{which}");
+    }
+    talk.pass(10);
+    let told = talk.tell("lru_crawler metadump all\r\n");
+    assert_eq!(told.lines().count(), 2502, "dead ones are not told");
+    let line = "key=a%2520%2C%C3%BE exp=1700000100 la=1700000000 cas=5001 fetch=no cls=10 size=670";
+    assert!(told.lines().any(|told| told == line), "{told}");
+    assert!(told.contains("key=key0 exp=-1 la=1700000000 cas=1 fetch=no cls=1 size=64\n"));
+    for which in ["x", "0", "64", "1,x", ""] {
+        let answer = talk.tell(format!("lru_crawler metadump {which},\r\n"));
+        assert_eq!(answer, "BADCLASS invalid class id\r\n", "{which}");
+    }
+    let told = talk.tell("stats cachedump 1 3\r\n");
+    assert_eq!(told, "ITEM key0 [1 b; 0 s]\r\nITEM key2 [1 b; 0 s]\r\nITEM key4 [1 b; 0 s]\r\nEND\r\n");
+    assert_eq!(talk.tell("stats cachedump 1\r\n"), "CLIENT_ERROR bad command line\r\n");
+    assert_eq!(talk.tell("stats cachedump 200 0 0\r\n"), "CLIENT_ERROR Illegal slab id\r\n");
+}
+
+#[test]
+fn dead_items_are_removed_when_they_are_looked_for() {
+    let mut talk = Talk::new();
+    for n in 0..500 {
+        talk.tell(format!("set key{n} 0 10 1\r\nx\r\n"));
+    }
+    talk.tell("set stays 0 0 1\r\nx\r\n");
+    talk.pass(10);
+    assert_eq!(
+        talk.tell("lru_crawler disable\r\nlru_crawler crawl 1\r\n"),
+        "OK\r\nCLIENT_ERROR lru crawler disabled\r\n"
+    );
+    assert_eq!(talk.tell("lru_crawler enable\r\nlru_crawler crawl all\r\n"), "OK\r\nOK\r\n");
+    while talk.stat("lru_crawler_running") == 1 {}
+    assert_eq!((talk.stat("curr_items"), talk.stat("crawler_reclaimed")), (1, 500));
+    assert!(talk.tell("stats items\r\n").contains("STAT items:1:crawler_reclaimed 500\r\n"));
+}
+
+#[test]
+fn items_are_counted_by_class() {
+    let mut talk = Talk::new();
+    talk.tell("set a 0 0 1\r\nx\r\nget a\r\n");
+    talk.tell(set("b", 1000));
+    talk.pass(7);
+    let items = talk.tell("stats items\r\n");
+    assert!(
+        items.starts_with("STAT items:1:number 1\r\nSTAT items:1:age 7\r\nSTAT items:1:mem_requested 61\r\n"),
+        "{items}"
+    );
+    assert!(items.contains("STAT items:12:number 1\r\n") && items.ends_with("END\r\n"), "{items}");
+    let slabs = talk.tell("stats slabs\r\n");
+    assert!(slabs.contains("STAT 1:chunk_size 96\r\nSTAT 1:used_chunks 1\r\n"), "{slabs}");
+    assert!(slabs.ends_with("STAT active_slabs 2\r\nSTAT total_malloced 1088\r\nEND\r\n"), "{slabs}");
+    // All of them at once have room in one answer.
+    for len in (0..40).map(|class| 96 * 5usize.pow(class / 4) / 4usize.pow(class / 4)) {
+        talk.tell(set(&format!("k{len}"), len));
+    }
+    talk.tell("flush_all\r\nstats reset\r\nset a 0 0 1\r\nx\r\n");
+    assert!(talk.tell("stats items\r\n").contains("STAT items:1:number 1\r\n"));
+}
+
+#[test]
+fn keys_and_values_take_no_more_than_the_limit_says() {
+    let mut talk = Talk::with(16 << 20, 10_000);
+    for n in 0..200 {
+        talk.tell(set(&format!("k{n}"), 50_000));
+    }
+    assert_eq!(talk.stat("evictions"), 0);
+    assert_eq!(talk.tell("cache_memlimit 4\r\nset a 0 0 1\r\nx\r\n"), "OK\r\nSTORED\r\n");
+    assert_eq!(
+        (talk.stat("limit_maxbytes"), talk.stat("evictions")),
+        (4 << 20, 64),
+        "a store makes room step by step"
+    );
+    talk.tell(set("a", 1));
+    talk.tell(set("a", 1));
+    assert!(talk.stat("bytes") < 4 << 20, "{}", talk.stat("bytes"));
+    assert_eq!(talk.tell("cache_memlimit 16 noreply\r\nmn\r\n"), "MN\r\n");
+    assert_eq!(talk.stat("limit_maxbytes"), 16 << 20);
+    assert_eq!(
+        talk.tell("cache_memlimit 1\r\n"),
+        "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 2m\r\n"
+    );
+    for beyond in ["17", "18446744073709551615"] {
+        let answer = talk.tell(format!("cache_memlimit {beyond}\r\n"));
+        assert_eq!(answer, "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n");
+    }
+}
+
+#[test]
+fn a_client_ends_the_server_only_if_it_may() {
+    let mut talk = Talk::new();
+    assert_eq!(talk.tell("shutdown\r\nshutdown graceful\r\n"), "ERROR: shutdown not enabled\r\n".repeat(2));
+    assert!(!talk.cache.is_ending());
+    let memory = Registered { bytes: Bytes::heap(MIN_MEMORY).unwrap(), addr: 0, key: Key::new(0) };
+    let mut talk = Talk::to(Cache::new(Config { shutdown: true, ..config(10) }, memory, Instant(1)));
+    assert_eq!(talk.tell("shutdown foo\r\n"), "CLIENT_ERROR invalid shutdown mode\r\n");
+    assert!(!talk.cache.is_ending());
+    assert_eq!(talk.tell("shutdown graceful\r\nversion\r\n"), "");
+    assert!(talk.cache.is_ending() && talk.session.is_closed());
+}
