@@ -1,21 +1,24 @@
 //! `remora capture`: runs a command with everything that its NICs send and receive recorded.
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 
 use crate::device::CAPTURE;
 use crate::ending;
+use crate::output::Output;
 
 /// Arguments of `remora capture`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora capture -- remora kv get colour\n  remora capture -o demo.pcapng -- remora demo --records 1000 --gets 1000\n  tshark -r remora.pcapng\n\nEach NIC that the command opens has a file: FILE, FILE with 2 before its ending, and so on. `remora serve kv --capture\nFILE` does the same for a server alone."
+    after_help = "Examples:\n  remora capture -- remora kv get colour\n  remora capture -o demo.pcapng -- remora demo --records 1000 --gets 1000\n  tshark -r remora.pcapng\n\nEach NIC that the command opens has a file: FILE, FILE with 2 before its ending, and so on. They are there when the command has ended;\nif it opened no NIC, FILE stays as it was. A FILE that is a pipe or device gets the packets of the first NIC as they pass. With\n`--capture FILE` a server records its own."
 )]
 pub struct Args {
-    /// File of the first NIC; one that is there already is replaced.
+    /// File of the first NIC; one that is there already is replaced, once the command has ended.
     #[arg(short, long, value_name = "FILE", default_value = "remora.pcapng")]
     output: PathBuf,
     /// The command and its arguments.
@@ -23,27 +26,74 @@ pub struct Args {
     command: Vec<String>,
 }
 
+/// Of the first file, in a folder of its own until the command has ended.
+const FIRST: &str = "capture.pcapng";
+
 /// `remora capture`.
 pub fn run(args: &Args) -> Result<()> {
     let Some((program, words)) = args.command.split_first() else { bail!("which command?") };
-    match std::fs::remove_file(&args.output) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(error).with_context(|| format!("replacing {}", args.output.display()));
-        }
-        _ => {}
+    let output = Output::find(&args.output)?;
+    let files = folder(&output)?;
+    let first = files.path().join(FIRST);
+    if output.is_stream() {
+        symlink(std::path::absolute(output.path())?, &first).context("a link to the output")?;
     }
-    let output = std::path::absolute(&args.output)?;
     // Whoever says `remora` means this one, installed or not.
     let program = if program == "remora" { std::env::current_exe()? } else { PathBuf::from(program) };
     let mut command = Command::new(&program);
-    let status = ending::pass_on(command.args(words).env(CAPTURE, &output))
+    let status = ending::pass_on(command.args(words).env(CAPTURE, std::path::absolute(&first)?))
         .with_context(|| format!("running {}", program.display()))?;
-    if !output.exists() {
+    if deliver(files.path(), &output, &args.output)? == 0 {
         bail!("the command opened no NIC ({status}): nothing is recorded");
     }
     eprintln!("recorded in {}", args.output.display());
     if !status.success() {
-        std::process::exit(status.code().unwrap_or(1));
+        drop(files);
+        std::process::exit(code(status));
     }
     Ok(())
+}
+
+/// As a shell says it.
+fn code(status: ExitStatus) -> i32 {
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1)
+}
+
+/// A folder beside the output, from which files can be moved there; a pipe or device needs none.
+fn folder(output: &Output) -> Result<tempfile::TempDir> {
+    let beside = if output.is_stream() { std::env::temp_dir() } else { output.folder().to_owned() };
+    let made = tempfile::Builder::new().prefix(".remora-capture-").tempdir_in(&beside);
+    made.with_context(|| format!("making files in {}", beside.display()))
+}
+
+/// Moves what was recorded to where it belongs; how many files that are.
+fn deliver(files: &Path, output: &Output, name: &Path) -> Result<usize> {
+    let mut count = 0;
+    for number in 1.. {
+        let made = numbered(&files.join(FIRST), number);
+        match std::fs::symlink_metadata(&made) {
+            // The link to a pipe or device that no NIC took.
+            Ok(about) if about.is_symlink() => break,
+            Err(_) if number == 1 && taken(&made).exists() => {}
+            Err(_) => break,
+            Ok(_) if number == 1 => output.take_file(&made)?,
+            Ok(_) => Output::find(&numbered(name, number))?.take_file(&made)?,
+        }
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// The name of a NIC's file: the first has this one.
+pub fn numbered(path: &Path, number: u32) -> PathBuf {
+    match (number, path.extension()) {
+        (1, _) => path.to_owned(),
+        (_, Some(extension)) => path.with_extension(format!("{number}.{}", extension.to_string_lossy())),
+        (_, None) => path.with_extension(number.to_string()),
+    }
+}
+
+/// Where the link to a pipe or device goes when a NIC takes it, so that no other one does.
+pub fn taken(path: &Path) -> PathBuf {
+    path.with_extension("taken")
 }

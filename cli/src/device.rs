@@ -9,6 +9,8 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use verbs::{Context, Device};
 
+use crate::capture::{numbered, taken};
+
 /// Which port a NIC has.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PortName {
@@ -104,14 +106,18 @@ fn captured(device: Device) -> Result<Device> {
 /// Files of one `remora capture` at most.
 const CAPTURES: u32 = 1000;
 
-/// Makes an empty file: of this name, or with a number, if processes beside this one record too.
+/// Makes an empty file: of this name, or with a number, if other NICs record too.
 fn claim(path: &Path) -> Result<PathBuf> {
-    let extension = path.extension().unwrap_or_default().to_string_lossy();
-    for number in 1..=CAPTURES {
-        let free = match number {
-            1 => path.to_owned(),
-            _ => path.with_extension(format!("{number}.{extension}")),
-        };
+    // A link leads to a pipe or device. One NIC takes it: packets of two would be no capture.
+    let taken = taken(path);
+    if std::fs::symlink_metadata(path).is_ok_and(|about| about.is_symlink())
+        && std::fs::rename(path, &taken).is_ok()
+    {
+        return Ok(taken);
+    }
+    let first = if std::fs::symlink_metadata(&taken).is_ok() { 2 } else { 1 };
+    for number in first..=CAPTURES {
+        let free = numbered(path, number);
         match OpenOptions::new().write(true).create_new(true).open(&free) {
             Ok(_) => return Ok(free),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}

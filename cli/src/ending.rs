@@ -61,8 +61,8 @@ pub fn readable() -> Result<UnixStream> {
     Ok(reader)
 }
 
-/// Runs a command to its end. A signal that would end this process ends the command, which this process outlives: Ctrl-C comes to both, and the
-/// others are passed on.
+/// Runs a command to its end. A signal that would end this process ends the command, which this process outlives. The Ctrl-C of a terminal
+/// goes to both; all others are passed on.
 ///
 /// # Errors
 /// The command cannot be run, or the system refuses.
@@ -71,8 +71,9 @@ pub fn pass_on(command: &mut Command) -> Result<ExitStatus> {
     let handle = signals.handle();
     let mut child = command.spawn()?;
     let id = Pid::from_child(&child);
+    let terminal = std::fs::File::open("/dev/tty").is_ok();
     let pass = move || {
-        for signal in signals.forever().filter(|signal| *signal != SIGINT) {
+        for signal in signals.forever().filter(|signal| *signal != SIGINT || !terminal) {
             let _ = Signal::from_named_raw(signal).map(|signal| kill_process(id, signal));
         }
     };

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::{Parser, ValueEnum};
 
 use crate::bench::curves::{Saved, saved};
@@ -11,6 +11,7 @@ use crate::bench::prism::{loads, transactions};
 use crate::bench::strom::figures as strom;
 use crate::bench::{self, Report};
 use crate::device::PortName;
+use crate::output::{self, REPORT};
 
 /// Figures that are drawn together.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
@@ -87,6 +88,11 @@ impl Figures {
         }
     }
 
+    /// May it be drawn from rows?
+    fn takes_rows(self) -> bool {
+        self.rows().is_some() || self == Figures::Strom
+    }
+
     /// Is it drawn from rows? What draws itself is too, where rows of it are given.
     fn is_from(self, rows: &[Saved]) -> bool {
         let measured = || rows.iter().any(|row| row.bench == "strom");
@@ -115,8 +121,8 @@ impl Figures {
 pub struct Args {
     /// Which [default: all].
     ids: Vec<Figures>,
-    /// Where they go.
-    #[arg(long, default_value = "report", value_name = "FOLDER")]
+    /// Where they go; those that the repository keeps are renewed by `--report report`.
+    #[arg(long, default_value = REPORT, value_name = "FOLDER")]
     report: PathBuf,
     /// Only this port, where something is measured.
     #[arg(long)]
@@ -136,11 +142,16 @@ pub struct Args {
 
 /// `remora figures`: a benchmark after the other, as who calls them one by one.
 pub fn run(args: &Args) -> Result<()> {
-    // What cannot be written is not worth measuring.
-    std::fs::create_dir_all(&args.report)
-        .with_context(|| format!("making the folder {}", args.report.display()))?;
     let wanted: Vec<Figures> =
         Figures::ALL.into_iter().filter(|id| args.ids.is_empty() || args.ids.contains(id)).collect();
+    if let (false, [first, ..]) =
+        (args.rows.is_empty() || wanted.iter().any(|id| id.takes_rows()), &wanted[..])
+    {
+        let name = first.to_possible_value().context("a name")?;
+        bail!("{} is not drawn from rows: name figures that are, or leave --rows out", name.get_name());
+    }
+    // What cannot be written is not worth measuring.
+    output::folder(&args.report)?;
     let mut rows = Vec::new();
     for file in &args.rows {
         rows.extend(saved(file)?);

@@ -15,11 +15,15 @@ mod doctor;
 #[cfg(test)]
 mod documented;
 mod ending;
+mod escape;
 mod exercise;
 mod figures;
 mod flushing;
 mod kv;
+mod lines;
+mod logs;
 mod nicd;
+mod output;
 mod post;
 mod print;
 mod serving;
@@ -29,7 +33,8 @@ mod txn;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 /// A programmable remote-memory NIC in software: RoCE v2 on any Linux machine.
 #[derive(Parser)]
@@ -121,14 +126,9 @@ enum Serve {
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()),
-        )
-        .with_writer(std::io::stderr)
-        .init();
+    logs::begin();
     take_descriptors();
-    match run(Cli::parse().command) {
+    match run(parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // One line with its causes, whatever RUST_BACKTRACE says: who reads it made a mistake, not a program.
@@ -145,6 +145,17 @@ fn take_descriptors() {
     limit.current = limit.maximum;
     // Where that is refused the old one stays, and is named when it is reached.
     let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// The command line. A benchmark's options are looked at once more: each of those that some of them have.
+fn parse() -> Cli {
+    let matches = Cli::command().get_matches();
+    let own = matches.subcommand().filter(|(name, _)| *name == "bench");
+    let unheeded = own.and_then(|(_, matches)| bench::options::unheeded(matches));
+    if let Some(words) = unheeded {
+        Cli::command().error(ErrorKind::ArgumentConflict, words).exit();
+    }
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
 fn run(command: Command) -> Result<()> {
@@ -175,7 +186,6 @@ fn run(command: Command) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     /// What the help of a command, and of all below it, shows as a call.
     fn examples(command: &clap::Command) -> Vec<String> {

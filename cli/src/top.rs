@@ -1,30 +1,33 @@
 //! `remora top`: the counters of a running server, as rates, from its Prometheus endpoint.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io::{self, IsTerminal as _, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use ratatui::crossterm::event::{self, Event, KeyCode};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Constraint;
 use ratatui::style::{Style, Stylize};
 use ratatui::widgets::{Block, Row, Table};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::print;
 
 /// Arguments of `remora top`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora serve kv --metrics 127.0.0.1:9464 &\n  remora top 127.0.0.1:9464\n  remora top 127.0.0.1:9464 --once\n\nKeys: q ends, z hides counters that do not move."
+    after_help = "Examples:\n  remora serve kv --metrics 127.0.0.1:9464 &\n  remora top 127.0.0.1:9464\n  remora top 127.0.0.1:9464 --once\n\nKeys: q or Ctrl-C ends, z hides counters that do not move."
 )]
 pub struct Args {
     /// Address of the server's metrics endpoint.
     #[arg(default_value = "127.0.0.1:9464")]
     address: String,
     /// Seconds between two looks.
-    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
+    #[arg(long, default_value_t = 1.0, value_parser = seconds, conflicts_with = "once")]
     interval: f64,
     /// Print the counters once, as text, and end.
     #[arg(long)]
@@ -43,6 +46,9 @@ type Samples = BTreeMap<String, f64>;
 
 /// `remora top`.
 pub fn run(args: &Args) -> Result<()> {
+    if !args.once && !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
+        bail!("a screen of counters takes a terminal: run it in one, or print them with --once");
+    }
     let first = look(&args.address)?;
     if args.once {
         for (name, value) in first {
@@ -50,21 +56,49 @@ pub fn run(args: &Args) -> Result<()> {
         }
         return Ok(());
     }
-    let mut terminal = ratatui::init();
-    let watched = watch(args, first, &mut terminal);
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&ended)).context("waiting for signals")?;
+    }
+    // It restores the terminal when this program panics, too.
+    let mut terminal = ratatui::try_init().context("taking the terminal: print the counters with --once")?;
+    let watched = watch(args, first, &mut terminal, &ended);
     ratatui::restore();
     watched
 }
 
-fn watch(args: &Args, first: Samples, terminal: &mut ratatui::DefaultTerminal) -> Result<()> {
+/// Time between two looks for a signal.
+const SIGNALS_EVERY: Duration = Duration::from_millis(100);
+
+/// Does this key end it? In raw mode Ctrl-C is a key, and no signal.
+fn ends(key: &KeyEvent) -> bool {
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    match key.code {
+        KeyCode::Char('q') | KeyCode::Esc => true,
+        KeyCode::Char('c' | 'd') => control,
+        _ => false,
+    }
+}
+
+fn watch(
+    args: &Args,
+    first: Samples,
+    terminal: &mut ratatui::DefaultTerminal,
+    ended: &AtomicBool,
+) -> Result<()> {
     let (mut before, mut now, mut looked) = (first.clone(), first, Instant::now());
     let (mut span, mut all) = (args.interval, true);
-    loop {
-        terminal.draw(|frame| frame.render_widget(table(args, &before, &now, span, all), frame.area()))?;
+    let mut changed = true;
+    while !ended.load(Ordering::Relaxed) {
+        if std::mem::take(&mut changed) {
+            terminal
+                .draw(|frame| frame.render_widget(table(args, &before, &now, span, all), frame.area()))?;
+        }
         let left = Duration::from_secs_f64(args.interval).saturating_sub(looked.elapsed());
-        if event::poll(left)? {
+        if event::poll(left.min(SIGNALS_EVERY))? {
+            changed = true;
             match event::read()? {
-                Event::Key(key) if matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) => return Ok(()),
+                Event::Key(key) if ends(&key) => return Ok(()),
                 Event::Key(key) if key.code == KeyCode::Char('z') => all = !all,
                 _ => {}
             }
@@ -73,8 +107,10 @@ fn watch(args: &Args, first: Samples, terminal: &mut ratatui::DefaultTerminal) -
             span = looked.elapsed().as_secs_f64();
             looked = Instant::now();
             before = std::mem::replace(&mut now, look(&args.address)?);
+            changed = true;
         }
     }
+    Ok(())
 }
 
 fn table<'a>(args: &Args, before: &Samples, now: &'a Samples, span: f64, all: bool) -> Table<'a> {
@@ -159,6 +195,15 @@ mod tests {
         let found = samples(body);
         assert_eq!(found.len(), 2);
         assert_eq!((found["a{engine=\"0\"}"], found["b"]), (12.0, 1.5));
+    }
+
+    #[test]
+    fn control_c_and_q_end_it_and_other_keys_do_not() {
+        let key = |code, modifiers| ends(&KeyEvent::new(code, modifiers));
+        assert!(
+            key(KeyCode::Char('c'), KeyModifiers::CONTROL) && key(KeyCode::Char('q'), KeyModifiers::NONE)
+        );
+        assert!(!key(KeyCode::Char('c'), KeyModifiers::NONE) && !key(KeyCode::Char('z'), KeyModifiers::NONE));
     }
 
     #[test]

@@ -2,16 +2,19 @@
 //!
 //! The rule is short, and there are no quotes and no escapes: a line ends with LF or CR LF (the last one may end with
 //! the file); the **key** is everything before its first space or tab, the **value** everything after that one byte,
-//! spaces and all. Bytes are taken as they are; neither need be text. Empty lines are skipped. A line is *bad* if its
-//! key is empty, if it has no space or tab (`key ` with the space is an empty value), or if key or value are longer
-//! than a store takes; it is reported by its number and the rest is read on.
+//! spaces and all. Bytes are taken as they are; neither need be text. Empty lines are skipped, and so is the byte-order
+//! mark of UTF-8 in front of the first line. A line is *bad* if its key is empty, if it has no space or tab (`key ` with
+//! the space is an empty value), or if key or value are longer than the store takes; it is reported by its number and
+//! the rest is read on. A file that begins with a byte-order mark of UTF-16 or UTF-32 has no such lines: that is an error.
 
 use crate::kv::{MAX_KEY, MAX_VALUE};
-use std::io::{BufRead, Error};
+use std::io::{BufRead, Error, ErrorKind};
 
 /// A key and its value, borrowed until the next one is read.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Pair<'a> {
+    /// Number of its line, from 1.
+    pub line: u64,
     /// At least one byte.
     pub key: &'a [u8],
     /// May be empty.
@@ -34,21 +37,26 @@ pub enum Fault {
     EmptyKey,
     /// It has neither space nor tab.
     NoValue,
-    /// The key is longer than 1 MiB.
-    KeyTooLong,
-    /// The value is longer than 1 MiB.
-    ValueTooLong,
+    /// The key is longer than so many bytes.
+    KeyTooLong(usize),
+    /// The value is longer than so many bytes.
+    ValueTooLong(usize),
 }
 
 impl core::fmt::Display for BadLine {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let fault = match self.fault {
-            Fault::EmptyKey => "the key is empty (the line begins with a space or tab)",
-            Fault::NoValue => "there is no space or tab between key and value",
-            Fault::KeyTooLong => "the key is longer than 1 MiB",
-            Fault::ValueTooLong => "the value is longer than 1 MiB",
-        };
-        write!(f, "line {}: {fault}", self.line)
+        write!(f, "line {}: {}", self.line, self.fault)
+    }
+}
+
+impl core::fmt::Display for Fault {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Fault::EmptyKey => f.write_str("the key is empty (the line begins with a space or tab)"),
+            Fault::NoValue => f.write_str("there is no space or tab between key and value"),
+            Fault::KeyTooLong(most) => write!(f, "the key is longer than {most} bytes"),
+            Fault::ValueTooLong(most) => write!(f, "the value is longer than {most} bytes"),
+        }
     }
 }
 
@@ -58,15 +66,27 @@ pub struct Pairs<R> {
     reader: R,
     line: Vec<u8>,
     number: u64,
+    max_key: usize,
+    max_value: usize,
 }
 
-/// Bytes of a line that are kept: the longest pair, its separator, CR, and one more that proves it too long.
-const KEPT: usize = MAX_KEY + MAX_VALUE + 3;
+/// The byte-order mark that other systems write in front of text in UTF-8.
+pub const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// Bytes of a line that are kept: a byte-order mark, the longest pair, its separator, CR, and one more that proves it too
+/// long.
+const KEPT: usize = BOM.len() + MAX_KEY + MAX_VALUE + 3;
 
 impl<R: BufRead> Pairs<R> {
     /// Reads from the beginning of `reader`.
     pub fn new(reader: R) -> Pairs<R> {
-        Pairs { reader, line: Vec::new(), number: 0 }
+        Pairs { reader, line: Vec::new(), number: 0, max_key: MAX_KEY, max_value: MAX_VALUE }
+    }
+
+    /// The same for a store that takes keys and values of so many bytes at most.
+    pub fn limited(self, max_key: usize, max_value: usize) -> Pairs<R> {
+        let (max_key, max_value) = (max_key.min(MAX_KEY), max_value.min(MAX_VALUE));
+        Pairs { max_key, max_value, ..self }
     }
 
     /// The number of the line read last.
@@ -77,7 +97,7 @@ impl<R: BufRead> Pairs<R> {
     /// The next pair or bad line; None at the end.
     ///
     /// # Errors
-    /// What the reader reports.
+    /// What the reader reports; `InvalidData` for text in UTF-16 or UTF-32.
     pub fn next_pair(&mut self) -> Result<Option<Result<Pair<'_>, BadLine>>, Error> {
         loop {
             if !self.read_line()? {
@@ -88,7 +108,11 @@ impl<R: BufRead> Pairs<R> {
             }
         }
         let line = self.number;
-        Ok(Some(split(&self.line).map_err(|fault| BadLine { line, fault })))
+        let limits = (self.max_key, self.max_value);
+        Ok(Some(match split(&self.line, limits) {
+            Ok((key, value)) => Ok(Pair { line, key, value }),
+            Err(fault) => Err(BadLine { line, fault }),
+        }))
     }
 
     /// Reads a line without its end; what exceeds [`KEPT`] is passed over. False at the end of the file.
@@ -118,25 +142,44 @@ impl<R: BufRead> Pairs<R> {
             self.line.pop();
         }
         self.number += u64::from(any);
+        if self.number == 1 {
+            self.begin()?;
+        }
         Ok(any)
+    }
+
+    /// Takes the mark of UTF-8 off the first line; refuses what begins with another one.
+    fn begin(&mut self) -> Result<(), Error> {
+        if self.line.starts_with(BOM) {
+            self.line.drain(..BOM.len());
+        }
+        // Two bytes alone may be a key. A line of UTF-16 has zeros beside each of its letters.
+        let wide = matches!(self.line[..], [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, 0, 0xfe, 0xff, ..]);
+        if wide && self.line.contains(&0) {
+            let words =
+                "the text is UTF-16 or UTF-32: turn it into UTF-8 first, as `iconv -f UTF-16 -t UTF-8` does";
+            return Err(Error::new(ErrorKind::InvalidData, words));
+        }
+        Ok(())
     }
 }
 
-fn split(line: &[u8]) -> Result<Pair<'_>, Fault> {
+/// A line's key and value.
+fn split(line: &[u8], (max_key, max_value): (usize, usize)) -> Result<(&[u8], &[u8]), Fault> {
     let separator = line.iter().position(|byte| matches!(byte, b' ' | b'\t'));
     let (key, value) = match separator {
         Some(0) => return Err(Fault::EmptyKey),
         Some(at) => (&line[..at], &line[at + 1..]),
-        None if line.len() > MAX_KEY => return Err(Fault::KeyTooLong),
+        None if line.len() > max_key => return Err(Fault::KeyTooLong(max_key)),
         None => return Err(Fault::NoValue),
     };
-    if key.len() > MAX_KEY {
-        return Err(Fault::KeyTooLong);
+    if key.len() > max_key {
+        return Err(Fault::KeyTooLong(max_key));
     }
-    if value.len() > MAX_VALUE {
-        return Err(Fault::ValueTooLong);
+    if value.len() > max_value {
+        return Err(Fault::ValueTooLong(max_value));
     }
-    Ok(Pair { key, value })
+    Ok((key, value))
 }
 
 #[cfg(test)]
@@ -203,10 +246,47 @@ mod tests {
             [line(&most, &most), line(&more, b"v"), line(b"k", &more), more.repeat(5), b"\nk v\n".to_vec()];
         let read = read_by(&input.concat(), 1 << 16);
         assert_eq!(read[0], pair(&most, &most));
-        assert_eq!(read[1], Err(BadLine { line: 2, fault: Fault::KeyTooLong }));
-        assert_eq!(read[2], Err(BadLine { line: 3, fault: Fault::ValueTooLong }));
-        assert_eq!(read[3], Err(BadLine { line: 4, fault: Fault::KeyTooLong }));
+        assert_eq!(read[1], Err(BadLine { line: 2, fault: Fault::KeyTooLong(MAX_KEY) }));
+        assert_eq!(read[2], Err(BadLine { line: 3, fault: Fault::ValueTooLong(MAX_VALUE) }));
+        assert_eq!(read[3], Err(BadLine { line: 4, fault: Fault::KeyTooLong(MAX_KEY) }));
         assert_eq!(read[4], pair(b"k", b"v"));
+    }
+
+    #[test]
+    fn a_store_that_takes_less_says_how_much() {
+        let input = [&[b'k'; 9][..], b" v\nk v\nk 12345\n", &[b'k'; 8], b" 1234"].concat();
+        let mut pairs = Pairs::new(&input[..]).limited(8, 4);
+        let mut said = Vec::new();
+        while let Some(pair) = pairs.next_pair().unwrap() {
+            said.push(pair.map_or_else(|bad| bad.to_string(), |_| "good".to_owned()));
+        }
+        let bad = ["line 1: the key is longer than 8 bytes", "line 3: the value is longer than 4 bytes"];
+        assert_eq!(said, [bad[0], "good", bad[1], "good"]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_key() {
+        let input = b"\xef\xbb\xbfa 1\r\n\xef\xbb\xbfb 2";
+        let expected = vec![pair(b"a", b"1"), pair(b"\xef\xbb\xbfb", b"2")];
+        for buffer in 1..20 {
+            assert_eq!(read_by(input, buffer), expected, "buffer of {buffer}");
+        }
+        assert_eq!(read_by(b"\xef\xbb\xbf", 8), vec![]);
+        assert_eq!(read_by(b"\xff\xfe 1", 8), vec![pair(b"\xff\xfe", b"1")], "a key may begin so");
+    }
+
+    #[test]
+    fn text_in_utf_16_or_utf_32_is_refused_in_words() {
+        let text = "a 1\nb 2\n";
+        let little: Vec<u8> =
+            "\u{feff}".encode_utf16().chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+        let big: Vec<u8> =
+            "\u{feff}".encode_utf16().chain(text.encode_utf16()).flat_map(u16::to_be_bytes).collect();
+        let widest: Vec<u8> = "\u{feff}a 1\n".chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
+        for input in [little, big, widest] {
+            let error = Pairs::new(&input[..]).next_pair().unwrap_err();
+            assert!(error.to_string().contains("iconv"), "{error}");
+        }
     }
 
     #[test]

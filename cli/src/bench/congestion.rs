@@ -1,12 +1,13 @@
 //! `remora bench congestion`: two flows over one bottleneck of the simulated world, without control, with DCQCN and with
 //! TIMELY. Virtual time, the NIC's own code, each round another seed.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use fabric::share::{self, Outcome, RATE, Scenario, jain};
 use indicatif::ProgressBar;
 use transport::congestion::Algorithm;
 
 use super::{Args, Report, Row, plot};
+use crate::output;
 
 const MS: u64 = 1_000_000;
 /// The flows begin so far apart, and go on so long.
@@ -35,8 +36,7 @@ struct Figures {
 
 /// `remora bench congestion`.
 pub fn run(args: &Args) -> Result<()> {
-    std::fs::create_dir_all(&args.report)
-        .with_context(|| format!("making the folder {}", args.report.display()))?;
+    output::folder(&args.report)?;
     let bar = ProgressBar::new(u64::from(args.rounds) * CONTESTANTS.len() as u64);
     let mut all: [Figures; 3] = Default::default();
     for round in 0..u64::from(args.rounds) {

@@ -10,6 +10,7 @@ mod floor;
 mod floor_xdp;
 mod loss;
 mod numbers;
+pub mod options;
 mod packets;
 mod page;
 mod pair;
@@ -33,6 +34,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::output::REPORT;
+
 pub use crate::device::PortName;
 pub use bare::Bare;
 pub use floor::{typical, typical_of};
@@ -40,7 +43,7 @@ pub use row::{Report, Row, median, print_table};
 
 /// What to measure.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
-enum Name {
+pub enum Name {
     /// Latency, rate and bandwidth of the verbs.
     Verbs,
     /// Goodput over links that lose frames: go-back-N, IRN, and IRN without each of its parts; simulated, and over udp.
@@ -98,7 +101,7 @@ pub struct Args {
     #[arg(long)]
     packets: Option<u64>,
     /// Where `loss`, `congestion`, `prism`, `redn` and `strom` write their plots.
-    #[arg(long, default_value = "report", value_name = "FOLDER")]
+    #[arg(long, default_value = REPORT, value_name = "FOLDER")]
     report: PathBuf,
     /// Only this port; in `loss`, shm is what IRN costs without loss.
     #[arg(long)]

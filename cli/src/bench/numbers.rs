@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use nic::cost::number::{MOST_OFF, Number, Part, Unit};
 
 use super::Row;
 use super::plot::{Drawing, Line, Mark, Plot, write};
+use crate::output;
 
 /// In a path: no spaces, no commas.
 fn word(name: &str) -> String {
@@ -57,7 +58,7 @@ pub fn draw_beside(
     numbers: &[Number],
     beside: &[(&str, Plot<'_>)],
 ) -> Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("making the folder {}", folder.display()))?;
+    output::folder(folder)?;
     for (figure, x, y, by_factors) in drawn {
         let of: Vec<&Number> = numbers.iter().filter(|number| number.figure == *figure).collect();
         if of.is_empty() {

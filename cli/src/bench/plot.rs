@@ -8,6 +8,8 @@ use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
+use crate::output;
+
 /// One line.
 pub struct Line {
     /// What the legend says.
@@ -65,7 +67,7 @@ pub const FONT: &str = "sans-serif";
 pub fn write(path: &Path, drawings: &[&dyn Drawing]) -> Result<()> {
     // Its errors hold the drawing: only their words can leave.
     let svg = svg(drawings).map_err(|error| anyhow!("{error}")).context("drawing a plot")?;
-    std::fs::write(path, svg).with_context(|| path.display().to_string())
+    output::write(path, svg.as_bytes())
 }
 
 /// The text of a file with drawings side by side. The error says why they cannot be drawn.

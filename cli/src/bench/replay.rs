@@ -24,6 +24,7 @@ use transport::rc::{Seq, extend, psn, start};
 use wire::{Opcode, Psn};
 
 use super::Args;
+use crate::output::{self, Output};
 use crate::print;
 
 /// Replays `file` event by event and writes what `each` makes of them to `out`.
@@ -32,6 +33,8 @@ fn replay(
     mut each: impl FnMut(u64, &mut SplitWhitespace<'_>, &mut String) -> Result<()>,
 ) -> Result<()> {
     let file = args.file.as_deref().context("which trace? remora bench irn-receiver FILE --out OUT")?;
+    // What cannot be written is not worth replaying.
+    args.out.as_deref().map(Output::find).transpose()?;
     let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
     let mut lines = text.lines();
     let head = lines.next().unwrap_or_default().trim();
@@ -53,7 +56,7 @@ fn replay(
 
 fn write(out: Option<&Path>, text: &str) -> Result<()> {
     match out {
-        Some(path) => std::fs::write(path, text).with_context(|| path.display().to_string()),
+        Some(path) => output::write(path, text.as_bytes()),
         None => {
             print::bytes(text.as_bytes());
             Ok(())

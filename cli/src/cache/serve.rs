@@ -29,6 +29,11 @@ use crate::serving::conduct::size;
 /// Arguments of `remora serve cache`.
 #[derive(Args, Clone, Debug)]
 #[command(
+    mut_arg("port", of_chains),
+    mut_arg("address", of_chains),
+    mut_arg("interface", of_chains),
+    mut_arg("capture", of_chains),
+    mut_arg("fault", of_chains),
     after_help = "Examples:\n  remora serve cache\n  remora serve cache --listen 127.0.0.1:11311 --memory 1g\n  remora serve cache --memory 512m --items 8m --clients 10000\n  remora serve cache --unix-socket /run/cache.sock --idle-timeout 600\n  remora serve cache --chains 127.0.0.1:11212 --port udp\n  remora serve cache --chains 127.0.0.1:11212 --nicd /run/nic.sock --keep cache\n\nSizes take k, m or g for 2^10, 2^20 and 2^30. It speaks memcached's text protocol: see docs/CACHE.md."
 )]
 pub struct CacheArgs {
@@ -73,6 +78,11 @@ pub struct CacheArgs {
 const VERSION: &str = "1.6.18";
 /// Where the cache is served if nothing else is said.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 11211);
+
+/// The NIC is there for chains alone.
+fn of_chains(option: clap::Arg) -> clap::Arg {
+    option.requires("chains")
+}
 
 /// Descriptors for all but clients: standard streams, listener, epoll, and some to spare.
 const OTHERS: u64 = 16;
@@ -135,6 +145,9 @@ fn descriptors(clients: u32) -> Result<()> {
     }
     if limit.maximum.is_some_and(|most| most < needed) {
         let most = limit.maximum.unwrap_or(0).saturating_sub(OTHERS);
+        if most == 0 {
+            bail!("a server takes {} descriptors and one for each client: raise `ulimit -Hn`", OTHERS);
+        }
         bail!("{clients} clients take {needed} descriptors: raise `ulimit -Hn`, or serve --clients {most}");
     }
     setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum: limit.maximum })

@@ -5,7 +5,7 @@ pub mod redn;
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -18,6 +18,7 @@ use crate::device::PortName;
 use crate::kv::measure::{Figures, Plan, Runner, Server};
 use crate::kv::parts::Parts;
 use crate::kv::{Design, DesignName};
+use crate::output::{self, REPORT};
 use crate::print;
 use crate::with_design;
 
@@ -40,10 +41,10 @@ pub struct Args {
     #[arg(long)]
     port: Option<PortName>,
     /// Folder for the page with the table and its pictures, `index.html`.
-    #[arg(long, default_value = "report", value_name = "FOLDER")]
+    #[arg(long, default_value = REPORT, value_name = "FOLDER")]
     report: PathBuf,
     /// One JSON object a line, and no page.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "report")]
     json: bool,
 }
 
@@ -118,8 +119,7 @@ pub fn run(args: &Args) -> Result<()> {
     pin(cores[0])?;
     // Before anything is measured: nobody wants to be told at the end.
     if !args.json {
-        std::fs::create_dir_all(&args.report)
-            .with_context(|| format!("making the folder {}", args.report.display()))?;
+        output::folder(&args.report)?;
     }
     let lines = measure_all(args, cores)?;
     if args.json {
@@ -137,7 +137,7 @@ pub fn run(args: &Args) -> Result<()> {
         );
     }
     let page = args.report.join("index.html");
-    std::fs::write(&page, page::page(args, &lines)?).with_context(|| page.display().to_string())?;
+    output::write(&page, page::page(args, &lines)?.as_bytes())?;
     print::line(format_args!("\nThe same with pictures: {}", page.display()));
     Ok(())
 }

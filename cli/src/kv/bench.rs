@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Instead: uniform keys and 1, 2, 4, ... operations in flight, the paper's Figures 3 and 4.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["design", "workload", "distribution"])]
     curves: bool,
     /// One JSON object a line.
     #[arg(long)]

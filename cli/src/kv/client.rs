@@ -17,14 +17,19 @@ use crate::serving::READS;
 /// How long an operation may take before a person is told.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a person is told of an operation that cannot be started.
-fn unstarted(refused: Refused) -> anyhow::Error {
+/// Why an operation cannot be started, and what would help.
+pub(super) fn why_not(refused: Refused) -> String {
     let mend = match refused {
         Refused::KeyTooLong => ": the server's --max-key says how long a key may be",
         Refused::ValueTooLong => ": the server's --max-value says how long a value may be",
         _ => "",
     };
-    anyhow::anyhow!("the operation cannot be started: {refused}{mend}")
+    format!("{refused}{mend}")
+}
+
+/// What a person is told of an operation that cannot be started.
+fn unstarted(refused: Refused) -> anyhow::Error {
+    anyhow::anyhow!("the operation cannot be started: {}", why_not(refused))
 }
 
 /// Who has a session do something.
@@ -226,7 +231,7 @@ impl<D: Design> Session<D> {
 }
 
 /// Why an operation ended otherwise than it should, in words.
-fn bad_end(verb: &str, outcome: Outcome<'_>) -> anyhow::Error {
+pub(super) fn bad_end(verb: &str, outcome: Outcome<'_>) -> anyhow::Error {
     match outcome {
         Outcome::Refused(refusal) => anyhow::anyhow!("the server refuses the {verb}: {refusal}"),
         Outcome::TooLong => anyhow::anyhow!("the value is longer than 1 MiB"),

@@ -1,18 +1,20 @@
 //! `remora kv get|put|delete|load|exercise`.
 
-use std::fs::File;
-use std::io::{BufReader, Read};
+use std::ffi::OsString;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use store::kv::ClientConfig;
-use store::load::Pairs;
 
 use super::client::Session;
 use super::exercise::run as record;
+use super::load::load;
 use super::{Design, DesignName};
 use crate::device::PortArgs;
+use crate::escape::{KeyWords, shown};
 use crate::exercise::ExerciseArgs;
 use crate::print;
 use crate::with_design;
@@ -34,22 +36,28 @@ pub struct Target {
 #[derive(Subcommand)]
 pub enum KvCommand {
     /// Print the value of a key.
-    #[command(after_help = "Example:\n  remora kv get user42\n\nEnds with status 1 if there is no such key.")]
+    #[command(
+        after_help = "Example:\n  remora kv get user42\n  remora kv get --escaped 'two\\swords\\xff'\n\nEnds with status 1 if there is no such key."
+    )]
     Get {
         #[command(flatten)]
         target: Target,
+        #[command(flatten)]
+        words: KeyWords,
         /// The key.
-        key: String,
+        key: OsString,
     },
     /// Store a value under a key.
     #[command(after_help = "Examples:\n  remora kv put colour blue\n  remora kv put picture - < picture.png")]
     Put {
         #[command(flatten)]
         target: Target,
+        #[command(flatten)]
+        words: KeyWords,
         /// The key.
-        key: String,
+        key: OsString,
         /// The value; - takes it from standard input.
-        value: String,
+        value: OsString,
     },
     /// Remove a key.
     #[command(
@@ -58,17 +66,19 @@ pub enum KvCommand {
     Delete {
         #[command(flatten)]
         target: Target,
+        #[command(flatten)]
+        words: KeyWords,
         /// The key.
-        key: String,
+        key: OsString,
     },
     /// Store every `key value` line of a file.
     #[command(
-        after_help = "Example:\n  remora kv load words.txt\n\nThe key ends at the first space or tab; the rest of the line is the value."
+        after_help = "Examples:\n  remora kv load words.txt\n  remora kv load - < words.txt\n\nThe key ends at the first space or tab; the rest of the line is the value. Lines that hold no pair, or one that is too long, are\nnamed by their number and left out."
     )]
     Load {
         #[command(flatten)]
         target: Target,
-        /// The file.
+        /// The file; - takes standard input.
         file: PathBuf,
     },
     /// Do random operations, and record them for a judge of linearizability.
@@ -86,23 +96,27 @@ pub enum KvCommand {
     },
 }
 
-const LONGEST: u32 = 1 << 20;
+pub(super) const LONGEST: u32 = 1 << 20;
 
 /// `remora kv`.
 pub fn run(command: KvCommand) -> Result<()> {
     match command {
-        KvCommand::Get { target, key } => with_design!(target.design, get(&target, &key)),
-        KvCommand::Put { target, key, value } => {
+        KvCommand::Get { target, words, key } => {
+            with_design!(target.design, get(&target, &words.bytes(&key)?))
+        }
+        KvCommand::Put { target, words, key, value } => {
             let value = if value == "-" {
                 let mut bytes = Vec::new();
                 std::io::stdin().take(u64::from(LONGEST) + 1).read_to_end(&mut bytes)?;
                 bytes
             } else {
-                value.into_bytes()
+                value.into_vec()
             };
-            with_design!(target.design, put(&target, &key, &value))
+            with_design!(target.design, put(&target, &words.bytes(&key)?, &value))
         }
-        KvCommand::Delete { target, key } => with_design!(target.design, delete(&target, &key)),
+        KvCommand::Delete { target, words, key } => {
+            with_design!(target.design, delete(&target, &words.bytes(&key)?))
+        }
         KvCommand::Load { target, file } => with_design!(target.design, load(&target, &file)),
         KvCommand::Exercise { target, exercise, value_len } => {
             with_design!(target.design, record(&target, &exercise, value_len))
@@ -110,15 +124,15 @@ pub fn run(command: KvCommand) -> Result<()> {
     }
 }
 
-fn session<D: Design>(target: &Target, max_key: usize) -> Result<Session<D>> {
+pub(super) fn session<D: Design>(target: &Target, max_key: usize) -> Result<Session<D>> {
     let max_key =
         u32::try_from(max_key.max(16)).ok().filter(|len| *len <= LONGEST).context("keys end at 1 MiB")?;
     let config = ClientConfig { window: 1, max_key, max_value: LONGEST, ..ClientConfig::default() };
     Session::connect(&target.port, &target.connect, config)
 }
 
-fn get<D: Design>(target: &Target, key: &str) -> Result<()> {
-    match session::<D>(target, key.len())?.get(key.as_bytes())? {
+fn get<D: Design>(target: &Target, key: &[u8]) -> Result<()> {
+    match session::<D>(target, key.len())?.get(key)? {
         Some(value) => {
             print::bytes(&value);
             if !value.ends_with(b"\n") {
@@ -126,43 +140,20 @@ fn get<D: Design>(target: &Target, key: &str) -> Result<()> {
             }
             Ok(())
         }
-        None => bail!("no such key: {key}"),
+        None => bail!("no such key: {}", shown(key)),
     }
 }
 
-fn put<D: Design>(target: &Target, key: &str, value: &[u8]) -> Result<()> {
+fn put<D: Design>(target: &Target, key: &[u8], value: &[u8]) -> Result<()> {
     if value.len() > LONGEST as usize {
         bail!("values end at 1 MiB");
     }
-    session::<D>(target, key.len())?.put(key.as_bytes(), value)
+    session::<D>(target, key.len())?.put(key, value)
 }
 
-fn delete<D: Design>(target: &Target, key: &str) -> Result<()> {
-    if !session::<D>(target, key.len())?.delete(key.as_bytes())? {
-        bail!("no such key: {key}");
+fn delete<D: Design>(target: &Target, key: &[u8]) -> Result<()> {
+    if !session::<D>(target, key.len())?.delete(key)? {
+        bail!("no such key: {}", shown(key));
     }
-    Ok(())
-}
-
-fn load<D: Design>(target: &Target, path: &PathBuf) -> Result<()> {
-    let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
-    let bar = indicatif::ProgressBar::new(file.metadata()?.len());
-    let mut pairs = Pairs::new(BufReader::new(bar.wrap_read(file)));
-    let mut session = session::<D>(target, 1024)?;
-    let (mut loaded, mut bad) = (0u64, 0u64);
-    while let Some(pair) = pairs.next_pair().with_context(|| format!("reading {}", path.display()))? {
-        match pair {
-            Ok(pair) => {
-                session.put(pair.key, pair.value).with_context(|| format!("after {loaded} keys"))?;
-                loaded += 1;
-            }
-            Err(line) => {
-                bad += 1;
-                bar.suspend(|| eprintln!("{}: {line}", path.display()));
-            }
-        }
-    }
-    bar.finish_and_clear();
-    print::line(format_args!("{loaded} keys stored, {bad} lines left out"));
     Ok(())
 }

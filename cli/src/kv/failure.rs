@@ -24,6 +24,7 @@ use self::memcached::Memcached;
 use crate::bench::cores::{pin, two_cores};
 use crate::bench::{Report, Row};
 use crate::device::PortName;
+use crate::output::REPORT;
 
 /// Arguments of `remora bench failure`.
 #[derive(Parser)]
@@ -47,7 +48,7 @@ pub struct Args {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Where Figure 16 goes.
-    #[arg(long, default_value = "report", value_name = "FOLDER")]
+    #[arg(long, default_value = REPORT, value_name = "FOLDER")]
     report: PathBuf,
     /// One JSON object a line.
     #[arg(long)]

@@ -10,6 +10,7 @@ pub mod failure;
 mod flight;
 #[cfg(test)]
 mod growing;
+mod load;
 mod machine;
 pub mod measure;
 pub mod parts;
@@ -19,6 +20,8 @@ pub mod rival;
 mod rows;
 pub mod serve;
 mod work;
+
+use std::rc::Rc;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
@@ -43,7 +46,7 @@ use crate::serving::program::Memory;
 use machine::Machine;
 use prism::PrismServer;
 use program::{Called, Loads};
-use serve::ServeArgs;
+use serve::{Contents, ServeArgs};
 use work::{Kind, Work};
 
 /// Which design.
@@ -79,7 +82,7 @@ impl DesignName {
 }
 
 /// What a server is made for.
-#[derive(Copy, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub struct Size {
     /// Keys.
     pub capacity: u32,
@@ -89,6 +92,8 @@ pub struct Size {
     pub seed: u64,
     /// The memory has been kept, and holds the table of a server before.
     pub again: bool,
+    /// What the table begins with.
+    pub contents: Rc<Contents>,
 }
 
 /// Measures the CPU work of an operation, in nanoseconds.
@@ -123,6 +128,9 @@ pub trait Design: Sized + 'static {
     /// # Errors
     /// There is no room.
     fn program(args: &ServeArgs, size: Size, memory: &mut Memory) -> Result<Self::Program>;
+
+    /// Bytes for keys and values of what a table begins with, and of so many further keys.
+    fn memory_for(args: &ServeArgs, contents: &Contents, further: u64) -> u64;
 
     /// Bytes of the READs of a GET that finds its key: of each but the last, and of the last. None: it is a call.
     fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)>;
@@ -179,6 +187,10 @@ impl<D: Classical> Design for D {
         Ok(Called { server: Server::new(table, config, local, staging)?, needs, clients })
     }
 
+    fn memory_for(_: &ServeArgs, contents: &Contents, further: u64) -> u64 {
+        contents.bytes() + further * FURTHER
+    }
+
     fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)> {
         D::Lookup::read_lens(key_len, value_len)
     }
@@ -195,6 +207,9 @@ impl<D: Classical> Design for D {
         Ok(Some(Box::new(move |kind| work.measure(kind))))
     }
 }
+
+/// Bytes of a further key and its value, in a table that is made for more keys than it begins with.
+const FURTHER: u64 = 256;
 
 /// PRISM-KV.
 pub struct PrismDesign;
@@ -236,6 +251,10 @@ impl Design for PrismDesign {
 
     fn program(args: &ServeArgs, size: Size, memory: &mut Memory) -> Result<PrismServer> {
         prism::open(args, size, memory)
+    }
+
+    fn memory_for(args: &ServeArgs, contents: &Contents, further: u64) -> u64 {
+        prism::bytes_for(args, contents, further)
     }
 
     fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)> {

@@ -1,12 +1,15 @@
 //! PRISM-KV's server: its clients do their operations themselves, so its program only posts the buffers that come back, looks for those
 //! that clients took with them when they died, and makes the table grow.
 
+mod buffers;
+
 use anyhow::{Context as _, Result};
 use store::heap::{Classes, Reachable};
-use store::kv::prism::{Care, Config, HEADER, Loader, Mover, PrismTable};
+use store::kv::prism::{Care, Config, Loader, Mover, PrismTable};
 use store::kv::{Broken, Hello, Refusal, SessionError};
-use store::ycsb::record;
 use verbs::{Access, CompletionQueue, EMPTY, QpOptions, QueuePair, Ready, WorkCompletion};
+
+pub use buffers::bytes_for;
 
 use super::Size;
 use super::program::Loads;
@@ -79,38 +82,10 @@ impl Growth {
 /// The server's program.
 pub type PrismServer = Kept<PrismShelf>;
 
-/// Sizes of buffers beside that of the records; the last holds the longest key and value.
-const SIZES: [u32; 6] = [128, 512, 2048, 8192, 65536, u32::MAX];
-/// Buffers of a list at most: as many posts as a ring holds.
-const MOST: u64 = nic::MAX_RING_SLOTS as u64;
-
-/// Buffers of the records' own size have seven eighths of the memory; of what is left the other sizes have equal parts.
-fn sizes(args: &ServeArgs, capacity: u32, bytes: usize) -> Vec<(u32, u32)> {
-    let object = HEADER + record::KEY_LEN + args.value_len as usize;
-    let size = object.next_multiple_of(64) as u32;
-    let wanted = args.records + args.records / 8 + 4096;
-    let mut all = Vec::new();
-    let mut left = bytes as u64;
-    if args.records > 0 {
-        let count = wanted.max(u64::from(capacity).min(left / 8 * 7 / u64::from(size))).min(MOST);
-        all.push((size, count as u32));
-        left = left.saturating_sub(count * u64::from(size));
-    }
-    let longest = HEADER as u32 + args.max_key + args.max_value;
-    let others = SIZES.iter().map(|size| (*size).min(longest.next_multiple_of(64)));
-    for other in others.filter(|other| *other != size || args.records == 0) {
-        if all.iter().all(|(size, _)| *size != other) {
-            let count = (left / SIZES.len() as u64 / u64::from(other)).clamp(4, MOST);
-            all.push((other, count as u32));
-        }
-    }
-    all
-}
-
 /// The program, with table and buffers in one region. The table may grow until a key in each buffer takes half of the slots.
 pub fn open(args: &ServeArgs, size: Size, memory: &mut Memory) -> Result<PrismServer> {
     let Size { capacity, bytes, seed, .. } = size;
-    let sizes = sizes(args, capacity, bytes);
+    let sizes = buffers::sizes(args, &size.contents, (capacity, bytes as u64))?;
     let buffers = sizes.iter().map(|(_, count)| u64::from(*count)).sum();
     let ServeArgs { max_key, max_value, .. } = *args;
     let config = Config { max_value, max_key, ..Config::for_keys(capacity, seed) };

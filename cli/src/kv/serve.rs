@@ -1,18 +1,22 @@
 //! `remora serve kv`: a table, its clients, and one thread that polls for them all.
 
+mod contents;
 mod kept;
 
-use std::fs::File;
-use std::io::BufReader;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::rc::Rc;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use store::load::Pairs;
+use store::kv::Refusal;
 use store::ycsb::record::{self, Values};
 
+pub use contents::Contents;
+use contents::Lines;
+
+use super::load::{Stored, store_all};
 use super::program::Loads;
 use super::{Design, DesignName, Size};
 use crate::device::PortArgs;
@@ -39,16 +43,16 @@ pub struct ServeArgs {
     #[arg(long, default_value_t = 0)]
     pub records: u64,
     /// Bytes of their values.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(16..=1048576))]
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(16..=1048576), requires = "records")]
     pub value_len: u32,
-    /// File of `key value` lines to begin with.
+    /// File of `key value` lines to begin with; - takes standard input.
     #[arg(long)]
     pub file: Option<PathBuf>,
     /// Keys that the table is made for; that of prism grows as memory allows [default: twice what it begins with, at least 100000].
     #[arg(long)]
     pub capacity: Option<u32>,
-    /// Bytes for keys and values, with k, m or g for 2^10, 2^20 and 2^30 [default: what the records take, and 256 bytes for each
-    /// further key].
+    /// Bytes for keys and values, with k, m or g for 2^10, 2^20 and 2^30 [default: what records and file take, and 256 bytes for each
+    /// further key; with prism 1024, of which each size of buffers has its share].
     #[arg(long, value_parser = size)]
     pub memory: Option<usize>,
     /// Clients at a time.
@@ -82,24 +86,24 @@ fn serve<D: Design>(args: &ServeArgs) -> Result<()> {
         args.records == 0 || len <= most,
         "records of {len} bytes are longer than --max-value allows: {most}"
     );
-    let lines = args.file.as_ref().map(count_lines).transpose()?.unwrap_or(0);
-    let known = args.records + lines;
-    let capacity = args.capacity.map_or((known * 2).max(100_000), |keys| known.max(keys.into()));
-    let capacity = u32::try_from(capacity)
-        .ok()
-        .filter(|keys| *keys < 1 << 31)
-        .context("a table takes at most 2147483647 keys")?;
+    let file = args.file.as_deref().map(Lines::open).transpose()?;
+    let mut contents = Contents::default();
+    contents.add(record::KEY_LEN + len as usize, args.records);
+    if let Some(file) = &file {
+        file.count((args.max_key, most), &mut contents)?;
+    }
+    let plan = Plan { file, size: fresh_size::<D>(args, contents)? };
     let mut service = match (&args.nicd, &args.keep) {
         (Some(socket), Some(name)) => {
             ensure!(
                 args.design == DesignName::Farm,
                 "only a table of design farm can be kept: add --design farm"
             );
-            kept::open::<D>(args, (socket, name), capacity, |program| load(args, lines, program))?
+            kept::open::<D>(args, (socket, name), &plan)?
         }
         _ => {
-            let mut service = open::<D>(args, capacity)?;
-            load(args, lines, &mut service.program)?;
+            let mut service = open::<D>(args, plan.size.clone())?;
+            plan.load(args, &mut service.program)?;
             service
         }
     };
@@ -107,13 +111,21 @@ fn serve<D: Design>(args: &ServeArgs) -> Result<()> {
     args.conduct.serve(&what, args.listen, &mut service)
 }
 
-/// Loads what there is to begin with.
-fn load(args: &ServeArgs, lines: u64, program: &mut impl Loads) -> Result<()> {
-    load_records(args, program)?;
-    if let Some(path) = &args.file {
-        load_file(path, lines, program)?;
+/// What a server begins with.
+struct Plan {
+    file: Option<Lines>,
+    size: Size,
+}
+
+impl Plan {
+    /// Loads it.
+    fn load(&self, args: &ServeArgs, program: &mut impl Loads) -> Result<()> {
+        load_records(args, program)?;
+        if let Some(file) = &self.file {
+            load_file(args, file, program)?;
+        }
+        program.loaded()
     }
-    program.loaded()
 }
 
 /// Bytes that YCSB records take at most in any of the designs, with room to overwrite.
@@ -123,18 +135,24 @@ pub fn memory_for(records: u64, value_len: u32) -> usize {
 }
 
 /// Opens the NIC, and makes the program with its memory.
-pub(super) fn open<D: Design>(args: &ServeArgs, capacity: u32) -> Result<Service<D::Program>> {
+pub(super) fn open<D: Design>(args: &ServeArgs, size: Size) -> Result<Service<D::Program>> {
     let context = args.port.open()?;
     let mut memory = Memory::of(context.alloc_pd()?);
-    let program = D::program(args, fresh_size(args, capacity), &mut memory)?;
+    let program = D::program(args, size, &mut memory)?;
     Service::new(context, program, memory, args.clients, D::SPEAKS)
 }
 
-/// The size of a new table.
-fn fresh_size(args: &ServeArgs, capacity: u32) -> Size {
-    let more = (u64::from(capacity) - args.records.min(u64::from(capacity))) as usize * 256;
-    let bytes = args.memory.unwrap_or(memory_for(args.records, args.value_len) + more);
-    Size { capacity, bytes, seed: fresh_seed(), again: false }
+/// The size of a new table: what was counted fits, whatever is asked for, and further keys by what is.
+pub(super) fn fresh_size<D: Design>(args: &ServeArgs, contents: Contents) -> Result<Size> {
+    let known = contents.count();
+    let capacity = args.capacity.map_or((known * 2).max(100_000), |keys| known.max(keys.into()));
+    let keys = u32::try_from(capacity).ok().filter(|keys| *keys < 1 << 31);
+    let keys = keys.context("a table takes at most 2147483647 keys")?;
+    let bytes = match args.memory {
+        Some(bytes) => bytes,
+        None => usize::try_from(D::memory_for(args, &contents, capacity - known))?,
+    };
+    Ok(Size { capacity: keys, bytes, seed: fresh_seed(), again: false, contents: Rc::new(contents) })
 }
 
 /// Keys hash differently in each server, so that nobody can prepare collisions.
@@ -167,45 +185,17 @@ fn load_records(args: &ServeArgs, program: &mut impl Loads) -> Result<()> {
     Ok(())
 }
 
-fn open_file(path: &PathBuf) -> Result<BufReader<File>> {
-    Ok(BufReader::new(File::open(path).with_context(|| format!("opening {}", path.display()))?))
-}
-
-fn count_lines(path: &PathBuf) -> Result<u64> {
-    use std::io::BufRead;
-    let mut lines = 0;
-    for line in open_file(path)?.split(b'\n') {
-        line.with_context(|| format!("reading {}", path.display()))?;
-        lines += 1;
-    }
-    Ok(lines)
-}
-
-fn load_file(path: &PathBuf, lines: u64, program: &mut impl Loads) -> Result<()> {
-    let bar = bar(lines, "loading the file")?;
-    let mut pairs = Pairs::new(open_file(path)?);
-    let (mut loaded, mut bad) = (0u64, 0u64);
-    while let Some(pair) = pairs.next_pair().with_context(|| format!("reading {}", path.display()))? {
-        match pair {
-            Ok(pair) => match program.load(pair.key, pair.value) {
-                Ok(()) => loaded += 1,
-                Err(refusal) => bail!(
-                    "{} keys are in, the next one is refused: {refusal}; give the table more with --capacity or --memory",
-                    loaded
-                ),
-            },
-            Err(line) => {
-                bad += 1;
-                if bad <= 10 {
-                    eprintln!("{}: {line}", path.display());
-                }
-            }
-        }
-        bar.set_position(loaded);
-    }
-    bar.finish_and_clear();
+fn load_file(args: &ServeArgs, file: &Lines, program: &mut impl Loads) -> Result<()> {
+    let bar = bar(file.len(), "loading the file")?;
+    let pairs = file.pairs((args.max_key, args.max_value), |file| bar.wrap_read(file))?;
+    let (loaded, bad) =
+        store_all(pairs, &file.name, &bar, |pair| match program.load(pair.key, pair.value) {
+            Ok(()) => Ok(Stored::Yes),
+            Err(Refusal::TooLong) => Ok(Stored::No(Refusal::TooLong.to_string())),
+            Err(refusal) => Err(anyhow!("{refusal}; give the table more with --capacity or --memory")),
+        })?;
     if bad > 0 {
-        eprintln!("{}: {bad} lines were left out, {loaded} loaded", path.display());
+        eprintln!("{}: {bad} lines were left out, {loaded} loaded", file.name);
     }
     Ok(())
 }

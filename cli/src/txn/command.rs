@@ -1,14 +1,17 @@
 //! `remora txn`.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Subcommand};
 
 use super::client::{Session, Size};
-use super::line::escape;
 use super::servers::ServersArgs;
 use super::shell;
 use super::transact::{Step, Talk, Trouble};
 use crate::device::PortArgs;
+use crate::escape::{KeyWords, escape, shown};
 use crate::exercise::ExerciseArgs;
 use crate::print;
 
@@ -31,9 +34,11 @@ pub enum TxnCommand {
     Get {
         #[command(flatten)]
         target: Target,
+        #[command(flatten)]
+        words: KeyWords,
         /// The keys.
         #[arg(required = true)]
-        keys: Vec<String>,
+        keys: Vec<OsString>,
     },
     /// Store values, all of them or none.
     #[command(
@@ -42,18 +47,22 @@ pub enum TxnCommand {
     Put {
         #[command(flatten)]
         target: Target,
+        #[command(flatten)]
+        words: KeyWords,
         /// Keys, and their values.
         #[arg(required = true, num_args = 2.., value_names = ["KEY", "VALUE"])]
-        pairs: Vec<String>,
+        pairs: Vec<OsString>,
     },
     /// Remove keys, all of them or none.
     #[command(after_help = "Example:\n  remora txn delete alice bob --shards 127.0.0.1:7491,127.0.0.1:7492")]
     Delete {
         #[command(flatten)]
         target: Target,
+        #[command(flatten)]
+        words: KeyWords,
         /// The keys.
         #[arg(required = true)]
-        keys: Vec<String>,
+        keys: Vec<OsString>,
     },
     /// Add to numbers, to all of them or none; a key that is absent is 0. Prints what they are then.
     #[command(
@@ -62,9 +71,11 @@ pub enum TxnCommand {
     Add {
         #[command(flatten)]
         target: Target,
+        #[command(flatten)]
+        words: KeyWords,
         /// Keys, and what is added.
         #[arg(required = true, num_args = 2.., value_names = ["KEY", "NUMBER"], allow_negative_numbers = true)]
-        pairs: Vec<String>,
+        pairs: Vec<OsString>,
         /// So often, a transaction each time.
         #[arg(long, default_value_t = 1)]
         times: u64,
@@ -95,10 +106,10 @@ const MAX_KEYS: u32 = 64;
 /// `remora txn`.
 pub fn run(command: TxnCommand) -> Result<()> {
     match command {
-        TxnCommand::Get { target, keys } => get(&target, &keys),
-        TxnCommand::Put { target, pairs } => put(&target, &pairs),
-        TxnCommand::Delete { target, keys } => delete(&target, &keys),
-        TxnCommand::Add { target, pairs, times } => add(&target, &pairs, times),
+        TxnCommand::Get { target, words, keys } => get(&target, &all(&words, &keys)?),
+        TxnCommand::Put { target, words, pairs } => put(&target, &in_turn(&words, &pairs)?),
+        TxnCommand::Delete { target, words, keys } => delete(&target, &all(&words, &keys)?),
+        TxnCommand::Add { target, words, pairs, times } => add(&target, &in_turn(&words, &pairs)?, times),
         TxnCommand::Exercise { target, exercise } => super::exercise::run(&target, &exercise, MAX_KEYS),
         TxnCommand::Shell { target } => shell::run(talk(&target)?),
     }
@@ -116,53 +127,58 @@ fn show(values: impl IntoIterator<Item = Vec<u8>>) {
     }
 }
 
-fn get(target: &Target, keys: &[String]) -> Result<()> {
+/// The bytes of keys.
+fn all(words: &KeyWords, keys: &[OsString]) -> Result<Vec<Vec<u8>>> {
+    keys.iter().map(|key| words.bytes(key)).collect()
+}
+
+/// Keys with what belongs to them.
+fn in_turn(words: &KeyWords, pairs: &[OsString]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let (pairs, rest) = pairs.as_chunks::<2>();
+    ensure!(rest.is_empty(), "{:?} has nothing behind it: name keys and values in turn", rest[0]);
+    pairs.iter().map(|[key, value]| Ok((words.bytes(key)?, value.as_bytes().to_vec()))).collect()
+}
+
+fn get(target: &Target, keys: &[Vec<u8>]) -> Result<()> {
     let mut talk = talk(target)?;
-    let values =
-        talk.transaction(|talk| keys.iter().map(|key| talk.get(key.as_bytes())).collect::<Step<Vec<_>>>())?;
-    let values =
-        keys.iter().zip(values).map(|(key, value)| value.with_context(|| format!("no such key: {key}")));
+    let values = talk.transaction(|talk| keys.iter().map(|key| talk.get(key)).collect::<Step<Vec<_>>>())?;
+    let values = keys
+        .iter()
+        .zip(values)
+        .map(|(key, value)| value.with_context(|| format!("no such key: {}", shown(key))));
     show(values.collect::<Result<Vec<_>>>()?);
     talk.close()
 }
 
-/// Keys with what belongs to them.
-fn pairs(words: &[String]) -> Result<Vec<(&str, &str)>> {
-    let (pairs, rest) = words.as_chunks::<2>();
-    ensure!(rest.is_empty(), "{:?} has nothing behind it: name keys and values in turn", rest[0]);
-    Ok(pairs.iter().map(|[key, value]| (key.as_str(), value.as_str())).collect())
-}
-
-fn put(target: &Target, words: &[String]) -> Result<()> {
-    let pairs = pairs(words)?;
+fn put(target: &Target, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
     let mut talk = talk(target)?;
-    talk.transaction(|talk| {
-        pairs.iter().try_for_each(|(key, value)| talk.put(key.as_bytes(), value.as_bytes()))
-    })?;
+    talk.transaction(|talk| pairs.iter().try_for_each(|(key, value)| talk.put(key, value)))?;
     talk.close()
 }
 
-fn delete(target: &Target, keys: &[String]) -> Result<()> {
+fn delete(target: &Target, keys: &[Vec<u8>]) -> Result<()> {
     let mut talk = talk(target)?;
-    talk.transaction(|talk| keys.iter().try_for_each(|key| talk.delete(key.as_bytes())))?;
+    talk.transaction(|talk| keys.iter().try_for_each(|key| talk.delete(key)))?;
     talk.close()
 }
 
 /// The number that a key holds.
-fn number(talk: &mut Talk, key: &str) -> Step<i64> {
-    let Some(value) = talk.get(key.as_bytes())? else { return Ok(0) };
+fn number(talk: &mut Talk, key: &[u8]) -> Step<i64> {
+    let Some(value) = talk.get(key)? else { return Ok(0) };
     let number = std::str::from_utf8(&value).ok().and_then(|text| text.trim().parse().ok());
-    let shown = String::from_utf8_lossy(&escape(&value)).into_owned();
-    number.with_context(|| format!("{key} holds {shown:?}, which is no number")).map_err(Trouble::Lost)
+    number
+        .with_context(|| format!("{} holds {:?}, which is no number", shown(key), shown(&value)))
+        .map_err(Trouble::Lost)
 }
 
-fn add(target: &Target, words: &[String], times: u64) -> Result<()> {
-    let addend = |(key, text)| {
+fn add(target: &Target, pairs: &[(Vec<u8>, Vec<u8>)], times: u64) -> Result<()> {
+    let addend = |(key, text): &(Vec<u8>, Vec<u8>)| {
+        let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
         let number: i64 =
-            str::parse(text).with_context(|| format!("{text:?} is no number to add to {key}"))?;
-        Ok((key, number))
+            number.with_context(|| format!("{:?} is no number to add to {}", shown(text), shown(key)))?;
+        Ok((key.clone(), number))
     };
-    let addends = pairs(words)?.into_iter().map(addend).collect::<Result<Vec<(&str, i64)>>>()?;
+    let addends = pairs.iter().map(addend).collect::<Result<Vec<(Vec<u8>, i64)>>>()?;
     let mut talk = talk(target)?;
     let mut sums = Vec::new();
     for _ in 0..times {
@@ -171,8 +187,8 @@ fn add(target: &Target, words: &[String], times: u64) -> Result<()> {
             for (key, addend) in &addends {
                 let sum = number(talk, key)?
                     .checked_add(*addend)
-                    .with_context(|| format!("{key} would have more than 64 bits"))?;
-                talk.put(key.as_bytes(), sum.to_string().as_bytes())?;
+                    .with_context(|| format!("{} would have more than 64 bits", shown(key)))?;
+                talk.put(key, sum.to_string().as_bytes())?;
                 sums.push(sum);
             }
             Ok(sums)

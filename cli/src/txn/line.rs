@@ -1,4 +1,6 @@
-//! A line of `remora txn shell`: what may stand in it, and how bytes are written that would break it.
+//! A line of `remora txn shell`: what may stand in it.
+
+use crate::escape::{escape, unescape};
 
 /// What a line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,53 +76,6 @@ fn only_key(verb: &str, rest: Option<&[u8]>) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Bytes as a line shows them: a backslash twice, control characters as `\n`, `\t` or `\x1f`.
-pub fn escape(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len());
-    for byte in bytes {
-        match byte {
-            b'\\' => out.extend(b"\\\\"),
-            b'\n' => out.extend(b"\\n"),
-            b'\t' => out.extend(b"\\t"),
-            0..0x20 | 0x7f => out.extend(format!("\\x{byte:02x}").bytes()),
-            _ => out.push(*byte),
-        }
-    }
-    out
-}
-
-/// The bytes of [`escape`].
-fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
-    let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
-    while let [byte, after @ ..] = rest {
-        rest = after;
-        if *byte != b'\\' {
-            out.push(*byte);
-            continue;
-        }
-        let (byte, len) = match rest {
-            [b'\\', ..] => (b'\\', 1),
-            [b'n', ..] => (b'\n', 1),
-            [b't', ..] => (b'\t', 1),
-            [b's', ..] => (b' ', 1),
-            [b'x', high, low, ..] => {
-                let digits = [*high, *low];
-                let digits =
-                    std::str::from_utf8(&digits).ok().and_then(|text| u8::from_str_radix(text, 16).ok());
-                (digits.ok_or("\\x wants two hexadecimal digits: \\x1f")?, 3)
-            }
-            _ => {
-                return Err(
-                    "behind a \\ stands \\, n, t, s (a space) or x1f: a backslash is written \\\\".to_owned()
-                );
-            }
-        };
-        out.push(byte);
-        rest = &rest[len..];
-    }
-    Ok(out)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,13 +124,5 @@ mod tests {
             let error = parse(text.as_bytes()).unwrap_err();
             assert!(error.contains(words) && !error.contains('\n'), "{text:?}: {error}");
         }
-    }
-
-    #[test]
-    fn every_byte_comes_back_as_it_went() {
-        let all: Vec<u8> = (0..=255).collect();
-        let shown = escape(&all);
-        assert!(shown.iter().all(|byte| *byte >= 0x20 && *byte != 0x7f));
-        assert_eq!(unescape(&shown), Ok(all));
     }
 }

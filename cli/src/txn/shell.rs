@@ -1,23 +1,21 @@
 //! `remora txn shell`: a transaction as lines of standard input, each answered by one line.
 
-use std::io::{BufRead, IsTerminal};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::thread;
+use std::io::{ErrorKind, IsTerminal};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use store::txn::Outcome;
 
-use super::line::{Line, VERBS, escape, parse};
+use super::line::{Line, VERBS, parse};
 use super::transact::{Step, Talk, Trouble, words};
-use crate::print;
+use crate::escape::escape;
+use crate::{lines, print};
 
 /// Time between two looks for messages of the shards while nobody types.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long shards wait for a transaction that stands still before it is given up; they end its client after five seconds.
 const STANDS_STILL: Duration = Duration::from_secs(2);
-/// Lines that were read and not executed yet, and the longest that is read.
-const READ_AHEAD: usize = 64;
 
 /// A session.
 struct Shell {
@@ -36,7 +34,7 @@ struct Shell {
 /// The shards are gone; or, unless a person types, a line did not do what it says.
 pub fn run(talk: Talk) -> Result<()> {
     let person = std::io::stdin().is_terminal();
-    let lines = lines()?;
+    let lines = lines::of_input()?;
     let mut shell = Shell { talk, awaited: None, given_up: false, bad: 0 };
     if person {
         eprintln!("transactions by {}: {VERBS}; end with Ctrl-D", shell.talk.design().name());
@@ -47,7 +45,11 @@ pub fn run(talk: Talk) -> Result<()> {
             print::bytes(prompt);
         }
         let Some(line) = shell.next(&lines)? else { break };
-        let answer = match parse(&line?) {
+        let line = match line {
+            Err(error) if error.kind() != ErrorKind::InvalidData => return Err(error.into()),
+            line => line.map_err(|error| error.to_string()),
+        };
+        let answer = match line.and_then(|line| parse(&line)) {
             Ok(None) => continue,
             Ok(Some(line)) => shell.answer(line)?,
             Err(words) => shell.error(&words),
@@ -65,30 +67,9 @@ pub fn run(talk: Talk) -> Result<()> {
     Ok(())
 }
 
-/// Standard input, line by line: read by a thread, so that shards that ask something are answered meanwhile.
-fn lines() -> Result<Receiver<std::io::Result<Vec<u8>>>> {
-    let (sender, lines) = sync_channel(READ_AHEAD);
-    let read = move || {
-        for line in std::io::stdin().lock().split(b'\n') {
-            let line = line.map(|mut line| {
-                line.pop_if(|last| *last == b'\r');
-                line
-            });
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    };
-    thread::Builder::new().name("lines".into()).spawn(read).context("a thread to read lines")?;
-    Ok(lines)
-}
-
 impl Shell {
     /// The next line; None at the end.
-    fn next(
-        &mut self,
-        lines: &Receiver<std::io::Result<Vec<u8>>>,
-    ) -> Result<Option<std::io::Result<Vec<u8>>>> {
+    fn next(&mut self, lines: &Receiver<lines::Line>) -> Result<Option<lines::Line>> {
         loop {
             match lines.recv_timeout(LOOK_EVERY) {
                 Ok(line) => return Ok(Some(line)),

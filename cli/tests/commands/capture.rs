@@ -5,7 +5,7 @@ use crate::running::{Scratch, Server, remora};
 
 /// Blocks of a pcapng file that hold a packet.
 #[track_caller]
-fn packets(path: &str) -> usize {
+pub fn packets(path: &str) -> usize {
     let bytes = std::fs::read(path).expect("a capture");
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
     assert_eq!(word(0), 0x0a0d_0d0a, "a section header comes first");

@@ -16,6 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use verbs::irn::{Recovery, Settings};
 
 use super::{Args, PortName, Report, Row, median, plot};
+use crate::output;
 
 /// Random loss of each frame, in percent.
 const LOSSES: [f64; 5] = [0.0, 0.01, 0.1, 1.0, 5.0];
@@ -61,7 +62,7 @@ pub fn run(args: &Args) -> Result<()> {
     let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} runs {elapsed}")?;
     let bar = ProgressBar::new(0).with_style(style);
     let mut bench = Bench { args, report: Report::new(args.json), bar };
-    std::fs::create_dir_all(&args.report)?;
+    output::folder(&args.report)?;
     if args.port.is_none() {
         world::exchange(&mut bench)?;
         world::incast(&mut bench)?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use nic::cost::prism::{CHAIN, FIGURE_1, FIGURE_2, Plan};
 use nic::cost::{CostModel, NETWORKS};
 
@@ -11,6 +11,7 @@ use super::case::Case;
 use crate::bench::bars::{Bars, Series};
 use crate::bench::median;
 use crate::bench::plot::{self, Drawing, Line, Mark, Plot};
+use crate::output;
 
 /// Microseconds.
 fn us(ns: f64) -> f64 {
@@ -32,7 +33,7 @@ const OVER_ONE_SWITCH: [(usize, f64); 2] = [(1, 5.6 + 0.8), (1, 6.0)];
 
 /// Writes both into the folder.
 pub fn draw(folder: &Path, measured: &[Measured]) -> Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("making the folder {}", folder.display()))?;
+    output::folder(folder)?;
     let (bars, lines) = (model_bars(), model_lines());
     let (real_bars, real_lines) = (real_bars(measured), real_lines(measured));
     let [mut first, mut second]: [Vec<&dyn Drawing>; 2] = [vec![&bars], vec![&lines]];

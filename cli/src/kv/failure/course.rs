@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use crate::bench::curves::{Curve, Curves, Stated};
 use crate::bench::plot;
+use crate::output;
 
 /// Time that GETs are counted in.
 const SLOT: Duration = Duration::from_millis(50);
@@ -51,7 +52,7 @@ impl Course {
 
 /// Writes it: a chain's GETs, and memcached's, each beside its own before the server was killed after so many seconds.
 pub fn draw(folder: &Path, seconds: f64, courses: [&Course; 2]) -> Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("making the folder {}", folder.display()))?;
+    output::folder(folder)?;
     let curve = |name: &str, course: &Course| Curve {
         name: format!("{name}: {:.0} k/s", course.before() / 1e3),
         points: course.points(seconds),

@@ -1,11 +1,12 @@
 //! A server whose NIC and memory are a daemon's: the next one goes on where it ended.
 
 use std::path::Path;
+use std::rc::Rc;
 
 use anyhow::{Context as _, Result};
 use verbs::{Access, Context, Device};
 
-use super::{ServeArgs, fresh_size};
+use super::{Contents, Plan, ServeArgs};
 use crate::kv::{Design, Size};
 use crate::serving::Service;
 use crate::serving::again::Left;
@@ -22,8 +23,7 @@ const LOADED: u64 = u64::from_le_bytes(*b"loaded01");
 pub fn open<D: Design>(
     args: &ServeArgs,
     (socket, name): (&Path, &str),
-    capacity: u32,
-    load: impl FnOnce(&mut D::Program) -> Result<()>,
+    plan: &Plan,
 ) -> Result<Service<D::Program>> {
     let context = Device::nicd(socket).keep(name).open().context("attaching to a NIC")?;
     // Until it serves: words that do not fit shall cost nobody a table.
@@ -31,6 +31,15 @@ pub fn open<D: Design>(
     let (mut memory, left) = Memory::kept(&context)?;
     match size(&memory) {
         Some(size) => {
+            let unheeded = [
+                (args.records > 0, "--records"),
+                (args.file.is_some(), "--file"),
+                (args.capacity.is_some(), "--capacity"),
+                (args.memory.is_some(), "--memory"),
+            ];
+            for (_, option) in unheeded.iter().filter(|(given, _)| *given) {
+                eprintln!("{option} is left out: the table of the server before is kept");
+            }
             let program = D::program(args, size, &mut memory)?;
             context.stay();
             resume(args, context, program, memory, left, D::SPEAKS)
@@ -40,10 +49,9 @@ pub fn open<D: Design>(
             context.stay();
             drop(left);
             memory.kept.clear();
-            let size = fresh_size(args, capacity);
-            let mut program = D::program(args, size, &mut memory)?;
-            load(&mut program)?;
-            note(&mut memory, size)?;
+            let mut program = D::program(args, plan.size.clone(), &mut memory)?;
+            plan.load(args, &mut program)?;
+            note(&mut memory, &plan.size)?;
             Service::new(context, program, memory, args.clients, D::SPEAKS)
         }
     }
@@ -75,11 +83,11 @@ fn size(memory: &Memory) -> Option<Size> {
         return None;
     }
     let (capacity, bytes) = (u32::try_from(word(8)?).ok()?, usize::try_from(word(16)?).ok()?);
-    Some(Size { capacity, bytes, seed: word(24)?, again: true })
+    Some(Size { capacity, bytes, seed: word(24)?, again: true, contents: Rc::new(Contents::default()) })
 }
 
 /// Notes it, when all else is there.
-fn note(memory: &mut Memory, size: Size) -> Result<()> {
+fn note(memory: &mut Memory, size: &Size) -> Result<()> {
     memory.region(SIZE, LEN, Access::LOCAL_WRITE)?;
     let region = memory.regions.last().context("the region")?;
     region.put(8, &u64::from(size.capacity))?;

@@ -322,9 +322,16 @@ impl Client {
         if flight.operation == Operation::Delete {
             return chain::delete(slot, place, &flight, &self.arena, nic);
         }
-        let len = HEADER as u64 + u64::from(flight.key_len) + u64::from(flight.value_len);
-        let class = self.grant.classes.for_len(len).ok_or(Broken::Protocol)?;
+        let class = self.class_of(&flight).ok_or(Broken::Protocol)?;
         chain::put(slot, place, &flight, &self.grant.classes.all()[class], &self.arena, nic)
+    }
+
+    /// The class that a PUT takes its buffer from; None: there is none that large.
+    #[inline]
+    fn class_of(&self, flight: &Flight) -> Option<usize> {
+        let len = HEADER as u64 + u64::from(flight.key_len) + u64::from(flight.value_len);
+        let class = self.grant.classes.for_len(len)? + usize::from(flight.larger);
+        (class < self.grant.classes.all().len()).then_some(class)
     }
 
     /// Sends what is to be given back, and posts swaps that waited for that.
@@ -509,10 +516,16 @@ impl Client {
                 }
                 self.again(place, nic)
             }
-            // No buffer: the swap was skipped.
+            // No buffer: the swap was skipped. A larger buffer holds the object too.
             _ => {
-                self.known.forget(flight.hash);
                 self.returns.send(Part::Return.id(0), true, nic)?;
+                let larger = Flight { larger: flight.larger + 1, ..flight };
+                if self.class_of(&larger).is_some() {
+                    self.flights[usize::from(place)].larger = larger.larger;
+                    self.swap(place, nic)?;
+                    return Ok(Then::On);
+                }
+                self.known.forget(flight.hash);
                 Ok(Then::End(End::Other(Outcome::Refused(Refusal::NoSpace))))
             }
         }

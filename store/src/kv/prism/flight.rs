@@ -55,6 +55,8 @@ pub(super) struct Flight {
     pub generation: u64,
     /// Since when it may come to hold buffers, for those who wait for that to end.
     pub phase: Option<Phase>,
+    /// Free lists that were found empty: its buffer comes from one of so many sizes more.
+    pub larger: u8,
     pub round_trips: u32,
     pub tries: u32,
 }
@@ -75,6 +77,7 @@ impl Flight {
         asked: 0,
         generation: 0,
         phase: None,
+        larger: 0,
         round_trips: 0,
         tries: 0,
     };

@@ -237,20 +237,19 @@ impl Loader {
         value: &[u8],
     ) -> Result<(), Refusal> {
         let len = HEADER + key.len() + value.len();
-        let class = self.classes.for_len(len as u64).ok_or(Refusal::TooLong)?;
+        let least = self.classes.for_len(len as u64).ok_or(Refusal::TooLong)?;
         let old = table.words(slot);
-        let same = self.classes.find(old.pointer).filter(|(at, _)| *at == class && old.generation & 1 == 1);
+        let same = self.classes.find(old.pointer).filter(|(at, _)| *at == least && old.generation & 1 == 1);
         let pointer = match same {
             // Nobody reads yet.
             Some(_) => old.pointer,
             None => {
-                let of = &self.classes.all()[class];
-                let index = self.used[class];
-                if index == of.count {
-                    return Err(Refusal::NoSpace);
-                }
+                // A larger buffer holds the object too.
+                let all = self.classes.all();
+                let class = (least..all.len()).find(|class| self.used[*class] < all[*class].count);
+                let class = class.ok_or(Refusal::NoSpace)?;
                 self.used[class] += 1;
-                of.address(index)
+                all[class].address(self.used[class] - 1)
             }
         };
         let at = (pointer - table.memory.addr) as usize;

@@ -1,0 +1,54 @@
+//! Which benchmark heeds which options: those beside it are refused, since nobody would notice that they do
+//! nothing.
+
+use std::ffi::OsStr;
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, ValueEnum as _};
+
+use super::Name;
+
+/// Options of a benchmark; each other one that is given is a mistake.
+fn heeded(name: Name) -> &'static [&'static str] {
+    match name {
+        Name::Verbs => &["port", "json", "rounds", "only", "cores"],
+        Name::Loss => &["port", "json", "rounds", "only", "cores", "packets", "report"],
+        Name::Prism | Name::Redn | Name::Strom => &["port", "json", "rounds", "only", "cores", "report"],
+        Name::Congestion => &["json", "rounds", "report"],
+        Name::IrnReceiver => &["file", "out"],
+        Name::IrnSender => &["file", "out", "cap", "packets"],
+    }
+}
+
+/// Options of `remora bench txn`, each of one workload.
+const OF_WORKLOADS: [(&str, &str, &str); 5] = [
+    ("records", "--records", "ycsb-t"),
+    ("value_len", "--value-len", "ycsb-t"),
+    ("keys", "--keys", "ycsb-t"),
+    ("customers", "--customers", "smallbank"),
+    ("subscribers", "--subscribers", "tatp"),
+];
+
+/// An option of a workload that is not among those which are asked for.
+fn of_transactions(matches: &ArgMatches) -> Option<String> {
+    let asked: Vec<&OsStr> = matches.get_raw("workloads")?.collect();
+    let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    let bad = OF_WORKLOADS.iter().find(|(id, _, of)| given(id) && !asked.contains(&OsStr::new(of)));
+    bad.map(|(_, option, of)| format!("{option} is for {of}, which is not among the workloads"))
+}
+
+/// What is wrong with the options of `remora bench NAME`, if one of them would do nothing.
+pub fn unheeded(matches: &ArgMatches) -> Option<String> {
+    if let Some(("txn", own)) = matches.subcommand() {
+        return of_transactions(own);
+    }
+    let name = matches.try_get_one::<Name>("name").ok().flatten().copied()?;
+    let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    // What FILE has to do with them is said elsewhere.
+    let ids = matches.ids().map(clap::Id::as_str).filter(|id| !matches!(*id, "name" | "file" | "Args"));
+    let bad = ids.filter(|id| given(id)).find(|id| !heeded(name).contains(id))?;
+    let shown = name.to_possible_value()?;
+    let others = heeded(name).iter().filter(|id| **id != "file").map(|id| format!("--{id}"));
+    let others = others.collect::<Vec<_>>().join(", ");
+    Some(format!("`bench {}` takes no --{bad}: its options are {others}", shown.get_name()))
+}

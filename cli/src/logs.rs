@@ -1,0 +1,115 @@
+//! Logs: on standard error, in colours where a person reads them, and never without end.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::IsTerminal as _;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use host::LogLimit;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::{Format, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// Begins to log.
+pub fn begin() {
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into()))
+        .with_ansi(coloured())
+        .event_format(Limited { inner: Format::default(), limits: Mutex::default() })
+        .with_writer(std::io::stderr)
+        .init();
+}
+
+/// A terminal shows colours; a file or pipe gets text alone, and so does whoever sets NO_COLOR
+/// (https://no-color.org).
+fn coloured() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty())
+}
+
+/// Lets a warning that repeats through now and then, each place in the code for itself.
+struct Limited {
+    inner: Format,
+    limits: Mutex<BTreeMap<&'static str, LogLimit>>,
+}
+
+impl Limited {
+    /// Is it due? Then, how many like it were left out.
+    fn due(&self, event: &Event<'_>) -> Option<u64> {
+        // Who asks for more than warnings wants all of it.
+        if *event.metadata().level() > Level::WARN {
+            return Some(0);
+        }
+        let mut limits = self.limits.lock().ok()?;
+        limits.entry(event.metadata().name()).or_default().due(Instant::now())
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for Limited
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let Some(left_out) = self.due(event) else { return Ok(()) };
+        if left_out > 0 {
+            writeln!(writer, "({left_out} lines like the next one were left out)")?;
+        }
+        self.inner.format_event(context, writer, event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tracing_subscriber::fmt::MakeWriter;
+
+    #[derive(Clone, Default)]
+    struct Said(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Said {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl MakeWriter<'_> for Said {
+        type Writer = Said;
+
+        fn make_writer(&self) -> Said {
+            self.clone()
+        }
+    }
+
+    #[test]
+    fn a_thousand_warnings_of_one_place_are_ten_lines_and_another_place_has_its_own() {
+        let said = Said::default();
+        let log = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .event_format(Limited { inner: Format::default(), limits: Mutex::default() })
+            .with_writer(said.clone())
+            .finish();
+        tracing::subscriber::with_default(log, || {
+            (0..1000).for_each(|number| tracing::warn!(number, "out of descriptors"));
+            tracing::warn!("something else");
+            (0..20).for_each(|_| tracing::info!("who asks for all gets all"));
+        });
+        let text = String::from_utf8(said.0.lock().unwrap().clone()).unwrap();
+        let count = |words: &str| text.lines().filter(|line| line.contains(words)).count();
+        assert_eq!(count("out of descriptors"), LogLimit::BURST as usize, "{text}");
+        assert_eq!((count("something else"), count("gets all")), (1, 20), "{text}");
+    }
+}

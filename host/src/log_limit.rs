@@ -1,0 +1,72 @@
+//! A bound on log lines that repeat: what fails in a loop must not fill a disk with its complaints.
+
+use std::time::{Duration, Instant};
+
+/// Lets a few lines through in each span of time, and counts the others. The rule is that of the kernel's
+/// `printk_ratelimit`.
+///
+/// ```
+/// use remora_host::LogLimit;
+/// use std::time::Instant;
+///
+/// let mut limit = LogLimit::new();
+/// if let Some(left_out) = limit.due(Instant::now()) {
+///     eprintln!("out of descriptors ({left_out} such lines were left out)");
+/// }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct LogLimit {
+    /// When the span began.
+    began: Option<Instant>,
+    /// Lines of this span that were let through.
+    said: u32,
+    /// Lines since the last one that was let through.
+    left_out: u64,
+}
+
+impl LogLimit {
+    /// Lines of a span at most.
+    pub const BURST: u32 = 10;
+    /// A span.
+    pub const SPAN: Duration = Duration::from_secs(5);
+
+    /// Nothing was said yet.
+    pub const fn new() -> LogLimit {
+        LogLimit { began: None, said: 0, left_out: 0 }
+    }
+
+    /// Is a line due now? Then, how many were left out since the one before.
+    pub fn due(&mut self, now: Instant) -> Option<u64> {
+        if self.began.is_none_or(|began| now.saturating_duration_since(began) >= LogLimit::SPAN) {
+            (self.began, self.said) = (Some(now), 0);
+        }
+        if self.said == LogLimit::BURST {
+            self.left_out += 1;
+            return None;
+        }
+        self.said += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_lines_of_a_second_are_ten_and_the_next_says_how_many_were_left_out() {
+        let (mut limit, start) = (LogLimit::new(), Instant::now());
+        let at = |millis: u64| start + Duration::from_millis(millis);
+        let said = (0..1000).filter(|millis| limit.due(at(*millis)).is_some()).count();
+        assert_eq!(said, 10);
+        assert_eq!(limit.due(at(4999)), None);
+        assert_eq!(limit.due(at(5000)), Some(991));
+        assert_eq!(limit.due(at(5001)), Some(0));
+    }
+
+    #[test]
+    fn what_is_seldom_is_always_said() {
+        let (mut limit, start) = (LogLimit::new(), Instant::now());
+        assert!((0..100).all(|second| limit.due(start + Duration::from_secs(second)) == Some(0)));
+    }
+}
