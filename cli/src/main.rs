@@ -7,6 +7,7 @@ mod block;
 mod cache;
 mod capture;
 mod chain;
+mod completions;
 mod demo;
 mod device;
 mod devinfo;
@@ -17,6 +18,7 @@ mod exercise;
 mod figures;
 mod flushing;
 mod kv;
+mod man;
 mod nicd;
 mod post;
 mod print;
@@ -27,7 +29,7 @@ mod txn;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// A programmable remote-memory NIC in software: RoCE v2 on any Linux machine.
 #[derive(Parser)]
@@ -94,6 +96,10 @@ enum Command {
     Capture(capture::Args),
     /// Watch the counters of a running server.
     Top(top::Args),
+    /// Print a script that completes this command's words in a shell.
+    Completions(completions::Args),
+    /// Write the manual pages of this command and of all below it.
+    Man(man::Args),
     /// The other process of a benchmark.
     #[command(name = "__peer", hide = true)]
     Peer(bench::peer::Args),
@@ -154,6 +160,8 @@ fn run(command: Command) -> Result<()> {
         Command::Doctor(args) => doctor::run(&args),
         Command::Capture(args) => capture::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::Completions(args) => completions::run(&args, &mut Cli::command()),
+        Command::Man(args) => man::run(&args, Cli::command()),
         Command::Peer(args) => bench::peer::run(args),
         Command::Chains(args) => demo::redn::server::run(&args),
         Command::Replicas(args) => block::together::run(&args),
@@ -163,7 +171,6 @@ fn run(command: Command) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     /// What the help of a command, and of all below it, shows as a call.
     fn examples(command: &clap::Command) -> Vec<String> {

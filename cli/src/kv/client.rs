@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use store::kv::{ClientConfig, Finished, Outcome, Refused, Slot};
 use verbs::{
-    Access, CompletionQueue, ConnectError, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready, WorkCompletion,
+    Access, CompletionQueue, ConnectError, EMPTY, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
+    WorkCompletion,
 };
 
 use super::Design;
@@ -16,7 +17,7 @@ use crate::post::{Batched, Direct, registered};
 use crate::serving::READS;
 
 /// How long an operation may take before a person is told.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a person is told of an operation that cannot be started.
 fn unstarted(refused: Refused) -> anyhow::Error {
@@ -72,6 +73,7 @@ pub struct Session<D: Design> {
     pair: QueuePair<Ready>,
     cq: CompletionQueue,
     done: [WorkCompletion; TAKEN],
+    domain: ProtectionDomain,
     _arena: MemoryRegion,
 }
 
@@ -106,7 +108,7 @@ impl<D: Design> Session<D> {
         let mut client = D::client(config, pair.peer_private_data(), block)
             .context("whoever answers there is no key-value server that fits")?;
         client.start(&mut Direct(&mut pair)).map_err(|broken| anyhow::anyhow!("{broken}"))?;
-        Ok(Session { client, pair, cq, done: [EMPTY; TAKEN], _arena: arena })
+        Ok(Session { client, pair, cq, done: [EMPTY; TAKEN], domain, _arena: arena })
     }
 
     /// One turn: takes what has ended, and starts what the driver has to start. All that this posts (second READs, receive
@@ -132,6 +134,39 @@ impl<D: Design> Session<D> {
             }
         }
         Ok(())
+    }
+
+    /// What the server said when the session began.
+    pub fn grant(&self) -> &[u8] {
+        self.pair.peer_private_data()
+    }
+
+    /// Memory for requests beside the client's.
+    pub fn allocate(&self, len: usize) -> Result<MemoryRegion> {
+        Ok(self.domain.allocate(len, Access::LOCAL_WRITE)?)
+    }
+
+    /// Where requests beside the client's are posted, while it has nothing in flight.
+    pub fn direct(&mut self) -> Direct<'_> {
+        Direct(&mut self.pair)
+    }
+
+    /// Polls once. Completions go to `take`; those that it does not take are the client's. How many there were.
+    pub fn poll_beside(
+        &mut self,
+        mut take: impl FnMut(&WorkCompletion, &mut Direct<'_>) -> Result<bool>,
+    ) -> Result<usize> {
+        let got = self.cq.poll(&mut self.done)?;
+        for completion in &self.done[..got] {
+            let nic = &mut Direct(&mut self.pair);
+            if take(completion, nic)? {
+                continue;
+            }
+            if let Err(broken) = self.client.complete(completion, nic) {
+                bail!("the connection failed: {broken}");
+            }
+        }
+        Ok(got)
     }
 
     /// Operations in flight.

@@ -1,8 +1,8 @@
 //! `remora kv get|put|delete|load|exercise`.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
@@ -10,7 +10,10 @@ use store::kv::ClientConfig;
 use store::load::Pairs;
 
 use super::client::Session;
+use super::dump::{self, Wanted};
+use super::client_bench::{BenchArgs, run as measure};
 use super::exercise::run as record;
+use super::shell;
 use super::{Design, DesignName};
 use crate::device::PortArgs;
 use crate::exercise::ExerciseArgs;
@@ -33,13 +36,16 @@ pub struct Target {
 /// `remora kv`.
 #[derive(Subcommand)]
 pub enum KvCommand {
-    /// Print the value of a key.
-    #[command(after_help = "Example:\n  remora kv get user42\n\nEnds with status 1 if there is no such key.")]
+    /// Print the values of keys.
+    #[command(
+        after_help = "Examples:\n  remora kv get user42\n  remora kv get colour shape size\n\nSeveral keys are printed as `key value` lines. Ends with status 1 if there is no such key."
+    )]
     Get {
         #[command(flatten)]
         target: Target,
-        /// The key.
-        key: String,
+        /// The keys.
+        #[arg(required = true, value_name = "KEY")]
+        keys: Vec<String>,
     },
     /// Store a value under a key.
     #[command(after_help = "Examples:\n  remora kv put colour blue\n  remora kv put picture - < picture.png")]
@@ -70,6 +76,45 @@ pub enum KvCommand {
         target: Target,
         /// The file.
         file: PathBuf,
+        /// Lines of JSON, as `remora kv dump --json` prints them.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print all keys, sorted.
+    #[command(
+        after_help = "Examples:\n  remora kv scan\n  remora kv scan --prefix user --limit 10 --json\n\nA key that is there from the beginning to the end of the command is listed, whatever is stored meanwhile."
+    )]
+    Scan {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        wanted: WantedArgs,
+    },
+    /// Print all pairs, sorted by key, as `remora kv load` takes them.
+    #[command(
+        after_help = "Examples:\n  remora kv dump > words.txt\n  remora kv dump --json > table.jsonl\n  remora kv load --json table.jsonl\n\nEach value is read after its key was listed: what is stored meanwhile may be in it or not."
+    )]
+    Dump {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        wanted: WantedArgs,
+    },
+    /// Stay connected, and do what lines of standard input say: get, put, delete, scan.
+    #[command(after_help = "Examples:\n  remora kv shell\n  remora kv shell < lines.txt")]
+    Shell {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Run a YCSB workload against a server, and say its rate and latencies.
+    #[command(
+        after_help = "Examples:\n  remora kv bench --load --workload A\n  remora kv bench --load --workload ycsb/workloads/workloadb --seconds 30\n  remora kv bench --design prism --records 100000 --window 1 --json\n\nEvery value that is read is checked: the table holds what --load stored, or what `remora serve kv --records N --value-len L`\nserves. These tables have no order, so a scan is GETs of consecutive record numbers."
+    )]
+    Bench {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        bench: BenchArgs,
     },
     /// Do random operations, and record them for a judge of linearizability.
     #[command(
@@ -86,12 +131,34 @@ pub enum KvCommand {
     },
 }
 
+/// Which keys, and how they are printed.
+#[derive(Args, Clone, Debug)]
+pub struct WantedArgs {
+    /// Only keys that begin so.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    prefix: String,
+    /// So many of them at most.
+    #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
+    limit: u64,
+    /// One JSON object a line; bytes that are no text as base64.
+    #[arg(long)]
+    json: bool,
+}
+
+impl WantedArgs {
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted { prefix: self.prefix.as_bytes(), limit: self.limit, json: self.json }
+    }
+}
+
 const LONGEST: u32 = 1 << 20;
+/// Longest key of a session that does not know its keys beforehand.
+const LONGEST_KEY: u32 = 1024;
 
 /// `remora kv`.
 pub fn run(command: KvCommand) -> Result<()> {
     match command {
-        KvCommand::Get { target, key } => with_design!(target.design, get(&target, &key)),
+        KvCommand::Get { target, keys } => with_design!(target.design, get(&target, &keys)),
         KvCommand::Put { target, key, value } => {
             let value = if value == "-" {
                 let mut bytes = Vec::new();
@@ -103,7 +170,14 @@ pub fn run(command: KvCommand) -> Result<()> {
             with_design!(target.design, put(&target, &key, &value))
         }
         KvCommand::Delete { target, key } => with_design!(target.design, delete(&target, &key)),
-        KvCommand::Load { target, file } => with_design!(target.design, load(&target, &file)),
+        KvCommand::Load { target, file, json: true } => {
+            with_design!(target.design, load_json(&target, &file))
+        }
+        KvCommand::Load { target, file, json: false } => with_design!(target.design, load(&target, &file)),
+        KvCommand::Scan { target, wanted } => with_design!(target.design, list_keys(&target, &wanted)),
+        KvCommand::Dump { target, wanted } => with_design!(target.design, list_pairs(&target, &wanted)),
+        KvCommand::Shell { target } => with_design!(target.design, type_lines(&target)),
+        KvCommand::Bench { target, bench } => with_design!(target.design, measure(&target, &bench)),
         KvCommand::Exercise { target, exercise, value_len } => {
             with_design!(target.design, record(&target, &exercise, value_len))
         }
@@ -117,17 +191,61 @@ fn session<D: Design>(target: &Target, max_key: usize) -> Result<Session<D>> {
     Session::connect(&target.port, &target.connect, config)
 }
 
-fn get<D: Design>(target: &Target, key: &str) -> Result<()> {
-    match session::<D>(target, key.len())?.get(key.as_bytes())? {
-        Some(value) => {
-            print::bytes(&value);
-            if !value.ends_with(b"\n") {
-                print::line("");
-            }
-            Ok(())
+fn get<D: Design>(target: &Target, keys: &[String]) -> Result<()> {
+    let longest = keys.iter().map(String::len).max().unwrap_or(0);
+    let mut session = session::<D>(target, longest)?;
+    let mut missing = Vec::new();
+    for key in keys {
+        let Some(value) = session.get(key.as_bytes())? else {
+            missing.push(key.as_str());
+            continue;
+        };
+        if keys.len() > 1 {
+            print::bytes(&[key.as_bytes(), b" "].concat());
         }
-        None => bail!("no such key: {key}"),
+        print::bytes(&value);
+        if !value.ends_with(b"\n") {
+            print::line("");
+        }
     }
+    match missing[..] {
+        [] => Ok(()),
+        _ => bail!("no such key: {}", missing.join(" ")),
+    }
+}
+
+/// Stores what `remora kv dump --json` has printed.
+fn load_json<D: Design>(target: &Target, path: &Path) -> Result<()> {
+    let reader: Box<dyn BufRead> = match path.to_str() {
+        Some("-") => Box::new(std::io::stdin().lock()),
+        _ => Box::new(BufReader::new(File::open(path).with_context(|| format!("opening {}", path.display()))?)),
+    };
+    let loaded = dump::load(&mut listing_session::<D>(target)?, reader, &path.display().to_string())?;
+    print::line(format_args!("{} keys stored, {} lines left out", loaded.stored, loaded.left_out));
+    Ok(())
+}
+
+fn list_keys<D: Design>(target: &Target, wanted: &WantedArgs) -> Result<()> {
+    dump::scan(&mut listing_session::<D>(target)?, &wanted.wanted())
+}
+
+fn list_pairs<D: Design>(target: &Target, wanted: &WantedArgs) -> Result<()> {
+    dump::dump(&mut listing_session::<D>(target)?, &wanted.wanted())
+}
+
+fn type_lines<D: Design>(target: &Target) -> Result<()> {
+    shell::run(&mut listing_session::<D>(target)?)
+}
+
+/// A session that can list keys too.
+fn listing_session<D: Design>(target: &Target) -> Result<Session<D>> {
+    let config = ClientConfig {
+        window: store::kv::prism::Scan::WINDOW,
+        max_key: LONGEST_KEY,
+        max_value: LONGEST,
+        ..ClientConfig::default()
+    };
+    Session::connect(&target.port, &target.connect, config)
 }
 
 fn put<D: Design>(target: &Target, key: &str, value: &[u8]) -> Result<()> {
@@ -148,7 +266,7 @@ fn load<D: Design>(target: &Target, path: &PathBuf) -> Result<()> {
     let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
     let bar = indicatif::ProgressBar::new(file.metadata()?.len());
     let mut pairs = Pairs::new(BufReader::new(bar.wrap_read(file)));
-    let mut session = session::<D>(target, 1024)?;
+    let mut session = session::<D>(target, LONGEST_KEY as usize)?;
     let (mut loaded, mut bad) = (0u64, 0u64);
     while let Some(pair) = pairs.next_pair().with_context(|| format!("reading {}", path.display()))? {
         match pair {

@@ -2,14 +2,17 @@
 
 pub mod bench;
 pub mod client;
+mod client_bench;
 pub mod command;
 mod contest;
 pub mod curves;
+mod dump;
 mod exercise;
 pub mod failure;
 mod flight;
 #[cfg(test)]
 mod growing;
+mod listing;
 mod machine;
 pub mod measure;
 pub mod parts;
@@ -18,7 +21,9 @@ mod program;
 pub mod rival;
 mod rows;
 pub mod serve;
+mod shell;
 mod work;
+pub mod workload;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
@@ -40,6 +45,8 @@ use verbs::{Access, KernelOptions};
 
 use crate::serving::Speaks;
 use crate::serving::program::Memory;
+use client::Session;
+use listing::Found;
 use machine::Machine;
 use prism::PrismServer;
 use program::{Called, Loads};
@@ -124,6 +131,12 @@ pub trait Design: Sized + 'static {
     /// There is no room.
     fn program(args: &ServeArgs, size: Size, memory: &mut Memory) -> Result<Self::Program>;
 
+    /// Calls `found` with each key of the table, in no order. A key that is there throughout comes once at least.
+    ///
+    /// # Errors
+    /// The connection's, or what `found` says.
+    fn list(session: &mut Session<Self>, found: &mut Found<'_>) -> Result<()>;
+
     /// Bytes of the READs of a GET that finds its key: of each but the last, and of the last. None: it is a call.
     fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)>;
 
@@ -176,6 +189,10 @@ impl<D: Classical> Design for D {
             )?,
         };
         Ok(Called { server: Server::new(table, config, local, staging)?, needs: config.needs() })
+    }
+
+    fn list(session: &mut Session<D>, found: &mut Found<'_>) -> Result<()> {
+        listing::by_calls(session, found)
     }
 
     fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)> {
@@ -235,6 +252,10 @@ impl Design for PrismDesign {
 
     fn program(args: &ServeArgs, size: Size, memory: &mut Memory) -> Result<PrismServer> {
         prism::open(args, size, memory)
+    }
+
+    fn list(session: &mut Session<PrismDesign>, found: &mut Found<'_>) -> Result<()> {
+        listing::by_reads(session, found)
     }
 
     fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)> {

@@ -9,6 +9,7 @@ mod counters;
 mod curves;
 mod figures;
 mod kv;
+mod kv_tools;
 mod limits;
 mod loss;
 mod mistakes;
