@@ -7,6 +7,7 @@ mod block;
 mod cache;
 mod capture;
 mod chain;
+mod completions;
 mod connecting;
 mod demo;
 mod device;
@@ -22,6 +23,7 @@ mod flushing;
 mod kv;
 mod lines;
 mod logs;
+mod man;
 mod nicd;
 mod output;
 mod post;
@@ -101,6 +103,10 @@ enum Command {
     Capture(capture::Args),
     /// Watch the counters of a running server.
     Top(top::Args),
+    /// Print a script that completes this command's words in a shell.
+    Completions(completions::Args),
+    /// Write the manual pages of this command and of all below it.
+    Man(man::Args),
     /// The other process of a benchmark.
     #[command(name = "__peer", hide = true)]
     Peer(bench::peer::Args),
@@ -177,6 +183,8 @@ fn run(command: Command) -> Result<()> {
         Command::Doctor(args) => doctor::run(&args),
         Command::Capture(args) => capture::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::Completions(args) => completions::run(&args, &mut Cli::command()),
+        Command::Man(args) => man::run(&args, Cli::command()),
         Command::Peer(args) => bench::peer::run(args),
         Command::Chains(args) => demo::redn::server::run(&args),
         Command::Replicas(args) => block::together::run(&args),

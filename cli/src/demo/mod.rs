@@ -189,7 +189,7 @@ fn measure_store<D: Design>(
     gets: u64,
 ) -> Result<Measured> {
     let server = Server::start(design, (site, link), plan)?;
-    let mut runner = Runner::<D>::connect(&server, &site.client(link), plan)?;
+    let mut runner = Runner::<D>::connect(&server.address, &site.client(link), plan)?;
     let mut parts = Parts::new(Mix::C, plan.records, plan.seed);
     runner.alone(&mut parts, gets / 10)?;
     let alone = runner.alone(&mut parts, gets)?;

@@ -8,6 +8,7 @@ use super::contest::{Contestant, Counts, RivalSeat, Round, seat};
 use super::flight::RIVAL_WINDOW;
 use super::measure::Plan;
 use super::rival::Rival;
+use super::workload::{self, Chosen};
 use super::{DesignName, curves, rows};
 use crate::bench::cores::{pin, two_cores};
 use crate::bench::site::Site;
@@ -18,7 +19,7 @@ use crate::with_design;
 /// Arguments of `remora bench kv`.
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  remora bench kv\n  remora bench kv --port udp --records 1000000 --json\n  remora bench kv --workload A --distribution uniform --rounds 9\n  remora bench kv --curves --port shm --json > curves.jsonl\n\nServer and client have a core each; servers take turns on theirs. Every value is checked. `window` operations are in flight for\nrates, one for latencies; the rivals' latency is taken with both processes on one core, since a hand-over between cores would be\nthe figure.\n\nA latency is judged: at most 1.15 times what its round trips of the bare verb take in the same round (READs of the bytes that the\ndesign reads, from as many places, or a SEND that a program answers with one) and the design's CPU work, measured without a NIC.\n\nYCSB: A half updates, B 5 % updates, C reads only, D reads of the latest and 5 % inserts, E scans and 5 % inserts, F half\nread-modify-writes. These tables have no order, so a scan is 1 to 100 GETs; a read-modify-write is a GET, then a PUT.\n\nNobody here writes anything to a disk: memcached and redis run without persistence, as the tables do."
+    after_help = "Examples:\n  remora bench kv\n  remora bench kv --port udp --records 1000000 --json\n  remora bench kv --workload A --distribution uniform --rounds 9\n  remora bench kv --workload ycsb/workloads/workloadb --design farm\n  remora bench kv --curves --port shm --json > curves.jsonl\n\nServer and client have a core each; servers take turns on theirs. Every value is checked. `window` operations are in flight for\nrates, one for latencies; the rivals' latency is taken with both processes on one core, since a hand-over between cores would be\nthe figure.\n\nA latency is judged: at most 1.15 times what its round trips of the bare verb take in the same round (READs of the bytes that the\ndesign reads, from as many places, or a SEND that a program answers with one) and the design's CPU work, measured without a NIC.\n\nYCSB: A half updates, B 5 % updates, C reads only, D reads of the latest and 5 % inserts, E scans and 5 % inserts, F half\nread-modify-writes. These tables have no order, so a scan is 1 to 100 GETs; a read-modify-write is a GET, then a PUT.\n\nNobody here writes anything to a disk: memcached and redis run without persistence, as the tables do."
 )]
 pub struct Args {
     /// Only this design.
@@ -27,18 +28,18 @@ pub struct Args {
     /// Only this port.
     #[arg(long)]
     port: Option<PortName>,
-    /// A YCSB workload, A to F [default: A, B and C, and PUTs alone].
-    #[arg(long, value_parser = workload)]
-    workload: Option<Mix>,
+    /// A YCSB workload: a letter from A to F, or a file as YCSB ships them [default: A, B and C, and PUTs alone].
+    #[arg(long, value_name = "LETTER|FILE")]
+    workload: Option<String>,
     /// Which keys are asked for [default: both; of PUTs alone, D and E their own].
     #[arg(long)]
     distribution: Option<Keys>,
-    /// Records.
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
-    records: u64,
-    /// Bytes of a value.
-    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(16..=65536))]
-    value_len: u32,
+    /// Records [default: what the workload's file says, else 100000].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    records: Option<u64>,
+    /// Bytes of a value [default: what the workload's file says, else 512].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(16..=65536))]
+    value_len: Option<u32>,
     /// Operations in flight for rates.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=64))]
     window: u32,
@@ -68,12 +69,6 @@ enum Keys {
     Zipf,
 }
 
-fn workload(text: &str) -> Result<Mix, String> {
-    let mut letters = text.chars();
-    let named = letters.next().and_then(|letter| Mix::named(letter.to_ascii_uppercase()));
-    named.filter(|_| letters.next().is_none()).ok_or_else(|| "YCSB's workloads are A to F".to_owned())
-}
-
 /// PUTs of zipfian keys.
 const PUTS: Mix = Mix { name: 'p', read: 0, update: 100, ..Mix::A };
 
@@ -86,9 +81,8 @@ pub struct Case {
 }
 
 impl Case {
-    fn new(mix: Mix) -> Case {
-        let letter = mix.name.to_ascii_lowercase();
-        let what = if mix.name == PUTS.name { "put".to_owned() } else { format!("ycsb-{letter}") };
+    fn new(Chosen { mix, name, .. }: Chosen) -> Case {
+        let what = if mix.name == PUTS.name { "put".to_owned() } else { format!("ycsb-{name}") };
         let keys = match mix.distribution {
             Distribution::Uniform => "uniform".to_owned(),
             Distribution::Zipfian(theta) => format!("zipf-{}", f64::from(theta) / 1000.0),
@@ -105,18 +99,38 @@ impl Case {
 
 impl Args {
     /// What is measured.
-    fn cases(&self) -> Vec<Case> {
-        let with = |mix: Mix| {
-            let uniform = Mix { distribution: Distribution::Uniform, ..mix };
+    fn cases(&self, workload: Option<&Chosen>) -> Vec<Case> {
+        let with = |chosen: Chosen| {
+            let mix = chosen.mix;
+            let of = |distribution| Chosen { mix: Mix { distribution, ..mix }, ..chosen.clone() };
+            let uniform = of(Distribution::Uniform);
             match (self.distribution, mix.distribution) {
-                (_, Distribution::Latest(_)) | (Some(Keys::Zipf), _) => vec![mix],
+                (Some(Keys::Zipf), Distribution::Uniform) => vec![of(Mix::A.distribution)],
+                (_, Distribution::Latest(_)) | (Some(Keys::Zipf), _) => vec![chosen],
                 (Some(Keys::Uniform), _) => vec![uniform],
-                (None, _) if mix == PUTS || mix == Mix::E => vec![mix],
-                (None, _) => vec![uniform, mix],
+                // A file says which keys it means.
+                (None, _) if mix == PUTS || mix == Mix::E || chosen.value_len.is_some() => vec![chosen],
+                (None, _) => vec![uniform, chosen],
             }
         };
-        let mixes = self.workload.map_or_else(|| vec![Mix::C, Mix::B, Mix::A, PUTS], |mix| vec![mix]);
-        mixes.into_iter().flat_map(with).map(Case::new).collect()
+        let all = || [Mix::C, Mix::B, Mix::A, PUTS].map(Chosen::from).to_vec();
+        let chosen = workload.map_or_else(all, |chosen| vec![chosen.clone()]);
+        chosen.into_iter().flat_map(with).map(Case::new).collect()
+    }
+
+
+    /// Bytes of a value.
+    ///
+    /// # Errors
+    /// The file says a length that the designs are not measured with.
+    fn value_len(&self, workload: Option<&Chosen>) -> Result<u32> {
+        let of_file = || workload.and_then(|chosen| chosen.value_len);
+        let len = self.value_len.or_else(of_file).unwrap_or(512);
+        anyhow::ensure!(
+            (16..=65536).contains(&len),
+            "the workload's values have {len} bytes: give --value-len from 16 to 65536"
+        );
+        Ok(len)
     }
 
     fn designs(&self) -> Vec<DesignName> {
@@ -129,10 +143,14 @@ impl Args {
 pub fn run(args: &Args) -> Result<Report> {
     let cores = two_cores(&args.cores)?;
     pin(cores[0])?;
-    let cases = args.cases();
+    let workload = args.workload.as_deref().map(workload::choose).transpose()?;
+    let workload = workload.as_ref();
+    let of_file = || workload.and_then(|chosen| chosen.records);
+    let (records, value_len) = (args.records.or_else(of_file).unwrap_or(100_000), args.value_len(workload)?);
+    let cases = args.cases(workload);
     let inserts =
-        cases.iter().map(|case| Counts::of(case.mix, args.records).inserts(case.mix, args.rounds)).max();
-    let Args { records, value_len, window, .. } = *args;
+        cases.iter().map(|case| Counts::of(case.mix, records).inserts(case.mix, args.rounds)).max();
+    let window = args.window;
     let plan = Plan { records, value_len, window, cores, seed: 1, inserts: inserts.unwrap_or(0) };
     let mut report = Report::new(args.json);
     if args.curves {
@@ -153,7 +171,7 @@ pub fn run(args: &Args) -> Result<Report> {
         .collect();
     for port in Site::ports(args.port) {
         let Some(site) = Site::open(port, DesignName::ALL.len(), args.port.is_some())? else { continue };
-        over(args, &plan, &site, &mut rivals, &mut report)?;
+        over(args, &cases, (&plan, &site), &mut rivals, &mut report)?;
     }
     for rival in &rivals {
         for (at, case) in cases.iter().enumerate() {
@@ -168,8 +186,13 @@ pub fn run(args: &Args) -> Result<Report> {
 }
 
 /// Rounds of the designs over one port, with the rivals between them.
-fn over(args: &Args, plan: &Plan, site: &Site, rivals: &mut [RivalSeat], report: &mut Report) -> Result<()> {
-    let cases = args.cases();
+fn over(
+    args: &Args,
+    cases: &[Case],
+    (plan, site): (&Plan, &Site),
+    rivals: &mut [RivalSeat],
+    report: &mut Report,
+) -> Result<()> {
     let mixes: Vec<Mix> = cases.iter().map(|case| case.mix).collect();
     let mut bare = site.bare(plan.cores)?;
     let mut seats: Vec<Box<dyn Contestant>> = Vec::new();

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use store::kv::{ClientConfig, Finished, Outcome, Refused, Slot};
-use verbs::{Access, CompletionQueue, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready, WorkCompletion};
+use verbs::{
+    Access, CompletionQueue, EMPTY, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready, WorkCompletion,
+};
 
 use super::Design;
 use super::machine::Machine;
@@ -15,7 +17,7 @@ use crate::post::{Batched, Direct, registered};
 use crate::serving::READS;
 
 /// How long an operation may take before a person is told.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why an operation cannot be started, and what would help.
 pub(super) fn why_not(refused: Refused) -> String {
@@ -78,6 +80,7 @@ pub struct Session<D: Design> {
     done: [WorkCompletion; TAKEN],
     /// Of the server.
     address: String,
+    domain: ProtectionDomain,
     _arena: MemoryRegion,
 }
 
@@ -111,7 +114,7 @@ impl<D: Design> Session<D> {
             .context("whoever answers there is no key-value server that fits")?;
         client.start(&mut Direct(&mut pair)).map_err(|broken| anyhow::anyhow!("{broken}"))?;
         let address = address.to_owned();
-        Ok(Session { client, pair, cq, done: [EMPTY; TAKEN], address, _arena: arena })
+        Ok(Session { client, pair, cq, done: [EMPTY; TAKEN], address, domain, _arena: arena })
     }
 
     /// One turn: takes what has ended, and starts what the driver has to start. All that this posts (second READs, receive
@@ -137,6 +140,39 @@ impl<D: Design> Session<D> {
             }
         }
         Ok(())
+    }
+
+    /// What the server said when the session began.
+    pub fn grant(&self) -> &[u8] {
+        self.pair.peer_private_data()
+    }
+
+    /// Memory for requests beside the client's.
+    pub fn allocate(&self, len: usize) -> Result<MemoryRegion> {
+        Ok(self.domain.allocate(len, Access::LOCAL_WRITE)?)
+    }
+
+    /// Where requests beside the client's are posted, while it has nothing in flight.
+    pub fn direct(&mut self) -> Direct<'_> {
+        Direct(&mut self.pair)
+    }
+
+    /// Polls once. Completions go to `take`; those that it does not take are the client's. How many there were.
+    pub fn poll_beside(
+        &mut self,
+        mut take: impl FnMut(&WorkCompletion, &mut Direct<'_>) -> Result<bool>,
+    ) -> Result<usize> {
+        let got = self.cq.poll(&mut self.done)?;
+        for completion in &self.done[..got] {
+            let nic = &mut Direct(&mut self.pair);
+            if take(completion, nic)? {
+                continue;
+            }
+            if let Err(broken) = self.client.complete(completion, nic) {
+                bail!("the connection failed: {broken}");
+            }
+        }
+        Ok(got)
     }
 
     /// Operations in flight.

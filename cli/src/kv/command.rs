@@ -10,8 +10,11 @@ use clap::{Args, Subcommand};
 use store::kv::ClientConfig;
 
 use super::client::Session;
+use super::client_bench::{BenchArgs, run as measure};
+use super::dump::{self, Wanted, load as load_json};
 use super::exercise::run as record;
-use super::load::load;
+use super::load::load as load_lines;
+use super::shell;
 use super::{Design, DesignName};
 use crate::device::PortArgs;
 use crate::escape::{KeyWords, shown};
@@ -35,17 +38,18 @@ pub struct Target {
 /// `remora kv`.
 #[derive(Subcommand)]
 pub enum KvCommand {
-    /// Print the value of a key.
+    /// Print the values of keys.
     #[command(
-        after_help = "Example:\n  remora kv get user42\n  remora kv get --escaped 'two\\swords\\xff'\n\nEnds with status 1 if there is no such key."
+        after_help = "Examples:\n  remora kv get user42\n  remora kv get colour shape size\n  remora kv get --escaped 'two\\swords\\xff'\n\nSeveral keys are printed as `key value` lines. Ends with status 1 if there is no such key."
     )]
     Get {
         #[command(flatten)]
         target: Target,
         #[command(flatten)]
         words: KeyWords,
-        /// The key.
-        key: OsString,
+        /// The keys.
+        #[arg(required = true, value_name = "KEY")]
+        keys: Vec<OsString>,
     },
     /// Store a value under a key.
     #[command(after_help = "Examples:\n  remora kv put colour blue\n  remora kv put picture - < picture.png")]
@@ -80,6 +84,45 @@ pub enum KvCommand {
         target: Target,
         /// The file; - takes standard input.
         file: PathBuf,
+        /// Lines of JSON, as `remora kv dump --json` prints them.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print all keys, sorted.
+    #[command(
+        after_help = "Examples:\n  remora kv scan\n  remora kv scan --prefix user --limit 10 --json\n\nA key that is there from the beginning to the end of the command is listed, whatever is stored meanwhile."
+    )]
+    Scan {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        wanted: WantedArgs,
+    },
+    /// Print all pairs, sorted by key, as `remora kv load` takes them.
+    #[command(
+        after_help = "Examples:\n  remora kv dump > words.txt\n  remora kv dump --json > table.jsonl\n  remora kv load --json table.jsonl\n\nEach value is read after its key was listed: what is stored meanwhile may be in it or not."
+    )]
+    Dump {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        wanted: WantedArgs,
+    },
+    /// Stay connected, and do what lines of standard input say: get, put, delete, scan.
+    #[command(after_help = "Examples:\n  remora kv shell\n  remora kv shell < lines.txt")]
+    Shell {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Run a YCSB workload against a server, and say its rate and latencies.
+    #[command(
+        after_help = "Examples:\n  remora kv bench --load --workload A\n  remora kv bench --load --workload ycsb/workloads/workloadb --seconds 30\n  remora kv bench --design prism --records 100000 --window 1 --json\n\nEvery value that is read is checked: the table holds what --load stored, or what `remora serve kv --records N --value-len L`\nserves. These tables have no order, so a scan is GETs of consecutive record numbers."
+    )]
+    Bench {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        bench: BenchArgs,
     },
     /// Do random operations, and record them for a judge of linearizability.
     #[command(
@@ -96,13 +139,36 @@ pub enum KvCommand {
     },
 }
 
+/// Which keys, and how they are printed.
+#[derive(Args, Clone, Debug)]
+pub struct WantedArgs {
+    /// Only keys that begin so.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    prefix: OsString,
+    #[command(flatten)]
+    words: KeyWords,
+    /// So many of them at most.
+    #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
+    limit: u64,
+    /// One JSON object a line; bytes that are no text as base64.
+    #[arg(long)]
+    json: bool,
+}
+
+impl WantedArgs {
+    fn wanted(&self) -> Result<Wanted> {
+        Ok(Wanted { prefix: self.words.bytes(&self.prefix)?, limit: self.limit, json: self.json })
+    }
+}
+
 pub(super) const LONGEST: u32 = 1 << 20;
 
 /// `remora kv`.
 pub fn run(command: KvCommand) -> Result<()> {
     match command {
-        KvCommand::Get { target, words, key } => {
-            with_design!(target.design, get(&target, &words.bytes(&key)?))
+        KvCommand::Get { target, words, keys } => {
+            let keys: Result<Vec<_>> = keys.iter().map(|key| words.bytes(key)).collect();
+            with_design!(target.design, get(&target, &keys?))
         }
         KvCommand::Put { target, words, key, value } => {
             let value = if value == "-" {
@@ -117,7 +183,16 @@ pub fn run(command: KvCommand) -> Result<()> {
         KvCommand::Delete { target, words, key } => {
             with_design!(target.design, delete(&target, &words.bytes(&key)?))
         }
-        KvCommand::Load { target, file } => with_design!(target.design, load(&target, &file)),
+        KvCommand::Load { target, file, json: true } => {
+            with_design!(target.design, load_json(&target, &file))
+        }
+        KvCommand::Load { target, file, json: false } => {
+            with_design!(target.design, load_lines(&target, &file))
+        }
+        KvCommand::Scan { target, wanted } => with_design!(target.design, list_keys(&target, &wanted)),
+        KvCommand::Dump { target, wanted } => with_design!(target.design, list_pairs(&target, &wanted)),
+        KvCommand::Shell { target } => with_design!(target.design, type_lines(&target)),
+        KvCommand::Bench { target, bench } => with_design!(target.design, measure(&target, &bench)),
         KvCommand::Exercise { target, exercise, value_len } => {
             with_design!(target.design, record(&target, &exercise, value_len))
         }
@@ -131,17 +206,50 @@ pub(super) fn session<D: Design>(target: &Target, max_key: usize) -> Result<Sess
     Session::connect(&target.port, &target.connect, config)
 }
 
-fn get<D: Design>(target: &Target, key: &[u8]) -> Result<()> {
-    match session::<D>(target, key.len())?.get(key)? {
-        Some(value) => {
-            print::bytes(&value);
-            if !value.ends_with(b"\n") {
-                print::line("");
-            }
-            Ok(())
+fn get<D: Design>(target: &Target, keys: &[Vec<u8>]) -> Result<()> {
+    let longest = keys.iter().map(Vec::len).max().unwrap_or(0);
+    let mut session = session::<D>(target, longest)?;
+    let mut missing = Vec::new();
+    for key in keys {
+        let Some(value) = session.get(key)? else {
+            missing.push(shown(key));
+            continue;
+        };
+        if keys.len() > 1 {
+            print::bytes(&[&key[..], b" "].concat());
         }
-        None => bail!("no such key: {}", shown(key)),
+        print::bytes(&value);
+        if !value.ends_with(b"\n") {
+            print::line("");
+        }
     }
+    match missing[..] {
+        [] => Ok(()),
+        _ => bail!("no such key: {}", missing.join(" ")),
+    }
+}
+
+fn list_keys<D: Design>(target: &Target, wanted: &WantedArgs) -> Result<()> {
+    dump::scan(&mut listing_session::<D>(target)?, &wanted.wanted()?)
+}
+
+fn list_pairs<D: Design>(target: &Target, wanted: &WantedArgs) -> Result<()> {
+    dump::dump(&mut listing_session::<D>(target)?, &wanted.wanted()?)
+}
+
+fn type_lines<D: Design>(target: &Target) -> Result<()> {
+    shell::run(&mut listing_session::<D>(target)?)
+}
+
+/// A session that can list keys too.
+pub(super) fn listing_session<D: Design>(target: &Target) -> Result<Session<D>> {
+    let config = ClientConfig {
+        window: store::kv::prism::Scan::WINDOW,
+        max_key: LONGEST,
+        max_value: LONGEST,
+        ..ClientConfig::default()
+    };
+    Session::connect(&target.port, &target.connect, config)
 }
 
 fn put<D: Design>(target: &Target, key: &[u8], value: &[u8]) -> Result<()> {

@@ -90,7 +90,7 @@ pub fn seat<D: Design>(
     mixes: &[Mix],
 ) -> Result<Box<dyn Contestant>> {
     let server = Server::start(design, at, plan)?;
-    let mut runner = Runner::connect(&server, &at.0.client(at.1), plan)?;
+    let mut runner = Runner::connect(&server.address, &at.0.client(at.1), plan)?;
     runner.stop(&server)?;
     let streams = mixes.iter().map(|mix| (*mix, Parts::new(*mix, plan.records, plan.seed))).collect();
     let most = plan.records + plan.inserts;

@@ -44,7 +44,7 @@ trait Runs {
 
 fn seat<D: Design>(design: DesignName, at: (&Site, usize), plan: &Plan) -> Result<Box<dyn Runs>> {
     let server = Server::start(design, at, plan)?;
-    let mut runner = Runner::<D>::connect(&server, &at.0.client(at.1), plan)?;
+    let mut runner = Runner::<D>::connect(&server.address, &at.0.client(at.1), plan)?;
     runner.stop(&server)?;
     let streams = MIXES.iter().map(|(mix, _)| Parts::new(*mix, plan.records, plan.seed)).collect();
     Ok(Box::new(Seat { server, runner, streams }))

@@ -74,7 +74,11 @@ pub fn load<D: Design>(target: &Target, path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn put<D: Design>(session: &mut Session<D>, pair: Pair<'_>) -> Result<Stored> {
+/// Stores a pair, if the server takes one of such lengths.
+///
+/// # Errors
+/// The server has no room, or the connection fails.
+pub fn put<D: Design>(session: &mut Session<D>, pair: Pair<'_>) -> Result<Stored> {
     let look = |ended: &store::kv::Finished<'_>| match ended.outcome {
         Outcome::Done => Ok(Stored::Yes),
         Outcome::Refused(Refusal::TooLong) => Ok(Stored::No(Refusal::TooLong.to_string())),

@@ -5,6 +5,7 @@ use std::process::{Child, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
+use hdrhistogram::Histogram;
 use store::kv::{ClientConfig, Finished, Outcome, Refused};
 use store::ycsb::record::Values;
 
@@ -125,9 +126,9 @@ pub struct Runner<D: Design> {
 }
 
 impl<D: Design> Runner<D> {
-    /// Connects.
-    pub fn connect(server: &Server, port: &PortArgs, plan: &Plan) -> Result<Runner<D>> {
-        let session = Session::connect(port, &server.address, plan.client())?;
+    /// Connects to the server at `address` (host:port).
+    pub fn connect(address: &str, port: &PortArgs, plan: &Plan) -> Result<Runner<D>> {
+        let session = Session::connect(port, address, plan.client())?;
         let window = plan.window as usize;
         let book = Book {
             window,
@@ -137,8 +138,42 @@ impl<D: Design> Runner<D> {
             asked: vec![Part::NONE; window],
             wrong: 0,
             first_wrong: None,
+            latencies: None,
         };
         Ok(Runner { session, book })
+    }
+
+    /// Looks at the clock at the start and the end of each operation from now on.
+    ///
+    /// # Errors
+    /// The histogram cannot be made.
+    pub fn time_each(&mut self) -> Result<()> {
+        let started = vec![Instant::now(); self.book.window];
+        self.book.latencies = Some(Latencies { started, histogram: crate::bench::histogram()? });
+        Ok(())
+    }
+
+    /// Nanoseconds of the operations since [`time_each`](Runner::time_each) or the last call. Empty without `time_each`.
+    pub fn take_latencies(&mut self) -> Option<Histogram<u64>> {
+        let histogram = &mut self.book.latencies.as_mut()?.histogram;
+        let taken = histogram.clone();
+        histogram.reset();
+        Some(taken)
+    }
+
+    /// Operations in flight at most.
+    pub fn window(&self) -> u32 {
+        self.book.window as u32
+    }
+
+    /// Stores these records, `window` at a time.
+    ///
+    /// # Errors
+    /// The server refuses one, or the connection fails.
+    pub fn load(&mut self, records: std::ops::Range<u64>) -> Result<()> {
+        let mut parts = Parts::of_records(records);
+        let (session, mut drive) = self.drive(&mut parts, Pace::Together);
+        drive.finish(session)
     }
 
     /// Stops the server, when it has acknowledged all that this client has sent: another has the core, and nobody retries for ever.
@@ -202,6 +237,15 @@ struct Book {
     asked: Vec<Part>,
     wrong: u64,
     first_wrong: Option<String>,
+    latencies: Option<Latencies>,
+}
+
+/// How long each operation takes, where the caller wants to know.
+struct Latencies {
+    /// By slot.
+    started: Vec<Instant>,
+    /// Nanoseconds.
+    histogram: Histogram<u64>,
 }
 
 impl Book {
@@ -290,6 +334,9 @@ impl Driver for Drive<'_> {
             client.put(key, &book.value[..len], nic)?
         };
         book.asked[slot.index()] = part;
+        if let Some(latencies) = &mut book.latencies {
+            latencies.started[slot.index()] = Instant::now();
+        }
         Ok(())
     }
 
@@ -297,6 +344,9 @@ impl Driver for Drive<'_> {
     fn ended(&mut self, finished: &Finished<'_>) {
         let book = &mut *self.book;
         let part = book.asked[finished.slot.index()];
+        if let Some(Latencies { started, histogram }) = &mut book.latencies {
+            histogram.saturating_record(started[finished.slot.index()].elapsed().as_nanos() as u64);
+        }
         if finished.outcome == Outcome::Contended {
             // No answer, and no wrong one: a hot key among updates.
             self.round_trips += u64::from(finished.round_trips);

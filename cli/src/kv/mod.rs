@@ -2,14 +2,17 @@
 
 pub mod bench;
 pub mod client;
+mod client_bench;
 pub mod command;
 mod contest;
 pub mod curves;
+mod dump;
 mod exercise;
 pub mod failure;
 mod flight;
 #[cfg(test)]
 mod growing;
+mod listing;
 mod load;
 mod machine;
 pub mod measure;
@@ -19,7 +22,9 @@ mod program;
 pub mod rival;
 mod rows;
 pub mod serve;
+mod shell;
 mod work;
+pub mod workload;
 
 use std::rc::Rc;
 
@@ -43,6 +48,8 @@ use verbs::{Access, KernelOptions};
 
 use crate::serving::Speaks;
 use crate::serving::program::Memory;
+use client::Session;
+use listing::Found;
 use machine::Machine;
 use prism::PrismServer;
 use program::{Called, Loads};
@@ -132,6 +139,12 @@ pub trait Design: Sized + 'static {
     /// Bytes for keys and values of what a table begins with, and of so many further keys.
     fn memory_for(args: &ServeArgs, contents: &Contents, further: u64) -> u64;
 
+    /// Calls `found` with each key of the table, in no order. A key that is there throughout comes once at least.
+    ///
+    /// # Errors
+    /// The connection's, or what `found` says.
+    fn list(session: &mut Session<Self>, found: &mut Found<'_>) -> Result<()>;
+
     /// Bytes of the READs of a GET that finds its key: of each but the last, and of the last. None: it is a call.
     fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)>;
 
@@ -189,6 +202,10 @@ impl<D: Classical> Design for D {
 
     fn memory_for(_: &ServeArgs, contents: &Contents, further: u64) -> u64 {
         contents.bytes() + further * FURTHER
+    }
+
+    fn list(session: &mut Session<D>, found: &mut Found<'_>) -> Result<()> {
+        listing::by_calls(session, found)
     }
 
     fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)> {
@@ -255,6 +272,10 @@ impl Design for PrismDesign {
 
     fn memory_for(args: &ServeArgs, contents: &Contents, further: u64) -> u64 {
         prism::bytes_for(args, contents, further)
+    }
+
+    fn list(session: &mut Session<PrismDesign>, found: &mut Found<'_>) -> Result<()> {
+        listing::by_reads(session, found)
     }
 
     fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)> {

@@ -75,6 +75,13 @@ impl Parts {
         }
     }
 
+    /// The inserts of these records, in their order.
+    pub fn of_records(records: std::ops::Range<Record>) -> Parts {
+        let mut parts = Parts::new(Mix::C, records.end, 0);
+        records.for_each(|record| parts.push(record, Verb::Put, true));
+        parts
+    }
+
     /// Draws the next `operations`, so that no random number and no key is made while the clock runs. Whatever was drawn
     /// before must have been asked.
     pub fn draw(&mut self, operations: u64) {

@@ -11,6 +11,7 @@ mod counters;
 mod curves;
 mod figures;
 mod kv;
+mod kv_tools;
 mod limits;
 mod loading;
 mod loss;

@@ -73,6 +73,7 @@ impl Alone {
             Operation::Get => program.client.get(key, nic),
             Operation::Put => program.client.put(key, value, nic),
             Operation::Delete => program.client.delete(key, nic),
+            Operation::List => unreachable!("these clients list nothing"),
         };
         started.map(|_| ())
     }

@@ -4,6 +4,7 @@ pub(super) mod asking;
 
 use super::client_config::ClientConfig;
 use super::hash::hash_key;
+use super::listing::Cursor;
 use super::lookup::{Ask, Lookup, Reads, Step};
 use super::rpc::{HEADER, Refusal, Request, Response};
 use super::session::{Grant, SessionError};
@@ -55,7 +56,7 @@ impl core::error::Error for Refused {}
 /// How an operation ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
-    /// GET: the value.
+    /// GET: the value. LIST: a [`Page`](super::Page)'s bytes.
     Value(&'a [u8]),
     /// PUT or DELETE: done.
     Done,
@@ -249,6 +250,17 @@ impl<L: Lookup> Client<L> {
     pub fn delete(&mut self, key: &[u8], nic: &mut impl Post) -> Result<Slot, Refused> {
         let slot = self.begin(Operation::Delete, key)?;
         let posted = self.call(slot, key, &[], nic);
+        self.started(slot, posted)
+    }
+
+    /// Starts asking for the keys from `cursor` on; one such operation at a time.
+    ///
+    /// # Errors
+    /// See [`Refused`]; nothing was started. `KeyTooLong`: keys of this client must have [`Cursor::LEN`] bytes.
+    pub fn list(&mut self, cursor: Cursor, nic: &mut impl Post) -> Result<Slot, Refused> {
+        let cursor = cursor.encode();
+        let slot = self.begin(Operation::List, &cursor)?;
+        let posted = self.call(slot, &cursor, &[], nic);
         self.started(slot, posted)
     }
 
@@ -578,7 +590,7 @@ impl<L: Lookup> Client<L> {
             return Err(Broken::Protocol);
         }
         let end = match (flight.operation, response.result) {
-            (Operation::Get, Ok(())) => End::Value(HEADER, response.value_len as usize),
+            (Operation::Get | Operation::List, Ok(())) => End::Value(HEADER, response.value_len as usize),
             (_, Ok(())) => End::Other(Outcome::Done),
             (_, Err(Refusal::Absent)) => End::Other(Outcome::Absent),
             (Operation::Get, Err(Refusal::TooLong)) => End::Other(Outcome::TooLong),

@@ -16,6 +16,7 @@ mod client;
 mod client_config;
 mod extents;
 mod hash;
+mod listing;
 mod lookup;
 mod rpc;
 mod server;
@@ -37,6 +38,7 @@ pub use crate::send_queue::QueueNeeds;
 pub use client::{Client, Finished, Outcome, Refused, Slot};
 pub use client_config::ClientConfig;
 pub use hash::hash_key;
+pub use listing::{Cursor, Moves, Page};
 pub use lookup::{Ask, Lookup, Read, Reads, Step};
 pub use rpc::{HEADER as MESSAGE_HEADER, Refusal};
 pub use server::{Connection, Server, ServerConfig, ServerCounters};
@@ -60,4 +62,6 @@ pub enum Operation {
     Put = 2,
     /// Removes a key.
     Delete = 3,
+    /// Lists keys, a page at a time.
+    List = 4,
 }

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! request                                       response
-//!  0  operation  u8   1 GET 2 PUT 3 DELETE       0  status    u8   0 done, else Refusal
+//!  0  operation  u8   1 GET 2 PUT 3 DELETE 4 LIST    0  status    u8   0 done, else Refusal
 //!  1  0          u8                              1  0         u8
 //!  2  slot       u16                             2  slot      u16
 //!  4  sequence   u32  of the slot                4  sequence  u32  of the request
@@ -17,6 +17,7 @@
 //! 16  key, value                                16  value
 //! ```
 
+use super::listing::Cursor;
 use super::{MAX_KEY, MAX_VALUE, Operation};
 use crate::words::{set_u16, set_u32, u16_at, u32_at};
 
@@ -34,12 +35,14 @@ pub enum Refusal {
     TooLong = 4,
     /// This design's server does not answer such calls.
     Unsupported = 5,
+    /// The page of the connection's listing before has not left yet.
+    Busy = 6,
 }
 
 impl Refusal {
     fn from_byte(byte: u8) -> Option<Refusal> {
-        use Refusal::{Absent, NoSpace, TableFull, TooLong, Unsupported};
-        [Absent, TableFull, NoSpace, TooLong, Unsupported].into_iter().find(|refusal| *refusal as u8 == byte)
+        use Refusal::{Absent, Busy, NoSpace, TableFull, TooLong, Unsupported};
+        [Absent, TableFull, NoSpace, TooLong, Unsupported, Busy].into_iter().find(|refusal| *refusal as u8 == byte)
     }
 }
 
@@ -52,6 +55,7 @@ impl core::fmt::Display for Refusal {
                 "there is no room for the value (ENOMEM): delete something, or serve with more memory"
             }
             Refusal::TooLong => "key or value is longer than the server takes",
+            Refusal::Busy => "one page of a listing at a time: wait for the one before",
             Refusal::Unsupported => "this server does not answer such calls: clients read for themselves",
         })
     }
@@ -83,6 +87,7 @@ impl Request {
             1 => Operation::Get,
             2 => Operation::Put,
             3 => Operation::Delete,
+            4 => Operation::List,
             _ => return None,
         };
         let request = Request {
@@ -93,7 +98,9 @@ impl Request {
             value_len: u32_at(message, 12),
         };
         let (key, value) = (request.key_len as usize, request.value_len as usize);
-        let possible = key <= MAX_KEY && value <= MAX_VALUE && HEADER + key + value <= message.len();
+        let listed = operation != Operation::List || (key, value) == (Cursor::LEN, 0);
+        let fits = key <= MAX_KEY && value <= MAX_VALUE && HEADER + key + value <= message.len();
+        let possible = listed && fits;
         possible.then_some(request)
     }
 
@@ -183,9 +190,9 @@ mod tests {
         message[8..16].fill(0xff);
         assert_eq!(Request::parse(&message), None);
         message[8..16].fill(0);
-        message[0] = 4;
+        message[0] = 5;
         assert_eq!(Request::parse(&message), None);
-        assert_eq!(Response::parse(&[6; HEADER]), None);
+        assert_eq!(Response::parse(&[7; HEADER]), None);
         assert_eq!(Response::parse(&[0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]), None);
     }
 }

@@ -1,6 +1,7 @@
 //! The server machine: owns a table and answers the calls of its connections.
 
 use super::extents::LINE;
+use super::listing::{Cursor, list};
 use super::rpc::{HEADER, Refusal, Request, Response};
 use super::session::{Grant, Hello, SessionError};
 use super::table::{Hold, Stored, Table};
@@ -65,12 +66,17 @@ impl ServerConfig {
 
     /// Bytes of local memory: receive and response buffers. Only the server's own NIC touches it.
     pub fn local_len(&self) -> usize {
-        self.connections as usize * self.window as usize * 2 * self.stride()
+        self.connections as usize * (self.window as usize * 2 * self.stride() + self.page_len())
     }
 
     /// Bytes of staging memory; clients write there, so its region allows remote writes and nothing else lies in it.
     pub fn staging_len(&self) -> usize {
         (self.connections as usize * self.staging as usize * self.piece_len()).max(LINE)
+    }
+
+    /// Bytes of a connection's page of a listing: any key has room.
+    fn page_len(&self) -> usize {
+        PAGE.max(Cursor::LEN + 4 + self.max_key as usize).next_multiple_of(LINE)
     }
 
     fn stride(&self) -> usize {
@@ -100,6 +106,8 @@ pub struct ServerCounters {
     pub puts: u64,
     /// DELETEs answered.
     pub deletes: u64,
+    /// Pages of listings answered.
+    pub lists: u64,
     /// Of all those, how many were refused (absent keys not counted).
     pub refused: u64,
     /// Messages that no correct client sends.
@@ -116,6 +124,8 @@ struct Reply {
     len: u32,
     /// A long value, sent from where it is stored.
     value: Option<Stored>,
+    /// Bytes of the connection's page, if that is what is sent.
+    page: u32,
 }
 
 /// One client.
@@ -125,6 +135,16 @@ struct Peer {
     backlog: VecDeque<Reply>,
     /// By slot: the value being sent to it, and the number of the request that sends it.
     held: Vec<Option<(Hold, u32)>>,
+    listing: Listing,
+}
+
+/// The page of a connection.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Listing {
+    /// It may be written.
+    Idle,
+    /// It is in the response that waits, or in the request of this number.
+    Leaving(Option<u32>),
 }
 
 /// A server: pure, driven by whoever owns its queue pairs. Nothing is allocated after its connections are made.
@@ -135,6 +155,7 @@ pub struct Server<T> {
     staging: Registered,
     peers: Vec<Option<Peer>>,
     scratch: Vec<u8>,
+    page: Vec<u8>,
     counters: ServerCounters,
 }
 
@@ -159,7 +180,9 @@ impl<T: Table> Server<T> {
         }
         let peers = (0..config.connections).map(|_| None).collect();
         let scratch = vec![0; config.piece_len().max(config.eager as usize)];
-        Ok(Server { table, config, local, staging, peers, scratch, counters: ServerCounters::default() })
+        let page = Vec::with_capacity(config.page_len() + config.max_key as usize + 4);
+        let counters = ServerCounters::default();
+        Ok(Server { table, config, local, staging, peers, scratch, page, counters })
     }
 
     /// The table; a loader puts straight into it.
@@ -205,6 +228,7 @@ impl<T: Table> Server<T> {
             queue: SendQueue::new(self.config.window),
             backlog: VecDeque::with_capacity(hello.window as usize),
             held: (0..hello.window).map(|_| None).collect(),
+            listing: Listing::Idle,
         });
         Ok((connection, self.grant(connection)))
     }
@@ -254,6 +278,9 @@ impl<T: Table> Server<T> {
         let id = WorkId::decode(completion.id).ok_or(Broken::Protocol)?;
         if id.work != Work::Receive {
             peer.queue.retire(id.number);
+            if peer.listing == Listing::Leaving(Some(id.number)) {
+                peer.listing = Listing::Idle;
+            }
             let held = peer.held.get_mut(usize::from(id.place));
             if let Some((hold, _)) =
                 held.and_then(|held| held.take_if(|(_, number)| *number & NUMBER == id.number))
@@ -295,6 +322,9 @@ impl<T: Table> Server<T> {
     /// Does what the request in the scratch asks and writes the response into the slot's reply buffer.
     fn execute(&mut self, connection: Connection, request: &Request) -> Reply {
         let (key_len, value_len) = (request.key_len as usize, request.value_len as usize);
+        if request.operation == Operation::List {
+            return self.list(connection, request);
+        }
         let (key, value) = self.scratch[HEADER..HEADER + key_len + value_len].split_at(key_len);
         let fits = request.key_len <= self.config.max_key && request.value_len <= self.config.max_value;
         let mut stored = None;
@@ -303,6 +333,7 @@ impl<T: Table> Server<T> {
             Operation::Get => self.table.find(key).map(|found| stored = Some(found)),
             Operation::Put => self.table.put(key, value),
             Operation::Delete => self.table.delete(key),
+            Operation::List => Err(Refusal::Unsupported),
         };
         let hello = self.peers[connection.index()].as_ref().map(|peer| peer.hello);
         let reply_len = hello.map_or(0, |hello| hello.reply_len) as usize;
@@ -326,7 +357,30 @@ impl<T: Table> Server<T> {
             self.table.values().read(found.offset, &mut reply[HEADER..len]);
         }
         self.local.write(reply_at(&self.config, connection, slot), &reply[..len]);
-        Reply { slot, len: len as u32, value: stored.filter(|_| !short) }
+        Reply { slot, len: len as u32, value: stored.filter(|_| !short), page: 0 }
+    }
+
+    /// Writes the next page of a listing, whose cursor is in the scratch, into the connection's page.
+    fn list(&mut self, connection: Connection, request: &Request) -> Reply {
+        let Request { slot, sequence, .. } = *request;
+        let mut result = Err(Refusal::Busy);
+        let mut page = 0;
+        let cursor = self.scratch[HEADER..].first_chunk().map(Cursor::decode);
+        if let (Some(Some(peer)), Some(cursor)) = (self.peers.get_mut(connection.index()), cursor)
+            && peer.listing == Listing::Idle
+            && peer.hello.reply_len as usize >= HEADER + Cursor::LEN + 4
+        {
+            peer.listing = Listing::Leaving(None);
+            let most = self.config.page_len().min((peer.hello.reply_len as usize).saturating_sub(HEADER));
+            list(&self.table, cursor, most, &mut self.page);
+            self.local.write(page_at(&self.config, connection), &self.page);
+            (result, page) = (Ok(()), self.page.len() as u32);
+        }
+        self.count(Operation::List, result);
+        let mut header = [0; HEADER];
+        Response { result, slot, sequence, value_len: page }.emit(&mut header);
+        self.local.write(reply_at(&self.config, connection, slot), &header);
+        Reply { slot, len: HEADER as u32, value: None, page }
     }
 
     fn count(&mut self, operation: Operation, result: Result<(), Refusal>) {
@@ -334,6 +388,7 @@ impl<T: Table> Server<T> {
             Operation::Get => self.counters.gets += 1,
             Operation::Put => self.counters.puts += 1,
             Operation::Delete => self.counters.deletes += 1,
+            Operation::List => self.counters.lists += 1,
         }
         self.counters.refused += u64::from(result.is_err_and(|refusal| refusal != Refusal::Absent));
     }
@@ -386,10 +441,19 @@ impl<T: Table> Server<T> {
         let at = reply_at(&self.config, connection, reply.slot);
         let header = self.local.sge(at, reply.len as usize);
         // The end of a long one is wanted: the value is held until then.
-        let (number, signaled) = peer.queue.enter(reply.value.is_some());
+        let (number, signaled) = peer.queue.enter(reply.value.is_some() || reply.page > 0);
         let id = WorkId { work: Work::Message, place: reply.slot, number }.encode();
         let flags = Flags { signaled, ..Flags::default() };
         let request = |operation, payload| WorkRequest { id, operation, payload, flags };
+        let addr = peer.hello.replies.addr.wrapping_add(u64::from(reply.slot) * peer.hello.reply_stride);
+        let long =
+            nic::Operation::WriteImm(Remote { addr, rkey: peer.hello.replies.rkey }, reply.slot.into());
+        if reply.page > 0 {
+            peer.listing = Listing::Leaving(Some(number & NUMBER));
+            let page = self.local.sge(page_at(&self.config, connection), reply.page as usize);
+            nic.post_send(&request(long, Payload::Sges(&[header, page])))?;
+            return Ok(());
+        }
         let Some(value) = reply.value else {
             let mut message = [0; INLINE_MOST];
             let inline = reply.len <= self.config.inline;
@@ -402,11 +466,8 @@ impl<T: Table> Server<T> {
             return Ok(());
         };
         peer.held[usize::from(reply.slot)] = Some((value.hold, number));
-        let addr = peer.hello.replies.addr.wrapping_add(u64::from(reply.slot) * peer.hello.reply_stride);
-        let operation =
-            nic::Operation::WriteImm(Remote { addr, rkey: peer.hello.replies.rkey }, reply.slot.into());
         let value = self.table.values().sge(value.offset, value.len);
-        nic.post_send(&request(operation, Payload::Sges(&[header, value])))?;
+        nic.post_send(&request(long, Payload::Sges(&[header, value])))?;
         Ok(())
     }
 
@@ -423,6 +484,15 @@ impl<T: Table> Server<T> {
 
 /// Longest inline response, whatever the configuration says.
 const INLINE_MOST: usize = 256;
+
+/// Bytes of a page, unless a key may be longer.
+const PAGE: usize = 16 << 10;
+
+/// Offset of a connection's page: behind the buffers of all connections.
+fn page_at(config: &ServerConfig, connection: Connection) -> usize {
+    let buffers = config.connections as usize * config.window as usize * 2 * config.stride();
+    buffers + connection.index() * config.page_len()
+}
 
 /// Offset of a slot's reply buffer: behind the connection's receive buffers.
 fn reply_at(config: &ServerConfig, connection: Connection, slot: u16) -> usize {

@@ -1,6 +1,7 @@
 //! What a server needs of a table: the part in which the designs differ at the server.
 
 use super::extents::Extent;
+use super::listing::Moves;
 use super::rpc::Refusal;
 use super::session::Design;
 use crate::region::Registered;
@@ -47,6 +48,15 @@ pub trait Table {
     fn release(&mut self, hold: Hold) {
         let _ = hold;
     }
+
+    /// Positions of its index, at each of which there is a key or none.
+    fn positions(&self) -> u64;
+
+    /// Appends the record of the key at `position` to a page, if there is one.
+    fn key_at(&self, position: u64, page: &mut Vec<u8>);
+
+    /// The positions that keys were moved to.
+    fn moves(&self) -> &Moves;
 
     /// Keys in the table.
     fn len(&self) -> u64;

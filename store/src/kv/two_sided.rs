@@ -15,6 +15,7 @@
 pub(crate) use super::extents::LINE;
 use super::extents::{Extent, Extents, room_for};
 use super::hash::hash_key;
+use super::listing::{Moves, push};
 use super::lookup::{Lookup, Step};
 use super::rpc::Refusal;
 use super::session::{Design, Grant};
@@ -87,6 +88,7 @@ pub struct TwoSidedTable {
     index: HashTable<Item>,
     extents: Extents,
     config: Config,
+    moves: Moves,
 }
 
 /// An object that is still being written: nobody finds it before it is [published](TwoSidedTable::publish).
@@ -122,6 +124,14 @@ impl TwoSidedTable {
             // Objects that are dead but held take a place too.
             extents: Extents::new(extents, config.keys.saturating_add(config.keys / 8).saturating_add(1024)),
             config,
+            moves: Moves::default(),
+        }
+    }
+
+    /// The index is full of tombstones, and an entry for a new key puts all its keys elsewhere.
+    fn note_tidying(&mut self) {
+        if self.index.capacity() == self.index.len() {
+            self.moves.note_all();
         }
     }
 
@@ -161,7 +171,8 @@ impl TwoSidedTable {
     /// The draft, if the table is full.
     pub fn publish(&mut self, key: &[u8], draft: Draft) -> Result<Stored, Draft> {
         let hash = hash_key(self.config.hash_seed, key);
-        let TwoSidedTable { index, extents, config } = self;
+        self.note_tidying();
+        let TwoSidedTable { index, extents, config, .. } = self;
         let full = index.len() >= config.keys as usize;
         let Draft { extent, key_len, value_len } = draft;
         let stored = draft.stored();
@@ -214,7 +225,8 @@ impl Table for TwoSidedTable {
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
         let hash = hash_key(self.config.hash_seed, key);
-        let TwoSidedTable { index, extents, config } = self;
+        self.note_tidying();
+        let TwoSidedTable { index, extents, config, .. } = self;
         let full = index.len() >= config.keys as usize;
         let needed = object_len(key.len(), value.len());
         match index.entry(hash, |item| is(extents, item, hash, key), |item| item.hash) {
@@ -285,6 +297,21 @@ impl Table for TwoSidedTable {
         if header == DEAD {
             self.extents.free(hold.0);
         }
+    }
+
+    fn positions(&self) -> u64 {
+        self.index.num_buckets() as u64
+    }
+
+    fn key_at(&self, position: u64, page: &mut Vec<u8>) {
+        if let Some(item) = self.index.get_bucket(position as usize) {
+            let at = item.extent.offset() + HEADER;
+            push(page, item.key_len as usize, |key| self.extents.region.read(at, key));
+        }
+    }
+
+    fn moves(&self) -> &Moves {
+        &self.moves
     }
 
     fn len(&self) -> u64 {

@@ -4,12 +4,14 @@
 //! The same seed gives the same stream, on every machine and in every version. No clock and no store is in here: a
 //! [`Workload`] says which operation on which record comes next, [`record`] says which bytes that record has.
 
+mod properties;
 mod random;
 pub mod record;
 mod skewed;
 mod workload;
 mod zipfian;
 
+pub use properties::{Properties, PropertyError};
 pub use random::Random;
 pub use record::{Record, Values};
 pub use skewed::Skewed;

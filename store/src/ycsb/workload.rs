@@ -18,7 +18,7 @@ pub enum Operation {
     Scan {
         /// First record.
         first: Record,
-        /// How many records, 1 to 100.
+        /// How many records, 1 to [`Mix::longest_scan`].
         len: u32,
     },
     /// Read a record, change it, write it back: two operations in sequence.
@@ -42,6 +42,8 @@ pub struct Mix {
     pub read_modify_write: u8,
     /// How records are chosen.
     pub distribution: Distribution,
+    /// Records of a scan at most.
+    pub longest_scan: u32,
 }
 
 /// How records are chosen.
@@ -59,8 +61,11 @@ impl Eq for Distribution {}
 
 const fn mix(name: char, shares: [u8; 5], distribution: Distribution) -> Mix {
     let [read, update, insert, scan, read_modify_write] = shares;
-    Mix { name, read, update, insert, scan, read_modify_write, distribution }
+    Mix { name, read, update, insert, scan, read_modify_write, distribution, longest_scan: LONGEST_SCAN }
 }
+
+/// Records of a scan of workload E at most.
+const LONGEST_SCAN: u32 = 100;
 
 /// Theta of the core workloads, in thousandths.
 const ZIPFIAN: Distribution = Distribution::Zipfian((THETA * 1000.0) as u16);
@@ -153,7 +158,7 @@ impl Workload {
     #[inline]
     pub fn next_operation(&mut self) -> Operation {
         let mut share = self.random.below(100) as u8;
-        let Mix { read, update, insert, scan, .. } = self.mix;
+        let Mix { read, update, insert, scan, longest_scan, .. } = self.mix;
         let mut is = |part: u8| {
             let hit = share < part;
             share = share.saturating_sub(part);
@@ -167,7 +172,7 @@ impl Workload {
             self.insert()
         } else if is(scan) {
             let first = self.choose();
-            Operation::Scan { first, len: 1 + self.random.below(100) as u32 }
+            Operation::Scan { first, len: 1 + self.random.below(longest_scan.max(1).into()) as u32 }
         } else {
             Operation::ReadModifyWrite(self.choose())
         }

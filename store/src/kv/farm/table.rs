@@ -6,6 +6,7 @@ use super::line::{
 };
 use crate::kv::extents::{Extent, Extents, room_for};
 use crate::kv::hash::hash_key;
+use crate::kv::listing::{Moves, push};
 use crate::kv::rpc::Refusal;
 use crate::kv::session::Design;
 use crate::kv::table::{Table, TableGrant};
@@ -64,6 +65,7 @@ pub struct FarmTable {
     held: Vec<[Option<Extent>; SLOTS]>,
     config: Config,
     keys: u64,
+    moves: Moves,
     blocks_used: u32,
     /// Version of the object stored last.
     version: u32,
@@ -91,6 +93,7 @@ impl FarmTable {
             held: vec![[None; SLOTS]; lines],
             config,
             keys: 0,
+            moves: Moves::default(),
             blocks_used: 0,
             version: LOCKED,
         }
@@ -171,6 +174,17 @@ impl FarmTable {
         true
     }
 
+    /// Reads the key of an object.
+    fn read_key(&self, slot: &FarmSlot, key: &mut [u8]) {
+        let (mut at, mut rest) = (OBJECT_HEADER, key);
+        while !rest.is_empty() {
+            let (line, within) = (slot.line as usize + at / PAYLOAD, at % PAYLOAD);
+            let (piece, later) = rest.split_at_mut(rest.len().min(PAYLOAD - within));
+            self.extents.region.read(line * LINE + 4 + within, piece);
+            (at, rest) = (at + piece.len(), later);
+        }
+    }
+
     fn free_in(&self, line: usize) -> Option<Place> {
         let slot = self.load(line).slots.iter().position(|slot| !slot.is_taken())?;
         Some(Place { line, slot })
@@ -214,6 +228,7 @@ impl FarmTable {
         self.publish(to.line, &target);
         self.publish(from.line, &source);
         self.held[to.line][to.slot] = self.held[from.line][from.slot].take();
+        self.moves.note((to.line * SLOTS + to.slot) as u64);
     }
 
     /// A free slot in the chain of `home`, which grows by a block if it must.
@@ -315,6 +330,22 @@ impl Table for FarmTable {
 
     fn values(&self) -> &Registered {
         self.extents.region.block()
+    }
+
+    fn positions(&self) -> u64 {
+        (self.config.lines() * SLOTS) as u64
+    }
+
+    fn key_at(&self, position: u64, page: &mut Vec<u8>) {
+        let slot = self.load(position as usize / SLOTS).slots[position as usize % SLOTS];
+        if slot.is_taken() {
+            let len = self.header(&slot).key_len as usize;
+            push(page, len, |key| self.read_key(&slot, key));
+        }
+    }
+
+    fn moves(&self) -> &Moves {
+        &self.moves
     }
 
     fn len(&self) -> u64 {

@@ -5,6 +5,7 @@ use super::entry::{ENTRY, PilafEntry};
 use crate::kv::checksum::crc64;
 use crate::kv::extents::{Extent, Extents, room_for};
 use crate::kv::hash::{choice, hash_key};
+use crate::kv::listing::{Moves, push};
 use crate::kv::rpc::Refusal;
 use crate::kv::session::Design;
 use crate::kv::table::{Table, TableGrant};
@@ -58,6 +59,7 @@ pub struct PilafTable {
     held: Vec<Option<Extent>>,
     config: Config,
     keys: u64,
+    moves: Moves,
     search: Vec<Node>,
     /// An object under construction.
     scratch: Vec<u8>,
@@ -80,6 +82,7 @@ impl PilafTable {
             held: vec![None; config.entries as usize],
             config,
             keys: 0,
+            moves: Moves::default(),
             search: Vec::with_capacity(SEARCH),
             scratch: Vec::with_capacity(2 << 20),
         };
@@ -162,6 +165,7 @@ impl PilafTable {
             let Node { entry, parent } = self.search[usize::from(at)];
             self.publish(free, self.load(entry));
             self.held[free as usize] = self.held[entry as usize].take();
+            self.moves.note(free.into());
             if parent == ROOT {
                 // The old copy is still there; the new key overwrites it.
                 return entry;
@@ -233,6 +237,20 @@ impl Table for PilafTable {
 
     fn values(&self) -> &Registered {
         self.extents.region.block()
+    }
+
+    fn positions(&self) -> u64 {
+        self.config.entries.into()
+    }
+
+    fn key_at(&self, position: u64, page: &mut Vec<u8>) {
+        let Some(extent) = self.held[position as usize] else { return };
+        let len = self.load(position as u32).key_len as usize;
+        push(page, len, |key| self.extents.region.read(extent.offset(), key));
+    }
+
+    fn moves(&self) -> &Moves {
+        &self.moves
     }
 
     fn len(&self) -> u64 {

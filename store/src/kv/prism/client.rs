@@ -291,7 +291,7 @@ impl Client {
     #[inline]
     pub(super) fn landing(&self, place: u16) -> usize {
         match self.flights[usize::from(place)].operation {
-            Operation::Get => self.arena.object(place),
+            Operation::Get | Operation::List => self.arena.object(place),
             // The object to be stored stays where it is.
             Operation::Put | Operation::Delete => self.arena.probe(place),
         }
@@ -399,7 +399,7 @@ impl Client {
             (_, Seen::Other) => self.pass(place, nic),
             (_, seen) if helps => self.help(place, seen, nic),
             (_, Seen::Moved) => self.follow(place, nic),
-            (Operation::Get, Seen::Mine { generation, len: whole }) => {
+            (Operation::Get | Operation::List, Seen::Mine { generation, len: whole }) => {
                 self.found(place, generation, whole, len, nic)
             }
             (Operation::Put, Seen::Twin) => Ok(Then::End(End::Other(Outcome::Refused(Refusal::TableFull)))),
@@ -408,7 +408,10 @@ impl Client {
             (Operation::Put | Operation::Delete, Seen::Mine { generation, .. }) => {
                 self.swap_from(place, generation, nic)
             }
-            (Operation::Get | Operation::Delete, Seen::Free | Seen::Gone { .. } | Seen::Twin) => {
+            (
+                Operation::Get | Operation::Delete | Operation::List,
+                Seen::Free | Seen::Gone { .. } | Seen::Twin,
+            ) => {
                 Ok(Then::End(End::Other(Outcome::Absent)))
             }
         }

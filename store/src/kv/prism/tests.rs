@@ -130,6 +130,7 @@ impl<'w> Run<'w> {
             Get => client.get(&[key], nic),
             Put => client.put(&[key], &[value], nic),
             Delete => client.delete(&[key], nic),
+            Operation::List => unreachable!("no world lists"),
         };
         started.unwrap();
         *open = Some(self.events.len());

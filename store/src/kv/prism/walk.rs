@@ -55,7 +55,7 @@ impl Client {
             // What is frozen has a place; the server says otherwise.
             _ if flight.frozen.is_some() => Outcome::Contended,
             Operation::Put => Outcome::Refused(Refusal::TableFull),
-            Operation::Get | Operation::Delete => Outcome::Absent,
+            Operation::Get | Operation::Delete | Operation::List => Outcome::Absent,
         }))
     }
 

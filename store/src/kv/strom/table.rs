@@ -4,6 +4,7 @@ use super::{HEADER, WAYS};
 use crate::kv::checksum::crc64;
 use crate::kv::extents::{Extent, Extents, room_for};
 use crate::kv::hash::{choice, hash_key};
+use crate::kv::listing::{Moves, push};
 use crate::kv::rpc::Refusal;
 use crate::kv::session::Design;
 use crate::kv::table::{Table, TableGrant};
@@ -45,12 +46,20 @@ pub struct StromTable {
     index: Region,
     extents: Extents,
     /// The object of each bucket.
-    held: Vec<Option<Extent>>,
+    held: Vec<Option<Object>>,
     config: Config,
     keys: u64,
+    moves: Moves,
     search: Vec<Node>,
     /// An object under construction.
     scratch: Vec<u8>,
+}
+
+/// An object: where it lies, and how many of its bytes are the key's.
+#[derive(Copy, Clone)]
+struct Object {
+    extent: Extent,
+    key_len: u32,
 }
 
 /// A bucket: its slot, and which of that.
@@ -87,6 +96,7 @@ impl StromTable {
             held: vec![None; buckets],
             config,
             keys: 0,
+            moves: Moves::default(),
             search: Vec::with_capacity(SEARCH),
             scratch: Vec::with_capacity(2 << 20),
         };
@@ -107,12 +117,12 @@ impl StromTable {
         Slot::parse(&bytes).unwrap_or_default()
     }
 
-    fn held(&self, (slot, bucket): Bucket) -> Option<Extent> {
+    fn held(&self, (slot, bucket): Bucket) -> Option<Object> {
         self.held[slot as usize * BUCKETS + bucket]
     }
 
-    fn hold(&mut self, (slot, bucket): Bucket, extent: Option<Extent>) -> Option<Extent> {
-        std::mem::replace(&mut self.held[slot as usize * BUCKETS + bucket], extent)
+    fn hold(&mut self, (slot, bucket): Bucket, object: Option<Object>) -> Option<Object> {
+        std::mem::replace(&mut self.held[slot as usize * BUCKETS + bucket], object)
     }
 
     fn ways(&self, hash: u64) -> [u32; WAYS] {
@@ -174,8 +184,9 @@ impl StromTable {
             let stored = self.load(from.0);
             self.publish(free, stored.keys[from.1], stored.values[from.1], stored.lens[from.1]);
             self.empty(from);
-            let extent = self.hold(from, None);
-            self.hold(free, extent);
+            let object = self.hold(from, None);
+            self.hold(free, object);
+            self.moves.note(u64::from(free.0) * BUCKETS as u64 + free.1 as u64);
             (at, free) = (parent, from);
         }
         free
@@ -208,9 +219,8 @@ impl StromTable {
 
     /// Is the object under this hash the key's own?
     fn is_of(&self, at: Bucket, key: &[u8]) -> bool {
-        self.held(at).is_some_and(|extent| {
-            let object = self.load(at.0).lens[at.1] as usize;
-            object >= HEADER + key.len() && self.extents.equal(extent, HEADER, key)
+        self.held(at).is_some_and(|object| {
+            object.key_len as usize == key.len() && self.extents.equal(object.extent, HEADER, key)
         })
     }
 }
@@ -247,9 +257,9 @@ impl Table for StromTable {
         self.extents.region.write(extent.offset(), &self.scratch);
         let address = self.extents.region.block().addr + extent.offset() as u64;
         self.publish(at, hash, address, self.scratch.len() as u32);
-        match self.hold(at, Some(extent)) {
+        match self.hold(at, Some(Object { extent, key_len: key.len() as u32 })) {
             // Readers of the old object notice by its check value when its lines are used again.
-            Some(old) => self.extents.free(old),
+            Some(old) => self.extents.free(old.extent),
             None => self.keys += 1,
         }
         Ok(())
@@ -260,7 +270,7 @@ impl Table for StromTable {
         let at = self.locate(hash).filter(|at| self.is_of(*at, key)).ok_or(Refusal::Absent)?;
         self.empty(at);
         if let Some(old) = self.hold(at, None) {
-            self.extents.free(old);
+            self.extents.free(old.extent);
         }
         self.keys -= 1;
         Ok(())
@@ -268,6 +278,20 @@ impl Table for StromTable {
 
     fn values(&self) -> &Registered {
         self.extents.region.block()
+    }
+
+    fn positions(&self) -> u64 {
+        self.held.len() as u64
+    }
+
+    fn key_at(&self, position: u64, page: &mut Vec<u8>) {
+        if let Some(Object { extent, key_len }) = self.held[position as usize] {
+            push(page, key_len as usize, |key| self.extents.region.read(extent.offset() + HEADER, key));
+        }
+    }
+
+    fn moves(&self) -> &Moves {
+        &self.moves
     }
 
     fn len(&self) -> u64 {

@@ -3,6 +3,7 @@
 mod bounds;
 mod hostile;
 pub(crate) mod journal;
+mod listing;
 mod model;
 mod steady;
 mod torn;

@@ -50,7 +50,8 @@ impl FarmTable {
         let chains = (0..config.lines()).map(|line| found.load(line).chain);
         let blocks_used = chains.max().unwrap_or(0);
         let (keys, version) = (runs.len() as u64, found.version);
-        Some(FarmTable { index: found.index, extents, held, config, keys, blocks_used, version })
+        let moves = super::Moves::default();
+        Some(FarmTable { index: found.index, extents, held, config, keys, moves, blocks_used, version })
     }
 }
 

@@ -1,0 +1,25 @@
+//! `remora completions`: what a shell needs to complete the command's words.
+
+use anyhow::Result;
+use clap::Parser;
+use clap_complete::Shell;
+
+use crate::print;
+
+/// Arguments of `remora completions`.
+#[derive(Parser)]
+#[command(
+    after_help = "Examples:\n  remora completions bash > ~/.local/share/bash-completion/completions/remora\n  remora completions zsh > ~/.zfunc/_remora\n  remora completions fish > ~/.config/fish/completions/remora.fish"
+)]
+pub struct Args {
+    /// The shell.
+    shell: Shell,
+}
+
+/// `remora completions`.
+pub fn run(args: &Args, command: &mut clap::Command) -> Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, command, "remora", &mut script);
+    print::bytes(&script);
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! `remora kv scan` and `remora kv dump`: what is in a table, as text that `remora kv load` takes back.
+
+use std::collections::HashSet;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde::{Deserialize, Serialize};
+use store::load::{BOM, Pair};
+
+use super::Design;
+use super::client::Session;
+use super::command::{LONGEST, Target, session};
+use super::load::{Stored, put};
+use crate::{output, print};
+
+/// A pair as a line of JSON: text where it is text, else base64.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_base64: Option<String>,
+}
+
+/// Text, or base64 of what is none.
+fn field(bytes: &[u8]) -> (Option<String>, Option<String>) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => (Some(text.to_owned()), None),
+        Err(_) => (None, Some(BASE64_STANDARD.encode(bytes))),
+    }
+}
+
+/// The bytes of a field.
+fn bytes(text: Option<String>, base64: Option<String>, name: &str) -> Result<Vec<u8>> {
+    match (text, base64) {
+        (Some(text), None) => Ok(text.into_bytes()),
+        (None, Some(base64)) => Ok(BASE64_STANDARD.decode(base64)?),
+        _ => bail!("say either {name:?} or \"{name}_base64\""),
+    }
+}
+
+/// Reads the key and the value of a line of `kv dump --json`.
+///
+/// # Errors
+/// It is none, with what is wrong.
+pub fn parse(line: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
+    let Record { key, key_base64, value, value_base64 } = serde_json::from_slice(line)?;
+    Ok((bytes(key, key_base64, "key")?, bytes(value, value_base64, "value")?))
+}
+
+/// A line of JSON for a key, and its value if there is one.
+fn json(key: &[u8], value: Option<&[u8]>) -> Result<String> {
+    let (key, key_base64) = field(key);
+    let (value, value_base64) = value.map_or((None, None), field);
+    Ok(serde_json::to_string(&Record { key, key_base64, value, value_base64 })?)
+}
+
+/// Would `remora kv load` read this pair back from a line?
+fn is_line(key: &[u8], value: &[u8]) -> bool {
+    let ends_key = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n');
+    !key.is_empty() && !key.iter().any(ends_key) && !value.contains(&b'\n') && !value.ends_with(b"\r")
+}
+
+/// What is wanted of a table.
+pub struct Wanted {
+    /// Keys that begin so.
+    pub prefix: Vec<u8>,
+    /// So many of them at most.
+    pub limit: u64,
+    /// As JSON.
+    pub json: bool,
+}
+
+/// The keys that are wanted, each once.
+fn keys<D: Design>(session: &mut Session<D>, wanted: &Wanted) -> Result<Vec<Vec<u8>>> {
+    let mut seen = HashSet::new();
+    let mut keys = Vec::new();
+    D::list(session, &mut |key| {
+        if key.starts_with(&wanted.prefix) && (keys.len() as u64) < wanted.limit && seen.insert(key.to_vec()) {
+            keys.push(key.to_vec());
+        }
+        Ok(())
+    })?;
+    keys.sort_unstable();
+    Ok(keys)
+}
+
+/// Prints keys, sorted, one a line.
+///
+/// # Errors
+/// The connection's.
+pub fn scan<D: Design>(session: &mut Session<D>, wanted: &Wanted) -> Result<()> {
+    for key in keys(session, wanted)? {
+        match wanted.json {
+            true => print::line(json(&key, None)?),
+            false => print::bytes(&[&key[..], b"\n"].concat()),
+        }
+    }
+    Ok(())
+}
+
+/// Prints pairs, sorted by key, one a line.
+///
+/// # Errors
+/// The connection's; or some pairs have no place in a line, and were left out.
+pub fn dump<D: Design>(session: &mut Session<D>, wanted: &Wanted) -> Result<()> {
+    let mut left_out = 0u64;
+    for key in keys(session, wanted)? {
+        // Deleted meanwhile.
+        let Some(value) = session.get(&key)? else { continue };
+        if wanted.json {
+            print::line(json(&key, Some(&value))?);
+        } else if is_line(&key, &value) {
+            print::bytes(&[&key[..], b" ", &value, b"\n"].concat());
+        } else {
+            left_out += 1;
+        }
+    }
+    if left_out > 0 {
+        bail!("{left_out} pairs have spaces in their key or line breaks, and are left out: add --json");
+    }
+    Ok(())
+}
+
+/// Bytes of a line at most: key and value of a mebibyte each, in base64 or escaped.
+const LONGEST_LINE: u64 = 16 << 20;
+
+/// `remora kv load --json`: stores the pairs of lines of JSON. Lines that hold none are named by their number and left out.
+///
+/// # Errors
+/// The file cannot be read, or the connection fails.
+pub fn load<D: Design>(target: &Target, path: &Path) -> Result<()> {
+    let (file, name, _) = output::input(path)?;
+    let mut reader = BufReader::new(file);
+    let mut session = session::<D>(target, LONGEST as usize)?;
+    let (mut stored, mut left_out, mut line) = (0u64, 0u64, Vec::new());
+    for number in 1.. {
+        line.clear();
+        let read = reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line);
+        if read.with_context(|| format!("reading {name}"))? == 0 {
+            break;
+        }
+        let text = line.strip_prefix(BOM).unwrap_or(&line).trim_ascii();
+        if text.is_empty() {
+            continue;
+        }
+        let refused = match parse(text) {
+            Err(error) => Some(format!("{error:#}")),
+            Ok((key, value)) => match put(&mut session, Pair { line: number, key: &key, value: &value })? {
+                Stored::Yes => None,
+                Stored::No(words) => Some(words),
+            },
+        };
+        match refused {
+            None => stored += 1,
+            Some(words) => {
+                left_out += 1;
+                eprintln!("{name}: line {number}: {words}");
+            }
+        }
+    }
+    print::line(format_args!("{stored} keys stored, {left_out} lines left out"));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_pair_comes_back_from_its_line_of_json() {
+        for (key, value) in [(&b"a b"[..], &b"one\ntwo"[..]), (b"\xff\0", b""), (b"", b"\xfe"), ("ä".as_bytes(), b"x")] {
+            let line = json(key, Some(value)).unwrap();
+            assert_eq!(parse(line.as_bytes()).unwrap(), (key.to_vec(), value.to_vec()), "{line}");
+        }
+        for bad in ["", "{}", "{\"key\":\"a\"}", "{\"key\":\"a\",\"value_base64\":\"*\"}", "{\"key\":\"a\",\"value\":\"b\",\"x\":1}"] {
+            assert!(parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_load_would_read_otherwise_is_no_line() {
+        assert!(is_line(b"key", b"some value\t"));
+        for (key, value) in [(&b""[..], &b"v"[..]), (b"a b", b"v"), (b"a\tb", b"v"), (b"a", b"v\nw"), (b"a", b"v\r")] {
+            assert!(!is_line(key, value), "{key:?} {value:?}");
+        }
+    }
+}

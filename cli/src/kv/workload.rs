@@ -1,0 +1,51 @@
+//! `--workload`: a letter of YCSB's core workloads, or a file as YCSB ships them.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use store::ycsb::{Mix, Properties};
+
+/// A workload, and what its file says of the table.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// Shares of operations and distribution of keys.
+    pub mix: Mix,
+    /// The letter, or the file's name without its folder.
+    pub name: String,
+    /// Records of the table, if the file says so.
+    pub records: Option<u64>,
+    /// Operations, if the file says so.
+    pub operations: Option<u64>,
+    /// Bytes of a value, if there is a file.
+    pub value_len: Option<u32>,
+}
+
+impl From<Mix> for Chosen {
+    fn from(mix: Mix) -> Chosen {
+        let name = mix.name.to_ascii_lowercase().to_string();
+        Chosen { mix, name, records: None, operations: None, value_len: None }
+    }
+}
+
+/// The workload of the option: a letter from A to F, else the path of a file.
+///
+/// # Errors
+/// There is no such file, or it is no workload, with the line and what is wrong.
+pub fn choose(text: &str) -> Result<Chosen> {
+    let mut letters = text.chars();
+    if let (Some(letter), None) = (letters.next(), letters.next())
+        && let Some(mix) = Mix::named(letter)
+    {
+        return Ok(mix.into());
+    }
+    let path = Path::new(text);
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("a workload is a letter from A to F, or a file: {}", path.display()))?;
+    let properties = Properties::parse(&text).with_context(|| path.display().to_string())?;
+    if !properties.ignored.is_empty() {
+        tracing::info!(file = %path.display(), ignored = properties.ignored.join(" "), "properties without meaning here");
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let Properties { mix, records, operations, value_len, .. } = properties;
+    Ok(Chosen { mix, name, records, operations, value_len: Some(value_len) })
+}

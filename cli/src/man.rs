@@ -1,0 +1,25 @@
+//! `remora man`: the manual pages, from the same declarations as `--help`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+
+use crate::print;
+
+/// Arguments of `remora man`.
+#[derive(Parser)]
+#[command(after_help = "Examples:\n  remora man ~/.local/share/man/man1\n  man remora-kv-get")]
+pub struct Args {
+    /// Folder that takes a page for each command; made if it is not there.
+    folder: PathBuf,
+}
+
+/// `remora man`.
+pub fn run(args: &Args, command: clap::Command) -> Result<()> {
+    let at = || format!("writing manual pages into {}", args.folder.display());
+    std::fs::create_dir_all(&args.folder).with_context(at)?;
+    clap_mangen::generate_to(command, &args.folder).with_context(at)?;
+    print::line(format_args!("manual pages are in {}", args.folder.display()));
+    Ok(())
+}

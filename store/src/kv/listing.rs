@@ -1,0 +1,178 @@
+//! Listings: all keys of a table, page by page, while others change it.
+//!
+//! A listing goes through the positions of the table's index. Its cursor is the client's; the server remembers nothing of it.
+//! A key that is moved to a position which the listing has passed is noted in the table's [`Moves`], whose number the cursor
+//! holds: behind the last position the listing goes on with the positions moved to since it began. So a key that is in the
+//! table throughout is listed, once at least. When more keys moved than are noted, the listing begins anew.
+//!
+//! ```text
+//! cursor: the key of a request              page: the value of its response
+//!  0  position  u64  0: the beginning        0  cursor of the next page, or the end
+//!  8  move      u64  all ones: unknown      16  records: key len u32, key
+//! ```
+//! The end is a position of all ones.
+
+use super::table::Table;
+use crate::words::{set_u64, u32_at, u64_at};
+use std::collections::VecDeque;
+
+/// Where a listing is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    /// The index position to go on at; at or behind the last one: moves are looked at.
+    position: u64,
+    /// The first move that the listing has not seen.
+    unseen: u64,
+}
+
+const UNKNOWN: u64 = u64::MAX;
+
+impl Cursor {
+    /// Bytes of one.
+    pub const LEN: usize = 16;
+    /// Where a listing begins.
+    pub const START: Cursor = Cursor { position: 0, unseen: UNKNOWN };
+    /// Where it ends.
+    const END: Cursor = Cursor { position: UNKNOWN, unseen: UNKNOWN };
+
+    /// The bytes that a request has as its key.
+    pub fn encode(self) -> [u8; Cursor::LEN] {
+        let mut out = [0; Cursor::LEN];
+        set_u64(&mut out, 0, self.position);
+        set_u64(&mut out, 8, self.unseen);
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8; Cursor::LEN]) -> Cursor {
+        Cursor { position: u64_at(bytes, 0), unseen: u64_at(bytes, 8) }
+    }
+}
+
+/// The positions that keys were moved to, the latest of them.
+#[derive(Debug, Default)]
+pub struct Moves {
+    to: VecDeque<u64>,
+    /// Moves in all.
+    count: u64,
+}
+
+impl Moves {
+    /// Positions that are kept.
+    const KEPT: usize = 4096;
+
+    /// A key is at `position` now, and was elsewhere.
+    pub fn note(&mut self, position: u64) {
+        if self.to.len() == Moves::KEPT {
+            self.to.pop_front();
+        }
+        self.to.push_back(position);
+        self.count += 1;
+    }
+
+    /// Any key may be anywhere: listings begin anew.
+    pub fn note_all(&mut self) {
+        self.to.clear();
+        self.count += 1;
+    }
+
+    #[cfg(test)]
+    pub(super) fn oldest_kept(&self) -> u64 {
+        self.count - self.to.len() as u64
+    }
+
+    /// The position of a move; None if it is not kept.
+    fn get(&self, number: u64) -> Option<u64> {
+        let first = self.count - self.to.len() as u64;
+        let at = number.checked_sub(first)?;
+        self.to.get(usize::try_from(at).ok()?).copied()
+    }
+}
+
+/// Positions that one page looks at, at most: an empty table must not hold up other clients.
+const POSITIONS: u64 = 4096;
+
+/// Writes a page of at most `most` bytes into `page`: the next cursor and keys. A record that does not fit alone is left out.
+pub(super) fn list(table: &impl Table, cursor: Cursor, most: usize, page: &mut Vec<u8>) {
+    page.clear();
+    page.resize(Cursor::LEN, 0);
+    let mut at = cursor;
+    for _ in 0..POSITIONS {
+        let Some((position, next)) = step(table, at) else {
+            at = Cursor::END;
+            break;
+        };
+        let (before, empty) = (page.len(), page.len() == Cursor::LEN);
+        if let Some(position) = position {
+            table.key_at(position, page);
+        }
+        if page.len() > most {
+            page.truncate(before);
+            if !empty {
+                break;
+            }
+        }
+        at = next;
+    }
+    page[..Cursor::LEN].copy_from_slice(&at.encode());
+}
+
+/// The position that a cursor is at, if there is one to look at, and the next cursor. None: the listing has ended.
+fn step(table: &impl Table, cursor: Cursor) -> Option<(Option<u64>, Cursor)> {
+    let moves = table.moves();
+    let unseen = if cursor.unseen == UNKNOWN { moves.count } else { cursor.unseen };
+    if cursor.position < table.positions() {
+        return Some((Some(cursor.position), Cursor { position: cursor.position + 1, unseen }));
+    }
+    if cursor == Cursor::END || unseen >= moves.count {
+        return None;
+    }
+    Some(match moves.get(unseen) {
+        Some(position) => (Some(position), Cursor { unseen: unseen + 1, ..cursor }),
+        None => (None, Cursor::START),
+    })
+}
+
+/// Appends a record to a page: a key of `len` bytes, which `read` writes.
+pub(crate) fn push(page: &mut Vec<u8>, len: usize, read: impl FnOnce(&mut [u8])) {
+    page.extend_from_slice(&(len as u32).to_le_bytes());
+    let at = page.len();
+    page.resize(at + len, 0);
+    read(&mut page[at..]);
+}
+
+/// A page, as a client reads it.
+#[derive(Copy, Clone, Debug)]
+pub struct Page<'a> {
+    /// Where to go on. None: that was the last page.
+    pub next: Option<Cursor>,
+    records: &'a [u8],
+}
+
+impl<'a> Page<'a> {
+    /// Reads the value of a response. None: no correct server sends it.
+    pub fn parse(bytes: &'a [u8]) -> Option<Page<'a>> {
+        let (cursor, records) = bytes.split_first_chunk()?;
+        let cursor = Cursor::decode(cursor);
+        let page = Page { next: (cursor != Cursor::END).then_some(cursor), records };
+        let mut rest = records;
+        while !rest.is_empty() {
+            (_, rest) = record(rest)?;
+        }
+        Some(page)
+    }
+
+    /// Its keys.
+    pub fn keys(&self) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = self.records;
+        std::iter::from_fn(move || {
+            let (key, behind) = record(rest)?;
+            rest = behind;
+            Some(key)
+        })
+    }
+}
+
+fn record(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (_, rest) = bytes.split_at_checked(4)?;
+    rest.split_at_checked(u32_at(bytes, 0) as usize)
+}

@@ -1,0 +1,246 @@
+//! A listing of a PRISM-KV table: all its keys, by READs of a client's own.
+//!
+//! The slots of all tables are READ in their order, a batch at a time, and through each slot that has an object the object's
+//! header and key. Objects move only into later tables, so a key that is in the table throughout is met, once at least. Slots
+//! are READ without an atomic: one that changes meanwhile is looked at again through its own pointer, which is what counts.
+
+use nic::prism::{Address, Operation};
+use nic::{Flags, Payload, Remote, WorkCompletion, WorkRequest};
+use transport::Status;
+
+use super::chain::{Part, SIGNALED, request};
+use super::grant::Grant;
+use super::object::HEADER;
+use super::slot::{BARE, SLOT, Words};
+use super::tables::{Front, Tables};
+use crate::kv::SessionError;
+use crate::words::{u32_at, u64_at};
+use crate::{Broken, PostPrism, Registered};
+
+/// Slots of a batch.
+const BATCH: u64 = 128;
+/// Bytes of the word in front of the tables.
+const FRONT_WORD: usize = 8;
+/// READs through slots that are under way at a time.
+const WINDOW: usize = Scan::WINDOW as usize;
+
+/// What is under way.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing was asked yet.
+    Begin,
+    /// The word in front.
+    Front,
+    /// The slots of a batch.
+    Slots,
+    /// So many READs through slots.
+    Objects(usize),
+    /// All is listed.
+    End,
+}
+
+/// A listing under way, on the queue pair of a [`Client`](super::Client) that has nothing in flight meanwhile and whose window is
+/// [`Scan::WINDOW`] at least.
+#[derive(Debug)]
+pub struct Scan {
+    table: Remote,
+    tables: Tables,
+    arena: Registered,
+    max_key: u32,
+    /// Slots of the tables that there were when the word in front was read last.
+    entries: u64,
+    /// The next batch begins with this slot.
+    next: u64,
+    state: State,
+    /// Slots of the batch that have objects, those that wait at the end.
+    taken: Vec<u64>,
+    landed: Vec<u8>,
+}
+
+impl Scan {
+    /// READs that it may have under way.
+    pub const WINDOW: u32 = 8;
+
+    /// Bytes of registered memory that it needs for keys of this length; nobody but its own NIC touches it.
+    pub fn arena_len(max_key: u32) -> usize {
+        (BATCH as usize * SLOT).max(WINDOW * stride(max_key))
+    }
+
+    /// A listing of the table that was granted.
+    ///
+    /// # Errors
+    /// The grant contradicts itself, or the arena is too small for its longest key.
+    pub fn new(grant: &Grant, arena: Registered) -> Result<Scan, SessionError> {
+        let tables = grant.places().ok_or(SessionError::Malformed)?;
+        let needed = Scan::arena_len(grant.max_key);
+        if arena.bytes.len() < needed {
+            return Err(SessionError::ArenaTooSmall { needed });
+        }
+        Ok(Scan {
+            table: grant.table,
+            tables,
+            arena,
+            max_key: grant.max_key,
+            entries: 0,
+            next: 0,
+            state: State::Begin,
+            taken: Vec::with_capacity(BATCH as usize),
+            landed: vec![0; (BATCH as usize * SLOT).max(stride(grant.max_key))],
+        })
+    }
+
+    /// Starts, once.
+    ///
+    /// # Errors
+    /// The queue did not take the READ.
+    pub fn start(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        self.ask_front(nic)
+    }
+
+    /// Is this the completion of a request of a listing? All others are the client's.
+    pub fn takes(completion: &WorkCompletion) -> bool {
+        matches!(Part::of(completion.id), Some((Part::Look | Part::Front, _)))
+    }
+
+    /// Has everything been listed?
+    pub fn is_done(&self) -> bool {
+        self.state == State::End
+    }
+
+    /// Takes a completion, and calls `found` with a key that it brings.
+    ///
+    /// # Errors
+    /// The queue pair has failed, or the server's memory holds no table.
+    pub fn complete(
+        &mut self,
+        completion: &WorkCompletion,
+        found: &mut dyn FnMut(&[u8]),
+        nic: &mut impl PostPrism,
+    ) -> Result<(), Broken> {
+        if completion.status != Status::Success {
+            return Err(Broken::Completion(completion.status));
+        }
+        let (_, place) = Part::of(completion.id).ok_or(Broken::Protocol)?;
+        match self.state {
+            State::Begin | State::End => Err(Broken::Protocol),
+            State::Front => self.fronted(nic),
+            State::Slots => self.slots(nic),
+            State::Objects(left) => {
+                self.object(place, completion.byte_len as usize, found)?;
+                match left {
+                    1 => self.objects(nic),
+                    _ => {
+                        self.state = State::Objects(left - 1);
+                        Ok(())
+                    }
+                }
+            }
+        }
+    }
+
+    fn remote(&self, addr: u64) -> Remote {
+        Remote { addr, rkey: self.table.rkey }
+    }
+
+    fn ask_front(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        self.state = State::Front;
+        self.read(self.tables.front(), FRONT_WORD, nic)
+    }
+
+    /// The word in front has come: a new table may hold what was moved out of the last one.
+    fn fronted(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        let mut word = [0; FRONT_WORD];
+        self.arena.read(0, &mut word);
+        let front = Front::parse(u64::from_le_bytes(word), self.tables.most()).ok_or(Broken::Protocol)?;
+        let entries = self.tables.before(front.count);
+        if entries <= self.entries {
+            self.state = State::End;
+            return Ok(());
+        }
+        // Nothing is left in the tables before the first that is in use.
+        self.next = self.next.max(self.tables.before(front.base));
+        self.entries = entries;
+        self.batch(nic)
+    }
+
+    fn batch(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        if self.next >= self.entries {
+            return self.ask_front(nic);
+        }
+        self.state = State::Slots;
+        self.read(self.tables.entry(self.next), self.batch_len() as usize * SLOT, nic)
+    }
+
+    fn batch_len(&self) -> u64 {
+        BATCH.min(self.entries - self.next)
+    }
+
+    /// The slots of a batch have come.
+    fn slots(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        let count = self.batch_len();
+        let landed = &mut self.landed[..count as usize * SLOT];
+        self.arena.read(0, landed);
+        let (slots, _) = landed.as_chunks::<SLOT>();
+        let next = self.next;
+        let holds = |slot: &[u8; SLOT]| Words::parse(slot).generation & 1 == 1;
+        self.taken.extend((next..).zip(slots).filter(|(_, slot)| holds(slot)).map(|(entry, _)| entry));
+        self.next += count;
+        self.objects(nic)
+    }
+
+    /// READs through the next slots of the batch, or the next batch.
+    fn objects(&mut self, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        let count = self.taken.len().min(WINDOW);
+        if count == 0 {
+            return self.batch(nic);
+        }
+        self.state = State::Objects(count);
+        let len = HEADER + self.max_key as usize;
+        for place in 0..count {
+            let Some(entry) = self.taken.pop() else { break };
+            let into = [self.arena.sge(place * stride(self.max_key), len)];
+            let slot = self.remote(self.tables.entry(entry));
+            let read = Operation::Read { from: Address::bounded(slot), len: len as u32, into: &into };
+            nic.post_prism(&nic::prism::WorkRequest { flags: SIGNALED, ..request(Part::Look.id(place as u16), read) })?;
+        }
+        Ok(())
+    }
+
+    /// What a READ through a slot has brought: an object's header and key, or nothing if it was deleted meanwhile.
+    fn object(
+        &mut self,
+        place: u16,
+        len: usize,
+        found: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Broken> {
+        let place = usize::from(place);
+        if place >= WINDOW || len > HEADER + self.max_key as usize {
+            return Err(Broken::Protocol);
+        }
+        let landed = &mut self.landed[..len];
+        self.arena.read(place * stride(self.max_key), landed);
+        if len <= BARE {
+            return Ok(());
+        }
+        let (Some(head), true) = (landed.get(..HEADER), u64_at(landed, 0) & 1 == 1) else {
+            return Err(Broken::Protocol);
+        };
+        let key_len = u32_at(head, 16) as usize;
+        found(landed.get(HEADER..HEADER + key_len).ok_or(Broken::Protocol)?);
+        Ok(())
+    }
+
+    fn read(&self, from: u64, len: usize, nic: &mut impl PostPrism) -> Result<(), Broken> {
+        Ok(nic.post_send(&WorkRequest {
+            id: Part::Front.id(0),
+            operation: nic::Operation::Read(self.remote(from)),
+            payload: Payload::Sges(&[self.arena.sge(0, len)]),
+            flags: Flags { signaled: true, ..Flags::default() },
+        })?)
+    }
+}
+
+/// Bytes from one place of the window to the next.
+fn stride(max_key: u32) -> usize {
+    (HEADER + max_key as usize).next_multiple_of(64)
+}
