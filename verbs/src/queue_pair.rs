@@ -83,8 +83,9 @@ pub struct QpOptions {
     pub private_data: Vec<u8>,
     /// Time that connecting may take.
     pub connect_timeout: Duration,
-    /// The TCP connection of the set-up stays open as long as the queue pair, if the peer wants so too: a descriptor on either
-    /// side, whose end tells at once that the queue pair, or its process, is gone ([`is_peer_gone`](QueuePair::is_peer_gone)).
+    /// The TCP connection of the set-up stays open as long as the queue pair, if the peer wants so too: a
+    /// descriptor on either side, whose end tells at once that the queue pair, or its process, is gone
+    /// ([`is_peer_gone`](QueuePair::is_peer_gone)).
     pub lasting: bool,
     /// The Q_Key that datagrams must carry (datagram queue pairs only).
     pub qkey: u32,
@@ -430,8 +431,9 @@ impl QueuePair<Ready> {
         self.body.end.agreement()
     }
 
-    /// Has the other side's queue pair gone, or its process? Known at once where both sides keep the connection of the set-up
-    /// ([`QpOptions::lasting`]); else, and where a machine or a network fails, only a request that is not acknowledged tells.
+    /// Has the other side's queue pair gone, or its process? Known at once where both sides keep the
+    /// connection of the set-up ([`QpOptions::lasting`]); else, and where a machine or a network fails, only
+    /// a request that is not acknowledged tells.
     pub fn is_peer_gone(&self) -> bool {
         self.connection().is_some_and(SetupConnection::has_ended)
     }
