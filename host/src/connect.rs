@@ -9,10 +9,10 @@
 //!   | <-- GO -------------------------------- |
 //! ```
 //!
-//! After GO both queue pairs are in RTS. Either side may answer REJECT with words instead, and the server FULL. If both want
-//! so the connection then stays open, so that its end says that a queue pair is gone (`lasting`). `message` has the bytes;
-//! `listener`, `pending` and `request` are the server's side, which strangers may reach: lengths, times and numbers at once are
-//! bounded.
+//! After GO both queue pairs are in RTS. Either side may answer REJECT with words instead, and the server
+//! FULL. If both want so the connection then stays open, so that its end says that a queue pair is gone
+//! (`lasting`). `message` has the bytes; `listener`, `pending` and `request` are the server's side, which
+//! strangers may reach: lengths, times and numbers at once are bounded.
 
 mod error;
 mod exchange;

@@ -13,8 +13,9 @@ use crate::{ConnectRequest, Init, QueuePair};
 /// Bytes of a thread's stack: it exchanges four small messages.
 const STACK: usize = 256 << 10;
 
-/// Connections that are being set up with queue pairs of this process. A peer may take its time, each up to its own
-/// [`connect_timeout`](crate::QpOptions::connect_timeout): whoever serves others meanwhile looks here now and then.
+/// Connections that are being set up with queue pairs of this process. A peer may take its time, each up to
+/// its own [`connect_timeout`](crate::QpOptions::connect_timeout): whoever serves others meanwhile looks here
+/// now and then.
 ///
 /// ```
 /// use remora_verbs::{Device, Handshakes, Listener, QpOptions};
@@ -86,10 +87,12 @@ impl Handshakes {
         Ok(Handshakes { done, under_way: VecDeque::new(), next: 1 })
     }
 
-    /// Begins to answer a request with a queue pair. The number by which [`finished`](Handshakes::finished) tells of it.
+    /// Begins to answer a request with a queue pair. The number by which [`finished`](Handshakes::finished)
+    /// tells of it.
     ///
     /// # Errors
-    /// The system gives no descriptor or thread, or too many are ending; the other side is told, and `pair` is gone.
+    /// The system gives no descriptor or thread, or too many are ending; the other side is told, and `pair`
+    /// is gone.
     pub fn begin(&mut self, request: ConnectRequest, pair: QueuePair<Init>) -> Result<u64, ConnectError> {
         if self.under_way.iter().filter(|one| !one.ending).count() >= Handshakes::MOST {
             self.end_oldest(Duration::ZERO);
@@ -112,8 +115,8 @@ impl Handshakes {
         Ok(id)
     }
 
-    /// Is there room for one more, so that none must give way? If not the oldest is ended that began so long ago: those that are
-    /// younger have their time, and a newcomer waits for room where requests wait.
+    /// Is there room for one more, so that none must give way? If not the oldest is ended that began so long
+    /// ago: those that are younger have their time, and a newcomer waits for room where requests wait.
     pub fn has_room(&mut self, haste: Duration) -> bool {
         let room = self.under_way.len() < Handshakes::MOST;
         if !room {
@@ -129,7 +132,8 @@ impl Handshakes {
         Some((id, outcome))
     }
 
-    /// Ends the oldest, if it began so long ago. False: there is none. [`finished`](Handshakes::finished) tells when it has ended.
+    /// Ends the oldest, if it began so long ago. False: there is none. [`finished`](Handshakes::finished)
+    /// tells when it has ended.
     pub fn end_oldest(&mut self, at_least: Duration) -> bool {
         let oldest = self.under_way.iter_mut().find(|one| !one.ending);
         let Some(oldest) = oldest.filter(|one| one.began.elapsed() >= at_least) else { return false };

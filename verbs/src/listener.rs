@@ -61,7 +61,8 @@ impl Listener {
         Ok(self.inner.accept(timeout)?.map(|inner| ConnectRequest { inner }))
     }
 
-    /// Connections turned away or left: silent, nonsense, too many at once, or gone before they were answered.
+    /// Connections turned away or left: silent, nonsense, too many at once, or gone before they were
+    /// answered.
     pub fn refused(&self) -> usize {
         self.inner.refused()
     }
@@ -102,7 +103,8 @@ impl ConnectRequest {
     }
 
     /// Connects it to `pair`. When this returns both can send. It waits for the other side, up to
-    /// [`connect_timeout`](crate::QpOptions::connect_timeout): a thread that serves others uses [`Handshakes`](crate::Handshakes).
+    /// [`connect_timeout`](crate::QpOptions::connect_timeout): a thread that serves others uses
+    /// [`Handshakes`](crate::Handshakes).
     ///
     /// # Errors
     /// [`ConnectError`]; the other side is told, and `pair` is gone.

@@ -327,8 +327,9 @@ impl QueuePair<Ready> {
         self.body.end.agreement()
     }
 
-    /// Has the other side's queue pair gone, or its process? Known at once where both sides keep the connection of the set-up
-    /// ([`QpOptions::lasting`]); else, and where a machine or a network fails, only a request that is not acknowledged tells.
+    /// Has the other side's queue pair gone, or its process? Known at once where both sides keep the
+    /// connection of the set-up ([`QpOptions::lasting`]); else, and where a machine or a network fails, only
+    /// a request that is not acknowledged tells.
     pub fn is_peer_gone(&self) -> bool {
         self.connection().is_some_and(SetupConnection::has_ended)
     }

@@ -127,7 +127,8 @@ fn gone_at_once(port: &'static str) {
     let words = first_message(port);
     let (server, listener) = (Nic::open(port), Listener::bind("127.0.0.1:0").unwrap());
     let mut handshakes = Handshakes::new().unwrap();
-    // Its patience is a minute: that it hung up must be seen, and over shm while its end of the link is waited for.
+    // Its patience is a minute: that it hung up must be seen, and over shm while its end of the link is
+    // waited for.
     let stream = silent(listener.address(), &words);
     let request = listener.accept(Some(LONG)).unwrap().unwrap();
     let id = handshakes.begin(request, server.pair(&patient())).unwrap();

@@ -1,5 +1,5 @@
-//! How clients come and go. The thread that serves makes a queue pair for a client, and is told when that is connected; it never waits
-//! for a client.
+//! How clients come and go. The thread that serves makes a queue pair for a client, and is told when that is
+//! connected; it never waits for a client.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -48,7 +48,8 @@ impl<C: Copy> Admission<C> {
         Ok(Admission { handshakes, joining: Vec::new(), waiting: None, departures })
     }
 
-    /// What is readable when a client has connected, when one has left, and when one comes, if it need not wait.
+    /// What is readable when a client has connected, when one has left, and when one comes, if it need not
+    /// wait.
     pub fn descriptors<'a>(&'a self, listener: &'a Listener) -> Vec<BorrowedFd<'a>> {
         let mut all = vec![self.handshakes.as_fd(), self.departures.as_fd()];
         if self.waiting.is_none() && self.handshakes.len() < Handshakes::MOST {

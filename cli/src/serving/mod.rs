@@ -46,8 +46,8 @@ struct Client<C> {
     late: Option<Instant>,
 }
 
-/// What is known of a client's being there. The end of its connection tells of most that leave or die; else, as where a machine
-/// fails, its NIC must be asked.
+/// What is known of a client's being there. The end of its connection tells of most that leave or die; else,
+/// as where a machine fails, its NIC must be asked.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Life {
     /// Something came from it lately.

@@ -1,4 +1,5 @@
-//! Who comes to a server and who goes: strangers that say nothing hold up nobody, places come back at once, and a client waits its turn.
+//! Who comes to a server and who goes: strangers that say nothing hold up nobody, places come back at once,
+//! and a client waits its turn.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -90,15 +91,20 @@ impl Drop for Silent {
 
 /// Pairs to load: a client at work for a while.
 fn pairs() -> Scratch {
-    let pairs: String = (0..2000).map(|number| format!("key{number} value{number}\n")).collect();
+    let pairs: String =
+        (0..2000).map(|number| format!("key{} value{}\n", number % 500, number % 500)).collect();
     Scratch::new(pairs.as_bytes())
 }
 
-/// A client at work finishes, and newcomers are served, beside strangers that say nothing at all, and beside some that ask to be connected
-/// and then say nothing.
+/// A client at work finishes, and newcomers are served, beside strangers that say nothing at all, and beside
+/// some that ask to be connected and then say nothing.
 #[track_caller]
-fn holds_up_nobody(design: &str, port: &str, more: &[&str]) {
-    let server = Server::start(design, port, more);
+fn holds_up_nobody(design: &str, port: &str) {
+    holds_up_nobody_at(&Server::start(design, port, &[]), design, port);
+}
+
+#[track_caller]
+fn holds_up_nobody_at(server: &Server, design: &str, port: &str) {
     let request = first_message(|address| {
         let words = ["kv", "get", "--connect", address, "--design", design, "--port", port, "key"];
         words.map(str::to_owned).to_vec()
@@ -116,38 +122,40 @@ fn holds_up_nobody(design: &str, port: &str, more: &[&str]) {
 
 #[test]
 fn silent_connections_hold_up_no_client_of_pilaf() {
-    holds_up_nobody("pilaf", "shm", &[]);
-    holds_up_nobody("pilaf", "udp", &[]);
+    holds_up_nobody("pilaf", "shm");
+    holds_up_nobody("pilaf", "udp");
 }
 
 #[test]
 fn silent_connections_hold_up_no_client_of_farm() {
-    holds_up_nobody("farm", "shm", &[]);
-    holds_up_nobody("farm", "udp", &[]);
+    holds_up_nobody("farm", "shm");
+    holds_up_nobody("farm", "udp");
 }
 
 #[test]
 fn silent_connections_hold_up_no_client_of_two_sided() {
-    holds_up_nobody("two-sided", "shm", &[]);
-    holds_up_nobody("two-sided", "udp", &[]);
+    holds_up_nobody("two-sided", "shm");
+    holds_up_nobody("two-sided", "udp");
 }
 
 #[test]
 fn silent_connections_hold_up_no_client_of_prism() {
-    holds_up_nobody("prism", "shm", &[]);
-    holds_up_nobody("prism", "udp", &[]);
+    holds_up_nobody("prism", "shm");
+    holds_up_nobody("prism", "udp");
 }
 
 #[test]
 fn silent_connections_hold_up_no_client_of_strom() {
-    holds_up_nobody("strom", "shm", &[]);
-    holds_up_nobody("strom", "udp", &[]);
+    holds_up_nobody("strom", "shm");
+    holds_up_nobody("strom", "udp");
 }
 
 #[test]
 fn silent_connections_hold_up_no_client_of_a_store_on_the_nic_daemon() {
     let lender = Lender::start("silent", &[]);
-    holds_up_nobody("farm", "shm", &["--nicd", lender.at(), "--keep", "store"]);
+    let mut command = command(&["serve", "kv", "--listen", "127.0.0.1:0", "--capacity", "1000"]);
+    command.args(["--design", "farm", "--nicd", lender.at(), "--keep", "store"]);
+    holds_up_nobody_at(&Server::of(command, "farm", "shm"), "farm", "shm");
 }
 
 #[test]

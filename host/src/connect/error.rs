@@ -67,7 +67,8 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Was there no place, and may there be one in a moment? Also of a server that answered, and then gave up on this side.
+    /// Was there no place, and may there be one in a moment? Also of a server that answered, and then gave up
+    /// on this side.
     pub fn is_for_now(&self) -> bool {
         matches!(self, ConnectError::Full(_) | ConnectError::Closed(Stage::Link | Stage::Ready | Stage::Go))
     }

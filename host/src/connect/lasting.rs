@@ -1,7 +1,8 @@
 //! The TCP connection of a set-up, which stays open as long as the queue pair that it was made for.
 //!
-//! A queue pair that is destroyed says nothing on the wire, and neither does a process that is killed. The end of this
-//! connection tells the other side at once; without it only a request that is not acknowledged does.
+//! A queue pair that is destroyed says nothing on the wire, and neither does a process that is killed. The
+//! end of this connection tells the other side at once; without it only a request that is not acknowledged
+//! does.
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};

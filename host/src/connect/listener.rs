@@ -1,5 +1,5 @@
-//! The server's side of connection set-up. Strangers reach it: what each may take, and how many there may be at once, is
-//! bounded, and none of them holds up another. `pending` reads their first words.
+//! The server's side of connection set-up. Strangers reach it: what each may take, and how many there may be
+//! at once, is bounded, and none of them holds up another. `pending` reads their first words.
 
 use memory::ForkMark;
 use mio::{Poll, Waker};
@@ -110,7 +110,8 @@ impl Listener {
         }
     }
 
-    /// Connections turned away or left: silent for too long, too many at once, nonsense, or gone before they were answered.
+    /// Connections turned away or left: silent for too long, too many at once, nonsense, or gone before they
+    /// were answered.
     pub fn refused(&self) -> usize {
         self.shared.refused.load(Ordering::Relaxed)
     }

@@ -14,14 +14,14 @@
 //! 64  IRN reach 32   68  name, private data
 //! ```
 //!
-//! Extensions: bit 0, IRN; then the IRN reach is the number of packets ahead of the order that this side remembers, a
-//! power of two from 64 to 65536, else 0. Bit 1, PRISM. Bit 2, StRoM. Bit 3, LASTING: this TCP connection stays open as
-//! long as the queue pairs, and its end says that one of them is gone. Other bits are 0, and ignored: what one side has and the other does not is
-//! not used.
+//! Extensions: bit 0, IRN; then the IRN reach is the number of packets ahead of the order that this side
+//! remembers, a power of two from 64 to 65536, else 0. Bit 1, PRISM. Bit 2, StRoM. Bit 3, LASTING: this TCP
+//! connection stays open as long as the queue pairs, and its end says that one of them is gone. Other bits
+//! are 0, and ignored: what one side has and the other does not is not used.
 //!
-//! READY and GO are empty; the body of REJECT is UTF-8 for people. The body of FULL (kind 6) is three words of 32 bits: what
-//! there are no places for (1 clients, 2 connections being set up), places taken, places. Whatever comes from the wire is
-//! checked here.
+//! READY and GO are empty; the body of REJECT is UTF-8 for people. The body of FULL (kind 6) is three words
+//! of 32 bits: what there are no places for (1 clients, 2 connections being set up), places taken, places.
+//! Whatever comes from the wire is checked here.
 
 use std::fmt;
 

@@ -1,5 +1,6 @@
-//! Connections that have not said yet what they want. One thread reads them all; each has a few seconds and a few hundred
-//! bytes. There is room for so many, in all and of one source: the oldest gives way to a newcomer.
+//! Connections that have not said yet what they want. One thread reads them all; each has a few seconds and a
+//! few hundred bytes. There is room for so many, in all and of one source: the oldest gives way to a
+//! newcomer.
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
@@ -153,7 +154,8 @@ impl Pending {
         self.all.insert(number, Newcomer { stream, from, until, reader: Reader::default() });
     }
 
-    /// Who gives way to a newcomer from here, if somebody must: the oldest of the same source, or of the one that has most.
+    /// Who gives way to a newcomer from here, if somebody must: the oldest of the same source, or of the one
+    /// that has most.
     fn surplus(&self, from: IpAddr) -> Option<usize> {
         let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
         for newcomer in self.all.values() {

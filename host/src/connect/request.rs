@@ -76,12 +76,12 @@ impl Request {
         let _ = write(&mut self.stream, &Message::Full(full), Deadline::after(PATIENCE));
     }
 
-    /// Answers with the queue pair of `side`. `bring_up` takes it to RTS. Takes no longer than `timeout`, and no longer than the
-    /// other side stays.
+    /// Answers with the queue pair of `side`. `bring_up` takes it to RTS. Takes no longer than `timeout`, and
+    /// no longer than the other side stays.
     ///
     /// # Errors
-    /// [`ConnectError`]; the other side is told. As for [`connect`](super::connect), a queue pair that was brought up must
-    /// be torn down by the caller.
+    /// [`ConnectError`]; the other side is told. As for [`connect`](super::connect), a queue pair that was
+    /// brought up must be torn down by the caller.
     pub fn accept(
         self,
         side: &Side<'_>,
@@ -92,8 +92,8 @@ impl Request {
         Ok((agreement, answered.go()?))
     }
 
-    /// The same, but for the last message: the other side waits until it is told to [go](Answered::go), so that nothing
-    /// comes from it before this side's program knows of the queue pair.
+    /// The same, but for the last message: the other side waits until it is told to [go](Answered::go), so
+    /// that nothing comes from it before this side's program knows of the queue pair.
     ///
     /// # Errors
     /// As [`accept`](Request::accept).
@@ -182,7 +182,8 @@ impl Request {
     }
 }
 
-/// A request that was answered: both queue pairs are up, and the other side waits for GO. Dropping it hangs up.
+/// A request that was answered: both queue pairs are up, and the other side waits for GO. Dropping it hangs
+/// up.
 #[derive(Debug)]
 pub struct Answered {
     stream: TcpStream,

@@ -240,8 +240,8 @@ impl Desk {
         }
     }
 
-    /// Asks for what takes its time: the answer comes by a socket of its own, and others may ask meanwhile. With it comes the
-    /// connection of the set-up, if it is kept.
+    /// Asks for what takes its time: the answer comes by a socket of its own, and others may ask meanwhile.
+    /// With it comes the connection of the set-up, if it is kept.
     pub fn negotiate(
         &self,
         request: &Request,
