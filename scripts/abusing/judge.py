@@ -54,6 +54,13 @@ class Phase:
         return Phase(rate, quantile_ms(periods, 0.99), longest, max(times, default=0.0), len(times))
 
 
+    def or_worse(self, other):
+        """Of two phases what a machine did worst."""
+        longest, newcomer = max(self.longest_ms, other.longest_ms), max(self.newcomer_s, other.newcomer_s)
+        p99, count = max(self.p99_ms, other.p99_ms), self.newcomers + other.newcomers
+        return Phase(min(self.rate, other.rate), p99, longest, newcomer, count)
+
+
 @dataclass
 class Case:
     """A server, a port, an abuse."""
@@ -73,6 +80,10 @@ class Case:
     @property
     def name(self):
         return f"{self.server}/{self.port}/{self.abuse}"
+
+    def is_slower(self):
+        """Did the client at work notice something?"""
+        return self.during.rate < KEEPS * self.before.rate or self.during.p99_ms > P99_MS
 
     def judge(self, strict, places_before=None):
         """Fills `faults`. Beside others on its machine a case is compared with what was measured just before: bounds are wider by that."""
