@@ -99,16 +99,19 @@ fn frames_with_any_identification_and_with_zero_udp_checksums_come_in() {
         let mut packet = vec![0; 200];
         let headers = route.emit(Start::Ip, 0x5256, 32, &mut packet);
         packet[headers..headers + 32].fill(9);
-        tun.inject(&packet[..headers + 32]);
-        let (mut came, began) = (0, Instant::now());
-        // On a busy machine the kernel may bring it to the socket a moment later.
-        while came == 0 && began.elapsed() < Duration::from_secs(5) {
+        let (mut came, began, mut again) = (0, Instant::now(), Instant::now());
+        while came == 0 && began.elapsed() < Duration::from_secs(60) {
+            // An address that was just added has its route a moment later, on a busy machine after this: what comes before is lost.
+            if Instant::now() >= again {
+                tun.inject(&packet[..headers + 32]);
+                again += Duration::from_millis(100);
+            }
             port.receive(9, &mut |frame| {
                 assert_eq!((frame.bytes, frame.source), (&[9; 32][..], far));
                 came += 1;
             });
         }
-        assert_eq!(came, 1, "Soft-RoCE and hardware send no UDP checksum, over IPv6 as well");
+        assert!(came >= 1, "Soft-RoCE and hardware send no UDP checksum, over IPv6 as well");
     }
 }
 

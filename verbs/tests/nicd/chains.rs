@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::{Client, LEN, LONG, Lender, Process, open, some_more_reads, told};
+use crate::{Client, LEN, LONG, Lender, Process, Reads, open, told};
 
 /// Keys 1 to this; a table of so many buckets, and values of 64 bytes behind it.
 const KEYS: u64 = 40;
@@ -105,12 +105,12 @@ impl Asker {
 }
 
 /// GETs until `over`, none of which fails.
-fn get_on(asker: &mut Asker, over: &AtomicBool) -> u64 {
+fn get_on(asker: &mut Asker, reads: &Reads, over: &AtomicBool) -> u64 {
     let mut count = 0;
     while !over.load(Ordering::Acquire) {
         assert_eq!(asker.get(1 + count % KEYS), Status::Success);
         count += 1;
-        crate::READ.store(count, Ordering::Release);
+        reads.made(count);
     }
     count
 }
@@ -122,20 +122,20 @@ fn a_chain_answers_while_its_server_is_stopped_dead_and_started_again() {
     let mut server = Process::start(&["chains", &nic]);
     assert_eq!(said(&server).1, 0);
     let mut asker = Asker::connect(said(&server).0);
-    let over = AtomicBool::new(false);
+    let (made, over) = (Reads::default(), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let gets = scope.spawn(|| get_on(&mut asker, &over));
-        some_more_reads();
+        let gets = scope.spawn(|| get_on(&mut asker, &made, &over));
+        made.some_more();
         server.signal("-STOP");
-        some_more_reads();
+        made.some_more();
         server.signal("-CONT");
         for dead in 1..3 {
             server.kill();
-            some_more_reads();
+            made.some_more();
             server = Process::start(&["chains", &nic]);
             // The port and two loopback queues of each client.
             assert_eq!(said(&server).1, 3 * dead);
-            some_more_reads();
+            made.some_more();
             let mut late = Asker::connect(said(&server).0);
             assert_eq!(late.get(7), Status::Success);
             // It leaves its chain behind: nobody has told the daemon.

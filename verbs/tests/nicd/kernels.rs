@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::{Client, LONG, Lender, Process, open, some_more_reads, told};
+use crate::{Client, LONG, Lender, Process, Reads, open, told};
 
 const OPCODE: u64 = 0x6e7;
 /// Slots of the table, one key each; values of 8 bytes.
@@ -101,21 +101,21 @@ fn a_kernel_answers_while_its_program_is_dead_and_the_next_one_has_it() {
     let mut server = Process::start(&["kernels", &nic]);
     assert_eq!(said(&server).1, "0");
     let mut asker = Asker::connect("shm", said(&server).0);
-    let over = AtomicBool::new(false);
+    let (made, over) = (Reads::default(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let asks = scope.spawn(|| {
             for count in 0.. {
                 asker.get(1 + count % SLOTS);
-                crate::READ.store(count, Ordering::Release);
+                made.made(count + 1);
                 if over.load(Ordering::Acquire) {
                     return;
                 }
             }
         });
-        some_more_reads();
+        made.some_more();
         for _ in 0..2 {
             server.kill();
-            some_more_reads();
+            made.some_more();
             server = Process::start(&["kernels", &nic]);
             assert_eq!(said(&server).1, "1");
             // A program of the same daemon asks as others do.

@@ -323,25 +323,38 @@ fn completions_wake_a_program_that_sleeps() {
 }
 
 /// READs of the whole table until `over`, each of which must succeed.
-fn read_on(client: &mut Client, pair: &mut QueuePair, table: RemoteMemory, over: &AtomicBool) -> u64 {
+fn read_on(
+    client: &mut Client,
+    pair: &mut QueuePair,
+    table: RemoteMemory,
+    (reads, over): (&Reads, &AtomicBool),
+) -> u64 {
     let mut count = 0;
     while !over.load(Ordering::Acquire) {
         let at = 1 + count as usize * 61 % (LEN / 8 - 64);
         assert_eq!(client.read(pair, table, at, 64), (at..at + 64).map(word).collect::<Vec<_>>());
-        READ.store(count, Ordering::Release);
         count += 1;
+        reads.made(count);
     }
     count
 }
 
-/// READs so far.
-static READ: AtomicU64 = AtomicU64::new(0);
+/// READs that one test has made so far. Tests run side by side, so each has its own.
+#[derive(Default)]
+struct Reads(AtomicU64);
 
-/// Sleeps until as many READs more have succeeded.
-fn some_more_reads() {
-    let until = READ.load(Ordering::Acquire) + 200;
-    while READ.load(Ordering::Acquire) < until {
-        std::thread::sleep(Duration::from_millis(1));
+impl Reads {
+    /// So many have succeeded.
+    fn made(&self, count: u64) {
+        self.0.store(count, Ordering::Release);
+    }
+
+    /// Sleeps until as many more have succeeded.
+    fn some_more(&self) {
+        let until = self.0.load(Ordering::Acquire) + 200;
+        while self.0.load(Ordering::Acquire) < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -355,22 +368,22 @@ fn reads_go_on_while_their_server_is_stopped_killed_and_started_again() {
     let mut sender = Client::new("shm");
     let (mut letters, _) = sender.connect(server.address());
     sender.message(&mut letters, 1);
-    let over = AtomicBool::new(false);
+    let (made, over) = (Reads::default(), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let reads = scope.spawn(|| read_on(&mut reader, &mut pair, table, &over));
-        some_more_reads();
+        let reads = scope.spawn(|| read_on(&mut reader, &mut pair, table, (&made, &over)));
+        made.some_more();
         server.signal("-STOP");
-        some_more_reads();
+        made.some_more();
         server.signal("-CONT");
         sender.message(&mut letters, 2);
         for round in 3..6 {
             server.kill();
-            some_more_reads();
+            made.some_more();
             // A message that comes while the server is dead is answered by the next one, on the same connection.
             letters.post_recv(&ReceiveRequest { id: 9, sges: &[sender.memory.sge(0, 64)] }).unwrap();
             letters.post_send(&work::send_inline(3, &[round; 10])).unwrap();
             assert_eq!(sender.wait(), Status::Success);
-            some_more_reads();
+            made.some_more();
             server = Process::start(&["server", &nic]);
             assert_eq!(sender.wait(), Status::Success);
             assert_eq!(sender.memory.get::<[u8; 10]>(0), Ok([round + 1; 10]));
