@@ -132,18 +132,18 @@ mod tests {
         assert_eq!(answers(pieces, pause).get("key").unwrap().as_deref(), Some(&b"va\r\nlue"[..]));
         assert_eq!(answers(&[b"END\r\n"], pause).get("key").unwrap(), None);
         answers(&[b"STORED\r\n"], pause).set("key", b"value").unwrap();
-        for wrong in
-            [&[&b"SERVER_ERROR busy\r\n"[..]][..], &[&[b'x'; 2000]], &[b"VALUE key 0 99999999999\r\n"]]
-        {
+        const WRONG: [&[&[u8]]; 3] =
+            [&[b"SERVER_ERROR busy\r\n"], &[&[b'x'; 2000]], &[b"VALUE key 0 99999999999\r\n"]];
+        for wrong in WRONG {
             assert!(answers(wrong, pause).get("key").is_err());
         }
     }
 
     #[test]
     fn who_drips_an_answer_is_waited_for_no_longer_than_who_is_silent() {
-        let dripping = &[&b"V"[..]; 100];
+        const DRIPPING: [&[u8]; 100] = [b"V"; 100];
         let started = Instant::now();
-        let error = answers(dripping, Duration::from_millis(200)).get("key").unwrap_err();
+        let error = answers(&DRIPPING, Duration::from_millis(200)).get("key").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         // Twenty seconds is what the whole answer would have taken.
         assert!(started.elapsed() < Duration::from_secs(15));

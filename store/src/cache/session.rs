@@ -183,12 +183,10 @@ impl Session {
 
     /// The beginning of a command: all of its line, or the verb of a retrieval.
     fn line(&mut self, cache: &mut Cache, now: Instant, input: &[u8], out: &mut Vec<u8>) -> Option<usize> {
-        if let Some((verb_end, retrieval)) = retrieval(input) {
-            self.quiet = false;
-            self.state = State::Keys(retrieval);
-            return Some(verb_end);
-        }
         let seen = &input[..input.len().min(MAX_LINE + 2)];
+        if let Some((verb_end, retrieval)) = retrieval(input) {
+            return self.begin_retrieval(retrieval, verb_end, seen, out);
+        }
         let line = match seen.iter().position(|byte| *byte == b'\n') {
             Some(end) => seen[..end].strip_suffix(b"\r").unwrap_or(&seen[..end]),
             None if seen.len() < MAX_LINE + 2 => return None,

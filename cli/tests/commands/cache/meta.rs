@@ -127,14 +127,9 @@ fn plain(line: &str) -> String {
         _ if debug && word.starts_with("exp=") && word != "exp=-1" => format!("exp={}", hundreds(&word[4..])),
         _ => word.to_owned(),
     };
-    let mut words = line.split(' ').enumerate();
-    words
-        .by_ref()
-        .take(1)
-        .map(|(_, first)| first.to_owned())
-        .chain(words.map(|(_, text)| word(text)))
-        .collect::<Vec<_>>()
-        .join(" ")
+    let words = line.split(' ').enumerate();
+    let words = words.map(|(at, text)| if at == 0 { text.to_owned() } else { word(text) });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 struct Side {

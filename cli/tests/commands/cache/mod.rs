@@ -6,6 +6,7 @@ mod differential;
 mod meta;
 mod server;
 mod sockets;
+mod suite;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

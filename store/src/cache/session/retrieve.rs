@@ -3,7 +3,7 @@
 use super::{Session, State};
 use crate::cache::command::{Wrong, key, signed};
 use crate::cache::items::{Attributes, Name};
-use crate::cache::{Cache, MAX_KEY, OUTPUT};
+use crate::cache::{Cache, MAX_KEY, MAX_LINE, OUTPUT};
 use std::io::Write as _;
 use transport::Instant;
 
@@ -34,7 +34,43 @@ pub enum After {
     Line,
 }
 
+impl Retrieval {
+    /// What is wrong with the words behind its verb.
+    fn wrong(self, words: &[u8]) -> Option<Wrong> {
+        let words = words.strip_suffix(b"\r").unwrap_or(words);
+        let mut words = words.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+        if matches!(self.touch, Touch::Awaited) && signed(words.next()?).is_none() {
+            return Some(Wrong::Expiry);
+        }
+        words.any(|word| key(word).is_none()).then_some(Wrong::Format)
+    }
+}
+
 impl Session {
+    /// The verb of a retrieval. A line that is not too long is looked through first: a word that is no key is told before any
+    /// value, as memcached does. It is waited for, so that answers do not depend on how bytes come.
+    pub(super) fn begin_retrieval(
+        &mut self,
+        retrieval: Retrieval,
+        verb_end: usize,
+        seen: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<usize> {
+        self.quiet = false;
+        match seen.iter().position(|byte| *byte == b'\n') {
+            Some(end) => {
+                if let Some(wrong) = retrieval.wrong(&seen[verb_end..end]) {
+                    self.answer(wrong.text(), out);
+                    return Some(end + 1);
+                }
+            }
+            None if seen.len() < MAX_LINE + 2 => return None,
+            None => {}
+        }
+        self.state = State::Keys(retrieval);
+        Some(verb_end)
+    }
+
     /// The next word of a retrieval, or its end.
     pub(super) fn keys(
         &mut self,

@@ -1,6 +1,7 @@
 //! What is said and what is answered.
 
 use super::Talk;
+use crate::cache::{MAX_KEY, MAX_LINE};
 
 /// Each exchange with a cache of its own.
 #[track_caller]
@@ -52,6 +53,23 @@ fn retrievals_bring_what_is_there() {
         ("get\r\nget \r\ngets\r\ngat\r\ngat 1\r\n", "ERROR\r\nERROR\r\nERROR\r\nERROR\r\nEND\r\n"),
         ("gat x a b\r\nversion\r\n", "CLIENT_ERROR invalid exptime argument\r\nVERSION 1.2.3\r\n"),
     ]);
+}
+
+#[test]
+fn a_key_that_is_none_is_told_before_any_value() {
+    let none = "k".repeat(MAX_KEY + 1);
+    let mut talk = Talk::new();
+    talk.tell("set a 0 0 1\r\nx\r\n");
+    for line in [format!("get a {none}"), format!("gets a {none} a"), format!("gat 9 a {none}")] {
+        let expected = "CLIENT_ERROR bad command line format\r\nVERSION 1.2.3\r\n";
+        assert_eq!(talk.tell(format!("{line}\r\nversion\r\n")), expected, "{line}");
+    }
+    assert_eq!(talk.stat("get_hits"), 0, "nothing was looked for");
+    // Of a line that is longer than others may be, all before it is answered.
+    let many = " a".repeat(MAX_LINE / 2);
+    let said = talk.tell(format!("get{many} {none}\r\nversion\r\n"));
+    assert_eq!(said.matches("VALUE a 0 1\r\nx\r\n").count(), MAX_LINE / 2);
+    assert!(said.ends_with("x\r\nCLIENT_ERROR bad command line format\r\nVERSION 1.2.3\r\n"), "{said}");
 }
 
 #[test]
