@@ -19,11 +19,13 @@ const SHARES: u64 = 32;
 const LEAST: u64 = 4;
 /// Bytes for a further key, of all sizes together: a quarter are buffers of 256 bytes, one for each.
 const FURTHER: u64 = 1024;
+/// Bytes beside, so that a table for a few keys has buffers of each size to overwrite.
+const SPARE: u64 = 16 << 20;
 
 /// Bytes for what was counted, and for so many further keys.
 pub fn bytes_for(args: &ServeArgs, contents: &Contents, further: u64) -> u64 {
     let (counted, _) = counted(args, contents);
-    counted.iter().map(|(size, count)| u64::from(*size) * count).sum::<u64>() + further * FURTHER
+    counted.iter().map(|(size, count)| u64::from(*size) * count).sum::<u64>() + further * FURTHER + SPARE
 }
 
 /// Bytes of a record's buffer.
