@@ -123,3 +123,181 @@ impl<D: Copy> Requester<D> {
         self.rewind();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rc::{Kind, Message, Parameters, Plan, psn};
+    use crate::testing::Random;
+    use wire::{Extensions, Opcode, Packet, Psn, Qpn, Syndrome, aeth, bth, packet};
+
+    const TIMEOUT: u64 = 1_000;
+
+    struct Machine {
+        requester: Requester<()>,
+        counters: Counters,
+        now: u64,
+    }
+
+    impl Machine {
+        fn new(retry_cnt: u8, window: u32) -> Machine {
+            let parameters =
+                Parameters { mtu: 256, timeout_ns: TIMEOUT, retry_cnt, window, ..Parameters::default() };
+            let requester = Requester::new(Psn::new(0), 64, parameters);
+            Machine { requester, counters: Counters::default(), now: 0 }
+        }
+
+        fn post(&mut self, kind: Kind, packets: u32) {
+            let len = packets * 256;
+            self.requester.submit(Message { kind, len, fence: false, solicited: false, note: () });
+        }
+
+        fn write(&mut self, packets: u32) {
+            self.post(Kind::Write { va: 0, rkey: 0 }, packets);
+        }
+
+        /// One packet leaves; what it was.
+        fn leave(&mut self) -> Option<Plan> {
+            let plan = self.requester.plan(Instant(self.now))?;
+            self.requester.sent(Instant(self.now), &plan, &mut self.counters);
+            Some(plan)
+        }
+
+        /// An acknowledgement of everything up to the packet `last`.
+        fn acknowledge(&mut self, last: Seq) {
+            self.arrive(Opcode::RC_ACKNOWLEDGE, last, &[]);
+        }
+
+        fn arrive(&mut self, opcode: Opcode, seq: Seq, payload: &[u8]) {
+            let syndrome = Syndrome::ack(aeth::NO_CREDITS);
+            let ext = Extensions { aeth: Some(aeth::Repr { syndrome, msn: 0 }), ..Extensions::NONE };
+            let bth = bth::Repr::new(opcode, Qpn::new(2), psn(seq));
+            let packet = Packet { bth, ext, payload };
+            let mut bytes = vec![0; packet.buffer_len()];
+            packet.emit(&mut bytes);
+            let view = packet::View::new(&bytes).unwrap();
+            self.requester.receive(Instant(self.now), &view, &mut self.counters);
+            while self.requester.retire().is_some() {}
+        }
+
+        fn expire(&mut self) {
+            self.requester.expire(Instant(self.now), Instant(self.now), &mut self.counters);
+            while self.requester.retire().is_some() {}
+        }
+
+        fn timeouts(&self) -> u64 {
+            self.counters.local_ack_timeout_err
+        }
+    }
+
+    #[test]
+    fn what_has_not_asked_owes_nothing_and_makes_the_next_packet_ask() {
+        let mut machine = Machine::new(0, 1024);
+        machine.write(20);
+        assert!(!machine.leave().unwrap().ack_req);
+        // Held back for a hundred timeouts.
+        for _ in 0..100 {
+            machine.now += TIMEOUT;
+            machine.expire();
+        }
+        assert_eq!(machine.timeouts(), 0);
+        assert!(machine.leave().unwrap().ack_req, "a peer that is gone must be found");
+        assert_eq!(machine.requester.deadline(), Instant(machine.now + TIMEOUT));
+        machine.now += TIMEOUT;
+        machine.expire();
+        assert_eq!((machine.timeouts(), machine.counters.retry_exceeded_err), (1, 1));
+    }
+
+    #[test]
+    fn a_repetition_that_has_not_left_costs_no_retry() {
+        let mut machine = Machine::new(1, 1024);
+        machine.write(1);
+        machine.leave();
+        machine.now += TIMEOUT;
+        machine.expire();
+        for _ in 0..100 {
+            machine.now += TIMEOUT;
+            machine.expire();
+        }
+        assert_eq!((machine.timeouts(), machine.counters.retry_exceeded_err), (1, 0));
+        machine.leave();
+        machine.now += TIMEOUT;
+        machine.expire();
+        assert_eq!((machine.timeouts(), machine.counters.retry_exceeded_err), (2, 1));
+    }
+
+    #[test]
+    fn an_answer_begins_the_silence_anew_while_another_is_owed() {
+        let mut machine = Machine::new(0, 1024);
+        (0..3).for_each(|_| machine.write(1));
+        let first = machine.requester.progress().acknowledged;
+        while machine.leave().is_some() {}
+        machine.now += TIMEOUT - 1;
+        machine.acknowledge(first);
+        assert_eq!(machine.requester.deadline(), Instant(machine.now + TIMEOUT));
+        machine.acknowledge(first + 2);
+        assert_eq!(machine.requester.deadline(), Instant::NEVER);
+    }
+
+    #[test]
+    fn a_peer_without_room_is_silent_from_the_first_refusal() {
+        let mut machine = Machine::new(0, 1024);
+        machine.write(20);
+        machine.leave();
+        machine.now += 10;
+        for _ in 0..5 {
+            machine.requester.stuck(Instant(machine.now));
+            machine.now += 10;
+        }
+        machine.now = 10 + TIMEOUT;
+        machine.expire();
+        assert_eq!((machine.timeouts(), machine.counters.retry_exceeded_err), (1, 1));
+    }
+
+    #[test]
+    fn whatever_is_posted_a_requester_that_can_send_nothing_has_a_timer() {
+        let mut random = Random::new(5);
+        for window in [4, 8, 64] {
+            let mut machine = Machine::new(7, window);
+            for _ in 0..20_000 {
+                if machine.requester.has_room() {
+                    let packets = 1 + random.below(12) as u32;
+                    let kind = match random.below(3) {
+                        0 => Kind::Read { va: 0, rkey: 0 },
+                        _ => Kind::Write { va: 0, rkey: 0 },
+                    };
+                    machine.post(kind, packets);
+                }
+                for _ in 0..random.below(10) {
+                    machine.leave();
+                }
+                let Requester { go, .. } = &machine.requester;
+                let (una, high) = (go.una, go.high);
+                let waits = machine.requester.plan(Instant(machine.now)).is_none();
+                if waits && una < high {
+                    assert!(machine.requester.deadline() < Instant::NEVER, "{window}: {una} of {high}");
+                }
+                machine.now += random.below(TIMEOUT / 3);
+                let fetch =
+                    machine.requester.first_fetch().filter(|(_, next)| *next < machine.requester.asked);
+                if !machine.requester.is_owed() {
+                    // It says nothing without being asked.
+                } else if random.chance(1, 2) {
+                    let asked = machine.requester.asked;
+                    let before = fetch.map_or(asked, |(_, next)| next);
+                    machine.acknowledge(before - 1);
+                    if fetch.is_some() {
+                        machine.arrive(Opcode::RC_RDMA_READ_RESPONSE_ONLY, before, &[0; 256]);
+                    }
+                } else if random.chance(1, 8) {
+                    // Silence, which ends in time: the retries begin anew.
+                    machine.now += TIMEOUT;
+                    machine.expire();
+                    machine.requester.retries = 7;
+                }
+            }
+            let ended = machine.requester.numbers().0;
+            assert!(machine.timeouts() > 0 && ended > 500, "{window}: {ended}");
+        }
+    }
+}
