@@ -46,7 +46,7 @@ type Samples = BTreeMap<String, f64>;
 
 /// `remora top`.
 pub fn run(args: &Args) -> Result<()> {
-    if !args.once && !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
+    if !(args.once || io::stdout().is_terminal() && io::stdin().is_terminal()) {
         bail!("a screen of counters takes a terminal: run it in one, or print them with --once");
     }
     let first = look(&args.address)?;

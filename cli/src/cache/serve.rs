@@ -28,6 +28,7 @@ use crate::serving::conduct::size;
 
 /// Arguments of `remora serve cache`.
 #[derive(Args, Clone, Debug)]
+#[allow(clippy::duplicated_attributes, reason = "each option of the NIC is made to need the chains")]
 #[command(
     mut_arg("port", of_chains),
     mut_arg("address", of_chains),

@@ -118,7 +118,6 @@ impl Args {
         chosen.into_iter().flat_map(with).map(Case::new).collect()
     }
 
-
     /// Bytes of a value.
     ///
     /// # Errors
@@ -148,8 +147,7 @@ pub fn run(args: &Args) -> Result<Report> {
     let of_file = || workload.and_then(|chosen| chosen.records);
     let (records, value_len) = (args.records.or_else(of_file).unwrap_or(100_000), args.value_len(workload)?);
     let cases = args.cases(workload);
-    let inserts =
-        cases.iter().map(|case| Counts::of(case.mix, records).inserts(case.mix, args.rounds)).max();
+    let inserts = cases.iter().map(|case| Counts::of(case.mix, records).inserts(case.mix, args.rounds)).max();
     let window = args.window;
     let plan = Plan { records, value_len, window, cores, seed: 1, inserts: inserts.unwrap_or(0) };
     let mut report = Report::new(args.json);

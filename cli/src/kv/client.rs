@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use store::kv::{ClientConfig, Finished, Outcome, Refused, Slot};
 use verbs::{
-    Access, CompletionQueue, EMPTY, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready, WorkCompletion,
+    Access, CompletionQueue, EMPTY, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
+    WorkCompletion,
 };
 
 use super::Design;

@@ -84,7 +84,8 @@ fn keys<D: Design>(session: &mut Session<D>, wanted: &Wanted) -> Result<Vec<Vec<
     let mut seen = HashSet::new();
     let mut keys = Vec::new();
     D::list(session, &mut |key| {
-        if key.starts_with(&wanted.prefix) && (keys.len() as u64) < wanted.limit && seen.insert(key.to_vec()) {
+        if key.starts_with(&wanted.prefix) && (keys.len() as u64) < wanted.limit && seen.insert(key.to_vec())
+        {
             keys.push(key.to_vec());
         }
         Ok(())
@@ -177,11 +178,19 @@ mod tests {
 
     #[test]
     fn any_pair_comes_back_from_its_line_of_json() {
-        for (key, value) in [(&b"a b"[..], &b"one\ntwo"[..]), (b"\xff\0", b""), (b"", b"\xfe"), ("ä".as_bytes(), b"x")] {
+        for (key, value) in
+            [(&b"a b"[..], &b"one\ntwo"[..]), (b"\xff\0", b""), (b"", b"\xfe"), ("ä".as_bytes(), b"x")]
+        {
             let line = json(key, Some(value)).unwrap();
             assert_eq!(parse(line.as_bytes()).unwrap(), (key.to_vec(), value.to_vec()), "{line}");
         }
-        for bad in ["", "{}", "{\"key\":\"a\"}", "{\"key\":\"a\",\"value_base64\":\"*\"}", "{\"key\":\"a\",\"value\":\"b\",\"x\":1}"] {
+        for bad in [
+            "",
+            "{}",
+            "{\"key\":\"a\"}",
+            "{\"key\":\"a\",\"value_base64\":\"*\"}",
+            "{\"key\":\"a\",\"value\":\"b\",\"x\":1}",
+        ] {
             assert!(parse(bad.as_bytes()).is_err(), "{bad}");
         }
     }
@@ -189,7 +198,9 @@ mod tests {
     #[test]
     fn what_load_would_read_otherwise_is_no_line() {
         assert!(is_line(b"key", b"some value\t"));
-        for (key, value) in [(&b""[..], &b"v"[..]), (b"a b", b"v"), (b"a\tb", b"v"), (b"a", b"v\nw"), (b"a", b"v\r")] {
+        for (key, value) in
+            [(&b""[..], &b"v"[..]), (b"a b", b"v"), (b"a\tb", b"v"), (b"a", b"v\nw"), (b"a", b"v\r")]
+        {
             assert!(!is_line(key, value), "{key:?} {value:?}");
         }
     }

@@ -68,7 +68,8 @@ fn a_dump_loads_into_another_design_and_names_what_no_line_can_hold() {
     let other = Server::start("prism", "shm", &["--records", "10"]);
     assert_eq!(other.kv("load", &["--json", json.path()]).good(), "3 keys stored, 0 lines left out\n");
     assert_eq!(other.kv("get", &["a key"]).good(), "two\nlines\n");
-    let bad = fed(&other.words("load", &["--json", "-"]), b"{\"key\":\"a\"}\n{\"key\":\"b\",\"value\":\"c\"}\n");
+    let bad =
+        fed(&other.words("load", &["--json", "-"]), b"{\"key\":\"a\"}\n{\"key\":\"b\",\"value\":\"c\"}\n");
     assert!(bad.err.contains("line 1: "), "{}", bad.err);
     assert_eq!(bad.good(), "1 keys stored, 1 lines left out\n");
 }
@@ -111,7 +112,12 @@ fn a_ycsb_workload_file_is_loaded_and_run_against_a_running_server() {
         assert!(case.starts_with(&format!("shm/{design}/1000/ycsb-remora-test-")), "{case}");
         assert!(rows.iter().all(|row| row["value"].as_f64().unwrap() > 0.0));
         // A second client reads what the first has loaded.
-        server.kv("bench", &["--records", "200", "--value-len", "1000", "--workload", "c", "--operations", "500"]).good();
+        server
+            .kv(
+                "bench",
+                &["--records", "200", "--value-len", "1000", "--workload", "c", "--operations", "500"],
+            )
+            .good();
     }
 }
 

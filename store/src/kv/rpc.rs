@@ -42,7 +42,9 @@ pub enum Refusal {
 impl Refusal {
     fn from_byte(byte: u8) -> Option<Refusal> {
         use Refusal::{Absent, Busy, NoSpace, TableFull, TooLong, Unsupported};
-        [Absent, TableFull, NoSpace, TooLong, Unsupported, Busy].into_iter().find(|refusal| *refusal as u8 == byte)
+        [Absent, TableFull, NoSpace, TooLong, Unsupported, Busy]
+            .into_iter()
+            .find(|refusal| *refusal as u8 == byte)
     }
 }
 

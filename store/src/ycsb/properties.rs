@@ -159,7 +159,8 @@ impl Reading {
 
 fn number(name: &str, value: &str, range: core::ops::RangeInclusive<u64>) -> Result<u64, String> {
     let parsed = value.parse().ok().filter(|number| range.contains(number));
-    parsed.ok_or_else(|| format!("{name} is a number from {} to {}, not {value:?}", range.start(), range.end()))
+    parsed
+        .ok_or_else(|| format!("{name} is a number from {} to {}, not {value:?}", range.start(), range.end()))
 }
 
 fn distribution(value: &str) -> Result<Distribution, String> {

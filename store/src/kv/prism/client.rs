@@ -411,9 +411,7 @@ impl Client {
             (
                 Operation::Get | Operation::Delete | Operation::List,
                 Seen::Free | Seen::Gone { .. } | Seen::Twin,
-            ) => {
-                Ok(Then::End(End::Other(Outcome::Absent)))
-            }
+            ) => Ok(Then::End(End::Other(Outcome::Absent))),
         }
     }
 

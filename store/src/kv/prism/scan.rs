@@ -201,18 +201,16 @@ impl Scan {
             let into = [self.arena.sge(place * stride(self.max_key), len)];
             let slot = self.remote(self.tables.entry(entry));
             let read = Operation::Read { from: Address::bounded(slot), len: len as u32, into: &into };
-            nic.post_prism(&nic::prism::WorkRequest { flags: SIGNALED, ..request(Part::Look.id(place as u16), read) })?;
+            nic.post_prism(&nic::prism::WorkRequest {
+                flags: SIGNALED,
+                ..request(Part::Look.id(place as u16), read)
+            })?;
         }
         Ok(())
     }
 
     /// What a READ through a slot has brought: an object's header and key, or nothing if it was deleted meanwhile.
-    fn object(
-        &mut self,
-        place: u16,
-        len: usize,
-        found: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), Broken> {
+    fn object(&mut self, place: u16, len: usize, found: &mut dyn FnMut(&[u8])) -> Result<(), Broken> {
         let place = usize::from(place);
         if place >= WINDOW || len > HEADER + self.max_key as usize {
             return Err(Broken::Protocol);
