@@ -114,7 +114,7 @@ class Server:
         listen = ["--listen", "127.0.0.1:0"]
         if self.name == "block":
             at = f"127.0.0.1:{free_port()}"
-            words = ["serve", "block", "--replica", "0", "--new", "--servers", at, "--blocks", "64", "--block-len", "256"]
+            words = ["serve", "block", "--replica", "0", "--new", "--servers", at, "--blocks", "64", "--block-len", "512"]
             return self.run(self.words(*words, *more), serves)
         if self.name == "txn":
             return self.run(self.words("serve", "txn", *listen, *more), serves)
