@@ -67,10 +67,14 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Was there no place, and may there be one in a moment? Also of a server that answered, and then gave up
-    /// on this side.
+    /// Was there no place, and may there be one in a moment? Also of a server that hung up in the middle: so it ends who
+    /// takes long where others wait for a place.
     pub fn is_for_now(&self) -> bool {
-        matches!(self, ConnectError::Full(_) | ConnectError::Closed(Stage::Link | Stage::Ready | Stage::Go))
+        match self {
+            ConnectError::Full(_) | ConnectError::Closed(_) => true,
+            ConnectError::Link(SetupError::Os(errno)) => *errno == rustix::io::Errno::CONNREFUSED,
+            _ => false,
+        }
     }
 
     pub(super) fn tcp(address: SocketAddr, error: io::Error) -> ConnectError {
