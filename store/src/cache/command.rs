@@ -83,7 +83,7 @@ pub const WORDS: usize = 24;
 pub const MAX_LEN: i64 = i32::MAX as i64 - 2;
 
 /// The words of a line, and how many.
-pub fn split<'a>(line: &'a [u8]) -> ([&'a [u8]; WORDS], usize) {
+pub fn split(line: &[u8]) -> ([&[u8]; WORDS], usize) {
     let mut words: [&[u8]; WORDS] = [&[]; WORDS];
     let mut count = 0;
     for word in line.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).take(WORDS) {

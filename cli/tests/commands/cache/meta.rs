@@ -36,10 +36,7 @@ fn flag(random: &mut Random, letter: char) -> String {
         'D' => one_of(random, &["1", "5", "18446744073709551615", "18446744073709551616", "x"]),
         'J' => one_of(random, &["0", "98", "18446744073709551615", "-1"]),
         'M' => one_of(random, &["S", "E", "A", "P", "R", "I", "+", "D", "-", "Z", "", "AA"]),
-        'O' => one_of(
-            random,
-            &["", "1", "opaque", "1234567890123456789012345678901", "12345678901234567890123456789012"],
-        ),
+        'O' => one_of(random, &["", "1", "opaque", "1234567890123456789012345678901"]),
         'P' | 'L' => one_of(random, &["", "path/"]),
         's' | 'v' | 'k' => one_of(random, &["", "", "", "", "x"]),
         _ => "",
@@ -52,7 +49,7 @@ fn flags(random: &mut Random, usual: &[u8]) -> String {
     let mut all = String::new();
     for _ in 0..random.below(6) {
         let letter = if random.below(60) == 0 {
-            one_of(random, b"bcfhklOqstuvNRTPLIMCFDJExyzASW5=")
+            one_of(random, b"bcfhklOqstuvNRTPLIMCFDJExyzASW")
         } else {
             one_of(random, usual)
         };
@@ -223,7 +220,6 @@ fn random_meta_commands_are_answered_as_memcached_answers_them() {
         "CLIENT_ERROR bad token in command line format",
         "CLIENT_ERROR bad command line format",
         "CLIENT_ERROR error decoding key",
-        "CLIENT_ERROR opaque token too long",
         "CLIENT_ERROR incorrect length for M token",
         "CLIENT_ERROR invalid mode for ms M token",
         "CLIENT_ERROR invalid mode for ma M token",

@@ -37,11 +37,8 @@ impl Request<'_> {
                 out.extend_from_slice(flag);
             }
             b'k' => {
-                out.extend_from_slice(b" k");
-                out.extend_from_slice(self.token);
-                if self.encoded {
-                    out.extend_from_slice(b" b");
-                }
+                let key = if self.encoded { self.key() } else { self.token };
+                key_flag(key, self.encoded, out);
             }
             _ => {}
         }
@@ -80,7 +77,12 @@ impl Reply {
             match flag[0] {
                 b'c' => reply.unique_at = Some(reply.len),
                 b'O' => reply.push(&[b" ", *flag]),
-                b'k' => reply.push(&[b" k", request.token, if request.encoded { b" b" } else { b"" }]),
+                b'k' if request.encoded => {
+                    let mut encoded = [0; ENCODED];
+                    let len = BASE64.encode_slice(request.key(), &mut encoded).unwrap_or(0);
+                    reply.push(&[b" k", &encoded[..len], b" b"]);
+                }
+                b'k' => reply.push(&[b" k", request.token]),
                 _ => {}
             }
         }

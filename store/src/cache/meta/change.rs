@@ -33,12 +33,10 @@ impl Session {
             (b'P', _) => Verb::Prepend,
             _ => return Err(Wrong::Mode),
         };
-        // Elsewhere `N` makes an item; here it says nothing.
-        let touch = flags.iter().any(|flag| flag[0] == b'T');
         let store = Store {
             verb,
             flags: request.client_flags,
-            expires: if touch { request.expires } else { 0 },
+            expires: request.expires,
             unique: request.unique,
             stale: request.invalidate,
             binary: request.encoded,
@@ -98,15 +96,15 @@ impl Cache {
         match self.count(request.key(), (request.delta, up), request.unique, now) {
             Ok((name, number)) => {
                 let before = out.len();
-                self.number(request, name, number, now, out);
+                self.number(request, (name, number, false), now, out);
                 if request.quiet {
                     out.truncate(before);
                 }
             }
-            Err(Uncounted::NotFound) if request.make => {
-                let made = (request.expires, Marks::default());
+            Err(Uncounted::NotFound) if request.make.is_some() => {
+                let made = (0, Marks::default());
                 match self.make(request.key(), Some(request.initial), made, now) {
-                    Ok(name) => self.number(request, name, request.initial, now, out),
+                    Ok(name) => self.number(request, (name, request.initial, true), now, out),
                     Err(_) => out.extend_from_slice(b"SERVER_ERROR Out of memory allocating new item\r\n"),
                 }
             }
@@ -120,8 +118,14 @@ impl Cache {
         Ok(())
     }
 
-    /// The answer with a number that was counted or made.
-    fn number(&mut self, request: &Request<'_>, name: Name, number: u64, now: Instant, out: &mut Vec<u8>) {
+    /// The answer with a number that was counted, or made.
+    fn number(
+        &mut self,
+        request: &Request<'_>,
+        (name, number, made): (Name, u64, bool),
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) {
         match request.value {
             true => {
                 let digits = number.checked_ilog10().unwrap_or(0) + 1;
@@ -132,6 +136,7 @@ impl Cache {
         for flag in request.flags {
             match flag[0] {
                 b'T' => self.items.set_expiry(name, expiry(request.expires, now)),
+                b'N' if made => self.items.set_expiry(name, expiry(request.make.unwrap_or(0), now)),
                 b't' | b'c' => self.tell(request, flag, name, now, out),
                 _ => request.reflect(flag, out),
             }

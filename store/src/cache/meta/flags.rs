@@ -37,10 +37,10 @@ pub struct Request<'a> {
     pub unique: Option<u64>,
     /// The client's own.
     pub client_flags: u32,
-    /// The expiry: of an item that is made, or the new one.
+    /// The expiry, of an item that is stored, or the new one.
     pub expires: i64,
-    /// Make an item where none is.
-    pub make: bool,
+    /// Make an item where none is, with this expiry.
+    pub make: Option<i64>,
     /// With fewer seconds left, one client is told to store it anew.
     pub renew: i64,
     /// The letter of the mode.
@@ -57,7 +57,7 @@ impl<'a> Request<'a> {
     /// Reads the flags of a line.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// What is wrong.
     pub fn read(token: &'a [u8], flags: &'a [&'a [u8]]) -> Result<Request<'a>, Wrong> {
         let mut request = Request {
             token,
@@ -70,7 +70,7 @@ impl<'a> Request<'a> {
             unique: None,
             client_flags: 0,
             expires: 0,
-            make: false,
+            make: None,
             renew: 0,
             mode: None,
             delta: 1,
@@ -86,9 +86,9 @@ impl<'a> Request<'a> {
                 return Err(Wrong::Twice);
             }
         }
-        for flag in flags {
-            request.take(flag[0], &flag[1..])?;
-        }
+        // As memcached has it, the last of them is told.
+        let wrong = flags.iter().filter_map(|flag| request.take(flag[0], &flag[1..]).err()).last();
+        wrong.map_or(Ok(()), Err)?;
         request.decode()?;
         if flags.iter().any(|flag| flag[0] == b'O' && flag.len() > 1 + OPAQUE) {
             return Err(Wrong::Opaque);
@@ -104,7 +104,7 @@ impl<'a> Request<'a> {
             b'u' => self.unused = true,
             b'v' => self.value = true,
             b'I' => self.invalidate = true,
-            b'N' => (self.make, self.expires) = (true, time()?),
+            b'N' => self.make = Some(time()?),
             b'T' => self.expires = time()?,
             b'R' => self.renew = time()?,
             b'C' => self.unique = Some(unsigned(token).ok_or(Wrong::Token)?),

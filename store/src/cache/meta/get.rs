@@ -28,9 +28,10 @@ impl Session {
         let found = cache.retrieve(request.key(), touch, now);
         let name = match found {
             Some(name) => name,
-            None if request.make => {
+            None if request.make.is_some() => {
                 let marks = Marks { won: true, ..Marks::default() };
-                let Ok(name) = cache.make(request.key(), None, (request.expires, marks), now) else {
+                // Its expiry comes with its flag: before that it has none.
+                let Ok(name) = cache.make(request.key(), None, (0, marks), now) else {
                     out.extend_from_slice(b"SERVER_ERROR out of memory\r\n");
                     return Ok(());
                 };
@@ -64,6 +65,7 @@ impl Cache {
         for flag in request.flags {
             match flag[0] {
                 b'T' => self.items.set_expiry(name, expiry(request.expires, now)),
+                b'N' if made => self.items.set_expiry(name, expiry(request.make.unwrap_or(0), now)),
                 b'R' => won |= !marks.won && self.is_short(name, request.renew, now),
                 _ => self.tell(request, flag, name, now, out),
             }
