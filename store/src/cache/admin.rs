@@ -38,6 +38,10 @@ impl Session {
                     "OK"
                 }
             },
+            // As memcached: it sends a dump by itself, and not behind answers that wait.
+            (b"metadump", Some(_)) if !out.is_empty() => {
+                "ERROR cannot pipeline other commands before metadump"
+            }
             (b"metadump", Some(word)) => match Dump::meta(word) {
                 None => bad_class,
                 Some(dump) => {

@@ -9,8 +9,8 @@ pub enum Behind {
     Line,
     /// A value of so many bytes, and its end.
     Value(u64),
-    /// A value, whose length cannot be read.
-    Unknown,
+    /// A value, if the client does not wait for the answer first; and how long it is, where that can be read.
+    Perhaps(Option<u64>),
 }
 
 /// Commands without a value: whatever is wrong with their lines, the next line follows.
@@ -40,19 +40,24 @@ pub fn behind(words: &[&[u8]]) -> Behind {
     if PLAIN.contains(verb) {
         return Behind::Line;
     }
+    // memcached answers `ERROR` to the line, and again to a value of one line, which it takes for a command. Clients get as
+    // many answers here, and the value is no command.
+    if verb == b"cas" && words.len() == 5 && numbers(words, 2..5) {
+        return Behind::Perhaps(length(words, 4));
+    }
     let plain_words = if is(&&b"cas"[..]) { 6 } else { 5 };
     if [&b"set"[..], b"add", b"replace", b"append", b"prepend", b"cas"].iter().any(is) {
         // One word too many or too few, and nobody knows which of them is the length.
         let one_more = words.len() == plain_words + 1;
         let certain = words.last() == Some(&&b"noreply"[..]) || numbers(words, 2..4);
         let placed = words.len() == plain_words || (one_more && certain);
-        return length(words, 4).filter(|_| placed).map_or(Behind::Unknown, Behind::Value);
+        return length(words, 4).filter(|_| placed).map_or(Behind::Perhaps(None), Behind::Value);
     }
     let meta = verb.len() == 2 && verb[0].eq_ignore_ascii_case(&b'm');
     if meta {
         let flags = words.iter().skip(3).all(|flag| flag[0].is_ascii_alphabetic());
         let len = length(words, 2).filter(|_| flags);
-        return len.map_or(if is(&&b"ms"[..]) { Behind::Unknown } else { Behind::Line }, Behind::Value);
+        return len.map_or(if is(&&b"ms"[..]) { Behind::Perhaps(None) } else { Behind::Line }, Behind::Value);
     }
     // A command of this form that is not known may have a value, too.
     let len = length(words, 4).filter(|_| numbers(words, 2..4));

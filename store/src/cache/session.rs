@@ -36,12 +36,12 @@ enum State {
     Sending { then: After, held: Stored, left: usize },
     /// A value, of which so much has come, and its end.
     Value { store: Store, len: usize, filled: usize, arrival: Option<Arrival> },
-    /// Bytes of a value that is not stored.
-    Swallow(u64),
+    /// Bytes of a value that is not stored, and what is answered to it.
+    Swallow { left: u64, then: Option<&'static str> },
     /// The rest of a line that was refused.
     RestOfLine,
-    /// Of a value that was refused and whose length cannot be read, if they come before this moment. They are the last ones.
-    Refused { answer: &'static str, until: Instant },
+    /// Of a value that was refused, if they come before this moment. They are the last ones, unless its length is known.
+    Refused { answer: &'static str, until: Instant, value: Option<u64> },
     /// None: items are told.
     Dump(Dump),
     /// None: figures are told.
@@ -131,10 +131,13 @@ impl Session {
                 self.keys(retrieval, cache, now, input, out)
             }
             State::Value { .. } => self.value(cache, now, input, out),
-            State::Swallow(left) => {
+            State::Swallow { left, then } => {
                 let bytes = input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= bytes as u64;
                 if *left == 0 {
+                    if let Some(answer) = *then {
+                        self.answer(answer, out);
+                    }
                     self.state = State::Line;
                     return Some(bytes);
                 }
@@ -147,14 +150,19 @@ impl Session {
                 }
                 None => (!input.is_empty()).then_some(input.len()),
             },
-            State::Refused { answer, until } => {
-                let (answer, until) = (*answer, *until);
+            State::Refused { answer, until, value } => {
+                let (answer, until, value) = (*answer, *until, *value);
                 if input.is_empty() && now < until {
                     return None;
                 }
                 self.answer(answer, out);
-                self.state = if input.is_empty() { State::Line } else { State::Closed };
-                Some(input.len())
+                let (state, taken) = match value {
+                    _ if input.is_empty() => (State::Line, 0),
+                    Some(len) => (State::Swallow { left: len + 2, then: Some(answer) }, 0),
+                    None => (State::Closed, input.len()),
+                };
+                self.state = state;
+                Some(taken)
             }
             State::Dump(dump) => {
                 let ended = dump.step(cache, now, out);
@@ -242,9 +250,11 @@ impl Session {
             Behind::Line => self.answer(answer, out),
             Behind::Value(len) => {
                 self.answer(answer, out);
-                self.state = State::Swallow(len + 2);
+                self.state = State::Swallow { left: len + 2, then: None };
             }
-            Behind::Unknown => self.state = State::Refused { answer, until: now.after(PATIENCE) },
+            Behind::Perhaps(value) => {
+                self.state = State::Refused { answer, until: now.after(PATIENCE), value }
+            }
         }
     }
 

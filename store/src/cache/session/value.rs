@@ -21,7 +21,7 @@ impl Session {
         if len > MAX_VALUE as u64 {
             cache.too_large(store.verb, key, now);
             self.answer("SERVER_ERROR object too large for cache", out);
-            self.state = State::Swallow(len + 2);
+            self.state = State::Swallow { left: len + 2, then: None };
             return;
         }
         self.key[..key.len()].copy_from_slice(key);
@@ -62,7 +62,11 @@ impl Session {
         if end != b"\r\n" {
             arrival.into_iter().for_each(|arrival| cache.arrivals.end(arrival));
             // What follows belongs to the value, and nobody knows where it ends.
-            self.state = State::Refused { answer: "CLIENT_ERROR bad data chunk", until: now.after(PATIENCE) };
+            self.state = State::Refused {
+                answer: "CLIENT_ERROR bad data chunk",
+                until: now.after(PATIENCE),
+                value: None,
+            };
             return Some(taken);
         }
         let ended = match &arrival {
@@ -92,7 +96,7 @@ impl Session {
     ) {
         cache.no_room(store.verb, &self.key[..self.key_len], len, now);
         self.answer(NO_ROOM, out);
-        self.state = if left > 0 { State::Swallow(left) } else { State::Line };
+        self.state = if left > 0 { State::Swallow { left, then: None } } else { State::Line };
     }
 
     fn stored(&mut self, ended: Ended, out: &mut Vec<u8>) {

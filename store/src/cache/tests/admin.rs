@@ -37,6 +37,15 @@ fn all_items_are_told_some_with_each_turn() {
 }
 
 #[test]
+fn a_dump_behind_other_answers_is_refused() {
+    let mut talk = Talk::new();
+    let refused = "ERROR cannot pipeline other commands before metadump\r\n";
+    let said = talk.tell("mg foo v\r\nlru_crawler metadump all\r\nlru_crawler metadump all\r\n");
+    assert_eq!(said, format!("EN\r\n{refused}{refused}"));
+    assert_eq!(talk.tell("lru_crawler metadump all\r\n"), "END\r\n");
+}
+
+#[test]
 fn dead_items_are_removed_when_they_are_looked_for() {
     let mut talk = Talk::new();
     for n in 0..500 {

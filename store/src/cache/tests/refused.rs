@@ -84,7 +84,7 @@ fn a_value_whose_length_cannot_be_read_ends_the_connection() {
         "append",
         "prepend a 0 0 9 1 2",
         "replace a b c d",
-        "cas a 0 0 9",
+        "cas a 0 0",
         "cas a 0 0 9 1 2 3",
         "CAS a 0 0",
         "ms a",
@@ -112,6 +112,17 @@ fn a_value_whose_length_cannot_be_read_ends_the_connection() {
         talk.session.end(&mut out);
         assert_eq!(String::from_utf8_lossy(&out), answer, "{line:?}");
     }
+}
+
+#[test]
+fn a_cas_without_a_number_is_answered_as_often_as_memcached_does() {
+    let mut talk = precious();
+    let said = "cas precious 0 0 9 \r\nflush_all\r\nversion\r\n";
+    assert_eq!(talk.tell(said), "ERROR\r\nERROR\r\nVERSION 1.2.3\r\n");
+    assert_there(&mut talk, said);
+    // One that waits for the answer goes on.
+    assert_eq!(talk.tell("cas precious 0 0 9\r\n"), "ERROR\r\n");
+    assert_eq!(talk.tell("version\r\n"), "VERSION 1.2.3\r\n");
 }
 
 #[test]
