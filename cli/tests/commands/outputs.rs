@@ -135,14 +135,14 @@ fn benchmarks_draw_where_nothing_is_kept_unless_they_are_told_where() {
     let words = ["bench", "redn", "--only", "model:", "--rounds", "1"];
     let run = |words: &[&str]| finish(command(words).current_dir(&folder.0)).good();
     run(&words);
-    run(&["figures", "prism", "--rounds", "1", "--port", "shm"]);
+    run(&["bench", "strom", "--only", "model:", "--rounds", "1"]);
     assert_eq!(fs::read(folder.of("report/redn-figure-10.svg")).expect("there"), b"kept");
     let mut beside = fs::read_dir(folder.of("report")).expect("there");
     assert!(beside.all(|entry| {
         ["latest", "redn-figure-10.svg"].map(Into::into).contains(&entry.expect("one").file_name())
     }));
     assert!(Path::new(&folder.of("report/latest/redn-figure-10.svg")).exists());
-    assert!(Path::new(&folder.of("report/latest/prism-figure-1.svg")).exists());
+    assert!(Path::new(&folder.of("report/latest/strom-figure-7.svg")).exists());
     run(&[&words[..], &["--report", "report"]].concat());
     assert_ne!(fs::read(folder.of("report/redn-figure-10.svg")).expect("there"), b"kept");
     let ignored = Command::new("git")

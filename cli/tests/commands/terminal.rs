@@ -74,7 +74,8 @@ fn top_ends(end: impl Fn(&mut File, &Child)) {
     top.env("TERM", "xterm").stdin(end_of()).stdout(end_of()).stderr(end_of());
     let mut top = top.spawn().expect("the binary");
     let pieces = shown(near.try_clone().expect("a terminal"));
-    until(&pieces, "remora top");
+    // Its last cell.
+    until(&pieces, "┘");
     assert!(!tcgetattr(far.as_fd()).expect("a terminal").local_modes.contains(LocalModes::ICANON), "raw");
     end(&mut near, &top);
     assert_eq!(status(&mut top), Some(0));
