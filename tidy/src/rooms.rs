@@ -49,7 +49,7 @@ pub const ROOMS: [Room; 15] = [
     pure(
         "store",
         &["wire", "memory", "transport", "nic"],
-        &["crc-fast", "xxhash-rust", "offset-allocator", "hashbrown", "rand_xoshiro"],
+        &["base64", "crc-fast", "xxhash-rust", "offset-allocator", "hashbrown", "rand_xoshiro"],
     ),
     // The simulated world reads rule files, but one seed gives one world.
     Room {
