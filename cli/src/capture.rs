@@ -1,5 +1,7 @@
 //! `remora capture`: runs a command with everything that its NICs send and receive recorded.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -47,11 +49,47 @@ pub fn run(args: &Args) -> Result<()> {
         bail!("the command opened no NIC ({status}): nothing is recorded");
     }
     eprintln!("recorded in {}", args.output.display());
+    if let Some(command) = decode_as(output.path()) {
+        eprintln!("to decode it: {command} -r {}", args.output.display());
+    }
     if !status.success() {
         drop(files);
         std::process::exit(code(status));
     }
     Ok(())
+}
+
+/// Bytes of a file that hold its first two blocks: the section and the interface.
+const OPENING: u64 = 4096;
+
+/// The command that the description of a capture's interface names, where RoCE v2 has another UDP port than its own.
+fn decode_as(file: &Path) -> Option<String> {
+    let mut opening = Vec::new();
+    // A pipe or a device has passed its packets on.
+    let regular = std::fs::metadata(file).is_ok_and(|about| about.is_file());
+    regular.then(|| File::open(file).ok()?.take(OPENING).read_to_end(&mut opening).ok()).flatten()?;
+    interface_description(&opening).filter(|command| command.starts_with("tshark "))
+}
+
+/// The description (option 3) in the second block of a pcapng file, an interface's.
+fn interface_description(file: &[u8]) -> Option<String> {
+    let word = |at: usize| file.get(at..at + 4)?.first_chunk().copied().map(u32::from_le_bytes);
+    let half = |at: usize| file.get(at..at + 2)?.first_chunk().copied().map(u16::from_le_bytes);
+    let interface = word(4)? as usize;
+    let end = interface.checked_add(word(interface.checked_add(4)?)? as usize)?;
+    // Behind the type, the length, the link type and the length of packets.
+    let mut at = interface + 16;
+    while at + 4 <= end {
+        let (code, len) = (half(at)?, usize::from(half(at + 2)?));
+        if code == 3 {
+            return String::from_utf8(file.get(at + 4..at + 4 + len)?.to_vec()).ok();
+        }
+        if code == 0 {
+            return None;
+        }
+        at += 4 + len.next_multiple_of(4);
+    }
+    None
 }
 
 /// As a shell says it.

@@ -14,6 +14,7 @@ use super::Design;
 use super::client::Session;
 use super::command::{LONGEST, Target, session};
 use super::load::{Stored, put};
+use crate::escape::escape;
 use crate::{output, print};
 
 /// A pair as a line of JSON: text where it is text, else base64.
@@ -94,7 +95,7 @@ fn keys<D: Design>(session: &mut Session<D>, wanted: &Wanted) -> Result<Vec<Vec<
     Ok(keys)
 }
 
-/// Prints keys, sorted, one a line.
+/// Prints keys, sorted, one a line, with escapes where they are no plain text.
 ///
 /// # Errors
 /// The connection's.
@@ -102,7 +103,7 @@ pub fn scan<D: Design>(session: &mut Session<D>, wanted: &Wanted) -> Result<()> 
     for key in keys(session, wanted)? {
         match wanted.json {
             true => print::line(json(&key, None)?),
-            false => print::bytes(&[&key[..], b"\n"].concat()),
+            false => print::bytes(&[&escape(&key)[..], b"\n"].concat()),
         }
     }
     Ok(())

@@ -8,6 +8,7 @@ use rustyline::error::ReadlineError;
 
 use super::Design;
 use super::client::Session;
+use crate::escape::escape;
 use crate::print;
 
 const HELP: &str = "get KEY...        print values
@@ -109,7 +110,7 @@ fn act<D: Design>(session: &mut Session<D>, line: &str) -> Result<bool> {
         Line::Get(keys) => {
             for key in keys {
                 match session.get(key.as_bytes())? {
-                    Some(value) => print::bytes(&[&value[..], b"\n"].concat()),
+                    Some(value) => print::bytes(&[&escape(&value)[..], b"\n"].concat()),
                     None => bail!("no such key: {key}"),
                 }
             }
@@ -126,7 +127,7 @@ fn act<D: Design>(session: &mut Session<D>, line: &str) -> Result<bool> {
         }
         Line::Scan(prefix) => D::list(session, &mut |key| {
             if key.starts_with(prefix.as_bytes()) {
-                print::bytes(&[key, b"\n"].concat());
+                print::bytes(&[&escape(key)[..], b"\n"].concat());
             }
             Ok(())
         })?,

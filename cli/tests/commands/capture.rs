@@ -33,6 +33,22 @@ fn a_command_under_capture_leaves_its_frames_in_a_file() {
 }
 
 #[test]
+fn a_capture_of_udp_says_how_tshark_decodes_it() {
+    let server = Server::start("farm", "udp", &[]);
+    server.kv("put", &["key", "value"]).good();
+    let file = Scratch::new(b"");
+    let words = ["capture", "-o", file.path(), "--", "remora"];
+    let ended = remora(&[words.as_slice(), &server.words("get", &["key"])].concat());
+    let hint =
+        ended.err.lines().find_map(|line| line.strip_prefix("to decode it: ")).expect("a hint").to_owned();
+    ended.good();
+    let mut words = hint.split(' ');
+    let tshark = std::process::Command::new(words.next().unwrap()).args(words).output().expect("tshark");
+    let text = String::from_utf8_lossy(&tshark.stdout);
+    assert!(text.contains("RRoCE") && text.contains("RC RDMA Read Request"), "{hint}: {text}");
+}
+
+#[test]
 fn a_capture_of_nothing_says_so() {
     let file = Scratch::new(b"");
     remora(&["capture", "-o", file.path(), "true"]).one_line("opened no NIC");

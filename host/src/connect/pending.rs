@@ -18,6 +18,7 @@ use super::listener::Shared;
 use super::message::Message;
 use super::request::Request;
 use super::{ConnectError, Deadline};
+use crate::LogLimit;
 
 /// Connections that have not said what they want yet, at most.
 pub const PENDING: usize = 128;
@@ -27,8 +28,6 @@ pub const PENDING_OF_SOURCE: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Pause after the system has refused a connection: out of descriptors, most likely.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Time between two words about such refusals.
-const QUIET: Duration = Duration::from_secs(10);
 /// Connections that are accepted before others are read.
 const TOGETHER: usize = 32;
 
@@ -54,7 +53,7 @@ pub(super) struct Pending {
     accepting: bool,
     /// Not before this time.
     resting: Option<Instant>,
-    complained: Option<Instant>,
+    log: LogLimit,
 }
 
 /// Who shares a bound.
@@ -70,7 +69,7 @@ impl Pending {
         let listener = shared.socket.as_raw_fd();
         poll.registry().register(&mut SourceFd(&listener), LISTENER, Interest::READABLE)?;
         let all = BTreeMap::new();
-        Ok(Pending { poll, shared, all, next: FIRST, accepting: true, resting: None, complained: None })
+        Ok(Pending { poll, shared, all, next: FIRST, accepting: true, resting: None, log: LogLimit::new() })
     }
 
     /// Until the listener is dropped.
@@ -80,7 +79,9 @@ impl Pending {
             if let Err(error) = self.poll.poll(&mut events, self.patience())
                 && error.kind() != io::ErrorKind::Interrupted
             {
-                tracing::warn!(%error, "waiting for connections");
+                if let Some(left_out) = self.log.due(Instant::now()) {
+                    tracing::warn!(%error, left_out, "waiting for connections");
+                }
                 std::thread::sleep(PAUSE);
             }
             for event in &events {
@@ -128,9 +129,8 @@ impl Pending {
     fn rest(&mut self, error: &io::Error) {
         let now = Instant::now();
         self.resting = Some(now + PAUSE);
-        if self.complained.is_none_or(|last| now - last > QUIET) {
-            self.complained = Some(now);
-            tracing::warn!(%error, "accepting a connection (descriptors are limited by `ulimit -n`)");
+        if let Some(left_out) = self.log.due(now) {
+            tracing::warn!(%error, left_out, "accepting a connection (descriptors are limited by `ulimit -n`)");
         }
         if let Some(oldest) = self.all.keys().next().copied() {
             self.give_way(oldest);
