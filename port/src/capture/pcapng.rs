@@ -33,7 +33,7 @@ fn option(out: &mut Vec<u8>, code: u16, value: &[u8]) {
 }
 
 /// What a file begins with: the section header, and one Ethernet interface of this name with nanosecond times.
-pub(super) fn opening(interface: &str) -> Vec<u8> {
+pub(super) fn opening(interface: &str, description: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut body = Vec::new();
     body.extend_from_slice(&0x1a2b_3c4d_u32.to_le_bytes());
@@ -47,6 +47,9 @@ pub(super) fn opening(interface: &str) -> Vec<u8> {
     body.extend_from_slice(&LINK_ETHERNET.to_le_bytes());
     body.extend_from_slice(&[0; 6]);
     option(&mut body, 2, interface.as_bytes());
+    if !description.is_empty() {
+        option(&mut body, 3, description.as_bytes());
+    }
     // Ten to the minus ninth.
     option(&mut body, 9, &[9]);
     option(&mut body, 0, &[]);
@@ -113,7 +116,7 @@ mod tests {
 
     #[test]
     fn every_block_says_its_length_at_both_ends() {
-        for bytes in [opening("udp 127.0.0.1:4791"), closing(1, 2, 3)] {
+        for bytes in [opening("udp 127.0.0.1:4791", "as RoCE"), closing(1, 2, 3)] {
             let mut rest = &bytes[..];
             while !rest.is_empty() {
                 let len = u32::from_le_bytes(rest[4..8].try_into().unwrap()) as usize;

@@ -49,12 +49,16 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Begins a file for an interface of this name.
+    /// Begins a file for an interface of this name, with a description unless that is empty.
     ///
     /// # Errors
     /// What writing the file's opening, or starting the thread, failed with.
-    pub(super) fn new<W: Write + Send + 'static>(mut file: W, interface: &str) -> io::Result<Recorder> {
-        file.write_all(&pcapng::opening(interface))?;
+    pub(super) fn new<W: Write + Send + 'static>(
+        mut file: W,
+        interface: &str,
+        description: &str,
+    ) -> io::Result<Recorder> {
+        file.write_all(&pcapng::opening(interface, description))?;
         file.flush()?;
         let (full, filled) = sync_channel(CHUNKS);
         let (emptied, spare) = channel();
@@ -191,7 +195,7 @@ mod tests {
     #[test]
     fn a_disk_that_stands_still_costs_frames_and_never_time_and_they_are_counted() {
         let disk = Disk(Arc::new(Mutex::new(Vec::new())));
-        let mut recorder = Recorder::new(disk.clone(), "test").unwrap();
+        let mut recorder = Recorder::new(disk.clone(), "test", "").unwrap();
         let held = disk.0.lock().unwrap();
         let frame = [7; 4096];
         let fits = (CHUNKS * (CHUNK_BYTES / pcapng::packet_len(frame.len()))) as u64;
@@ -218,7 +222,7 @@ mod tests {
                 Ok(())
             }
         }
-        let mut recorder = Recorder::new(Full(1000), "test").unwrap();
+        let mut recorder = Recorder::new(Full(1000), "test", "").unwrap();
         for time in 0..100 {
             recorder.record(time, Way::Out, &[&[1; 100]]);
         }
@@ -229,7 +233,7 @@ mod tests {
     #[test]
     fn old_frames_do_not_wait_for_a_full_buffer() {
         let disk = Disk(Arc::new(Mutex::new(Vec::new())));
-        let mut recorder = Recorder::new(disk.clone(), "test").unwrap();
+        let mut recorder = Recorder::new(disk.clone(), "test", "").unwrap();
         recorder.record(0, Way::In, &[&[1; 64]]);
         recorder.record(LINGER_NS + 1, Way::In, &[&[2; 64]]);
         while packets(&disk.0.lock().unwrap()) == 0 {

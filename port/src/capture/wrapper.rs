@@ -32,6 +32,14 @@ pub struct Capture<P, C = Wall> {
     quiet: u32,
 }
 
+/// How tshark is told that frames of this port are RoCE v2: it knows only RoCE's own UDP port. Empty where that is used.
+fn decode_as(endpoint: Endpoint) -> String {
+    match endpoint.udp_port {
+        wire::ROCE_PORT => String::new(),
+        port => format!("tshark -d udp.port=={port},rroce"),
+    }
+}
+
 impl<P: Port> Capture<P> {
     /// Records to a new file at `path`.
     ///
@@ -48,7 +56,8 @@ impl<P: Port, C: Clock> Capture<P, C> {
     /// # Errors
     /// What writing the file's first bytes failed with.
     pub fn new<W: Write + Send + 'static>(port: P, file: W, clock: C) -> io::Result<Self> {
-        let recorder = Recorder::new(file, &format!("remora {}", port.endpoint()))?;
+        let endpoint = port.endpoint();
+        let recorder = Recorder::new(file, &format!("remora {endpoint}"), &decode_as(endpoint))?;
         let spans = IdSpans::new();
         Ok(Capture { port, clock, recorder, staging: Staging::default(), stuck: false, spans, quiet: 0 })
     }
