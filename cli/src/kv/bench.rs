@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long)]
     port: Option<PortName>,
     /// A YCSB workload: a letter from A to F, or a file as YCSB ships them [default: A, B and C, and PUTs alone].
-    #[arg(long, value_name = "LETTER|FILE")]
+    #[arg(long, value_name = "LETTER|FILE", value_parser = workload::option)]
     workload: Option<String>,
     /// Which keys are asked for [default: both; of PUTs alone, D and E their own].
     #[arg(long)]

@@ -9,14 +9,14 @@ use super::Design;
 use super::command::Target;
 use super::measure::{Plan, Runner};
 use super::parts::Parts;
-use super::workload::choose;
+use super::workload::{choose, option};
 use crate::bench::{Report, Row};
 
 /// What to run.
 #[derive(Args, Clone, Debug)]
 pub struct BenchArgs {
     /// A YCSB workload: a letter from A to F, or a file as YCSB ships them.
-    #[arg(long, value_name = "LETTER|FILE", default_value = "B")]
+    #[arg(long, value_name = "LETTER|FILE", default_value = "B", value_parser = option)]
     workload: String,
     /// Records of the table [default: what the file says, else 1000].
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]

@@ -27,6 +27,20 @@ impl From<Mix> for Chosen {
     }
 }
 
+/// Parses the option as far as that needs no file.
+///
+/// # Errors
+/// A letter that names no workload.
+pub fn option(text: &str) -> Result<String, String> {
+    let mut letters = text.chars();
+    match (letters.next(), letters.next()) {
+        (Some(letter), None) if Mix::named(letter).is_none() => {
+            Err("YCSB's workloads are A to F; a file has a longer name, such as ./g".to_owned())
+        }
+        _ => Ok(text.to_owned()),
+    }
+}
+
 /// The workload of the option: a letter from A to F, else the path of a file.
 ///
 /// # Errors
