@@ -86,8 +86,13 @@ impl<'a> Request<'a> {
                 return Err(Wrong::Twice);
             }
         }
-        // As memcached has it, the last of them is told.
-        let wrong = flags.iter().filter_map(|flag| request.take(flag[0], &flag[1..]).err()).last();
+        // As memcached has it, the last of them is told, but one of client flags only if it is the only kind.
+        let mut wrong = None;
+        for error in flags.iter().filter_map(|flag| request.take(flag[0], &flag[1..]).err()) {
+            if wrong.is_none() || error != Wrong::Format {
+                wrong = Some(error);
+            }
+        }
         wrong.map_or(Ok(()), Err)?;
         request.decode()?;
         if flags.iter().any(|flag| flag[0] == b'O' && flag.len() > 1 + OPAQUE) {
