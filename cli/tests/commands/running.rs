@@ -47,7 +47,7 @@ impl Ended {
 /// The command with these words, its environment as hostile as a developer's. Signals end it even where those of the tests are
 /// ignored, as under `nohup`.
 pub fn command(words: &[&str]) -> Command {
-    let mut command = Command::new("env");
+    let mut command = Command::new("/usr/bin/env");
     command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_remora")]).args(words);
     command.env("RUST_BACKTRACE", "full").env_remove("RUST_LOG").stdin(Stdio::null());
     command
