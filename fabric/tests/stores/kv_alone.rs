@@ -231,11 +231,13 @@ fn without_a_buffer_a_put_is_refused_until_one_comes_back() {
     for key in [b"a", b"b", b"c"] {
         assert_eq!(alone.put(&mut program, key, b"value").0, DONE);
     }
-    assert_eq!(alone.put(&mut program, b"d", b"value").0, no_space);
+    assert_eq!(alone.put(&mut program, b"d", b"value").0, DONE, "a larger buffer holds it too");
     assert_eq!(alone.put(&mut program, b"a", b"other").0, no_space);
     assert_eq!(alone.get(&mut program, b"a").0, found(b"value"), "as it was");
-    assert_eq!(alone.get(&mut program, b"d").0, ABSENT);
-    assert_eq!(alone.put(&mut program, b"d", &[1; 80]).0, DONE, "other sizes are not concerned");
+    assert_eq!(alone.put(&mut program, b"e", &[1; 80]).0, no_space);
+    assert_eq!(alone.get(&mut program, b"e").0, ABSENT);
+    assert_eq!(alone.delete(&mut program, b"d").0, DONE);
+    assert_eq!(alone.put(&mut program, b"e", &[1; 80]).0, DONE, "the larger one came back");
     assert_eq!(alone.delete(&mut program, b"b").0, DONE, "takes none");
     assert_eq!(alone.put(&mut program, b"a", b"other").0, DONE);
     assert_eq!(alone.get(&mut program, b"a").0, found(b"other"));

@@ -36,7 +36,7 @@ pub struct Capture<P, C = Wall> {
 fn decode_as(endpoint: Endpoint) -> String {
     match endpoint.udp_port {
         wire::ROCE_PORT => String::new(),
-        port => format!("tshark -d udp.port=={port},rroce"),
+        port => format!("tshark -d udp.port=={port},infiniband"),
     }
 }
 

@@ -49,13 +49,14 @@ impl Cache {
         let name = found.ok_or(Uncounted::NotFound)?;
         self.items.touch(name, now);
         let stored = self.items.stored(name);
+        let is_its = |unique: u64| unique == 0 || unique == self.items.attributes(name).unique;
+        if stored.len > 0 && !unique.is_none_or(is_its) {
+            return Err(Uncounted::Exists);
+        }
         let mut text = [b' '; NUMBER + DIGITS];
         let head = &mut text[..stored.len.min(NUMBER)];
         self.items.read(stored.offset, head);
         let number = number(head, stored.len).ok_or(Uncounted::NotANumber)?;
-        if unique.is_some_and(|unique| unique != 0 && unique != self.items.attributes(name).unique) {
-            return Err(Uncounted::Exists);
-        }
         let number = if up { number.wrapping_add(delta) } else { number.saturating_sub(delta) };
         let digits = write(number, &mut text);
         let mut attributes = Attributes { unique: self.next_unique(), ..self.items.attributes(name) };

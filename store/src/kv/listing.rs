@@ -49,11 +49,18 @@ impl Cursor {
 }
 
 /// The positions that keys were moved to, the latest of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Moves {
     to: VecDeque<u64>,
     /// Moves in all.
     count: u64,
+}
+
+impl Default for Moves {
+    fn default() -> Moves {
+        // Nothing is allocated once clients are served.
+        Moves { to: VecDeque::with_capacity(Moves::KEPT), count: 0 }
+    }
 }
 
 impl Moves {
