@@ -45,6 +45,8 @@ pub struct Rto {
     resting: Instant,
     /// It waits because the other side has asked for it.
     wanted: bool,
+    /// Nanoseconds that the timer had left when it came to rest; 0: it had expired, or did not run.
+    left_ns: u64,
     /// Times that it has expired since.
     expiries: u8,
 }
@@ -69,6 +71,7 @@ impl Rto {
             progress: Instant(0),
             resting: Instant::NEVER,
             wanted: false,
+            left_ns: 0,
             expiries: 0,
         };
         made.times = made.derive();
@@ -136,14 +139,24 @@ impl Rto {
         } else if self.wanted {
             self.progress = self.progress.after(now.since(self.resting.max(self.progress)));
         }
-        self.resting = Instant::NEVER;
-        self.arm(now, in_flight);
+        let (rested, left_ns) = (std::mem::replace(&mut self.resting, Instant::NEVER), self.left_ns);
+        self.left_ns = 0;
+        if rested == Instant::NEVER || left_ns == 0 {
+            return self.arm(now, in_flight);
+        }
+        // What left at once goes on with the time that was left; what waited for long has RTO_low for its answer.
+        let waited = now.since(rested);
+        self.started = self.started.after(waited);
+        self.deadline = now.after(left_ns.max(waited.min(self.span(true))));
     }
 
     /// The oldest packet waits to be sent again; `wanted`: the other side has said so.
     pub fn rest(&mut self, now: Instant, wanted: bool) {
         if !self.is_resting() || wanted && !self.wanted {
             (self.resting, self.wanted) = (now, wanted);
+        }
+        if self.deadline < Instant::NEVER {
+            self.left_ns = self.deadline.since(now);
         }
         self.deadline = Instant::NEVER;
     }
@@ -214,6 +227,7 @@ impl Rto {
     pub fn stop(&mut self) {
         self.deadline = Instant::NEVER;
         self.resting = Instant::NEVER;
+        self.left_ns = 0;
         self.probe = None;
     }
 
@@ -343,9 +357,23 @@ mod tests {
         assert_eq!(rto.deadline(), Instant(1_001_610 * US));
         rto.stuck(Instant(1_001_300 * US), 1);
         assert_eq!(rto.deadline(), Instant(1_001_610 * US), "once");
-        // It has arrived all the same, others have not.
+        // It has arrived all the same, others have not: the timer goes on with what was left.
         rto.follow(Instant(1_001_400 * US), Some(true), 1);
         rto.follow(Instant(1_001_500 * US), Some(false), 1);
-        assert_eq!((rto.deadline(), rto.is_resting()), (Instant(1_001_900 * US), false));
+        assert_eq!((rto.deadline(), rto.is_resting()), (Instant(1_001_710 * US), false));
+    }
+
+    #[test]
+    fn what_is_sent_again_at_once_does_not_put_the_timer_off() {
+        let mut rto = rto(false);
+        rto.sent(Instant(0), 0, true, 9);
+        let deadline = rto.deadline();
+        rto.follow(Instant(300 * US), Some(true), 9);
+        rto.sent(Instant(300 * US), 0, false, 9);
+        assert_eq!(rto.deadline(), deadline);
+        // One that waits for a few microseconds puts it off by as much.
+        rto.follow(Instant(310 * US), Some(true), 9);
+        rto.sent(Instant(315 * US), 0, false, 9);
+        assert_eq!(rto.deadline(), deadline.after(5 * US));
     }
 }
