@@ -119,7 +119,7 @@ fn plain(line: &str) -> String {
     let word = |word: &str| match word.split_at_checked(1) {
         Some(("c", number)) if number != "0" && number.parse::<u64>().is_ok() => "c#".to_owned(),
         Some(("t", time)) if time.parse::<i64>().is_ok_and(|time| time > 0) => {
-            format!("t{}00", hundreds(time))
+            format!("t{}", hundreds(time) * 100)
         }
         Some(("l", time)) if time.parse::<i64>().is_ok() => "l#".to_owned(),
         _ if debug && word.starts_with("cas=") => "cas=#".to_owned(),
