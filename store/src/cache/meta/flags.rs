@@ -88,7 +88,11 @@ impl<'a> Request<'a> {
         }
         // As memcached has it, the last of them is told, but one of client flags only if it is the only kind.
         let mut wrong = None;
-        for error in flags.iter().filter_map(|flag| request.take(flag[0], &flag[1..]).err()) {
+        let mut take = |flag: &&[u8]| match flag[0] {
+            b'b' if decode(token).is_none() => Some(Wrong::Encoding),
+            letter => request.take(letter, &flag[1..]).err(),
+        };
+        for error in flags.iter().filter_map(&mut take) {
             if wrong.is_none() || error != Wrong::Format {
                 wrong = Some(error);
             }
