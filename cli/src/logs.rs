@@ -24,7 +24,7 @@ pub fn begin() {
 }
 
 /// A terminal shows colours; a file or pipe gets text alone, and so does whoever sets NO_COLOR
-/// (https://no-color.org).
+/// (<https://no-color.org>).
 fn coloured() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty())
 }

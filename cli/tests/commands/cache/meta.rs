@@ -160,7 +160,7 @@ impl Side {
         self.talk.send(format!("{line}version\r\n").as_bytes());
         let mut all = Vec::new();
         loop {
-            let line = String::from_utf8(self.talk.line()).expect("text");
+            let line = String::from_utf8_lossy(&self.talk.line()).into_owned();
             assert!(!line.is_empty(), "it hung up on {:?} after {all:?}", asked.line);
             if line.starts_with("VERSION ") {
                 return all;
@@ -176,7 +176,7 @@ fn random_meta_commands_are_answered_as_memcached_answers_them() {
         (Served::remora(&[]), Served::memcached_with(&["-o", "no_lru_maintainer,no_lru_crawler"]));
     let mut sides = [&ours, &real].map(|server| Side { talk: server.talk() });
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
-    for seed in 0..300 {
+    for seed in 0..100 {
         let (mut random, mut before) = (Random::new(seed), Vec::new());
         for side in &mut sides {
             // The numbers for `cas` begin anew nowhere: one below is still above 0.
