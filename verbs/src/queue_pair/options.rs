@@ -45,10 +45,10 @@ pub struct QpOptions {
     /// kept. Then the bytes of a message arrive in any order: **do not poll the last byte of a WRITE**, complete by WRITE
     /// with immediate data; and fence a WRITE that overlaps one before it.
     pub irn: bool,
-    /// PRISM, if the peer wants it too: [`post_prism`](QueuePair::post_prism). Beside IRN, or going back N.
+    /// PRISM, if the peer wants it too: [`post_prism`](crate::QueuePair::post_prism). Beside IRN, or going back N.
     pub prism: bool,
-    /// StRoM, if the peer wants it too: requests to the kernels of its NIC ([`post_rpc`](QueuePair::post_rpc)), and its requests to
-    /// ours ([`deploy_kernel`](ProtectionDomain::deploy_kernel)). Beside IRN, or going back N.
+    /// StRoM, if the peer wants it too: requests to the kernels of its NIC ([`post_rpc`](crate::QueuePair::post_rpc)), and its requests to
+    /// ours ([`deploy_kernel`](crate::ProtectionDomain::deploy_kernel)). Beside IRN, or going back N.
     pub strom: bool,
     /// Up to 256 bytes that the program at the other side gets when the queue pair connects.
     pub private_data: Vec<u8>,
@@ -56,7 +56,7 @@ pub struct QpOptions {
     pub connect_timeout: Duration,
     /// The TCP connection of the set-up stays open as long as the queue pair, if the peer wants so too: a descriptor on either
     /// side, whose end tells at once that the queue pair, or its process, is gone
-    /// ([`is_peer_gone`](super::QueuePair::is_peer_gone)).
+    /// ([`is_peer_gone`](crate::QueuePair::is_peer_gone)).
     pub lasting: bool,
     /// The Q_Key that datagrams must carry (datagram queue pairs only).
     pub qkey: u32,
