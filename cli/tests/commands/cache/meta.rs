@@ -24,7 +24,8 @@ struct Asked {
     value: Option<String>,
 }
 
-const TIMES: [&str; 7] = ["0", "0", "1000", "5000", "-1", "x", ""];
+/// For `R`: between the times of items, so that no clock's tick decides.
+const TIMES: [&str; 7] = ["0", "0", "1500", "6000", "-1", "x", ""];
 
 /// A flag with what may follow it.
 fn flag(random: &mut Random, letter: char) -> String {
@@ -176,7 +177,7 @@ fn random_meta_commands_are_answered_as_memcached_answers_them() {
         (Served::remora(&[]), Served::memcached_with(&["-o", "no_lru_maintainer,no_lru_crawler"]));
     let mut sides = [&ours, &real].map(|server| Side { talk: server.talk() });
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
-    for seed in 0..100 {
+    for seed in 0..300 {
         let (mut random, mut before) = (Random::new(seed), Vec::new());
         for side in &mut sides {
             // The numbers for `cas` begin anew nowhere: one below is still above 0.

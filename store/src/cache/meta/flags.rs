@@ -93,7 +93,7 @@ impl<'a> Request<'a> {
             letter => request.take(letter, &flag[1..]).err(),
         };
         for error in flags.iter().filter_map(&mut take) {
-            if wrong.is_none() || error != Wrong::Format {
+            if wrong.is_none() || error != Wrong::ClientFlags {
                 wrong = Some(error);
             }
         }
@@ -119,7 +119,7 @@ impl<'a> Request<'a> {
             b'C' => self.unique = Some(unsigned(token).ok_or(Wrong::Token)?),
             b'F' => {
                 let flags = unsigned(token).and_then(|flags| u32::try_from(flags).ok());
-                self.client_flags = flags.ok_or(Wrong::Format)?;
+                self.client_flags = flags.ok_or(Wrong::ClientFlags)?;
             }
             b'D' => self.delta = unsigned(token).ok_or(Wrong::Delta)?,
             b'J' => self.initial = unsigned(token).ok_or(Wrong::Initial)?,

@@ -22,6 +22,8 @@ pub enum Wrong {
     Format,
     /// A flag's number is none.
     Token,
+    /// The client's own flags are no number.
+    ClientFlags,
     /// No such flag.
     Flag,
     /// A flag came twice.
@@ -85,6 +87,7 @@ impl Verb {
             Wrong::Format => "CLIENT_ERROR bad command line format",
             _ if self == Verb::Debug => "CLIENT_ERROR bad command line format",
             _ if alike => "CLIENT_ERROR invalid or duplicate flag",
+            Wrong::ClientFlags => "CLIENT_ERROR bad command line format",
             Wrong::Token => "CLIENT_ERROR bad token in command line format",
             Wrong::Flag => "CLIENT_ERROR invalid flag",
             Wrong::Twice => "CLIENT_ERROR duplicate flag",

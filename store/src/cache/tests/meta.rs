@@ -103,6 +103,7 @@ fn what_is_wrong_with_a_line_is_told_in_memcacheds_words() {
         ("mg a P P P P P P P P P P P P P P P P P P", "CLIENT_ERROR options flags are too long"),
         ("md a P P P P P P P P P P P P P P P P P P", "CLIENT_ERROR options flags too long"),
         ("md a x", "CLIENT_ERROR invalid or duplicate flag"),
+        ("md a Fx", "CLIENT_ERROR invalid or duplicate flag"),
         ("ma a Dx", "CLIENT_ERROR invalid or duplicate flag"),
         ("ma a MZ", "CLIENT_ERROR invalid mode for ma M token"),
         ("mn whatever", "MN"),
