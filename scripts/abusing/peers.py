@@ -14,6 +14,9 @@ import time
 
 # How many of each there are, as a whole phase has them.
 COUNTS = {"silent": 1000, "stalled": 100, "garbage": 1000, "dripping": 100, "killed": 200}
+# What an abuse is compared with, if not with nothing: clients that are killed cost what as many clients that end by themselves cost, and no more.
+BESIDE = {"killed": "ended"}
+OF = {beside: kind for kind, beside in BESIDE.items()}
 # A silent connection that the server ends is made again, but not more often than a client that waits three seconds would.
 RENEWED = 3.0
 DRIP = 0.1
@@ -161,8 +164,8 @@ def nonsense(connections, over, request, seconds):
             connections.end(key.fileobj, reset=draw.random() < 0.5)
 
 
-def killed(words, count, over, seconds, longest):
-    """Clients that are killed 5 ms after their start, or later, up to when they would have been served."""
+def clients(words, count, over, seconds, longest):
+    """Clients that are killed 5 ms after their start, or later, up to when they would have been served. `longest` None: they end by themselves."""
     draw, running, begun = random.Random(7), [], 0
     say_ready()
     started = time.monotonic()
@@ -171,7 +174,8 @@ def killed(words, count, over, seconds, longest):
         if begun < min(count, (now - started) / seconds * count) and len(running) < 8:
             begun += 1
             quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-            running.append((subprocess.Popen(words, **quiet), now + draw.uniform(0.005, longest)))
+            until = float("inf") if longest is None else now + draw.uniform(0.005, longest)
+            running.append((subprocess.Popen(words, **quiet), until))
         for client, until in list(running):
             if client.poll() is not None or now >= until:
                 client.kill()
@@ -199,8 +203,8 @@ def act(kind, address, count, seconds, longest, request, words):
 
     threading.Thread(target=wait, daemon=True).start()
     over = told.is_set
-    if kind == "killed":
-        made = ended = killed(words, count, over, seconds, longest)
+    if kind in ("killed", "ended"):
+        made = ended = clients(words, count, over, seconds, longest if kind == "killed" else None)
     else:
         connections = Connections(address, count)
         if kind == "garbage":
@@ -217,7 +221,7 @@ class Peers:
     """The process."""
 
     def __init__(self, kind, server, share, seconds, longest):
-        count = max(1, round(COUNTS[kind] * share))
+        count = max(1, round(COUNTS[OF.get(kind, kind)] * share))
         at = f"{server.address[0]}:{server.address[1]}"
         order = [kind, at, count, seconds, max(0.045, longest), server.request.hex(), *server.newcomer()]
         words = [sys.executable, sys.argv[0], "--peers", *map(str, order)]
