@@ -4,6 +4,7 @@ use remora_host::connect::{
     Full, Hello, LinkOffer, Listener, Message, PENDING, PENDING_OF_SOURCE, Places, REQUESTS,
 };
 use remora_host::{EngineId, PortKind};
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -109,6 +110,30 @@ fn one_that_speaks_is_heard_beside_connections_that_drip() {
         let _speaks = says(&listener, at as u32);
         assert_eq!(next(&listener), at as u32);
     }
+}
+
+/// Connections that are hung up on and made again at once are a bounded load: the server is the one to set the pace.
+#[test]
+fn connections_that_come_back_at_once_set_no_pace() {
+    let listener = listener();
+    let started = Instant::now();
+    // They give way from the oldest on.
+    let mut all: VecDeque<TcpStream> = (0..2 * PENDING).map(|_| connect(&listener)).collect();
+    while listener.refused() < 1024 || started.elapsed() < Duration::from_millis(500) {
+        match last_words(&mut all[0]) {
+            Some(_) => {
+                all.pop_front();
+                all.push_back(connect(&listener));
+            }
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    // As many as may give way together, and so many a second since.
+    let most = 1024.0 + 1000.0 * started.elapsed().as_secs_f64();
+    assert!((listener.refused() as f64) <= most + 1.0, "{} of {most}", listener.refused());
+    let name = 5;
+    let _stream = says(&listener, name);
+    assert_eq!(next(&listener), name);
 }
 
 #[test]

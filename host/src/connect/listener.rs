@@ -22,6 +22,10 @@ use crate::signal::{Signal, wait_readable};
 /// Requests that wait to be answered, at most.
 pub const REQUESTS: usize = 64;
 
+/// Connections that the kernel keeps until they are accepted, if it allows as many. Of those beyond, it drops
+/// the first packet, and each tries again after a second.
+const BACKLOG: i32 = 4096;
+
 /// Waits for connection requests on a TCP port until it is dropped.
 pub struct Listener {
     address: SocketAddr,
@@ -59,6 +63,7 @@ impl Listener {
     pub fn bind(address: impl ToSocketAddrs) -> Result<Listener, ConnectError> {
         let address = super::resolve(address)?;
         let socket = bind(address).map_err(|error| ConnectError::Tcp(taken(address, error)))?;
+        rustix::net::listen(&socket, BACKLOG).map_err(|error| ConnectError::Tcp(error.into()))?;
         socket.set_nonblocking(true).map_err(ConnectError::Tcp)?;
         let shared = Arc::new(Shared {
             requests: Signal::new(REQUESTS).map_err(ConnectError::Tcp)?,

@@ -30,6 +30,11 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Connections that are accepted before others are read.
 const TOGETHER: usize = 32;
+/// Connections that give way in a second, at most, when more than that come back at once. Each costs the
+/// server what it costs the peer, and one that connects needs some milliseconds until it speaks.
+const EVICTIONS_PER_SECOND: f64 = 1000.0;
+/// Of those that nobody took before, as many may give way together.
+const EVICTIONS_AT_ONCE: f64 = 1024.0;
 
 const LISTENER: Token = Token(0);
 pub(super) const WAKER: Token = Token(1);
@@ -43,6 +48,26 @@ struct Newcomer {
     reader: Reader,
 }
 
+/// How many may give way now.
+struct Evictions {
+    left: f64,
+    counted: Instant,
+}
+
+impl Evictions {
+    fn new(now: Instant) -> Evictions {
+        Evictions { left: EVICTIONS_AT_ONCE, counted: now }
+    }
+
+    /// One has given way. False: no other may before some time has passed.
+    fn take(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.counted).as_secs_f64();
+        self.left = (self.left + passed * EVICTIONS_PER_SECOND).min(EVICTIONS_AT_ONCE) - 1.0;
+        self.counted = now;
+        self.left >= 1.0
+    }
+}
+
 /// All of them, by the order in which they came.
 pub(super) struct Pending {
     poll: Poll,
@@ -53,6 +78,7 @@ pub(super) struct Pending {
     accepting: bool,
     /// Not before this time.
     resting: Option<Instant>,
+    evictions: Evictions,
     log: LogLimit,
 }
 
@@ -68,8 +94,16 @@ impl Pending {
     pub fn new(poll: Poll, shared: Arc<Shared>) -> io::Result<Pending> {
         let listener = shared.socket.as_raw_fd();
         poll.registry().register(&mut SourceFd(&listener), LISTENER, Interest::READABLE)?;
-        let all = BTreeMap::new();
-        Ok(Pending { poll, shared, all, next: FIRST, accepting: true, resting: None, log: LogLimit::new() })
+        Ok(Pending {
+            poll,
+            shared,
+            all: BTreeMap::new(),
+            next: FIRST,
+            accepting: true,
+            resting: None,
+            evictions: Evictions::new(Instant::now()),
+            log: LogLimit::new(),
+        })
     }
 
     /// Until the listener is dropped.
@@ -112,7 +146,7 @@ impl Pending {
 
     fn accept(&mut self) {
         for _ in 0..TOGETHER {
-            if !self.accepting {
+            if !self.accepting || self.resting.is_some() {
                 return;
             }
             match self.shared.socket.accept() {
@@ -140,6 +174,10 @@ impl Pending {
     fn take(&mut self, stream: TcpStream, from: SocketAddr) {
         while let Some(number) = self.surplus(source(from)) {
             self.give_way(number);
+            let now = Instant::now();
+            if !self.evictions.take(now) {
+                self.resting = Some(now + PAUSE);
+            }
         }
         let _ = stream.set_nodelay(true);
         let (number, fd) = (self.next, stream.as_raw_fd());
@@ -239,6 +277,19 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn evictions_run_out_and_come_back_with_time() {
+        let start = Instant::now();
+        let mut evictions = Evictions::new(start);
+        let taken = (0..).take_while(|_| evictions.take(start)).count();
+        assert_eq!(taken, EVICTIONS_AT_ONCE as usize - 1);
+        assert!(!evictions.take(start + Duration::from_millis(1)));
+        assert!(evictions.take(start + PAUSE));
+        // A long rest gives no more than there may be together.
+        let later = start + Duration::from_secs(60);
+        assert_eq!((0..).take_while(|_| evictions.take(later)).count(), taken);
+    }
 
     #[test]
     fn a_source_is_an_ipv4_address_or_a_network_of_ipv6() {
