@@ -1,22 +1,26 @@
-//! The HTTP endpoint: `GET /metrics`, one thread that waits and at most [`TOGETHER_MAX`] that answer.
+//! The HTTP endpoint: `GET /metrics`, one thread that waits and a few that answer. When [`TOGETHER_MAX`] connections
+//! are open, the oldest gives way to a newcomer.
 //!
 //! It must not be a way to hurt the program: a request's head, its time and the number of requests at once are bounded,
 //! and what comes in is parsed by httparse. Each connection carries one request.
 
 use super::text::{CONTENT_TYPE, Family, write};
 use memory::ForkMark;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Bytes of a request's head at most; more is answered with 431.
 pub const HEAD_BYTES_MAX: usize = 8192;
-/// Requests answered at the same time; one more is answered with 503.
+/// Connections open at the same time; for one more the oldest is cut off.
 pub const TOGETHER_MAX: usize = 8;
+/// Threads at the same time, those that end among them; a connection beyond that is answered with 503.
+const THREADS_MAX: usize = 2 * TOGETHER_MAX;
 /// From the first byte asked for to the last byte sent; a client slower than that is answered with 408 or cut off.
 pub const DEADLINE: Duration = Duration::from_secs(2);
 /// What is left for telling a client that it was too slow, or that there is no place.
@@ -111,7 +115,7 @@ impl Drop for Endpoint {
 
 /// Takes connections until told to stop, and hands each to a thread of its own.
 fn wait(listener: &TcpListener, stopped: &AtomicBool, snapshot: &(impl Fn() -> Vec<Family> + Sync)) {
-    let together = AtomicUsize::new(0);
+    let (threads, open) = (AtomicUsize::new(0), Open::default());
     thread::scope(|scope| {
         while !stopped.load(Ordering::Acquire) {
             let Ok((stream, _)) = listener.accept() else {
@@ -122,34 +126,72 @@ fn wait(listener: &TcpListener, stopped: &AtomicBool, snapshot: &(impl Fn() -> V
                 continue;
             };
             let mut connection = Connection { stream, until: Instant::now() + DEADLINE };
-            let Some(place) = Place::take(&together) else {
+            let Some(thread) = Thread::count(&threads) else {
                 // Nobody's request waits long for this one to be turned away.
                 connection.until = Instant::now() + GRACE;
                 let _ = connection.answer(Answer::plain("503 Service Unavailable"), true);
                 let _ = connection.hang_up();
                 continue;
             };
+            // Without a descriptor or a thread the connection closes, and the client asks again.
+            let Ok(number) = open.add(&connection.stream) else { continue };
+            let open = &open;
             let answering = thread::Builder::new().name("remora-metrics".to_owned());
-            // Without a thread the connection closes, and the client asks again.
-            let _ = answering.spawn_scoped(scope, move || {
-                let _place = place;
+            let begun = answering.spawn_scoped(scope, move || {
+                let _thread = thread;
                 let _ = connection.serve(snapshot);
+                open.remove(number);
             });
+            if begun.is_err() {
+                open.remove(number);
+            }
         }
     });
 }
 
-/// One of the [`TOGETHER_MAX`] places, given back when dropped.
-struct Place<'a>(&'a AtomicUsize);
+/// The connections that are open, by the order in which they came.
+#[derive(Default)]
+struct Open {
+    all: Mutex<BTreeMap<u64, TcpStream>>,
+    next: AtomicU64,
+}
 
-impl<'a> Place<'a> {
-    fn take(taken: &'a AtomicUsize) -> Option<Place<'a>> {
-        let place = Place(taken);
-        (taken.fetch_add(1, Ordering::AcqRel) < TOGETHER_MAX).then_some(place)
+impl Open {
+    /// Its number. The oldest is cut off if there are too many.
+    fn add(&self, stream: &TcpStream) -> io::Result<u64> {
+        let stream = stream.try_clone()?;
+        let mut all = self.lock();
+        if all.len() >= TOGETHER_MAX
+            && let Some((_, oldest)) = all.pop_first()
+        {
+            // Whatever its thread waits for ends with that.
+            let _ = oldest.shutdown(Shutdown::Both);
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        all.insert(number, stream);
+        Ok(number)
+    }
+
+    fn remove(&self, number: u64) {
+        self.lock().remove(&number);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, TcpStream>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Place<'_> {
+/// One of the [`THREADS_MAX`] threads, no longer counted when dropped.
+struct Thread<'a>(&'a AtomicUsize);
+
+impl<'a> Thread<'a> {
+    fn count(all: &'a AtomicUsize) -> Option<Thread<'a>> {
+        let thread = Thread(all);
+        (all.fetch_add(1, Ordering::AcqRel) < THREADS_MAX).then_some(thread)
+    }
+}
+
+impl Drop for Thread<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
