@@ -6,6 +6,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use transport::Counters;
 
+/// How much of the whole a run takes: a fifth, and all of it with `REMORA_WHOLE` set, as `make nightly` sets it.
+pub fn share(whole: u64) -> u64 {
+    if std::env::var_os("REMORA_WHOLE").is_some() { whole } else { whole / 5 }
+}
+
 /// Runs `one` for each seed, on two threads; `add` takes what it came to, one at a time.
 pub fn each<T>(seeds: Range<u64>, one: impl Fn(u64) -> T + Sync, add: impl FnMut(u64, T) + Send) {
     let next = AtomicU64::new(seeds.start);

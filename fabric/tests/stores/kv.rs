@@ -454,7 +454,7 @@ fn histories(seeds: std::ops::Range<u64>) {
 
 #[test]
 fn prism_kv_is_linearizable_and_no_buffer_is_lost() {
-    histories(0..1000);
+    histories(0..seeds::share(1000));
 }
 
 #[test]

@@ -6,12 +6,7 @@ use store::block::{Canary, abdlock, prism_rs};
 use super::design::Design;
 use super::run::Run;
 use crate::mishaps::{Mishap, Tally};
-
-/// Seeds from the environment, where more than usual are wanted.
-fn seeds() -> u64 {
-    let asked = std::env::var("REMORA_STORE_SEEDS").ok();
-    asked.and_then(|seeds| seeds.parse().ok()).unwrap_or(1000)
-}
+use crate::seeds;
 
 const FAULTS: [(Mishap, &str); 6] = [
     (Mishap::Loss, "loss"),
@@ -24,7 +19,8 @@ const FAULTS: [(Mishap, &str); 6] = [
 
 fn histories<D: Design>(name: &str) {
     let (mut tally, mut measures) = (Tally::default(), Measures::default());
-    for seed in 0..seeds() {
+    let seeds = seeds::share(1000);
+    for seed in 0..seeds {
         let mut run: Run<D> = Run::new(seed, Canary::Sound);
         run.run(&mut tally);
         hold(&format!("{name} seed {seed}"), &run.history, linearizable);
@@ -34,7 +30,7 @@ fn histories<D: Design>(name: &str) {
     }
     let faults = FAULTS.map(|(_, name)| name);
     measures.hold(&Asked {
-        histories: seeds() as usize,
+        histories: seeds as usize,
         clients: 8,
         keys: 16,
         overlapping: 0.3,

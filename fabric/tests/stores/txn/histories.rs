@@ -7,6 +7,7 @@ use store::txn::{ClientConfig, Rules, ShardConfig, farm};
 use super::protocol::{Farm, PrismTx, Protocol};
 use super::run::{CLIENTS, Ended, Run, VALUE, WINDOW};
 use crate::mishaps::{Mishap, Plan, Tally};
+use crate::seeds;
 
 const MAX_KEYS: u32 = 4;
 /// Of a shard at a time: those included that are gone, which it has not learnt yet.
@@ -89,8 +90,8 @@ fn of_farm(seeds: std::ops::Range<u64>) {
 }
 
 #[test]
-fn a_thousand_histories_are_serializable_whoever_dies_and_whatever_the_clocks_say() {
-    of_prism_tx(0..1000);
+fn histories_are_serializable_whoever_dies_and_whatever_the_clocks_say() {
+    of_prism_tx(0..seeds::share(1000));
 }
 
 #[test]
@@ -100,8 +101,8 @@ fn soak_ten_thousand_histories_are_serializable() {
 }
 
 #[test]
-fn a_thousand_histories_of_farm_are_strictly_serializable_whoever_dies() {
-    of_farm(0..1000);
+fn histories_of_farm_are_strictly_serializable_whoever_dies() {
+    of_farm(0..seeds::share(1000));
 }
 
 #[test]
