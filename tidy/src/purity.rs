@@ -61,7 +61,7 @@ pub fn build(root: &Path, target: &Utf8Path, room: &str) -> Result<PathBuf, Stri
     ]);
     cargo.args(["--crate-type", "cdylib", "--target", "wasm32-unknown-unknown", "--target-dir"]).arg(target);
     // What is imported does not depend on how well it is optimised.
-    for (setting, value) in [("LTO", "off"), ("DEBUG", "false"), ("OPT_LEVEL", "1"), ("CODEGEN_UNITS", "16")]
+    for (setting, value) in [("LTO", "off"), ("DEBUG", "false"), ("OPT_LEVEL", "0"), ("CODEGEN_UNITS", "64")]
     {
         cargo.env(format!("CARGO_PROFILE_RELEASE_{setting}"), value);
     }
