@@ -10,13 +10,12 @@ CARGO ?= cargo
 export REMORA_PYTHON := $(CURDIR)/.cache/python/bin/python3
 # Users' kernels as WebAssembly are measured beside native ones, too.
 BENCH = $(CARGO) run --release --quiet --features remora-cli/wasm --bin remora -- bench
-# What the tests are built by; the command that `make abuse` runs is built with them.
-UNIT = test --workspace --exclude remora-tidy --features remora-cli/wasm --lib --bins --tests --examples
+CHECKS = fmt tidy clippy unit abuse doc models fuzz miri
 # Miri interprets each instruction: seconds become minutes. Past this it says so and fails.
 MIRI_LIMIT ?= 1500
 SOAK_SECONDS ?= 3600
 
-.PHONY: help setup setup-bench test fmt tidy clippy unit abuse doc miri fuzz fuzz-soak models demo bench soak clean
+.PHONY: help setup setup-bench test nightly fmt tidy clippy unit abuse doc miri fuzz fuzz-soak models demo bench soak clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -27,7 +26,14 @@ setup: ## install what the tests need (as root; otherwise say what is missing)
 setup-bench: ## install what the benchmarks compare with: memcached, redis, etcd, sockperf, UCX, libfabric
 	@scripts/setup bench
 
-test: setup fmt tidy clippy unit abuse doc models fuzz miri ## everything that must hold before a change lands
+test: ## everything that must hold before a change lands, and what each check took
+	@scripts/checks setup $(CHECKS)
+
+nightly: ## the same with all seeds and every fuzzer for a minute; notes date and commit in docs/STATUS.md
+	@git diff --quiet HEAD || { echo "nightly: commit your changes first, so that the commit it notes is what ran" >&2; exit 1; }
+	@REMORA_WHOLE=1 FUZZ_SECONDS=60 scripts/checks setup $(CHECKS)
+	@sed -i "s/^Last .make nightly.: .*/Last \`make nightly\`: $$(date -u +%F) at $$(git rev-parse --short=12 HEAD)./" docs/STATUS.md
+	@echo "nightly: passed; commit docs/STATUS.md"
 
 fmt:
 	$(CARGO) fmt --all --check
@@ -41,14 +47,14 @@ clippy:
 	$(CARGO) clippy --workspace --all-targets --features remora-cli/wasm -- -D warnings
 
 unit: ## all tests but the documentation's
-	$(CARGO) $(UNIT)
+	@scripts/unit
 
 abuse: ## hostile and vanishing peers at each server beside a client at work
-	$(CARGO) $(UNIT) --no-run --quiet
+	@scripts/unit --no-run --cargo-quiet
 	@scripts/abuse
 
 doc: ## the examples in the documentation, and the documentation itself
-	$(CARGO) test --workspace --doc
+	$(CARGO) test --workspace --exclude remora-tidy --features remora-cli/wasm --doc
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 
 models: ## the concurrent parts under loom
@@ -57,7 +63,7 @@ models: ## the concurrent parts under loom
 miri: ## the unsafe rooms' bytes under Miri
 	@MIRI_LIMIT=$(MIRI_LIMIT) scripts/miri
 
-fuzz: ## each fuzzer for FUZZ_SECONDS (30) from its saved corpus, and the canary that must fail
+fuzz: ## each fuzzer for FUZZ_SECONDS (10) from its saved corpus, and the canary that must fail
 	@scripts/fuzz
 
 fuzz-soak: setup ## ten million executions of each fuzzer: hours
