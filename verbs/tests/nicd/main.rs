@@ -51,6 +51,16 @@ struct Process {
     said: String,
 }
 
+/// Are all threads of this process stopped?
+fn is_stopped(id: &str) -> bool {
+    let mut threads = std::fs::read_dir(format!("/proc/{id}/task")).unwrap();
+    threads.all(|thread| {
+        let stat = std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap_or_default();
+        // The name, in parentheses, may hold anything.
+        stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+    })
+}
+
 impl Process {
     /// Starts one, and waits for its first word.
     fn start(role: &[&str]) -> Process {
@@ -82,6 +92,10 @@ impl Process {
     fn signal(&self, signal: &str) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        // A thread that runs just now stops a moment later.
+        while signal == "-STOP" && !is_stopped(&id) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn kill(&mut self) {
