@@ -59,7 +59,7 @@ const NOTHING: Vec<String> = Vec::new();
 
 #[test]
 fn xrc_is_exactly_once_over_a_hundred_bad_links() {
-    let outcome = many(Service::XrcInitiator, 5_000..5_104, 6_000);
+    let outcome = many(Service::XrcInitiator, 5_000..5_104, seeds::share(6_000));
     let Outcome { reliable, counters, .. } = &outcome;
     println!("{reliable:?}\n{counters:?}\n{:?}", outcome.faults);
     assert_eq!(reliable.missing(), NOTHING);
@@ -100,7 +100,7 @@ fn assert_whole(outcome: &Outcome, verbs: &[&str], mishaps: &[Mishap]) {
 
 #[test]
 fn uc_messages_arrive_whole_or_not_at_all_over_a_hundred_bad_links() {
-    let outcome = many(Service::Uc, 6_000..6_104, 3_000);
+    let outcome = many(Service::Uc, 6_000..6_104, seeds::share(3_000));
     assert_whole(&outcome, &["Send", "SendImm", "Write", "WriteImm"], &Mishap::ALL);
     assert!(outcome.unreliable.writes.iter().all(|count| *count > 0), "whole, in part, not at all");
     assert!(outcome.counters.out_of_sequence > 0 && outcome.unreliable.long > 0);
@@ -108,7 +108,7 @@ fn uc_messages_arrive_whole_or_not_at_all_over_a_hundred_bad_links() {
 
 #[test]
 fn ud_messages_arrive_whole_or_not_at_all_over_a_hundred_bad_links() {
-    let outcome = many(Service::Ud, 7_000..7_104, 3_000);
+    let outcome = many(Service::Ud, 7_000..7_104, seeds::share(3_000));
     assert_whole(&outcome, &["Send", "SendImm"], &Mishap::OF_DATAGRAMS);
 }
 
