@@ -1,13 +1,13 @@
 //! Contexts, protection domains, memory regions and completion queues.
 
+use remora_verbs::{
+    Access, CompletionKind, CompletionQueue, Context, CqOptions, Device, EMPTY, MemoryRegion, Mode,
+    ProtectionDomain, Status, WorkCompletion,
+};
 use std::ffi::{c_char, c_int, c_void};
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use verbs::{
-    Access, CompletionKind, CompletionQueue, Context, CqOptions, Device, EMPTY, MemoryRegion, Mode,
-    ProtectionDomain, Status, WorkCompletion,
-};
 
 use crate::errno::{Fault, number};
 use crate::handle::{Handle, Kind, filled, give, look, string, take};

@@ -1,9 +1,9 @@
 //! What went wrong, as a number and in words.
 
+use remora_verbs::{ConnectError, CreateError, MemoryError, OpenError, PollError, PostError, QueueError};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::fmt::Display;
-use verbs::{ConnectError, CreateError, MemoryError, OpenError, PollError, PostError, QueueError};
 
 thread_local! {
     static WORDS: RefCell<CString> = RefCell::default();
@@ -72,8 +72,8 @@ impl From<CreateError> for Fault {
     fn from(error: CreateError) -> Fault {
         let errno = match &error {
             CreateError::Memory(error) => of_memory(error),
-            CreateError::Nic(nic::NicError::Full) => libc::ENOMEM,
-            CreateError::Nic(nic::NicError::Busy) => libc::EBUSY,
+            CreateError::Nic(remora_nic::NicError::Full) => libc::ENOMEM,
+            CreateError::Nic(remora_nic::NicError::Busy) => libc::EBUSY,
             CreateError::Forked => libc::EPERM,
             CreateError::Unreachable(_) => libc::EHOSTUNREACH,
             CreateError::System(errno) => *errno,
@@ -120,7 +120,7 @@ impl From<ConnectError> for Fault {
             ConnectError::NotRemora | ConnectError::Version(_) | ConnectError::BadMessage => libc::EPROTO,
             ConnectError::OtherKind { .. } | ConnectError::OtherService { .. } => libc::EOPNOTSUPP,
             ConnectError::Link(_) | ConnectError::Attach(_) => libc::EHOSTUNREACH,
-            ConnectError::Nic(nic::NicError::Full) => libc::ENOMEM,
+            ConnectError::Nic(remora_nic::NicError::Full) => libc::ENOMEM,
             ConnectError::Forked => libc::EPERM,
             _ => libc::EINVAL,
         };

@@ -1,8 +1,8 @@
 //! Free lists.
 
+use remora_verbs::{FreeList, FreeListOptions, MemoryRegion, ProtectionDomain};
 use std::ffi::c_int;
 use std::sync::{Mutex, PoisonError};
-use verbs::{FreeList, FreeListOptions, MemoryRegion, ProtectionDomain};
 
 use crate::device::{end, kind};
 use crate::errno::{Fault, number};

@@ -1,8 +1,8 @@
 //! Handles: boxes that a C program has by their address, and that begin with a word which tells their kind.
 
-use memory::ForkMark;
+use remora_memory::ForkMark;
+use remora_verbs::CreateError;
 use std::ffi::{CStr, c_char, c_void};
-use verbs::CreateError;
 
 use crate::errno::Fault;
 

@@ -1,9 +1,9 @@
 //! Posting operations of PRISM.
 
+use remora_verbs::prism::{Address, Data, Mode, Operand, Operands, Operation, WorkRequest};
+use remora_verbs::{Flags, Key, Payload, PostError, Remote, Sge};
 use std::ffi::c_int;
 use std::sync::PoisonError;
-use verbs::prism::{Address, Data, Mode, Operand, Operands, Operation, WorkRequest};
-use verbs::{Flags, Key, Payload, PostError, Remote, Sge};
 
 use crate::errno::{Fault, number};
 use crate::handle::{Handle, filled, list, look};
@@ -268,4 +268,4 @@ pub unsafe extern "C" fn remora_post_prism(
 }
 
 /// Queue pairs take what fits; the longest that can be is known here.
-const _: () = assert!(MAX_INLINE == nic::wqe::MAX_INLINE && MAX_SGE == nic::wqe::MAX_SGE);
+const _: () = assert!(MAX_INLINE == remora_nic::wqe::MAX_INLINE && MAX_SGE == remora_nic::wqe::MAX_SGE);

@@ -1,11 +1,11 @@
 //! Queue pairs and how they connect.
 
+use remora_verbs::{
+    Access, ConnectError, ConnectRequest, CreateError, Init, Listener, ProtectionDomain, QpOptions, QueuePair,
+};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use verbs::{
-    Access, ConnectError, ConnectRequest, CreateError, Init, Listener, ProtectionDomain, QpOptions, QueuePair,
-};
 
 use crate::device::{Cq, end, kind};
 use crate::errno::{Fault, number};

@@ -1,13 +1,13 @@
 //! StRoM: requests to kernels, and kernels.
 
-use std::ffi::{c_int, c_void};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
-use verbs::kernel::{Kernel, Shipped, crc64};
-use verbs::{
+use remora_verbs::kernel::{Kernel, Shipped, crc64};
+use remora_verbs::{
     AnswerError, Answers, KernelHandle, KernelOptions, Key, MemoryRegion, PostError, ProtectionDomain,
     QueuePair, Sge,
 };
+use std::ffi::{c_int, c_void};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::device::{Cq, end, kind};
 use crate::errno::{Fault, number};

@@ -8,8 +8,8 @@ mod loops;
 
 pub use loops::{Condition, Rings};
 
-use nic::wqe::{ID_BITS, SLOT, WqeOpcode, flag};
-use nic::{Calculation, Fetching};
+use remora_nic::wqe::{ID_BITS, SLOT, WqeOpcode, flag};
+use remora_nic::{Calculation, Fetching};
 
 use crate::program::{Place, Program, Queue, Value, Work, header};
 

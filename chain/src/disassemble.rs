@@ -1,6 +1,6 @@
 //! What bytes mean: a slot as the line of text that it would be.
 
-use nic::wqe::{SLOT, Wqe, WqeOpcode, flag, sges};
+use remora_nic::wqe::{SLOT, Wqe, WqeOpcode, flag, sges};
 
 use crate::assemble::VERBS;
 use crate::link::Numbers;

@@ -1,8 +1,8 @@
 //! From a program to bytes: names become addresses, keys and numbers.
 
-use memory::Key;
-use nic::Sge;
-use nic::wqe::{SLOT, Wqe, sge_slot};
+use remora_memory::Key;
+use remora_nic::Sge;
+use remora_nic::wqe::{SLOT, Wqe, sge_slot};
 
 use crate::program::{Home, Piece, Place, Program, Queue, Value, Work};
 

@@ -2,16 +2,16 @@
 
 mod client;
 
-use memory::{Access, Biased, Bytes, Mem, Pd, Range, Table};
-use nic::chain::LoopbackInit;
-use nic::cost::timeline::Executed;
-use nic::wqe::{SLOT, Wqe};
-use nic::{Nic, Ring, Status, Word, stride};
+use remora_memory::{Access, Biased, Bytes, Mem, Pd, Range, Table};
+use remora_nic::chain::LoopbackInit;
+use remora_nic::cost::timeline::Executed;
+use remora_nic::wqe::{SLOT, Wqe};
+use remora_nic::{Nic, Ring, Status, Word, stride};
+use remora_transport::Instant;
+use remora_transport::state::State;
+use remora_wire::Qpn;
+use remora_wire::frame::{Egress, Lease, Peer, Start};
 use std::sync::Arc;
-use transport::Instant;
-use transport::state::State;
-use wire::Qpn;
-use wire::frame::{Egress, Lease, Peer, Start};
 
 use crate::link::{Image, Numbers, QueueNumbers, layout, link};
 use crate::program::{Home, Place, Program, Queue};
@@ -112,7 +112,7 @@ impl Machine {
         let too_big = |_| LoadError::TooBig;
         let count = program.queues.len() as u32;
         let ranges = program.sections.len() + program.queues.len();
-        let config = memory::Config {
+        let config = remora_memory::Config {
             max_regions: count as usize + 4,
             max_pds: 2,
             max_windows: 0,
@@ -122,10 +122,10 @@ impl Machine {
         };
         let table = Arc::new(Table::new(config).map_err(|_| LoadError::TooBig)?);
         let pd = table.alloc_pd().map_err(|_| LoadError::TooBig)?;
-        let nic = Nic::new(nic::Config {
+        let nic = Nic::new(remora_nic::Config {
             max_qps: 2 * count + 2,
             max_cqs: 4 * count + 1,
-            ..nic::Config::default()
+            ..remora_nic::Config::default()
         });
         let engine = Biased::new(&table, nic);
         let mut numbers = layout(&program);
@@ -349,7 +349,7 @@ impl Machine {
     }
 
     /// For each queue: slots executed, fetched, and up to where it may be fetched; and whether it waits.
-    pub fn progress(&self) -> Vec<nic::chain::SendQueueFacts> {
+    pub fn progress(&self) -> Vec<remora_nic::chain::SendQueueFacts> {
         let engine = self.engine.enter();
         self.queues.iter().filter_map(|queue| engine.send_queue_facts(queue.qp)).collect()
     }

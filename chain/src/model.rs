@@ -1,5 +1,5 @@
 //! `RedN`'s experiments in model time: real chains, run by the NIC's code on a [`Machine`], laid out on the time of a ConnectX-5
-//! (`nic::cost::timeline`), beside what the paper measured.
+//! (`remora_nic::cost::timeline`), beside what the paper measured.
 //!
 //! | file | holds |
 //! |---|---|
@@ -21,10 +21,10 @@ mod orders;
 mod paper;
 mod shipped;
 
-use nic::Fetching;
-use nic::cost::connectx5::ConnectX5;
-use nic::cost::number::Number;
-use nic::cost::timeline::{self, Doorbell, Executed, Port, Times};
+use remora_nic::Fetching;
+use remora_nic::cost::connectx5::ConnectX5;
+use remora_nic::cost::number::Number;
+use remora_nic::cost::timeline::{self, Doorbell, Executed, Port, Times};
 
 use crate::machine::Machine;
 use crate::program::{Program, Queue};

@@ -6,7 +6,7 @@
 //! A client posts a receive without elements and SENDs its request. The receive completes when the answer, one RDMA WRITE with immediate
 //! data, is in its reply region: as long as the value, or 0 bytes if the key is not there. No value is empty.
 
-use nic::wqe::WqeOpcode;
+use remora_nic::wqe::WqeOpcode;
 
 use crate::program::header;
 

@@ -1,7 +1,7 @@
 //! A program: queues of work requests and sections of data. Places are named by where they stand, not by addresses.
 
-use nic::wqe::{ID_BITS, MAX_SGE, SLOT, WqeOpcode, flag};
-use nic::{Calculation, Fetching};
+use remora_nic::wqe::{ID_BITS, MAX_SGE, SLOT, WqeOpcode, flag};
+use remora_nic::{Calculation, Fetching};
 
 /// Where a place is.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -186,7 +186,7 @@ impl Queue {
     /// Pieces that each of its receives has room for. Those of a recycled queue go round with it, and take a power of two of slots.
     pub fn receive_pieces(&self) -> u32 {
         let most = self.receives.iter().map(Vec::len).max().unwrap_or(0).max(1) as u32;
-        let round = 2 * nic::stride(most).next_power_of_two() as u32 - 1;
+        let round = 2 * remora_nic::stride(most).next_power_of_two() as u32 - 1;
         if self.fetching == Fetching::Recycled { round.min(MAX_SGE as u32) } else { most }
     }
 

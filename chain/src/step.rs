@@ -1,6 +1,6 @@
 //! One step of a machine: which work request was executed, and which bytes it changed.
 
-use nic::wqe::SLOT;
+use remora_nic::wqe::SLOT;
 
 use crate::program::{Home, Place};
 

@@ -4,8 +4,8 @@
 mod barriers;
 mod clients;
 
-use nic::Fetching;
-use nic::wqe::{SLOT, WqeOpcode};
+use remora_nic::Fetching;
+use remora_nic::wqe::{SLOT, WqeOpcode};
 
 use crate::program::{FIELDS, Home, Place, Program, Value, Work};
 

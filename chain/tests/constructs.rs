@@ -1,7 +1,7 @@
 //! RedN's constructs against plain arithmetic, and their costs against its Table 2.
 
-use nic::wqe::WqeOpcode;
 use remora_chain::{Code, Cost, End, Home, Machine, Operand, Place, Program, Rings, Section, Test, Work};
+use remora_nic::wqe::WqeOpcode;
 
 const MOST: u64 = (1 << 48) - 1;
 

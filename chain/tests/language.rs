@@ -1,8 +1,8 @@
 //! The language against an ordinary interpreter of the same trees.
 
-use nic::wqe::WqeOpcode;
 use remora_chain::language::{Amount, Condition, Statement, Target, Tree, parse};
 use remora_chain::{End, Machine, compile};
+use remora_nic::wqe::WqeOpcode;
 use std::collections::BTreeMap;
 
 /// An ordinary interpreter.

@@ -1,10 +1,10 @@
 //! RedN's figures in model time: the constants fit what they were read from, how far predictions are off, and that nothing else
 //! than primitives is charged.
 
-use nic::cost::connectx5::{CONNECTX5, ConnectX5};
-use nic::cost::number::{Number, Part, Unit};
-use nic::cost::{Constant, Rate};
 use remora_chain::model::numbers;
+use remora_nic::cost::connectx5::{CONNECTX5, ConnectX5};
+use remora_nic::cost::number::{Number, Part, Unit};
+use remora_nic::cost::{Constant, Rate};
 
 fn of(part: Part) -> Vec<Number> {
     numbers(&CONNECTX5).into_iter().filter(|number| number.part == part).collect()

@@ -96,5 +96,5 @@ fn a_failure_names_the_work_request() {
     let failures = machine.failures();
     assert_eq!(failures.len(), 1);
     assert_eq!((failures[0].queue, failures[0].slot), (0, 1));
-    assert_eq!(failures[0].status, nic::Status::RemoteInvalidRequest);
+    assert_eq!(failures[0].status, remora_nic::Status::RemoteInvalidRequest);
 }

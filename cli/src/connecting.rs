@@ -4,7 +4,7 @@ use std::net::ToSocketAddrs;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use verbs::{CompletionQueue, ConnectError, ProtectionDomain, QpOptions, QueuePair, Ready};
+use remora_verbs::{CompletionQueue, ConnectError, ProtectionDomain, QpOptions, QueuePair, Ready};
 
 /// How long a client waits for a place.
 pub const TURN: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ pub fn connect_within(
 
 /// Half to all of it: many that wait do not come at once.
 fn spread(pause: Duration) -> Duration {
-    let share = host::random().map_or(0, |random| random as u32 & 0xff);
+    let share = remora_host::random().map_or(0, |random| random as u32 & 0xff);
     pause / 2 + pause / 2 * share / 256
 }
 

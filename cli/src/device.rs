@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
-use verbs::{Context, Device};
+use remora_verbs::{Context, Device};
 
 use crate::capture::{numbered, taken};
 
@@ -57,7 +57,7 @@ pub struct OwnAddress {
 impl OwnAddress {
     /// Of this machine's loopback interface.
     pub fn loopback() -> OwnAddress {
-        port::address::loopback().unwrap_or(LOOPBACK).into()
+        remora_port::address::loopback().unwrap_or(LOOPBACK).into()
     }
 
     /// With a port.
@@ -130,12 +130,12 @@ fn claim(path: &Path) -> Result<PathBuf> {
 }
 
 /// How far the ICRC of what comes in over such a port is checked.
-pub fn icrc_check(kind: verbs::PortKind, is_ipv4: bool) -> &'static str {
+pub fn icrc_check(kind: remora_verbs::PortKind, is_ipv4: bool) -> &'static str {
     match (kind, is_ipv4) {
-        (verbs::PortKind::Shm, _) => "ICRC skipped by agreement: frames never leave memory",
-        (verbs::PortKind::Udp, true) => "ICRC checked but for the IP id (7 of its 32 bits)",
-        (verbs::PortKind::Udp, false) => "ICRC checked exactly",
-        (verbs::PortKind::Xdp, _) => "ICRC checked exactly, IP id and all",
+        (remora_verbs::PortKind::Shm, _) => "ICRC skipped by agreement: frames never leave memory",
+        (remora_verbs::PortKind::Udp, true) => "ICRC checked but for the IP id (7 of its 32 bits)",
+        (remora_verbs::PortKind::Udp, false) => "ICRC checked exactly",
+        (remora_verbs::PortKind::Xdp, _) => "ICRC checked exactly, IP id and all",
     }
 }
 
@@ -218,7 +218,7 @@ impl PortArgs {
         };
         if let Some(path) = &self.fault {
             let text = read_to_string(path).with_context(|| format!("opening {}", path.display()))?;
-            let rules = host::Rules::parse(&text).map_err(|error| {
+            let rules = remora_host::Rules::parse(&text).map_err(|error| {
                 let words: Vec<String> =
                     error.to_string().lines().map(|line| line.trim().to_owned()).collect();
                 anyhow::anyhow!("{}: {}", path.display(), words.join(" "))

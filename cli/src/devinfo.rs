@@ -24,8 +24,8 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let context = args.port.open()?;
     let port = context.port();
-    let nic = nic::Config::default();
-    let memory = memory::Config::default();
+    let nic = remora_nic::Config::default();
+    let memory = remora_memory::Config::default();
     let address = std::net::IpAddr::from(port.endpoint.address);
     let mut facts: Vec<(&str, String)> = vec![
         ("device", "remora0".to_owned()),
@@ -42,9 +42,9 @@ pub fn run(args: &Args) -> Result<()> {
         ("max_cq", nic.max_cqs.to_string()),
         ("max_mr", memory.max_regions.to_string()),
         ("max_pd", memory.max_pds.to_string()),
-        ("max_sge", nic::wqe::MAX_SGE.to_string()),
-        ("max_inline_data", nic::wqe::MAX_INLINE.to_string()),
-        ("max_qp_wr", nic::MAX_RING_SLOTS.to_string()),
+        ("max_sge", remora_nic::wqe::MAX_SGE.to_string()),
+        ("max_inline_data", remora_nic::wqe::MAX_INLINE.to_string()),
+        ("max_qp_wr", remora_nic::MAX_RING_SLOTS.to_string()),
         ("on_nic_memory", format!("{} bytes", memory.on_nic_bytes)),
         ("services", "RC".to_owned()),
         ("atomics", "8 bytes, against every access of this host's CPUs".to_owned()),

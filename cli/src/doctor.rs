@@ -5,13 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use port::shm::{Admit, Geometry, Listener};
-use port::udp::{Options, Socket};
-use port::xdp::{Candidate, Driver};
+use remora_port::shm::{Admit, Geometry, Listener};
+use remora_port::udp::{Options, Socket};
+use remora_port::xdp::{Candidate, Driver};
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
-use verbs::{Device, PortKind};
+use remora_verbs::{Device, PortKind};
 
 use crate::bench::print_table;
 use crate::device::{OwnAddress, icrc_check};
@@ -136,7 +136,7 @@ fn clock() -> Finding {
 }
 
 fn shared_memory() -> Finding {
-    match memory::Bytes::memfd("remora-doctor", 1 << 20) {
+    match remora_memory::Bytes::memfd("remora-doctor", 1 << 20) {
         Ok(_) => Finding::good("shared memory", "memfd works"),
         Err(error) => Finding::missing(
             "shared memory",
@@ -202,7 +202,7 @@ fn xdp_port(interface: Option<&str>) -> Finding {
             }
         };
     }
-    let candidates = match port::xdp::probe() {
+    let candidates = match remora_port::xdp::probe() {
         Ok(candidates) => candidates,
         Err(error) => {
             return Finding::limited(

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use nic::wqe::ID_BITS;
-use verbs::{Key, QueuePair, Ready, Remote, Status, WorkCompletion, work};
+use remora_nic::wqe::ID_BITS;
+use remora_verbs::{Key, QueuePair, Ready, Remote, Status, WorkCompletion, work};
 
 /// Id of the READs posted here; no machine of the stores gives such a one.
 const FLUSH: u64 = (1 << ID_BITS) - 1;
@@ -71,7 +71,7 @@ impl Flushing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use verbs::EMPTY;
+    use remora_verbs::EMPTY;
 
     #[test]
     fn rounds_follow_each_other_until_nothing_else_has_ended_beside_one() {

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 use anyhow::Context as _;
-use store::load::BOM;
+use remora_store::load::BOM;
 
 /// Lines that were read and not taken yet.
 const READ_AHEAD: usize = 64;

@@ -6,7 +6,7 @@ use std::io::IsTerminal as _;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use host::LogLimit;
+use remora_host::LogLimit;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{Format, Writer};

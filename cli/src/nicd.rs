@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
-use host::metrics;
+use remora_host::metrics;
+use remora_verbs::nicd::{Daemon, Limits, Options, TenantFacts};
 use serde_json::json;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
-use verbs::nicd::{Daemon, Limits, Options, TenantFacts};
 
 use crate::bench::print_table;
 use crate::device::{LentArgs, PortArgs};

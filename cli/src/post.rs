@@ -1,12 +1,12 @@
 //! How the stores' machines reach a queue pair.
 
-use store::PostPrism;
-use store::kv::{Post, PostError, Registered};
-use verbs::{Batch, Init, MemoryRegion, QueuePair, Ready, ReceiveRequest, Sge, WorkRequest, prism};
+use remora_store::PostPrism;
+use remora_store::kv::{Post, PostError, Registered};
+use remora_verbs::{Batch, Init, MemoryRegion, QueuePair, Ready, ReceiveRequest, Sge, WorkRequest, prism};
 
-fn queue_error(error: verbs::PostError) -> PostError {
+fn queue_error(error: remora_verbs::PostError) -> PostError {
     match error {
-        verbs::PostError::Queue(error) => error,
+        remora_verbs::PostError::Queue(error) => error,
         // Whatever else went wrong, this queue takes no more work.
         _ => PostError::BadState,
     }
@@ -103,7 +103,7 @@ impl Post for Later {
 
 impl Later {
     /// Posts them.
-    pub fn post(&self, pair: &mut QueuePair<Init>) -> Result<(), verbs::PostError> {
+    pub fn post(&self, pair: &mut QueuePair<Init>) -> Result<(), remora_verbs::PostError> {
         self.0.iter().try_for_each(|(id, sges)| pair.post_recv(&ReceiveRequest { id: *id, sges }))
     }
 }

@@ -1,8 +1,8 @@
 //! Frames of a test's own making: what a rude or broken peer might send.
 
-use wire::frame::{Address, Endpoint, Route, Start};
-use wire::icrc::{self, Flow};
-use wire::{Extensions, Opcode, Packet, Psn, Qpn, bth};
+use remora_wire::frame::{Address, Endpoint, Route, Start};
+use remora_wire::icrc::{self, Flow};
+use remora_wire::{Extensions, Opcode, Packet, Psn, Qpn, bth};
 
 use crate::program::QueuePair;
 use crate::world::World;
@@ -29,7 +29,7 @@ impl Forge {
     pub fn to_group(self, group: Address) -> Forge {
         let destination = Endpoint { address: group, ..self.route.destination };
         let route = Route::new(self.route.source, destination);
-        Forge { route, victim: Qpn::new(nic::MULTICAST_QPN), ..self }
+        Forge { route, victim: Qpn::new(remora_nic::MULTICAST_QPN), ..self }
     }
 
     /// The base header of a packet to the victim.
@@ -65,7 +65,7 @@ impl Forge {
 
 /// What a frame carries behind the headers below the BTH.
 pub fn transport(start: Start, frame: &[u8]) -> Option<Packet<'_>> {
-    let ip = if start == Start::Ethernet { wire::ethernet::LEN } else { 0 };
+    let ip = if start == Start::Ethernet { remora_wire::ethernet::LEN } else { 0 };
     let is_ipv4 = start == Start::Bth || frame.get(ip)? >> 4 == 4;
     Packet::parse(frame.get(start.overhead(is_ipv4)..)?).ok()
 }

@@ -6,8 +6,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use transport::Instant;
-use wire::frame::{Egress, Lease, Peer, Start};
+use remora_transport::Instant;
+use remora_wire::frame::{Egress, Lease, Peer, Start};
 
 use crate::fault::{Direction, Facts, Policy, Rules, Tally, Verdict};
 use crate::switch::{self, Passed, Port, SwitchConfig};

@@ -2,9 +2,9 @@
 //! length that loses frames at random ([`exchange`]), and many that write to one through a buffer that overflows
 //! ([`incast`]; the IRN paper's §4).
 
-use nic::{Flags, Operation, Payload, Status, WorkRequest};
-use transport::rc::irn;
-use transport::{Counters, Instant};
+use remora_nic::{Flags, Operation, Payload, Status, WorkRequest};
+use remora_transport::rc::irn;
+use remora_transport::{Counters, Instant};
 
 use crate::fault::{Action, Rule, Rules};
 use crate::link::LinkConfig;
@@ -45,9 +45,9 @@ impl Machine {
         }
     }
 
-    fn nic(&self, window: u32) -> nic::Config {
+    fn nic(&self, window: u32) -> remora_nic::Config {
         let irn = self.irn().unwrap_or_default();
-        nic::Config { irn, window, ..Config::default().nic }
+        remora_nic::Config { irn, window, ..Config::default().nic }
     }
 
     fn settings(&self) -> Settings {

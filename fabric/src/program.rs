@@ -1,16 +1,16 @@
 //! The program's side of a simulated node: it fills work queues, rings doorbells and polls completions, as a user of the
 //! verbs would.
 
-use memory::{Access, Bytes, Key, Range};
-use nic::chain::LoopbackInit;
-use nic::prism::{self, FreeListFacts, FreeListInit};
-use nic::wqe::{Bounds, SLOT};
-use nic::{
+use remora_memory::{Access, Bytes, Key, Range};
+use remora_nic::chain::LoopbackInit;
+use remora_nic::prism::{self, FreeListFacts, FreeListInit};
+use remora_nic::wqe::{Bounds, SLOT};
+use remora_nic::{
     AddressVector, Fetching, Modify, ModifyFault, NicError, Poller, PostError, ReceiveRequest, Ring, Service,
     Target, Word, WorkCompletion, WorkRequest, cqe::Cqe, stride, wqe, write_receive,
 };
-use transport::state::State;
-use wire::{Psn, Qpn};
+use remora_transport::state::State;
+use remora_wire::{Psn, Qpn};
 
 use crate::world::World;
 
@@ -129,13 +129,13 @@ impl Region {
     }
 
     /// An element of a list: `len` bytes from `offset` on.
-    pub fn sge(&self, offset: usize, len: usize) -> nic::Sge {
-        nic::Sge { addr: self.address + offset as u64, len: len as u32, lkey: self.key }
+    pub fn sge(&self, offset: usize, len: usize) -> remora_nic::Sge {
+        remora_nic::Sge { addr: self.address + offset as u64, len: len as u32, lkey: self.key }
     }
 
     /// The place `offset` for a peer.
-    pub fn remote(&self, offset: usize) -> nic::Remote {
-        nic::Remote { addr: self.address + offset as u64, rkey: self.key }
+    pub fn remote(&self, offset: usize) -> remora_nic::Remote {
+        remora_nic::Remote { addr: self.address + offset as u64, rkey: self.key }
     }
 }
 
@@ -488,7 +488,7 @@ impl World {
     /// # Errors
     /// `QueueFull`.
     pub fn post_buffer(&mut self, list: &mut FreeList, addr: u64) -> Result<(), PostError> {
-        let sge = nic::Sge { addr, len: 0, lkey: Key::new(0) };
+        let sge = remora_nic::Sge { addr, len: 0, lkey: Key::new(0) };
         list.posts.push(&ReceiveRequest { id: 0, sges: &[sge] })
     }
 
@@ -500,7 +500,7 @@ impl World {
         self.with_nic(list.node, |nic, _| nic.free_list_facts(list.number)).expect("a list that is there")
     }
 
-    /// Which buffers of a free list are neither free nor resting, as [`nic::Nic::free_list_out`] says it.
+    /// Which buffers of a free list are neither free nor resting, as [`remora_nic::Nic::free_list_out`] says it.
     ///
     /// # Panics
     /// If the list is gone.

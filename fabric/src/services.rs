@@ -1,7 +1,7 @@
 //! The program's side of the services beside RC: queue pairs of each, shared receive queues, address handles, XRC domains.
 
-use nic::wqe::Bounds;
-use nic::{
+use remora_nic::wqe::Bounds;
+use remora_nic::{
     AddressVector, NicError, PostError, QueuePairInit, ReceiveRequest, Receives, Service, SrqInit, Target,
     WorkRequest, XrcSrq,
 };

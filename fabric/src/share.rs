@@ -1,10 +1,10 @@
 //! How flows share a bottleneck, in virtual time with the NIC's own code: each flow is a node that writes without end to one
 //! and the same other node, through a switch that marks. Flows begin one after the other.
 
-use nic::{Flags, Modify, Operation, Payload, Status, WorkRequest};
-use transport::congestion;
-use transport::rc::irn;
-use transport::{Counters, Instant};
+use remora_nic::{Flags, Modify, Operation, Payload, Status, WorkRequest};
+use remora_transport::congestion;
+use remora_transport::rc::irn;
+use remora_transport::{Counters, Instant};
 
 use crate::link::LinkConfig;
 use crate::program::{ALL, CompletionQueue, QueuePair, Region, Settings};
@@ -166,7 +166,7 @@ pub fn run(scenario: &Scenario) -> Outcome {
         nodes: scenario.flows + 1,
         link: scenario.link,
         switch: Some(scenario.switch),
-        nic: nic::Config {
+        nic: remora_nic::Config {
             congestion: congestion::Settings {
                 algorithm: congestion::Algorithm::None,
                 ..scenario.congestion

@@ -1,20 +1,20 @@
 //! StRoM's figures in model time: real kernels on the NIC of a world; their steps and the frames that were sent are laid out on the time
-//! of the paper's FPGA (`nic::cost::strom`).
+//! of the paper's FPGA (`remora_nic::cost::strom`).
 //!
 //! What the world's own time says does not count: only which frames there were, how long, and what each step of a kernel did.
 
 use std::sync::PoisonError;
 
-use nic::cost::number::{Number, Part, Unit};
-use nic::cost::strom::{Stations, Stepped, StromFpga};
-use nic::kernel::{
+use remora_nic::cost::number::{Number, Part, Unit};
+use remora_nic::cost::strom::{Stations, Stepped, StromFpga};
+use remora_nic::kernel::{
     CRC_LEN, Consistency, Get, HyperLogLog, Kernel, KernelInit, Lookup, Metered, Object, Partition, Place,
     Predicate, Shape, Shuffle, Slot, Steps, Traversal, Walk, crc64, histogram,
 };
-use nic::{Flags, Operation, Payload, ReceiveRequest, WorkRequest};
+use remora_nic::{Flags, Operation, Payload, ReceiveRequest, WorkRequest};
 
-use wire::Opcode;
-use wire::frame::Start;
+use remora_wire::Opcode;
+use remora_wire::frame::Start;
 
 use crate::forge::transport;
 use crate::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
@@ -97,9 +97,9 @@ impl Bench {
         self.world.post(self.client, &request).expect("room");
         assert!(self.world.settle(10_000_000), "it never comes to rest");
         let ended = self.world.drain(self.ended);
-        assert!(ended.iter().all(|end| end.status == nic::Status::Success), "{ended:?}");
+        assert!(ended.iter().all(|end| end.status == remora_nic::Status::Success), "{ended:?}");
         let (start, sent) = (self.world.start(), self.world.sent());
-        let below = if start == Start::Ethernet { wire::ethernet::LEN } else { 0 };
+        let below = if start == Start::Ethernet { remora_wire::ethernet::LEN } else { 0 };
         let ip = |frame: &crate::Sent| (frame.bytes.len() - below) as u64;
         // Nothing waits for an acknowledgement.
         let matters = |frame: &&crate::Sent| {

@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 
-use transport::Instant;
-use wire::ethernet;
-use wire::frame::{Network, Start};
+use remora_transport::Instant;
+use remora_wire::ethernet;
+use remora_wire::frame::{Network, Start};
 
 use crate::random::Random;
 
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_mark_changes_the_ecn_field_and_its_checksum_and_only_where_it_may() {
-        use wire::frame::{Endpoint, Route};
+        use remora_wire::frame::{Endpoint, Route};
         let v4 = |host| Endpoint { address: std::net::Ipv4Addr::new(10, 0, 0, host).into(), udp_port: 4791 };
         let v6 = |host| Endpoint {
             address: std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host).into(),

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use memory::{Biased, Mem, Pd, Table};
-use nic::Nic;
-use transport::Instant;
-use wire::frame::{Address, Endpoint, Ingress, Peer, Route, Start};
+use remora_memory::{Biased, Mem, Pd, Table};
+use remora_nic::Nic;
+use remora_transport::Instant;
+use remora_wire::frame::{Address, Endpoint, Ingress, Peer, Route, Start};
 
 use crate::fault::{Rules, Tally};
 use crate::link::{LinkConfig, Links, Outlet, Sent};
@@ -30,9 +30,9 @@ pub struct Config {
     /// IPv6 instead of IPv4.
     pub ipv6: bool,
     /// Every NIC.
-    pub nic: nic::Config,
+    pub nic: remora_nic::Config,
     /// Every NIC's memory.
-    pub memory: memory::Config,
+    pub memory: remora_memory::Config,
 }
 
 impl Default for Config {
@@ -45,8 +45,17 @@ impl Default for Config {
             rules: Rules::default(),
             start: Start::Ip,
             ipv6: false,
-            nic: nic::Config { max_qps: 64, max_cqs: 64, max_events: 256, ..nic::Config::default() },
-            memory: memory::Config { max_regions: 1 << 10, max_ranges: 1 << 12, ..memory::Config::default() },
+            nic: remora_nic::Config {
+                max_qps: 64,
+                max_cqs: 64,
+                max_events: 256,
+                ..remora_nic::Config::default()
+            },
+            memory: remora_memory::Config {
+                max_regions: 1 << 10,
+                max_ranges: 1 << 12,
+                ..remora_memory::Config::default()
+            },
         }
     }
 }
@@ -92,7 +101,8 @@ impl World {
     /// If the configuration asks for what no machine has (memory).
     pub fn new(config: &Config) -> World {
         let node = |index: usize| {
-            let table = memory::Config { key_seed: config.seed ^ index as u64, ..config.memory.clone() };
+            let table =
+                remora_memory::Config { key_seed: config.seed ^ index as u64, ..config.memory.clone() };
             let table = Arc::new(Table::new(table).expect("memory for the regions' table"));
             let pd = table.alloc_pd().expect("the first protection domain");
             let address: Address = if config.ipv6 {
@@ -102,7 +112,7 @@ impl World {
             };
             let endpoint = Endpoint { address, udp_port: FIRST_PORT + index as u16 };
             Node {
-                engine: Biased::new(&table, Nic::new(nic::Config { endpoint, ..config.nic })),
+                engine: Biased::new(&table, Nic::new(remora_nic::Config { endpoint, ..config.nic })),
                 table,
                 pd,
                 endpoint,
@@ -189,7 +199,7 @@ impl World {
         let mut destination = self.nodes[to].endpoint;
         if self.links.start() != Start::Bth {
             // A socket gets what is sent to its own port; where whole frames arrive, RoCE's port says what they are.
-            destination.udp_port = wire::ROCE_PORT;
+            destination.udp_port = remora_wire::ROCE_PORT;
         }
         Route::new(self.nodes[from].endpoint, destination)
     }
@@ -220,7 +230,7 @@ impl World {
     }
 
     /// What a node's NIC has counted.
-    pub fn counters(&self, node: usize) -> transport::Counters {
+    pub fn counters(&self, node: usize) -> remora_transport::Counters {
         *self.nodes[node].engine.enter().counters()
     }
 

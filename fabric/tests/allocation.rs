@@ -3,9 +3,9 @@
 //! The count covers program, NIC, transport, memory and the simulated link alike.
 
 use allocation_counter::measure;
-use nic::{Flags, Operation, Payload, ReceiveRequest, Sge, Status, WorkRequest};
 use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
+use remora_nic::{Flags, Operation, Payload, ReceiveRequest, Sge, Status, WorkRequest};
 
 struct Steady {
     world: World,
@@ -94,7 +94,7 @@ fn a_steady_state_verb_allocates_nothing() {
 #[test]
 fn taking_keys_away_allocates_nothing() {
     let mut steady = Steady::new(Rules::default());
-    let rights = ALL | memory::Access::INVALIDATE;
+    let rights = ALL | remora_memory::Access::INVALIDATE;
     let regions = |steady: &mut Steady, node: usize| -> Vec<Region> {
         (0..100).map(|_| steady.world.register(node, 64, rights)).collect()
     };

@@ -7,8 +7,8 @@ mod seeds;
 
 use remora_fabric::conformance::{Options, Report, WorldArm, bad_world, run};
 use remora_fabric::{World, fault};
+use remora_transport::Counters;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use transport::Counters;
 
 /// What one seed came to.
 #[derive(Clone, Debug, Default)]

@@ -2,14 +2,14 @@
 //! windows that are bound and closed. Every allocation of the thread is counted: program, NIC, memory and simulated link.
 
 use allocation_counter::measure;
-use memory::{Access, Binding, Key, WindowType};
-use nic::{
+use remora_fabric::fault::{Action, Rule, Rules};
+use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, REMOTE, Region, Settings, SharedQueue, World};
+use remora_memory::{Access, Binding, Key, WindowType};
+use remora_nic::{
     AddressVector, Destination, Flags, MULTICAST_QPN, Operation, Payload, ReceiveRequest, Remote, Service,
     Sge, Status, Target, WorkRequest, XrcSrq,
 };
-use remora_fabric::fault::{Action, Rule, Rules};
-use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, REMOTE, Region, Settings, SharedQueue, World};
-use wire::frame::{Endpoint, Route};
+use remora_wire::frame::{Endpoint, Route};
 
 /// A sender at node 0 and whom it sends to at node 1.
 struct Steady {
@@ -135,13 +135,13 @@ fn datagrams_to_one_and_to_a_group_allocate_nothing() {
         let list = vec![steady.here.sge(0, 1000)];
         let operations = [(Operation::Send, list.clone()), (Operation::SendImm(3), list)];
         steady.allocates_nothing("UD", &operations);
-        let group = wire::frame::Address::from(std::net::Ipv4Addr::new(239, 1, 1, 1));
+        let group = remora_wire::frame::Address::from(std::net::Ipv4Addr::new(239, 1, 1, 1));
         let number = steady.to.number;
         steady.world.with_nic(1, |nic, _| nic.attach_multicast(number, group)).unwrap();
         let route = Route::new(steady.world.route(0, 1).source, Endpoint { address: group, udp_port: 4791 });
         let (pd, way) = (steady.world.pd(0), AddressVector { peer: steady.world.peer(1), route });
         let handle = steady.world.with_nic(0, |nic, _| nic.create_address_handle(pd, &way)).unwrap();
-        let to = Destination { qp: wire::Qpn::new(MULTICAST_QPN), qkey: Settings::default().qkey };
+        let to = Destination { qp: remora_wire::Qpn::new(MULTICAST_QPN), qkey: Settings::default().qkey };
         steady.target = Target::Datagram { handle, to };
         steady.allocates_nothing("multicast", &operations);
     }

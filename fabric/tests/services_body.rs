@@ -6,13 +6,13 @@
 
 mod seeds;
 
-use nic::Service;
 use remora_fabric::conformance::{
     Mishap, Options, Report, UnreliableReport, WorldArm, bad_world, run, run_unreliable,
 };
 use remora_fabric::{World, fault};
+use remora_nic::Service;
+use remora_transport::Counters;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use transport::Counters;
 
 /// What the seeds of one service came to.
 #[derive(Clone, Debug, Default)]

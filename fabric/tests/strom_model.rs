@@ -1,9 +1,9 @@
 //! StRoM's figures in model time: how far predictions are off, and that nothing else than the primitives is charged.
 
-use nic::cost::number::{Number, Unit};
-use nic::cost::strom::{STROM_10G, STROM_100G, StromFpga};
-use nic::cost::{Constant, Rate};
 use remora_fabric::strom::{at_10g, at_100g};
+use remora_nic::cost::number::{Number, Unit};
+use remora_nic::cost::strom::{STROM_10G, STROM_100G, StromFpga};
+use remora_nic::cost::{Constant, Rate};
 
 fn path(number: &Number) -> String {
     format!("{}, {}, {}", number.figure, number.curve, number.at)

@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use memory::{Bytes, Key};
-use store::Registered;
-use store::cache::{Cache, Config, MAX_VALUE, MIN_MEMORY, OUTPUT, Session};
-use transport::Instant;
+use remora_memory::{Bytes, Key};
+use remora_store::Registered;
+use remora_store::cache::{Cache, Config, MAX_VALUE, MIN_MEMORY, OUTPUT, Session};
+use remora_transport::Instant;
 
 const NOW: Instant = Instant(1_700_000_000_000_000_000);
 

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::{Opcode, Packet, reth};
+use remora_wire::{Opcode, Packet, reth};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(packet) = Packet::parse(data) else { return };

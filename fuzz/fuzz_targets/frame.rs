@@ -3,9 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::frame::{Dissected, Network, dissect};
-use wire::icrc::{self, Flow};
-use wire::{Start, ethernet, ipv4, udp};
+use remora_wire::frame::{Dissected, Network, dissect};
+use remora_wire::icrc::{self, Flow};
+use remora_wire::{Start, ethernet, ipv4, udp};
 
 /// The ICRC of a frame's bytes as its definition says it, and as the NIC computes it, agree.
 fn same_icrc(start: Start, bytes: &[u8], whole: &Dissected<'_>) {

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::irn::{fetch, message, sack};
-use wire::{
+use remora_wire::irn::{fetch, message, sack};
+use remora_wire::{
     aeth, atomic_ack, atomic_eth, bth, deth, ethernet, icrc, ieth, immdt, ipv4, ipv6, reth, udp, xrceth,
 };
 

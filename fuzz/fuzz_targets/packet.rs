@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use wire::irn::{self, Additions};
-use wire::{Packet, icrc, packet};
+use remora_wire::irn::{self, Additions};
+use remora_wire::{Packet, icrc, packet};
 
 /// The packet written anew, its ICRC the old one.
 fn written(packet: &Packet<'_>, trailer: &[u8]) -> Vec<u8> {
@@ -18,10 +18,10 @@ fn written(packet: &Packet<'_>, trailer: &[u8]) -> Vec<u8> {
 /// The bits that are not looked at.
 fn without_reserved(packet: &Packet<'_>, bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    let mut at = wire::bth::LEN;
+    let mut at = remora_wire::bth::LEN;
     if packet.ext.xrceth.is_some() {
         bytes[at] = 0;
-        at += wire::xrceth::LEN;
+        at += remora_wire::xrceth::LEN;
     }
     if packet.ext.deth.is_some() {
         bytes[at + 4] = 0;

@@ -2,8 +2,8 @@
 //! the same bytes.
 #![no_main]
 
-use host::connect::Message;
 use libfuzzer_sys::fuzz_target;
+use remora_host::connect::Message;
 
 /// The bytes of IRN's reach in a whole message.
 const REACH: std::ops::Range<usize> = 80..84;

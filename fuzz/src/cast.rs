@@ -1,15 +1,15 @@
 //! Two nodes and a connection between them: how it is made, what its programs post, and what must come out of it.
 
 use arbitrary::Arbitrary;
-use fabric::{CompletionQueue, Config, QueuePair, Settings, SharedQueue, World};
-use memory::{Access, Binding, Key, Owner, WindowType};
-use nic::{
+use remora_fabric::{CompletionQueue, Config, QueuePair, Settings, SharedQueue, World};
+use remora_memory::{Access, Binding, Key, Owner, WindowType};
+use remora_nic::{
     CompletionKind, Destination, Fetching, Flags, Modify, Operation, Payload, ReceiveRequest, Remote,
     Service, Sge, Status, Target, Word, WorkRequest, XrcSrq, prism,
 };
-use transport::congestion::Algorithm;
-use transport::state::State;
-use wire::{Qpn, Start};
+use remora_transport::congestion::Algorithm;
+use remora_transport::state::State;
+use remora_wire::{Qpn, Start};
 
 use crate::estate::{self, Estate, FRAME, Name, SLOT, SOURCE};
 
@@ -77,16 +77,16 @@ pub struct Stage {
 
 /// A world as small as can be: each input has one of its own.
 pub fn small() -> Config {
-    let nic = nic::Config {
+    let nic = remora_nic::Config {
         max_qps: 14,
         max_cqs: 8,
         max_srqs: 4,
         max_xrc_domains: 2,
         max_address_handles: 4,
         max_events: 64,
-        ..nic::Config::default()
+        ..remora_nic::Config::default()
     };
-    let memory = memory::Config {
+    let memory = remora_memory::Config {
         max_regions: 15,
         max_pds: 4,
         max_windows: 4,
@@ -106,7 +106,7 @@ impl Stage {
     /// What peers may do.
     pub fn rights(&self) -> Access {
         // Most inputs shall get somewhere.
-        if self.rights < 0x80 { fabric::REMOTE } else { estate::rights(self.rights & 7) }
+        if self.rights < 0x80 { remora_fabric::REMOTE } else { estate::rights(self.rights & 7) }
     }
 
     fn congestion(&self) -> Algorithm {
@@ -388,7 +388,8 @@ impl Cast {
 
     /// A fresh pair in the same world writes and reads.
     pub fn fresh_pair(&mut self) {
-        let settings = Settings { access: fabric::REMOTE, fetching: Fetching::Posted, ..self.settings };
+        let settings =
+            Settings { access: remora_fabric::REMOTE, fetching: Fetching::Posted, ..self.settings };
         let [(left, cq), _] = self.world.pair(0, 1, &settings);
         let text: Vec<u8> = (0..600u32).map(|at| (at % 191) as u8).collect();
         self.estates[0].store(Name::Own, SOURCE, &text);
@@ -444,7 +445,7 @@ fn window(world: &mut World, estate: &Estate, side: &Side, type1: bool) -> Key {
         region: framed.key,
         va: framed.address + FRAME.start as u64,
         len: FRAME.len() as u64,
-        access: fabric::REMOTE,
+        access: remora_fabric::REMOTE,
     };
     let owner = Owner::new(0, side.qp.number.get());
     world.with_nic(node, |_, mem| mem.bind(pd, owner, &binding)).expect("a binding that is allowed");

@@ -1,10 +1,10 @@
 //! Packets of a rude peer's making: any op-code, PSN, key, length and payload, with a right ICRC.
 
 use arbitrary::Arbitrary;
-use fabric::forge::Forge;
-use memory::Key;
-use wire::irn::{Additions, fetch, message, sack};
-use wire::{
+use remora_fabric::forge::Forge;
+use remora_memory::Key;
+use remora_wire::irn::{Additions, fetch, message, sack};
+use remora_wire::{
     Extensions, Opcode, Operation, Packet, Psn, Qpn, Syndrome, aeth, atomic_ack, atomic_eth, bth, deth, ieth,
     immdt, reth, xrceth,
 };
@@ -221,7 +221,7 @@ impl Crafted {
             return purpose.forge.wrap(transport);
         }
         let ext = self.extensions(bth.opcode, total, purpose);
-        let mut payload = [0; wire::irn::MAX_LEN].to_vec();
+        let mut payload = [0; remora_wire::irn::MAX_LEN].to_vec();
         let added =
             if purpose.irn { self.additions(&bth, &ext, total, purpose).emit(&mut payload) } else { 0 };
         payload.truncate(added);

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use fabric::{ALL, REMOTE, Region, World};
-use memory::{Access, Bytes, Key};
-use nic::{Remote, Sge};
+use remora_fabric::{ALL, REMOTE, Region, World};
+use remora_memory::{Access, Bytes, Key};
+use remora_nic::{Remote, Sge};
 
 /// Bytes before and after each plot that belong to no region.
 const GUARD: usize = 64;
@@ -110,7 +110,8 @@ impl Estate {
             bytes.write(0, &image).expect("its own bytes");
             let pd = if *name == Name::Foreign { foreign } else { world.pd(node) };
             let address = (place as u64 + 1) << 36;
-            let range = memory::Range { bytes: bytes.clone(), offset: GUARD, len: name.len(), iova: address };
+            let range =
+                remora_memory::Range { bytes: bytes.clone(), offset: GUARD, len: name.len(), iova: address };
             let key = world.table(node).register(pd, &[range], name.access()).expect("room for a region");
             Plot { name: *name, key, address, bytes, image, may_change: Vec::new() }
         };

@@ -1,12 +1,12 @@
 //! Packets of PRISM of a rude peer's making: any flags, addresses, pointers, bounds, operands and masks, with a right ICRC.
 
 use arbitrary::Arbitrary;
-use memory::Key;
-use wire::irn::{Additions, fetch};
-use wire::prism::chain::{self, Target};
-use wire::prism::operands::{self, Mode, Number, Operand};
-use wire::prism::{Flags, SCRATCH, addresses};
-use wire::{Extensions, Opcode, Psn, atomic_eth, bth, reth};
+use remora_memory::Key;
+use remora_wire::irn::{Additions, fetch};
+use remora_wire::prism::chain::{self, Target};
+use remora_wire::prism::operands::{self, Mode, Number, Operand};
+use remora_wire::prism::{Flags, SCRATCH, addresses};
+use remora_wire::{Extensions, Opcode, Psn, atomic_eth, bth, reth};
 
 use crate::crafted::{Length, Purpose};
 use crate::estate::harmless;
@@ -183,7 +183,7 @@ impl Flagged {
         if !opcode.is_known() || ext_differs(opcode, &ext) {
             return Vec::new();
         }
-        let bth = bth::Repr { pad: wire::packet::pad_for(bytes.len()), ..bth };
+        let bth = bth::Repr { pad: remora_wire::packet::pad_for(bytes.len()), ..bth };
         purpose.forge.frame(bth, ext, &bytes)
     }
 

@@ -9,11 +9,11 @@ mod word;
 use std::sync::LazyLock;
 
 use arbitrary::Arbitrary;
-use fabric::{CompletionQueue, Config, QueuePair, Settings, World};
-use memory::Key;
-use nic::{CompletionKind, Flags, Operation, Payload, ReceiveRequest, Remote, WorkRequest};
 use remora_chain::offload::{BUCKET, OFFLOADS, ask};
 use remora_chain::{Program, assemble};
+use remora_fabric::{CompletionQueue, Config, QueuePair, Settings, World};
+use remora_memory::Key;
+use remora_nic::{CompletionKind, Flags, Operation, Payload, ReceiveRequest, Remote, WorkRequest};
 
 use self::ground::{Ground, LEN, Plot, RECORDS, limit};
 use self::word::{Ask, Record, Word, Work, bytes};
@@ -96,7 +96,7 @@ struct Stage {
 
 fn config() -> Config {
     let small = small();
-    Config { nic: nic::Config { max_cqs: 16, window: 32, ..small.nic }, ..small }
+    Config { nic: remora_nic::Config { max_cqs: 16, window: 32, ..small.nic }, ..small }
 }
 
 fn place(world: &mut World, ground: &Ground, program: &Program) -> End {

@@ -1,7 +1,7 @@
 //! Addresses and keys that a rude peer or program makes up: often right, often a little wrong.
 
 use arbitrary::Arbitrary;
-use memory::Key;
+use remora_memory::Key;
 
 use crate::estate::{Estate, FRAME, Name};
 

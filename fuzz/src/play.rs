@@ -1,9 +1,9 @@
 //! A rude peer: packets of any kind against live queue pairs, between and amid honest work.
 
 use arbitrary::Arbitrary;
-use fabric::forge::Forge;
-use nic::Operation;
-use wire::Qpn;
+use remora_fabric::forge::Forge;
+use remora_nic::Operation;
+use remora_wire::Qpn;
 
 use crate::cast::{Cast, Kind, Stage};
 use crate::crafted::{Crafted, Purpose, behind};
@@ -158,7 +158,7 @@ impl Show {
                     Spoil::Cut => frame.truncate(usize::from(*at) % (frame.len() + 1)),
                     Spoil::Bit => {
                         let bit = u32::from(*at) % (frame.len() as u32 * 8);
-                        fabric::fault::flip(&mut frame, bit);
+                        remora_fabric::fault::flip(&mut frame, bit);
                     }
                 }
                 self.arrive(1, &frame);

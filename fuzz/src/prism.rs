@@ -1,9 +1,11 @@
 //! A rude peer on a connection that agreed on PRISM, and a server whose free lists, pointers and scratch memory are to outlast it.
 
 use arbitrary::Arbitrary;
-use fabric::{CompletionQueue, FreeList, QueuePair};
-use nic::prism::{Address, Data, FreeListFacts, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
-use nic::{Fetching, Flags, Payload, Remote, Status};
+use remora_fabric::{CompletionQueue, FreeList, QueuePair};
+use remora_nic::prism::{
+    Address, Data, FreeListFacts, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest,
+};
+use remora_nic::{Fetching, Flags, Payload, Remote, Status};
 
 use crate::cast::{Cast, Kind, Stage};
 use crate::crafted::Length;
@@ -184,8 +186,8 @@ fn address(first: &Remote, index: u32) -> u64 {
 impl Bystander {
     /// Its scratch memory is full of what nobody else may see; it is lent next behind that of the rude peer's connection.
     fn new(cast: &mut Cast) -> Bystander {
-        let settings = fabric::Settings {
-            access: fabric::REMOTE,
+        let settings = remora_fabric::Settings {
+            access: remora_fabric::REMOTE,
             fetching: Fetching::Posted,
             max_inline: 64,
             ..cast.settings
@@ -236,7 +238,7 @@ impl Play {
         let bystander = Bystander::new(&mut cast);
         let mut shop = Shop::new(cast);
         // The rude peer's connection is lent its scratch memory first, if it has rights enough to ask for it.
-        if shop.show.cast.settings.access == fabric::REMOTE {
+        if shop.show.cast.settings.access == remora_fabric::REMOTE {
             shop.honest(Honest::Swap, 1);
         }
         assert!(shop.show.cast.world.settle(200_000), "it never comes to rest");

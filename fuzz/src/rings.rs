@@ -1,8 +1,8 @@
 //! A rude program: anything may stand in the memory of its queues, and its doorbell may ring at any time.
 
 use arbitrary::Arbitrary;
-use nic::wqe::{Wqe, WqeOpcode};
-use nic::{Operation, Service, Word, stride};
+use remora_nic::wqe::{Wqe, WqeOpcode};
+use remora_nic::{Operation, Service, Word, stride};
 
 use crate::cast::{Cast, Kind, Stage};
 use crate::estate::{Name, SOURCE, harmless};

@@ -1,14 +1,14 @@
 //! A rude peer on a connection that agreed on StRoM, and a server whose kernels are led wherever parameters and memory say.
 
 use arbitrary::Arbitrary;
-use fabric::forge::Forge;
-use fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
-use nic::kernel::{
+use remora_fabric::forge::Forge;
+use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
+use remora_nic::kernel::{
     Aggregate, Consistency, Filter, Get, HyperLogLog, Kernel, KernelInit, Place, Shuffle, Traversal,
 };
-use nic::{Flags, Operation, Payload, ReceiveRequest, WorkRequest};
-use transport::state::State;
-use wire::{Extensions, Opcode, reth};
+use remora_nic::{Flags, Operation, Payload, ReceiveRequest, WorkRequest};
+use remora_transport::state::State;
+use remora_wire::{Extensions, Opcode, reth};
 
 use crate::to_the_end;
 

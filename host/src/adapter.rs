@@ -1,14 +1,15 @@
 //! The adapter: one real NIC, its engines, its table of memory, and the threads that drive it.
 
-use memory::{Biased, ForkMark, Table};
 use mio::{Poll, Token, Waker};
-use nic::Nic;
-use port::capture::Capture;
-use port::fault::{Fault, Rules};
-use port::shm::{DEFAULT_GEOMETRY, Geometry, Limits, ShmPort};
-use port::udp::UdpPort;
-use port::xdp::XdpPort;
-use port::{Address, Endpoint, Port};
+use remora_memory::{Biased, ForkMark, Table};
+use remora_nic::Nic;
+use remora_port::capture::Capture;
+use remora_port::fault::{Fault, Rules};
+use remora_port::shm::{DEFAULT_GEOMETRY, Geometry, Limits, ShmPort};
+use remora_port::udp::UdpPort;
+use remora_port::xdp::XdpPort;
+use remora_port::{Address, Endpoint, Port};
+use remora_transport::rc::irn::{self, Timers};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,7 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use transport::rc::irn::{self, Timers};
 
 use crate::attach::Attach;
 use crate::attendant::{Attendant, WAKER};
@@ -33,7 +33,7 @@ use crate::watch::Watch;
 const ROCE_PORT: u16 = 4791;
 /// Headers and trailer around the payload of the longest packet that has one: BTH, immediate data, IRN's RETH and message
 /// header, pad, ICRC.
-const AROUND_PAYLOAD: usize = 12 + 4 + wire::irn::MAX_LEN + 3 + 4;
+const AROUND_PAYLOAD: usize = 12 + 4 + remora_wire::irn::MAX_LEN + 3 + 4;
 /// Engines of one adapter at most.
 pub const MAX_ENGINES: usize = 64;
 /// Asynchronous events that wait to be taken.
@@ -54,7 +54,7 @@ pub enum PortConfig {
         /// Address of the first engine; further ones have the next UDP ports. Port 0: each has one of the system's choice.
         local: SocketAddr,
         /// How the sockets are set up.
-        options: port::udp::Options,
+        options: remora_port::udp::Options,
     },
     /// A network interface by AF_XDP, for one engine.
     Xdp {
@@ -63,7 +63,7 @@ pub enum PortConfig {
         /// One of its addresses; `None`: its first.
         address: Option<IpAddr>,
         /// How it is used.
-        options: port::xdp::Options,
+        options: remora_port::xdp::Options,
     },
 }
 
@@ -75,12 +75,16 @@ impl PortConfig {
 
     /// UDP sockets on this address.
     pub fn udp(local: SocketAddr) -> PortConfig {
-        PortConfig::Udp { local, options: port::udp::Options::default() }
+        PortConfig::Udp { local, options: remora_port::udp::Options::default() }
     }
 
     /// The network interface of this name, by one of its addresses (`None`: its first).
     pub fn xdp(interface: impl Into<String>, address: Option<IpAddr>) -> PortConfig {
-        PortConfig::Xdp { interface: interface.into(), address, options: port::xdp::Options::default() }
+        PortConfig::Xdp {
+            interface: interface.into(),
+            address,
+            options: remora_port::xdp::Options::default(),
+        }
     }
 }
 
@@ -96,9 +100,9 @@ pub struct Config {
     /// In dedicated mode: time without traffic after which an engine's thread sleeps.
     pub spin: Duration,
     /// Limits of memory registration; the key seed is replaced by a random one.
-    pub memory: memory::Config,
+    pub memory: remora_memory::Config,
     /// Limits of each engine; whether the ICRC is checked and the window follow from the port.
-    pub nic: nic::Config,
+    pub nic: remora_nic::Config,
     /// Where everything that passes the port is recorded (pcapng); further engines add their number to the name.
     pub capture: Option<PathBuf>,
     /// What shall go wrong on purpose. A capture shows what passed after that.
@@ -113,8 +117,8 @@ impl Config {
             engines: 1,
             mode: Mode::Inline,
             spin: Duration::from_micros(100),
-            memory: memory::Config::default(),
-            nic: nic::Config::default(),
+            memory: remora_memory::Config::default(),
+            nic: remora_nic::Config::default(),
             capture: None,
             fault: None,
         }
@@ -129,7 +133,7 @@ pub enum OpenError {
     /// The port's own words: what is wrong and how to mend it.
     Port(String),
     /// The memory table was refused.
-    Memory(memory::Error),
+    Memory(remora_memory::Error),
     /// The system gave no descriptor, no thread or no randomness.
     System(io::Error),
 }
@@ -234,7 +238,7 @@ impl Adapter {
             return Err(OpenError::Engines(config.engines));
         }
         let random = random()?;
-        let seeded = memory::Config { key_seed: random as u64, ..config.memory };
+        let seeded = remora_memory::Config { key_seed: random as u64, ..config.memory };
         let table = Arc::new(Table::new(seeded).map_err(OpenError::Memory)?);
         let events = Arc::new(Signal::new(EVENTS)?);
         let mut adapter = Adapter {
@@ -397,7 +401,7 @@ impl Rig<'_> {
     }
 
     fn build<P: Port + Attach>(self, port: P, cell: fn(Biased<Core<P>>) -> Cell) -> (PortFacts, Cell) {
-        let nic = nic::Config { engine: self.number as u16, ..fitted(self.config.nic, &port) };
+        let nic = remora_nic::Config { engine: self.number as u16, ..fitted(self.config.nic, &port) };
         let nic = Nic::new(nic);
         let facts = facts(&port);
         let core = Core::new(nic, port, self.watch, self.clock, self.number, self.events);
@@ -465,13 +469,17 @@ fn open_shm(
             Address::from(Ipv4Addr::new(127, a, b, c.clamp(1, 254)))
         }
     };
-    port::address::single(address.into()).map_err(|why| OpenError::Port(why.to_string()))?;
+    remora_port::address::single(address.into()).map_err(|why| OpenError::Port(why.to_string()))?;
     let endpoint = Endpoint { address, udp_port: ROCE_PORT + number as u16 };
     let limits = Limits { frame: geometry.max_frame(), ..Limits::default() };
     ShmPort::new(endpoint, limits).map_err(|errno| OpenError::System(errno.into()))
 }
 
-fn open_udp(local: SocketAddr, options: &port::udp::Options, number: usize) -> Result<UdpPort, OpenError> {
+fn open_udp(
+    local: SocketAddr,
+    options: &remora_port::udp::Options,
+    number: usize,
+) -> Result<UdpPort, OpenError> {
     let mut local = local;
     if local.port() != 0 {
         let next = u16::try_from(number).ok().and_then(|number| local.port().checked_add(number));
@@ -485,7 +493,7 @@ fn open_udp(local: SocketAddr, options: &port::udp::Options, number: usize) -> R
 fn open_xdp(
     interface: &str,
     address: Option<IpAddr>,
-    options: &port::xdp::Options,
+    options: &remora_port::xdp::Options,
     engines: usize,
 ) -> Result<XdpPort, OpenError> {
     if engines > 1 {
@@ -505,7 +513,7 @@ fn facts(port: &(impl Port + Attach)) -> PortFacts {
     }
 }
 
-fn fitted(config: nic::Config, port: &(impl Port + Attach)) -> nic::Config {
+fn fitted(config: remora_nic::Config, port: &(impl Port + Attach)) -> remora_nic::Config {
     let (endpoint, mtu) = (port.endpoint(), facts(port).path_mtu);
     let window = port.window().min(config.window);
     // Nobody knows a real port's round trips beforehand.
@@ -514,7 +522,7 @@ fn fitted(config: nic::Config, port: &(impl Port + Attach)) -> nic::Config {
         chosen => chosen,
     };
     let irn = irn::Settings { timers, ..config.irn };
-    nic::Config { checks_icrc: port.seals(), window, endpoint, mtu, irn, ..config }
+    remora_nic::Config { checks_icrc: port.seals(), window, endpoint, mtu, irn, ..config }
 }
 
 #[cfg(test)]

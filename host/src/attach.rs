@@ -1,11 +1,11 @@
 //! What a host needs of a port beyond frames: how peers come and go. Each kind of port has its own ways.
 
-use port::capture::Capture;
-use port::fault::Fault;
-use port::shm::{Limits, Link, ShmPort};
-use port::udp::UdpPort;
-use port::xdp::{Mode, Resolver, XdpPort};
-use port::{Counters, Endpoint, Peer, Port};
+use remora_port::capture::Capture;
+use remora_port::fault::Fault;
+use remora_port::shm::{Limits, Link, ShmPort};
+use remora_port::udp::UdpPort;
+use remora_port::xdp::{Mode, Resolver, XdpPort};
+use remora_port::{Counters, Endpoint, Peer, Port};
 use std::fmt;
 use std::sync::Arc;
 
@@ -155,7 +155,7 @@ impl Attach for ShmPort {
 
     /// A group is everybody that the port is linked with, as far as they are attached to it.
     fn add_group(&mut self, _group: Endpoint) -> Result<Peer, AttachError> {
-        Ok(port::shm::EVERYONE)
+        Ok(remora_port::shm::EVERYONE)
     }
 
     fn join(&mut self, _group: Endpoint) -> Result<(), AttachError> {
@@ -214,7 +214,7 @@ impl Attach for UdpPort {
     }
 
     fn max_peers(&self) -> usize {
-        port::udp::Options::default().max_peers as usize
+        remora_port::udp::Options::default().max_peers as usize
     }
 
     /// What our own socket can hold stands for the peer's, which is most likely set up alike. What is more is lost, and
@@ -250,12 +250,12 @@ impl Attach for XdpPort {
     }
 
     fn max_peers(&self) -> usize {
-        port::xdp::Options::default().max_peers as usize
+        remora_port::xdp::Options::default().max_peers as usize
     }
 
     /// Our own ring stands for the peer's, and a few queue pairs may send at once. What is more is lost, and sent again.
     fn window(&self) -> u32 {
-        port::xdp::Options::default().receive_frames / 4
+        remora_port::xdp::Options::default().receive_frames / 4
     }
 }
 

@@ -11,11 +11,11 @@
 //! watched, so packets do not wake the attendant (which would take half of a two-core machine).
 
 use mio::{Events, Poll, Token};
+use remora_transport::Instant;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use transport::Instant;
 
 use crate::clock::Clock;
 use crate::engine::Engine;

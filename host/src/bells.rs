@@ -1,11 +1,11 @@
 //! Which queue pair a doorbell is for: the engine's own doorbells, and those that it shares with other processes.
 
-use memory::Bytes;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
+use remora_memory::Bytes;
+use remora_wire::Qpn;
 use rustix::fd::{AsRawFd, OwnedFd};
 use std::io;
-use wire::Qpn;
 
 use crate::attendant::WAKER;
 use crate::doorbells::Doorbells;

@@ -1,6 +1,6 @@
 //! The only clock. A reading of the time-stamp counter costs half of what std's clock does; the calibration is quanta's.
 
-use transport::Instant;
+use remora_transport::Instant;
 
 /// Nanoseconds since this clock was made; never goes back.
 #[derive(Clone, Debug)]

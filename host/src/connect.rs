@@ -23,14 +23,14 @@ mod message;
 mod pending;
 mod request;
 
-use nic::Service;
-use port::Peer;
-use port::shm::{Admit, Link};
+use remora_nic::Service;
+use remora_port::Peer;
+use remora_port::shm::{Admit, Link};
+use remora_wire::{Psn, Qpn};
 use rustix::fd::OwnedFd;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use wire::{Psn, Qpn};
 
 use crate::attach::{AttachError, PortKind};
 use crate::engine::{Control, Engine};
@@ -188,7 +188,7 @@ pub fn connect(
 fn resolve(address: impl ToSocketAddrs) -> Result<SocketAddr, ConnectError> {
     let mut found = address.to_socket_addrs().map_err(ConnectError::Resolve)?;
     let found = found.next().ok_or(ConnectError::Resolve(std::io::ErrorKind::NotFound.into()))?;
-    Ok(port::address::canonical(found))
+    Ok(remora_port::address::canonical(found))
 }
 
 fn attempt(
@@ -260,7 +260,7 @@ fn meet(local: &Hello, remote: &Hello) -> Result<(), ConnectError> {
 ///
 /// # Errors
 /// `Attach`.
-pub fn reach(engine: &Arc<Engine>, endpoint: port::Endpoint) -> Result<Peer, ConnectError> {
+pub fn reach(engine: &Arc<Engine>, endpoint: remora_port::Endpoint) -> Result<Peer, ConnectError> {
     if endpoint.address.is_multicast() {
         return engine.control(|control| control.port.add_group(endpoint)).map_err(ConnectError::Attach);
     }
@@ -283,7 +283,7 @@ fn take_peer(
         }
         (LinkOffer::New(name), PortKind::Shm) => {
             let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Link))?;
-            let link = port::shm::connect(name, Admit::SameUser, left).map_err(ConnectError::Link)?;
+            let link = remora_port::shm::connect(name, Admit::SameUser, left).map_err(ConnectError::Link)?;
             add_link(engine, remote.engine, link)?
         }
         _ => return Err(ConnectError::BadMessage),
@@ -293,7 +293,11 @@ fn take_peer(
 
 /// Waits until the port knows the way to a peer, where it must be asked for: outside of the engine, which has other peers to
 /// serve while the network is asked.
-fn find_way(engine: &Arc<Engine>, endpoint: port::Endpoint, patience: Duration) -> Result<(), ConnectError> {
+fn find_way(
+    engine: &Arc<Engine>,
+    endpoint: remora_port::Endpoint,
+    patience: Duration,
+) -> Result<(), ConnectError> {
     let Some(resolver) = engine.control(|control| control.port.resolver()) else { return Ok(()) };
     let way = resolver.wait(endpoint, patience);
     way.map_err(|error| ConnectError::Attach(AttachError::Port(error.to_string())))
@@ -330,8 +334,8 @@ fn add_loopback(engine: &Arc<Engine>) -> Result<Peer, ConnectError> {
     if let Some(peer) = engine.control(|control| control.peers.reuse(engine.id())) {
         return Ok(peer);
     }
-    let link =
-        Link::loopback(port::shm::DEFAULT_GEOMETRY).map_err(|errno| ConnectError::Link(errno.into()))?;
+    let link = Link::loopback(remora_port::shm::DEFAULT_GEOMETRY)
+        .map_err(|errno| ConnectError::Link(errno.into()))?;
     add_link(engine, engine.id(), link)
 }
 
@@ -401,10 +405,10 @@ fn link_pair(
         release(first.engine, known);
     }
     let left = deadline.left().ok_or(ConnectError::Timeout(Stage::Link))?;
-    let listener =
-        port::shm::Listener::new(port::shm::DEFAULT_GEOMETRY, Admit::SameUser).map_err(ConnectError::Link)?;
+    let listener = remora_port::shm::Listener::new(remora_port::shm::DEFAULT_GEOMETRY, Admit::SameUser)
+        .map_err(ConnectError::Link)?;
     let (given, taken) = std::thread::scope(|scope| {
-        let taker = scope.spawn(|| port::shm::connect(listener.name(), Admit::SameUser, left));
+        let taker = scope.spawn(|| remora_port::shm::connect(listener.name(), Admit::SameUser, left));
         let given = request::give_link(&listener, None, deadline);
         let taken = taker
             .join()

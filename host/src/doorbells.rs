@@ -3,7 +3,7 @@
 //! The producer index already lives in the ring, so a bit says only "look". Setting it is a read-modify-write and thus a
 //! full barrier on every machine that matters here: the engine either sees the index that was published before, or the bit.
 
-use memory::Bytes;
+use remora_memory::Bytes;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The words that a set of doorbells is made of.

@@ -1,20 +1,20 @@
 //! An engine: a NIC and its port behind the biased lock, and who drives it.
 
-use memory::{Biased, Bytes, Guard, Mem, Table};
 use mio::Waker;
-use nic::Nic;
-use port::capture::Capture;
-use port::fault::Fault;
-use port::shm::ShmPort;
-use port::udp::UdpPort;
-use port::xdp::XdpPort;
-use port::{Counters as PortCounters, Endpoint};
+use remora_memory::{Biased, Bytes, Guard, Mem, Table};
+use remora_nic::Nic;
+use remora_port::capture::Capture;
+use remora_port::fault::Fault;
+use remora_port::shm::ShmPort;
+use remora_port::udp::UdpPort;
+use remora_port::xdp::XdpPort;
+use remora_port::{Counters as PortCounters, Endpoint};
+use remora_transport::{Counters, Instant};
+use remora_wire::Qpn;
 use rustix::fd::OwnedFd;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use transport::{Counters, Instant};
-use wire::Qpn;
 
 use crate::attach::{Attach, PortKind};
 use crate::bells::{Bells, Sets};
@@ -134,7 +134,7 @@ impl Control<'_> {
     }
 
     /// One queue pair less uses `peer`.
-    pub fn release_peer(&mut self, peer: port::Peer) {
+    pub fn release_peer(&mut self, peer: remora_port::Peer) {
         if self.peers.release(peer) {
             self.port.remove(peer);
         }

@@ -1,7 +1,7 @@
 //! Up to when everything that had arrived has been received. An engine that nobody drove for a while finds timers that are over
 //! beside the very answers that they waited for; a peer is not to be called silent before those were looked at.
 
-use transport::Instant;
+use remora_transport::Instant;
 
 /// Passes after which that is believed although each has brought something.
 const ENOUGH: u32 = 64;

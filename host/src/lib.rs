@@ -33,5 +33,5 @@ pub use families::families;
 pub use log_limit::LogLimit;
 pub use pass::{CqHook, EngineEvent};
 pub use peers::{EngineId, Peers};
-pub use port::fault::{Rules, RulesError};
+pub use remora_port::fault::{Rules, RulesError};
 pub use signal::{Channel, Signal, wait_any, wait_either, wait_readable};

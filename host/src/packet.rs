@@ -1,6 +1,6 @@
 //! Packets with descriptors between processes of this host: a Unix socket that keeps the bounds of messages.
 
-use memory::ForkMark;
+use remora_memory::ForkMark;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -69,7 +69,7 @@ impl PacketSocket {
     /// # Errors
     /// What getsockopt(2) says.
     pub fn peer_uid(&self) -> io::Result<u32> {
-        Ok(port::shm::peer_uid(&self.socket)?)
+        Ok(remora_port::shm::peer_uid(&self.socket)?)
     }
 
     /// Sends one packet.

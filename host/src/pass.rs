@@ -1,12 +1,12 @@
 //! One pass of an engine: receive, process, transmit. Whoever drives an engine (a caller, the attendant, a dedicated
 //! thread) does it by these few calls, from inside the engine's lock.
 
-use memory::Mem;
-use nic::{AsyncEvent, Nic};
-use port::Port;
+use remora_memory::Mem;
+use remora_nic::{AsyncEvent, Nic};
+use remora_port::Port;
+use remora_transport::Instant;
+use remora_wire::Qpn;
 use std::sync::Arc;
-use transport::Instant;
-use wire::Qpn;
 
 use crate::attach::Attach;
 use crate::bells::{Bells, Sets};

@@ -1,6 +1,6 @@
 //! Which peer engines this engine can reach, and how many queue pairs use each: many queue pairs share one link.
 
-use port::Peer;
+use remora_port::Peer;
 use std::collections::BTreeMap;
 
 /// The name of one engine, unique over all machines and runs: 128 random bits.

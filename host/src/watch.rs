@@ -2,7 +2,7 @@
 
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
-use port::Port;
+use remora_port::Port;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 

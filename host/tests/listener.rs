@@ -4,12 +4,12 @@ use remora_host::connect::{
     Full, Hello, LinkOffer, Listener, Message, PENDING, PENDING_OF_SOURCE, Places, REQUESTS,
 };
 use remora_host::{EngineId, PortKind};
+use remora_wire::frame::Endpoint;
+use remora_wire::{Psn, Qpn};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
-use wire::frame::Endpoint;
-use wire::{Psn, Qpn};
 
 /// No test waits so long unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ fn request(name: u32) -> Vec<u8> {
         kind: PortKind::Udp,
         link: LinkOffer::None,
         path_mtu: 1024,
-        service: nic::Service::Rc,
+        service: remora_nic::Service::Rc,
         qkey: 0,
         qp: Qpn::new(17),
         psn: Psn::new(1),

@@ -10,16 +10,15 @@
 
 use std::sync::Arc;
 
-use memory::{Access, Biased, Bytes, Config as TableConfig, Range, Table};
-use remora_nic as nic;
+use remora_memory::{Access, Biased, Bytes, Config as TableConfig, Range, Table};
 use remora_nic::{
     AddressVector, CompletionKind, Config, Fetching, Flags, Modify, Nic, Operation, Payload, Poller,
     QueuePairInit, Receives, Remote, Ring, Service, Sge, Word, WorkRequest, kernel, prism, wqe,
 };
-use transport::Instant;
-use transport::state::State;
-use wire::frame::Route;
-use wire::{Address, Egress, Endpoint, Ingress, Lease, Peer, Psn, Start};
+use remora_transport::Instant;
+use remora_transport::state::State;
+use remora_wire::frame::Route;
+use remora_wire::{Address, Egress, Endpoint, Ingress, Lease, Peer, Psn, Start};
 
 const SLOTS: usize = 256;
 const MTU: usize = 1024;
@@ -70,9 +69,9 @@ struct Side {
     sge: Sge,
     memory: Bytes,
     remote: Remote,
-    qp: wire::Qpn,
+    qp: remora_wire::Qpn,
     table: Arc<Table>,
-    pd: memory::Pd,
+    pd: remora_memory::Pd,
     receives: Ring,
     received: u64,
     /// A free list over the end of the memory, where its buffers are posted, and how many were.
@@ -194,8 +193,8 @@ impl Side {
     /// Posts a receive without memory: what an answer takes.
     fn post_receive(&mut self) {
         let (receives, received) = (&self.receives, self.received);
-        nic::write_receive(0, &[], |at, slot| receives.store(received + at as u64, slot));
-        self.received += nic::stride(1);
+        remora_nic::write_receive(0, &[], |at, slot| receives.store(received + at as u64, slot));
+        self.received += remora_nic::stride(1);
         receives.set_word(Word::Produced, self.received);
     }
 
@@ -225,10 +224,10 @@ impl Side {
 
     /// Posts the buffer at an address to the free list.
     fn post_buffer(&mut self, addr: u64) {
-        let sge = Sge { addr, len: 0, lkey: memory::Key::new(0) };
+        let sge = Sge { addr, len: 0, lkey: remora_memory::Key::new(0) };
         let (posts, posted) = (&self.posts, self.posted);
-        nic::write_receive(0, &[sge], |at, slot| posts.store(posted + at as u64, slot));
-        self.posted += nic::stride(1);
+        remora_nic::write_receive(0, &[sge], |at, slot| posts.store(posted + at as u64, slot));
+        self.posted += remora_nic::stride(1);
         self.posts.set_word(Word::Produced, self.posted);
     }
 
@@ -289,7 +288,7 @@ fn measure(name: &str, count: usize, a: &mut Side, b: &mut Side, mut post: impl 
                 a.pass(&mut b.out, false);
             }
             while let Some(cqe) = a.poller.poll() {
-                assert_eq!(cqe.completion.status, nic::Status::Success);
+                assert_eq!(cqe.completion.status, remora_nic::Status::Success);
                 // What arrives counts for itself, what was sent for all that were sent with it.
                 done += if cqe.completion.kind == CompletionKind::ReceiveWriteImm { 1 } else { count };
             }
@@ -461,7 +460,7 @@ struct Stream {
     /// Where parameters stand.
     params: Sge,
     target: Bytes,
-    rkey: memory::Key,
+    rkey: remora_memory::Key,
     fate: Fate,
     sent: u64,
 }
@@ -535,7 +534,7 @@ impl Stream {
             b.pass(&mut a.out, false);
             a.pass(&mut b.out, false);
             if let Some(cqe) = a.poller.poll() {
-                assert_eq!(cqe.completion.status, nic::Status::Success);
+                assert_eq!(cqe.completion.status, remora_nic::Status::Success);
                 assert_eq!(cqe.completion.imm.unwrap_or(0) >> 24, 0, "done");
                 return a.poller.free();
             }
@@ -647,7 +646,7 @@ fn stages(batch: usize) -> [f64; STAGES.len()] {
         a.receive(&mut b.out);
         marks[5] = std::time::Instant::now();
         while let Some(cqe) = a.poller.poll() {
-            assert_eq!(cqe.completion.status, nic::Status::Success);
+            assert_eq!(cqe.completion.status, remora_nic::Status::Success);
         }
         a.poller.free();
         marks[6] = std::time::Instant::now();

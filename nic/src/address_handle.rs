@@ -1,7 +1,7 @@
 //! Address handles: where datagrams can go (IBTA vol. 1 §10.2.2). Each send work request of an unreliable datagram queue pair
 //! names one.
 
-use memory::Pd;
+use remora_memory::Pd;
 use std::collections::VecDeque;
 
 use crate::attributes::AddressVector;
@@ -82,7 +82,7 @@ impl Nic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::frame::{Endpoint, Peer, Route};
+    use remora_wire::frame::{Endpoint, Peer, Route};
 
     #[test]
     fn numbers_are_bounded_never_zero_and_not_used_again_soon() {

@@ -1,12 +1,12 @@
 //! `modify`: the attributes of a queue pair, and what each state transition does with them.
 
-use memory::Access;
-use transport::congestion::Algorithm;
-use transport::rc::{Requester, Responder};
-use transport::state::{Attributes, ModifyError, Service, State, modify};
-use transport::{Parameters, timers, uc, ud};
-use wire::frame::{Peer, Route};
-use wire::{Psn, Qpn};
+use remora_memory::Access;
+use remora_transport::congestion::Algorithm;
+use remora_transport::rc::{Requester, Responder};
+use remora_transport::state::{Attributes, ModifyError, Service, State, modify};
+use remora_transport::{Parameters, timers, uc, ud};
+use remora_wire::frame::{Peer, Route};
+use remora_wire::{Psn, Qpn};
 
 use crate::datagram::Datagrams;
 use crate::extended;

@@ -18,10 +18,10 @@ pub(crate) use control::{Control, Start};
 pub(crate) use execute::TURN;
 pub use look::SendQueueFacts;
 
-use memory::Pd;
-use transport::Parameters;
-use transport::state::{Service, State};
-use wire::Qpn;
+use remora_memory::Pd;
+use remora_transport::Parameters;
+use remora_transport::state::{Service, State};
+use remora_wire::Qpn;
 
 use crate::nic::{Nic, NicError, QueuePairInit, Receives};
 use crate::ring::Ring;

@@ -5,11 +5,11 @@
 //! A queue pair without limit and control pays for one look at an `Option`. Notifying the peer of marked packets, which costs
 //! nothing either while no packet is marked, every connected queue pair does.
 
-use transport::congestion::{Algorithm, Control, Settings};
-use transport::rc::Progress;
-use transport::{Instant, Pacer};
-use wire::frame::Egress;
-use wire::{Extensions, Opcode, Psn, bth};
+use remora_transport::congestion::{Algorithm, Control, Settings};
+use remora_transport::rc::Progress;
+use remora_transport::{Instant, Pacer};
+use remora_wire::frame::Egress;
+use remora_wire::{Extensions, Opcode, Psn, bth};
 
 use crate::egress::{Sent, emit_other};
 use crate::nic::Shared;

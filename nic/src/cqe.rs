@@ -12,7 +12,7 @@
 //! | 56 | sequence | 1 for the first completion ever written to the queue, and so on: valid when it is the next expected |
 
 use crate::request::{CompletionKind, Status, WorkCompletion};
-use memory::Key;
+use remora_memory::Key;
 
 /// Bytes of an entry.
 pub const CQE: usize = 64;

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use wire::frame::Peer;
+use remora_wire::frame::Peer;
 
 use crate::egress::{TURN_BYTES, TURN_PACKETS, Used};
 

@@ -1,12 +1,12 @@
 //! Queue pairs of the unreliable datagram service: each send work request names an address handle, each arriving datagram is
 //! delivered behind 40 bytes that say where it came from.
 
-use memory::{Mem, Pd};
-use transport::rc::{Kind, Message, Retired};
-use transport::{Notice, Status, ud};
-use wire::frame::{Egress, Endpoint, Network, Route};
-use wire::icrc::{self, Flow};
-use wire::{Qpn, bth, ipv6, packet};
+use remora_memory::{Mem, Pd};
+use remora_transport::rc::{Kind, Message, Retired};
+use remora_transport::{Notice, Status, ud};
+use remora_wire::frame::{Egress, Endpoint, Network, Route};
+use remora_wire::icrc::{self, Flow};
+use remora_wire::{Qpn, bth, ipv6, packet};
 
 use crate::egress::{Sent, emit_other};
 use crate::gather;
@@ -179,7 +179,7 @@ fn grh(arrived: &Arrived<'_>, own: Endpoint) -> [u8; GRH] {
     }
     let here = Endpoint { address: arrived.destination().unwrap_or(own.address), ..own };
     let (_, network, _) = Route::new(arrived.source, here).headers(0, arrived.transport.len() as u16);
-    let at = if matches!(network, Network::V4(_)) { GRH - wire::ipv4::LEN } else { 0 };
+    let at = if matches!(network, Network::V4(_)) { GRH - remora_wire::ipv4::LEN } else { 0 };
     network.emit(&mut grh[at..]);
     grh
 }

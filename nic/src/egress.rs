@@ -1,11 +1,11 @@
 //! Egress: each packet is a plan of the transport (pure), then written into the frame that the port lends (dumb).
 
-use memory::{Mem, Owner, Pd};
-use transport::rc::{Plan, Reply, ReplyKind};
-use transport::state::State;
-use transport::{Counters, Instant, Status};
-use wire::frame::Egress;
-use wire::{Extensions, NakCode, Qpn, aeth, atomic_ack, bth, icrc, packet};
+use remora_memory::{Mem, Owner, Pd};
+use remora_transport::rc::{Plan, Reply, ReplyKind};
+use remora_transport::state::State;
+use remora_transport::{Counters, Instant, Status};
+use remora_wire::frame::Egress;
+use remora_wire::{Extensions, NakCode, Qpn, aeth, atomic_ack, bth, icrc, packet};
 
 use crate::event::AsyncEvent;
 use crate::extended;
@@ -227,7 +227,7 @@ impl QueuePair {
         match sent {
             Sent::Yes(_) => {
                 if connection.responder.sent(&reply, &mut shared.counters) {
-                    let access = wire::Syndrome::nak(NakCode::REMOTE_ACCESS_ERROR);
+                    let access = remora_wire::Syndrome::nak(NakCode::REMOTE_ACCESS_ERROR);
                     let access = reply.aeth.is_some_and(|(syndrome, _)| syndrome == access);
                     self.fail(fatal_event(self.number, access), shared);
                 }

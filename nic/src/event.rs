@@ -1,6 +1,6 @@
 //! Asynchronous events: what the verbs report beside completions (`ibv_get_async_event`).
 
-use wire::Qpn;
+use remora_wire::Qpn;
 
 /// Something happened to a resource.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -2,12 +2,12 @@
 //! serves. Each request names a shared receive queue of the target's domain: where messages go, and in whose protection domain
 //! memory is accessed (IBTA vol. 1 annex A14).
 
-use memory::{Key, Mem, Owner, Pd};
-use transport::rc::{Plan, Reply, ReplyKind};
-use transport::state::Service;
-use transport::{Action, Counters, Outcome};
-use wire::frame::Egress;
-use wire::{Extensions, NakCode, Opcode, Qpn, bth, packet, xrceth};
+use remora_memory::{Key, Mem, Owner, Pd};
+use remora_transport::rc::{Plan, Reply, ReplyKind};
+use remora_transport::state::Service;
+use remora_transport::{Action, Counters, Outcome};
+use remora_wire::frame::Egress;
+use remora_wire::{Extensions, NakCode, Opcode, Qpn, bth, packet, xrceth};
 
 use crate::egress::{Fill, Gathered, Sent, emit_other, request_bth, response_bth, response_headers};
 use crate::gather;

@@ -1,7 +1,7 @@
 //! Local memory of a message: gathered into packets, scattered from them.
 
-use memory::{Access, Key, Mem, Owner, Pd};
-use transport::rc::ReplyKind;
+use remora_memory::{Access, Key, Mem, Owner, Pd};
+use remora_transport::rc::ReplyKind;
 
 use crate::queue_pair::{List, Note};
 use crate::receive_queue::{Receive, ReceiveQueue, element};

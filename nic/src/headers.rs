@@ -1,7 +1,7 @@
 //! Headers below the transport, written once per connection and start, then copied with their lengths put in.
 
-use wire::frame::{Route, Start};
-use wire::{ethernet, ipv4, ipv6, udp};
+use remora_wire::frame::{Route, Start};
+use remora_wire::{ethernet, ipv4, ipv6, udp};
 
 const ROOM: usize = ethernet::LEN + ipv6::LEN + udp::LEN;
 
@@ -87,7 +87,7 @@ impl Headers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::{Address, Endpoint};
+    use remora_wire::{Address, Endpoint};
 
     #[test]
     fn a_copy_is_what_the_route_writes() {

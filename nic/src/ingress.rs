@@ -1,13 +1,13 @@
 //! Ingress: a frame becomes a packet, the packet an action, the action is executed at once.
 
-use memory::{Access, AccessError, Key, Mem, Pd};
-use transport::rc::Reaction;
-use transport::state::{Service as Kind, State};
-use transport::{Action, Atomic, Instant, Notice, Outcome, Status};
-use wire::frame::{Address, Endpoint, Ingress, Network, Start};
-use wire::icrc::{Flow, IdSpans};
-use wire::prism::{Flags, bundle};
-use wire::{NakCode, Opcode, WireError, ethernet, icrc, packet, udp};
+use remora_memory::{Access, AccessError, Key, Mem, Pd};
+use remora_transport::rc::Reaction;
+use remora_transport::state::{Service as Kind, State};
+use remora_transport::{Action, Atomic, Instant, Notice, Outcome, Status};
+use remora_wire::frame::{Address, Endpoint, Ingress, Network, Start};
+use remora_wire::icrc::{Flow, IdSpans};
+use remora_wire::prism::{Flags, bundle};
+use remora_wire::{NakCode, Opcode, WireError, ethernet, icrc, packet, udp};
 
 use crate::congestion::MARKED;
 use crate::event::AsyncEvent;

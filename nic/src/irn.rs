@@ -10,8 +10,8 @@ mod ingress;
 #[cfg(test)]
 mod state;
 
-use transport::Instant;
-use transport::rc::irn::{Requester, Responder};
+use remora_transport::Instant;
+use remora_transport::rc::irn::{Requester, Responder};
 
 use crate::nic::Shared;
 use crate::queue_pair::{Note, Path, QueuePair};

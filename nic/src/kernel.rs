@@ -30,8 +30,8 @@ mod traversal;
 
 use std::collections::VecDeque;
 
-use transport::Instant;
-use transport::rc::strom::Part;
+use remora_transport::Instant;
+use remora_transport::rc::strom::Part;
 
 pub use aggregate::{Aggregate, Sums};
 pub(crate) use checked::Judged;
@@ -48,8 +48,8 @@ pub use streams::{DMA, Input, PACKET, Streams, What};
 pub(crate) use table::Kernels;
 pub use table::{KernelFacts, KernelInit, SPARE};
 
+pub use remora_wire::strom::{Ending, HEAD_LEN, Status, TAG_MASK};
 pub use traversal::{Shape, Traversal, Walk};
-pub use wire::strom::{Ending, HEAD_LEN, Status, TAG_MASK};
 
 use checked::Unfit;
 use table::Block;
@@ -154,7 +154,7 @@ impl Place {
     /// The bytes that parameters begin with.
     pub fn emit(&self) -> [u8; HEAD_LEN] {
         let mut bytes = [0; HEAD_LEN];
-        wire::reth::Repr { va: self.addr, rkey: self.rkey, dma_len: self.room }.emit(&mut bytes);
+        remora_wire::reth::Repr { va: self.addr, rkey: self.rkey, dma_len: self.room }.emit(&mut bytes);
         bytes
     }
 }

@@ -3,10 +3,10 @@
 //! Such a packet names no queue pair but all ones, and the group by its destination address. Whether frames for a group come
 //! to the port at all is the port's business.
 
-use memory::Mem;
-use transport::state::Service;
-use wire::frame::Address;
-use wire::{Qpn, packet};
+use remora_memory::Mem;
+use remora_transport::state::Service;
+use remora_wire::frame::Address;
+use remora_wire::{Qpn, packet};
 
 use crate::ingress::Arrived;
 use crate::nic::{Nic, NicError};
@@ -111,7 +111,7 @@ impl Nic {
         packet: &packet::View<'_>,
     ) {
         let to_group = packet.bth.dest_qp.get() == MULTICAST_QPN
-            && packet.bth.opcode.service() == Some(wire::Service::Ud);
+            && packet.bth.opcode.service() == Some(remora_wire::Service::Ud);
         let place = arrived.destination().filter(|_| to_group).and_then(|group| self.shared.groups.of(group));
         let Some(place) = place else {
             self.shared.counters.unknown_qp += 1;

@@ -12,12 +12,12 @@ mod shared;
 
 use std::collections::VecDeque;
 
-use memory::Mem;
-use transport::rc::irn;
-use transport::state::State;
-use transport::{Counters, Instant};
-use wire::frame::{Egress, Ingress};
-use wire::{Qpn, packet};
+use remora_memory::Mem;
+use remora_transport::rc::irn;
+use remora_transport::state::State;
+use remora_transport::{Counters, Instant};
+use remora_wire::frame::{Egress, Ingress};
+use remora_wire::{Qpn, packet};
 
 pub use config::{Config, NicError, QueuePairInit, Receives};
 pub(crate) use shared::Shared;

@@ -18,9 +18,9 @@ mod submit;
 
 use std::collections::VecDeque;
 
-use memory::{Mem, Scratch};
-use transport::Instant;
-use wire::prism::Verdict;
+use remora_memory::{Mem, Scratch};
+use remora_transport::Instant;
+use remora_wire::prism::Verdict;
 
 use crate::nic::Shared;
 use crate::queue_pair::QueuePair;
@@ -29,10 +29,10 @@ pub(crate) use egress::{emit_kept, emit_request, put_result};
 pub(crate) use free_list::FreeLists;
 use free_list::Pin;
 pub use free_list::{FreeListFacts, FreeListInit};
+pub use remora_transport::rc::prism::COPY_MAX;
+pub use remora_wire::prism::operands::{Mode, Number, Operand, Repr as Operands};
+pub use remora_wire::prism::{SCRATCH, SCRATCH_LEN, Verdict as Outcome};
 pub use request::{Address, Data, Operation, WorkRequest, slots, write};
-pub use transport::rc::prism::COPY_MAX;
-pub use wire::prism::operands::{Mode, Number, Operand, Repr as Operands};
-pub use wire::prism::{SCRATCH, SCRATCH_LEN, Verdict as Outcome};
 
 /// The operation whose packets are arriving.
 #[derive(Debug, Default)]

@@ -1,14 +1,14 @@
 //! A queue pair: the two work queues, the two transport machines, and how they finish work.
 
-use memory::{Access, Key, Mem, Owner, Pd};
-use transport::congestion::dcqcn::NotificationPoint;
-use transport::rc::{Allowed, Kind, Message, Requester, Responder, Retired};
-use transport::state::{Service, State};
-use transport::{Atomic, Instant, Status};
-use wire::frame::{Peer, Route};
-use wire::icrc::Flow;
-use wire::prism::Verdict;
-use wire::{Opcode, Qpn};
+use remora_memory::{Access, Key, Mem, Owner, Pd};
+use remora_transport::congestion::dcqcn::NotificationPoint;
+use remora_transport::rc::{Allowed, Kind, Message, Requester, Responder, Retired};
+use remora_transport::state::{Service, State};
+use remora_transport::{Atomic, Instant, Status};
+use remora_wire::frame::{Peer, Route};
+use remora_wire::icrc::Flow;
+use remora_wire::prism::Verdict;
+use remora_wire::{Opcode, Qpn};
 
 use crate::attributes::{AddressVector, Settings};
 use crate::chain::{Calculation, Start};

@@ -4,7 +4,7 @@ use crate::nic::NicError;
 use crate::request::Sge;
 use crate::ring::{FARTHEST, Ring, Word};
 use crate::wqe::{MAX_SGE, SLOT, Wqe, sges};
-use memory::{Bytes, Key};
+use remora_memory::{Bytes, Key};
 
 /// A receive work request taken for a message.
 #[derive(Copy, Clone, Debug)]

@@ -1,8 +1,8 @@
 //! The requester of a reliable queue pair, as its send queue sees it: that of go-back-N or that of IRN. Whoever handles a
 //! packet knows which of the two it is for, so that neither pays for the other.
 
-use transport::Status;
-use transport::rc::{self, Message, Retired, irn};
+use remora_transport::Status;
+use remora_transport::rc::{self, Message, Retired, irn};
 
 use crate::queue_pair::{Note, QueuePair};
 

@@ -3,8 +3,8 @@
 //! These are values for programs and for the pure client machines of `store`. On the queues themselves stand bytes
 //! (`wqe.rs`, `cqe.rs`): only those are ever executed.
 
-use memory::{Binding, Key};
-use wire::Qpn;
+use remora_memory::{Binding, Key};
+use remora_wire::Qpn;
 
 pub use crate::chain::Calculation;
 
@@ -86,7 +86,7 @@ pub enum Operation {
         /// The other operand.
         operand: u64,
     },
-    /// Parameters for a kernel of the peer's NIC, one packet at most: where answers go (as a RETH, `wire::strom`), then the
+    /// Parameters for a kernel of the peer's NIC, one packet at most: where answers go (as a RETH, `remora_wire::strom`), then the
     /// kernel's own.
     Rpc {
         /// Which kernel.
@@ -148,7 +148,7 @@ pub struct ReceiveRequest<'a> {
 }
 
 /// How a work request ended; numbered as `ibv_wc_status`.
-pub use transport::Status;
+pub use remora_transport::Status;
 
 /// What kind of work a completion ends; numbered as `ibv_wc_opcode`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! (acquire) and then the slots, and tells by the consumer index which slots are free again. Indices count slots from the
 //! queue's creation and never wrap.
 
-use memory::Bytes;
+use remora_memory::Bytes;
 use std::sync::atomic::Ordering;
 
 use crate::wqe::SLOT;

@@ -3,9 +3,9 @@
 //! A work request is copied out when a message takes it, into the slots that its queue pair keeps for the message under way.
 //! So it leaves the shared queue at once and in order, however long the message takes, and its slots are free again.
 
-use memory::Pd;
+use remora_memory::Pd;
+use remora_wire::Qpn;
 use std::collections::VecDeque;
-use wire::Qpn;
 
 use crate::event::AsyncEvent;
 use crate::nic::{Nic, NicError, Shared};

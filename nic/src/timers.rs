@@ -3,7 +3,7 @@
 //! A deadline that moves later is not touched here; when the old one comes, the queue pair says when it really wants to be
 //! called. So progress, which moves deadlines later with every packet, costs nothing.
 
-use transport::Instant;
+use remora_transport::Instant;
 
 /// The heap, with each queue pair's place in it.
 pub struct Timers {

@@ -4,13 +4,13 @@
 //! A failed send brings such a queue pair to SQE, not to ERR: its send queue is flushed until the program brings it back to
 //! RTS, its receive queue goes on (IBTA vol. 1 §10.3.1.6).
 
-use memory::Mem;
-use transport::rc::{Kind, Retired};
-use transport::state::State;
-use transport::{Instant, Outcome, Status, uc};
-use wire::frame::Egress;
-use wire::prism::Verdict;
-use wire::{bth, packet};
+use remora_memory::Mem;
+use remora_transport::rc::{Kind, Retired};
+use remora_transport::state::State;
+use remora_transport::{Instant, Outcome, Status, uc};
+use remora_wire::frame::Egress;
+use remora_wire::prism::Verdict;
+use remora_wire::{bth, packet};
 
 use crate::chain::Start;
 use crate::datagram::Datagrams;
@@ -191,10 +191,10 @@ impl QueuePair {
             && packet.bth.tver == 0
             && match unreliable {
                 Unreliable::Connected(connected) => {
-                    matches!(service, Some(wire::Service::Uc | wire::Service::Cnp))
+                    matches!(service, Some(remora_wire::Service::Uc | remora_wire::Service::Cnp))
                         && connected.path.is_from(&arrived.source.address)
                 }
-                Unreliable::Datagrams(_) => service == Some(wire::Service::Ud),
+                Unreliable::Datagrams(_) => service == Some(remora_wire::Service::Ud),
             };
         if !fits {
             shared.counters.unknown_qp += 1;
@@ -222,7 +222,7 @@ impl QueuePair {
         match &mut self.unreliable {
             Some(Unreliable::Connected(connected)) => {
                 let action = connected.responder.receive(packet, &mut shared.counters);
-                if action == transport::Action::Nothing {
+                if action == remora_transport::Action::Nothing {
                     return;
                 }
                 let outcome = self.execute_other(mem, action, packet.payload, shared);
@@ -255,7 +255,7 @@ impl QueuePair {
             self.complete_receive(receive, completion, false, shared);
             self.fail(crate::event::AsyncEvent::QpFatal(self.number), shared);
         }
-        Outcome::Nak(wire::NakCode::INVALID_REQUEST)
+        Outcome::Nak(remora_wire::NakCode::INVALID_REQUEST)
     }
 }
 
@@ -264,7 +264,7 @@ impl Connected {
     fn transmit(
         &mut self,
         mem: Mem<'_>,
-        pd: memory::Pd,
+        pd: remora_memory::Pd,
         send: &crate::send_queue::SendQueue,
         out: &mut impl Egress,
         shared: &mut Shared,

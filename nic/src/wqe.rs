@@ -23,9 +23,9 @@
 //! shape of bytes 8 to 39 (address, length, key, reserved).
 
 use crate::request::{Flags, Operation, Payload, Remote, Sge, WorkRequest};
-use memory::{Access, Binding, Key};
-use transport::ud::Destination;
-use wire::Qpn;
+use remora_memory::{Access, Binding, Key};
+use remora_transport::ud::Destination;
+use remora_wire::Qpn;
 
 /// Bytes of a slot.
 pub const SLOT: usize = 64;

@@ -1,7 +1,7 @@
 //! The bytes of work queue entries and completion queue entries, as `docs/WIRE.md` draws them. Programs write them and
 //! chains rewrite them: a change here breaks both.
 
-use memory::Key;
+use remora_memory::Key;
 use remora_nic::cqe::Cqe;
 use remora_nic::wqe::{Bounds, SLOT, Wqe, WqeOpcode, sges, write};
 use remora_nic::{

@@ -4,9 +4,8 @@
 //! baseline is measured in the same round as what is compared with it, and all rounds are printed.
 #![allow(missing_docs, reason = "a program, not a library")]
 
-use port::udp::{Options, Socket, UdpPort};
-use port::{Egress, Port};
-use remora_port as port;
+use remora_port::udp::{Options, Socket, UdpPort};
+use remora_port::{Egress, Port};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -27,7 +26,7 @@ struct Plain(Socket, rustix::net::SocketAddrAny, Vec<u8>);
 struct Joined(Socket, rustix::net::SocketAddrAny, Vec<u8>);
 
 /// The port.
-struct Whole(UdpPort, port::Peer);
+struct Whole(UdpPort, remora_port::Peer);
 
 impl Wire for Plain {
     #[inline(always)]

@@ -1,13 +1,13 @@
 //! Addresses that a NIC, or a listener, can have: spellings of one address, addresses that no single host has, and those that the
 //! kernel still checks.
 
+use remora_wire::frame::Address;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use wire::frame::Address;
 
 /// Time in which duplicate address detection (RFC 4862) ends: one or two seconds, unless the machine is very busy.
 pub const DETECTION: Duration = Duration::from_secs(20);

@@ -11,7 +11,7 @@
 mod held;
 mod wrapper;
 
-pub use fabric::fault::{
+pub use remora_fabric::fault::{
     Action, Direction, Directions, Facts, PeerMatch, Policy, Rule, Rules, RulesError, Tally, Verdict,
 };
 pub use wrapper::Fault;

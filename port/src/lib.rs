@@ -1,6 +1,6 @@
 //! The `port` room: moves frames between NICs and knows no RDMA.
 //!
-//! Every port has the same two halves. The sending half is [`wire::frame::Egress`] (lend room, commit, flush), which
+//! Every port has the same two halves. The sending half is [`remora_wire::frame::Egress`] (lend room, commit, flush), which
 //! lives in `wire` so that `nic` can name it; the receiving half, and the business of sleeping, is [`Port`].
 //!
 //! | port | for | frames begin at | seals the ICRC |
@@ -24,7 +24,7 @@ pub mod xdp;
 
 use std::os::fd::RawFd;
 
-pub use wire::frame::{Address, Egress, Endpoint, Ingress, Lease, Peer, Start};
+pub use remora_wire::frame::{Address, Egress, Endpoint, Ingress, Lease, Peer, Start};
 
 /// What a NIC needs of a port beyond sending (statically dispatched; see [`Egress`] for the sending half).
 pub trait Port: Egress {

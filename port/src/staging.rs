@@ -1,7 +1,7 @@
 //! How a wrapper gets to see a frame before it leaves: the frame is written here, then copied into the port.
 
-use wire::frame::{Egress, Lease, Peer, Start};
-use wire::icrc;
+use remora_wire::frame::{Egress, Lease, Peer, Start};
+use remora_wire::icrc;
 
 /// The IPv4 identification that frames are sealed with before the port tells theirs.
 const STAGED_ID: u16 = 0;

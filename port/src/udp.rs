@@ -18,7 +18,7 @@
 //!
 //! The ICRC covers the IPv4 identification, which no UDP socket lets a program choose or see. An *unconnected* socket
 //! with `PMTUDISC_DO` sends 0, and `0, 1, 2, …` within a train that the kernel cuts (`UDP_SEGMENT`); a connected one
-//! sends numbers nobody can know. So the socket is never connected, and [`wire::frame::Lease`] tells the sealer which
+//! sends numbers nobody can know. So the socket is never connected, and [`remora_wire::frame::Lease`] tells the sealer which
 //! identification the frame will carry. The frames of a datagram socket begin at the BTH.
 //!
 //! # Trains

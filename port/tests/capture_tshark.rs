@@ -3,16 +3,15 @@
 
 mod network;
 
-use port::capture::{Capture, Recorded};
-use port::udp::{Options, UdpPort};
-use port::{Counters, Egress, Ingress, Lease, Peer, Port, Start};
-use remora_port as port;
+use remora_port::capture::{Capture, Recorded};
+use remora_port::udp::{Options, UdpPort};
+use remora_port::{Counters, Egress, Ingress, Lease, Peer, Port, Start};
+use remora_wire::frame::{Endpoint, Route, dissect};
+use remora_wire::icrc::{self, Flow};
+use remora_wire::{Opcode, Packet, Psn, Qpn, bth};
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use wire::frame::{Endpoint, Route, dissect};
-use wire::icrc::{self, Flow};
-use wire::{Opcode, Packet, Psn, Qpn, bth};
 
 /// A file that is gone when the test is over.
 struct Temporary(PathBuf);
@@ -162,7 +161,7 @@ fn a_udp_port_is_captured_with_true_addresses_in_both_directions() {
 
 #[test]
 fn an_xdp_port_is_captured_as_it_is_on_the_wire() {
-    use port::xdp::{Options, XdpPort};
+    use remora_port::xdp::{Options, XdpPort};
     let spaces = network::veth_pair(1500, "");
     for (name, hosts) in [("xdp-v4", ["10.90.0.1", "10.90.0.2"]), ("xdp-v6", ["fd90::1", "fd90::2"])] {
         let file = Temporary::new(name);

@@ -1,14 +1,13 @@
 //! `Fault` around UDP ports: what is decided happens, in both directions, and what does not happen to a frame leaves
 //! it whole with a right ICRC.
 
-use port::fault::{Direction, Fault, Rules};
-use port::udp::{Options, UdpPort};
-use port::{Egress, Peer, Port};
-use remora_port as port;
+use remora_port::fault::{Direction, Fault, Rules};
+use remora_port::udp::{Options, UdpPort};
+use remora_port::{Egress, Peer, Port};
+use remora_wire::frame::Endpoint;
+use remora_wire::icrc::{self, Flow, IdSpans};
 use std::cell::Cell;
 use std::rc::Rc;
-use wire::frame::Endpoint;
-use wire::icrc::{self, Flow, IdSpans};
 
 type Ticking = Box<dyn FnMut() -> u64>;
 type Faulty = Fault<UdpPort, Ticking>;

@@ -1,9 +1,8 @@
 //! After set-up a UDP port allocates nothing, whatever passes.
 #![allow(unsafe_code, reason = "counting allocations means being the allocator")]
 
-use port::udp::{Options, UdpPort};
-use port::{Egress, Port};
-use remora_port as port;
+use remora_port::udp::{Options, UdpPort};
+use remora_port::{Egress, Port};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,9 +1,8 @@
 //! UDP ports over loopback, IPv4 and IPv6, with real sockets and without privilege.
 
-use port::address::Unfit;
-use port::udp::{OpenError, Options, UdpPort};
-use port::{Egress, Endpoint, Peer, Port, Start};
-use remora_port as port;
+use remora_port::address::Unfit;
+use remora_port::udp::{OpenError, Options, UdpPort};
+use remora_port::{Egress, Endpoint, Peer, Port, Start};
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 

@@ -4,22 +4,21 @@
 mod network;
 
 use network::{Tun, ip, own_namespace, possible, run};
-use port::udp::{Options, UdpPort};
-use port::{Egress, Peer, Port};
-use remora_port as port;
+use remora_port::udp::{Options, UdpPort};
+use remora_port::{Egress, Peer, Port};
+use remora_wire::frame::{Start, dissect};
+use remora_wire::icrc::Flow;
+use remora_wire::{Opcode, Packet, bth, icrc};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
-use wire::frame::{Start, dissect};
-use wire::icrc::Flow;
-use wire::{Opcode, Packet, bth, icrc};
 
 fn open(local: &str, options: &Options) -> UdpPort {
     UdpPort::open(local.parse().unwrap(), options).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn peer(port: &mut UdpPort, address: &str) -> Peer {
-    port.peer(port::udp::endpoint(address.parse().unwrap())).unwrap()
+    port.peer(remora_port::udp::endpoint(address.parse().unwrap())).unwrap()
 }
 
 /// Writes a sealed SEND ONLY with `payload` bytes, as the NIC would.
@@ -38,7 +37,7 @@ fn bth(psn: u32) -> bth::Repr {
     let mut bytes = [0; bth::LEN];
     bytes[0] = Opcode::RC_SEND_ONLY.0;
     let mut repr = bth::Repr::parse(&bth::View::new(&bytes).unwrap());
-    repr.psn = wire::Psn::new(psn);
+    repr.psn = remora_wire::Psn::new(psn);
     repr
 }
 
@@ -67,12 +66,12 @@ fn on_the_wire_frame_k_of_a_train_has_identification_k_and_its_icrc_is_right() {
                 let (ip, udp) = frame.network.unwrap();
                 assert_eq!((udp.source_port, udp.destination_port), (4791, 4791));
                 match ip {
-                    wire::frame::Network::V4(ip) => {
+                    remora_wire::frame::Network::V4(ip) => {
                         assert_eq!(u32::from(ip.ident), psn, "train of {count}");
                         assert!(ip.dont_fragment);
                         assert_eq!((ip.ttl, ip.dscp), (7, 0x68 >> 2));
                     }
-                    wire::frame::Network::V6(ip) => {
+                    remora_wire::frame::Network::V6(ip) => {
                         assert_eq!((ip.hop_limit, ip.traffic_class), (7, 0x68));
                     }
                 }
@@ -94,8 +93,8 @@ fn frames_with_any_identification_and_with_zero_udp_checksums_come_in() {
     let mut tun = Tun::new("wire1", &["10.98.0.1/24", "fd98::1/64"]);
     for (local, far) in [("10.98.0.1:4791", "10.98.0.2:53000"), ("[fd98::1]:4791", "[fd98::2]:53000")] {
         let mut port = open(local, &Options::default());
-        let far = port::udp::endpoint(far.parse().unwrap());
-        let route = wire::frame::Route::new(far, port.endpoint());
+        let far = remora_port::udp::endpoint(far.parse().unwrap());
+        let route = remora_wire::frame::Route::new(far, port.endpoint());
         let mut packet = vec![0; 200];
         let headers = route.emit(Start::Ip, 0x5256, 32, &mut packet);
         packet[headers..headers + 32].fill(9);

@@ -1,17 +1,15 @@
 //! Sending and reading trains are optional: a kernel or device that refuses them, by whatever errno, gets frames one by one. This
 //! test binary runs itself again under a preloaded library (`shim/refuse.c`) that refuses.
 
-use remora_port as port;
-
-use port::udp::{Options, UdpPort};
-use port::{Egress, Peer, Port};
+use remora_port::udp::{Options, UdpPort};
+use remora_port::{Egress, Peer, Port};
+use remora_wire::icrc::{self, Flow};
 use rustix::io::Errno;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
-use wire::icrc::{self, Flow};
 
 /// Builds the library.
 fn shim() -> PathBuf {

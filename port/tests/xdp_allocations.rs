@@ -3,14 +3,13 @@
 
 mod network;
 
-use port::xdp::{Options, XdpPort};
-use port::{Egress, Port};
-use remora_port as port;
+use remora_port::xdp::{Options, XdpPort};
+use remora_port::{Egress, Port};
+use remora_wire::frame::{Route, Start};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use wire::frame::{Route, Start};
 
 struct Counting;
 

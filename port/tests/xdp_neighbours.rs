@@ -5,12 +5,11 @@
 mod network;
 
 use network::{Namespace, ip, run, veth_pair};
-use port::xdp::{Options, PeerError, XdpPort};
-use port::{Egress, Peer, Port};
-use remora_port as port;
+use remora_port::xdp::{Options, PeerError, XdpPort};
+use remora_port::{Egress, Peer, Port};
+use remora_wire::frame::Endpoint;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
-use wire::frame::Endpoint;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A MAC address that nobody has.
@@ -190,7 +189,8 @@ fn an_own_address_that_is_still_checked_is_waited_for() {
     assert_eq!(port.attachment().endpoint(), at("fd91::1"));
     drop(port);
     ip("address add fd91::3/64 dev near0");
-    let udp = port::udp::UdpPort::open((own_of("fd91::3"), 0).into(), &port::udp::Options::default());
+    let udp =
+        remora_port::udp::UdpPort::open((own_of("fd91::3"), 0).into(), &remora_port::udp::Options::default());
     assert_eq!(udp.unwrap_or_else(|error| panic!("{error}")).endpoint().address, own_of("fd91::3").into());
 }
 
@@ -211,7 +211,8 @@ fn an_own_address_that_another_machine_has_is_told() {
     ip("address add fd91::1/64 dev near0");
     let words = XdpPort::open("near0", Some(own_of("fd91::1")), &Options::default()).unwrap_err().to_string();
     assert!(words.contains("fd91::1 is another machine's, too"), "{words}");
-    let udp = port::udp::UdpPort::open((own_of("fd91::1"), 0).into(), &port::udp::Options::default());
+    let udp =
+        remora_port::udp::UdpPort::open((own_of("fd91::1"), 0).into(), &remora_port::udp::Options::default());
     assert_eq!(udp.unwrap_err().to_string(), words);
 }
 

@@ -4,15 +4,14 @@
 mod network;
 
 use network::{Namespace, ip, run, veth_pair};
-use port::xdp::{Attachment, Mode, OpenError, Options, XdpPort};
-use port::{Egress, Peer, Port};
-use remora_port as port;
+use remora_port::xdp::{Attachment, Mode, OpenError, Options, XdpPort};
+use remora_port::{Egress, Peer, Port};
+use remora_wire::frame::{Endpoint, Route, Start, dissect};
+use remora_wire::icrc;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
-use wire::frame::{Endpoint, Route, Start, dissect};
-use wire::icrc;
 
 /// Headers before the BTH.
 const V4: usize = 14 + 20 + 8;
@@ -214,8 +213,10 @@ fn the_kernel_hears_us_and_we_hear_the_kernel() {
     let far = &spaces[1];
     for [own, kernel] in HOSTS {
         far.enter();
-        let socket =
-            port::udp::UdpPort::open((kernel.parse::<IpAddr>().unwrap(), 4791).into(), &Default::default());
+        let socket = remora_port::udp::UdpPort::open(
+            (kernel.parse::<IpAddr>().unwrap(), 4791).into(),
+            &Default::default(),
+        );
         let mut udp = socket.unwrap();
         spaces[0].enter();
         let mut xdp = open("near0", own, &Options::default());
@@ -256,8 +257,12 @@ fn what_one_bit_changes_is_seen_by_the_icrc_whatever_the_identification() {
         return;
     }
     let mut pair = Pair::new(HOSTS[0], &Options::default());
-    let packet = wire::Packet {
-        bth: wire::bth::Repr::new(wire::Opcode::RC_SEND_ONLY, wire::Qpn::new(7), wire::Psn::new(9)),
+    let packet = remora_wire::Packet {
+        bth: remora_wire::bth::Repr::new(
+            remora_wire::Opcode::RC_SEND_ONLY,
+            remora_wire::Qpn::new(7),
+            remora_wire::Psn::new(9),
+        ),
         ext: Default::default(),
         payload: &[0x5a; 64],
     };
@@ -473,7 +478,10 @@ fn a_nic_that_is_opened_again_at_once_finds_everything_free() {
         |udp_port| XdpPort::open("near0", None, &Options { udp_port, ..Options::default() }).unwrap_err();
     assert_eq!(second(4791), OpenError::PortTaken("10.90.0.1".parse().unwrap(), 4791));
     assert_eq!(second(4800), OpenError::QueueTaken { interface: "near0".to_owned(), queue: 0 });
-    let udp = port::udp::UdpPort::open("10.90.0.1:4791".parse().unwrap(), &Default::default());
-    assert!(matches!(udp, Err(port::udp::OpenError::Taken(_))), "nor can a plain socket take its flow away");
+    let udp = remora_port::udp::UdpPort::open("10.90.0.1:4791".parse().unwrap(), &Default::default());
+    assert!(
+        matches!(udp, Err(remora_port::udp::OpenError::Taken(_))),
+        "nor can a plain socket take its flow away"
+    );
     drop(first);
 }

@@ -4,8 +4,7 @@
 mod network;
 
 use network::{Namespace, ip, run, veth_pair};
-use port::xdp::{Mode, OpenError, Options, XdpPort};
-use remora_port as port;
+use remora_port::xdp::{Mode, OpenError, Options, XdpPort};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -84,10 +83,10 @@ fn an_interface_that_is_deleted_takes_its_port_with_it_and_nothing_else() {
     if !network::possible() {
         return;
     }
-    use port::{Egress, Port};
+    use remora_port::{Egress, Port};
     let _spaces = veth_pair(1500, "");
     let mut port = XdpPort::open("near0", None, &Options { send_frames: 64, ..Options::default() }).unwrap();
-    let endpoint = port::udp::endpoint("10.90.0.2:4791".parse().unwrap());
+    let endpoint = remora_port::udp::endpoint("10.90.0.2:4791".parse().unwrap());
     port.resolver().wait(endpoint, std::time::Duration::from_secs(10)).unwrap();
     let peer = port.peer(endpoint).unwrap();
     ip("link delete near0");
@@ -138,7 +137,7 @@ fn what_could_be_opened_is_told_without_touching_anything() {
     let _spaces = veth_pair(1500, "");
     ip("link add bridge0 type bridge");
     ip("link set bridge0 up");
-    let found = port::xdp::probe().unwrap_or_else(|error| panic!("{error}"));
+    let found = remora_port::xdp::probe().unwrap_or_else(|error| panic!("{error}"));
     let named = |name: &str| found.iter().find(|candidate| candidate.interface.name == name).unwrap();
     assert_eq!(found.len(), 2, "loopback is no Ethernet: {found:?}");
     assert_eq!(named("near0").interface.addresses[0], std::net::IpAddr::from([10, 90, 0, 1]));

@@ -1,6 +1,6 @@
 //! A lane: an instance of a module, as a kernel.
 
-use nic::kernel::{Kernel, Progress, Status, Streams};
+use remora_nic::kernel::{Kernel, Progress, Status, Streams};
 use wasmtime::{Instance, Memory, Store, Trap, TypedFunc};
 
 use crate::limits::Charged;

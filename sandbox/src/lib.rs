@@ -17,7 +17,7 @@
 //!
 //! let module = Module::new(&wasm, Limits::default())?;
 //! // Two lanes, to be deployed like any other kernel's.
-//! let lanes: Vec<Box<dyn nic::kernel::Kernel>> = module.lanes(2)?;
+//! let lanes: Vec<Box<dyn remora_nic::kernel::Kernel>> = module.lanes(2)?;
 //! assert_eq!(lanes.len(), 2);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

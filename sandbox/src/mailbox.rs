@@ -20,7 +20,7 @@
 //! What a step wants is done in the order of these words, the writes after the input; so bytes that are forwarded come before those
 //! that are put.
 
-use nic::kernel::{Input, PACKET, Status, Streams, What};
+use remora_nic::kernel::{Input, PACKET, Status, Streams, What};
 
 /// The version of the words.
 pub const VERSION: u32 = 1;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use nic::kernel::Kernel;
+use remora_nic::kernel::Kernel;
 use wasmparser::WasmFeatures;
 use wasmtime::{Config, Engine, Store};
 

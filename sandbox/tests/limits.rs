@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::process::Command;
 
 use bench::{Bench, OPCODE, arms};
-use nic::kernel::Status;
+use remora_nic::kernel::Status;
 use remora_sandbox::{Limits, Module};
 use text::module;
 

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use bench::{Answer, Bench, OPCODE, arms, bad_links};
-use nic::kernel::{Get, Kernel, Lookup, Slot, Status};
 use remora_fabric::Random;
+use remora_nic::kernel::{Get, Kernel, Lookup, Slot, Status};
 use remora_sandbox::{Limits, Module, SandboxError};
 
 /// A folder that is gone when the test is over.

@@ -1,7 +1,7 @@
 //! What a machine sees of its queue pairs.
 
-use nic::{PostError, ReceiveRequest, WorkRequest, prism};
-use transport::Status;
+use remora_nic::{PostError, ReceiveRequest, WorkRequest, prism};
+use remora_transport::Status;
 
 /// The queue pair that a machine works on, as far as the machine sees it. Whoever implements it may ring the doorbell
 /// at each call or once after a batch of them.

@@ -1,8 +1,8 @@
 //! Memory that remote clients read while the server changes it: every store goes through here, in an order that
 //! matters.
 
-use memory::{Bytes, Key};
-use nic::{Remote, Sge};
+use remora_memory::{Bytes, Key};
+use remora_nic::{Remote, Sge};
 use std::sync::atomic::{Ordering, fence};
 
 /// A block of memory and where the NIC sees it.

@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use memory::{Access, Biased, Bytes, Config as TableConfig, Pd, Range, Table as Regions};
-use nic::kernel::{Get, Kernel, KernelInit};
-use nic::{
+use remora_memory::{Access, Biased, Bytes, Config as TableConfig, Pd, Range, Table as Regions};
+use remora_nic::kernel::{Get, Kernel, KernelInit};
+use remora_nic::{
     AddressVector, Config, Modify, Nic, Payload, Poller, PostError, QueuePairInit, ReceiveRequest, Ring,
     WorkCompletion, WorkRequest, wqe, write_receive,
 };
@@ -19,10 +19,10 @@ use remora_store::kv::{
     ServerConfig, Table,
 };
 use remora_store::ycsb::{Random, Values, record};
-use transport::Instant;
-use transport::state::State;
-use wire::frame::Route;
-use wire::{Address, Egress, Endpoint, Ingress, Lease, Peer, Psn, Qpn, Start};
+use remora_transport::Instant;
+use remora_transport::state::State;
+use remora_wire::frame::Route;
+use remora_wire::{Address, Egress, Endpoint, Ingress, Lease, Peer, Psn, Qpn, Start};
 
 const RECORDS: u64 = 40;
 const MTU: usize = 1024;
@@ -85,14 +85,14 @@ impl Side {
             (ring(needs.send * needs.sges), ring(needs.receive), ring(needs.completions));
         let cq = nic.create_cq(cq_ring.clone()).unwrap();
         let init = QueuePairInit {
-            service: nic::Service::Rc,
+            service: remora_nic::Service::Rc,
             pd,
             send_ring: send.clone(),
-            receives: nic::Receives::Own { ring: receive.clone(), max_sge: 1 },
+            receives: remora_nic::Receives::Own { ring: receive.clone(), max_sge: 1 },
             send_cq: cq,
             receive_cq: cq,
             signal_all: false,
-            fetching: nic::Fetching::Posted,
+            fetching: remora_nic::Fetching::Posted,
         };
         let qp = nic.create_qp(init).unwrap();
         let out = Link { frames: VecDeque::new(), random: Random::new(seed), loss, lost: 0 };
@@ -175,23 +175,23 @@ impl Side {
 
 impl Post for Side {
     fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
-        let free = self.send.slots() - (self.produced[0] - self.send.word(nic::Word::Consumed));
+        let free = self.send.slots() - (self.produced[0] - self.send.word(remora_nic::Word::Consumed));
         let bounds = wqe::Bounds { max_sge: 2, max_inline: 64 };
         assert!(!matches!(request.payload, Payload::Inline(_)));
         let (ring, at) = (&self.send, self.produced[0]);
         let slots =
             wqe::write(request, &bounds, free as usize, |slot, bytes| ring.store(at + slot as u64, bytes))?;
         self.produced[0] += slots as u64;
-        self.send.set_word(nic::Word::Produced, self.produced[0]);
+        self.send.set_word(remora_nic::Word::Produced, self.produced[0]);
         Ok(())
     }
 
     fn post_receive(&mut self, request: &ReceiveRequest<'_>) -> Result<(), PostError> {
         let (ring, at) = (&self.receive, self.produced[1]);
-        assert!(at - ring.word(nic::Word::Consumed) < ring.slots());
+        assert!(at - ring.word(remora_nic::Word::Consumed) < ring.slots());
         write_receive(request.id, request.sges, |_, bytes| ring.store(at, bytes));
         self.produced[1] += 1;
-        self.receive.set_word(nic::Word::Produced, self.produced[1]);
+        self.receive.set_word(remora_nic::Word::Produced, self.produced[1]);
         Ok(())
     }
 }

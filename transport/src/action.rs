@@ -4,7 +4,7 @@
 //! answers with an [`Outcome`]. Both are small copies: a queue of them costs more than the verb itself.
 
 use crate::rc::{prism, strom};
-use wire::NakCode;
+use remora_wire::NakCode;
 
 /// The two atomics of the verbs (IBTA vol. 1 §9.4.5).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 
 use crate::rc::{Kind, Message, Retired, headers};
 use crate::{Action, Counters, Notice, Outcome, Status};
-use wire::{Extensions, Opcode, Operation, Psn, Service, packet};
+use remora_wire::{Extensions, Opcode, Operation, Psn, Service, packet};
 
 /// The service's bits of an op-code, above the operation that it shares with RC.
 const SERVICE: u8 = 0x20;
@@ -273,7 +273,7 @@ impl Responder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::{Packet, Qpn, bth, reth};
+    use remora_wire::{Packet, Qpn, bth, reth};
 
     /// What the responder makes of a packet.
     fn arrive(
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_drops_the_rest_of_its_message() {
-        for outcome in [Outcome::NotReady, Outcome::Nak(wire::NakCode::REMOTE_ACCESS_ERROR)] {
+        for outcome in [Outcome::NotReady, Outcome::Nak(remora_wire::NakCode::REMOTE_ACCESS_ERROR)] {
             let (mut responder, mut counters) =
                 (Responder::new(Psn::new(0), 256, false), Counters::default());
             let first = arrive(&mut responder, &mut counters, Opcode::UC_SEND_FIRST, 0, &FULL);

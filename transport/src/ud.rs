@@ -5,8 +5,8 @@
 
 use crate::rc::{Kind, Retired};
 use crate::{Notice, Status};
-use wire::prism::Verdict;
-use wire::{Extensions, Opcode, Psn, Qpn, deth, immdt, packet};
+use remora_wire::prism::Verdict;
+use remora_wire::{Extensions, Opcode, Psn, Qpn, deth, immdt, packet};
 
 /// Where a datagram goes, beside its address.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ pub fn receive(packet: &packet::View<'_>, qkey: u32) -> Option<(Notice, Qpn)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::{Packet, bth};
+    use remora_wire::{Packet, bth};
 
     const OWN: Qpn = Qpn::new(17);
 

@@ -1,7 +1,7 @@
 //! Answers of kernels, by the tags of their requests.
 
-use nic::kernel::{Ending, Place, Status, TAG_MASK};
-use nic::{CompletionKind, Flags, Operation, Sge, WorkCompletion, WorkRequest};
+use remora_nic::kernel::{Ending, Place, Status, TAG_MASK};
+use remora_nic::{CompletionKind, Flags, Operation, Sge, WorkCompletion, WorkRequest};
 use std::fmt;
 use std::time::Duration;
 

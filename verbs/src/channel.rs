@@ -1,6 +1,6 @@
 //! Completion channels: sleeping until a completion comes.
 
-use host::{Channel, Signal, wait_readable};
+use remora_host::{Channel, Signal, wait_readable};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Code regions: the slots of a chain's queues and its data, under one key.
 
-use memory::{Access, Bytes, Range};
+use remora_memory::{Access, Bytes, Range};
 
 use crate::nicd::Desk;
 use crate::nicd::message::{CodeOf, CodePart, CreateCode, MAX_PARTS};

@@ -1,7 +1,7 @@
 //! Completion queues.
 
-use host::{CqHook, Engine};
-use nic::{CompletionKind, MAX_RING_SLOTS, Notify, Poller, Ring, Status, WorkCompletion};
+use remora_host::{CqHook, Engine};
+use remora_nic::{CompletionKind, MAX_RING_SLOTS, Notify, Poller, Ring, Status, WorkCompletion};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

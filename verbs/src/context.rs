@@ -1,13 +1,13 @@
 //! An open device.
 
-use host::metrics::Family;
-use host::{Adapter, DriverCounters, Engine, EngineEvent, PortFacts, Signal};
-use memory::{Bytes, ForkMark};
-use port::Counters as PortCounters;
+use remora_host::metrics::Family;
+use remora_host::{Adapter, DriverCounters, Engine, EngineEvent, PortFacts, Signal};
+use remora_memory::{Bytes, ForkMark};
+use remora_port::Counters as PortCounters;
+use remora_transport::Counters;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use transport::Counters;
 
 use crate::nicd::Desk;
 use crate::{CompletionChannel, CompletionQueue, CqOptions, CreateError, ProtectionDomain, XrcDomain};
@@ -153,10 +153,10 @@ impl Context {
         self.live_engines().iter().map(|engine| engine.driver_counters()).collect()
     }
 
-    /// Everything it counts, for Prometheus ([`host::metrics::Endpoint`]).
+    /// Everything it counts, for Prometheus ([`remora_host::metrics::Endpoint`]).
     pub fn metrics(&self) -> Vec<Family> {
         let adapter = self.refuse_child().and_then(|()| self.adapter());
-        adapter.map(host::families).unwrap_or_default()
+        adapter.map(remora_host::families).unwrap_or_default()
     }
 
     /// The NIC, if it is this process's own.

@@ -1,16 +1,16 @@
 //! Datagrams: queue pairs without a peer, and the address handles that say where each message goes.
 
-use host::Engine;
-use host::connect::{Agreement, ConnectError, Request};
-use nic::{
+use remora_host::Engine;
+use remora_host::connect::{Agreement, ConnectError, Request};
+use remora_nic::{
     AddressVector, Destination, GRH, MULTICAST_QPN, Modify, Operation, ReceiveRequest, Service, Target,
     WorkRequest,
 };
+use remora_transport::state::State;
+use remora_wire::Qpn;
+use remora_wire::frame::{Address, Endpoint, Peer, Route};
 use std::net::{Ipv4Addr, ToSocketAddrs};
 use std::sync::Arc;
-use transport::state::State;
-use wire::Qpn;
-use wire::frame::{Address, Endpoint, Peer, Route};
 
 use crate::completion_queue::Shared as Cq;
 use crate::end::End;
@@ -59,7 +59,7 @@ impl AddressHandle {
         let engines = domain.context().adapter()?.engines();
         let (asked, most) = (engine as u64 + 1, engines.len() as u64);
         let engine = engines.get(engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
-        let peer = host::connect::reach(engine, endpoint)
+        let peer = remora_host::connect::reach(engine, endpoint)
             .map_err(|error| CreateError::Unreachable(error.to_string()))?;
         AddressHandle::new(domain, engine, peer, endpoint, false)
     }
@@ -109,7 +109,7 @@ impl GlobalRoute {
     /// Of the first bytes of a receive work request's memory ([`WorkCompletion::grh`](crate::WorkCompletion) tells that they
     /// are there). None: no such header.
     pub fn parse(bytes: &[u8; GRH]) -> Option<GlobalRoute> {
-        let (front, back) = bytes.split_first_chunk::<{ GRH - wire::ipv4::LEN }>()?;
+        let (front, back) = bytes.split_first_chunk::<{ GRH - remora_wire::ipv4::LEN }>()?;
         if bytes[0] >> 4 == 6 {
             let (_, addresses) = bytes.split_first_chunk::<8>()?;
             let (source, rest) = addresses.split_first_chunk::<16>()?;
@@ -306,7 +306,7 @@ impl DatagramQueuePair {
     /// `Nic(NotAGroup)`, `Nic(Busy)` if it is attached already, `Nic(Full)`; `Group`: the port's words. `Forked`.
     pub fn attach(&mut self, group: Endpoint) -> Result<(), CreateError> {
         self.end.context.refuse_child()?;
-        host::connect::hear_oneself(&self.end.engine)
+        remora_host::connect::hear_oneself(&self.end.engine)
             .map_err(|error| CreateError::Group(error.to_string()))?;
         let number = self.end.number;
         self.end.engine.control(|control| {
@@ -328,7 +328,7 @@ impl DatagramQueuePair {
     pub fn detach(&mut self, group: Endpoint) -> Result<(), CreateError> {
         self.end.context.refuse_child()?;
         let place = self.groups.iter().position(|known| *known == group);
-        let place = place.ok_or(CreateError::Nic(nic::NicError::Unknown))?;
+        let place = place.ok_or(CreateError::Nic(remora_nic::NicError::Unknown))?;
         self.groups.swap_remove(place);
         leave(&self.end, group);
         Ok(())
@@ -409,7 +409,7 @@ impl DatagramQueuePair {
     pub fn resolve(&self, address: impl ToSocketAddrs) -> Result<RemoteQueue, ConnectError> {
         self.end.refuse_to_connect()?;
         let (side, timeout) = (self.end.side(), self.end.options.connect_timeout);
-        let (agreed, _) = host::connect::connect(address, &side, timeout, |_| Ok(()))?;
+        let (agreed, _) = remora_host::connect::connect(address, &side, timeout, |_| Ok(()))?;
         self.remote(agreed)
     }
 
@@ -433,7 +433,7 @@ impl DatagramQueuePair {
         second.end.refuse_to_connect()?;
         let sides = (first.end.side(), second.end.side());
         let timeout = first.end.options.connect_timeout;
-        let agreed = host::connect::connect_pair(&sides.0, &sides.1, timeout, |_, _| Ok(()))?;
+        let agreed = remora_host::connect::connect_pair(&sides.0, &sides.1, timeout, |_, _| Ok(()))?;
         Ok((first.remote(agreed.0)?, second.remote(agreed.1)?))
     }
 
@@ -442,7 +442,7 @@ impl DatagramQueuePair {
         let engine = &self.end.engine;
         let handle =
             AddressHandle::new(&self.domain, engine, peer, remote.endpoint, true).map_err(|error| {
-                host::connect::release(engine, peer);
+                remora_host::connect::release(engine, peer);
                 match error {
                     CreateError::Nic(error) => ConnectError::Nic(error),
                     _ => ConnectError::BadMessage,

@@ -1,6 +1,6 @@
 //! A device: what a NIC shall be like, before it is opened.
 
-use host::{Adapter, Config, Mode, OpenError, PortConfig, Rules};
+use remora_host::{Adapter, Config, Mode, OpenError, PortConfig, Rules};
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -89,14 +89,14 @@ impl Device {
 
     /// With other limits of memory registration.
     #[must_use]
-    pub fn memory_limits(mut self, limits: memory::Config) -> Device {
+    pub fn memory_limits(mut self, limits: remora_memory::Config) -> Device {
         self.config.memory = limits;
         self
     }
 
     /// With other limits of each engine.
     #[must_use]
-    pub fn nic_limits(mut self, limits: nic::Config) -> Device {
+    pub fn nic_limits(mut self, limits: remora_nic::Config) -> Device {
         self.config.nic = limits;
         self
     }

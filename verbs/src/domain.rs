@@ -1,12 +1,12 @@
 //! Protection domains: what belongs together. A key of one domain opens nothing in another.
 
-use memory::{Access, Bytes, Pd, Range, WindowType};
-use nic::Service;
+use remora_memory::{Access, Bytes, Pd, Range, WindowType};
+use remora_nic::Service;
 use std::sync::Arc;
 
 use crate::nicd::message::{Allocate, Request};
 use crate::queue_pair::{Init, QpOptions};
-use wire::frame::Endpoint;
+use remora_wire::frame::Endpoint;
 
 use crate::kernel::{Kernel, Shipped};
 use crate::{

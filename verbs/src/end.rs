@@ -1,14 +1,14 @@
 //! What every queue pair has, whatever its service: a number on an engine, a state, and the way to its peer.
 
-use host::Engine;
-use host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection, Side};
-use memory::Owner;
-use nic::{AddressVector, Modify, Service};
+use remora_host::Engine;
+use remora_host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection, Side};
+use remora_memory::Owner;
+use remora_nic::{AddressVector, Modify, Service};
+use remora_transport::state::State;
+use remora_wire::frame::Route;
+use remora_wire::{Psn, Qpn};
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
-use transport::state::State;
-use wire::frame::Route;
-use wire::{Psn, Qpn};
 
 use crate::{Context, CreateError, QpOptions};
 
@@ -63,7 +63,7 @@ impl End {
         engine: &Arc<Engine>,
         service: Service,
         options: &QpOptions,
-        make: impl FnOnce(&mut nic::Nic) -> Result<Qpn, nic::NicError>,
+        make: impl FnOnce(&mut remora_nic::Nic) -> Result<Qpn, remora_nic::NicError>,
     ) -> Result<End, CreateError> {
         let datagrams = service == Service::Ud;
         let to_init = Modify {
@@ -90,7 +90,7 @@ impl End {
         engine: &Arc<Engine>,
         service: Service,
         options: &QpOptions,
-        make: impl FnOnce(&mut nic::Nic) -> Result<Qpn, CreateError>,
+        make: impl FnOnce(&mut remora_nic::Nic) -> Result<Qpn, CreateError>,
     ) -> Result<End, CreateError> {
         let (number, bell) = engine.control(|control| {
             let number = make(control.nic)?;
@@ -106,7 +106,7 @@ impl End {
             connection: None,
             bell,
             set: None,
-            psn: Psn::new(host::random().map_or(0, |random| random as u32 & 0x00ff_ffff)),
+            psn: Psn::new(remora_host::random().map_or(0, |random| random as u32 & 0x00ff_ffff)),
         })
     }
 
@@ -127,7 +127,7 @@ impl End {
         Ok(self.engine.control(|control| {
             control.nic.enable(self.number, count)?;
             control.nic.doorbell(self.number);
-            Ok::<(), nic::NicError>(())
+            Ok::<(), remora_nic::NicError>(())
         })?)
     }
 
@@ -139,7 +139,7 @@ impl End {
             control.take_bell(bell);
             Some(shared)
         });
-        self.bell = shared.ok_or(CreateError::Nic(nic::NicError::Unknown))?;
+        self.bell = shared.ok_or(CreateError::Nic(remora_nic::NicError::Unknown))?;
         self.set = Some(set);
         Ok(self.bell)
     }
@@ -200,7 +200,7 @@ impl End {
     }
 
     /// Makes several changes.
-    pub fn all(&self, changes: &[Modify]) -> Result<(), nic::ModifyFault> {
+    pub fn all(&self, changes: &[Modify]) -> Result<(), remora_nic::ModifyFault> {
         self.engine.control(|control| {
             changes.iter().try_for_each(|change| control.nic.modify_qp(self.number, change))
         })
@@ -223,7 +223,7 @@ impl End {
         let mut up = None;
         let (side, timeout) = (self.side(), self.options.connect_timeout);
         let bring_up = |agreement: &Agreement| self.bring_up(agreement, &mut up);
-        let agreed = host::connect::connect(address, &side, timeout, bring_up);
+        let agreed = remora_host::connect::connect(address, &side, timeout, bring_up);
         // Whatever came after it: a queue pair that is up uses its peer until it is dropped.
         self.agreement = up;
         self.connection = agreed?.1;
@@ -245,7 +245,7 @@ impl End {
         second.refuse_to_connect()?;
         let (sides, mut ups) = ((first.side(), second.side()), (None, None));
         let timeout = first.options.connect_timeout;
-        host::connect::connect_pair(&sides.0, &sides.1, timeout, |which, agreement| match which {
+        remora_host::connect::connect_pair(&sides.0, &sides.1, timeout, |which, agreement| match which {
             0 => first.bring_up(agreement, &mut ups.0),
             _ => second.bring_up(agreement, &mut ups.1),
         })?;

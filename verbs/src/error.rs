@@ -8,11 +8,11 @@ pub enum CreateError {
     /// The process was forked since the context was opened: open a device of the child's own.
     Forked,
     /// The memory table's words.
-    Memory(memory::Error),
+    Memory(remora_memory::Error),
     /// The NIC's words.
-    Nic(nic::NicError),
+    Nic(remora_nic::NicError),
     /// The queue pair's attributes.
-    Modify(nic::ModifyFault),
+    Modify(remora_nic::ModifyFault),
     /// The completion queues are on different engines: make both on one (`CqOptions::engine`).
     DifferentEngines,
     /// The completion queue belongs to another context.
@@ -67,14 +67,14 @@ impl fmt::Display for CreateError {
 
 impl std::error::Error for CreateError {}
 
-impl From<memory::Error> for CreateError {
-    fn from(error: memory::Error) -> CreateError {
+impl From<remora_memory::Error> for CreateError {
+    fn from(error: remora_memory::Error) -> CreateError {
         CreateError::Memory(error)
     }
 }
 
-impl From<nic::NicError> for CreateError {
-    fn from(error: nic::NicError) -> CreateError {
+impl From<remora_nic::NicError> for CreateError {
+    fn from(error: remora_nic::NicError) -> CreateError {
         CreateError::Nic(error)
     }
 }
@@ -88,7 +88,7 @@ const FAILED: &str = "a thread of the NIC has failed, or its daemon is gone: ope
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum PostError {
     /// The queue does not take it.
-    Queue(nic::PostError),
+    Queue(remora_nic::PostError),
     /// The process was forked since the context was opened.
     Forked,
     /// A thread of the NIC has failed, or its daemon is gone.
@@ -122,8 +122,8 @@ impl fmt::Display for PostError {
 
 impl std::error::Error for PostError {}
 
-impl From<nic::PostError> for PostError {
-    fn from(error: nic::PostError) -> PostError {
+impl From<remora_nic::PostError> for PostError {
+    fn from(error: remora_nic::PostError) -> PostError {
         PostError::Queue(error)
     }
 }

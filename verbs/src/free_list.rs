@@ -1,9 +1,9 @@
 //! Free lists of PRISM: buffers that ALLOCATE takes without a server's CPU.
 
-use host::Engine;
-use memory::Key;
-use nic::prism::{FreeListFacts, FreeListInit};
-use nic::{NicError, ReceiveRequest, Sge};
+use remora_host::Engine;
+use remora_memory::Key;
+use remora_nic::prism::{FreeListFacts, FreeListInit};
+use remora_nic::{NicError, ReceiveRequest, Sge};
 use std::sync::Arc;
 
 use crate::queue_pair::{ReceiveSide, ring};
@@ -97,7 +97,7 @@ impl FreeList {
         let engines = domain.context().adapter()?.engines();
         let (asked, most) = (options.engine as u64 + 1, engines.len() as u64);
         let engine = engines.get(options.engine).ok_or(CreateError::TooMany("engine number", asked, most))?;
-        let most = u64::from(nic::MAX_RING_SLOTS);
+        let most = u64::from(remora_nic::MAX_RING_SLOTS);
         if !(1..=most).contains(&u64::from(options.count)) {
             return Err(CreateError::TooMany("count", options.count.into(), most));
         }

@@ -1,7 +1,7 @@
 //! Requests to connect that are answered side by side, none of them by the thread that asks for it.
 
-use host::Signal;
-use host::connect::{ConnectError, Full, Places, SetupConnection};
+use remora_host::Signal;
+use remora_host::connect::{ConnectError, Full, Places, SetupConnection};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;

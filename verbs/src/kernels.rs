@@ -1,7 +1,7 @@
 //! Kernels of StRoM: deployed, listed, replaced and removed while the NIC runs.
 
-use host::Engine;
-use nic::kernel::{Kernel, KernelFacts, KernelInit, SPARE, Shipped};
+use remora_host::Engine;
+use remora_nic::kernel::{Kernel, KernelFacts, KernelInit, SPARE, Shipped};
 use std::sync::Arc;
 
 use crate::nicd::Desk;
@@ -179,7 +179,7 @@ impl KernelHandle {
         self.domain.context().refuse_child()?;
         let is_it = |facts: &KernelFacts| facts.number == self.number;
         let found = self.seat.engine()?.control(|control| control.nic.kernels().find(is_it));
-        found.ok_or(CreateError::Nic(nic::NicError::Unknown))
+        found.ok_or(CreateError::Nic(remora_nic::NicError::Unknown))
     }
 
     /// Puts others in its place, as many as it has lanes. A lane changes when it is at rest, so no request meets both.

@@ -76,22 +76,22 @@ pub use srq::{Srq, SrqOptions};
 pub use window::{MemoryWindow, NullRegion};
 pub use xrc::{XrcDomain, XrcInitiator, XrcTarget};
 
-pub use chain;
-pub use host::connect::{ConnectError, Departures, Full, Places, SetupConnection};
-pub use host::{DriverCounters, EngineEvent, Mode, OpenError, PortFacts, PortKind, Rules, RulesError};
-pub use memory::{Access, AccessError, Binding, Bytes, Error as MemoryError, Key, Range, WindowType};
-pub use nic::PostError as QueueError;
-pub use nic::kernel;
-pub use nic::prism;
-pub use nic::{
+pub use remora_chain as chain;
+pub use remora_host::connect::{ConnectError, Departures, Full, Places, SetupConnection};
+pub use remora_host::{DriverCounters, EngineEvent, Mode, OpenError, PortFacts, PortKind, Rules, RulesError};
+pub use remora_memory::{Access, AccessError, Binding, Bytes, Error as MemoryError, Key, Range, WindowType};
+pub use remora_nic::PostError as QueueError;
+pub use remora_nic::kernel;
+pub use remora_nic::prism;
+pub use remora_nic::{
     AddressVector, AsyncEvent, Calculation, CompletionKind, Fetching, Flags, GRH, MULTICAST_QPN, Modify,
     NicError, Notify, Operation, PathMigration, Payload, ReceiveRequest, Remote, Service, Sge, SrqFacts,
     Status, WorkCompletion, WorkRequest,
 };
-pub use port::Counters as PortCounters;
-pub use port::fault::Tally;
-pub use transport::rc::irn;
-pub use transport::state::State;
-pub use transport::{Counters, congestion};
-pub use wire::Psn;
-pub use wire::frame::{Address, Endpoint};
+pub use remora_port::Counters as PortCounters;
+pub use remora_port::fault::Tally;
+pub use remora_transport::rc::irn;
+pub use remora_transport::state::State;
+pub use remora_transport::{Counters, congestion};
+pub use remora_wire::Psn;
+pub use remora_wire::frame::{Address, Endpoint};

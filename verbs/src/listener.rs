@@ -1,6 +1,6 @@
 //! Listening for queue pairs that want to connect.
 
-use host::connect::{ConnectError, Full, Hello, Request, SetupConnection};
+use remora_host::connect::{ConnectError, Full, Hello, Request, SetupConnection};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -36,7 +36,7 @@ use crate::{DatagramQueuePair, Init, QueuePair, Ready, RemoteQueue, XrcInitiator
 /// ```
 #[derive(Debug)]
 pub struct Listener {
-    inner: host::connect::Listener,
+    inner: remora_host::connect::Listener,
 }
 
 impl Listener {
@@ -45,7 +45,7 @@ impl Listener {
     /// # Errors
     /// The port is taken or forbidden; the words say how to mend it.
     pub fn bind(address: impl ToSocketAddrs) -> Result<Listener, ConnectError> {
-        Ok(Listener { inner: host::connect::Listener::bind(address)? })
+        Ok(Listener { inner: remora_host::connect::Listener::bind(address)? })
     }
 
     /// Where it listens.
@@ -167,11 +167,11 @@ impl ConnectRequest {
 #[derive(Debug)]
 pub struct Answered {
     pair: QueuePair<Ready>,
-    inner: host::connect::Answered,
+    inner: remora_host::connect::Answered,
 }
 
 impl Answered {
-    pub(crate) fn new(pair: QueuePair<Ready>, inner: host::connect::Answered) -> Answered {
+    pub(crate) fn new(pair: QueuePair<Ready>, inner: remora_host::connect::Answered) -> Answered {
         Answered { pair, inner }
     }
 

@@ -43,9 +43,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use chain::{Home, Image, Numbers, Place, Program, Queue, QueueNumbers, layout, link};
-use memory::{Access, Bytes};
-use nic::{Fetching, ReceiveRequest};
+use remora_chain::{Home, Image, Numbers, Place, Program, Queue, QueueNumbers, layout, link};
+use remora_memory::{Access, Bytes};
+use remora_nic::{Fetching, ReceiveRequest};
 use std::fmt;
 
 use crate::code::{Placed, Section, Slots};
@@ -238,7 +238,7 @@ impl<'p> Loader<'p> {
         let image = link(program, &numbers);
         for (placed, content) in data.iter().zip(&image.sections) {
             if let Some((bytes, at)) = placed {
-                bytes.write(*at, content).map_err(|_| CreateError::Nic(nic::NicError::TooSmall))?;
+                bytes.write(*at, content).map_err(|_| CreateError::Nic(remora_nic::NicError::TooSmall))?;
             }
         }
         let mut offload = Offload { queues, program: program.clone(), numbers, data, _region: region };

@@ -1,16 +1,16 @@
 //! Queue pairs. Their state is part of their type: what is not connected cannot send.
 
-use host::connect::{Agreement, ConnectError, SetupConnection};
-use memory::ForkMark;
-use nic::{
+use remora_host::connect::{Agreement, ConnectError, SetupConnection};
+use remora_memory::ForkMark;
+use remora_nic::{
     AddressVector, Fetching, Modify, NicError, QueuePairInit, ReceiveRequest, Receives, Ring, Service,
     Target, WorkRequest, prism, wqe,
 };
+use remora_transport::state::State;
+use remora_wire::Qpn;
 use std::marker::PhantomData;
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
-use transport::state::State;
-use wire::Qpn;
 
 use crate::completion_queue::Shared as Cq;
 use crate::end::End;
@@ -127,7 +127,7 @@ pub(crate) fn parts(
         (Some(srq), _) => (Receives::Shared(srq.shared().number), Incoming::Shared(Arc::clone(srq.shared()))),
         (None, Service::XrcInitiator) => (Receives::None, Incoming::None),
         (None, _) => {
-            let slots = options.max_recv_wr.max(1) * nic::stride(options.max_recv_sge) as u32;
+            let slots = options.max_recv_wr.max(1) * remora_nic::stride(options.max_recv_sge) as u32;
             let ring = ring(domain.context(), slots)?;
             let own = options.receive_side(ring.clone());
             (Receives::Own { ring, max_sge: options.max_recv_sge }, Incoming::Own(own))
@@ -180,7 +180,7 @@ impl QueuePair<Init> {
     }
 
     /// Answers a request with it; see [`ConnectRequest::answer`](crate::ConnectRequest::answer).
-    pub(crate) fn answer(mut self, request: host::connect::Request) -> Result<Answered, ConnectError> {
+    pub(crate) fn answer(mut self, request: remora_host::connect::Request) -> Result<Answered, ConnectError> {
         let inner = self.body.end.answer(request)?;
         Ok(Answered::new(self.ready(), inner))
     }
@@ -228,8 +228,8 @@ impl Body {
 
     /// A queue may be full because nobody empties it any more.
     #[cold]
-    fn why(&self, error: nic::PostError) -> PostError {
-        let failed = error == nic::PostError::QueueFull && self._domain.context().has_failed();
+    fn why(&self, error: remora_nic::PostError) -> PostError {
+        let failed = error == remora_nic::PostError::QueueFull && self._domain.context().has_failed();
         if failed { PostError::Failed } else { PostError::Queue(error) }
     }
 

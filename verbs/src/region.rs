@@ -1,7 +1,7 @@
 //! Memory regions.
 
-use memory::{Access, AccessError, Bytes, Key, Range, Table};
-use nic::{Remote, Sge};
+use remora_memory::{Access, AccessError, Bytes, Key, Range, Table};
+use remora_nic::{Remote, Sge};
 use std::sync::atomic::AtomicU64;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -116,7 +116,7 @@ impl MemoryRegion {
     ///
     /// # Errors
     /// The region back, which goes on as it was: `Busy` (EBUSY).
-    pub fn deregister(mut self) -> Result<(), (MemoryRegion, memory::Error)> {
+    pub fn deregister(mut self) -> Result<(), (MemoryRegion, remora_memory::Error)> {
         let context = self.domain.context();
         if !context.fork().is_child()
             && let Err(error) = self.end(Table::deregister)
@@ -128,7 +128,10 @@ impl MemoryRegion {
     }
 
     /// Ends its key, in the NIC's own table by `how`.
-    fn end(&self, how: fn(&Table, Key) -> Result<(), memory::Error>) -> Result<(), memory::Error> {
+    fn end(
+        &self,
+        how: fn(&Table, Key) -> Result<(), remora_memory::Error>,
+    ) -> Result<(), remora_memory::Error> {
         let context = self.domain.context();
         match (context.adapter(), context.desk()) {
             (Ok(adapter), _) => how(adapter.table(), self.key),

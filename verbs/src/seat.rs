@@ -1,6 +1,6 @@
 //! Where a queue is: on an engine of this process, or on the daemon's.
 
-use host::Engine;
+use remora_host::Engine;
 use std::sync::Arc;
 
 use crate::CreateError;

@@ -1,9 +1,9 @@
 //! Shared receive queues: receives that any of several queue pairs takes.
 
-use host::Engine;
-use nic::{NicError, ReceiveRequest, Ring, SrqFacts, SrqInit, XrcSrq, wqe};
+use remora_host::Engine;
+use remora_nic::{NicError, ReceiveRequest, Ring, SrqFacts, SrqInit, XrcSrq, wqe};
+use remora_wire::Qpn;
 use std::sync::Arc;
-use wire::Qpn;
 
 use crate::queue_pair::{ReceiveSide, ring};
 use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, XrcDomain};
@@ -80,8 +80,8 @@ impl Drop for Shared {
 }
 
 fn slots(max_wr: u32, max_sge: u32) -> Result<u32, CreateError> {
-    let stride = nic::stride(max_sge) as u32;
-    let most = nic::MAX_RING_SLOTS / stride;
+    let stride = remora_nic::stride(max_sge) as u32;
+    let most = remora_nic::MAX_RING_SLOTS / stride;
     if !(1..=wqe::MAX_SGE as u32).contains(&max_sge) {
         return Err(CreateError::TooMany("max_sge", max_sge.into(), wqe::MAX_SGE as u64));
     }
@@ -128,7 +128,7 @@ impl Srq {
         let init = SrqInit { pd: domain.pd()?, ring: ring.clone(), max_sge, xrc };
         let number = engine.control(|control| control.nic.create_srq(init))?;
         let shared = Shared { number, engine: Arc::clone(engine), domain: domain.clone(), _beside: beside };
-        let receive = ReceiveSide::new(ring, nic::stride(max_sge), max_sge);
+        let receive = ReceiveSide::new(ring, remora_nic::stride(max_sge), max_sge);
         Ok(Srq { shared: Arc::new(shared), receive, max_sge })
     }
 
@@ -190,7 +190,7 @@ impl Srq {
 
     fn control<R>(
         &self,
-        change: impl FnOnce(&mut nic::Nic, Qpn) -> Result<R, NicError>,
+        change: impl FnOnce(&mut remora_nic::Nic, Qpn) -> Result<R, NicError>,
     ) -> Result<R, CreateError> {
         self.shared.domain.context().refuse_child()?;
         Ok(self.shared.engine.control(|control| change(control.nic, self.shared.number))?)

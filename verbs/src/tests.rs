@@ -124,7 +124,7 @@ fn a_client_that_stands_still_holds_up_no_other() {
         // The server begins when the client stands still.
         server.own_engines()[0].control(|_| {
             (0..READS).for_each(|id| ask(&mut asking, &its_memory, id));
-            let stand = move |_: &mut host::Control<'_>| (stands.send(()), until.recv_timeout(LONG));
+            let stand = move |_: &mut remora_host::Control<'_>| (stands.send(()), until.recv_timeout(LONG));
             scope.spawn(move || engine.control(stand));
             told.recv_timeout(LONG).unwrap();
         });

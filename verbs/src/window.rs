@@ -1,7 +1,7 @@
 //! Memory windows, and the null region.
 
-use memory::{Access, Binding, Key, WindowType};
-use nic::{Operation, Sge, WorkRequest};
+use remora_memory::{Access, Binding, Key, WindowType};
+use remora_nic::{Operation, Sge, WorkRequest};
 
 use crate::{CreateError, MemoryRegion, ProtectionDomain, work};
 
@@ -57,8 +57,8 @@ impl MemoryWindow {
     }
 
     /// The place `offset` bytes into it, as a peer names it.
-    pub fn remote(&self, offset: u64) -> nic::Remote {
-        nic::Remote { addr: self.first.wrapping_add(offset), rkey: self.key }
+    pub fn remote(&self, offset: u64) -> remora_nic::Remote {
+        remora_nic::Remote { addr: self.first.wrapping_add(offset), rkey: self.key }
     }
 
     /// The work request that shows peers `len` bytes of `region` from `offset` on, with these rights. From now on

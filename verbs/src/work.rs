@@ -6,9 +6,9 @@
 //! assert!(!quiet.flags.signaled);
 //! ```
 
-use memory::Key;
-use nic::{Calculation, Flags, Operation, Payload, Remote, Sge, WorkRequest};
-use wire::Qpn;
+use remora_memory::Key;
+use remora_nic::{Calculation, Flags, Operation, Payload, Remote, Sge, WorkRequest};
+use remora_wire::Qpn;
 
 use crate::CompletionQueue;
 

@@ -27,12 +27,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use host::Engine;
-use host::connect::ConnectError;
-use nic::{AddressVector, Service, WorkRequest};
+use remora_host::Engine;
+use remora_host::connect::ConnectError;
+use remora_nic::{AddressVector, Service, WorkRequest};
+use remora_transport::state::State;
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
-use transport::state::State;
 
 use crate::end::End;
 use crate::queue_pair::Own;
@@ -118,7 +118,7 @@ impl XrcTarget<Init> {
 
     pub(crate) fn answer(
         mut self,
-        request: host::connect::Request,
+        request: remora_host::connect::Request,
     ) -> Result<XrcTarget<Ready>, ConnectError> {
         self.end.connection = self.end.answer(request)?.go()?;
         Ok(self.ready())
@@ -187,7 +187,10 @@ impl XrcInitiator<Init> {
         Ok(XrcInitiator { pair: self.pair.connect(address)? })
     }
 
-    pub(crate) fn answer(self, request: host::connect::Request) -> Result<XrcInitiator<Ready>, ConnectError> {
+    pub(crate) fn answer(
+        self,
+        request: remora_host::connect::Request,
+    ) -> Result<XrcInitiator<Ready>, ConnectError> {
         Ok(XrcInitiator { pair: self.pair.answer(request)?.go()? })
     }
 

@@ -4,8 +4,8 @@
 
 mod veth;
 
-use fabric::Settings;
-use fabric::conformance::{
+use remora_fabric::Settings;
+use remora_fabric::conformance::{
     Arm, Buffer, Mishap, Options, Report, UnreliableReport, bad_world, run, run_unreliable,
 };
 use remora_verbs::{
@@ -14,10 +14,10 @@ use remora_verbs::{
     ReceiveRequest, RemoteQueue, Rules, Service, Srq, SrqOptions, State, Status, Tally, WorkCompletion,
     WorkRequest, XrcDomain, XrcInitiator, XrcTarget,
 };
+use remora_wire::Qpn;
+use remora_wire::frame::{Peer, Route};
 use std::time::{Duration, Instant};
 use veth::Veth;
-use wire::Qpn;
-use wire::frame::{Peer, Route};
 
 /// One end of a pair.
 #[allow(clippy::large_enum_variant, reason = "there are six of them")]
@@ -144,7 +144,7 @@ impl Ends {
         let nowhere = Route::new(Endpoint::default(), Endpoint::default());
         let nowhere = remora_verbs::AddressVector { peer: Peer(0), route: nowhere };
         let up = |service, address: Option<_>, to, modify: &mut dyn FnMut(&Modify)| {
-            fabric::changes(service, address.unwrap(), to, psn, settings).iter().for_each(modify);
+            remora_fabric::changes(service, address.unwrap(), to, psn, settings).iter().for_each(modify);
         };
         match self {
             Ends::Connected(pair) => up(Service::Uc, pair.address_vector(), server, &mut |change| {

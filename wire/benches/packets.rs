@@ -5,9 +5,11 @@
 use std::net::Ipv4Addr;
 
 use divan::{Bencher, black_box};
-use wire::frame::Start;
-use wire::icrc::{Flow, IdSpans};
-use wire::{Endpoint, Extensions, Opcode, Packet, Psn, Qpn, ROCE_PORT, bth, frame, icrc, packet, reth};
+use remora_wire::frame::Start;
+use remora_wire::icrc::{Flow, IdSpans};
+use remora_wire::{
+    Endpoint, Extensions, Opcode, Packet, Psn, Qpn, ROCE_PORT, bth, frame, icrc, packet, reth,
+};
 
 const PAYLOADS: [usize; 4] = [0, 64, 1024, 4096];
 

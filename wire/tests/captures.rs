@@ -7,9 +7,9 @@ mod pcap;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use wire::frame::{Dissected, Network, Start, dissect};
-use wire::icrc::{self, Flow, IdSpans};
-use wire::{Extensions, Opcode, Packet, ROCE_PORT, WireError, bth, ethernet, udp};
+use remora_wire::frame::{Dissected, Network, Start, dissect};
+use remora_wire::icrc::{self, Flow, IdSpans};
+use remora_wire::{Extensions, Opcode, Packet, ROCE_PORT, WireError, bth, ethernet, udp};
 
 fn frames(name: &str) -> Vec<Vec<u8>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name);

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cases::{Case, cases};
-use wire::{Opcode, icrc};
+use remora_wire::{Opcode, icrc};
 
 /// Writes the frames of all cases where the tools can read them.
 fn capture(name: &str, cases: &[Case]) -> PathBuf {

@@ -1,6 +1,6 @@
 //! Names become places, numbers of queues, and counts.
 
-use nic::wqe::{SLOT, WqeOpcode, flag};
+use remora_nic::wqe::{SLOT, WqeOpcode, flag};
 
 use super::Mistake;
 use super::read::{AS_ITS_ENDS, Draft, Name, Use};

@@ -1,7 +1,7 @@
 //! Line by line: what stands where. Names stay names.
 
-use nic::wqe::{WqeOpcode, flag};
-use nic::{Calculation, Fetching};
+use remora_nic::wqe::{WqeOpcode, flag};
+use remora_nic::{Calculation, Fetching};
 
 use super::Mistake;
 use super::repeat;
@@ -316,7 +316,7 @@ impl Line<'_> {
             }
         }
         let id = self.number().unwrap_or(0);
-        if id >> nic::wqe::ID_BITS != 0 {
+        if id >> remora_nic::wqe::ID_BITS != 0 {
             return self.fault_before("an id has 48 bits");
         }
         self.expect("]")?;
@@ -437,8 +437,8 @@ impl Line<'_> {
                 Some(len) if len <= 1 << 30 => *work = std::mem::take(work).and(Program::scrap(), len as u32),
                 _ => return self.fault("how many bytes? each piece of a list says it: `x 8, y 8`"),
             }
-            if work.more.len() == nic::wqe::MAX_SGE {
-                return self.fault_before(format!("a list has {} pieces at most", nic::wqe::MAX_SGE));
+            if work.more.len() == remora_nic::wqe::MAX_SGE {
+                return self.fault_before(format!("a list has {} pieces at most", remora_nic::wqe::MAX_SGE));
             }
         }
         Ok(())
@@ -493,7 +493,7 @@ impl Line<'_> {
             match (flag_of(&word), word.as_str()) {
                 (Some(bit), _) => work.flags |= bit,
                 (None, "id") => match self.number() {
-                    Some(id) if id >> nic::wqe::ID_BITS == 0 => work.id = id,
+                    Some(id) if id >> remora_nic::wqe::ID_BITS == 0 => work.id = id,
                     _ => return self.fault("an id is a number of 48 bits"),
                 },
                 _ => return self.fault_before("this ends with `signaled`, `fence`, `solicited` or `id N`"),

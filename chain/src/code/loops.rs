@@ -1,6 +1,6 @@
 //! Loops (RedN, section 3.4): written out, with a break, and recycled.
 
-use nic::wqe::{SLOT, WqeOpcode, flag};
+use remora_nic::wqe::{SLOT, WqeOpcode, flag};
 
 use super::{Code, ID, ID_BYTES, OPERAND, Operand, Test};
 use crate::program::{Home, Place, Program, Value, Work, header};

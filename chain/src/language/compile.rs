@@ -1,7 +1,7 @@
 //! From a tree to chains: each stretch without a branch is a *block*, a recycled queue of its own. A block ends with an ENABLE of
 //! the next one; which that is, and up to what count, stands in a record that is copied into the ENABLE.
 
-use nic::wqe::WqeOpcode;
+use remora_nic::wqe::WqeOpcode;
 use std::collections::BTreeMap;
 
 use super::parse::{Amount, Condition, Statement, Target, Tree};

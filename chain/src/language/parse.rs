@@ -1,6 +1,6 @@
 //! From text to a tree.
 
-use nic::wqe::WqeOpcode;
+use remora_nic::wqe::WqeOpcode;
 use std::collections::BTreeMap;
 
 use crate::assemble::Mistake;

@@ -1,11 +1,11 @@
 //! A client of a queue, without a network: what it sends takes the queue's receives, and what the queue sends comes to it.
 
-use memory::{Access, Bytes, Pd, Range, Table};
-use nic::chain::LoopbackInit;
-use nic::cqe::Cqe;
-use nic::wqe::{MAX_INLINE, SLOT, Wqe, WqeOpcode, flag};
-use nic::{CompletionKind, Fetching, Nic, Ring, Sge, Status, Word, write_receive};
-use wire::Qpn;
+use remora_memory::{Access, Bytes, Pd, Range, Table};
+use remora_nic::chain::LoopbackInit;
+use remora_nic::cqe::Cqe;
+use remora_nic::wqe::{MAX_INLINE, SLOT, Wqe, WqeOpcode, flag};
+use remora_nic::{CompletionKind, Fetching, Nic, Ring, Sge, Status, Word, write_receive};
+use remora_wire::Qpn;
 
 use super::{COMPLETIONS, LoadError, ring};
 

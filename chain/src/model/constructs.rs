@@ -1,9 +1,9 @@
 //! `RedN`'s constructs, one after the other without end: how many a second.
 
-use nic::cost::connectx5::ConnectX5;
-use nic::cost::number::{Number, Part, Unit};
+use remora_nic::cost::connectx5::ConnectX5;
+use remora_nic::cost::number::{Number, Part, Unit};
 
-use nic::wqe::WqeOpcode;
+use remora_nic::wqe::WqeOpcode;
 
 use super::paper::TABLE_3;
 use super::{Experiment, Site};

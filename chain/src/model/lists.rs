@@ -4,10 +4,10 @@
 //! A READ of this house's language brings one piece; the authors' brings three, into three places. So a node is read into a place of
 //! its own here, and two WRITEs carry its key and the address of its value, and that of the next node, to where they are needed.
 
-use nic::Fetching;
-use nic::cost::connectx5::ConnectX5;
-use nic::cost::number::{Number, Part, Unit};
-use nic::wqe::WqeOpcode;
+use remora_nic::Fetching;
+use remora_nic::cost::connectx5::ConnectX5;
+use remora_nic::cost::number::{Number, Part, Unit};
+use remora_nic::wqe::WqeOpcode;
 
 use super::lookups::{self, COMPARAND, ID, KEY, REMOTE};
 use super::paper::{FIGURE_13, RANGES};

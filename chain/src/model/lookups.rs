@@ -2,11 +2,11 @@
 //!
 //! Clients post into a managed queue and then ring for an ENABLE of it, as those of the authors' published benchmark do.
 
-use nic::Fetching;
-use nic::cost::connectx5::ConnectX5;
-use nic::cost::number::{Number, Part, Unit};
-use nic::cost::timeline::Doorbell;
-use nic::wqe::WqeOpcode;
+use remora_nic::Fetching;
+use remora_nic::cost::connectx5::ConnectX5;
+use remora_nic::cost::number::{Number, Part, Unit};
+use remora_nic::cost::timeline::Doorbell;
+use remora_nic::wqe::WqeOpcode;
 
 use super::paper::{CHAIN_GETS, Curve, IDEAL, ONE_SIDED, SIZES, TABLE_4, TABLE_5, TWO_SIDED};
 use super::{Experiment, Run, Site, shipped};

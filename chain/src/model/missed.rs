@@ -1,6 +1,6 @@
 //! Why the model is off: of each prediction that is missed, and of the baselines.
 
-use nic::cost::number::{Number, Part};
+use remora_nic::cost::number::{Number, Part};
 
 /// Figure, curve and place of what is missed.
 const SEQUENTIAL: (&str, &str, &str) = ("Figure 11", "RedN-Seq", "64");
@@ -26,7 +26,7 @@ pub fn reason(number: &Number) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::model::numbers;
-    use nic::cost::connectx5::CONNECTX5;
+    use remora_nic::cost::connectx5::CONNECTX5;
 
     #[test]
     fn what_is_missed_has_a_reason_and_what_is_met_has_none() {

@@ -1,8 +1,8 @@
 //! Single verbs, chains of NOPs in the three orders, and verbs on all units: what the constants were read from.
 
-use nic::cost::connectx5::{ConnectX5, UNITS};
-use nic::cost::number::{Number, Part, Unit};
-use nic::{Calculation, Fetching};
+use remora_nic::cost::connectx5::{ConnectX5, UNITS};
+use remora_nic::cost::number::{Number, Part, Unit};
+use remora_nic::{Calculation, Fetching};
 
 use super::paper::{CHAINS, FIGURE_7, FIGURE_8, TABLE_3_NATIVE};
 use super::{Experiment, Site};

@@ -1,8 +1,8 @@
 //! The offloads that ship (`chain/programs/offloads`), asked once by a client over the network.
 
-use nic::cost::connectx5::ConnectX5;
-use nic::cost::timeline;
-use nic::wqe::WqeOpcode;
+use remora_nic::cost::connectx5::ConnectX5;
+use remora_nic::cost::timeline;
+use remora_nic::wqe::WqeOpcode;
 
 use super::lookups::{self, KEY};
 use super::{Experiment, MOST, Site};

@@ -1,8 +1,8 @@
 //! What is changed in a work request is seen only if it is fetched afterwards: behind a WAIT and an ENABLE, or behind an ENABLE
 //! with a fence, if a READ or an atomic of the same queue changes it.
 
-use nic::Fetching;
-use nic::wqe::{SLOT, WqeOpcode, flag};
+use remora_nic::Fetching;
+use remora_nic::wqe::{SLOT, WqeOpcode, flag};
 
 use super::{Verifier, targets};
 use crate::program::{Home, Value};

@@ -1,6 +1,6 @@
 //! What a client's message may change: operands, never where something goes or what it is.
 
-use nic::wqe::{SLOT, WqeOpcode};
+use remora_nic::wqe::{SLOT, WqeOpcode};
 
 use super::{Severity, Verifier, overlaps, sources, targets};
 use crate::program::{FIELDS, Home, Place, Value};

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use fabric::{ALL, CompletionQueue, QueuePair, Region, Settings, World};
-use nic::wqe::{SLOT, WqeOpcode};
-use nic::{Fetching, ReceiveRequest, Ring, Sge};
 use remora_chain::{Home, Image, Numbers, Place, Program, QueueNumbers, layout, link};
+use remora_fabric::{ALL, CompletionQueue, QueuePair, Region, Settings, World};
+use remora_nic::wqe::{SLOT, WqeOpcode};
+use remora_nic::{Fetching, ReceiveRequest, Ring, Sge};
 
 /// A program's own memory.
 pub struct Installed {
@@ -100,7 +100,7 @@ pub fn serve(
         send_slots: port.ring_slots(),
         receives: 1,
         receive_max_sge: port.receive_pieces(),
-        access: memory::Access::NONE,
+        access: remora_memory::Access::NONE,
         ..*settings
     };
     let (sent, received) = (world.create_counted_cq(0, 16), world.create_counted_cq(0, 16));
@@ -140,7 +140,7 @@ pub fn install(
     let sections: Vec<_> = program
         .sections
         .iter()
-        .map(|section| memory::Bytes::heap(section.bytes.len().max(8)).unwrap())
+        .map(|section| remora_memory::Bytes::heap(section.bytes.len().max(8)).unwrap())
         .collect();
     for (at, section) in program.sections.iter().enumerate().filter(|(_, section)| section.given) {
         let (_, region) = regions.iter().find(|(name, _)| *name == section.name).expect("a region");
@@ -149,11 +149,12 @@ pub fn install(
     // One region over everything that is its own: the sections, then the slots of each queue.
     let own = sections.iter().zip(&numbers.sections).zip(&numbers.regions);
     let own = own.filter(|(_, given)| given.is_none());
-    let mut ranges: Vec<_> = own.map(|((bytes, address), _)| memory::Range::at(bytes, *address)).collect();
+    let mut ranges: Vec<_> =
+        own.map(|((bytes, address), _)| remora_memory::Range::at(bytes, *address)).collect();
     for ((qp, _), numbers) in made.iter().zip(&numbers.queues) {
         let ring = world.send_ring(*qp);
         let (bytes, len) = (ring.bytes().clone(), ring.slots() as usize * 64);
-        ranges.push(memory::Range { bytes, offset: 64, len, iova: numbers.code });
+        ranges.push(remora_memory::Range { bytes, offset: 64, len, iova: numbers.code });
     }
     let pd = world.pd(0);
     let key = world.table(0).register(pd, &ranges, ALL).unwrap();

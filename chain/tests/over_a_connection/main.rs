@@ -4,10 +4,10 @@
 mod install;
 mod offloads;
 
-use fabric::fault::{Action, Rule, Rules};
-use fabric::{Config, Settings, World};
-use nic::{Fetching, Flags, Operation, Payload, ReceiveRequest, WorkRequest};
 use remora_chain::{Code, Operand, Place, Program, Queue, Test, Work};
+use remora_fabric::fault::{Action, Rule, Rules};
+use remora_fabric::{Config, Settings, World};
+use remora_nic::{Fetching, Flags, Operation, Payload, ReceiveRequest, WorkRequest};
 
 use install::install;
 
@@ -39,7 +39,7 @@ fn unruly(seed: u64) -> World {
 fn ask(seed: u64, test: Test, x: u64, y: u64) -> u64 {
     let mut world = unruly(seed);
     let settings =
-        Settings { fetching: Fetching::Enabled, access: memory::Access::NONE, ..Settings::default() };
+        Settings { fetching: Fetching::Enabled, access: remora_memory::Access::NONE, ..Settings::default() };
     let server_cqs = [world.create_counted_cq(0, 16), world.create_counted_cq(0, 16)];
     let server = world.create_qp(server_cqs[0], server_cqs[1], &settings).unwrap();
     let client_cq = world.create_cq(1, 16);
@@ -57,7 +57,7 @@ fn ask(seed: u64, test: Test, x: u64, y: u64) -> u64 {
     world.post(server, &request).unwrap();
     assert!(world.settle(1_000_000));
 
-    let here = world.register(1, 64, memory::Access::LOCAL_WRITE);
+    let here = world.register(1, 64, remora_memory::Access::LOCAL_WRITE);
     here.store(0, &x.to_le_bytes());
     here.store(8, &y.to_le_bytes());
     world.post_receive(client, &ReceiveRequest { id: 1, sges: &[here.sge(16, 8)] }).unwrap();
@@ -67,7 +67,7 @@ fn ask(seed: u64, test: Test, x: u64, y: u64) -> u64 {
     world.post(client, &request).unwrap();
     assert!(world.settle(1_000_000));
     let ends = world.drain(client_cq);
-    assert!(ends.len() == 2 && ends.iter().all(|end| end.status == nic::Status::Success), "{ends:?}");
+    assert!(ends.len() == 2 && ends.iter().all(|end| end.status == remora_nic::Status::Success), "{ends:?}");
     u64::from_le_bytes(here.load(16, 8).try_into().unwrap())
 }
 

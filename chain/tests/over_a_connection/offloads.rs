@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use fabric::{ALL, CompletionQueue, Config, QueuePair, Random, Region, Settings, World};
-use nic::{CompletionKind, Flags, Operation, Payload, ReceiveRequest, Status, WorkRequest};
 use remora_chain::assemble;
 use remora_chain::offload::{BUCKET, LIST, OFFLOADS, ask, ask_list, ask_two, bucket, node, places};
+use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Random, Region, Settings, World};
+use remora_nic::{CompletionKind, Flags, Operation, Payload, ReceiveRequest, Status, WorkRequest};
 
 use super::install::{Installed, serve};
 use super::{SIGNALED, unruly};

@@ -1,8 +1,8 @@
 //! The bare verbs of a port, one at a time: the floor of whatever takes round trips.
 
 use anyhow::{Context, Result};
-use store::ycsb::fnv;
-use verbs::{EMPTY, work};
+use remora_store::ycsb::fnv;
+use remora_verbs::{EMPTY, work};
 
 use super::echo::Echo;
 use super::pair::{End, Peer};

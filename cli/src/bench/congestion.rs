@@ -2,9 +2,9 @@
 //! TIMELY. Virtual time, the NIC's own code, each round another seed.
 
 use anyhow::Result;
-use fabric::share::{self, Outcome, RATE, Scenario, jain};
 use indicatif::ProgressBar;
-use transport::congestion::Algorithm;
+use remora_fabric::share::{self, Outcome, RATE, Scenario, jain};
+use remora_transport::congestion::Algorithm;
 
 use super::{Args, Report, Row, plot};
 use crate::output;

@@ -2,7 +2,7 @@
 //! receive buffer are WRITEs with immediate data. Both ends of it, the bench's and the peer's, are one of these.
 
 use anyhow::{Result, ensure};
-use verbs::{
+use remora_verbs::{
     CompletionKind, Flags, MemoryRegion, Operation, Payload, QueuePair, Ready, ReceiveRequest, RemoteMemory,
     Status, WorkCompletion, WorkRequest,
 };
@@ -18,8 +18,8 @@ const SIGNALED_EVERY: u32 = 64;
 
 /// One end: its memory and the other's. Receive buffers lie at the beginning of the memory, messages behind them.
 pub struct Echo {
-    receive: verbs::Sge,
-    message: verbs::Sge,
+    receive: remora_verbs::Sge,
+    message: remora_verbs::Sge,
     theirs: RemoteMemory,
     inline: [u8; INLINE],
     started: bool,
@@ -58,7 +58,7 @@ impl Echo {
     #[inline]
     pub fn send(&mut self, qp: &mut QueuePair<Ready>, len: usize) -> Result<()> {
         self.sent = self.sent.wrapping_add(1);
-        let list = [verbs::Sge { len: len as u32, ..self.message }];
+        let list = [remora_verbs::Sge { len: len as u32, ..self.message }];
         let (operation, payload) = match self.inline.get(..len) {
             Some(bytes) => (Operation::Send, Payload::Inline(bytes)),
             None if len <= EAGER => (Operation::Send, Payload::Sges(&list)),

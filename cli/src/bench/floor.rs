@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use port::shm::{Receiver, Sender};
-use port::udp::Socket;
+use remora_port::shm::{Receiver, Sender};
+use remora_port::udp::Socket;
 use rustix::net::SocketAddrAny;
 
 use super::page::{Page, Ticket};
@@ -147,7 +147,7 @@ fn send(sender: &mut Sender, len: usize) -> Result<()> {
     Ok(())
 }
 
-fn broken(_: port::shm::Broken) -> anyhow::Error {
+fn broken(_: remora_port::shm::Broken) -> anyhow::Error {
     anyhow::anyhow!("the ring of the benchmark is broken")
 }
 

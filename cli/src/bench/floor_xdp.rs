@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use port::xdp::{Attachment, Flushed, Options, Queue, Resolver};
-use wire::frame::{Endpoint, Route, Start};
+use remora_port::xdp::{Attachment, Flushed, Options, Queue, Resolver};
+use remora_wire::frame::{Endpoint, Route, Start};
 
 use super::floor::{Lengths, typical};
 use super::page::{Page, Ticket};

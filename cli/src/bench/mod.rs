@@ -176,7 +176,7 @@ pub fn rows(args: Args) -> Result<Vec<curves::Saved>> {
 }
 
 /// Writes each page of a region, so that no page fault is measured.
-pub fn touch(region: &::verbs::MemoryRegion) -> Result<()> {
+pub fn touch(region: &remora_verbs::MemoryRegion) -> Result<()> {
     for offset in (0..region.len()).step_by(4096) {
         region.write(offset, &[1])?;
     }

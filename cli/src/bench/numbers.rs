@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use nic::cost::number::{MOST_OFF, Number, Part, Unit};
+use remora_nic::cost::number::{MOST_OFF, Number, Part, Unit};
 
 use super::Row;
 use super::plot::{Drawing, Line, Mark, Plot, write};

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use port::udp::Socket;
+use remora_port::udp::Socket;
 use rustix::io::Errno;
 use rustix::net::SocketAddrAny;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use memory::Bytes;
+use remora_memory::Bytes;
 
 const LEN: usize = 4096;
 

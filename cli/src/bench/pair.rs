@@ -6,14 +6,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use port::shm;
-use port::udp::{self, Socket};
-use rustix::net::SocketAddrAny;
-use verbs::prism::Outcome;
-use verbs::{
+use remora_port::shm;
+use remora_port::udp::{self, Socket};
+use remora_verbs::prism::Outcome;
+use remora_verbs::{
     Access, CompletionQueue, EMPTY, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
     RemoteMemory, Status, WorkRequest,
 };
+use rustix::net::SocketAddrAny;
 
 use super::PortName;
 use super::cores::pin;
@@ -199,7 +199,7 @@ impl End {
         let local = domain.allocate(TARGET, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         super::touch(&local)?;
         let cq = context.create_cq(1 << 15)?;
-        let remote = RemoteMemory { addr: 0, len: 0, rkey: verbs::Key::new(0) };
+        let remote = RemoteMemory { addr: 0, len: 0, rkey: remora_verbs::Key::new(0) };
         Ok(End { domain, cq, qps: Vec::new(), local, remote, port, speaks: Speaks::default() })
     }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use port::shm;
-use port::udp::{self, Socket};
-use serde::{Deserialize, Serialize};
-use verbs::{
+use remora_port::shm;
+use remora_port::udp::{self, Socket};
+use remora_verbs::{
     Access, CompletionQueue, EMPTY, FreeList, Listener, MemoryRegion, ProtectionDomain, QpOptions, QueuePair,
     Ready, RemoteMemory,
 };
+use serde::{Deserialize, Serialize};
 
 use super::cores::pin;
 use super::echo::Echo;

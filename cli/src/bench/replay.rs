@@ -19,9 +19,9 @@ use std::path::Path;
 use std::str::SplitWhitespace;
 
 use anyhow::{Context, Result, bail, ensure};
-use transport::rc::irn::{Answer, Ends, Receiver, Sender, Settings, Timeout};
-use transport::rc::{Seq, extend, psn, start};
-use wire::{Opcode, Psn};
+use remora_transport::rc::irn::{Answer, Ends, Receiver, Sender, Settings, Timeout};
+use remora_transport::rc::{Seq, extend, psn, start};
+use remora_wire::{Opcode, Psn};
 
 use super::Args;
 use crate::output::{self, Output};

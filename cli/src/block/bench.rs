@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use clap::Parser;
-use store::block::{Design, MIN_BLOCK};
-use store::ycsb::{Random, Skewed};
+use remora_store::block::{Design, MIN_BLOCK};
+use remora_store::ycsb::{Random, Skewed};
 
 use super::etcd;
 use super::rows::{beside, crowded, point};

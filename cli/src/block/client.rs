@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use host::Clock;
-use store::Fleet;
-use store::block::{
+use remora_host::Clock;
+use remora_store::Fleet;
+use remora_store::block::{
     Canary, ClientConfig, ClientId, Design, Errand, Finished, Hello, Layout, MAX_REPLICAS, MIN_BLOCK,
     Operation, Outcome, Refused, Slot, State, View, Welcome,
 };
-use verbs::{Access, Context as Nic, EMPTY, MemoryRegion, ProtectionDomain, WorkCompletion};
+use remora_verbs::{Access, Context as Nic, EMPTY, MemoryRegion, ProtectionDomain, WorkCompletion};
 
 use super::connector::{Connector, Link};
 use super::machine::Machine;

@@ -112,7 +112,7 @@ fn read(target: &Target, block: u64, whole: bool) -> Result<()> {
 fn write(target: &Target, block: u64, value: String) -> Result<()> {
     let value = if value == "-" {
         let mut bytes = Vec::new();
-        let most = u64::from(store::block::MAX_BLOCK) + 1;
+        let most = u64::from(remora_store::block::MAX_BLOCK) + 1;
         std::io::stdin().take(most).read_to_end(&mut bytes).context("reading standard input")?;
         bytes
     } else {

@@ -6,9 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use store::QueueNeeds;
-use store::block::{Errand, Hello, Welcome};
-use verbs::{CompletionQueue, Context, ProtectionDomain, QpOptions, QueuePair, Ready};
+use remora_store::QueueNeeds;
+use remora_store::block::{Errand, Hello, Welcome};
+use remora_verbs::{CompletionQueue, Context, ProtectionDomain, QpOptions, QueuePair, Ready};
 
 use crate::serving::READS;
 

@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use host::Clock;
-use nic::Remote;
-use store::Fleet;
-use store::block::{
+use remora_host::Clock;
+use remora_nic::Remote;
+use remora_store::Fleet;
+use remora_store::block::{
     ClientConfig, ClientId, Design, Errand, Finished, Hello, Operation, Outcome, Refused, Welcome,
 };
-use verbs::{
+use remora_verbs::{
     Access, CompletionQueue, Context, EMPTY, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
     WorkCompletion, work,
 };
@@ -364,7 +364,7 @@ impl Crowd {
     fn answers(&mut self) -> Result<&[WorkCompletion]> {
         let got = self.cq.poll(&mut self.done)?;
         let done = &self.done[..got];
-        let failed = done.iter().any(|completion| completion.status != verbs::Status::Success);
+        let failed = done.iter().any(|completion| completion.status != remora_verbs::Status::Success);
         ensure!(!failed, "a READ of the replicas' tables failed");
         Ok(done)
     }
@@ -372,8 +372,8 @@ impl Crowd {
 
 /// An operation, half of them writes, of a block that `next` draws.
 pub fn half_writes(
-    random: &mut store::ycsb::Random,
-    next: impl Fn(&mut store::ycsb::Random) -> u64,
+    random: &mut remora_store::ycsb::Random,
+    next: impl Fn(&mut remora_store::ycsb::Random) -> u64,
 ) -> (Operation, u64) {
     let operation = if random.below(2) == 0 { Operation::Read } else { Operation::Write };
     (operation, next(random))

@@ -1,8 +1,8 @@
 //! `remora block exercise`: replicated blocks as a store of numbered registers.
 
 use anyhow::{Result, bail};
-use check::{Step, identify, stamp};
-use store::block::{Finished, Operation, Outcome, Tag};
+use remora_check::{Step, identify, stamp};
+use remora_store::block::{Finished, Operation, Outcome, Tag};
 
 use super::client::Session;
 use super::command::Target;

@@ -4,8 +4,8 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use store::block::Errand;
-use verbs::{Answered, ConnectRequest, Context, Handshakes, Listener, ProtectionDomain, QpOptions};
+use remora_store::block::Errand;
+use remora_verbs::{Answered, ConnectRequest, Context, Handshakes, Listener, ProtectionDomain, QpOptions};
 
 use super::peers::Peers;
 use super::replica::{Blocks, Replica, Shared};
@@ -45,7 +45,7 @@ fn answer_until(
 fn finish(handshakes: &mut Handshakes) -> Result<()> {
     let began = Instant::now();
     while !handshakes.is_empty() && began.elapsed() < ANSWERING {
-        host::wait_any(&[handshakes.as_fd()], AGAIN)?;
+        remora_host::wait_any(&[handshakes.as_fd()], AGAIN)?;
         take_finished(handshakes);
     }
     Ok(())

@@ -1,12 +1,12 @@
 //! The client machine of either design.
 
 use anyhow::{Context as _, Result};
-use store::block::{
+use remora_store::block::{
     ClientConfig, Design, Finished, Grant, Lost, Operation, Refused, Slot, abdlock, prism_rs,
 };
-use store::{Broken, Fleet, QueueNeeds, Registered};
-use transport::Instant;
-use verbs::WorkCompletion;
+use remora_store::{Broken, Fleet, QueueNeeds, Registered};
+use remora_transport::Instant;
+use remora_verbs::WorkCompletion;
 
 /// One of them.
 pub enum Machine {

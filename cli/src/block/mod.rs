@@ -37,8 +37,8 @@ impl DesignName {
     /// As the command line says it.
     pub fn name(self) -> &'static str {
         match self {
-            DesignName::PrismRs => store::block::Design::PrismRs.name(),
-            DesignName::Abdlock => store::block::Design::AbdLock.name(),
+            DesignName::PrismRs => remora_store::block::Design::PrismRs.name(),
+            DesignName::Abdlock => remora_store::block::Design::AbdLock.name(),
         }
     }
 }

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use store::QueueNeeds;
-use store::block::{Design, Errand, Hello, Layout, State};
-use verbs::{Context, ProtectionDomain};
+use remora_store::QueueNeeds;
+use remora_store::block::{Design, Errand, Hello, Layout, State};
+use remora_verbs::{Context, ProtectionDomain};
 
 use super::connector::Connector;
 use super::replica::Shared;

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use store::block::{Errand, Operation, Outcome, Standing, State};
-use verbs::Context;
+use remora_store::block::{Errand, Operation, Outcome, Standing, State};
+use remora_verbs::Context;
 
 use super::WINDOW;
 use super::client::{Role, Session};

@@ -4,10 +4,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result, ensure};
-use store::block::{Design, Errand, Grant, Hello, Layout, Standing, Tag, Welcome, abdlock, prism_rs};
-use store::heap::{Class, Classes, Reachable};
-use store::{Broken, QueueNeeds};
-use verbs::{Full, WorkCompletion};
+use remora_store::block::{Design, Errand, Grant, Hello, Layout, Standing, Tag, Welcome, abdlock, prism_rs};
+use remora_store::heap::{Class, Classes, Reachable};
+use remora_store::{Broken, QueueNeeds};
+use remora_verbs::{Full, WorkCompletion};
 
 use super::WINDOW;
 use crate::post::{Batched, Direct, Later};
@@ -242,9 +242,9 @@ impl Blocks for Kept<PrismRs> {
         let Size { layout, clients } = *size;
         let (len, count) = (layout.buffer_len() as u32, layout.buffers_for(clients, WINDOW));
         ensure!(
-            count as usize <= nic::MAX_RING_SLOTS as usize,
+            count as usize <= remora_nic::MAX_RING_SLOTS as usize,
             "{count} buffers are more than the {} of a free list: ask for fewer --blocks",
-            nic::MAX_RING_SLOTS
+            remora_nic::MAX_RING_SLOTS
         );
         let room = Room { what: "blocks", table_len: layout.table_len(), sizes: &[(len, count)], clients };
         Kept::open(&room, memory, |block, classes| {
@@ -325,7 +325,7 @@ impl Program for AbdLock {
 
     fn handle(&mut self, _: u64, completion: &WorkCompletion, _: &mut Batched<'_, '_>) -> Result<(), Broken> {
         match completion.status {
-            verbs::Status::Success => Ok(()),
+            remora_verbs::Status::Success => Ok(()),
             status => Err(Broken::Completion(status)),
         }
     }

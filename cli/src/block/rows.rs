@@ -1,6 +1,6 @@
 //! The rows of rounds: ABDLOCK beside its floor, PRISM-RS beside ABDLOCK.
 
-use store::block::Design;
+use remora_store::block::Design;
 
 use super::bench::Rounds;
 use super::seat::Round;

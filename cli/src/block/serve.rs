@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::Args;
-use store::block::{Layout, MAX_BLOCK, MAX_REPLICAS, MIN_BLOCK, Standing};
-use verbs::Listener;
+use remora_store::block::{Layout, MAX_BLOCK, MAX_REPLICAS, MIN_BLOCK, Standing};
+use remora_verbs::Listener;
 
 use super::DesignName;
 use super::founding::found;

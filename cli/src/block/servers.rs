@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 use clap::Args;
-use members::{Follower, Map, Source};
+use remora_members::{Follower, Map, Source};
 
 /// Which replicas.
 #[derive(Args, Clone, Debug)]

@@ -7,9 +7,9 @@ use std::os::fd::AsFd as _;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
+use remora_store::block::{Layout, Standing, State};
+use remora_verbs::Listener;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use store::block::{Layout, Standing, State};
-use verbs::Listener;
 
 use super::DesignName;
 use super::replica::{AbdLock, Blocks, PrismRs, Replica, Shared, Size};

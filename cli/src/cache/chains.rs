@@ -7,12 +7,12 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ::chain::offload::shipped;
-use ::chain::{Program, assemble};
 use anyhow::{Context as _, Result, ensure};
-use store::Registered;
-use store::cache::{Buckets, Directory};
-use verbs::{
+use remora_chain::offload::shipped;
+use remora_chain::{Program, assemble};
+use remora_store::Registered;
+use remora_store::cache::{Buckets, Directory};
+use remora_verbs::{
     Access, Answered, Call, ConnectError, ConnectRequest, Context, Departures, Device, Handshakes, Listener,
     Loader, MemoryRegion, Mode, Offload, ProtectionDomain, QpOptions,
 };
@@ -53,9 +53,9 @@ pub struct Chains {
 
 /// A NIC of the server's own: a thread of it answers, whatever the cache's does.
 pub fn own(port: &PortArgs, clients: u32) -> Result<Context> {
-    let plain = nic::Config::default();
+    let plain = remora_nic::Config::default();
     // A chain has four queues, with two completion queues each.
-    let limits = nic::Config { max_cqs: plain.max_cqs.max(8 * clients.min(MOST)), ..plain };
+    let limits = remora_nic::Config { max_cqs: plain.max_cqs.max(8 * clients.min(MOST)), ..plain };
     Ok(port.device()?.nic_limits(limits).mode(Mode::Dedicated).spin(Duration::from_millis(1)).open()?)
 }
 
@@ -138,7 +138,7 @@ impl Chains {
         if room {
             waited.push(self.listener.as_fd());
         }
-        host::wait_any(&waited, if room { QUIET } else { SOON })?;
+        remora_host::wait_any(&waited, if room { QUIET } else { SOON })?;
         for number in self.departures.ended()? {
             self.end(|loaded| loaded.number().is_none_or(|own| u64::from(own) == number));
         }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant as Clock, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, Subcommand};
-use store::cache::{ANSWER, Directory, Item, MAX_KEY};
-use transport::Instant;
-use verbs::{
+use remora_store::cache::{ANSWER, Directory, Item, MAX_KEY};
+use remora_transport::Instant;
+use remora_verbs::{
     Access, Call, CompletionKind, CompletionQueue, Context, EMPTY, Flags, MemoryRegion, QpOptions, QueuePair,
     ReceiveRequest, Status, WorkRequest, work,
 };

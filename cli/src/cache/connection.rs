@@ -2,8 +2,8 @@
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 
-use store::cache::{Cache, OUTPUT, Session};
-use transport::Instant;
+use remora_store::cache::{Cache, OUTPUT, Session};
+use remora_transport::Instant;
 
 use super::stream::Stream;
 

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use check::{Step, identify, stamp};
 use clap::Args;
+use remora_check::{Step, identify, stamp};
 
 use super::client::Client;
 use crate::device::PortArgs;

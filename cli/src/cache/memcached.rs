@@ -4,7 +4,7 @@ use std::io::{Error, ErrorKind, Read, Result, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use store::cache::LONGEST;
+use remora_store::cache::LONGEST;
 
 /// How long connecting may take, and an answer.
 const PATIENCE: Duration = Duration::from_secs(5);

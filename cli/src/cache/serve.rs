@@ -8,14 +8,14 @@ use std::time::{Duration, Instant as Clock, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use memory::{Bytes, Key};
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token};
+use remora_memory::{Bytes, Key};
+use remora_store::Registered;
+use remora_store::cache::{Cache, Config, MIN_MEMORY, Session};
+use remora_transport::Instant;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use slab::Slab;
-use store::Registered;
-use store::cache::{Cache, Config, MIN_MEMORY, Session};
-use transport::Instant;
 
 use super::chains::{self, Chains};
 use super::connection::{Connection, Wish};

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use transport::Instant;
+use remora_transport::Instant;
 
 /// A connection, which it is of those that had its number, and why its time comes.
 pub type Timer = (usize, u64, Why);

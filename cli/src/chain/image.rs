@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 
-use ::chain::{Label, Names, Numbers, Program, Queue, QueueNumbers, Section, Work, layout, link};
 use anyhow::{Context as _, Result};
+use remora_chain::{Label, Names, Numbers, Program, Queue, QueueNumbers, Section, Work, layout, link};
 use serde::{Deserialize, Serialize};
 
 /// The bytes of a program, with what they are called.
@@ -60,7 +60,7 @@ pub fn assemble(program: &Program, json: bool) -> Result<()> {
         writeln!(out, "queue {} {kind}, {} slots of {}", queue.name, queue.posted(), queue.ring_slots())?;
         for work in &queue.works {
             let first = work.slot as usize;
-            let said = ::chain::disassemble(&slots[first], &slots[first + 1..], &names);
+            let said = remora_chain::disassemble(&slots[first], &slots[first + 1..], &names);
             writeln!(out, "{:>5}  {}  {said}", work.slot, names.work(at, work.slot))?;
             for slot in &slots[first..first + work.slots() as usize] {
                 let words: Vec<_> = slot.chunks(8).map(digits).collect();
@@ -74,13 +74,13 @@ pub fn assemble(program: &Program, json: bool) -> Result<()> {
 /// What a queue is, in the language's word.
 pub fn fetching(queue: &Queue) -> &'static str {
     match queue.fetching {
-        nic::Fetching::Posted => "posted",
-        nic::Fetching::Enabled => "managed",
-        nic::Fetching::Recycled => "recycled",
+        remora_nic::Fetching::Posted => "posted",
+        remora_nic::Fetching::Enabled => "managed",
+        remora_nic::Fetching::Recycled => "recycled",
     }
 }
 
-fn image(program: &Program, numbers: &Numbers, bytes: &::chain::Image) -> Image {
+fn image(program: &Program, numbers: &Numbers, bytes: &remora_chain::Image) -> Image {
     let section = |at: usize| {
         let section = &program.sections[at];
         let labels = section.labels.iter().map(|label| (label.name.clone(), label.offset, label.len));
@@ -129,8 +129,12 @@ pub fn disassemble(text: &str) -> Result<()> {
         while at < slots.len() {
             let label = queue.labels.iter().find(|(_, slot)| *slot == at as u64);
             let label = label.map_or(String::new(), |(name, _)| format!("{name}:"));
-            writeln!(out, "  {label:<12}{}", ::chain::disassemble(&slots[at], &slots[at + 1..], &names))?;
-            at += nic::wqe::Wqe::parse(&slots[at]).slots().unwrap_or(1).max(1);
+            writeln!(
+                out,
+                "  {label:<12}{}",
+                remora_chain::disassemble(&slots[at], &slots[at + 1..], &names)
+            )?;
+            at += remora_nic::wqe::Wqe::parse(&slots[at]).slots().unwrap_or(1).max(1);
         }
     }
     Ok(())
@@ -152,7 +156,7 @@ fn names(image: &Image) -> Result<(Program, Numbers)> {
         numbers.regions.push(None);
     }
     for queue in &image.queues {
-        let mut named = Queue::new(&queue.name, nic::Fetching::Posted);
+        let mut named = Queue::new(&queue.name, remora_nic::Fetching::Posted);
         named.slots = queue.ring;
         let work = |(name, slot): &(String, u64)| Work { slot: *slot, ..Work::nop().named(name) };
         named.works = queue.labels.iter().map(work).collect();

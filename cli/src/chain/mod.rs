@@ -8,9 +8,9 @@ mod verify;
 
 use std::path::{Path, PathBuf};
 
-use ::chain::{Machine, Program};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};
+use remora_chain::{Machine, Program};
 
 /// `remora chain`.
 #[derive(Subcommand)]
@@ -138,7 +138,7 @@ fn message_bytes(machine: &Machine, text: &str) -> Option<Vec<u8>> {
             return Some(machine.numbers().address(machine.program().find(name)?.0));
         }
         match text.strip_prefix("[nop").and_then(|rest| rest.strip_suffix(']')) {
-            Some(id) => Some(::chain::offload::wanted(number(id.trim())?)),
+            Some(id) => Some(remora_chain::offload::wanted(number(id.trim())?)),
             None => u64::from_str_radix(text.strip_prefix("0x")?, 16).ok(),
         }
     };
@@ -153,7 +153,7 @@ fn message_bytes(machine: &Machine, text: &str) -> Option<Vec<u8>> {
 fn program(file: &Path) -> Result<Program> {
     let text = text(file)?;
     let name = file.display().to_string();
-    ::chain::read(&text).map_err(|mistake| anyhow!("{}", mistake.show(&name, &text)))
+    remora_chain::read(&text).map_err(|mistake| anyhow!("{}", mistake.show(&name, &text)))
 }
 
 fn text(file: &Path) -> Result<String> {

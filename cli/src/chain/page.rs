@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use ::chain::{Home, Label, Machine, Names, Place, Step};
 use anyhow::Result;
-use nic::wqe::SLOT;
+use remora_chain::{Home, Label, Machine, Names, Place, Step};
+use remora_nic::wqe::SLOT;
 use serde_json::{Value, json};
 
 use super::image::fetching;
@@ -106,7 +106,7 @@ fn slot(bytes: &[u8], index: u64, names: &Names<'_>) -> String {
         .take(16)
         .filter_map(|slot| slot.try_into().ok())
         .collect();
-    slots.split_first().map_or(String::new(), |(first, more)| ::chain::disassemble(first, more, names))
+    slots.split_first().map_or(String::new(), |(first, more)| remora_chain::disassemble(first, more, names))
 }
 
 /// What stands at a label: a text if it looks like one, else its first word, as text too: JavaScript's numbers have 53 bits.

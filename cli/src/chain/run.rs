@@ -1,7 +1,7 @@
 //! `remora chain run`.
 
-use ::chain::{End, Home, Machine, Place};
 use anyhow::{Context as _, Result, bail};
+use remora_chain::{End, Home, Machine, Place};
 use serde_json::{Map, Value, json};
 
 use super::Start;
@@ -70,7 +70,7 @@ fn some(machine: &Machine, names: &[String]) -> Result<Vec<(String, Vec<u64>)>> 
 
 /// What failed, with the line that it stands in.
 pub fn failures(machine: &Machine) -> Vec<String> {
-    let one = |failure: &::chain::Failure| {
+    let one = |failure: &remora_chain::Failure| {
         let queue = &machine.program().queues[failure.queue];
         let line = queue.works.iter().find(|work| work.slot == failure.slot).map_or(0, |work| work.line);
         let place = if line == 0 { String::new() } else { format!(" (line {line})") };

@@ -2,9 +2,9 @@
 
 use std::io::Write as _;
 
-use ::chain::{Change, Home, Machine, Names, Step};
 use anyhow::Result;
-use nic::wqe::{SLOT, Wqe};
+use remora_chain::{Change, Home, Machine, Names, Step};
+use remora_nic::wqe::{SLOT, Wqe};
 use serde_json::{Value, json};
 
 use super::run::failures;
@@ -48,9 +48,9 @@ pub fn said(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
     let home = Home::Queue(step.queue);
     let more = (1..=further as u64).filter_map(|by| {
         let offset = (step.index + by) % slots * SLOT as u64;
-        machine.read(::chain::Place { home, offset }, SLOT)?.try_into().ok()
+        machine.read(remora_chain::Place { home, offset }, SLOT)?.try_into().ok()
     });
-    ::chain::disassemble(&step.slot, &more.collect::<Vec<[u8; SLOT]>>(), names)
+    remora_chain::disassemble(&step.slot, &more.collect::<Vec<[u8; SLOT]>>(), names)
 }
 
 /// What a step is called.
@@ -75,7 +75,7 @@ fn text(step: &Step, machine: &Machine, names: &Names<'_>) -> String {
 pub fn changed(change: &Change, names: &Names<'_>) -> String {
     let is_header = matches!(change.at.home, Home::Queue(_)) && change.at.offset.is_multiple_of(SLOT as u64);
     let show = |bytes: &[u8]| match <[u8; 8]>::try_from(bytes).map(u64::from_le_bytes) {
-        Ok(word) if is_header => ::chain::header_text(word),
+        Ok(word) if is_header => remora_chain::header_text(word),
         Ok(word) => word.to_string(),
         Err(_) => format!("{} bytes", bytes.len()),
     };

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use ::chain::{Finding, Program, Severity};
 use anyhow::{Result, bail};
+use remora_chain::{Finding, Program, Severity};
 use serde_json::json;
 
 use crate::print;
@@ -11,7 +11,7 @@ use crate::print;
 /// Prints what is found in a program; a fault is an error.
 pub fn verify(file: &Path, json: bool) -> Result<()> {
     let program = super::program(file)?;
-    let found = ::chain::verify(&program);
+    let found = remora_chain::verify(&program);
     for finding in &found {
         if json {
             let queue = &program.queues[finding.queue].name;

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
+use remora_store::ycsb::Mix;
 use serde::Serialize;
-use store::ycsb::Mix;
 
 use crate::bench::cores::{pin, two_cores};
 use crate::bench::print_table;

@@ -7,9 +7,9 @@ mod run;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use check::Step;
 use clap::Args;
-use store::ycsb::Random;
+use remora_check::Step;
+use remora_store::ycsb::Random;
 
 pub use run::run;
 

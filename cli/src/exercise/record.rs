@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use check::{Event, Kind, Step};
+use remora_check::{Event, Kind, Step};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The file, and what was written to it.

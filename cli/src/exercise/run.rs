@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use check::Step;
-use store::ycsb::Random;
+use remora_check::Step;
+use remora_store::ycsb::Random;
 
 use super::progress::Progress;
 use super::record::Record;
@@ -304,7 +304,7 @@ impl<'a> Exercise<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use check::{History, Kind, linearizable};
+    use remora_check::{History, Kind, linearizable};
 
     /// Registers that answer in the order in which they are asked, a turn later.
     #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
-use store::ycsb::{Distribution, Mix};
+use remora_store::ycsb::{Distribution, Mix};
 
 use super::contest::{Contestant, Counts, RivalSeat, Round, seat};
 use super::flight::RIVAL_WINDOW;

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use store::kv::{ClientConfig, Finished, Outcome, Refused, Slot};
-use verbs::{
+use remora_store::kv::{ClientConfig, Finished, Outcome, Refused, Slot};
+use remora_verbs::{
     Access, CompletionQueue, EMPTY, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
     WorkCompletion,
 };

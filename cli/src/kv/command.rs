@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
-use store::kv::ClientConfig;
+use remora_store::kv::ClientConfig;
 
 use super::client::Session;
 use super::client_bench::{BenchArgs, run as measure};
@@ -244,7 +244,7 @@ fn type_lines<D: Design>(target: &Target) -> Result<()> {
 /// A session that can list keys too.
 pub(super) fn listing_session<D: Design>(target: &Target) -> Result<Session<D>> {
     let config = ClientConfig {
-        window: store::kv::prism::Scan::WINDOW,
+        window: remora_store::kv::prism::Scan::WINDOW,
         max_key: LONGEST,
         max_value: LONGEST,
         ..ClientConfig::default()

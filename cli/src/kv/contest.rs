@@ -1,9 +1,9 @@
 //! Who is measured: the designs over a port and the rivals, turn by turn, so that whatever disturbs a round disturbs all.
 
 use anyhow::Result;
-use store::kv::MESSAGE_HEADER;
-use store::ycsb::Mix;
-use store::ycsb::record::{KEY_LEN, Record};
+use remora_store::kv::MESSAGE_HEADER;
+use remora_store::ycsb::Mix;
+use remora_store::ycsb::record::{KEY_LEN, Record};
 
 use super::flight::{Flight, load};
 use super::measure::{Plan, Runner, Server};

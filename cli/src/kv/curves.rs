@@ -4,7 +4,7 @@
 //! operations end in the time that one takes in the mean (Little's law), which is how the mean latency is told.
 
 use anyhow::Result;
-use store::ycsb::{Distribution, Mix};
+use remora_store::ycsb::{Distribution, Mix};
 
 use super::measure::{Plan, Runner, Server};
 use super::parts::Parts;

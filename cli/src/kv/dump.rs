@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use remora_store::load::{BOM, Pair};
 use serde::{Deserialize, Serialize};
-use store::load::{BOM, Pair};
 
 use super::Design;
 use super::client::Session;

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use check::{Step, identify, stamp};
-use store::kv::{ClientConfig, Finished, Outcome, Refused};
-use store::ycsb::Random;
+use remora_check::{Step, identify, stamp};
+use remora_store::kv::{ClientConfig, Finished, Outcome, Refused};
+use remora_store::ycsb::Random;
 
 use super::Design;
 use super::client::{Driver, Session};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use store::ycsb::record::{self, Values};
+use remora_store::ycsb::record::{self, Values};
 
 use super::measure::Plan;
 use super::parts::{Part, Parts};

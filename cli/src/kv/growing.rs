@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
-use store::kv::{ClientConfig, Finished, Outcome, Refusal, Refused};
-use verbs::Listener;
+use remora_store::kv::{ClientConfig, Finished, Outcome, Refusal, Refused};
+use remora_verbs::Listener;
 
 use super::client::{Driver, Session};
 use super::machine::Machine;

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
-use store::kv::prism::{Grant, Scan};
-use store::kv::{Cursor, Finished, Outcome, Page};
+use remora_store::kv::prism::{Grant, Scan};
+use remora_store::kv::{Cursor, Finished, Outcome, Page};
 
 use super::client::{PATIENCE, Session};
 use super::{Classical, PrismDesign};
@@ -69,6 +69,6 @@ pub fn by_reads(session: &mut Session<PrismDesign>, found: &mut Found<'_>) -> Re
     Ok(())
 }
 
-fn failed(broken: store::Broken) -> anyhow::Error {
+fn failed(broken: remora_store::Broken) -> anyhow::Error {
     anyhow::anyhow!("the connection failed: {broken}")
 }

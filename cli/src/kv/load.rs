@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
-use store::kv::{Outcome, Refusal, Refused};
-use store::load::{Pair, Pairs};
+use remora_store::kv::{Outcome, Refusal, Refused};
+use remora_store::load::{Pair, Pairs};
 
 use super::Design;
 use super::client::{Session, bad_end, why_not};
@@ -79,7 +79,7 @@ pub fn load<D: Design>(target: &Target, path: &Path) -> Result<()> {
 /// # Errors
 /// The server has no room, or the connection fails.
 pub fn put<D: Design>(session: &mut Session<D>, pair: Pair<'_>) -> Result<Stored> {
-    let look = |ended: &store::kv::Finished<'_>| match ended.outcome {
+    let look = |ended: &remora_store::kv::Finished<'_>| match ended.outcome {
         Outcome::Done => Ok(Stored::Yes),
         Outcome::Refused(Refusal::TooLong) => Ok(Stored::No(Refusal::TooLong.to_string())),
         other => Err(bad_end("PUT", other)),

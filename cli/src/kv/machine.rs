@@ -1,8 +1,8 @@
 //! The stores' client machines, as whoever drives them sees them.
 
-use store::PostPrism;
-use store::kv::{Broken, Client, Finished, Lookup, Refused, Slot, prism};
-use verbs::WorkCompletion;
+use remora_store::PostPrism;
+use remora_store::kv::{Broken, Client, Finished, Lookup, Refused, Slot, prism};
+use remora_verbs::WorkCompletion;
 
 /// A client of any design.
 pub trait Machine {

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use hdrhistogram::Histogram;
-use store::kv::{ClientConfig, Finished, Outcome, Refused};
-use store::ycsb::record::Values;
+use remora_store::kv::{ClientConfig, Finished, Outcome, Refused};
+use remora_store::ycsb::record::Values;
 
 use super::client::{Driver, Session};
 use super::machine::Machine;

@@ -30,21 +30,21 @@ use std::rc::Rc;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
-use memory::Key;
-use nic::Remote;
-use store::QueueNeeds;
-use store::kv::farm::{self, Farm, FarmTable};
-use store::kv::pilaf::{self, Pilaf, PilafTable};
-use store::kv::prism::{
+use remora_memory::Key;
+use remora_nic::Remote;
+use remora_store::QueueNeeds;
+use remora_store::kv::farm::{self, Farm, FarmTable};
+use remora_store::kv::pilaf::{self, Pilaf, PilafTable};
+use remora_store::kv::prism::{
     Client as PrismClient, ClientConfig as PrismConfig, Config, Grant as PrismGrant, HEADER,
 };
-use store::kv::strom::{self, Strom, StromTable};
-use store::kv::two_sided::{self, TwoSided, TwoSidedTable};
-use store::kv::{
+use remora_store::kv::strom::{self, Strom, StromTable};
+use remora_store::kv::two_sided::{self, TwoSided, TwoSidedTable};
+use remora_store::kv::{
     Client, ClientConfig, Grant, Hello, Lookup, Registered, Server, ServerConfig, SessionError, Table,
 };
-use verbs::kernel::{Get, Kernel};
-use verbs::{Access, KernelOptions};
+use remora_verbs::kernel::{Get, Kernel};
+use remora_verbs::{Access, KernelOptions};
 
 use crate::serving::Speaks;
 use crate::serving::program::Memory;
@@ -258,7 +258,7 @@ impl Design for PrismDesign {
 
     fn hello(config: &ClientConfig, _: &Registered) -> Hello {
         let replies = Remote { addr: 0, rkey: Key::new(0) };
-        let design = store::kv::Design::Prism;
+        let design = remora_store::kv::Design::Prism;
         Hello { design, window: config.window, eager: 0, replies, reply_stride: 0, reply_len: 0 }
     }
 

@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 
-use store::ycsb::record::{self, KEY_LEN};
-use store::ycsb::{Mix, Operation, Record, Stripe, Workload};
+use remora_store::ycsb::record::{self, KEY_LEN};
+use remora_store::ycsb::{Mix, Operation, Record, Stripe, Workload};
 
 /// What is asked of the store.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

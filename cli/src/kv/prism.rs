@@ -4,10 +4,10 @@
 mod buffers;
 
 use anyhow::{Context as _, Result};
-use store::heap::{Classes, Reachable};
-use store::kv::prism::{Care, Config, Loader, Mover, PrismTable};
-use store::kv::{Broken, Hello, Refusal, SessionError};
-use verbs::{Access, CompletionQueue, EMPTY, QpOptions, QueuePair, Ready, WorkCompletion};
+use remora_store::heap::{Classes, Reachable};
+use remora_store::kv::prism::{Care, Config, Loader, Mover, PrismTable};
+use remora_store::kv::{Broken, Hello, Refusal, SessionError};
+use remora_verbs::{Access, CompletionQueue, EMPTY, QpOptions, QueuePair, Ready, WorkCompletion};
 
 pub use buffers::bytes_for;
 
@@ -117,8 +117,8 @@ impl Reachable for PrismShelf {
 
 impl Shelf for PrismShelf {
     fn fits(&self, hello: &[u8]) -> Result<()> {
-        if Hello::decode(hello)?.design != store::kv::Design::Prism {
-            return Err(SessionError::OtherDesign(store::kv::Design::Prism).into());
+        if Hello::decode(hello)?.design != remora_store::kv::Design::Prism {
+            return Err(SessionError::OtherDesign(remora_store::kv::Design::Prism).into());
         }
         Ok(())
     }

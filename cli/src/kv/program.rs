@@ -1,8 +1,8 @@
 //! A key-value server's program.
 
 use anyhow::Result;
-use store::kv::{Broken, Connection, Hello, QueueNeeds, Refusal, Server, SessionError, Table};
-use verbs::{Full, WorkCompletion};
+use remora_store::kv::{Broken, Connection, Hello, QueueNeeds, Refusal, Server, SessionError, Table};
+use remora_verbs::{Full, WorkCompletion};
 
 use crate::post::{Batched, Later};
 use crate::serving::program::Program;

@@ -10,8 +10,8 @@ use std::rc::Rc;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use store::kv::Refusal;
-use store::ycsb::record::{self, Values};
+use remora_store::kv::Refusal;
+use remora_store::ycsb::record::{self, Values};
 
 pub use contents::Contents;
 use contents::Lines;

@@ -8,15 +8,15 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use memory::{Bytes, Key};
-use nic::{
+use remora_memory::{Bytes, Key};
+use remora_nic::{
     CompletionKind, Flags, Operation, Payload, PostError, ReceiveRequest, Remote, Sge, WorkCompletion,
     WorkRequest,
 };
-use store::kv::{Client, Connection, Lookup, Outcome, Post, Registered, Server, ServerConfig, Table};
-use store::ycsb::record::{self, KEY_LEN, Record, Values};
-use store::ycsb::{Mix, Operation as YcsbOperation, Stripe, Workload};
-use transport::Status;
+use remora_store::kv::{Client, Connection, Lookup, Outcome, Post, Registered, Server, ServerConfig, Table};
+use remora_store::ycsb::record::{self, KEY_LEN, Record, Values};
+use remora_store::ycsb::{Mix, Operation as YcsbOperation, Stripe, Workload};
+use remora_transport::Status;
 
 use super::Classical;
 use super::measure::Plan;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use store::ycsb::{Mix, Properties};
+use remora_store::ycsb::{Mix, Properties};
 
 /// A workload, and what its file says of the table.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use anyhow::Result;
-use verbs::{
+use remora_verbs::{
     Answered, ConnectError, ConnectRequest, Departures, EMPTY, Full, Handshakes, Init, Listener, QpOptions,
     QueuePair, Ready,
 };

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use verbs::nicd;
-use verbs::{
+use remora_verbs::nicd;
+use remora_verbs::{
     CompletionQueue, EMPTY, Flags, Operation, Payload, QueuePair, Ready, Remote, Status, WorkCompletion,
     WorkRequest,
 };
@@ -30,7 +30,7 @@ impl Memory {
     ///
     /// # Errors
     /// The NIC's.
-    pub fn kept(context: &verbs::Context) -> Result<(Memory, Left)> {
+    pub fn kept(context: &remora_verbs::Context) -> Result<(Memory, Left)> {
         let nicd::Kept { mut pairs, mut queues, regions, mut domains, .. } = context.kept()?;
         let domain = match domains.pop() {
             Some(domain) => domain,
@@ -46,7 +46,7 @@ impl Memory {
 pub fn probe() -> WorkRequest<'static> {
     WorkRequest {
         id: PROBE,
-        operation: Operation::Write(Remote { addr: 0, rkey: verbs::Key::new(0) }),
+        operation: Operation::Write(Remote { addr: 0, rkey: remora_verbs::Key::new(0) }),
         payload: Payload::Inline(&[]),
         flags: Flags { signaled: true, ..Flags::default() },
     }
@@ -96,7 +96,7 @@ impl<P: Program> Service<P> {
             for done in &done[..got] {
                 let of = asked.iter_mut().find(|(pair, _)| pair.number() == done.qp_num);
                 match done.kind {
-                    verbs::CompletionKind::Receive | verbs::CompletionKind::ReceiveWriteImm => {
+                    remora_verbs::CompletionKind::Receive | remora_verbs::CompletionKind::ReceiveWriteImm => {
                         waiting.push(*done);
                     }
                     _ if done.id == PROBE && done.status == Status::Success => {

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use host::metrics;
-use verbs::Listener;
+use remora_host::metrics;
+use remora_verbs::Listener;
 
 use super::program::Program;
 use super::{Pace, Service};

@@ -2,9 +2,9 @@
 //! back, and looks for those that clients took with them when they died.
 
 use anyhow::{Context as _, Result};
-use store::heap::{Class, Classes, Keeper, KeeperConfig, Peer, Reachable};
-use store::{Broken, QueueNeeds, Registered};
-use verbs::{Access, FreeListOptions, Full, WorkCompletion};
+use remora_store::heap::{Class, Classes, Keeper, KeeperConfig, Peer, Reachable};
+use remora_store::{Broken, QueueNeeds, Registered};
+use remora_verbs::{Access, FreeListOptions, Full, WorkCompletion};
 
 use super::lists::Posted;
 use super::program::{Memory, Program};

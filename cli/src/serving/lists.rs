@@ -1,8 +1,8 @@
 //! The free lists of a server whose clients take buffers themselves.
 
-use nic::PostError;
-use store::heap::{Class, Lists};
-use verbs::FreeList;
+use remora_nic::PostError;
+use remora_store::heap::{Class, Lists};
+use remora_verbs::FreeList;
 
 /// The free lists of the NIC.
 pub struct Posted(pub Vec<FreeList>);

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use verbs::{
+use remora_verbs::{
     CompletionChannel, CompletionQueue, Context, CqOptions, EMPTY, Listener, Notify, QueuePair, Ready,
     Status, WorkCompletion,
 };
@@ -204,9 +204,9 @@ impl<P: Program> Service<P> {
         if got == 0 {
             let mut waited = self.admission.descriptors(listener);
             waited.push(self.channel.as_fd());
-            host::wait_any(&waited, Duration::from_millis(20))?;
+            remora_host::wait_any(&waited, Duration::from_millis(20))?;
             match self.channel.wait(Some(Duration::ZERO)) {
-                Ok(_) | Err(verbs::PollError::Timeout) => {}
+                Ok(_) | Err(remora_verbs::PollError::Timeout) => {}
                 Err(error) => return Err(error.into()),
             }
         }

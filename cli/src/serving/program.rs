@@ -1,9 +1,9 @@
 //! A server's program, as the loop that serves sees it: what it does for a connection, and beside that.
 
 use anyhow::Result;
-use store::{Broken, QueueNeeds};
-use verbs::kernel::Kernel;
-use verbs::{Access, KernelHandle, KernelOptions, MemoryRegion, ProtectionDomain, WorkCompletion};
+use remora_store::{Broken, QueueNeeds};
+use remora_verbs::kernel::Kernel;
+use remora_verbs::{Access, KernelHandle, KernelOptions, MemoryRegion, ProtectionDomain, WorkCompletion};
 
 use crate::post::{Batched, Direct, Later, registered};
 
@@ -113,7 +113,7 @@ impl Memory {
     ///
     /// # Errors
     /// There is no room for them, or what was kept has another length.
-    pub fn region(&mut self, what: &str, len: usize, access: Access) -> Result<store::Registered> {
+    pub fn region(&mut self, what: &str, len: usize, access: Access) -> Result<remora_store::Registered> {
         use anyhow::Context as _;
         let kept = self.kept.iter().position(|(name, _)| name == what);
         let region = match kept.map(|at| self.kept.swap_remove(at).1) {

@@ -17,9 +17,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use store::Fleet;
-use store::txn::{Design, DesignKind, Granted, Hello, Limits, Welcome};
-use verbs::{
+use remora_store::Fleet;
+use remora_store::txn::{Design, DesignKind, Granted, Hello, Limits, Welcome};
+use remora_verbs::{
     Access, Batch, CompletionQueue, EMPTY, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
     Remote, WorkCompletion, work,
 };
@@ -217,7 +217,7 @@ impl Session {
         self.pairs[0].post_send(&work::read(0, &into, from))?;
         while self.cq.poll(&mut self.done)? == 0 {}
         let took = started.elapsed().as_nanos() as f64;
-        ensure!(self.done[0].status == verbs::Status::Success, "a READ of the shard's memory failed");
+        ensure!(self.done[0].status == remora_verbs::Status::Success, "a READ of the shard's memory failed");
         Ok(took)
     }
 

@@ -3,8 +3,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, ensure};
-use store::Registered;
-use store::txn::{Granted, Hello, Limits, Roll, Welcome};
+use remora_store::Registered;
+use remora_store::txn::{Granted, Hello, Limits, Roll, Welcome};
 
 /// Which shard.
 #[derive(Copy, Clone, Debug)]

@@ -5,10 +5,10 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use clap::Parser;
-use store::kv::PostError;
-use store::txn::{Design as _, shard_of};
-use store::{Fleet, Post, PostPrism};
-use verbs::{Listener, ReceiveRequest, WorkRequest, prism};
+use remora_store::kv::PostError;
+use remora_store::txn::{Design as _, shard_of};
+use remora_store::{Fleet, Post, PostPrism};
+use remora_verbs::{Listener, ReceiveRequest, WorkRequest, prism};
 
 use super::client::{Ends, Session, Size};
 use super::farm::FarmShard;

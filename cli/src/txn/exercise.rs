@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use check::{Step, identify, stamp};
-use store::txn::{Design, EntryId, Event, Outcome, Refused, Tx};
+use remora_check::{Step, identify, stamp};
+use remora_store::txn::{Design, EntryId, Event, Outcome, Refused, Tx};
 
 use super::client::{Ends, Machine, Session, Size};
 use super::command::Target;

@@ -4,10 +4,10 @@
 use std::sync::mpsc::Sender;
 
 use anyhow::{Context as _, Result, ensure};
-use store::txn::farm::{Caller, Shard, ShardConfig};
-use store::txn::{Granted, Roll};
-use store::{Broken, Post, QueueNeeds, Registered};
-use verbs::{
+use remora_store::txn::farm::{Caller, Shard, ShardConfig};
+use remora_store::txn::{Granted, Roll};
+use remora_store::{Broken, Post, QueueNeeds, Registered};
+use remora_verbs::{
     Access, Context, Flags, Full, Operation, Payload, ReceiveRequest, Sge, Status, WorkCompletion,
     WorkRequest,
 };
@@ -71,7 +71,7 @@ impl FarmShard {
         let needs = QueueNeeds { send: needs.send + 1, completions: needs.completions + 1, ..needs };
         let ServeArgs { clients, window, max_keys, .. } = args;
         ensure!(
-            (needs.completions + 1) * (clients + args.asking()) <= nic::MAX_RING_SLOTS,
+            (needs.completions + 1) * (clients + args.asking()) <= remora_nic::MAX_RING_SLOTS,
             "{clients} clients, each with {window} transactions of {max_keys} keys, make more calls than a queue has completions for: \
              ask for fewer --clients, or a smaller --window or --max-keys"
         );

@@ -1,11 +1,11 @@
 //! The client machine of either design, behind one type: which it is, the shards say.
 
 use anyhow::{Context as _, Result};
-use store::txn::{
+use remora_store::txn::{
     Client, ClientConfig, Design, DesignKind, EntryId, Event, Granted, Limits, Outcome, Refused, Tx, farm,
 };
-use store::{Broken, Fleet, QueueNeeds, Registered};
-use verbs::{Status, WorkCompletion};
+use remora_store::{Broken, Fleet, QueueNeeds, Registered};
+use remora_verbs::{Status, WorkCompletion};
 
 /// One of them.
 pub enum Machine {

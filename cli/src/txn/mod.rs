@@ -28,7 +28,7 @@ mod shell;
 mod transact;
 
 use clap::ValueEnum;
-use store::txn::DesignKind;
+use remora_store::txn::DesignKind;
 
 /// Shards of a store, at most.
 pub const MOST_SHARDS: usize = 16;

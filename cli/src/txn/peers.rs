@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use store::txn::Member;
-use verbs::{
+use remora_store::txn::Member;
+use remora_verbs::{
     Access, CompletionQueue, Context, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready, ReceiveRequest,
     Status, work,
 };

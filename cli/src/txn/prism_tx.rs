@@ -1,8 +1,8 @@
 //! A shard of PRISM-TX: its clients do their transactions themselves.
 
 use anyhow::{Context as _, Result, ensure};
-use store::heap::{Classes, Reachable};
-use store::txn::{Granted, HEADER, Roll, Shard, ShardConfig, Welcome};
+use remora_store::heap::{Classes, Reachable};
+use remora_store::txn::{Granted, HEADER, Roll, Shard, ShardConfig, Welcome};
 
 use super::desk::Desk;
 use super::serve::ServeArgs;
@@ -23,7 +23,7 @@ pub struct PrismTx {
 /// Buffers: one for each key, and those that are being written, or are on their way back.
 fn buffers(args: &ServeArgs) -> Result<u32> {
     let busy = u64::from(args.clients) * (u64::from(args.window * args.max_keys) + 64);
-    let most = u64::from(nic::MAX_RING_SLOTS);
+    let most = u64::from(remora_nic::MAX_RING_SLOTS);
     let count = (args.keys + args.keys / 16 + busy).min(most);
     ensure!(
         count >= args.keys + 64,

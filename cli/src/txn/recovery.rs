@@ -8,9 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use store::txn::Roll;
-use store::txn::farm::Shard;
-use verbs::Context;
+use remora_store::txn::Roll;
+use remora_store::txn::farm::Shard;
+use remora_verbs::Context;
 
 use super::desk::Place;
 use super::peers::{Peer, Question};

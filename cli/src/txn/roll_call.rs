@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use nic::{Payload, Remote};
-use store::txn::{Member, Roll, Welcome};
-use verbs::{CompletionQueue, EMPTY, Flags, MemoryRegion, Operation, QueuePair, Ready, Status, WorkRequest};
+use remora_nic::{Payload, Remote};
+use remora_store::txn::{Member, Roll, Welcome};
+use remora_verbs::{
+    CompletionQueue, EMPTY, Flags, MemoryRegion, Operation, QueuePair, Ready, Status, WorkRequest,
+};
 
 /// A client's ends, before its machine has them.
 pub struct Ends<'a> {

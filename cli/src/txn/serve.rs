@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use store::txn::Limits;
-use verbs::Context;
+use remora_store::txn::Limits;
+use remora_verbs::Context;
 
 use super::desk::Place;
 use super::farm::FarmShard;

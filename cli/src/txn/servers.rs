@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
-use members::Source;
+use remora_members::Source;
 
 use super::MOST_SHARDS;
 

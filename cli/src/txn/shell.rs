@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use store::txn::Outcome;
+use remora_store::txn::Outcome;
 
 use super::line::{Line, VERBS, parse};
 use super::transact::{Step, Talk, Trouble, words};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
-use store::txn::{Design, DesignKind, Event, Limits, Outcome, Refused, Tx};
+use remora_store::txn::{Design, DesignKind, Event, Limits, Outcome, Refused, Tx};
 
 use super::client::Session;
 

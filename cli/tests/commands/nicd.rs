@@ -64,9 +64,9 @@ fn a_daemon_says_who_is_there_and_ends_when_it_is_told_to() {
     let facts: Value =
         serde_json::from_str(&remora(&["devinfo", "--nicd", lender.at(), "--json"]).good()).expect("JSON");
     assert_eq!((&facts["port"], &facts["port_manner"]), (&"udp".into(), &"through its daemon".into()));
-    let context = verbs::Device::nicd(&lender.path).keep("a tenant").open().expect("an attachment");
+    let context = remora_verbs::Device::nicd(&lender.path).keep("a tenant").open().expect("an attachment");
     let domain = context.alloc_pd().expect("a domain");
-    let _region = domain.allocate(4096, verbs::Access::LOCAL_WRITE).expect("a region");
+    let _region = domain.allocate(4096, remora_verbs::Access::LOCAL_WRITE).expect("a region");
     lender.signal(rustix::process::Signal::USR1);
     let tenant = lender.next();
     assert_eq!((&tenant["tenant"], &tenant["attached"]), (&"a tenant".into(), &true.into()), "{tenant}");

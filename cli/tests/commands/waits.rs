@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use check::{History, linearizable};
+use remora_check::{History, linearizable};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use check::linearizable;
+use remora_check::linearizable;
 
 use crate::hosts::Hosts;
 use crate::party::{Server, until};

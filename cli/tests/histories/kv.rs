@@ -1,6 +1,6 @@
 //! The key-value designs: what one server holds, while it and its clients are stopped, cut off and killed.
 
-use check::linearizable;
+use remora_check::linearizable;
 
 use crate::hosts::Hosts;
 use crate::party::Server;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use check::{Asked, History, Measures, Operation, Outcome, Violation, hold};
-use store::ycsb::Random;
+use remora_check::{Asked, History, Measures, Operation, Outcome, Violation, hold};
+use remora_store::ycsb::Random;
 
 use crate::hosts::Hosts;
 use crate::party::{Client, Server, now, read, until};

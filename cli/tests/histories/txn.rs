@@ -1,6 +1,6 @@
 //! Transactions over two shards, while the shards and their clients are stopped, cut off and killed.
 
-use check::{History, Violation, serializable, strictly_serializable};
+use remora_check::{History, Violation, serializable, strictly_serializable};
 
 use crate::hosts::Hosts;
 use crate::party::Server;

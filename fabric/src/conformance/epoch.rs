@@ -9,7 +9,7 @@ use super::trouble::Trouble;
 use super::{Arm, Options};
 use crate::Random;
 use crate::program::Settings;
-use transport::rc::irn;
+use remora_transport::rc::irn;
 
 /// Turns without a completion after which a queue pair in ERR is asked whether it has flushed all there is.
 const QUIET: u32 = 10;

@@ -1,7 +1,7 @@
 //! One direction of a queue pair: its random work, the model of the memory that it changes, and the checks.
 
-use memory::{Access, Key};
-use nic::{
+use remora_memory::{Access, Key};
+use remora_nic::{
     CompletionKind, Flags, Operation, Payload, PostError, ReceiveRequest, Remote, Sge, Status,
     WorkCompletion, WorkRequest,
 };

@@ -21,8 +21,8 @@ pub use trouble::Trouble;
 pub use unreliable::{Mishap, UnreliableReport, run_unreliable};
 pub use world::{WorldArm, bad_world};
 
-use memory::{Access, Key};
-use nic::{PostError, ReceiveRequest, WorkCompletion, WorkRequest};
+use remora_memory::{Access, Key};
+use remora_nic::{PostError, ReceiveRequest, WorkCompletion, WorkRequest};
 
 use crate::program::Settings;
 use epoch::Pair;

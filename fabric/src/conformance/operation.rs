@@ -1,12 +1,12 @@
 //! One random work request, and what the model says must come of it.
 
-use nic::CompletionKind;
+use remora_nic::CompletionKind;
 
 use crate::Random;
 
 /// What a work request does.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names are those of `nic::Operation`")]
+#[allow(missing_docs, reason = "the names are those of `remora_nic::Operation`")]
 pub enum Verb {
     Send,
     SendImm,
@@ -110,7 +110,7 @@ pub(super) struct Op {
     pub operand: u64,
     pub imm: u32,
     /// The key that it invalidates.
-    pub key: memory::Key,
+    pub key: remora_memory::Key,
     /// It is the one that goes wrong.
     pub is_trouble: bool,
 }

@@ -1,6 +1,6 @@
 //! What a run of the body did, counted: a test that never provokes a thing does not show that it works.
 
-use nic::Status;
+use remora_nic::Status;
 
 use super::operation::Verb;
 use super::trouble::Trouble;

@@ -1,6 +1,6 @@
 //! What ends an epoch in an error, and which errors are right then.
 
-use nic::Status;
+use remora_nic::Status;
 
 /// The planned end of an epoch.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@
 //! sender end in order, each once, and never because of the network. Mishaps are planned like the [`Trouble`](super::Trouble)s
 //! of the reliable body; here most of them are met with silence.
 
-use memory::{Access, Key};
-use nic::{
+use remora_memory::{Access, Key};
+use remora_nic::{
     Flags, Operation, Payload, PostError, ReceiveRequest, Remote, Sge, Status, WorkCompletion, WorkRequest,
 };
 use std::collections::{BTreeMap, VecDeque};
@@ -412,7 +412,7 @@ impl Flow {
         room: u32,
         report: &mut UnreliableReport,
     ) {
-        let write = wc.kind == nic::CompletionKind::ReceiveWriteImm;
+        let write = wc.kind == remora_nic::CompletionKind::ReceiveWriteImm;
         let prefix = if write { 0 } else { arm.prefix() };
         let len = wc.byte_len as usize - prefix;
         assert!(write || wc.byte_len <= room, "{wc:?} in {room} bytes");

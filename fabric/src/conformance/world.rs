@@ -1,11 +1,11 @@
 //! The simulated world as an arm of the body.
 
-use memory::Access;
-use nic::{
+use remora_memory::Access;
+use remora_nic::{
     Destination, GRH, PostError, ReceiveRequest, Service, Target, WorkCompletion, WorkRequest, XrcSrq,
 };
-use transport::state::State;
-use wire::frame::Start;
+use remora_transport::state::State;
+use remora_wire::frame::Start;
 
 use super::{Arm, Buffer};
 use crate::Random;
@@ -130,7 +130,7 @@ pub fn bad_world(seed: u64) -> Config {
         rules: Rules::of(rules),
         start: random.pick(&[Start::Ip, Start::Ip, Start::Bth, Start::Ethernet]),
         ipv6: random.chance(0.3),
-        nic: nic::Config { window, read_piece: random.pick(&[4, 16, 64]), ..Config::default().nic },
+        nic: remora_nic::Config { window, read_piece: random.pick(&[4, 16, 64]), ..Config::default().nic },
         ..Config::default()
     }
 }
@@ -235,7 +235,7 @@ impl Arm for WorldArm {
     }
 
     fn longest(&self) -> Option<usize> {
-        (self.service == Service::Ud).then_some(nic::Config::default().mtu as usize)
+        (self.service == Service::Ud).then_some(remora_nic::Config::default().mtu as usize)
     }
 
     fn pass(&mut self) {

@@ -1,8 +1,8 @@
 //! What a rule may ask about a frame, read from its bytes without judging them.
 
 use super::rules::Direction;
-use wire::frame::{Endpoint, Network, Start};
-use wire::{ethernet, udp};
+use remora_wire::frame::{Endpoint, Network, Start};
+use remora_wire::{ethernet, udp};
 
 /// What a rule may ask about a frame.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -48,8 +48,8 @@ fn below(packet: &[u8], direction: Direction) -> Option<(usize, Option<Endpoint>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use remora_wire::frame::Route;
     use std::net::IpAddr;
-    use wire::frame::Route;
 
     #[test]
     fn the_op_code_and_the_far_end_are_found_wherever_a_frame_begins() {

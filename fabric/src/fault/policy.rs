@@ -297,7 +297,7 @@ mod tests {
         let mut policy = policy("[[rule]]\nfault = 'drop'\npeer = '10.0.0.2'");
         let peer = |text: &str| {
             let address: std::net::IpAddr = text.parse().unwrap();
-            Some(wire::frame::Endpoint { address: address.into(), udp_port: 4791 })
+            Some(remora_wire::frame::Endpoint { address: address.into(), udp_port: 4791 })
         };
         let judged = |policy: &mut Policy, peer| policy.judge(Direction::Send, &Facts { peer, ..facts(4) });
         assert_eq!(judged(&mut policy, peer("10.0.0.2")), Verdict::Drop);

@@ -1,10 +1,10 @@
 //! What shall go wrong: rules as values and as TOML.
 
+use remora_wire::frame::{Address, Endpoint};
 use serde::Deserialize;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
-use wire::frame::{Address, Endpoint};
 
 /// All that shall go wrong on a link. The first rule that wants a frame has it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -154,7 +154,7 @@ impl Rule {
     }
 
     /// Only to packets of these op-codes.
-    pub fn only(self, opcodes: &[wire::Opcode]) -> Rule {
+    pub fn only(self, opcodes: &[remora_wire::Opcode]) -> Rule {
         Rule { opcodes: opcodes.iter().map(|opcode| opcode.0).collect(), ..self }
     }
 
@@ -210,7 +210,7 @@ impl OpcodeText {
         match self {
             OpcodeText::Number(number) => Ok(*number),
             OpcodeText::Name(name) => (0..=u8::MAX)
-                .find(|number| wire::Opcode(*number).to_string().eq_ignore_ascii_case(name))
+                .find(|number| remora_wire::Opcode(*number).to_string().eq_ignore_ascii_case(name))
                 .ok_or_else(|| {
                     RulesError(format!(
                         "no op-code is called `{name}`; they are called like \"RC SEND Only\""

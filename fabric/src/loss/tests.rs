@@ -1,5 +1,5 @@
 use super::*;
-use transport::rc::irn::Recovery;
+use remora_transport::rc::irn::Recovery;
 
 const IRN: Machine = Machine::Irn(irn::Settings {
     cap: 110,

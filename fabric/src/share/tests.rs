@@ -1,5 +1,5 @@
 use super::*;
-use transport::congestion::Algorithm;
+use remora_transport::congestion::Algorithm;
 
 const MS: u64 = 1_000_000;
 

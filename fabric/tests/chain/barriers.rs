@@ -1,8 +1,8 @@
 //! What has been fetched is not changed any more (RedN, §3.1): doorbell order is an ENABLE behind a WAIT, and nothing less.
 
 use crate::bench::{Bench, SIGNALED, SILENT, header};
-use nic::wqe::WqeOpcode;
-use nic::{Fetching, Operation};
+use remora_nic::wqe::WqeOpcode;
+use remora_nic::{Fetching, Operation};
 
 /// A chain that turns a NOP into a WRITE before it comes to it: was the WRITE executed?
 fn rewrites(fetching: Fetching, barrier: bool) -> bool {

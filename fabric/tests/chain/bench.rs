@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 
-use nic::wqe::{SLOT, WqeOpcode, flag};
-use nic::{Fetching, Flags, Operation, Payload, Remote, Sge, WorkCompletion, WorkRequest};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
+use remora_nic::wqe::{SLOT, WqeOpcode, flag};
+use remora_nic::{Fetching, Flags, Operation, Payload, Remote, Sge, WorkCompletion, WorkRequest};
 
 pub const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
 pub const SILENT: Flags = Flags { signaled: false, fence: false, solicited: false };

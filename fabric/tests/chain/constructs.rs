@@ -1,8 +1,8 @@
 //! RedN's constructs (§3.3, §3.4), each of as many work requests as its Table 2 says.
 
 use crate::bench::{Bench, Chain, SIGNALED, SILENT, header};
-use nic::wqe::{SLOT, Wqe, WqeOpcode};
-use nic::{Fetching, Operation};
+use remora_nic::wqe::{SLOT, Wqe, WqeOpcode};
+use remora_nic::{Fetching, Operation};
 
 /// Bytes 2 to 7 of a slot: the operand.
 const ID: usize = 2;

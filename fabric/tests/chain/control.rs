@@ -1,11 +1,11 @@
 //! WAIT and ENABLE.
 
 use crate::bench::{Bench, SIGNALED, SILENT};
-use memory::Bytes;
-use nic::chain::LoopbackInit;
-use nic::{Fetching, Flags, NicError, Operation, Payload, ReceiveRequest, Ring, Status, WorkRequest};
 use remora_fabric::Settings;
-use transport::state::State;
+use remora_memory::Bytes;
+use remora_nic::chain::LoopbackInit;
+use remora_nic::{Fetching, Flags, NicError, Operation, Payload, ReceiveRequest, Ring, Status, WorkRequest};
+use remora_transport::state::State;
 
 #[test]
 fn a_wait_holds_its_queue_until_the_count_is_there() {
@@ -194,7 +194,7 @@ fn what_cannot_be_waited_for_or_enabled_ends_the_queue() {
     let unknown = refused(|_| Operation::Wait { cq: 4000, count: 1 });
     assert_eq!(unknown, as_said(Status::LocalQpOperation));
     assert_eq!(refused(|_| Operation::Wait { cq: u32::MAX, count: 1 }), as_said(Status::LocalQpOperation));
-    let gone = refused(|_| Operation::Enable { qp: wire::Qpn::new(0x00ab_cdef), count: 1 });
+    let gone = refused(|_| Operation::Enable { qp: remora_wire::Qpn::new(0x00ab_cdef), count: 1 });
     assert_eq!(gone, as_said(Status::LocalQpOperation));
     let free = refused(|bench| bench.chain(Fetching::Posted).enable(1));
     assert_eq!(free, as_said(Status::LocalQpOperation), "it needs nobody's leave");
@@ -205,7 +205,7 @@ fn what_cannot_be_waited_for_or_enabled_ends_the_queue() {
 }
 
 /// A managed loopback queue pair of another domain, and its completion queue.
-fn stranger(bench: &mut Bench) -> (wire::Qpn, u32) {
+fn stranger(bench: &mut Bench) -> (remora_wire::Qpn, u32) {
     let pd = bench.world.table(0).alloc_pd().unwrap();
     let ring = || Ring::new(Bytes::heap(Ring::size(4)).unwrap()).unwrap();
     bench.world.with_nic(0, |nic, _| {
@@ -227,7 +227,7 @@ fn an_answer_on_a_connection_waits_and_is_enabled_like_any_other() {
         let there = bench.world.register(1, 64, remora_fabric::ALL);
         let before = bench.count(&main);
         let list = [bench.data.sge(0, 8)];
-        let put = |bench: &mut Bench, operation, list: &[nic::Sge]| {
+        let put = |bench: &mut Bench, operation, list: &[remora_nic::Sge]| {
             let request = WorkRequest { id: 0, operation, payload: Payload::Sges(list), flags: SILENT };
             bench.world.post_quietly(answers, &request).unwrap();
         };

@@ -1,15 +1,15 @@
 //! Loopback queue pairs: every verb on the memory of one's own domain, with the checks of a connection.
 
 use crate::bench::{Bench, Chain, SIGNALED, SILENT};
-use memory::Access;
-use nic::{
+use remora_fabric::Settings;
+use remora_memory::Access;
+use remora_nic::{
     Calculation, CompletionKind, Fetching, Flags, Modify, Operation, Payload, ReceiveRequest, Status,
     WorkRequest,
 };
-use remora_fabric::Settings;
-use transport::state::State;
+use remora_transport::state::State;
 
-fn ends(completions: &[nic::WorkCompletion]) -> Vec<(CompletionKind, Status)> {
+fn ends(completions: &[remora_nic::WorkCompletion]) -> Vec<(CompletionKind, Status)> {
     completions.iter().map(|wc| (wc.kind, wc.status)).collect()
 }
 
@@ -99,11 +99,11 @@ fn rights_are_those_of_a_connection() {
     let mute = bench.world.register(0, 64, Access::NONE);
     let (fine, list) = (bench.data.remote(0), [bench.data.sge(0, 8)]);
     let beyond = bench.data.remote((1 << 16) - 4);
-    let odd = nic::Remote { addr: fine.addr + 4, ..fine };
+    let odd = remora_nic::Remote { addr: fine.addr + 4, ..fine };
     let add = |remote| Operation::FetchAdd { remote, add: 1 };
     let max = |remote| Operation::Calculate { calculation: Calculation::Max, remote, operand: 1 };
     let short = [bench.data.sge(0, 8), bench.data.sge((1 << 16) - 4, 8)];
-    let cases: [(Operation, &[nic::Sge], Status); 12] = [
+    let cases: [(Operation, &[remora_nic::Sge], Status); 12] = [
         (Operation::Write(mute.remote(0)), &list, Status::RemoteAccess),
         (Operation::Read(mute.remote(0)), &list, Status::RemoteAccess),
         (add(mute.remote(0)), &list, Status::RemoteAccess),
@@ -123,7 +123,7 @@ fn rights_are_those_of_a_connection() {
         bench.ring(&chain);
         let done = bench.settle(&chain);
         assert_eq!(done.iter().map(|wc| wc.status).collect::<Vec<_>>(), [status], "{operation:?}");
-        assert_eq!(bench.world.state(chain.qp), Some(transport::state::State::Err));
+        assert_eq!(bench.world.state(chain.qp), Some(remora_transport::state::State::Err));
     }
     assert_eq!(bench.word(0), 1, "only the calculation whose answer had no place was done");
 }

@@ -2,12 +2,12 @@
 
 use crate::bench::good;
 use crate::{bench, settings};
-use nic::Status;
 use remora_fabric::forge::Forge;
 use remora_fabric::{Random, Settings};
-use transport::state::State;
-use wire::irn::{Additions, fetch, message, sack};
-use wire::{
+use remora_nic::Status;
+use remora_transport::state::State;
+use remora_wire::irn::{Additions, fetch, message, sack};
+use remora_wire::{
     Extensions, NakCode, Opcode, Psn, Syndrome, aeth, atomic_ack, atomic_eth, bth, ieth, immdt, reth,
 };
 
@@ -70,7 +70,7 @@ fn thirty_thousand_packets_of_a_peer_gone_mad_break_nothing_but_its_own_queue_pa
     let mut ended = 0;
     for _ in 0..150 {
         let mut bench = crate::bench::Bench::new(&Settings { max_dest_rd_atomic: 3, ..settings() });
-        let guard = bench.world.register(1, 4096, memory::Access::LOCAL_WRITE);
+        let guard = bench.world.register(1, 4096, remora_memory::Access::LOCAL_WRITE);
         let forge = Forge::new(&bench.world, 0, bench.right);
         (0..4).for_each(|id| bench.receive(id, 300));
         for round in 0..200 {

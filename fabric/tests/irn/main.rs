@@ -11,7 +11,7 @@ mod small_worlds;
 
 use remora_fabric::fault::{Rule, Rules};
 use remora_fabric::{Config, Settings};
-use transport::rc::irn;
+use remora_transport::rc::irn;
 
 /// Queue pairs that agreed on IRN, with small packets.
 fn settings() -> Settings {

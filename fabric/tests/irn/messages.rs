@@ -3,13 +3,13 @@
 
 use crate::bench::{SIGNALED, ends, good};
 use crate::{bench, nth, rules, settings};
-use nic::{
-    CompletionKind, Flags, Operation, Payload, ReceiveRequest, Service, Status, WorkCompletion, WorkRequest,
-};
 use remora_fabric::fault::{Action, Directions, Rule};
 use remora_fabric::{ALL, Config, World};
-use transport::state::State;
-use wire::Opcode;
+use remora_nic::{
+    CompletionKind, Flags, Operation, Payload, ReceiveRequest, Service, Status, WorkCompletion, WorkRequest,
+};
+use remora_transport::state::State;
+use remora_wire::Opcode;
 
 #[test]
 fn a_message_that_is_complete_too_early_completes_in_its_turn() {
@@ -102,7 +102,7 @@ fn an_error_ahead_of_the_order_is_told_in_its_turn() {
     rules(&mut bench, vec![nth(Rule::new(Action::Drop).only(&[Opcode::RC_SEND_ONLY]), 0)]);
     bench.receive(7, 64);
     bench.put(1, Operation::Send, &[bench.here.sge(0, 64)], SIGNALED).unwrap();
-    let nowhere = nic::Remote { addr: 1, rkey: memory::Key::new(1) };
+    let nowhere = remora_nic::Remote { addr: 1, rkey: remora_memory::Key::new(1) };
     bench.put(2, Operation::Write(nowhere), &[bench.here.sge(0, 64)], SIGNALED).unwrap();
     bench.put(3, Operation::Write(bench.there.remote(0)), &[bench.here.sge(0, 64)], SIGNALED).unwrap();
     bench.world.ring(bench.left);
@@ -132,7 +132,7 @@ fn a_message_too_long_for_its_receive_is_an_error_in_its_turn() {
 fn a_key_is_invalidated_in_the_order_of_its_message() {
     let mut bench = bench();
     rules(&mut bench, vec![nth(Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_WRITE_ONLY]), 0)]);
-    let region = bench.world.register(1, 64, ALL | memory::Access::INVALIDATE);
+    let region = bench.world.register(1, 64, ALL | remora_memory::Access::INVALIDATE);
     bench.receive(7, 64);
     // The WRITE that needs the key is lost, and comes after the SEND that takes it away.
     bench.put(1, Operation::Write(region.remote(0)), &[bench.here.sge(0, 64)], SIGNALED).unwrap();

@@ -2,11 +2,11 @@
 
 use crate::bench::{SIGNALED, good};
 use crate::{bench, nth, rules, settings};
-use nic::{Operation, Status};
 use remora_fabric::Settings;
 use remora_fabric::fault::{Action, Directions, Rule};
-use transport::state::State;
-use wire::Opcode;
+use remora_nic::{Operation, Status};
+use remora_transport::state::State;
+use remora_wire::Opcode;
 
 #[test]
 fn a_read_sees_the_write_before_it_though_that_was_lost() {

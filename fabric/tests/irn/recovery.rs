@@ -2,13 +2,13 @@
 
 use crate::bench::{Bench, SIGNALED, good};
 use crate::{bench, bench_with, nth, rules, settings};
-use nic::{Flags, Operation, Status};
 use remora_fabric::fault::{Action, Directions, Rule};
 use remora_fabric::{Config, Settings};
-use transport::Instant;
-use transport::rc::irn::{self, Recovery};
-use wire::irn::Additions;
-use wire::{NakCode, Opcode, Syndrome, packet};
+use remora_nic::{Flags, Operation, Status};
+use remora_transport::Instant;
+use remora_transport::rc::irn::{self, Recovery};
+use remora_wire::irn::Additions;
+use remora_wire::{NakCode, Opcode, Syndrome, packet};
 
 fn lose_middle(bench: &mut Bench, which: u64) {
     rules(bench, vec![nth(Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_WRITE_MIDDLE]), which)]);

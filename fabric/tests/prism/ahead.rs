@@ -1,9 +1,9 @@
 //! READs through pointers that are put off: what comes behind them finds them done.
 
-use nic::prism::{Address, WorkRequest};
-use nic::{Flags, Payload};
 use remora_fabric::Config;
-use wire::frame::{Endpoint, Ingress};
+use remora_nic::prism::{Address, WorkRequest};
+use remora_nic::{Flags, Payload};
+use remora_wire::frame::{Endpoint, Ingress};
 
 use crate::bench::{Bench, arms, read};
 
@@ -50,9 +50,9 @@ fn a_change_of_the_pointer_comes_between_the_reads_before_and_behind_it() {
         .collect();
     let (before, behind) = reads.split_at(MANY as usize);
     before.iter().for_each(|read| bench.put(read));
-    let change = nic::WorkRequest {
+    let change = remora_nic::WorkRequest {
         id: 100,
-        operation: nic::Operation::Write(slot),
+        operation: remora_nic::Operation::Write(slot),
         payload: Payload::Inline(&new.to_le_bytes()),
         flags: Flags::default(),
     };

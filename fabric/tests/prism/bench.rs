@@ -1,9 +1,9 @@
 //! A client and a server that agreed on PRISM, and what the tests ask of them.
 
-use memory::Key;
-use nic::prism::{Address, Data, Mode, Number, Operand, Operands, Operation, Outcome, WorkRequest};
-use nic::{Flags, Payload, Remote, Sge, Status, WorkCompletion};
 use remora_fabric::{ALL, CompletionQueue, Config, FreeList, QueuePair, Region, Settings, World};
+use remora_memory::Key;
+use remora_nic::prism::{Address, Data, Mode, Number, Operand, Operands, Operation, Outcome, WorkRequest};
+use remora_nic::{Flags, Payload, Remote, Sge, Status, WorkCompletion};
 
 pub struct Bench {
     pub world: World,

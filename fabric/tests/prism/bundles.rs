@@ -1,12 +1,12 @@
 //! Bundles: what travels together, what is lost together, and what makes no sense. Over IRN packets travel alone.
 
-use nic::prism::{Address, Mode, Outcome, SCRATCH, WorkRequest};
-use nic::{Flags, Payload, Remote, Status};
 use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::forge::Forge;
 use remora_fabric::{Config, FreeList, Settings};
-use wire::prism::bundle::{HEAD, emit_head};
-use wire::{Extensions, Opcode, Qpn, bth, icrc, packet, reth};
+use remora_nic::prism::{Address, Mode, Outcome, SCRATCH, WorkRequest};
+use remora_nic::{Flags, Payload, Remote, Status};
+use remora_wire::prism::bundle::{HEAD, emit_head};
+use remora_wire::{Extensions, Opcode, Qpn, bth, icrc, packet, reth};
 
 use crate::bench::{Bench, all_done, allocate, arms, inline, read, swap, write};
 
@@ -23,9 +23,9 @@ fn bench() -> Bench {
 /// A plain WRITE to scratch memory, a buffer with this value whose address goes beside that, and a CAS that swaps `to` in.
 fn chain(bench: &mut Bench, list: &FreeList, value: &[u8], to: u64) -> Vec<(u64, Outcome)> {
     let rkey = bench.there.key;
-    let bound = nic::WorkRequest {
+    let bound = remora_nic::WorkRequest {
         id: 0,
-        operation: nic::Operation::Write(Remote { addr: SCRATCH + 8, rkey }),
+        operation: remora_nic::Operation::Write(Remote { addr: SCRATCH + 8, rkey }),
         payload: Payload::Inline(&[7; 8]),
         flags: Flags { signaled: true, ..Flags::default() },
     };

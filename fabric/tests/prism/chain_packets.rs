@@ -1,16 +1,16 @@
 //! Chains of short operations, which are one packet there and one back: what they bring, what is lost, repeated and refused, and what
 //! is too much for one packet.
 
-use nic::prism::{Address, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
-use nic::{Remote, Status};
 use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::forge::{self, Forge};
 use remora_fabric::{Config, Settings};
-use wire::aeth::Kind;
-use wire::prism::bundle;
-use wire::prism::chain::{self, Target};
-use wire::prism::{Flags, Verdict};
-use wire::{Extensions, NakCode, Opcode, atomic_eth, bth, icrc, packet, reth};
+use remora_nic::prism::{Address, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
+use remora_nic::{Remote, Status};
+use remora_wire::aeth::Kind;
+use remora_wire::prism::bundle;
+use remora_wire::prism::chain::{self, Target};
+use remora_wire::prism::{Flags, Verdict};
+use remora_wire::{Extensions, NakCode, Opcode, atomic_eth, bth, icrc, packet, reth};
 
 use crate::bench::{Bench, all_done, allocate, arms, inline, read, swap, write};
 

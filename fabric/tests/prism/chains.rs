@@ -1,7 +1,7 @@
 //! Chains: conditional operations, redirected outputs, and the two that the paper's stores are made of.
 
-use nic::prism::{Address, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
-use nic::{Flags, Payload, Remote};
+use remora_nic::prism::{Address, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
+use remora_nic::{Flags, Payload, Remote};
 
 use remora_fabric::Config;
 use remora_fabric::fault::{Action, Rule, Rules};
@@ -36,9 +36,9 @@ fn a_plain_verb_between_two_operations_succeeds_and_so_lets_the_second_go_on() {
         let cell = Address::direct(bench.at(0));
         let fails = bench.ask(0, swap(Mode::Equal, cell, 6, 7));
         bench.put(&fails);
-        let plain = nic::WorkRequest {
+        let plain = remora_nic::WorkRequest {
             id: 1,
-            operation: nic::Operation::Write(bench.at(64)),
+            operation: remora_nic::Operation::Write(bench.at(64)),
             payload: Payload::Inline(b"plain"),
             flags: Flags { signaled: true, ..Flags::default() },
         };
@@ -140,7 +140,10 @@ fn a_read_of_scratch_memory_brings_what_was_there_when_its_turn_came() {
                 })
                 .collect();
             let ended = bench.run_all(&requests);
-            assert!(ended.iter().all(|wc| wc.status == nic::Status::Success), "seed {seed}: {ended:?}");
+            assert!(
+                ended.iter().all(|wc| wc.status == remora_nic::Status::Success),
+                "seed {seed}: {ended:?}"
+            );
             assert_eq!(bench.here.load(0, 96), numbers.concat(), "seed {seed}");
         }
     }

@@ -1,10 +1,10 @@
 //! Free lists: what is taken, what comes back, and when.
 
-use nic::prism::{Address, FreeListFacts, Operation, Outcome};
-use nic::{NicError, Payload, Status};
 use remora_fabric::fault::{Action, Rule, Rules};
-use transport::state::State;
-use wire::Opcode;
+use remora_nic::prism::{Address, FreeListFacts, Operation, Outcome};
+use remora_nic::{NicError, Payload, Status};
+use remora_transport::state::State;
+use remora_wire::Opcode;
 
 use crate::bench::{Bench, allocate, inline, read};
 
@@ -155,7 +155,7 @@ fn the_buffer_of_half_an_allocate_comes_back_when_the_queue_pair_dies() {
         let last = Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_WRITE_LAST]);
         bench.world.set_rules(&Rules::of(vec![last]), 1);
         let local = [bench.here.sge(0, 2000)];
-        let data = nic::prism::Data::Local(Payload::Sges(&local));
+        let data = remora_nic::prism::Data::Local(Payload::Sges(&local));
         let request = bench.ask(0, Operation::Allocate { list: list.number, rkey: bench.there.key, data });
         bench.put(&request);
         bench.world.ring(bench.left);

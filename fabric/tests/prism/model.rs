@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use nic::Payload;
-use nic::prism::{Address, Data, Number, Operand, Operands, Operation, Outcome, SCRATCH};
+use remora_nic::Payload;
+use remora_nic::prism::{Address, Data, Number, Operand, Operands, Operation, Outcome, SCRATCH};
 
 /// One request, as the model understands it.
 pub struct Request<'a> {
@@ -183,7 +183,7 @@ fn swap(operands: &Operands, compare: &Number, swap: &Number, old: &Number) -> (
     let order =
         (0..256).rev().map(|at| masked(compare, at).cmp(&masked(old, at))).find(|order| order.is_ne());
     let order = order.unwrap_or(Ordering::Equal);
-    use nic::prism::Mode;
+    use remora_nic::prism::Mode;
     let holds = match operands.mode {
         Mode::Equal => order.is_eq(),
         Mode::NotEqual => order.is_ne(),

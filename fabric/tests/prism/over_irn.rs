@@ -1,11 +1,11 @@
 //! What PRISM is over IRN and not over go-back-N: packets that come before their turn, and answers that end early in a sequence
 //! which is acknowledged packet by packet.
 
-use nic::prism::{Address, Mode, Operand, Operands, Operation, SCRATCH};
-use nic::{Flags, Payload, Remote, Status};
 use remora_fabric::Config;
 use remora_fabric::fault::{Action, Rule, Rules};
-use wire::Opcode;
+use remora_nic::prism::{Address, Mode, Operand, Operands, Operation, SCRATCH};
+use remora_nic::{Flags, Payload, Remote, Status};
+use remora_wire::Opcode;
 
 use crate::bench::{Bench, all_done, allocate, arms, inline, read, swap, write};
 
@@ -45,9 +45,9 @@ fn what_a_chain_has_in_scratch_memory_is_not_overwritten_by_a_plain_write_behind
     lose(&mut bench, &[Opcode::RC_COMPARE_SWAP]);
     for chain in 0..2u64 {
         let number = (chain + 1).to_le_bytes();
-        let plain = nic::WorkRequest {
+        let plain = remora_nic::WorkRequest {
             id: 2 * chain,
-            operation: nic::Operation::Write(scratch),
+            operation: remora_nic::Operation::Write(scratch),
             payload: Payload::Inline(&number),
             flags: Flags { signaled: true, ..Flags::default() },
         };
@@ -74,14 +74,14 @@ fn a_plain_write_is_placed_before_an_operation_that_was_lost_and_a_fenced_one_is
         let mut bench = bench();
         lose(&mut bench, &[Opcode::RC_COMPARE_SWAP]);
         bench.put(&bench.ask(0, swap(Mode::Equal, Address::direct(bench.at(0)), 0, 1)));
-        let plain = nic::WorkRequest {
+        let plain = remora_nic::WorkRequest {
             id: 1,
-            operation: nic::Operation::Write(bench.at(0)),
+            operation: remora_nic::Operation::Write(bench.at(0)),
             payload: Payload::Inline(&[9; 8]),
             flags: Flags { signaled: true, fence, ..Flags::default() },
         };
         bench.world.post_quietly(bench.left, &plain).unwrap();
-        let conditional = nic::prism::WorkRequest {
+        let conditional = remora_nic::prism::WorkRequest {
             conditional: true,
             ..bench.ask(2, write(Address::direct(bench.at(64)), b"on"))
         };

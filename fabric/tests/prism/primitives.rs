@@ -1,8 +1,8 @@
 //! Each primitive by itself.
 
-use nic::prism::{Address, Data, Mode, Operand, Operands, Operation, Outcome, SCRATCH};
-use nic::{Remote, Status};
 use remora_fabric::fault::{Action, Rule, Rules};
+use remora_nic::prism::{Address, Data, Mode, Operand, Operands, Operation, Outcome, SCRATCH};
+use remora_nic::{Remote, Status};
 
 use crate::bench::{Bench, all_done, inline, read, swap, write};
 
@@ -36,11 +36,11 @@ fn an_indirect_read_follows_the_pointer_and_a_bound_limits_it() {
 }
 
 /// A request that is conditional on nothing: its flags are not all clear.
-struct WorkRequestOf<'a>(nic::prism::WorkRequest<'a>);
+struct WorkRequestOf<'a>(remora_nic::prism::WorkRequest<'a>);
 
 impl<'a> WorkRequestOf<'a> {
-    fn conditional(self) -> nic::prism::WorkRequest<'a> {
-        nic::prism::WorkRequest { conditional: true, ..self.0 }
+    fn conditional(self) -> remora_nic::prism::WorkRequest<'a> {
+        remora_nic::prism::WorkRequest { conditional: true, ..self.0 }
     }
 }
 
@@ -70,7 +70,7 @@ fn writes_go_where_a_pointer_leads_and_as_far_as_its_bound() {
         let bytes: Vec<u8> = (0..600).map(|at| at as u8).collect();
         bench.here.store(0, &bytes);
         let list = [bench.here.sge(0, 600)];
-        let local = Data::Local(nic::Payload::Sges(&list));
+        let local = Data::Local(remora_nic::Payload::Sges(&list));
         let bounded = Operation::Write { to: Address::bounded(bench.at(0)), data: local };
         let indirect = write(Address::indirect(bench.at(0)), b"short");
         assert_eq!(bench.run(&[bench.ask(0, bounded), bench.ask(1, indirect)]), all_done(0..2));
@@ -220,7 +220,7 @@ fn a_long_read_through_a_pointer_goes_on_where_its_answer_broke_off() {
             (0..400 * 256u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         bench.there.store(4096, &value);
         bench.set(0, &[bench.at(4096).addr, value.len() as u64]);
-        let middle = [wire::Opcode::RC_RDMA_READ_RESPONSE_MIDDLE];
+        let middle = [remora_wire::Opcode::RC_RDMA_READ_RESPONSE_MIDDLE];
         let lost = Rule { at_most: Some(3), ..Rule::every(Action::Drop, 90).only(&middle) };
         bench.world.set_rules(&Rules::of(vec![lost]), 1);
         bench.world.tap();

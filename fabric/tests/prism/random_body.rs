@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use nic::prism::{
+use remora_nic::prism::{
     Address, Data, FreeListFacts, Mode, Number, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest,
 };
-use nic::{Flags, Payload, Remote, Sge, Status, WorkCompletion};
+use remora_nic::{Flags, Payload, Remote, Sge, Status, WorkCompletion};
 
 use super::Random;
 use super::model::{Expected, Model, Request};

@@ -1,9 +1,9 @@
 //! Random operations over bad links: each fault is counted, and none may be missing in the end.
 
-use nic::prism::{FreeListFacts, WorkRequest};
-use nic::{Remote, Sge, WorkCompletion};
 use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{Config, FreeList, Random, Settings};
+use remora_nic::prism::{FreeListFacts, WorkRequest};
+use remora_nic::{Remote, Sge, WorkCompletion};
 
 use crate::bench::{Bench, arms};
 use crate::random_body::{Arm, body};

@@ -1,10 +1,10 @@
 //! What a server refuses: bad keys, pointers, bounds, alignments and flags end the queue pair with the NAK of their kind, and
 //! touch nothing.
 
-use memory::Access;
-use nic::prism::{Address, COPY_MAX, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
-use nic::{Remote, Status};
 use remora_fabric::{ALL, Config, Settings};
+use remora_memory::Access;
+use remora_nic::prism::{Address, COPY_MAX, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
+use remora_nic::{Remote, Status};
 
 use crate::bench::{Bench, allocate, arms, inline, read, swap, write};
 

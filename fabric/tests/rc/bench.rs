@@ -1,8 +1,10 @@
 //! Two connected queue pairs and a region at each end: what every test here starts from.
 
-use nic::{Flags, Operation, Payload, PostError, ReceiveRequest, Sge, Status, WorkCompletion, WorkRequest};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Sent, Settings, World, forge};
-use wire::{Opcode, Packet};
+use remora_nic::{
+    Flags, Operation, Payload, PostError, ReceiveRequest, Sge, Status, WorkCompletion, WorkRequest,
+};
+use remora_wire::{Opcode, Packet};
 
 pub struct Bench {
     pub world: World,

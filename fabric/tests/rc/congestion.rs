@@ -2,12 +2,12 @@
 //! shown in `tests/congestion.rs`.
 
 use crate::bench::Bench;
-use nic::{Modify, Operation};
 use remora_fabric::forge::{Forge, transport};
 use remora_fabric::{Config, LinkConfig, Sent, Settings, World};
-use transport::congestion::Algorithm;
-use wire::ipv4;
-use wire::{Extensions, Opcode, Packet, bth, reth};
+use remora_nic::{Modify, Operation};
+use remora_transport::congestion::Algorithm;
+use remora_wire::ipv4;
+use remora_wire::{Extensions, Opcode, Packet, bth, reth};
 
 /// The ECN field of a frame that begins with its IP header.
 fn ecn(sent: &Sent) -> u8 {
@@ -144,10 +144,10 @@ fn notifications_without_end_leave_the_least_rate_and_acknowledgements_pass_free
     assert!(bench.world.drain(bench.left_cq).is_empty());
     // Meanwhile the left serves the right, at its ease but not at its leisure.
     let (remote, list) = (bench.here.remote(0), [bench.there.sge(0, 64)]);
-    let request = nic::WorkRequest {
+    let request = remora_nic::WorkRequest {
         id: 2,
         operation: Operation::Write(remote),
-        payload: nic::Payload::Sges(&list),
+        payload: remora_nic::Payload::Sges(&list),
         flags: crate::bench::SIGNALED,
     };
     bench.world.post(bench.right, &request).unwrap();

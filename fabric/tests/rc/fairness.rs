@@ -1,11 +1,11 @@
 //! One queue pair's long message does not keep another's short one waiting.
 
 use crate::bench::{SIGNALED, ends, good};
-use memory::Access;
-use nic::{Operation, Payload, Sge, WorkRequest};
 use remora_fabric::{ALL, Config, LinkConfig, QueuePair, Region, Settings, World, forge};
+use remora_memory::Access;
+use remora_nic::{Operation, Payload, Sge, WorkRequest};
+use remora_wire::Opcode;
 use std::collections::BTreeMap;
-use wire::Opcode;
 
 /// Posts one WRITE of the first `len` bytes.
 fn write(world: &mut World, qp: QueuePair, here: &Region, there: &Region, len: usize) {
@@ -135,6 +135,6 @@ fn a_peer_without_room_holds_up_nobody_who_sends_to_another() {
     assert_eq!(ends(&world.drain(cq)), good([1]));
 }
 
-fn nic_of(max_qps: u32) -> nic::Config {
-    nic::Config { max_qps, max_cqs: 2 * max_qps, max_events: 256, ..nic::Config::default() }
+fn nic_of(max_qps: u32) -> remora_nic::Config {
+    remora_nic::Config { max_qps, max_cqs: 2 * max_qps, max_events: 256, ..remora_nic::Config::default() }
 }

@@ -3,10 +3,12 @@
 use crate::bench::{Bench, good};
 use remora_fabric::forge::Forge;
 use remora_fabric::{Config, Random, Settings};
-use transport::Counters;
-use transport::state::State;
-use wire::frame::Start;
-use wire::{Extensions, Opcode, Psn, Qpn, Syndrome, aeth, atomic_ack, atomic_eth, bth, ieth, immdt, reth};
+use remora_transport::Counters;
+use remora_transport::state::State;
+use remora_wire::frame::Start;
+use remora_wire::{
+    Extensions, Opcode, Psn, Qpn, Syndrome, aeth, atomic_ack, atomic_eth, bth, ieth, immdt, reth,
+};
 
 fn bench() -> (Bench, Forge) {
     let bench = Bench::new(&Settings { mtu: 256, ..Settings::default() });
@@ -103,7 +105,7 @@ fn unknown_and_foreign_op_codes_are_dropped() {
     let body = [0u8; 64];
     for opcode in 0..=255u8 {
         // CNPs are for every connected queue pair (`congestion.rs`).
-        if matches!(Opcode(opcode).service(), Some(wire::Service::Rc | wire::Service::Cnp)) {
+        if matches!(Opcode(opcode).service(), Some(remora_wire::Service::Rc | remora_wire::Service::Cnp)) {
             continue;
         }
         let mut transport = body.to_vec();
@@ -267,7 +269,7 @@ fn a_response_of_the_wrong_length_or_kind_is_a_bad_response() {
         bench.world.run_for(100);
         let frame = any(&bench, &forge, opcode, 0, len, 0);
         forge.send(&mut bench.world, &frame);
-        assert_eq!(bench.settle(), [(1, nic::Status::BadResponse)], "{opcode} of {len} bytes");
+        assert_eq!(bench.settle(), [(1, remora_nic::Status::BadResponse)], "{opcode} of {len} bytes");
         assert_eq!(bench.here.load(1 << 20, 256), bench.there.load(0, 256), "nothing was placed");
     }
 }
@@ -291,13 +293,13 @@ fn any(bench: &Bench, forge: &Forge, opcode: Opcode, psn: u32, payload: usize, d
 fn random_and_mutated_packets_against_live_queue_pairs_never_panic() {
     let mut random = Random::new(99);
     let rc: Vec<Opcode> =
-        (0..=255).map(Opcode).filter(|op| op.service() == Some(wire::Service::Rc)).collect();
+        (0..=255).map(Opcode).filter(|op| op.service() == Some(remora_wire::Service::Rc)).collect();
     for round in 0..400 {
         let start = random.pick(&[Start::Ip, Start::Bth, Start::Ethernet]);
         let config = Config { seed: round, start, ipv6: random.chance(0.3), ..Config::default() };
         let mut bench =
             Bench::over(&config, &Settings { mtu: 256, timeout: 1, retry_cnt: 1, ..Settings::default() });
-        let guard = bench.world.register(1, 1 << 16, memory::Access::LOCAL_WRITE);
+        let guard = bench.world.register(1, 1 << 16, remora_memory::Access::LOCAL_WRITE);
         bench.receive(1, 2000);
         bench.write(1, 1000);
         bench.read(2, 1000);

@@ -1,13 +1,13 @@
 //! Work queues as bytes, fetching, completion queues, notification.
 
 use crate::bench::{Bench, SIGNALED, SILENT, ends, good};
-use nic::wqe::{MAX_SGE, SLOT, Wqe, WqeOpcode, flag};
-use nic::{
+use remora_fabric::{ALL, Config, Settings};
+use remora_nic::wqe::{MAX_SGE, SLOT, Wqe, WqeOpcode, flag};
+use remora_nic::{
     AsyncEvent, Fetching, Flags, NicError, Notify, Operation, Payload, PostError, ReceiveRequest, Status,
     Word, WorkRequest,
 };
-use remora_fabric::{ALL, Config, Settings};
-use transport::state::State;
+use remora_transport::state::State;
 
 #[test]
 fn a_change_before_the_fetch_is_seen_and_one_inside_a_fetched_batch_is_not() {
@@ -41,12 +41,12 @@ fn a_wqe_that_an_earlier_one_writes_is_seen_only_in_a_later_batch() {
     // The send queue itself is registered: a code region.
     let ring = bench.world.send_ring(bench.left);
     let (pd, table) = (bench.world.pd(0), bench.world.table(0).clone());
-    let code = table.register(pd, &[memory::Range::at(ring.bytes(), 1 << 60)], ALL).unwrap();
+    let code = table.register(pd, &[remora_memory::Range::at(ring.bytes(), 1 << 60)], ALL).unwrap();
     bench.there.store(0, &[WqeOpcode::NOP.0, flag::SIGNALED]);
     let list = [bench.here.sge(0, 8)];
     // WQE 0 READs two bytes over the headers of WQE 5 (same batch) and, posted as WQE 1, of WQE 20 (the next).
     for (id, target) in [(0u64, 5u64), (1, 20)] {
-        let header = nic::Sge { addr: (1 << 60) + ring.position(target) as u64, len: 2, lkey: code };
+        let header = remora_nic::Sge { addr: (1 << 60) + ring.position(target) as u64, len: 2, lkey: code };
         bench.put(id, Operation::Read(bench.there.remote(0)), &[header], SIGNALED).unwrap();
     }
     for id in 2..32u64 {
@@ -99,7 +99,7 @@ fn only_a_managed_queue_is_enabled() {
 #[test]
 fn local_inv_behind_a_nop_is_executed_without_another_doorbell() {
     let mut bench = Bench::new(&Settings::default());
-    let doomed = bench.world.register(0, 64, ALL | memory::Access::INVALIDATE);
+    let doomed = bench.world.register(0, 64, ALL | remora_memory::Access::INVALIDATE);
     bench.put(1, Operation::Nop, &[], SILENT).unwrap();
     bench.put(2, Operation::LocalInv(doomed.key), &[], SIGNALED).unwrap();
     bench.put(3, Operation::Nop, &[], SIGNALED).unwrap();
@@ -112,7 +112,7 @@ fn local_inv_behind_a_nop_is_executed_without_another_doorbell() {
 #[test]
 fn local_inv_waits_for_the_work_before_it() {
     let mut bench = Bench::new(&Settings { mtu: 256, ..Settings::default() });
-    let doomed = bench.world.register(0, 8192, ALL | memory::Access::INVALIDATE);
+    let doomed = bench.world.register(0, 8192, ALL | remora_memory::Access::INVALIDATE);
     bench.put(1, Operation::Write(bench.there.remote(0)), &[doomed.sge(0, 8192)], SIGNALED).unwrap();
     bench.put(2, Operation::LocalInv(doomed.key), &[], SIGNALED).unwrap();
     bench.world.ring(bench.left);
@@ -212,7 +212,7 @@ fn a_program_is_woken_once_by_any_completion_or_only_by_a_solicited_one() {
 
 #[test]
 fn a_queue_whose_wake_up_waits_to_be_taken_takes_no_second_place() {
-    let nic = nic::Config { max_cqs: 4, ..Config::default().nic };
+    let nic = remora_nic::Config { max_cqs: 4, ..Config::default().nic };
     let mut bench = Bench::over(&Config { nic, ..Config::default() }, &Settings::default());
     for id in 0..20 {
         notify(&mut bench, Notify::Any);
@@ -246,7 +246,7 @@ fn what_does_not_fit_a_queue_is_refused_when_it_is_posted() {
     assert_eq!(refused(Operation::Read(remote), Payload::Inline(&[0; 8])), Err(PostError::BadPayload));
     let add = Operation::FetchAdd { remote, add: 1 };
     assert_eq!(refused(add, Payload::Sges(&[sge; 2])), Err(PostError::BadPayload));
-    assert_eq!(refused(add, Payload::Sges(&[nic::Sge { len: 4, ..sge }])), Err(PostError::BadPayload));
+    assert_eq!(refused(add, Payload::Sges(&[remora_nic::Sge { len: 4, ..sge }])), Err(PostError::BadPayload));
     let wide =
         WorkRequest { id: 1 << 48, operation: Operation::Nop, payload: Payload::Sges(&[]), flags: SIGNALED };
     assert_eq!(bench.world.post(bench.left, &wide), Err(PostError::IdTooWide));
@@ -344,14 +344,15 @@ fn a_receive_index_that_lies_is_flushed_once_round_the_ring_and_reset_survives_i
 
 #[test]
 fn limits_of_a_nic_are_refusals() {
-    let nic = nic::Config { max_qps: 3, max_cqs: 2, ..Config::default().nic };
+    let nic = remora_nic::Config { max_qps: 3, max_cqs: 2, ..Config::default().nic };
     let mut world = remora_fabric::World::new(&Config { nic, ..Config::default() });
     let settings = Settings::default();
     let cq = world.create_cq(0, 16);
     let made: Vec<_> = (0..3).map(|_| world.create_qp(cq, cq, &settings).unwrap()).collect();
     assert_eq!(world.create_qp(cq, cq, &settings), Err(NicError::Full));
     world.create_cq(0, 16);
-    let ring = nic::Ring::new(memory::Bytes::heap(nic::Ring::size(16)).unwrap()).unwrap();
+    let ring =
+        remora_nic::Ring::new(remora_memory::Bytes::heap(remora_nic::Ring::size(16)).unwrap()).unwrap();
     assert_eq!(world.with_nic(0, |nic, _| nic.create_cq(ring)), Err(NicError::Full));
     assert_eq!(world.with_nic(0, |nic, _| nic.destroy_cq(cq.number)), Err(NicError::Busy));
     for qp in &made {

@@ -1,12 +1,12 @@
 //! Loss, duplicates, waiting and giving up.
 
 use crate::bench::{Bench, SIGNALED, SILENT, good};
-use nic::{Flags, Operation, Status};
 use remora_fabric::fault::{Action, Directions, Rule, Rules};
 use remora_fabric::{Config, Settings};
-use transport::Instant;
-use transport::timers::{ack_timeout_ns, rnr_timer_ns};
-use wire::Opcode;
+use remora_nic::{Flags, Operation, Status};
+use remora_transport::Instant;
+use remora_transport::timers::{ack_timeout_ns, rnr_timer_ns};
+use remora_wire::Opcode;
 
 fn rules(bench: &mut Bench, rules: Vec<Rule>) {
     bench.world.set_rules(&Rules::of(rules), 1);
@@ -230,7 +230,7 @@ fn a_fenced_request_waits_for_reads_and_atomics_and_an_unfenced_one_does_not() {
 
 #[test]
 fn the_window_bounds_what_is_in_flight() {
-    let nic = nic::Config { window: 8, ..Config::default().nic };
+    let nic = remora_nic::Config { window: 8, ..Config::default().nic };
     let mut bench =
         Bench::over(&Config { nic, ..Config::default() }, &Settings { mtu: 256, ..Settings::default() });
     bench.world.cut(0, 1, true);
@@ -246,7 +246,7 @@ fn a_local_error_behind_writes_does_not_wait_for_a_timer() {
     for id in 0..3 {
         bench.put(id, Operation::Write(remote), &list, SIGNALED).unwrap();
     }
-    let bad = [nic::Sge { lkey: memory::Key::new(12345), ..list[0] }];
+    let bad = [remora_nic::Sge { lkey: remora_memory::Key::new(12345), ..list[0] }];
     bench.put(3, Operation::Write(remote), &bad, SIGNALED).unwrap();
     bench.world.ring(bench.left);
     let mut expected = good(0..3);

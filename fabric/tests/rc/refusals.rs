@@ -1,13 +1,13 @@
 //! What a peer or the own NIC refuses: each cause with its status at the requester, its NAK, and nothing touched.
 
 use crate::bench::{Bench, SIGNALED, good};
-use memory::{Access, Key};
-use nic::{Operation, ReceiveRequest, Remote, Sge, Status};
 use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{ALL, Settings, forge};
-use transport::state::State;
-use wire::aeth::Kind;
-use wire::{NakCode, Opcode};
+use remora_memory::{Access, Key};
+use remora_nic::{Operation, ReceiveRequest, Remote, Sge, Status};
+use remora_transport::state::State;
+use remora_wire::aeth::Kind;
+use remora_wire::{NakCode, Opcode};
 
 /// Posts one request, which must end so on both sides; gives the NAK that was sent.
 fn refused(bench: &mut Bench, operation: Operation, list: &[Sge], status: Status) -> Option<NakCode> {
@@ -40,8 +40,11 @@ fn wrong_keys_ranges_and_rights_are_remote_access_errors_and_nothing_changes() {
         let (key, start) = (bench.there.key, bench.there.address);
         let nothing = bench.world.register(1, 4096, Access::LOCAL_WRITE);
         let elsewhere = bench.world.table(1).alloc_pd().unwrap();
-        let other =
-            bench.world.table(1).register(elsewhere, &[memory::Range::at(&nothing.bytes, 0)], ALL).unwrap();
+        let other = bench
+            .world
+            .table(1)
+            .register(elsewhere, &[remora_memory::Range::at(&nothing.bytes, 0)], ALL)
+            .unwrap();
         [
             ("key of nothing", Remote { addr: start, rkey: Key::new(0x1234_5678) }),
             ("key 0", Remote { addr: start, rkey: Key::new(0) }),

@@ -13,11 +13,11 @@
 //! ```
 
 use crate::bench::Bench;
-use nic::{CompletionKind, Operation, Status};
 use remora_fabric::forge::{self, Forge};
 use remora_fabric::{Sent, Settings};
+use remora_nic::{CompletionKind, Operation, Status};
+use remora_wire::{Extensions, NakCode, Opcode, Packet, Syndrome, aeth, atomic_ack, atomic_eth, bth, reth};
 use std::collections::VecDeque;
-use wire::{Extensions, NakCode, Opcode, Packet, Syndrome, aeth, atomic_ack, atomic_eth, bth, reth};
 
 struct Script {
     bench: Bench,
@@ -157,7 +157,7 @@ impl Script {
             "post" => self.post(rest),
             "receive" => {
                 let list = [self.bench.here.sge(2 << 20, rest[0].parse().unwrap())];
-                let request = nic::ReceiveRequest { id: 1000, sges: &list };
+                let request = remora_nic::ReceiveRequest { id: 1000, sges: &list };
                 self.bench.world.post_receive(self.bench.left, &request).unwrap();
             }
             "in" => self.arrive(rest),

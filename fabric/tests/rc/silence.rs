@@ -3,13 +3,13 @@
 //! found all the same, however slowly its requester sends.
 
 use crate::bench::{Bench, SIGNALED, SILENT, ends, good};
-use nic::{AsyncEvent, Flags, Modify, Operation, Payload, Sge, Status, WorkRequest};
 use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{Config, LinkConfig, QueuePair, Settings};
-use transport::congestion::{self, Algorithm};
-use transport::state::State;
-use transport::timers::{ack_timeout_ns, rnr_timer_ns};
-use wire::Opcode;
+use remora_nic::{AsyncEvent, Flags, Modify, Operation, Payload, Sge, Status, WorkRequest};
+use remora_transport::congestion::{self, Algorithm};
+use remora_transport::state::State;
+use remora_transport::timers::{ack_timeout_ns, rnr_timer_ns};
+use remora_wire::Opcode;
 
 const RATE: u64 = 10_000_000;
 /// Nanoseconds that a byte takes at that rate.
@@ -110,7 +110,7 @@ fn a_control_of_congestion_that_holds_packets_back_costs_no_timeout() {
     for irn in BOTH {
         for algorithm in [Algorithm::Dcqcn, Algorithm::Timely] {
             let congestion = congestion::Settings { algorithm, line_rate: RATE, ..Default::default() };
-            let nic = nic::Config { congestion, ..Config::default().nic };
+            let nic = remora_nic::Config { congestion, ..Config::default().nic };
             let settings = Settings { mtu: 4096, timeout: 8, retry_cnt: 0, irn, ..Settings::default() };
             let mut bench = Bench::over(&Config { nic, ..Config::default() }, &settings);
             bench.write(1, 256 << 10);
@@ -206,7 +206,7 @@ fn a_queue_pair_that_is_drained_at_its_pace_sees_no_timeout() {
 fn a_window_too_small_for_the_next_read_does_not_wait_for_a_timer() {
     for irn in BOTH {
         // A READ's responses fill the window, and the WRITE before it need not ask for an answer: a READ follows.
-        let nic = nic::Config { window: 8, read_piece: 8, ..Config::default().nic };
+        let nic = remora_nic::Config { window: 8, read_piece: 8, ..Config::default().nic };
         for timeout in [0, 8] {
             let settings = Settings { mtu: 256, timeout, retry_cnt: 0, irn, ..Settings::default() };
             let mut bench = Bench::over(&Config { nic, ..Config::default() }, &settings);

@@ -1,10 +1,10 @@
 //! Queue pair states, events, flushing and draining.
 
 use crate::bench::{Bench, SIGNALED, SILENT, good};
-use nic::{AsyncEvent, Modify, ModifyFault, Operation, PostError, Status};
 use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{QueuePair, Settings};
-use transport::state::{ModifyError, State};
+use remora_nic::{AsyncEvent, Modify, ModifyFault, Operation, PostError, Status};
+use remora_transport::state::{ModifyError, State};
 
 fn events(bench: &mut Bench, node: usize) -> Vec<AsyncEvent> {
     bench.world.with_nic(node, |nic, _| std::iter::from_fn(|| nic.event()).collect())
@@ -82,7 +82,7 @@ fn a_failed_request_ends_the_queue_pair_and_gives_its_slots_back() {
     let settings = Settings { send_slots: 1, max_sge: 1, ..Settings::default() };
     let mut bench = Bench::new(&settings);
     let list = [bench.here.sge(0, 64)];
-    let nowhere = nic::Remote { addr: 0, rkey: memory::Key::new(77) };
+    let nowhere = remora_nic::Remote { addr: 0, rkey: remora_memory::Key::new(77) };
     bench.post(1, Operation::Write(nowhere), &list);
     assert_eq!(bench.settle(), [(1, Status::RemoteAccess)]);
     assert_eq!(bench.world.state(bench.left), Some(State::Err));
@@ -105,7 +105,7 @@ fn going_to_err_by_ones_own_will_raises_no_event_and_takes_none_away() {
 fn the_events_of_a_refused_request_name_the_queue_pairs() {
     let mut bench = Bench::new(&Settings::default());
     let list = [bench.here.sge(0, 64)];
-    bench.post(1, Operation::Write(nic::Remote { addr: 0, rkey: memory::Key::new(77) }), &list);
+    bench.post(1, Operation::Write(remora_nic::Remote { addr: 0, rkey: remora_memory::Key::new(77) }), &list);
     assert_eq!(bench.settle(), [(1, Status::RemoteAccess)]);
     assert!(events(&mut bench, 0).contains(&AsyncEvent::QpFatal(bench.left.number)));
     assert_eq!(events(&mut bench, 1), [AsyncEvent::QpAccess(bench.right.number)]);
@@ -159,7 +159,7 @@ fn a_queue_pair_refuses_what_its_state_does_not_allow_and_stays_as_it_was() {
     assert_eq!(refused(world, &Modify { retry_cnt: Some(8), ..rts }), ModifyFault::Value("retry_cnt"));
     world.modify(left, &rts).unwrap();
     let mut ghost: QueuePair = left;
-    ghost.number = wire::Qpn::new(0xab_cdef);
+    ghost.number = remora_wire::Qpn::new(0xab_cdef);
     assert_eq!(world.modify(ghost, &only_state(State::Err)), Err(ModifyFault::NoQueuePair));
 }
 
@@ -234,7 +234,7 @@ fn faults_do_not_keep_an_error_from_both_ends() {
     let mut bench = Bench::new(&Settings::default());
     bench.world.set_rules(&Rules::of(vec![Rule::chance(Action::Drop, 0.3)]), 4);
     let list = [bench.here.sge(0, 64)];
-    bench.post(1, Operation::Write(nic::Remote { addr: 0, rkey: memory::Key::new(77) }), &list);
+    bench.post(1, Operation::Write(remora_nic::Remote { addr: 0, rkey: remora_memory::Key::new(77) }), &list);
     let ends = bench.settle();
     assert!(ends == [(1, Status::RemoteAccess)] || ends == [(1, Status::RetryExceeded)], "{ends:?}");
     assert_eq!(bench.world.state(bench.right), Some(State::Err));

@@ -1,10 +1,10 @@
 //! Each verb, its op-codes and its effect, over a clean link.
 
 use crate::bench::{Bench, SIGNALED, good};
-use memory::Access;
-use nic::{CompletionKind, Operation, Payload, ReceiveRequest, Status, WorkRequest};
 use remora_fabric::{ALL, Settings};
-use wire::Opcode;
+use remora_memory::Access;
+use remora_nic::{CompletionKind, Operation, Payload, ReceiveRequest, Status, WorkRequest};
+use remora_wire::Opcode;
 
 #[test]
 fn each_path_mtu_cuts_messages_into_first_middle_last_and_only() {
@@ -88,7 +88,7 @@ fn atomics_bring_the_old_value_and_a_failed_compare_changes_nothing() {
 fn no_bytes_at_all_go_through_every_verb() {
     let mut bench = Bench::new(&Settings::default());
     // Nothing is accessed, so no key is looked at: these name nothing.
-    let nowhere = nic::Remote { addr: 0, rkey: memory::Key::new(1) };
+    let nowhere = remora_nic::Remote { addr: 0, rkey: remora_memory::Key::new(1) };
     let operations = [
         Operation::Send,
         Operation::SendImm(1),
@@ -127,7 +127,8 @@ fn lists_of_one_to_thirty_elements_gather_and_scatter() {
         assert_eq!(bench.settle(), good([1]));
         assert_eq!(bench.there.load(10, bytes.len()), bytes, "{pieces} elements");
 
-        let into: Vec<_> = list.iter().map(|sge| nic::Sge { addr: sge.addr + (1 << 20), ..*sge }).collect();
+        let into: Vec<_> =
+            list.iter().map(|sge| remora_nic::Sge { addr: sge.addr + (1 << 20), ..*sge }).collect();
         bench.post(2, Operation::Read(bench.there.remote(10)), &into);
         assert_eq!(bench.settle(), good([2]));
         for sge in &list {

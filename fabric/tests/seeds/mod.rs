@@ -1,10 +1,10 @@
 //! What the bodies that run seed by seed share: two threads over the seeds, and names for what must have happened.
 
 use remora_fabric::fault::Tally;
+use remora_transport::Counters;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use transport::Counters;
 
 /// How much of the whole a run takes: a fifth, and all of it with `REMORA_WHOLE` set, as `make nightly` sets it.
 pub fn share(whole: u64) -> u64 {

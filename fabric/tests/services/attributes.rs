@@ -1,8 +1,8 @@
 //! Attributes of queue pairs by service, and those of path migration.
 
-use nic::{AddressVector, Modify, ModifyFault, PathMigration, Service};
 use remora_fabric::{Config, QueuePair, Settings, World};
-use transport::state::{Attributes, ModifyError, State};
+use remora_nic::{AddressVector, Modify, ModifyFault, PathMigration, Service};
+use remora_transport::state::{Attributes, ModifyError, State};
 
 const SERVICES: [Service; 5] =
     [Service::Rc, Service::Uc, Service::Ud, Service::XrcInitiator, Service::XrcTarget];
@@ -95,5 +95,5 @@ fn the_drained_event_can_be_declined() {
     assert_eq!(super::events(&mut world, 0), []);
     world.bring(qp, State::Rts);
     world.modify(qp, &Modify { sqd_event: Some(true), ..to_sqd }).unwrap();
-    assert_eq!(super::events(&mut world, 0), [nic::AsyncEvent::SqDrained(qp.number)]);
+    assert_eq!(super::events(&mut world, 0), [remora_nic::AsyncEvent::SqDrained(qp.number)]);
 }

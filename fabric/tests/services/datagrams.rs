@@ -1,15 +1,15 @@
 //! Datagrams: address handles, Q_Keys, the 40 bytes before the payload.
 
 use super::{ends, events, forge, opcodes, pattern, receive, request};
-use memory::Key;
-use nic::{
+use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
+use remora_memory::Key;
+use remora_nic::{
     AddressVector, AsyncEvent, CompletionKind, Destination, GRH, NicError, Operation, Service, Sge, Status,
     Target,
 };
-use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
-use transport::state::State;
-use wire::frame::Start;
-use wire::{Extensions, Opcode, Qpn, deth};
+use remora_transport::state::State;
+use remora_wire::frame::Start;
+use remora_wire::{Extensions, Opcode, Qpn, deth};
 
 const QKEY: u32 = 0x1111_1111;
 const GOOD: Status = Status::Success;
@@ -142,7 +142,7 @@ fn what_does_not_fit_or_is_not_awaited_is_dropped_and_touches_nothing() {
 #[test]
 fn a_datagram_is_one_packet_of_the_port() {
     let mut bench =
-        over(&Config { nic: nic::Config { mtu: 1024, ..Config::default().nic }, ..Config::default() });
+        over(&Config { nic: remora_nic::Config { mtu: 1024, ..Config::default().nic }, ..Config::default() });
     let target = bench.target(1);
     bench.receive(1, 1, 4096);
     bench.send(1, 1024, &target);
@@ -209,8 +209,10 @@ fn bad_handles_keys_and_verbs_are_errors_of_the_sender() {
 
 #[test]
 fn address_handles_are_bounded() {
-    let config =
-        Config { nic: nic::Config { max_address_handles: 2, ..Config::default().nic }, ..Config::default() };
+    let config = Config {
+        nic: remora_nic::Config { max_address_handles: 2, ..Config::default().nic },
+        ..Config::default()
+    };
     let mut world = World::new(&config);
     let first = world.create_address_handle(0, 1).unwrap();
     world.create_address_handle(0, 0).unwrap();
@@ -269,7 +271,7 @@ fn a_shared_receive_queue_serves_datagrams_too() {
         .collect();
     for (id, qp) in [(0, two[1]), (1, two[0]), (2, two[1])] {
         let list = [bench.memory[1].sge(id * 4096, GRH), bench.memory[1].sge(id * 4096 + 100, 64)];
-        bench.world.post_shared(srq, &nic::ReceiveRequest { id: id as u64, sges: &list }).unwrap();
+        bench.world.post_shared(srq, &remora_nic::ReceiveRequest { id: id as u64, sges: &list }).unwrap();
         let Target::Datagram { handle, to } = bench.target(1) else { panic!("a datagram's") };
         bench.send(9, 64, &Target::Datagram { handle, to: Destination { qp: qp.number, ..to } });
         assert_eq!(bench.settle(0), [(9, GOOD)]);

@@ -1,14 +1,14 @@
 //! Extended reliable connections: an initiator, a target, and the shared receive queue that each request names.
 
 use super::{ends, events, forge, opcodes, pattern, request};
-use memory::{Access, Bytes, Key, Range};
-use nic::{
+use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, SharedQueue, World};
+use remora_memory::{Access, Bytes, Key, Range};
+use remora_nic::{
     AsyncEvent, CompletionKind, NicError, Operation, PostError, ReceiveRequest, Remote, Service, SrqInit,
     Status, Target, XrcSrq,
 };
-use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, SharedQueue, World};
-use transport::state::State;
-use wire::{Extensions, Opcode, Qpn, reth, xrceth};
+use remora_transport::state::State;
+use remora_wire::{Extensions, Opcode, Qpn, reth, xrceth};
 
 /// Two initiators of node 0, each with a target at node 1; two shared receive queues of the targets' domain, and one of
 /// another, each with a completion queue of its own.
@@ -118,7 +118,7 @@ fn every_verb_of_rc_and_its_answers_have_op_codes_of_xrc() {
     let sent = bench.world.sent();
     for frame in &sent {
         let packet = remora_fabric::forge::transport(start, &frame.bytes).unwrap();
-        assert_eq!(packet.bth.opcode.service(), Some(wire::Service::Xrc));
+        assert_eq!(packet.bth.opcode.service(), Some(remora_wire::Service::Xrc));
         let named = packet.ext.xrceth.map(|header| header.srq);
         assert_eq!(named, (frame.from == 0).then_some(bench.srqs[0].0.number), "{packet}");
     }
@@ -177,7 +177,7 @@ fn memory_is_accessed_in_the_domain_of_the_queue_that_is_named() {
     let table = bench.world.table(1).clone();
     let pd = table.alloc_pd().unwrap();
     let xrc = XrcSrq { domain: bench.domains[0], cq: bench.srqs[0].1.number };
-    let ring = nic::Ring::new(Bytes::heap(nic::Ring::size(16)).unwrap()).unwrap();
+    let ring = remora_nic::Ring::new(Bytes::heap(remora_nic::Ring::size(16)).unwrap()).unwrap();
     let other =
         bench.world.with_nic(1, |nic, _| nic.create_srq(SrqInit { pd, ring, max_sge: 1, xrc: Some(xrc) }));
     let other = Target::Srq(other.unwrap());
@@ -220,7 +220,7 @@ fn packets_of_rc_responses_to_targets_and_requests_to_initiators_are_dropped() {
     forge(&mut bench.world, right, Opcode::RC_RDMA_WRITE_ONLY, 0, plain, &[1; 8]);
     assert_eq!(bench.world.counters(1).unknown_qp, 1);
     let ack = Extensions {
-        aeth: Some(wire::aeth::Repr { syndrome: wire::Syndrome::ack(31), msn: 0 }),
+        aeth: Some(remora_wire::aeth::Repr { syndrome: remora_wire::Syndrome::ack(31), msn: 0 }),
         ..Extensions::NONE
     };
     forge(&mut bench.world, right, Opcode::XRC_ACKNOWLEDGE, 0, ack, &[]);

@@ -1,17 +1,21 @@
 //! What a rude peer may send to live queue pairs of the other services, to their shared receive queues and to groups.
 
 use super::{pattern, request};
-use memory::{Access, Key};
-use nic::{Destination, MULTICAST_QPN, Operation, ReceiveRequest, Service, Sge, Status, Target, XrcSrq};
 use remora_fabric::forge::Forge;
 use remora_fabric::{
     ALL, CompletionQueue, Config, QueuePair, Random, Region, Settings, SharedQueue, World, fault,
 };
+use remora_memory::{Access, Key};
+use remora_nic::{
+    Destination, MULTICAST_QPN, Operation, ReceiveRequest, Service, Sge, Status, Target, XrcSrq,
+};
+use remora_transport::state::State;
+use remora_wire::aeth::Syndrome;
+use remora_wire::frame::{Address, Start};
+use remora_wire::{
+    Extensions, Opcode, Qpn, aeth, atomic_ack, atomic_eth, bth, deth, ieth, immdt, reth, xrceth,
+};
 use std::net::Ipv4Addr;
-use transport::state::State;
-use wire::aeth::Syndrome;
-use wire::frame::{Address, Start};
-use wire::{Extensions, Opcode, Qpn, aeth, atomic_ack, atomic_eth, bth, deth, ieth, immdt, reth, xrceth};
 
 /// Live queue pairs of every service beside RC between node 0 and node 1, and RC with a shared receive queue.
 struct Bench {
@@ -113,7 +117,7 @@ impl Bench {
 fn random_and_mutated_packets_of_every_service_never_panic_and_open_nothing() {
     let mut random = Random::new(0x5e41);
     let spoken: Vec<Opcode> = (0..=255).map(Opcode).filter(|op| op.service().is_some()).collect();
-    let mut seen = transport::Counters::default();
+    let mut seen = remora_transport::Counters::default();
     for round in 0..300 {
         let start = random.pick(&[Start::Ip, Start::Bth, Start::Ethernet]);
         let mut bench = bench(&Config { seed: round, start, ..Config::default() });

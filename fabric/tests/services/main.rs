@@ -9,10 +9,12 @@ mod shared_queue;
 mod unreliable;
 mod windows;
 
-use nic::{AsyncEvent, Flags, Operation, Payload, ReceiveRequest, Sge, Status, WorkCompletion, WorkRequest};
 use remora_fabric::forge::{self, Forge};
 use remora_fabric::{QueuePair, World};
-use wire::{Extensions, Opcode, Packet, bth};
+use remora_nic::{
+    AsyncEvent, Flags, Operation, Payload, ReceiveRequest, Sge, Status, WorkCompletion, WorkRequest,
+};
+use remora_wire::{Extensions, Opcode, Packet, bth};
 
 const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
 

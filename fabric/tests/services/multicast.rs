@@ -1,13 +1,15 @@
 //! Multicast: what is sent to a group goes to every datagram queue pair that is attached to it.
 
 use super::{ends, pattern, receive, request};
-use memory::Access;
-use nic::{AddressVector, Destination, GRH, MULTICAST_QPN, NicError, Operation, Service, Status, Target};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
+use remora_memory::Access;
+use remora_nic::{
+    AddressVector, Destination, GRH, MULTICAST_QPN, NicError, Operation, Service, Status, Target,
+};
+use remora_transport::state::State;
+use remora_wire::Qpn;
+use remora_wire::frame::{Address, Endpoint, Route, Start};
 use std::net::IpAddr;
-use transport::state::State;
-use wire::Qpn;
-use wire::frame::{Address, Endpoint, Route, Start};
 
 const GOOD: Status = Status::Success;
 
@@ -56,7 +58,7 @@ impl Bench {
     /// Sends `len` bytes to a queue pair number at a group, by way of node 1; what completes there.
     fn send(&mut self, group: Address, qp: u32, qkey: u32, len: usize) -> Vec<(u64, Status)> {
         let own = self.world.route(0, 1).source;
-        let route = Route::new(own, Endpoint { address: group, udp_port: wire::ROCE_PORT });
+        let route = Route::new(own, Endpoint { address: group, udp_port: remora_wire::ROCE_PORT });
         let (pd, address) = (self.world.pd(0), AddressVector { peer: self.world.peer(1), route });
         let handle = self.world.with_nic(0, |nic, _| nic.create_address_handle(pd, &address)).unwrap();
         let target = Target::Datagram { handle, to: Destination { qp: Qpn::new(qp), qkey } };
@@ -104,7 +106,7 @@ fn a_group_is_whoever_is_attached_behind_the_header_that_names_it() {
 fn each_member_has_its_own_key_receives_and_state() {
     let mut bench = over(&Config::default());
     (0..3).for_each(|place| bench.attach(place).unwrap());
-    let other = nic::Modify { qkey: Some(5), ..nic::Modify::default() };
+    let other = remora_nic::Modify { qkey: Some(5), ..remora_nic::Modify::default() };
     bench.world.modify(bench.to[0], &other).unwrap();
     assert_eq!(bench.cast(100), [(1, GOOD), (2, GOOD)]);
     assert_eq!(bench.world.counters(1).qkey_viol_cntr, 1);
@@ -140,7 +142,7 @@ fn only_all_ones_at_the_groups_own_address_reaches_it() {
 #[test]
 fn groups_take_datagram_queue_pairs_which_are_busy_meanwhile() {
     let mut bench = over(&Config {
-        nic: nic::Config { max_groups: 1, max_group_members: 2, ..Config::default().nic },
+        nic: remora_nic::Config { max_groups: 1, max_group_members: 2, ..Config::default().nic },
         ..Config::default()
     });
     let connected = bench.world.create_qp(bench.cqs[1], bench.cqs[1], &Settings::default()).unwrap();

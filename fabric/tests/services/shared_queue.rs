@@ -1,12 +1,12 @@
 //! Shared receive queues: who takes from them, how they run low and dry, what their queue pairs' end means.
 
-use memory::Access;
-use nic::{
+use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, SharedQueue, World};
+use remora_memory::Access;
+use remora_nic::{
     AsyncEvent, CompletionKind, Flags, NicError, Operation, Payload, PostError, ReceiveRequest, Service, Sge,
     Status, WorkRequest,
 };
-use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, SharedQueue, World};
-use transport::state::State;
+use remora_transport::state::State;
 
 const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
 
@@ -177,7 +177,7 @@ fn the_limit_event_comes_once_for_each_time_that_it_is_armed() {
     bench.received();
     assert_eq!(bench.events(), [], "0 disarms");
     assert_eq!(arm(&mut bench, 1 << 20), Err(NicError::TooSmall));
-    let unknown = wire::Qpn::new(number.get() + 1);
+    let unknown = remora_wire::Qpn::new(number.get() + 1);
     let refused = bench.world.with_nic(1, |nic, _| nic.arm_srq(unknown, 1));
     assert_eq!(refused, Err(NicError::Unknown));
 }
@@ -212,8 +212,8 @@ fn work_requests_are_of_the_queues_domain_not_of_the_queue_pairs() {
     let mut bench = bench(&Settings::default());
     let table = bench.world.table(1).clone();
     let other = table.alloc_pd().unwrap();
-    let bytes = memory::Bytes::heap(64).unwrap();
-    let key = table.register(other, &[memory::Range::at(&bytes, 0)], Access::LOCAL_WRITE).unwrap();
+    let bytes = remora_memory::Bytes::heap(64).unwrap();
+    let key = table.register(other, &[remora_memory::Range::at(&bytes, 0)], Access::LOCAL_WRITE).unwrap();
     let list = [Sge { addr: 0, len: 64, lkey: key }];
     bench.world.post_shared(bench.srq, &ReceiveRequest { id: 1, sges: &list }).unwrap();
     bench.send(0, 1, 8);
@@ -258,7 +258,7 @@ fn a_resized_queue_keeps_what_waits_in_it() {
 #[test]
 fn queues_are_bounded_busy_while_used_and_numbered_anew() {
     let config = Config {
-        nic: nic::Config { max_srqs: 2, max_xrc_domains: 1, ..Config::default().nic },
+        nic: remora_nic::Config { max_srqs: 2, max_xrc_domains: 1, ..Config::default().nic },
         ..Config::default()
     };
     let mut world = World::new(&config);

@@ -1,12 +1,12 @@
 //! Unreliable connections: a message arrives whole or not at all, and its sender is told nothing.
 
 use super::{ends, events, forge, opcodes, pattern, receive, request};
-use memory::{Access, Key};
-use nic::{AsyncEvent, CompletionKind, Modify, Operation, PostError, Remote, Service, Sge, Status};
 use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
-use transport::state::State;
-use wire::{Extensions, Opcode, reth};
+use remora_memory::{Access, Key};
+use remora_nic::{AsyncEvent, CompletionKind, Modify, Operation, PostError, Remote, Service, Sge, Status};
+use remora_transport::state::State;
+use remora_wire::{Extensions, Opcode, reth};
 
 struct Bench {
     world: World,
@@ -219,7 +219,8 @@ fn unsignaled_work_is_silent_and_sqd_ends_what_was_begun() {
     let mut bench = over(&Config { link, ..Config::default() }, &settings);
     (0..4).for_each(|id| bench.receive(id, 8192));
     let list = [bench.here.sge(0, 8000)];
-    let silent = nic::WorkRequest { flags: nic::Flags::default(), ..request(1, Operation::Send, &list) };
+    let silent =
+        remora_nic::WorkRequest { flags: remora_nic::Flags::default(), ..request(1, Operation::Send, &list) };
     bench.world.post(bench.ends[0], &silent).unwrap();
     bench.world.run_for(100);
     let left = bench.ends[0];

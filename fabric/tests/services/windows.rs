@@ -1,10 +1,10 @@
 //! Memory windows by work requests: BIND_MW, and how SEND_INV and LOCAL_INV take type 2 away.
 
 use super::{ends, pattern, receive, request};
-use memory::{Access, Binding, Key, WindowType};
-use nic::{CompletionKind, Flags, Operation, Remote, Service, Status, WorkRequest};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
-use transport::state::State;
+use remora_memory::{Access, Binding, Key, WindowType};
+use remora_nic::{CompletionKind, Flags, Operation, Remote, Service, Status, WorkRequest};
+use remora_transport::state::State;
 
 const GOOD: Status = Status::Success;
 const REMOTE: Access = remora_fabric::REMOTE;
@@ -211,7 +211,7 @@ fn a_region_is_busy_while_a_window_is_bound_to_it() {
     let binding = bench.binding(bench.window(WindowType::Type1), 0, 64);
     assert_eq!(bench.bind(0, binding), GOOD);
     let table = bench.world.table(1).clone();
-    assert_eq!(table.deregister(bench.there.key), Err(memory::Error::Busy));
+    assert_eq!(table.deregister(bench.there.key), Err(remora_memory::Error::Busy));
     assert_eq!(bench.write(0, binding.key, 0), GOOD);
     let nothing = Binding { len: 0, ..bench.binding(binding.key, 0, 0) };
     assert_eq!(bench.bind(0, nothing), GOOD);

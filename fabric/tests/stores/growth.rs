@@ -1,7 +1,7 @@
 //! The server's part in the growth of PRISM-KV's tables: a mover, and its way to itself.
 
 use remora_fabric::{Settings, World};
-use store::kv::prism::{Care, Mover, PrismTable};
+use remora_store::kv::prism::{Care, Mover, PrismTable};
 
 use crate::harness::{End, Host, Link, arena, end};
 

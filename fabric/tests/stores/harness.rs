@@ -1,10 +1,10 @@
 //! Servers and clients of the stores in a simulated world: who posts, polls, joins, dies, crashes and comes back.
 
-use nic::{PostError, ReceiveRequest, Sge, Status, WorkCompletion, WorkRequest, prism};
 use remora_fabric::{ALL, CompletionQueue, FreeList, QueuePair, Region, Settings, World};
-use store::heap::{Class, Classes, Keeper, KeeperConfig, Lists, Peer, Reachable};
-use store::{Broken, Fleet, Post, PostPrism, Registered};
-use transport::state::State;
+use remora_nic::{PostError, ReceiveRequest, Sge, Status, WorkCompletion, WorkRequest, prism};
+use remora_store::heap::{Class, Classes, Keeper, KeeperConfig, Lists, Peer, Reachable};
+use remora_store::{Broken, Fleet, Post, PostPrism, Registered};
+use remora_transport::state::State;
 
 /// A queue pair in the world, as the machines see it.
 pub struct End<'a> {
@@ -158,10 +158,10 @@ pub trait Serves: Reachable {
     }
 }
 
-impl Serves for store::kv::prism::PrismTable {}
-impl Serves for store::txn::Shard {}
-impl Serves for store::block::prism_rs::Table {}
-impl Serves for store::block::abdlock::Table {}
+impl Serves for remora_store::kv::prism::PrismTable {}
+impl Serves for remora_store::txn::Shard {}
+impl Serves for remora_store::block::prism_rs::Table {}
+impl Serves for remora_store::block::abdlock::Table {}
 
 /// Registers memory of a client.
 pub fn arena(world: &mut World, node: usize, len: usize) -> Registered {

@@ -3,11 +3,11 @@
 //! The store is the least one that uses buffers: slots that hold an address. An operation allocates, and swaps the new buffer in for what
 //! it believes to be there; half of them believe wrongly.
 
-use nic::prism::{Address, Data, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
-use nic::{Flags, Payload, Remote, WorkCompletion};
 use remora_fabric::{Config, Random, Settings, World};
-use store::heap::{Classes, Phase, Reachable, Returns};
-use store::{Broken, Post, PostPrism, Registered};
+use remora_nic::prism::{Address, Data, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
+use remora_nic::{Flags, Payload, Remote, WorkCompletion};
+use remora_store::heap::{Classes, Phase, Reachable, Returns};
+use remora_store::{Broken, Post, PostPrism, Registered};
 
 use crate::harness::{Buffers, End, Host, Link, Serves, Shape, arena, failed};
 use crate::mishaps::{Mishap, Plan, Tally, cut_off};
@@ -100,7 +100,8 @@ impl Client {
         };
         let remote = Remote { addr: self.server.addr + slot as u64 * 8, rkey };
         let swap = Operation::CompareSwap { at: Address::direct(remote), operands };
-        let sge = |at: usize| nic::Sge { addr: self.arena.addr + at as u64, len: 8, lkey: self.arena.key };
+        let sge =
+            |at: usize| remora_nic::Sge { addr: self.arena.addr + at as u64, len: 8, lkey: self.arena.key };
         let mine = [sge(MINE)];
         let scratch = Address::direct(Remote { addr: SCRATCH, rkey });
         let told = Operation::Read { from: scratch, len: 8, into: &mine };
@@ -176,7 +177,7 @@ impl Run {
     fn new(seed: u64) -> Run {
         let mut random = Random::new(seed);
         let plan = Plan::draw(&mut random);
-        let nic = nic::Config { max_qps: 256, max_cqs: 256, ..Config::default().nic };
+        let nic = remora_nic::Config { max_qps: 256, max_cqs: 256, ..Config::default().nic };
         let mut world = World::new(&Config { seed, nodes: CLIENTS + 1, nic, ..Config::default() });
         world.set_rules(&plan.rules(), seed);
         let shape = Shape { table_len: SLOTS * 8, classes: vec![(64, 24)], peers: CLIENTS as u32 };

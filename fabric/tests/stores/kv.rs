@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use check::{History, Measures, Step};
-use nic::prism::{self, Operation as Asked};
-use nic::{CompletionKind, PostError, ReceiveRequest, WorkRequest};
+use remora_check::{History, Measures, Step};
 use remora_fabric::{Config, Random, Settings, World};
-use store::kv::prism::{Care, Client, ClientConfig, Config as TableConfig, PrismTable};
-use store::kv::{Finished, Operation, Outcome, Refusal};
-use store::{Post, PostPrism};
+use remora_nic::prism::{self, Operation as Asked};
+use remora_nic::{CompletionKind, PostError, ReceiveRequest, WorkRequest};
+use remora_store::kv::prism::{Care, Client, ClientConfig, Config as TableConfig, PrismTable};
+use remora_store::kv::{Finished, Operation, Outcome, Refusal};
+use remora_store::{Post, PostPrism};
 
 use crate::growth::Growth;
 use crate::harness::{Buffers, End, Host, Link, Shape, arena};
@@ -177,7 +177,7 @@ impl Program {
             drawn if drawn < gets + puts => {
                 book.value += 1;
                 let mut bytes = vec![0; random.between(SHORTEST, LONGEST) as usize];
-                check::stamp(book.value, &mut bytes);
+                remora_check::stamp(book.value, &mut bytes);
                 let step = Step::Write { key, value: book.value };
                 (self.client.put(&name, &bytes, &mut nic), step, book.value)
             }
@@ -200,7 +200,9 @@ fn note(open: &mut [Option<(u64, u64)>], number: u32, ended: &Finished<'_>, now:
     let client = number + ended.slot.index() as u32;
     book.tries += ended.tries;
     let step = match (ended.operation, ended.outcome) {
-        (Operation::Get, Outcome::Value(bytes)) => Step::Read { key, value: Some(check::identify(bytes)) },
+        (Operation::Get, Outcome::Value(bytes)) => {
+            Step::Read { key, value: Some(remora_check::identify(bytes)) }
+        }
         (Operation::Get, Outcome::Absent) => Step::Read { key, value: None },
         (Operation::Put, Outcome::Done) => Step::Write { key, value },
         (Operation::Delete, Outcome::Done) => Step::Delete { key, found: Some(true) },
@@ -236,7 +238,7 @@ impl Run {
     fn new(seed: u64, shaped: Shaped) -> Run {
         let mut random = Random::new(seed);
         let plan = Plan::draw(&mut random);
-        let nic = nic::Config { max_qps: 512, max_cqs: 512, ..Config::default().nic };
+        let nic = remora_nic::Config { max_qps: 512, max_cqs: 512, ..Config::default().nic };
         let mut world = World::new(&Config { seed, nodes: CLIENTS + 1, nic, ..Config::default() });
         world.set_rules(&plan.rules(), seed);
         let table = shaped.table();
@@ -299,7 +301,7 @@ impl Run {
         if !again {
             return;
         }
-        program.client.give_up(nic::Status::RetryExceeded);
+        program.client.give_up(remora_nic::Status::RetryExceeded);
         let now = self.world.now().0;
         while let Some(ended) = program.client.abandon() {
             note(&mut program.open, program.number, &ended, now, &mut self.book);
@@ -423,7 +425,7 @@ fn histories(seeds: std::ops::Range<u64>) {
         let mut run = Run::new(seed, drawn(seed, false));
         run.run();
         run.rest(seed);
-        check::hold(&format!("prism-kv seed {seed}"), &run.book.history, check::linearizable);
+        remora_check::hold(&format!("prism-kv seed {seed}"), &run.book.history, remora_check::linearizable);
         let swept = run.host.keeper.counters().swept;
         let grew = (run.added(), run.cut_short);
         (run.book, run.fired, swept, grew)
@@ -438,7 +440,7 @@ fn histories(seeds: std::ops::Range<u64>) {
         swept += found;
     });
     println!("{refused} runs out of buffers, {swept} buffers swept, {tries} looks again");
-    measures.hold(&check::Asked {
+    measures.hold(&remora_check::Asked {
         histories: count,
         clients: 8,
         keys: 16,
@@ -483,7 +485,7 @@ fn a_store_that_does_not_look_at_generations_is_caught() {
     let caught = (0u64..100).find(|seed| {
         let mut run = Run::new(*seed, drawn(*seed, true));
         run.run();
-        let judged = check::linearizable(&run.book.history);
+        let judged = remora_check::linearizable(&run.book.history);
         judged.is_err_and(|violation| {
             println!("seed {seed}: {violation}");
             true
@@ -497,7 +499,7 @@ fn a_move_that_does_not_freeze_is_caught() {
     let caught = (0u64..100).find(|seed| {
         let mut run = Run::new(*seed, Shaped { care: Care::Unfrozen, ..drawn(2 * *seed + 1, false) });
         run.run();
-        let judged = check::linearizable(&run.book.history);
+        let judged = remora_check::linearizable(&run.book.history);
         judged.is_err_and(|violation| {
             println!("seed {seed}: {violation}");
             true

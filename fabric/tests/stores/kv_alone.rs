@@ -1,14 +1,14 @@
 //! PRISM-KV with one operation at a time: what each costs, lengths, bounds, and memory that lies.
 
-use nic::Status;
 use remora_fabric::{Config, Random, Sent, Settings, World, forge};
-use store::Registered;
-use store::kv::prism::{
+use remora_nic::Status;
+use remora_store::Registered;
+use remora_store::kv::prism::{
     Client, ClientConfig, Config as TableConfig, Grant, HEADER, Loader, PrismTable, SLOT,
 };
-use store::kv::{Operation, Outcome, Refusal, Refused};
+use remora_store::kv::{Operation, Outcome, Refusal, Refused};
 
-use wire::Opcode;
+use remora_wire::Opcode;
 
 use crate::harness::{End, Host, Link, Shape, arena};
 

@@ -1,10 +1,10 @@
 //! PRISM-KV's tables as they grow, one operation at a time: what an operation costs then, and the bounds.
 
-use nic::prism::WorkRequest;
-use nic::{PostError, ReceiveRequest};
-use store::kv::prism::Care;
-use store::kv::{Outcome, Refusal};
-use store::{Post, PostPrism};
+use remora_nic::prism::WorkRequest;
+use remora_nic::{PostError, ReceiveRequest};
+use remora_store::kv::prism::Care;
+use remora_store::kv::{Outcome, Refusal};
+use remora_store::{Post, PostPrism};
 
 use crate::growth::Growth;
 use crate::kv_alone::{ABSENT, Alone, DONE, Program, found};
@@ -19,7 +19,7 @@ fn name(key: u32) -> [u8; 4] {
 struct Failing;
 
 impl Post for Failing {
-    fn post_send(&mut self, _: &nic::WorkRequest<'_>) -> Result<(), PostError> {
+    fn post_send(&mut self, _: &remora_nic::WorkRequest<'_>) -> Result<(), PostError> {
         Err(PostError::BadState)
     }
 

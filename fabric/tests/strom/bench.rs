@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::seeds;
-use memory::Key;
-use nic::kernel::{Ending, Kernel, KernelFacts, KernelInit, Place, Progress, Status, Streams, What};
-use nic::{CompletionKind, Flags, NicError, Operation, Payload, ReceiveRequest, WorkRequest};
 use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Random, Region, Settings, World};
+use remora_memory::Key;
+use remora_nic::kernel::{Ending, Kernel, KernelFacts, KernelInit, Place, Progress, Status, Streams, What};
+use remora_nic::{CompletionKind, Flags, NicError, Operation, Payload, ReceiveRequest, WorkRequest};
 
 pub const SIGNALED: Flags = Flags { signaled: true, fence: false, solicited: false };
 
@@ -145,7 +145,7 @@ impl Bench {
     pub fn answers(&mut self) -> BTreeMap<u32, Answer> {
         let mut answers = BTreeMap::new();
         for completion in self.world.drain(self.left_cq) {
-            assert_eq!(completion.status, nic::Status::Success, "{completion:?}");
+            assert_eq!(completion.status, remora_nic::Status::Success, "{completion:?}");
             if completion.kind != CompletionKind::ReceiveWriteImm {
                 continue;
             }

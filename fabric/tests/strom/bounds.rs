@@ -3,13 +3,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use nic::kernel::{
+use remora_fabric::Sent;
+use remora_fabric::fault::{Action, Rule, Rules};
+use remora_nic::kernel::{
     Aggregate, Consistency, DMA, Filter, HyperLogLog, Kernel, Object, Partition, Predicate, Progress, STEPS,
     Scan, Shape, Shuffle, Status, Streams, Sums, Traversal, Walk, crc64, histogram,
 };
-use remora_fabric::Sent;
-use remora_fabric::fault::{Action, Rule, Rules};
-use wire::{Address, Endpoint, Ingress};
+use remora_wire::{Address, Endpoint, Ingress};
 
 use crate::bench::{Answer, Bench, Endless, LONGEST, OPCODE, arms};
 use crate::shapes::list;

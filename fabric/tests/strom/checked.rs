@@ -1,11 +1,11 @@
 //! READs that a kernel judges before their bytes leave.
 
-use nic::kernel::{
+use remora_fabric::{Random, Settings};
+use remora_nic::kernel::{
     AGAIN_NS, BEHIND, CRC_LEN, Check, Consistency, HyperLogLog, Kernel, Progress, READINGS, Streams,
     UNFIT_NS, Verdict, crc64,
 };
-use nic::{CompletionKind, NicError, Operation, Payload, Status, WorkRequest};
-use remora_fabric::{Random, Settings};
+use remora_nic::{CompletionKind, NicError, Operation, Payload, Status, WorkRequest};
 
 use crate::bench::{Bench, SIGNALED, arms, bad_links};
 use crate::seeds;
@@ -98,7 +98,7 @@ fn what_may_not_be_read_or_is_longer_than_a_packet_is_refused_when_it_comes() {
             bench.there.store(0, &object(&mut Random::new(1), 64));
             let sges = [bench.here.sge(0, len)];
             let to = bench.there.remote(0);
-            let operation = Operation::Read(nic::Remote { addr: to.addr + at as u64, ..to });
+            let operation = Operation::Read(remora_nic::Remote { addr: to.addr + at as u64, ..to });
             let request = WorkRequest { id: 1, operation, payload: Payload::Sges(&sges), flags: SIGNALED };
             bench.world.post(bench.left, &request).unwrap();
             assert_eq!(ends(&mut bench), [wanted], "{len} bytes at {at}");

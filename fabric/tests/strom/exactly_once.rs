@@ -1,7 +1,7 @@
 //! Whatever is lost, repeated or reordered: a kernel gets every byte once and in order.
 
-use nic::kernel::{Kernel, Status};
 use remora_fabric::{Random, Settings};
+use remora_nic::kernel::{Kernel, Status};
 
 use crate::bench::{Bench, Journal, OPCODE, arms, bad_links};
 use crate::seeds;

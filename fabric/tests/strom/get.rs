@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use nic::kernel::{Get, Kernel, KernelInit, Lookup, Progress, Slot, Status, Streams};
 use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{Random, Settings};
-use wire::{Address, Endpoint, Ingress};
+use remora_nic::kernel::{Get, Kernel, KernelInit, Lookup, Progress, Slot, Status, Streams};
+use remora_wire::{Address, Endpoint, Ingress};
 
 use crate::bench::{Answer, Bench, OPCODE, arms, bad_links};
 use crate::seeds;

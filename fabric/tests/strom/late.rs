@@ -1,10 +1,10 @@
 //! Acknowledgements that nobody asks for at once.
 
-use nic::kernel::{Kernel, LATE_NS, Status};
-use nic::{Flags, Operation, Payload, WorkRequest};
 use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{Config, LinkConfig, Sent, Settings};
-use wire::Opcode;
+use remora_nic::kernel::{Kernel, LATE_NS, Status};
+use remora_nic::{Flags, Operation, Payload, WorkRequest};
+use remora_wire::Opcode;
 
 use crate::bench::{Bench, Journal, OPCODE, arms};
 
@@ -32,7 +32,7 @@ fn ask(bench: &mut Bench, tag: u32) {
     bench.world.post(bench.left, &request).unwrap();
 }
 
-fn transport(bench: &Bench, sent: &Sent) -> wire::bth::Repr {
+fn transport(bench: &Bench, sent: &Sent) -> remora_wire::bth::Repr {
     remora_fabric::forge::transport(bench.world.start(), &sent.bytes).unwrap().bth
 }
 
@@ -132,7 +132,7 @@ fn where_few_messages_or_answers_have_room_acknowledgements_are_asked_for_sooner
     let mut bench = Bench::new(1, &Settings { timeout: 14, ..arms()[0] });
     let kernel = Journal { at: bench.there.remote(0).addr };
     let init = bench.init(Some(OPCODE), vec![Box::new(kernel)]);
-    bench.try_deploy(nic::kernel::KernelInit { answers: 4, ..init }).unwrap();
+    bench.try_deploy(remora_nic::kernel::KernelInit { answers: 4, ..init }).unwrap();
     bench.rpc(OPCODE, 0, b"");
     bench.run();
     bench.world.tap();

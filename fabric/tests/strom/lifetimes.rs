@@ -1,8 +1,8 @@
 //! Kernels come and go while the NIC runs, and lanes are fewer than clients.
 
-use nic::kernel::{Ending, Get, Kernel, KernelInit, Lookup, Progress, Status, Streams, What};
-use nic::{NicError, Operation, Payload, ReceiveRequest, WorkRequest};
 use remora_fabric::Settings;
+use remora_nic::kernel::{Ending, Get, Kernel, KernelInit, Lookup, Progress, Status, Streams, What};
+use remora_nic::{NicError, Operation, Payload, ReceiveRequest, WorkRequest};
 
 use crate::bench::{Bench, OPCODE, SIGNALED, arms, bad_links};
 use crate::seeds;
@@ -92,7 +92,7 @@ fn a_lane_at_work_is_replaced_when_it_rests() {
         bench.rpc(OPCODE, 2, b"");
         assert!(bench.run().is_empty(), "it goes on with the old one");
         // The connection ends, so the lane rests.
-        bench.world.bring(bench.right, transport::state::State::Err);
+        bench.world.bring(bench.right, remora_transport::state::State::Err);
         assert!(bench.is_at_rest(0));
     }
 }
@@ -303,7 +303,7 @@ fn crowd(seed: u64, settings: &Settings) -> u64 {
     assert_eq!(bench.run().len(), 16, "seed {seed}");
     for (_, cq) in others {
         let done = bench.world.drain(cq);
-        assert!(done.iter().all(|wc| wc.status == nic::Status::Success), "seed {seed}: {done:?}");
+        assert!(done.iter().all(|wc| wc.status == remora_nic::Status::Success), "seed {seed}: {done:?}");
         let answers = done.iter().filter(|wc| wc.imm.is_some()).count();
         assert_eq!((done.len(), answers), (32, 16), "seed {seed}");
     }
@@ -330,7 +330,7 @@ fn a_connection_that_ends_gives_back_its_lane_and_its_room() {
             bench.rpc(OPCODE, tag, &Lookup { slot, key: 0 }.emit());
         }
         bench.world.run_for(3_000);
-        bench.world.bring(bench.right, transport::state::State::Err);
+        bench.world.bring(bench.right, remora_transport::state::State::Err);
         assert!(bench.is_at_rest(0));
     }
 }

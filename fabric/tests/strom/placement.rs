@@ -1,8 +1,10 @@
 //! Kernels on the way of plain WRITEs to memory, and between a program and its peer.
 
-use nic::kernel::{Ask, HyperLogLog, Invocation, Kernel, LOOKED_AT, Look, Progress, Status, Streams, What};
-use nic::{CompletionKind, NicError, Operation, Payload, ReceiveRequest, WorkRequest};
 use remora_fabric::{Random, Settings};
+use remora_nic::kernel::{
+    Ask, HyperLogLog, Invocation, Kernel, LOOKED_AT, Look, Progress, Status, Streams, What,
+};
+use remora_nic::{CompletionKind, NicError, Operation, Payload, ReceiveRequest, WorkRequest};
 
 use crate::bench::{Bench, OPCODE, SIGNALED, arms, bad_links};
 use crate::seeds;
@@ -114,13 +116,13 @@ fn what_does_not_get_to_memory_is_not_looked_at() {
         let number = bench.deploy(vec![Box::new(Counts { looks: true, ..Counts::default() })]);
         attach(&mut bench, Some(number)).unwrap();
         let sges = [bench.here.sge(0, 8)];
-        let to = nic::Remote { rkey: memory::Key::new(0x1234_5678), ..bench.there.remote(0) };
+        let to = remora_nic::Remote { rkey: remora_memory::Key::new(0x1234_5678), ..bench.there.remote(0) };
         let operation = Operation::Write(to);
         let request = WorkRequest { id: 1, operation, payload: Payload::Sges(&sges), flags: SIGNALED };
         bench.world.post(bench.left, &request).unwrap();
         assert!(bench.world.settle(1_000_000));
         let done = bench.world.drain(bench.left_cq);
-        assert_eq!(done[0].status, nic::Status::RemoteAccess);
+        assert_eq!(done[0].status, remora_nic::Status::RemoteAccess);
         assert_eq!(bench.facts()[0].steps, 0);
     }
 }
@@ -182,7 +184,7 @@ fn a_program_invokes_its_own_nic_and_the_kernel_sends_to_the_peer() {
     for mut bench in Bench::arms() {
         bench.deploy(vec![Box::new(Evens::default())]);
         let (target, qp) = (bench.here.remote(0), bench.right.number);
-        let place = nic::kernel::Place { addr: 0, rkey: 0, room: 0 };
+        let place = remora_nic::kernel::Place { addr: 0, rkey: 0, room: 0 };
         let to = [target.addr.to_le_bytes(), u64::from(target.rkey.get()).to_le_bytes()].concat();
         let params = [&place.emit()[..], &to].concat();
         let invoke = |bench: &mut Bench, opcode, params, bytes: &[u8]| {

@@ -1,7 +1,7 @@
 //! What a kernel has read, and where it stays: bytes that are read while a message is being made come to where it goes on, and nobody
 //! who steps a kernel may notice.
 
-use nic::kernel::{Kernel, Progress, Status, Streams};
+use remora_nic::kernel::{Kernel, Progress, Status, Streams};
 
 use crate::bench::{Bench, LONGEST, OPCODE};
 

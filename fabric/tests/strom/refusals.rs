@@ -1,8 +1,8 @@
 //! What is refused, where, and who is told.
 
-use nic::kernel::{Get, Kernel, Lookup, Place, Slot, Status, TAG_MASK};
-use nic::{AsyncEvent, Operation, Payload, WorkRequest};
 use remora_fabric::Settings;
+use remora_nic::kernel::{Get, Kernel, Lookup, Place, Slot, Status, TAG_MASK};
+use remora_nic::{AsyncEvent, Operation, Payload, WorkRequest};
 
 use crate::bench::{Answer, Bench, Endless, Journal, NO_KEY, OPCODE, SIGNALED, arms};
 
@@ -72,7 +72,7 @@ fn a_kernel_of_another_domain_is_no_kernel() {
     for mut bench in Bench::arms() {
         let other = bench.world.table(1).alloc_pd().unwrap();
         let init = bench.init(Some(OPCODE), get());
-        bench.try_deploy(nic::kernel::KernelInit { pd: other, ..init }).unwrap();
+        bench.try_deploy(remora_nic::kernel::KernelInit { pd: other, ..init }).unwrap();
         bench.rpc(OPCODE, 1, &Lookup { slot: 0, key: 0 }.emit());
         assert_eq!(bench.run(), [(1, alone(Status::NO_KERNEL))].into());
     }
@@ -141,7 +141,7 @@ fn without_agreement_nothing_is_sent() {
         bench.rpc(OPCODE, 1, b"");
         assert!(bench.world.settle(1_000_000));
         let done = bench.world.drain(bench.left_cq);
-        assert_eq!(done[0].status, nic::Status::LocalQpOperation);
+        assert_eq!(done[0].status, remora_nic::Status::LocalQpOperation);
         assert!(bench.world.sent().is_empty());
     }
 }
@@ -149,10 +149,10 @@ fn without_agreement_nothing_is_sent() {
 #[test]
 fn what_no_peer_could_take_fails_here() {
     let place = [0; 16];
-    let cases: [(Operation, &[u8], nic::Status); 3] = [
-        (Operation::Rpc { opcode: 1, tag: TAG_MASK + 1 }, &place, nic::Status::LocalQpOperation),
-        (Operation::Rpc { opcode: 1, tag: 0 }, &place[..15], nic::Status::LocalLength),
-        (Operation::Rpc { opcode: 1, tag: 0 }, &[0; 257], nic::Status::LocalLength),
+    let cases: [(Operation, &[u8], remora_nic::Status); 3] = [
+        (Operation::Rpc { opcode: 1, tag: TAG_MASK + 1 }, &place, remora_nic::Status::LocalQpOperation),
+        (Operation::Rpc { opcode: 1, tag: 0 }, &place[..15], remora_nic::Status::LocalLength),
+        (Operation::Rpc { opcode: 1, tag: 0 }, &[0; 257], remora_nic::Status::LocalLength),
     ];
     for settings in arms() {
         for (operation, bytes, status) in cases {

@@ -1,7 +1,7 @@
 //! The filter and the aggregation, beside plain iterators.
 
-use nic::kernel::{Aggregate, Filter, Predicate, Scan, Status, Sums};
 use remora_fabric::Random;
+use remora_nic::kernel::{Aggregate, Filter, Predicate, Scan, Status, Sums};
 
 use crate::bench::{Answer, Bench, LONGEST, OPCODE, every_seed};
 

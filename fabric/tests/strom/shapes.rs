@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use nic::kernel::{Predicate, Shape, Status, Traversal, Walk};
 use remora_fabric::Random;
+use remora_nic::kernel::{Predicate, Shape, Status, Traversal, Walk};
 
 use crate::bench::{Answer, Bench, OPCODE, every_seed};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use datasketches::hll::{HllSketch, HllType};
-use nic::kernel::{
+use remora_nic::kernel::{
     Ask, CRC_LEN, Consistency, HyperLogLog, Kernel, Object, Partition, Progress, Shuffle, Status, Streams,
     crc64, histogram,
 };

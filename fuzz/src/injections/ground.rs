@@ -1,11 +1,11 @@
 //! The memory on which an offload works, and what lies beside it.
 
-use fabric::{ALL, World};
-use memory::{Access, Bytes, Key, Pd, Range};
-use nic::chain::LoopbackInit;
-use nic::{Fetching, Ring};
 use remora_chain::Numbers;
 use remora_chain::offload::{BUCKET, LIST, node};
+use remora_fabric::{ALL, World};
+use remora_memory::{Access, Bytes, Key, Pd, Range};
+use remora_nic::chain::LoopbackInit;
+use remora_nic::{Fetching, Ring};
 
 use super::word::Record;
 use crate::estate::SECRET;
@@ -60,14 +60,14 @@ impl Plot {
     }
 
     /// As the fabric has regions.
-    pub fn region(&self, node: usize) -> fabric::Region {
+    pub fn region(&self, node: usize) -> remora_fabric::Region {
         // Programs are told address and key, and nobody stores by it.
-        fabric::Region { node, key: self.key, address: self.address, bytes: self.bytes.clone() }
+        remora_fabric::Region { node, key: self.key, address: self.address, bytes: self.bytes.clone() }
     }
 
     /// An element of a list.
-    pub fn sge(&self, at: usize, len: usize) -> nic::Sge {
-        nic::Sge { addr: self.address + at as u64, len: len as u32, lkey: self.key }
+    pub fn sge(&self, at: usize, len: usize) -> remora_nic::Sge {
+        remora_nic::Sge { addr: self.address + at as u64, len: len as u32, lkey: self.key }
     }
 }
 
@@ -85,7 +85,7 @@ pub struct Ground {
     pub messages: Plot,
     pub told: Plot,
     /// A managed queue of another domain, and its completion queue.
-    pub stranger: (wire::Qpn, u32),
+    pub stranger: (remora_wire::Qpn, u32),
     /// What the offload is called.
     pub numbers: Option<Numbers>,
 }
@@ -168,7 +168,7 @@ impl Ground {
 }
 
 /// A queue of another domain which nobody has enabled.
-fn stranger(world: &mut World, pd: Pd) -> (wire::Qpn, u32) {
+fn stranger(world: &mut World, pd: Pd) -> (remora_wire::Qpn, u32) {
     let ring = || Ring::new(Bytes::heap(Ring::size(8)).expect("memory for a queue")).expect("a ring");
     world.with_nic(0, |nic, _| {
         let cq = nic.create_cq(ring()).expect("room for a queue");
@@ -180,6 +180,6 @@ fn stranger(world: &mut World, pd: Pd) -> (wire::Qpn, u32) {
 }
 
 /// How far the stranger's queue may be fetched: nobody has said that it may.
-pub fn limit(world: &mut World, stranger: wire::Qpn) -> Option<u64> {
+pub fn limit(world: &mut World, stranger: remora_wire::Qpn) -> Option<u64> {
     world.with_nic(0, |nic, _| nic.send_queue_facts(stranger)).map(|facts| facts.limit)
 }

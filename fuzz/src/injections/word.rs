@@ -1,8 +1,8 @@
 //! What a client's messages are made of: words that lead somewhere.
 
 use arbitrary::Arbitrary;
-use nic::wqe::{SLOT, Wqe, WqeOpcode, flag};
 use remora_chain::offload::{BUCKET, wanted};
+use remora_nic::wqe::{SLOT, Wqe, WqeOpcode, flag};
 
 use super::ground::{Ground, PLANTED, RECORDS};
 use crate::estate::harmless;

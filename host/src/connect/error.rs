@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-use nic::{ModifyFault, NicError};
-use port::shm::SetupError;
+use remora_nic::{ModifyFault, NicError};
+use remora_port::shm::SetupError;
 
 use super::full::{Full, Places};
 use super::message::{MAX_PRIVATE, Stage, VERSION};
@@ -44,9 +44,9 @@ pub enum ConnectError {
     /// The queue pairs are of services that do not go together.
     OtherService {
         /// Our service.
-        ours: nic::Service,
+        ours: remora_nic::Service,
         /// The other side's service.
-        theirs: nic::Service,
+        theirs: remora_nic::Service,
     },
     /// So many bytes of private data are too many.
     PrivateTooLong(usize),

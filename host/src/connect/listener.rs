@@ -1,9 +1,9 @@
 //! The server's side of connection set-up. Strangers reach it: what each may take, and how many there may be
 //! at once, is bounded, and none of them holds up another. `pending` reads their first words.
 
-use memory::ForkMark;
 use mio::{Poll, Waker};
-use port::address::Unfit;
+use remora_memory::ForkMark;
+use remora_port::address::Unfit;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::fmt;
 use std::io;
@@ -157,16 +157,16 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let unfit = |why: Unfit| io::Error::other(why.to_string());
     // Nobody could connect there, though the kernel lets sockets listen. Listening on every address is fine.
     if !address.ip().is_unspecified() {
-        port::address::single(address.ip()).map_err(unfit)?;
-        port::address::zoned(address).map_err(unfit)?;
-        if port::address::is_broadcast(address.ip()) {
+        remora_port::address::single(address.ip()).map_err(unfit)?;
+        remora_port::address::zoned(address).map_err(unfit)?;
+        if remora_port::address::is_broadcast(address.ip()) {
             return Err(unfit(Unfit::Broadcast(address.ip())));
         }
     }
     match TcpListener::bind(address) {
         Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {
             let interface = if let SocketAddr::V6(v6) = address { v6.scope_id() } else { 0 };
-            let settled = port::address::settle(address.ip(), interface).map_err(unfit)?;
+            let settled = remora_port::address::settle(address.ip(), interface).map_err(unfit)?;
             if settled { TcpListener::bind(address) } else { Err(error) }
         }
         done => done,

@@ -25,10 +25,10 @@
 
 use std::fmt;
 
-use nic::Service;
-use transport::rc::irn::Bitmap;
-use wire::frame::{Address, Endpoint};
-use wire::{Psn, Qpn};
+use remora_nic::Service;
+use remora_transport::rc::irn::Bitmap;
+use remora_wire::frame::{Address, Endpoint};
+use remora_wire::{Psn, Qpn};
 
 use super::ConnectError;
 use super::full::Full;

@@ -1,6 +1,6 @@
 //! One request to connect, as the server answers it.
 
-use port::shm::{Admit, Link};
+use remora_port::shm::{Admit, Link};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -142,7 +142,11 @@ impl Request {
         }
     }
 
-    fn give_shm(&mut self, side: &Side<'_>, deadline: Deadline) -> Result<(port::Peer, Hello), ConnectError> {
+    fn give_shm(
+        &mut self,
+        side: &Side<'_>,
+        deadline: Deadline,
+    ) -> Result<(remora_port::Peer, Hello), ConnectError> {
         let (engine, theirs) = (side.engine, self.hello.engine);
         if theirs == engine.id() {
             let local = side.hello(LinkOffer::Existing)?;
@@ -157,7 +161,7 @@ impl Request {
             return self.say(side, peer, side.hello(LinkOffer::Existing)?, deadline);
         }
         // A listener for this one client tells who connects.
-        let listener = port::shm::Listener::new(port::shm::DEFAULT_GEOMETRY, Admit::SameUser)
+        let listener = remora_port::shm::Listener::new(remora_port::shm::DEFAULT_GEOMETRY, Admit::SameUser)
             .map_err(ConnectError::Link)?;
         let local = side.hello(LinkOffer::New(listener.name().to_owned()))?;
         write(&mut self.stream, &Message::Accept(local.clone()), deadline)?;
@@ -168,10 +172,10 @@ impl Request {
     fn say(
         &mut self,
         side: &Side<'_>,
-        peer: port::Peer,
+        peer: remora_port::Peer,
         local: Hello,
         deadline: Deadline,
-    ) -> Result<(port::Peer, Hello), ConnectError> {
+    ) -> Result<(remora_port::Peer, Hello), ConnectError> {
         match write(&mut self.stream, &Message::Accept(local.clone()), deadline) {
             Ok(()) => Ok((peer, local)),
             Err(error) => {
@@ -216,7 +220,7 @@ impl Answered {
 
 /// Waits for the peer to fetch its end of the link, no longer than its connection stays.
 pub(super) fn give_link(
-    listener: &port::shm::Listener,
+    listener: &remora_port::shm::Listener,
     mut stream: Option<&mut TcpStream>,
     deadline: Deadline,
 ) -> Result<Link, ConnectError> {
@@ -241,7 +245,7 @@ pub(super) fn give_link(
 
 /// Sleeps until something happens. True: the peer has said something, or hung up.
 fn wait_for_link(
-    listener: &port::shm::Listener,
+    listener: &remora_port::shm::Listener,
     stream: Option<&TcpStream>,
     deadline: Deadline,
 ) -> Result<bool, ConnectError> {

@@ -80,7 +80,7 @@ fn the_connection_is_kept_only_if_both_sides_want_it() {
     for (ours, theirs, lasting) in
         [(with.clone(), with.clone(), true), (hello(), with.clone(), false), (with, hello(), false)]
     {
-        assert_eq!(crate::connect::Agreement::new(port::Peer(1), &ours, theirs).lasting, lasting);
+        assert_eq!(crate::connect::Agreement::new(remora_port::Peer(1), &ours, theirs).lasting, lasting);
     }
 }
 
@@ -134,7 +134,7 @@ fn irn_is_agreed_on_only_if_both_sides_have_it() {
         for (prism, strom) in [(0, 0), (PRISM, 0), (0, STROM), (PRISM, STROM)] {
             let [ours, theirs] = [ours, theirs]
                 .map(|hello| Hello { extensions: hello.extensions | prism | strom, ..hello.clone() });
-            let agreement = crate::connect::Agreement::new(port::Peer(1), &ours, theirs);
+            let agreement = crate::connect::Agreement::new(remora_port::Peer(1), &ours, theirs);
             assert_eq!((agreement.irn, agreement.prism, agreement.strom), (agreed, prism != 0, strom != 0));
         }
     }

@@ -5,7 +5,7 @@
 //! and what comes in is parsed by httparse. Each connection carries one request.
 
 use super::text::{CONTENT_TYPE, Family, write};
-use memory::ForkMark;
+use remora_memory::ForkMark;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read, Write};

@@ -1,9 +1,9 @@
 //! The bytes of a loopback queue pair's work requests: from one place in its protection domain to another, with the checks that both ends
 //! of a connection make.
 
-use memory::{Access, Key, Mem, Span};
-use transport::{Notice, Outcome, Status};
-use wire::NakCode;
+use remora_memory::{Access, Key, Mem, Span};
+use remora_transport::{Notice, Outcome, Status};
+use remora_wire::NakCode;
 
 use super::calculate::Calculation;
 use crate::gather;

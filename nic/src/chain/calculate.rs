@@ -1,6 +1,6 @@
 //! The calculations: atomics of 8 bytes beside those of the standard, as vendors have them (RedN, Table 3).
 
-use memory::{AccessError, Span};
+use remora_memory::{AccessError, Span};
 
 use crate::wqe::WqeOpcode;
 

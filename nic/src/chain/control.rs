@@ -1,8 +1,8 @@
 //! WAIT and ENABLE, in the send queue of any queue pair.
 
-use memory::Pd;
-use transport::Status;
-use wire::Qpn;
+use remora_memory::Pd;
+use remora_transport::Status;
+use remora_wire::Qpn;
 
 use crate::completion_queue::NOBODY;
 use crate::nic::{Nic, Shared};

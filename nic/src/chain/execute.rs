@@ -1,10 +1,10 @@
 //! A loopback queue pair's turn: work requests are executed one behind the other, each whole before the next.
 
-use memory::Mem;
-use transport::rc::{Kind, Retired};
-use transport::state::State;
-use transport::{Instant, Notice, Outcome, Status};
-use wire::prism::Verdict;
+use remora_memory::Mem;
+use remora_transport::rc::{Kind, Retired};
+use remora_transport::state::State;
+use remora_transport::{Instant, Notice, Outcome, Status};
+use remora_wire::prism::Verdict;
 
 use super::bytes::refused;
 use super::calculate::Calculation;

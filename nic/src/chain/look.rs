@@ -1,7 +1,7 @@
 //! Looking on: what tools ask that show a chain step by step.
 
-use transport::state::State;
-use wire::Qpn;
+use remora_transport::state::State;
+use remora_wire::Qpn;
 
 use crate::nic::Nic;
 use crate::queue_pair::QueuePair;

@@ -77,7 +77,7 @@ const PILAF_GET: Operation = Operation {
 /// A call; each message is acknowledged.
 const PILAF_PUT: Operation =
     Operation { trips: &[CALL], work_ns: 0, asked: &[MESSAGE + PAIR, AETH], answered: &[AETH, MESSAGE] };
-/// At each replica, read or write: *all operations take two rounds* (§7.1). `store::block` reads in one if the quorum agrees, the value from one
+/// At each replica, read or write: *all operations take two rounds* (§7.1). `remora_store::block` reads in one if the quorum agrees, the value from one
 /// replica; this is the paper's design.
 const PRISM_RS: Operation = Operation {
     trips: &[INDIRECT_READ.trips[0], super::prism::CHAIN.trips[0]],

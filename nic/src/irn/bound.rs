@@ -1,7 +1,7 @@
 //! Receive work requests that messages have taken: bound at first sight, in the order of their numbers, and held with
 //! their completions until everything before them has arrived (IRN paper, §5).
 
-use transport::Notice;
+use remora_transport::Notice;
 
 use crate::receive_queue::Receive;
 
@@ -111,7 +111,7 @@ const MOST_AHEAD: u64 = 1 << 16;
 mod tests {
     use super::*;
     use crate::request::Sge;
-    use memory::Key;
+    use remora_memory::Key;
 
     fn receive(id: u64) -> Receive {
         Receive { id, index: id, elements: 1, first: Sge { addr: 0, len: 0, lkey: Key::new(1) } }

@@ -1,13 +1,13 @@
 //! Egress over IRN: acknowledgements of responses, then what the responder has, then requests.
 
-use memory::Mem;
-use transport::rc::irn::{Plan, Reply, Requester};
-use transport::rc::{self, ReplyKind};
-use transport::state::State;
-use transport::{Counters, Instant, Status};
-use wire::frame::Egress;
-use wire::irn::{Additions, sack};
-use wire::{Extensions, NakCode, Opcode, Qpn, Syndrome, aeth, atomic_ack, bth, packet};
+use remora_memory::Mem;
+use remora_transport::rc::irn::{Plan, Reply, Requester};
+use remora_transport::rc::{self, ReplyKind};
+use remora_transport::state::State;
+use remora_transport::{Counters, Instant, Status};
+use remora_wire::frame::Egress;
+use remora_wire::irn::{Additions, sack};
+use remora_wire::{Extensions, NakCode, Opcode, Qpn, Syndrome, aeth, atomic_ack, bth, packet};
 
 use super::Irn;
 use crate::egress::{Fill, Gathered, Sent, emit, fatal_event};

@@ -1,11 +1,11 @@
 //! Ingress over IRN: a request packet is placed at once, wherever it stands in the order; what its message ends comes in
 //! order.
 
-use memory::Mem;
-use transport::rc::irn::Step;
-use transport::state::State;
-use transport::{Action, Instant, Notice, Outcome};
-use wire::{NakCode, Opcode, packet};
+use remora_memory::Mem;
+use remora_transport::rc::irn::Step;
+use remora_transport::state::State;
+use remora_transport::{Action, Instant, Notice, Outcome};
+use remora_wire::{NakCode, Opcode, packet};
 
 use super::bound::Unbound;
 use crate::gather;

@@ -1,9 +1,9 @@
 //! What IRN costs in memory, counted from the structs, beside what the paper counts for a NIC (§6.1): 160 bits and five
 //! bitmaps a queue pair.
 
-use transport::Parameters;
-use transport::rc::{Allowed, irn};
-use wire::Psn;
+use remora_transport::Parameters;
+use remora_transport::rc::{Allowed, irn};
+use remora_wire::Psn;
 
 use super::{Bound, Irn};
 use crate::queue_pair::Note;
@@ -14,8 +14,8 @@ const WORK_REQUESTS: u32 = 128;
 #[test]
 fn bytes_per_queue_pair_that_irn_adds_over_go_back_n() {
     let (parameters, settings, first) = (Parameters::default(), irn::Settings::default(), Psn::new(0));
-    let plain_requester = transport::rc::Requester::<Note>::new(first, WORK_REQUESTS, parameters);
-    let plain_responder = transport::rc::Responder::new(first, &parameters, Allowed::default());
+    let plain_requester = remora_transport::rc::Requester::<Note>::new(first, WORK_REQUESTS, parameters);
+    let plain_responder = remora_transport::rc::Responder::new(first, &parameters, Allowed::default());
     let requester = irn::Requester::<Note>::new(first, WORK_REQUESTS, parameters, &settings, 128);
     let responder = irn::Responder::new(first, &parameters, Allowed::default(), &settings, 128);
     let bound = Bound::new(WORK_REQUESTS);

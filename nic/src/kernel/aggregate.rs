@@ -1,7 +1,7 @@
 //! The aggregation kernel: rows of a table in memory, of which only their number, sum, least and greatest come back, of those
 //! that a predicate holds for.
 
-use wire::strom::Status;
+use remora_wire::strom::Status;
 
 use super::filter::Scan;
 use super::number::long;

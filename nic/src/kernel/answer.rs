@@ -1,9 +1,9 @@
 //! Egress of kernels: what they send becomes WRITEs of the queue pair that they serve, between those of its program.
 
-use memory::{Key, Mem};
-use transport::rc::{Kind, Message as Request};
-use transport::state::State;
-use wire::strom::Status;
+use remora_memory::{Key, Mem};
+use remora_transport::rc::{Kind, Message as Request};
+use remora_transport::state::State;
+use remora_wire::strom::Status;
 
 use super::Sent;
 use super::streams::Message;

@@ -1,10 +1,10 @@
 //! READs whose bytes a kernel judges before they leave (StRoM paper, §3.5: a send kernel).
 
-use memory::{Access, Key, Mem, Owner, Pd};
-use transport::rc::ReplyKind;
-use transport::state::Service;
-use transport::{Action, Instant, Outcome};
-use wire::{NakCode, Qpn};
+use remora_memory::{Access, Key, Mem, Owner, Pd};
+use remora_transport::rc::ReplyKind;
+use remora_transport::state::Service;
+use remora_transport::{Action, Instant, Outcome};
+use remora_wire::{NakCode, Qpn};
 
 use super::table::Kernels;
 use super::{AGAIN_NS, BEHIND, Check, READINGS, Strom, UNFIT_NS, Verdict};

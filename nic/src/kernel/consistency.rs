@@ -1,7 +1,7 @@
 //! The consistency kernel (StRoM paper, §6.3): reads an object, checks its CRC64, and reads it again if it was being changed.
 
 use crc_fast::{CrcAlgorithm, Digest};
-use wire::strom::Status;
+use remora_wire::strom::Status;
 
 use super::number::{long, word};
 use super::{Check, DMA, Kernel, Progress, Streams, Verdict, What};

@@ -1,7 +1,7 @@
 //! The filter kernel: rows of a table in memory, of which those come back that a predicate holds for. So many as these are
 //! travel, and no more (the paper's abstract promises filtering; how, it leaves open).
 
-use wire::strom::Status;
+use remora_wire::strom::Status;
 
 use super::number::{long, word};
 use super::{DMA, Kernel, Progress, Streams, What};

@@ -3,7 +3,7 @@
 //! The paper takes it that one of the three keys is the one looked for, and would answer the first bucket's value for a key that
 //! is not there; here that is a miss.
 
-use wire::strom::Status;
+use remora_wire::strom::Status;
 
 use super::number::{long, word};
 use super::{Kernel, Progress, Streams, What};

@@ -4,7 +4,7 @@
 //! sketches*, 2017, algorithm 6): one formula from few values to many, without the tables that the original needs between.
 
 use pulp::{Arch, Simd, WithSimd};
-use wire::strom::Status;
+use remora_wire::strom::Status;
 
 use super::{Kernel, Look, Progress, Streams, What};
 

@@ -128,7 +128,7 @@ impl Inbox {
 
 #[cfg(test)]
 mod tests {
-    use transport::rc::strom::Part;
+    use remora_transport::rc::strom::Part;
 
     use super::*;
 

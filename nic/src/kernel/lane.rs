@@ -1,9 +1,9 @@
 //! A lane: one kernel at work for one queue pair at a time, with what waits for it.
 
-use memory::{Access, Mem};
-use transport::rc::strom::Part;
-use wire::Qpn;
-use wire::strom::{Ending, Status, split};
+use remora_memory::{Access, Mem};
+use remora_transport::rc::strom::Part;
+use remora_wire::Qpn;
+use remora_wire::strom::{Ending, Status, split};
 
 use super::answer::Source;
 use super::inbox::Inbox;

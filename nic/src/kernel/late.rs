@@ -3,9 +3,9 @@
 //! unless many before it did not. One that was not asked for leaves at last by a timer, so that nobody's timeout comes, and what waits
 //! for the end of all work goes on.
 
-use memory::Mem;
-use transport::rc::Plan;
-use transport::{Action, Instant, Outcome};
+use remora_memory::Mem;
+use remora_transport::rc::Plan;
+use remora_transport::{Action, Instant, Outcome};
 
 use super::Strom;
 use crate::nic::Shared;

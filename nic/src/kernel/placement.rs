@@ -1,10 +1,10 @@
 //! Where a kernel stands beside RPC (StRoM paper, §3.5, §5.2): on the way of incoming WRITEs to memory, and between the program
 //! and its peer.
 
-use memory::{Access, Key, Mem};
-use transport::rc::strom::Part;
-use transport::{Action, Outcome};
-use wire::Qpn;
+use remora_memory::{Access, Key, Mem};
+use remora_transport::rc::strom::Part;
+use remora_transport::{Action, Outcome};
+use remora_wire::Qpn;
 
 use super::lane::Piece;
 use super::streams::PACKET;

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use memory::Mem;
-use wire::Qpn;
-use wire::strom::split;
+use remora_memory::Mem;
+use remora_wire::Qpn;
+use remora_wire::strom::split;
 
 use super::Look;
 use super::lane::{Lane, Piece};

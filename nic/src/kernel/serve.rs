@@ -1,9 +1,9 @@
 //! Ingress of requests to kernels: each packet goes to a lane, at once and in order.
 
-use memory::Mem;
-use transport::rc::strom::Part;
-use transport::{Instant, Outcome, rc::irn};
-use wire::strom::{Ending, Status};
+use remora_memory::Mem;
+use remora_transport::rc::strom::Part;
+use remora_transport::{Instant, Outcome, rc::irn};
+use remora_wire::strom::{Ending, Status};
 
 use super::lane::Piece;
 use super::streams::Message;

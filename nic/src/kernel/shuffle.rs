@@ -4,8 +4,8 @@
 //! Parameters set a part of the histogram: with 1024 partitions it is longer than one packet, which the paper does not mention. Those from
 //! partition 0 on begin anew. The bytes of RPC WRITEs are the values; each is answered when all of it is in memory.
 
-use memory::Lines;
-use wire::strom::Status;
+use remora_memory::Lines;
+use remora_wire::strom::Status;
 
 use super::number::{long, word};
 use super::{Kernel, Progress, Streams, What};

@@ -10,10 +10,10 @@
 //! | `roceMetaOut` | [`Streams::answer`], [`Streams::send`] |
 //! | `roceDataOut` | [`Streams::put`], [`Streams::forward`] |
 
-use memory::{Access, Key, Lines, Mem, Pd, Span};
-use transport::rc::strom::Part;
-use wire::Qpn;
-use wire::strom::{Ending, Status, split};
+use remora_memory::{Access, Key, Lines, Mem, Pd, Span};
+use remora_transport::rc::strom::Part;
+use remora_wire::Qpn;
+use remora_wire::strom::{Ending, Status, split};
 
 use super::Place;
 use super::lane::Piece;
@@ -174,7 +174,7 @@ impl Wires {
     #[inline]
     pub fn settle(&mut self) {
         if std::mem::take(&mut self.scattered) {
-            memory::settle();
+            remora_memory::settle();
         }
     }
 

@@ -1,8 +1,8 @@
 //! A WQE becomes a request to a kernel of the peer's NIC.
 
-use transport::Status;
-use transport::rc::Kind;
-use wire::strom::{HEAD_LEN, TAG_MASK};
+use remora_transport::Status;
+use remora_transport::rc::Kind;
+use remora_wire::strom::{HEAD_LEN, TAG_MASK};
 
 use crate::queue_pair::{List, QueuePair};
 use crate::reliable::Requests;

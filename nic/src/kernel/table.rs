@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use memory::{Key, Mem, Pd};
-use wire::Qpn;
+use remora_memory::{Key, Mem, Pd};
+use remora_wire::Qpn;
 
 use super::lane::Lane;
 use super::seat::At;

@@ -3,7 +3,7 @@
 //! Positions count words of 4 bytes; an element has 64 bytes at most and a key 8. What Table 2's one next-pointer cannot say
 //! stands behind it, in a [`Shape`].
 
-use wire::strom::Status;
+use remora_wire::strom::Status;
 
 use super::filter::Predicate;
 use super::number::{long, word};

@@ -1,11 +1,11 @@
 //! What an engine and its queue pairs are made of, and why one cannot be.
 
-use memory::Pd;
-use transport::congestion;
-use transport::rc::irn;
-use transport::state::Service;
-use wire::Qpn;
-use wire::frame::Endpoint;
+use remora_memory::Pd;
+use remora_transport::congestion;
+use remora_transport::rc::irn;
+use remora_transport::state::Service;
+use remora_wire::Qpn;
+use remora_wire::frame::Endpoint;
 
 use crate::ring::Ring;
 use crate::send_queue::Fetching;

@@ -1,8 +1,8 @@
 //! Completion queues and queue pairs: made, changed, asked about and removed.
 
-use memory::{Owner, Pd};
-use transport::state::{Service, State};
-use wire::Qpn;
+use remora_memory::{Owner, Pd};
+use remora_transport::state::{Service, State};
+use remora_wire::Qpn;
 
 use super::{Nic, NicError, QueuePairInit, Receives};
 use crate::attributes::{Modify, ModifyFault};
@@ -173,7 +173,7 @@ impl Nic {
 mod tests {
     use std::collections::VecDeque;
 
-    use memory::Bytes;
+    use remora_memory::Bytes;
 
     use super::*;
     use crate::nic::Config;

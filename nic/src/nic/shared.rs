@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use memory::Pd;
-use transport::rc::irn;
-use transport::{Counters, congestion};
-use wire::Qpn;
-use wire::frame::Endpoint;
-use wire::icrc::IdSpans;
+use remora_memory::Pd;
+use remora_transport::rc::irn;
+use remora_transport::{Counters, congestion};
+use remora_wire::Qpn;
+use remora_wire::frame::Endpoint;
+use remora_wire::icrc::IdSpans;
 
 use super::config::{Config, NicError};
 use crate::address_handle::AddressHandles;

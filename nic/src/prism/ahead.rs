@@ -4,11 +4,11 @@
 //! those that come together are asked for together, and followed when the last of them is there, or anything else comes.
 //! Nobody sees the difference: responses leave later still, and nothing overtakes.
 
-use memory::{Access, Key, Mem};
-use transport::Instant;
-use transport::rc::prism::is_scratch;
-use wire::prism::Flags;
-use wire::{Opcode, bth, icrc, packet, reth};
+use remora_memory::{Access, Key, Mem};
+use remora_transport::Instant;
+use remora_transport::rc::prism::is_scratch;
+use remora_wire::prism::Flags;
+use remora_wire::{Opcode, bth, icrc, packet, reth};
 
 use crate::congestion::MARKED;
 use crate::ingress::Arrived;

@@ -1,9 +1,9 @@
 //! ALLOCATE: a buffer is taken off a free list, and the operation's bytes go into it (PRISM paper, §3.2).
 
-use memory::{Access, Span};
-use transport::rc::prism::{Output, Request};
-use wire::NakCode;
-use wire::prism::Verdict;
+use remora_memory::{Access, Span};
+use remora_transport::rc::prism::{Output, Request};
+use remora_wire::NakCode;
+use remora_wire::prism::Verdict;
 
 use super::execute::Tell;
 use super::free_list::{FreeLists, Taken};

@@ -9,16 +9,16 @@
 //! length, and chains among READs would break it at each. Over shared memory a frame is cheap, and READs alone are put off until their
 //! pointers are near.
 
-use memory::{Mem, Owner, Pd};
-use transport::Instant;
-use transport::rc::prism::{Extended, KEPT, Verb};
-use transport::rc::{Chained, Kind, Message, Part, Reply, ReplyKind, Requester};
-use wire::frame::Egress;
-use wire::prism::Flags;
-use wire::prism::addresses::Repr as Addresses;
-use wire::prism::bundle::{self, HEAD};
-use wire::prism::chain::{self, Target};
-use wire::{Extensions, Opcode, Qpn, aeth, atomic_ack, atomic_eth, bth, packet, reth};
+use remora_memory::{Mem, Owner, Pd};
+use remora_transport::Instant;
+use remora_transport::rc::prism::{Extended, KEPT, Verb};
+use remora_transport::rc::{Chained, Kind, Message, Part, Reply, ReplyKind, Requester};
+use remora_wire::frame::Egress;
+use remora_wire::prism::Flags;
+use remora_wire::prism::addresses::Repr as Addresses;
+use remora_wire::prism::bundle::{self, HEAD};
+use remora_wire::prism::chain::{self, Target};
+use remora_wire::{Extensions, Opcode, Qpn, aeth, atomic_ack, atomic_eth, bth, packet, reth};
 
 use super::chained::{chain_bth, put_operation};
 use super::egress::{addresses, kept_bth, kept_value};

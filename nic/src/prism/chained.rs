@@ -4,13 +4,13 @@
 //! chain's operations come together or not at all, and nothing stands between them, so that all of this is done once. Each keeps
 //! its sequence number, its place and its end.
 
-use memory::{Mem, Pd};
-use transport::rc::prism::{Output, Rules, Told};
-use transport::rc::{Links, Message, count};
-use transport::{Instant, Status};
-use wire::prism::chain::{self, Target};
-use wire::prism::{Flags, Verdict};
-use wire::{NakCode, Opcode, Psn, Qpn, bth, packet};
+use remora_memory::{Mem, Pd};
+use remora_transport::rc::prism::{Output, Rules, Told};
+use remora_transport::rc::{Links, Message, count};
+use remora_transport::{Instant, Status};
+use remora_wire::prism::chain::{self, Target};
+use remora_wire::prism::{Flags, Verdict};
+use remora_wire::{NakCode, Opcode, Psn, Qpn, bth, packet};
 
 use super::bundle::Head;
 use super::egress::put_result;

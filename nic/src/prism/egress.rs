@@ -1,14 +1,14 @@
 //! Packets of PRISM, on their way out; and what an answer brings, on its way in.
 
-use memory::{Access, Mem, Pd};
-use transport::Counters;
-use transport::rc::prism::Extended;
-use transport::rc::{Reply, ReplyKind};
-use wire::frame::Egress;
-use wire::prism::Flags;
-use wire::prism::addresses::Repr as Addresses;
-use wire::prism::operands::number;
-use wire::{Extensions, Qpn, aeth, atomic_ack, bth, packet};
+use remora_memory::{Access, Mem, Pd};
+use remora_transport::Counters;
+use remora_transport::rc::prism::Extended;
+use remora_transport::rc::{Reply, ReplyKind};
+use remora_wire::frame::Egress;
+use remora_wire::prism::Flags;
+use remora_wire::prism::addresses::Repr as Addresses;
+use remora_wire::prism::operands::number;
+use remora_wire::{Extensions, Qpn, aeth, atomic_ack, bth, packet};
 
 use crate::egress::{Sent, emit_other};
 use crate::gather::gather_other;

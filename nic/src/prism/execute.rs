@@ -1,12 +1,12 @@
 //! The responder's side: does what the packets of a PRISM operation ask for.
 
-use memory::{Access, Mem};
-use transport::rc::prism::{Answer, Output, Request, SNAPSHOT, Verb, is_scratch};
-use transport::{Instant, Outcome};
-use wire::prism::addresses::Repr as Addresses;
-use wire::prism::operands::{Number, Operand, Repr as Operands, put};
-use wire::prism::{Flags, Verdict};
-use wire::{NakCode, atomic_eth, packet};
+use remora_memory::{Access, Mem};
+use remora_transport::rc::prism::{Answer, Output, Request, SNAPSHOT, Verb, is_scratch};
+use remora_transport::{Instant, Outcome};
+use remora_wire::prism::addresses::Repr as Addresses;
+use remora_wire::prism::operands::{Number, Operand, Repr as Operands, put};
+use remora_wire::prism::{Flags, Verdict};
+use remora_wire::{NakCode, atomic_eth, packet};
 
 use super::allocate::{allocate, take};
 use super::free_list::{FreeLists, Taken};

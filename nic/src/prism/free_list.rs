@@ -4,7 +4,7 @@
 //! write is *pinned*; one that is posted while it is pinned rests, and is free when its last pin goes. So posting waits for
 //! nobody, and nobody who does not allocate pays. Who pins only says so; the count, which may be far away, follows late.
 
-use memory::Pd;
+use remora_memory::Pd;
 
 use crate::nic::{Nic, NicError};
 use crate::receive_queue::ReceiveQueue;
@@ -305,7 +305,7 @@ impl FreeLists {
             self.count();
         }
         if let Some(list) = self.get(pin.list) {
-            memory::prefetch(&list.pins[pin.index as usize]);
+            remora_memory::prefetch(&list.pins[pin.index as usize]);
             self.late.push((pin, came));
         }
     }

@@ -1,6 +1,6 @@
 //! Numbers of up to 32 bytes: four limbs, the least significant first.
 
-use wire::prism::operands::Number;
+use remora_wire::prism::operands::Number;
 
 /// Both bit by bit.
 pub fn and(a: &Number, b: &Number) -> Number {

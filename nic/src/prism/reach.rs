@@ -1,10 +1,10 @@
 //! Places: what an address of a PRISM request names, checked, at the moment when it is used.
 
-use memory::{Access, AccessError, Key, Mem, Owner, Pd, Scratch, Span, Width};
-use transport::rc::prism::is_scratch;
-use wire::NakCode;
-use wire::prism::operands::Number;
-use wire::prism::{SCRATCH, SCRATCH_LEN};
+use remora_memory::{Access, AccessError, Key, Mem, Owner, Pd, Scratch, Span, Width};
+use remora_transport::rc::prism::is_scratch;
+use remora_wire::NakCode;
+use remora_wire::prism::operands::Number;
+use remora_wire::prism::{SCRATCH, SCRATCH_LEN};
 
 /// What a request may reach: the ranges of its key, and its connection's own scratch memory.
 #[derive(Copy, Clone)]

@@ -1,8 +1,8 @@
 //! PRISM's work requests: what a program asks for, and the slots that say it (`docs/WIRE.md` draws them).
 
-use memory::Key;
-use wire::prism::Flags;
-use wire::prism::operands::{MAX_LEN, Repr as Operands};
+use remora_memory::Key;
+use remora_wire::prism::Flags;
+use remora_wire::prism::operands::{MAX_LEN, Repr as Operands};
 
 use crate::request::{Flags as Completion, Operation as Plain, Payload, Remote, Sge};
 use crate::wqe::{

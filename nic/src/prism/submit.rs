@@ -1,9 +1,9 @@
 //! A WQE becomes an operation on its way.
 
-use transport::Status;
-use transport::rc::prism::{Extended, Verb};
-use transport::rc::{Kind, Message};
-use wire::prism::Flags;
+use remora_transport::Status;
+use remora_transport::rc::prism::{Extended, Verb};
+use remora_transport::rc::{Kind, Message};
+use remora_wire::prism::Flags;
 
 use crate::queue_pair::{List, QueuePair};
 use crate::receive_queue::element;

@@ -1,8 +1,8 @@
 //! What a frame lacks to be an Ethernet frame.
 
-use wire::frame::{Address, Endpoint, Network, Route, Start};
-use wire::icrc::{self, Flow, IdSpans};
-use wire::{ethernet, udp};
+use remora_wire::frame::{Address, Endpoint, Network, Route, Start};
+use remora_wire::icrc::{self, Flow, IdSpans};
+use remora_wire::{ethernet, udp};
 
 /// Longest of the headers that may have to be made up: Ethernet, IPv6, UDP.
 pub(super) const MAX_HEADERS: usize = ethernet::LEN + 40 + udp::LEN;

@@ -6,12 +6,12 @@ use super::recorder::{Recorded, Recorder};
 use crate::clock::{Clock, Wall};
 use crate::staging::{Staging, forward, reseal};
 use crate::{Counters, Port};
+use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
+use remora_wire::icrc::{self, IdSpans};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::RawFd;
 use std::path::Path;
-use wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
-use wire::icrc::{self, IdSpans};
 
 /// Calls to `receive` that find nothing, after which what was recorded is written: a quiet port's capture is whole.
 const QUIET_CALLS: u32 = 4096;
@@ -35,7 +35,7 @@ pub struct Capture<P, C = Wall> {
 /// How tshark is told that frames of this port are RoCE v2: it knows only RoCE's own UDP port. Empty where that is used.
 fn decode_as(endpoint: Endpoint) -> String {
     match endpoint.udp_port {
-        wire::ROCE_PORT => String::new(),
+        remora_wire::ROCE_PORT => String::new(),
         port => format!("tshark -d udp.port=={port},infiniband"),
     }
 }
@@ -140,9 +140,9 @@ fn record(
             Some(icrc) if !sealed => {
                 let covered = bytes.len() - icrc::LEN;
                 let seal = icrc.to_le_bytes();
-                recorder.record(time, way, &[&room[..wire::ethernet::LEN], &bytes[..covered], &seal]);
+                recorder.record(time, way, &[&room[..remora_wire::ethernet::LEN], &bytes[..covered], &seal]);
             }
-            _ => recorder.record(time, way, &[&room[..wire::ethernet::LEN], bytes]),
+            _ => recorder.record(time, way, &[&room[..remora_wire::ethernet::LEN], bytes]),
         },
         _ => recorder.record(time, way, &[bytes]),
     }

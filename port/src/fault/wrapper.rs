@@ -5,8 +5,8 @@ use super::{Direction, Facts, Policy, Rules, Tally, Verdict};
 use crate::clock::{Clock, Monotonic};
 use crate::staging::{Staging, forward};
 use crate::{Counters, Port};
+use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
 use std::os::fd::RawFd;
-use wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
 
 /// Any port, with frames dropped, duplicated, reordered, delayed and corrupted as [`Rules`] say.
 ///

@@ -1,8 +1,8 @@
 //! Endpoints (RoCE GIDs with a UDP port) to socket addresses and back.
 
+use remora_wire::frame::Endpoint;
 use rustix::net::SocketAddrAny;
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
-use wire::frame::Endpoint;
 
 /// The endpoint that a socket address names: its GID is the IPv6 address, or `::ffff:a.b.c.d` for IPv4
 /// (IBTA volume 1, annex A17). A link-local address loses its interface: the port that uses it knows that.

@@ -3,13 +3,13 @@
 
 use super::address;
 use super::socket::{Socket, last_errno};
+use remora_wire::frame::Endpoint;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketAddrAny};
 use std::mem::{MaybeUninit, size_of};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 use std::ptr;
-use wire::frame::Endpoint;
 
 /// What one receiving call brought: `len` bytes that are datagrams of `segment` bytes each, the last perhaps shorter,
 /// all from `source`. A single datagram has `segment == len`.

@@ -8,12 +8,12 @@
 use super::options::Options;
 use super::socket::{Socket, set};
 use super::{Arrival, PeerError, address, mtu};
+use remora_wire::frame::Endpoint;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use wire::frame::Endpoint;
 
 /// Why a group cannot be joined, or sent to.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -195,7 +195,7 @@ mod tests {
         address::endpoint(text.parse().unwrap())
     }
 
-    fn send(port: &mut UdpPort, peer: wire::frame::Peer, bytes: &[u8]) {
+    fn send(port: &mut UdpPort, peer: remora_wire::frame::Peer, bytes: &[u8]) {
         port.lend(peer, bytes.len()).unwrap().bytes.copy_from_slice(bytes);
         port.commit();
         port.flush();

@@ -1,7 +1,7 @@
 //! What one receiving call brought, handed on frame by frame. No system calls.
 
 use super::datagram::Arrival;
-use wire::frame::{Endpoint, Ingress, Start};
+use remora_wire::frame::{Endpoint, Ingress, Start};
 
 /// A buffer for one datagram or train, and how far it was handed on. A train longer than the caller's budget stays
 /// until the next time.
@@ -63,7 +63,7 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::frame::Address;
+    use remora_wire::frame::Address;
 
     fn filled(len: usize, segment: usize) -> Inbox {
         let mut inbox = Inbox::new();

@@ -9,10 +9,10 @@ use super::socket::{MAX_DATAGRAM, Socket};
 use super::train::{MAX_SEGMENTS, Train};
 use super::{Arrival, address, mtu};
 use crate::{Counters, Port};
+use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
 use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
-use wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
 
 /// Calls that bring no frame (an empty datagram, a pending ICMP error) at which one `receive` stops asking: a flood of
 /// them must not hold the caller.

@@ -1,11 +1,11 @@
 //! The bounded table of a port's peers.
 
 use super::address;
+use remora_wire::frame::{Endpoint, Peer};
 use rustix::net::SocketAddrAny;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
-use wire::frame::{Endpoint, Peer};
 
 use crate::address::{is_broadcast, single};
 

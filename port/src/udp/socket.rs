@@ -2,12 +2,12 @@
 
 use super::address;
 use super::options::{OpenError, Options};
+use remora_wire::frame::Endpoint;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
 use std::mem::size_of;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use wire::frame::Endpoint;
 
 use crate::address::{Unfit, canonical, is_broadcast, settle, single, zoned};
 

@@ -4,7 +4,7 @@
 
 use super::socket::MAX_DATAGRAM;
 use crate::staging::reseal;
-use wire::frame::Peer;
+use remora_wire::frame::Peer;
 
 /// Datagrams that every kernel with `UDP_SEGMENT` takes in one train.
 pub(super) const MAX_SEGMENTS: usize = 64;

@@ -9,12 +9,12 @@ use super::options::{OpenError, Options};
 use super::program;
 use super::queue::Queue;
 use super::umem;
+use remora_wire::ethernet;
+use remora_wire::frame::Endpoint;
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use wire::ethernet;
-use wire::frame::Endpoint;
 
 /// Sockets on the queues of an interface and the program that leads our frames to them. Frames are whole, from the
 /// Ethernet header; whoever sends writes all of it.

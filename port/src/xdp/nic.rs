@@ -8,12 +8,12 @@ use super::peers::{Path, PeerError, Peers};
 use super::queue::Flushed;
 use super::resolver::Resolver;
 use crate::{Counters, Port, prefetch};
+use remora_wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
+use remora_wire::{ethernet, ipv4, ipv6, udp};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
-use wire::frame::{Egress, Endpoint, Ingress, Lease, Peer, Start};
-use wire::{ethernet, ipv4, ipv6, udp};
 
 /// Receives between two looks at the kernel's news of neighbours: a look is a system call.
 const LOOK_EVERY: u32 = 1 << 12;
@@ -268,7 +268,7 @@ impl XdpPort {
 }
 
 /// Whole frames say themselves who sent them.
-const UNKNOWN: Endpoint = Endpoint { address: wire::Address([0; 16]), udp_port: 0 };
+const UNKNOWN: Endpoint = Endpoint { address: remora_wire::Address([0; 16]), udp_port: 0 };
 
 /// Bytes of a frame that are asked for at once when it has come: its headers and as much payload as a small verb has.
 const ASKED: usize = 192;

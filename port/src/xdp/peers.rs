@@ -1,11 +1,11 @@
 //! The bounded table of a port's peers, and of the neighbours that their frames go to first.
 
 use super::neighbours::{Known, Mac};
+use remora_wire::frame::{Endpoint, Peer};
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
-use wire::frame::{Endpoint, Peer};
 
 /// Why an address cannot be a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]

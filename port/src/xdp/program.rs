@@ -5,8 +5,8 @@
 //! build Remora, and no object file to load it from. What is compared is known when it is loaded, so the address and the
 //! UDP port stand in it as numbers.
 
+use remora_wire::{ethernet, ipv4, ipv6, udp};
 use std::net::IpAddr;
-use wire::{ethernet, ipv4, ipv6, udp};
 
 /// One instruction, as the kernel reads it.
 #[repr(C)]

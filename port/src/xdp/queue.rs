@@ -7,9 +7,9 @@
 use super::options::{OpenError, Options};
 use super::socket::{KernelCounters, Rings, Sizes, Socket};
 use super::umem::{HEADROOM, Umem};
+use remora_wire::ethernet;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
-use wire::ethernet;
 
 /// A bound queue. It is public so that a benchmark can measure the floor under [`super::XdpPort`] with the very same
 /// rings.

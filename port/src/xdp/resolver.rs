@@ -7,11 +7,11 @@ use super::neighbours::{self, Known, Way};
 use super::netlink::Netlink;
 use super::options::OpenError;
 use super::peers::{PeerError, Peers};
+use remora_wire::frame::Endpoint;
 use rustix::io::Errno;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use wire::frame::Endpoint;
 
 /// Asks the kernel of the network namespace in which the port was opened. Shared between a port and whoever sets
 /// connections up.

@@ -6,11 +6,11 @@ use super::program::{self, PASS, REDIRECT};
 use super::socket::{Sizes, Socket};
 use super::umem::Umem;
 use super::{Attachment, XdpPort};
+use remora_wire::frame::{Endpoint, Route, Start};
 use rustix::thread::UnshareFlags;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::Command;
-use wire::frame::{Endpoint, Route, Start};
 
 /// Moves the calling thread into a network namespace of its own with a veth pair `near0`-`far0`, 10.90.0.1 on the first.
 fn own_namespace() {

@@ -1,6 +1,6 @@
 //! The replicas as a client sees them: who is there, who is slow, and the ids of what is asked of them.
 
-use nic::WorkCompletion;
+use remora_nic::WorkCompletion;
 
 use super::set::Set;
 use super::{ClientConfig, Grant, Lost};
@@ -118,7 +118,7 @@ impl Crew {
         if member.grant.is_none() || id.connection != member.connection {
             return None;
         }
-        if completion.status != transport::Status::Success {
+        if completion.status != remora_transport::Status::Success {
             self.lose(replica, Broken::Completion(completion.status));
             return None;
         }

@@ -1,7 +1,7 @@
 //! What a replica is made of, and what it tells its clients.
 
-use memory::Key;
-use nic::Remote;
+use remora_memory::Key;
+use remora_nic::Remote;
 
 use super::{MAX_BLOCK, MIN_BLOCK};
 use crate::heap::Class;

@@ -134,8 +134,8 @@ mod tests {
     use super::*;
     use crate::block::{Design, Layout};
     use crate::heap::Class;
-    use memory::Key;
-    use nic::Remote;
+    use remora_memory::Key;
+    use remora_nic::Remote;
 
     #[test]
     fn every_hello_comes_back_as_it_went_and_nothing_else_does() {

@@ -10,8 +10,8 @@ use super::lru::NONE;
 use crate::kv::hash_key;
 use crate::region::{Region, Registered};
 use crc_fast::{CrcAlgorithm, Digest};
-use nic::wqe::{ID_BITS, WqeOpcode};
-use transport::Instant;
+use remora_nic::wqe::{ID_BITS, WqeOpcode};
+use remora_transport::Instant;
 
 /// Bytes of a bucket.
 const BUCKET: usize = 64;

@@ -1,7 +1,7 @@
 //! A line of a client's, read: every command but the retrievals, whose keys may be any number, and the meta commands.
 
 use super::MAX_KEY;
-use transport::Instant;
+use remora_transport::Instant;
 
 /// How a value is stored.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

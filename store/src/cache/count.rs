@@ -3,7 +3,7 @@
 use super::command::{expiry, unsigned};
 use super::items::{Attributes, Marks, Name, NoRoom};
 use super::{Cache, MAX_VALUE};
-use transport::Instant;
+use remora_transport::Instant;
 
 /// Why an item was not counted up or down.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -3,8 +3,8 @@
 use super::classes::CLASSES;
 use super::items::{Attributes, Name};
 use super::{Cache, MAX_KEY, OUTPUT};
+use remora_transport::Instant;
 use std::io::Write as _;
-use transport::Instant;
 
 /// Places looked at with each turn.
 const WALK: u32 = 256;

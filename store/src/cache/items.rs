@@ -9,7 +9,7 @@ use super::lru::{Lru, NONE};
 use super::{Config, MAX_KEY};
 use crate::kv::two_sided::{self, Draft, TwoSidedTable};
 use crate::kv::{Registered, Stored, Table};
-use transport::Instant;
+use remora_transport::Instant;
 
 /// What memcached keeps beside a value.
 #[derive(Copy, Clone, Debug)]

@@ -12,9 +12,9 @@ use super::stats::Listing;
 use super::store::Store;
 use super::{Cache, MAX_KEY, MAX_LINE, OUTPUT};
 use crate::kv::Stored;
+use remora_transport::Instant;
 use retrieve::{After, Retrieval, retrieval};
 use std::io::Write as _;
-use transport::Instant;
 
 /// The longest answer that is written at a time and is not a value.
 const ANSWER: usize = 5 << 10;

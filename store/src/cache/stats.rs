@@ -4,8 +4,8 @@ use super::classes::{CLASSES, largest};
 use super::dump::Dump;
 use super::session::Session;
 use super::{Cache, Counters, MAX_VALUE};
+use remora_transport::Instant;
 use std::io::Write as _;
-use transport::Instant;
 
 /// Figures of all classes, told one class after the other.
 #[derive(Copy, Clone)]

@@ -8,15 +8,15 @@ use super::items::{Attributes, Items, Marks, Missing, Name};
 use super::{Config, Counters, MAX_KEY, MAX_VALUE, MIN_MEMORY};
 use crate::kv::two_sided::Draft;
 use crate::kv::{Registered, Stored};
-use transport::Instant;
+use remora_transport::Instant;
 
 /// The items of all sessions.
 ///
 /// # Example
 /// ```
-/// use memory::{Bytes, Key};
+/// use remora_memory::{Bytes, Key};
 /// use remora_store::cache::{Cache, Config, MIN_MEMORY, Session};
-/// use transport::Instant;
+/// use remora_transport::Instant;
 ///
 /// let memory = remora_store::Registered { bytes: Bytes::heap(MIN_MEMORY)?, addr: 0, key: Key::new(0) };
 /// let config = Config {
@@ -33,7 +33,7 @@ use transport::Instant;
 /// let (mut session, mut out) = (Session::new(&mut cache), Vec::new());
 /// session.run(&mut cache, Instant(0), b"set colour 7 0 4\r\nblue\r\nget colour\r\n", &mut out);
 /// assert_eq!(out, b"STORED\r\nVALUE colour 7 4\r\nblue\r\nEND\r\n");
-/// # Ok::<(), memory::Error>(())
+/// # Ok::<(), remora_memory::Error>(())
 /// ```
 pub struct Cache {
     pub(super) items: Items,

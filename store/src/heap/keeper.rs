@@ -1,7 +1,7 @@
 //! The server's part: posts what comes back, and finds what dead clients have left.
 
-use nic::{CompletionKind, Flags, Operation, Payload, ReceiveRequest, WorkCompletion, WorkRequest};
-use transport::Status;
+use remora_nic::{CompletionKind, Flags, Operation, Payload, ReceiveRequest, WorkCompletion, WorkRequest};
+use remora_transport::Status;
 
 use super::class::Classes;
 use super::message::{GRACE, LONGEST, emit_grace, parse_returned};
@@ -115,7 +115,7 @@ impl Keeper {
         &self,
         lists: &mut impl Lists,
         mut keep: impl FnMut(u64) -> bool,
-    ) -> Result<(), nic::PostError> {
+    ) -> Result<(), remora_nic::PostError> {
         for class in self.classes.all() {
             for address in (0..class.count).map(|index| class.address(index)) {
                 if !keep(address) {

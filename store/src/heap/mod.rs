@@ -38,7 +38,7 @@ pub use message::{LONGEST as LONGEST_MESSAGE, MOST as MOST_RETURNED};
 pub use returns::{Phase, Returns};
 pub use sweep::Stage;
 
-use nic::PostError;
+use remora_nic::PostError;
 
 /// The free lists of a server's NIC, as far as the keeper sees them.
 pub trait Lists {

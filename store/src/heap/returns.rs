@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use nic::{Flags, Operation, Payload, ReceiveRequest, WorkRequest};
+use remora_nic::{Flags, Operation, Payload, ReceiveRequest, WorkRequest};
 
 use super::message::{GRACE, LONGEST, MOST, emit_returned, parse_grace};
 use crate::{Broken, Post, Registered};

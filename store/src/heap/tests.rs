@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use memory::{Bytes, Key};
-use nic::{PostError, ReceiveRequest, WorkCompletion, WorkRequest};
+use remora_memory::{Bytes, Key};
+use remora_nic::{PostError, ReceiveRequest, WorkCompletion, WorkRequest};
 
 use super::*;
 use crate::{Broken, Post, Registered};
@@ -47,13 +47,13 @@ impl Reachable for Slots {
 /// What was posted to a queue pair.
 #[derive(Default)]
 pub struct Posted {
-    pub sends: Vec<(u64, Vec<nic::Sge>)>,
-    pub receives: Vec<(u64, nic::Sge)>,
+    pub sends: Vec<(u64, Vec<remora_nic::Sge>)>,
+    pub receives: Vec<(u64, remora_nic::Sge)>,
 }
 
 impl Post for Posted {
     fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
-        let nic::Payload::Sges(sges) = request.payload else { panic!("a list") };
+        let remora_nic::Payload::Sges(sges) = request.payload else { panic!("a list") };
         self.sends.push((request.id, sges.to_vec()));
         Ok(())
     }

@@ -12,9 +12,9 @@ use super::{Broken, Operation, Post};
 use crate::region::Registered;
 use crate::send_queue::SendQueue;
 use crate::work_id::{Work, WorkId};
-use nic::{CompletionKind, Flags, Payload, ReceiveRequest, Remote, Sge, WorkCompletion, WorkRequest};
+use remora_nic::{CompletionKind, Flags, Payload, ReceiveRequest, Remote, Sge, WorkCompletion, WorkRequest};
+use remora_transport::Status;
 use std::collections::VecDeque;
-use transport::Status;
 
 /// An operation in flight: below the window, and its own until the operation is handed back.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -434,7 +434,7 @@ impl<L: Lookup> Client<L> {
             let work = if index + 1 == reads.len() { Work::Read } else { Work::Message };
             nic.post_send(&WorkRequest {
                 id: WorkId { work, place: slot, number }.encode(),
-                operation: nic::Operation::Read(read.remote),
+                operation: remora_nic::Operation::Read(read.remote),
                 payload: Payload::Sges(&[self.arena.sge(at, read.len as usize)]),
                 flags: Flags { signaled, ..Flags::default() },
             })?;
@@ -459,8 +459,8 @@ impl<L: Lookup> Client<L> {
             return Ok(false);
         }
         let operation = match piece {
-            None => nic::Operation::Send,
-            Some(piece) => nic::Operation::WriteImm(self.piece_at(piece), piece),
+            None => remora_nic::Operation::Send,
+            Some(piece) => remora_nic::Operation::WriteImm(self.piece_at(piece), piece),
         };
         let sges = [self.arena.sge(self.buffer_at(slot), len as usize)];
         self.post_request(slot, operation, Payload::Sges(&sges), nic)?;
@@ -471,7 +471,8 @@ impl<L: Lookup> Client<L> {
     /// Sends the request at the beginning of the scratch.
     fn post_inline(&mut self, slot: u16, len: usize, nic: &mut impl Post) -> Result<(), Broken> {
         let scratch = core::mem::take(&mut self.scratch);
-        let posted = self.post_request(slot, nic::Operation::Send, Payload::Inline(&scratch[..len]), nic);
+        let posted =
+            self.post_request(slot, remora_nic::Operation::Send, Payload::Inline(&scratch[..len]), nic);
         self.scratch = scratch;
         posted.inspect_err(|broken| self.broken = Some(*broken))?;
         self.flights[usize::from(slot)].state = State::Calling(None);
@@ -481,7 +482,7 @@ impl<L: Lookup> Client<L> {
     fn post_request(
         &mut self,
         slot: u16,
-        operation: nic::Operation,
+        operation: remora_nic::Operation,
         payload: Payload<'_>,
         nic: &mut impl Post,
     ) -> Result<(), Broken> {

@@ -129,7 +129,7 @@ impl Extents {
 mod tests {
     use super::*;
     use crate::ycsb::Random;
-    use memory::{Bytes, Key};
+    use remora_memory::{Bytes, Key};
 
     #[test]
     fn classes_are_at_most_an_eighth_longer() {

@@ -1,8 +1,8 @@
 //! How a client finds a key: the part in which the designs differ.
 
 use super::session::{Design, Grant};
-use nic::Remote;
-use nic::kernel::Status;
+use remora_nic::Remote;
+use remora_nic::kernel::Status;
 
 /// One READ of a lookup.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -45,7 +45,7 @@ pub use server::{Connection, Server, ServerConfig, ServerCounters};
 pub use session::{Design, Grant, Hello, SessionError};
 pub use table::{Hold, Stored, Table, TableGrant};
 
-pub use nic::PostError;
+pub use remora_nic::PostError;
 
 /// Longest key, in bytes.
 pub const MAX_KEY: usize = 1 << 20;

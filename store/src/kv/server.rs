@@ -9,9 +9,9 @@ use super::{Broken, Operation, Post};
 use crate::region::Registered;
 use crate::send_queue::{QueueNeeds, SendQueue};
 use crate::work_id::{NUMBER, Work, WorkId};
-use nic::{CompletionKind, Flags, Payload, ReceiveRequest, Remote, WorkCompletion, WorkRequest};
+use remora_nic::{CompletionKind, Flags, Payload, ReceiveRequest, Remote, WorkCompletion, WorkRequest};
+use remora_transport::Status;
 use std::collections::VecDeque;
-use transport::Status;
 
 /// A connection of a server: an index below the number that it was made for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -446,8 +446,10 @@ impl<T: Table> Server<T> {
         let flags = Flags { signaled, ..Flags::default() };
         let request = |operation, payload| WorkRequest { id, operation, payload, flags };
         let addr = peer.hello.replies.addr.wrapping_add(u64::from(reply.slot) * peer.hello.reply_stride);
-        let long =
-            nic::Operation::WriteImm(Remote { addr, rkey: peer.hello.replies.rkey }, reply.slot.into());
+        let long = remora_nic::Operation::WriteImm(
+            Remote { addr, rkey: peer.hello.replies.rkey },
+            reply.slot.into(),
+        );
         if reply.page > 0 {
             peer.listing = Listing::Leaving(Some(number & NUMBER));
             let page = self.local.sge(page_at(&self.config, connection), reply.page as usize);
@@ -459,10 +461,10 @@ impl<T: Table> Server<T> {
             let inline = reply.len <= self.config.inline;
             if let Some(message) = message.get_mut(..reply.len as usize).filter(|_| inline) {
                 self.local.read(at, message);
-                nic.post_send(&request(nic::Operation::Send, Payload::Inline(message)))?;
+                nic.post_send(&request(remora_nic::Operation::Send, Payload::Inline(message)))?;
                 return Ok(());
             }
-            nic.post_send(&request(nic::Operation::Send, Payload::Sges(&[header])))?;
+            nic.post_send(&request(remora_nic::Operation::Send, Payload::Sges(&[header])))?;
             return Ok(());
         };
         peer.held[usize::from(reply.slot)] = Some((value.hold, number));

@@ -3,8 +3,8 @@
 //! least private data that every connection manager message but the reject carries.
 
 use crate::words::{set_u32, set_u64, u32_at, u64_at};
-use memory::Key;
-use nic::Remote;
+use remora_memory::Key;
+use remora_nic::Remote;
 
 /// The designs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

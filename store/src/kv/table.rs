@@ -5,7 +5,7 @@ use super::listing::Moves;
 use super::rpc::Refusal;
 use super::session::Design;
 use crate::region::Registered;
-use nic::Remote;
+use remora_nic::Remote;
 
 /// A table in registered memory, changed by its server only.
 pub trait Table {

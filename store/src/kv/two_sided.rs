@@ -23,8 +23,8 @@ use super::table::{Hold, Stored, Table, TableGrant};
 use crate::region::Registered;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use memory::Key;
-use nic::Remote;
+use remora_memory::Key;
+use remora_nic::Remote;
 
 /// The client's side: it asks.
 #[derive(Copy, Clone, Debug)]

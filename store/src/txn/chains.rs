@@ -1,7 +1,7 @@
 //! The work requests: what each step of a transaction asks a shard's NIC for.
 
-use nic::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
-use nic::{Flags, Payload, Remote, Sge};
+use remora_nic::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
+use remora_nic::{Flags, Payload, Remote, Sge};
 
 use super::client::Client;
 use super::client_config::Rules;

@@ -1,7 +1,7 @@
 //! The client machine: a window of transactions over the queue pairs of several shards.
 
-use nic::WorkCompletion;
-use transport::Status;
+use remora_nic::WorkCompletion;
+use remora_transport::Status;
 
 use super::chains::{Work, id, parse_id};
 use super::client_config::ClientConfig;

@@ -1,7 +1,7 @@
 //! The commit: prepare, decide, and say so to the versions.
 
-use nic::WorkCompletion;
-use nic::prism::Outcome as Verdict;
+use remora_nic::WorkCompletion;
+use remora_nic::prism::Outcome as Verdict;
 
 use super::chains::{OLD, TAKEN, Work};
 use super::client::{Client, News};

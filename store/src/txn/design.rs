@@ -1,7 +1,7 @@
 //! What the two protocols have in common, for programs that are written once for both.
 
-use nic::WorkCompletion;
-use transport::Status;
+use remora_nic::WorkCompletion;
+use remora_transport::Status;
 
 use super::{EntryId, Event, Outcome, Refused, Tx, farm};
 use crate::{Broken, Fleet};

@@ -1,7 +1,7 @@
 //! What a shard tells a client before the first transaction. How it travels is the caller's business.
 
-use memory::Key;
-use nic::Remote;
+use remora_memory::Key;
+use remora_nic::Remote;
 
 use super::timestamp::{CLIENTS, Timestamp};
 use crate::heap::Classes;

@@ -100,7 +100,7 @@ impl Granted {
     }
 
     /// The key under which the shard's memory is reached.
-    pub fn key(&self) -> memory::Key {
+    pub fn key(&self) -> remora_memory::Key {
         match self {
             Granted::PrismTx(grant) => grant.slots.rkey,
             Granted::Farm(grant) => grant.index.rkey,
@@ -170,8 +170,8 @@ impl Welcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use memory::Key;
-    use nic::Remote;
+    use remora_memory::Key;
+    use remora_nic::Remote;
 
     #[test]
     fn messages_come_back_as_they_went_and_nothing_else_does() {

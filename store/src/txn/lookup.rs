@@ -1,6 +1,6 @@
 //! Finding a key's latest committed version: from the slot where its hash leads on, one indirect bounded READ a slot.
 
-use nic::WorkCompletion;
+use remora_nic::WorkCompletion;
 
 use super::chains::Work;
 use super::client::{Client, News};

@@ -1,7 +1,7 @@
 //! A pending version in the way: waiting for it, and in the end asking what became of its transaction and putting the key in order.
 
-use nic::WorkCompletion;
-use nic::prism::Outcome as Verdict;
+use remora_nic::WorkCompletion;
+use remora_nic::prism::Outcome as Verdict;
 
 use super::chains::{CELL, OLD, Work};
 use super::client::{Client, News};

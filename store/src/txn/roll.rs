@@ -91,7 +91,7 @@ impl Roll {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use memory::{Bytes, Key};
+    use remora_memory::{Bytes, Key};
 
     #[test]
     fn a_shard_is_known_when_its_run_and_its_place_are_there() {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use nic::Remote;
+use remora_nic::Remote;
 
 use super::client::slot_of;
 use super::grant::Grant;

@@ -4,8 +4,8 @@
 use super::message::Message;
 use super::{Parameters, Retired};
 use crate::{Counters, Status};
-use wire::NakCode;
-use wire::prism::Verdict;
+use remora_wire::NakCode;
+use remora_wire::prism::Verdict;
 
 impl<N> Message<N> {
     /// It has ended so. `note` is the NIC's.

@@ -18,7 +18,7 @@ pub(crate) use requester::headers;
 pub use requester::{Chained, Part, Plan, Reaction, Requester, Retired};
 pub use responder::{Allowed, Links, Reply, ReplyKind, Responder, count};
 
-use wire::Psn;
+use remora_wire::Psn;
 
 /// A packet sequence number that does not wrap.
 pub type Seq = u64;

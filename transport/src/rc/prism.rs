@@ -4,10 +4,10 @@
 //! PSN of its last packet; so all of them count as READs and atomics do (`max_rd_atomic`), and are replayed as those are.
 
 use super::{Seq, packets, responder::Allowed};
-use wire::packet::View;
-use wire::prism::chain::{self, Target};
-use wire::prism::{Flags, SCRATCH, Verdict, addresses, operands};
-use wire::{Extensions, NakCode, Opcode, Operation, atomic_eth, reth};
+use remora_wire::packet::View;
+use remora_wire::prism::chain::{self, Target};
+use remora_wire::prism::{Flags, SCRATCH, Verdict, addresses, operands};
+use remora_wire::{Extensions, NakCode, Opcode, Operation, atomic_eth, reth};
 
 /// Bytes that a redirected READ, or a WRITE whose data stands at the responder, moves at most: such a copy is made at once,
 /// and each primitive runs in short, bounded time (§4.1).

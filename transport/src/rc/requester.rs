@@ -12,11 +12,11 @@ use super::message::{Kind, Message, Placed, Window};
 use super::prism::{self, Heard};
 use super::{Parameters, Progress, Seq, extend, psn, start, strom};
 use crate::{Atomic, Counters, Instant, Status, timers};
+use remora_wire::aeth::Kind as Syndrome;
+use remora_wire::prism::{Flags, Verdict};
+use remora_wire::{Extensions, NakCode, Opcode, Psn, packet};
+use remora_wire::{atomic_eth, ieth, immdt, reth};
 use std::collections::VecDeque;
-use wire::aeth::Kind as Syndrome;
-use wire::prism::{Flags, Verdict};
-use wire::{Extensions, NakCode, Opcode, Psn, packet};
-use wire::{atomic_eth, ieth, immdt, reth};
 
 pub use chained::{Chained, Part};
 

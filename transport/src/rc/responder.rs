@@ -10,7 +10,7 @@ use super::go_back_n::{Arrival, Receiver};
 use super::replay::{Entry, Replay, Source};
 use super::{Parameters, Seq, extend, packets, prism, psn, start, strom};
 use crate::{Action, Atomic, Counters, Notice, Outcome};
-use wire::{NakCode, Opcode, Operation, Psn, Syndrome, aeth, packet};
+use remora_wire::{NakCode, Opcode, Operation, Psn, Syndrome, aeth, packet};
 
 pub use chained::Links;
 

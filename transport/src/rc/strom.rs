@@ -2,9 +2,9 @@
 //! what is placed in memory there goes to a kernel here.
 
 use super::message::Kind;
-use wire::packet::View;
-use wire::strom::TAG_MASK;
-use wire::{NakCode, Opcode, Operation, reth};
+use remora_wire::packet::View;
+use remora_wire::strom::TAG_MASK;
+use remora_wire::{NakCode, Opcode, Operation, reth};
 
 /// What one packet brings a kernel, beside its payload: in whole words, for the reason that [`Extended`](super::prism::Extended)
 /// gives.

@@ -1,7 +1,7 @@
 //! Attaching to a daemon.
 
-use host::packet::PacketSocket;
-use host::{OpenError, Signal};
+use remora_host::packet::PacketSocket;
+use remora_host::{OpenError, Signal};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -63,7 +63,8 @@ impl Attachment {
             })
         })?;
         let owner = socket.peer_uid()?;
-        let trusted = self.owner.map_or(owner == 0 || owner == host::packet::own_uid(), |uid| uid == owner);
+        let trusted =
+            self.owner.map_or(owner == 0 || owner == remora_host::packet::own_uid(), |uid| uid == owner);
         if !trusted {
             return Err(OpenError::Port(format!(
                 "the NIC daemon at {at} runs as uid {owner}, which would see this program's memory: if it shall, name it as the owner"

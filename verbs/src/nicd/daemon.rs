@@ -1,8 +1,8 @@
 //! The daemon: who may attach, and what becomes of a tenant when its program is gone.
 
-use host::packet::{PacketListener, PacketSocket};
-use host::{Adapter, OpenError, Signal, metrics::Family, wait_either};
-use memory::ForkMark;
+use remora_host::packet::{PacketListener, PacketSocket};
+use remora_host::{Adapter, OpenError, Signal, metrics::Family, wait_either};
+use remora_memory::ForkMark;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -121,7 +121,7 @@ impl Daemon {
         let house = Arc::new(House {
             context: Context::new(adapter, true),
             options: options.clone(),
-            uid: host::packet::own_uid(),
+            uid: remora_host::packet::own_uid(),
             register: Mutex::default(),
             changed: Condvar::new(),
             stop: Signal::new(1)?,
@@ -171,7 +171,7 @@ impl Daemon {
     #[cfg(test)]
     pub(super) fn party(&self, pair: u32) -> Option<u32> {
         let [engine, ..] = self.house.context.own_engines() else { return None };
-        engine.control(|control| control.nic.party(wire::Qpn::new(pair)))
+        engine.control(|control| control.nic.party(remora_wire::Qpn::new(pair)))
     }
 
     /// Has a thread that drives the NIC failed? Nothing is certain after that.

@@ -1,16 +1,16 @@
 //! The program's end of an attachment: it asks, and the daemon answers.
 
-use host::connect::{Agreement, ConnectError, SetupConnection};
-use host::packet::PacketSocket;
-use host::{Doorbells, PortFacts};
-use memory::{Bytes, ForkMark};
-use nic::Ring;
+use remora_host::connect::{Agreement, ConnectError, SetupConnection};
+use remora_host::packet::PacketSocket;
+use remora_host::{Doorbells, PortFacts};
+use remora_memory::{Bytes, ForkMark};
+use remora_nic::Ring;
+use remora_transport::state::State;
 use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use transport::state::State;
 
 use super::message::{
     Allocate, CreateCode, CreateCq, CreateQp, MAX_PACKET, PairFacts, QueueFacts, RegionFacts, Reply, Request,

@@ -1,6 +1,6 @@
 //! What a daemon has kept for a program that was started again.
 
-use nic::Poller;
+use remora_nic::Poller;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

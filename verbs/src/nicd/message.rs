@@ -6,14 +6,14 @@
 //!
 //! Nothing in a packet is believed: what is too short, too long, or names what cannot be, is no message.
 
-use host::connect::{Agreement, Full, Hello, LASTING, Message};
-use host::{PortFacts, PortKind};
-use nic::{Fetching, Service};
-use port::Peer;
+use remora_host::connect::{Agreement, Full, Hello, LASTING, Message};
+use remora_host::{PortFacts, PortKind};
+use remora_nic::{Fetching, Service};
+use remora_port::Peer;
+use remora_transport::state::State;
+use remora_wire::frame::{Address, Endpoint};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
-use transport::state::State;
-use wire::frame::{Address, Endpoint};
 
 use crate::{Access, QpOptions};
 
@@ -413,7 +413,7 @@ impl<'a> In<'a> {
             lasting: self.flag()?,
             fetching: self.fetching()?,
             access: Access::from_bits(self.u32()?)?,
-            private_data: self.bytes(host::connect::MAX_PRIVATE)?.to_vec(),
+            private_data: self.bytes(remora_host::connect::MAX_PRIVATE)?.to_vec(),
             connect_timeout: Duration::from_millis(self.u64()?),
             ..QpOptions::default()
         })

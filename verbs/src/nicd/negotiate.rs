@@ -1,7 +1,7 @@
 //! Connections are set up by threads of their own: a peer may take its time.
 
-use host::connect::{Agreement, ConnectError};
-use host::packet::{PacketSocket, is_tcp};
+use remora_host::connect::{Agreement, ConnectError};
+use remora_host::packet::{PacketSocket, is_tcp};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::PoisonError;
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 enum Task {
     Connect(SocketAddr),
     Pair,
-    Answer(Box<host::connect::Request>),
+    Answer(Box<remora_host::connect::Request>),
 }
 
 /// Begins to connect; the answer goes out by the socket that came with the request.
@@ -33,7 +33,7 @@ pub(super) fn begin(tenant: &Shared, request: Request, descriptors: Vec<OwnedFd>
         Request::Answer { number, hello } => {
             let stream = descriptors.next().filter(|stream| is_tcp(stream.as_fd()));
             let stream = TcpStream::from(stream.ok_or("an answer comes with its TCP connection")?);
-            let request = host::connect::Request::received(stream, *hello);
+            let request = remora_host::connect::Request::received(stream, *hello);
             (vec![number], Task::Answer(Box::new(request.map_err(|error| error.to_string())?)))
         }
         _ => return Err("this request comes without descriptors".to_owned()),

@@ -1,9 +1,9 @@
 //! What one tenant of the daemon has, and what it may ask for. It names its own things only.
 
-use host::Doorbells;
-use host::packet::PacketSocket;
-use memory::{Bytes, Range};
-use nic::Service;
+use remora_host::Doorbells;
+use remora_host::packet::PacketSocket;
+use remora_memory::{Bytes, Range};
+use remora_nic::Service;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Stage {
     }
 
     /// The memory of both queues.
-    fn rings(&self) -> Result<[&nic::Ring; 2], String> {
+    fn rings(&self) -> Result<[&remora_nic::Ring; 2], String> {
         let rings = match self {
             Stage::Idle(pair) => pair.rings(),
             Stage::Up(pair) => pair.rings(),
@@ -172,7 +172,7 @@ impl Tenant {
         let places = limits.pairs;
         let doorbells = Bytes::memfd("remora-doorbells", Doorbells::size(places))?;
         let system = |error: std::io::Error| CreateError::System(error.raw_os_error().unwrap_or(0));
-        let wake = host::packet::eventfd().map_err(system)?;
+        let wake = remora_host::packet::eventfd().map_err(system)?;
         let watched = wake.try_clone().map_err(system)?;
         let bells = Doorbells::over(doorbells.clone(), places);
         let [engine, ..] = context.own_engines() else { return Err(CreateError::NotByDaemon) };
@@ -437,7 +437,7 @@ impl Tenant {
             0 => None,
             number => Some(self.channels.get(&number).ok_or_else(|| unknown("completion channel", number))?),
         };
-        self.room(nic::Ring::size(asked.depth) as u64)?;
+        self.room(remora_nic::Ring::size(asked.depth) as u64)?;
         let (depth, counted) = (asked.depth.max(1), asked.counted);
         let options = CqOptions { depth, channel, counted, engine: None };
         let cq = CompletionQueue::tagged(&self.context, &options, asked.tag).map_err(words)?;
@@ -576,9 +576,9 @@ impl Tenant {
 
 /// Bytes of the queues of a queue pair.
 fn ring_bytes(options: &QpOptions) -> u64 {
-    let send = options.max_send_wr.max(nic::wqe::MAX_SLOTS as u32);
-    let receive = options.max_recv_wr.max(1) * nic::stride(options.max_recv_sge) as u32;
-    (nic::Ring::size(send) + nic::Ring::size(receive)) as u64
+    let send = options.max_send_wr.max(remora_nic::wqe::MAX_SLOTS as u32);
+    let receive = options.max_recv_wr.max(1) * remora_nic::stride(options.max_recv_sge) as u32;
+    (remora_nic::Ring::size(send) + remora_nic::Ring::size(receive)) as u64
 }
 
 /// A tenant that several threads reach.

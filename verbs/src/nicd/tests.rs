@@ -1,16 +1,16 @@
 //! Programs that mean harm, and the bounds of what a tenant may have. Daemon and programs are in one process here, which changes
 //! nothing: they share no more than two processes do.
 
-use host::connect::{Agreement, Full, Hello, LinkOffer};
-use host::packet::{PacketListener, PacketSocket};
-use host::{PortFacts, PortKind};
-use nic::{Fetching, Service};
-use port::Peer;
+use remora_host::connect::{Agreement, Full, Hello, LinkOffer};
+use remora_host::packet::{PacketListener, PacketSocket};
+use remora_host::{PortFacts, PortKind};
+use remora_nic::{Fetching, Service};
+use remora_port::Peer;
+use remora_wire::frame::{Address, Endpoint};
+use remora_wire::{Psn, Qpn};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
-use wire::frame::{Address, Endpoint};
-use wire::{Psn, Qpn};
 
 use super::message::{
     Allocate, CodeOf, CodePart, CreateCode, CreateCq, CreateQp, Deploy, MAX_PACKET, MAX_PARTS, PairFacts,
@@ -114,7 +114,7 @@ fn hello() -> Hello {
         initiator_depth: 4,
         responder_resources: 4,
         endpoint: Endpoint { address: Address([7; 16]), udp_port: 4791 },
-        engine: host::EngineId(9),
+        engine: remora_host::EngineId(9),
         extensions: 0,
         irn_reach: 0,
         private_data: b"private".to_vec(),
@@ -401,12 +401,12 @@ fn what_was_posted_and_not_rung_for_is_done_when_the_next_program_attaches() {
     let (domain, cq) = (context.alloc_pd().unwrap(), context.create_cq(16).unwrap());
     let chain = domain.create_loopback(&cq, &cq, &QpOptions::default()).unwrap();
     let ring = chain.rings().unwrap()[0];
-    let bounds = nic::wqe::Bounds { max_sge: 1, max_inline: 0 };
-    nic::wqe::write_to(&work::nop(7), &nic::Target::Peer, &bounds, 1, |slot, bytes| {
+    let bounds = remora_nic::wqe::Bounds { max_sge: 1, max_inline: 0 };
+    remora_nic::wqe::write_to(&work::nop(7), &remora_nic::Target::Peer, &bounds, 1, |slot, bytes| {
         ring.store(slot as u64, bytes);
     })
     .unwrap();
-    ring.set_word(nic::Word::Produced, 1);
+    ring.set_word(remora_nic::Word::Produced, 1);
     context.leave();
     drop((chain, cq, domain, context));
     let context = open();
@@ -476,7 +476,11 @@ fn a_tenant_has_as_much_as_it_may_and_no_more() {
     assert_eq!(raw.ask(&Request::DestroyCq(cq)), Reply::Done);
     let facts = lender.daemon.tenants();
     assert_eq!((facts.len(), facts[0].regions, facts[0].queues, facts[0].pairs), (1, 2, 1, 0));
-    assert_eq!(facts[0].bytes, 2 * 4096 + nic::Ring::size(16) as u64, "what was given back counts no more");
+    assert_eq!(
+        facts[0].bytes,
+        2 * 4096 + remora_nic::Ring::size(16) as u64,
+        "what was given back counts no more"
+    );
 }
 
 #[test]

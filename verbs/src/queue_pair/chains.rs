@@ -1,9 +1,9 @@
 //! What chains need of queue pairs: loopback, slots that can be registered, and leave to go on.
 
-use memory::Range;
-use nic::chain::LoopbackInit;
-use nic::wqe::SLOT;
-use nic::{Fetching, Receives, Service};
+use remora_memory::Range;
+use remora_nic::chain::LoopbackInit;
+use remora_nic::wqe::SLOT;
+use remora_nic::{Fetching, Receives, Service};
 use std::marker::PhantomData;
 
 use super::{Body, Incoming, QueuePair, Ready, parts};
@@ -22,7 +22,7 @@ impl QueuePair<Ready> {
         }
         let (init, send_ring, receive) = parts(domain, send_cq, receive_cq, Service::Rc, None, options)?;
         let Receives::Own { ring, max_sge } = init.receives else {
-            return Err(CreateError::Nic(nic::NicError::NotThisService));
+            return Err(CreateError::Nic(remora_nic::NicError::NotThisService));
         };
         let init = LoopbackInit {
             pd: init.pd,
@@ -130,6 +130,6 @@ impl<S> QueuePair<S> {
     pub fn recycle_receives(&mut self) -> Result<(), PostError> {
         self.body.refuse_child()?;
         let Incoming::Own(own) = &mut self.body.receive else { return Err(PostError::NoReceiveQueue) };
-        if own.recycle() { Ok(()) } else { Err(PostError::Queue(nic::PostError::BadState)) }
+        if own.recycle() { Ok(()) } else { Err(PostError::Queue(remora_nic::PostError::BadState)) }
     }
 }

@@ -1,12 +1,12 @@
 //! A queue pair in the NIC of this process, or in the daemon's.
 
-use host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection};
-use nic::{AddressVector, Modify, Service};
+use remora_host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection};
+use remora_nic::{AddressVector, Modify, Service};
+use remora_transport::state::State;
+use remora_wire::frame::Route;
 use std::net::ToSocketAddrs;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use transport::state::State;
-use wire::frame::Route;
 
 use crate::end::End;
 use crate::nicd::Desk;

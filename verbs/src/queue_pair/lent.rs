@@ -1,7 +1,7 @@
 //! Queue pairs of the NIC daemon: as the program has them, and what the daemon needs to lend them.
 
-use host::connect::SetupConnection;
-use nic::{Ring, Service};
+use remora_host::connect::SetupConnection;
+use remora_nic::{Ring, Service};
 use std::marker::PhantomData;
 use std::sync::Arc;
 

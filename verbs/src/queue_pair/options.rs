@@ -1,8 +1,8 @@
 //! What a queue pair shall be like, and which of that is looked at.
 
-use memory::Access;
-use nic::wqe::{self, Bounds};
-use nic::{Fetching, MAX_RING_SLOTS, Ring, Service};
+use remora_memory::Access;
+use remora_nic::wqe::{self, Bounds};
+use remora_nic::{Fetching, MAX_RING_SLOTS, Ring, Service};
 use std::time::Duration;
 
 use super::{ReceiveSide, SendSide};
@@ -126,7 +126,7 @@ impl QpOptions {
             ("max_inline", self.max_inline, wqe::MAX_INLINE as u32),
         ];
         let receive = [
-            ("max_recv_wr", self.max_recv_wr, ring / nic::stride(self.max_recv_sge.min(sges)) as u32),
+            ("max_recv_wr", self.max_recv_wr, ring / remora_nic::stride(self.max_recv_sge.min(sges)) as u32),
             ("max_recv_sge", self.max_recv_sge, sges),
         ];
         let send = send.iter().filter(|_| own != Own::Neither);
@@ -144,7 +144,7 @@ impl QpOptions {
 
     /// The program's end of a receive queue like this.
     pub(super) fn receive_side(&self, ring: Ring) -> ReceiveSide {
-        let side = ReceiveSide::new(ring, nic::stride(self.max_recv_sge), self.max_recv_sge);
+        let side = ReceiveSide::new(ring, remora_nic::stride(self.max_recv_sge), self.max_recv_sge);
         if self.max_recv_wr == 0 { side.closed() } else { side }
     }
 

@@ -1,7 +1,7 @@
 //! The program's ends of the two work queues.
 
-use nic::wqe::{self, Bounds};
-use nic::{PostError, ReceiveRequest, Ring, Target, WorkRequest, prism, write_receive};
+use remora_nic::wqe::{self, Bounds};
+use remora_nic::{PostError, ReceiveRequest, Ring, Target, WorkRequest, prism, write_receive};
 use std::sync::Arc;
 
 use crate::srq::Shared;
@@ -31,7 +31,8 @@ impl SendSide {
 
     /// Goes on where the program before this one had published.
     pub fn resumed(self) -> SendSide {
-        let (produced, consumed) = (self.ring.word(nic::Word::Produced), self.ring.word(nic::Word::Consumed));
+        let (produced, consumed) =
+            (self.ring.word(remora_nic::Word::Produced), self.ring.word(remora_nic::Word::Consumed));
         SendSide { produced, published: produced, consumed, ..self }
     }
 
@@ -51,7 +52,7 @@ impl SendSide {
     pub fn push_to(&mut self, request: &WorkRequest<'_>, target: &Target) -> Result<(), PostError> {
         match self.try_push(request, target) {
             Err(PostError::QueueFull) => {
-                self.consumed = self.ring.word(nic::Word::Consumed);
+                self.consumed = self.ring.word(remora_nic::Word::Consumed);
                 self.try_push(request, target)
             }
             done => done,
@@ -71,7 +72,7 @@ impl SendSide {
 
     /// Fills the slots of an operation of PRISM, unpublished.
     pub fn push_prism(&mut self, request: &prism::WorkRequest<'_>) -> Result<(), PostError> {
-        self.consumed = self.ring.word(nic::Word::Consumed);
+        self.consumed = self.ring.word(remora_nic::Word::Consumed);
         let free = self.slots.saturating_sub(self.produced - self.consumed);
         let (ring, first) = (&self.ring, self.produced);
         let store = |slot: usize, bytes: &[u8; wqe::SLOT]| ring.store(first + slot as u64, bytes);
@@ -86,7 +87,7 @@ impl SendSide {
 
     /// Fills slots with the bytes of work requests, unpublished. False: they are more than there is room for.
     pub fn push_slots(&mut self, slots: &[[u8; wqe::SLOT]]) -> bool {
-        self.consumed = self.ring.word(nic::Word::Consumed);
+        self.consumed = self.ring.word(remora_nic::Word::Consumed);
         if self.produced - self.consumed + slots.len() as u64 > self.slots {
             return false;
         }
@@ -104,7 +105,7 @@ impl SendSide {
             return false;
         }
         self.published = self.produced;
-        self.ring.set_word(nic::Word::Produced, self.produced);
+        self.ring.set_word(remora_nic::Word::Produced, self.produced);
         true
     }
 }
@@ -155,7 +156,8 @@ impl ReceiveSide {
 
     /// Goes on where the program before this one had published.
     pub fn resumed(self) -> ReceiveSide {
-        let (produced, consumed) = (self.ring.word(nic::Word::Produced), self.ring.word(nic::Word::Consumed));
+        let (produced, consumed) =
+            (self.ring.word(remora_nic::Word::Produced), self.ring.word(remora_nic::Word::Consumed));
         ReceiveSide { produced, consumed, ..self }
     }
 
@@ -174,7 +176,7 @@ impl ReceiveSide {
             return Err(PostError::IdTooWide);
         }
         if self.produced + self.stride - self.consumed > self.slots {
-            self.consumed = self.ring.word(nic::Word::Consumed);
+            self.consumed = self.ring.word(remora_nic::Word::Consumed);
             if self.produced + self.stride - self.consumed > self.slots {
                 return Err(PostError::QueueFull);
             }
@@ -207,12 +209,12 @@ impl ReceiveSide {
     /// Tells the NIC by the index.
     #[inline]
     pub fn publish(&mut self) {
-        self.ring.set_word(nic::Word::Produced, self.produced);
+        self.ring.set_word(remora_nic::Word::Produced, self.produced);
     }
 
     /// In the error state the NIC must be told, so that it flushes.
     #[inline]
     pub fn must_ring(&self) -> bool {
-        self.ring.word(nic::Word::Error) != 0
+        self.ring.word(remora_nic::Word::Error) != 0
     }
 }

@@ -1,9 +1,9 @@
 //! StRoM on a queue pair: requests to the kernels of the peer's NIC, and kernels of one's own on its way.
 
-use nic::kernel::{Invocation, Place};
-use nic::wqe::{MAX_INLINE, SLOT};
-use nic::{NicError, Operation, ReceiveRequest, Sge, WorkRequest};
-use wire::strom::HEAD_LEN;
+use remora_nic::kernel::{Invocation, Place};
+use remora_nic::wqe::{MAX_INLINE, SLOT};
+use remora_nic::{NicError, Operation, ReceiveRequest, Sge, WorkRequest};
+use remora_wire::strom::HEAD_LEN;
 
 use super::{QueuePair, Ready};
 use crate::{CreateError, KernelHandle, PostError, QueueError, work};

@@ -2,10 +2,10 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use wire::aeth::Syndrome;
-use wire::frame::{Dissected, Endpoint, Network, Route, Start, dissect};
-use wire::icrc::Flow;
-use wire::{
+use remora_wire::aeth::Syndrome;
+use remora_wire::frame::{Dissected, Endpoint, Network, Route, Start, dissect};
+use remora_wire::icrc::Flow;
+use remora_wire::{
     Extensions, Opcode, Packet, Psn, Qpn, ROCE_PORT, aeth, atomic_ack, atomic_eth, bth, deth, icrc, ieth,
     immdt, reth, xrceth,
 };

@@ -3,8 +3,8 @@
 //! tshark 4.0 does not take apart XRC's extension headers, nor the CNP of RoCE v2 (0x81; it knows InfiniBand's,
 //! 0x80), nor IRN's 0x1f: it shows their BTH, and what follows as bytes of unknown meaning. Those bytes are compared instead.
 
-use wire::frame::Network;
-use wire::{Opcode, Service, aeth, bth};
+use remora_wire::frame::Network;
+use remora_wire::{Opcode, Service, aeth, bth};
 
 use super::cases::Case;
 

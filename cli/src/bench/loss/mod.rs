@@ -11,9 +11,9 @@ mod udp;
 mod world;
 
 use anyhow::Result;
-use fabric::loss::Machine;
 use indicatif::{ProgressBar, ProgressStyle};
-use verbs::irn::{Recovery, Settings};
+use remora_fabric::loss::Machine;
+use remora_verbs::irn::{Recovery, Settings};
 
 use super::{Args, PortName, Report, Row, median, plot};
 use crate::output;

@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use fabric::loss::MTU;
-use verbs::{
+use remora_fabric::loss::MTU;
+use remora_verbs::{
     Access, CompletionQueue, Context, Device, EMPTY, Flags, MemoryRegion, QpOptions, QueuePair, Ready,
     Status, WorkRequest, work,
 };

@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use fabric::fault::{Action, Directions, Rule};
-use fabric::loss::{BDP, MESSAGE, MTU, Machine};
-use verbs::irn::Settings;
-use verbs::{
+use remora_fabric::fault::{Action, Directions, Rule};
+use remora_fabric::loss::{BDP, MESSAGE, MTU, Machine};
+use remora_verbs::irn::Settings;
+use remora_verbs::{
     Access, CompletionQueue, Context, Device, EMPTY, MemoryRegion, Modify, QpOptions, QueuePair, Ready,
     Remote, Rules, Status, work,
 };

@@ -1,8 +1,8 @@
 //! Loss in the simulated world: the NIC's own code, virtual time, each round another seed.
 
 use anyhow::Result;
-use fabric::loss::{self, Machine};
-use verbs::irn::Settings;
+use remora_fabric::loss::{self, Machine};
+use remora_verbs::irn::Settings;
 
 use super::Bench;
 use crate::bench::{Row, median, plot};

@@ -1,6 +1,6 @@
 //! What is measured: the operations of PRISM, the plain verbs, and what each operation replaces.
 
-use nic::cost::prism::{self, Plan};
+use remora_nic::cost::prism::{self, Plan};
 
 /// One of them.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

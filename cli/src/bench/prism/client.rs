@@ -1,8 +1,8 @@
 //! The client of a server with PRISM: each operation once, from the first request to the last completion, checked.
 
 use anyhow::{Context, Result, ensure};
-use verbs::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
-use verbs::{EMPTY, Flags, Payload, Remote, Sge, work};
+use remora_verbs::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
+use remora_verbs::{EMPTY, Flags, Payload, Remote, Sge, work};
 
 use super::case::Case;
 use super::place::{BLOCK, BUFFERS, COUNT, FREED, SLOT, TAGGED, VALUE, VALUE_LEN};
@@ -53,7 +53,7 @@ fn by_tag(operand: Operand) -> Operands {
 impl Client {
     /// Lays out the peer's memory, and does everything once.
     pub fn new(end: End, peer: &Peer) -> Result<Client> {
-        let told = end.qps[0].peer_private_data().get(verbs::RemoteMemory::LEN..);
+        let told = end.qps[0].peer_private_data().get(remora_verbs::RemoteMemory::LEN..);
         let list = *told.and_then(|rest| rest.first_chunk::<8>()).context("the peer has no free list")?;
         let echo = Echo::new(&end.local, end.remote);
         let freed = Vec::with_capacity(BUFFERS.count as usize);

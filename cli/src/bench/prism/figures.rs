@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use nic::cost::prism::{CHAIN, FIGURE_1, FIGURE_2, Plan};
-use nic::cost::{CostModel, NETWORKS};
+use remora_nic::cost::prism::{CHAIN, FIGURE_1, FIGURE_2, Plan};
+use remora_nic::cost::{CostModel, NETWORKS};
 
 use super::Measured;
 use super::case::Case;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use nic::cost::load::{FIGURE_3, FIGURE_4, FIGURE_6, System, stated as residuals};
+use remora_nic::cost::load::{FIGURE_3, FIGURE_4, FIGURE_6, System, stated as residuals};
 
 use super::model::residual;
 use crate::bench::Row;
@@ -114,7 +114,7 @@ pub const SKEWS: [f64; 7] = [0.0, 0.5, 0.7, 0.9, 0.99, 1.1, 1.2];
 
 /// The part of all operations that ask for the most popular object.
 fn hottest(skew: f64) -> f64 {
-    1.0 / store::ycsb::zeta(OBJECTS, skew)
+    1.0 / remora_store::ycsb::zeta(OBJECTS, skew)
 }
 
 /// Figure 7: latency by the skew of the keys, 100 clients.

@@ -1,7 +1,7 @@
 //! Model time: Figures 1 and 2 as the primitives predict them, and the numbers of the paper's text beside them.
 
-use nic::cost::prism::{FIGURE_1, FIGURE_2, MOST_OFF, Plan, Stated, Unit, stated};
-use nic::cost::{Constant, CostModel, NETWORKS};
+use remora_nic::cost::prism::{FIGURE_1, FIGURE_2, MOST_OFF, Plan, Stated, Unit, stated};
+use remora_nic::cost::{Constant, CostModel, NETWORKS};
 
 use super::super::Row;
 use super::place::VALUE_LEN;

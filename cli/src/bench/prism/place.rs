@@ -1,6 +1,6 @@
 //! Where things lie in the peer's memory, known to both processes.
 
-use verbs::FreeListOptions;
+use remora_verbs::FreeListOptions;
 
 /// Bytes of a value.
 pub const VALUE_LEN: usize = 512;

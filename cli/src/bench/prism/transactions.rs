@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use nic::cost::load::{FIGURE_9, System};
-use store::ycsb::zeta;
+use remora_nic::cost::load::{FIGURE_9, System};
+use remora_store::ycsb::zeta;
 
 use super::loads::{UNITS, measured, write};
 use crate::bench::curves::{Curve, Curves, Saved, Stated, by_name, skew};

@@ -3,10 +3,10 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use ::chain::assemble;
-use ::chain::offload::shipped;
 use anyhow::{Context as _, Result};
-use verbs::{
+use remora_chain::assemble;
+use remora_chain::offload::shipped;
+use remora_verbs::{
     Answered, Call, ConnectRequest, Handshakes, Listener, MemoryRegion, Offload, ProtectionDomain, QpOptions,
     QueuePair,
 };

@@ -1,4 +1,4 @@
-//! `remora bench redn`: RedN's figures (NSDI '22), in the time of a modelled ConnectX-5 (`chain::model`), beside what the authors
+//! `remora bench redn`: RedN's figures (NSDI '22), in the time of a modelled ConnectX-5 (`remora_chain::model`), beside what the authors
 //! measured; and the same in this software, in real time (`real.rs`).
 
 pub mod loading;
@@ -7,8 +7,8 @@ pub mod table;
 pub mod way;
 
 use anyhow::Result;
-use nic::cost::connectx5::CONNECTX5;
-use nic::cost::number::Number;
+use remora_nic::cost::connectx5::CONNECTX5;
+use remora_nic::cost::number::Number;
 
 use super::numbers::{self, Drawn};
 use super::{Args, Report, Row};
@@ -33,7 +33,7 @@ pub fn run(args: &Args) -> Result<()> {
         let wanted = rows.into_iter().filter(|row| args.wants_case(&format!("{}/{}", row.case, row.metric)));
         wanted.for_each(|row| report.add(row));
     };
-    let modelled = chain::model::numbers(&CONNECTX5);
+    let modelled = remora_chain::model::numbers(&CONNECTX5);
     add(residuals(&modelled));
     add(real::run(args)?);
     anyhow::ensure!(
@@ -49,5 +49,5 @@ pub fn run(args: &Args) -> Result<()> {
 /// Each number of the model beside the authors', how far it is off, and why where it is missed.
 fn residuals(modelled: &[Number]) -> Vec<Row> {
     let rows = numbers::rows("redn", "ConnectX5", modelled).into_iter().zip(modelled);
-    rows.map(|(row, number)| Row { reason: chain::model::reason(number), ..row }).collect()
+    rows.map(|(row, number)| Row { reason: remora_chain::model::reason(number), ..row }).collect()
 }

@@ -1,8 +1,10 @@
 //! Offloads that ship, loaded for the clients that ask for them; and a table that the GET of one bucket finds every key in.
 
-use ::chain::offload::{BUCKET, bucket, places, shipped};
 use anyhow::{Context as _, Result};
-use verbs::{Call, ConnectRequest, Loader, MemoryRegion, Offload, ProtectionDomain, QpOptions, QueuePair};
+use remora_chain::offload::{BUCKET, bucket, places, shipped};
+use remora_verbs::{
+    Call, ConnectRequest, Loader, MemoryRegion, Offload, ProtectionDomain, QpOptions, QueuePair,
+};
 
 /// The queue of these programs that is a client's connection.
 pub const PORT: &str = "port";
@@ -76,7 +78,7 @@ pub fn load(
     (call, region): (&Call, &str),
     (table, options): (&MemoryRegion, &QpOptions),
 ) -> Result<Offload> {
-    let program = ::chain::assemble(shipped(&call.program).context("no such program")?)?;
+    let program = remora_chain::assemble(shipped(&call.program).context("no such program")?)?;
     let port = request.accept(domain.create_port(&program, PORT, options)?)?;
     load_onto(domain, port, (call, region), table)
 }
@@ -88,7 +90,7 @@ pub fn load_onto(
     (call, region): (&Call, &str),
     table: &MemoryRegion,
 ) -> Result<Offload> {
-    let program = ::chain::assemble(shipped(&call.program).context("no such program")?)?;
+    let program = remora_chain::assemble(shipped(&call.program).context("no such program")?)?;
     let loader = Loader::new(&program).connection(PORT, port);
     Ok(loader.region(region, table.remote_memory()).region("reply", call.reply).load(domain)?)
 }

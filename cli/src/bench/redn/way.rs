@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::Result;
-use verbs::{
+use remora_verbs::{
     Access, Call, CompletionQueue, Flags, MemoryRegion, ProtectionDomain, QpOptions, QueuePair,
     ReceiveRequest, Sge, WorkRequest, work,
 };

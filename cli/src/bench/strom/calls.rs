@@ -5,8 +5,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
 use anyhow::{Context, Result, ensure};
-use verbs::MemoryRegion;
-use verbs::kernel::{Lookup, Slot, Walk};
+use remora_verbs::MemoryRegion;
+use remora_verbs::kernel::{Lookup, Slot, Walk};
 
 use super::place::LONGEST;
 use crate::bench::page::{Page, Ticket};

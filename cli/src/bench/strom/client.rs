@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use verbs::kernel::{Lookup, Object, Predicate, Shape, Slot, Status, Walk, crc64};
-use verbs::{Answer, Answers, work};
+use remora_verbs::kernel::{Lookup, Object, Predicate, Shape, Slot, Status, Walk, crc64};
+use remora_verbs::{Answer, Answers, work};
 
 use super::calls::{Call, Caller};
 use super::case::{Task, Way};

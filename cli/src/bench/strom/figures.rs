@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use clap::ValueEnum as _;
-use nic::cost::number::Number;
+use remora_nic::cost::number::Number;
 
 use super::model;
 use crate::bench::Row;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use verbs::kernel::{Consistency, Get, HyperLogLog, Kernel, Shuffle, Traversal};
-use verbs::{KernelHandle, KernelOptions, MemoryRegion, ProtectionDomain};
+use remora_verbs::kernel::{Consistency, Get, HyperLogLog, Kernel, Shuffle, Traversal};
+use remora_verbs::{KernelHandle, KernelOptions, MemoryRegion, ProtectionDomain};
 
 use super::place::{COUNT, FAILING, GET, LONGEST, SHUFFLE, WALK, WASM, whole};
 use super::wasm;

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use verbs::kernel::{Ask, Partition, histogram};
-use verbs::{Flags, WorkRequest, work};
+use remora_verbs::kernel::{Ask, Partition, histogram};
+use remora_verbs::{Flags, WorkRequest, work};
 
 use super::case::Way;
 use super::client::Client;

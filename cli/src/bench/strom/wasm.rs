@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use verbs::kernel::Kernel;
+use remora_verbs::kernel::Kernel;
 
 /// The template, and the compiler that the house is built by.
 #[cfg(feature = "wasm")]
@@ -71,7 +71,7 @@ impl Built {
 pub fn kernel(module: &Path) -> Result<Box<dyn Kernel>> {
     use anyhow::Context as _;
     let bytes = std::fs::read(module).with_context(|| format!("opening {}", module.display()))?;
-    let lanes = sandbox::Module::new(&bytes, sandbox::Limits::default())?.lanes(1)?;
+    let lanes = remora_sandbox::Module::new(&bytes, remora_sandbox::Limits::default())?.lanes(1)?;
     lanes.into_iter().next().context("one was asked for")
 }
 

@@ -8,7 +8,7 @@ mod xdp;
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
-use verbs::{Remote, Sge, WorkRequest, work};
+use remora_verbs::{Remote, Sge, WorkRequest, work};
 
 use super::cores::two_cores;
 use super::pair::{End, Peer, Raw};

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use verbs::{Flags, WorkRequest};
+use remora_verbs::{Flags, WorkRequest};
 
 use super::{Bench, Verb};
 use crate::bench::pair::{End, Peer, Raw};

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use ::chain::offload::{BUCKET, ask_two, places};
 use anyhow::{Context as _, Result, ensure};
-use store::ycsb::Mix;
-use store::ycsb::record::Values;
-use verbs::{CompletionKind, CompletionQueue, EMPTY, Status, WorkCompletion};
+use remora_chain::offload::{BUCKET, ask_two, places};
+use remora_store::ycsb::Mix;
+use remora_store::ycsb::record::Values;
+use remora_verbs::{CompletionKind, CompletionQueue, EMPTY, Status, WorkCompletion};
 
 use super::PROGRAM;
 use super::table::{Table, key};

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 use clap::Parser;
-use verbs::{Access, EMPTY, Listener, QpOptions};
+use remora_verbs::{Access, EMPTY, Listener, QpOptions};
 
 use super::table::Table;
 use crate::bench::redn::loading::Loading;

@@ -1,9 +1,9 @@
 //! Where records lie: a cuckoo hash table of two choices, one key a bucket, as the program for two buckets takes them.
 
-use ::chain::offload::{BUCKET, bucket, places};
 use anyhow::{Context as _, Result};
-use store::ycsb::record::Values;
-use verbs::MemoryRegion;
+use remora_chain::offload::{BUCKET, bucket, places};
+use remora_store::ycsb::record::Values;
+use remora_verbs::MemoryRegion;
 
 /// Moves that making room for one key may take.
 const MOVES: usize = 1000;

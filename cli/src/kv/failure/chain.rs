@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::chain::offload::ask;
 use anyhow::{Context as _, Result, ensure};
-use store::ycsb::record::Values;
-use verbs::{
+use remora_chain::offload::ask;
+use remora_store::ycsb::record::Values;
+use remora_verbs::{
     Access, Call, CompletionKind, CompletionQueue, Device, EMPTY, Listener, MemoryRegion, QpOptions,
     QueuePair, ReceiveRequest, RemoteMemory, Status, work,
 };
@@ -53,7 +53,7 @@ pub fn serve(args: &Args, socket: &Path, listen: SocketAddr) -> Result<Report> {
     print::line("ready");
     let (mut loading, options) = (Loading::new(&domain, &memory)?, telling(&memory));
     loop {
-        host::wait_any(&[listener.as_fd(), loading.as_fd()], Duration::from_secs(1))?;
+        remora_host::wait_any(&[listener.as_fd(), loading.as_fd()], Duration::from_secs(1))?;
         loading.turn(&listener, &options)?;
     }
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use store::kv::ClientConfig;
-use store::ycsb::record::{self, Values};
+use remora_store::kv::ClientConfig;
+use remora_store::ycsb::record::{self, Values};
 
 use super::super::FarmDesign;
 use super::super::client::Session;

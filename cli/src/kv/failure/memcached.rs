@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use store::ycsb::record::{self, Values};
+use remora_store::ycsb::record::{self, Values};
 
 use super::super::rival::Rival;
 use super::{Args, PATIENCE, Process, Reads, Store, free_address};

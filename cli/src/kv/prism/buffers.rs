@@ -2,13 +2,13 @@
 //! so what was counted gets its own, and of further memory each size has a share.
 
 use anyhow::{Result, ensure};
-use store::kv::prism::HEADER;
-use store::ycsb::record;
+use remora_store::kv::prism::HEADER;
+use remora_store::ycsb::record;
 
 use crate::kv::serve::{Contents, ServeArgs};
 
 /// Buffers of a list at most: as many posts as a ring holds.
-const MOST: u64 = nic::MAX_RING_SLOTS as u64;
+const MOST: u64 = remora_nic::MAX_RING_SLOTS as u64;
 /// Sizes beside that of the records, and their shares of memory for further keys. The last holds the longest
 /// key and value. What a client is told when it connects has room for eight sizes.
 const SIZES: [(u32, u64); 7] =

@@ -6,7 +6,7 @@ use std::io::{BufReader, Read, Seek as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use store::load::Pairs;
+use remora_store::load::Pairs;
 
 use crate::output;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::{Context as _, Result};
-use verbs::{Access, Context, Device};
+use remora_verbs::{Access, Context, Device};
 
 use super::{Contents, Plan, ServeArgs};
 use crate::kv::{Design, Size};

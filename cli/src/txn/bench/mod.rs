@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, ValueEnum};
-use store::txn::DesignKind;
-use store::txn::workload::{SmallBank, Tatp, Workload, YcsbT};
+use remora_store::txn::DesignKind;
+use remora_store::txn::workload::{SmallBank, Tatp, Workload, YcsbT};
 
 use crate::bench::site::Site;
 use crate::bench::{Bare, PortName, Report, cores};

@@ -1,6 +1,6 @@
 //! What is said of rounds: PRISM-TX beside FaRM, FaRM beside the bare verbs.
 
-use store::txn::DesignKind;
+use remora_store::txn::DesignKind;
 
 use super::seat::Round;
 use crate::bench::{Report, Row};

@@ -6,9 +6,9 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use store::txn::workload::{Audit, Counts, Ended, Load, Runner, Workload};
-use store::txn::{DesignKind, Granted, Outcome};
-use store::ycsb::Random;
+use remora_store::txn::workload::{Audit, Counts, Ended, Load, Runner, Workload};
+use remora_store::txn::{DesignKind, Granted, Outcome};
+use remora_store::ycsb::Random;
 
 use crate::bench::site::Site;
 use crate::bench::{histogram, median, turns};
@@ -85,7 +85,7 @@ fn start(
     ground: Ground<'_>,
     design: DesignKind,
     slots: u64,
-    extent: store::txn::workload::Extent,
+    extent: remora_store::txn::workload::Extent,
 ) -> Result<(Shard, String)> {
     let words = [
         ("--design", design.name().to_owned()),
@@ -153,7 +153,7 @@ impl Seat {
         mut told: impl FnMut(&Ended<'_, W::Deal>),
     ) -> Result<Duration> {
         let began = self.began;
-        let clock = || transport::Instant(began.elapsed().as_nanos() as u64);
+        let clock = || remora_transport::Instant(began.elapsed().as_nanos() as u64);
         let started = clock();
         let (mut last, mut vain) = (started, 0_u32);
         while !runner.is_done() {

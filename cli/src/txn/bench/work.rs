@@ -7,11 +7,11 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-use memory::{Bytes, Key};
-use store::txn::farm::{Caller, Client, ClientConfig, Shard, ShardConfig};
-use store::txn::workload::{Runner, Workload, YcsbT};
-use store::{Fleet, Post, PostPrism, Registered};
-use verbs::{
+use remora_memory::{Bytes, Key};
+use remora_store::txn::farm::{Caller, Client, ClientConfig, Shard, ShardConfig};
+use remora_store::txn::workload::{Runner, Workload, YcsbT};
+use remora_store::{Fleet, Post, PostPrism, Registered};
+use remora_verbs::{
     CompletionKind, Operation, Payload, ReceiveRequest, Remote, Sge, Status, WorkCompletion, WorkRequest,
     prism,
 };
@@ -67,7 +67,7 @@ impl Wire {
     /// And has it completed, or called for.
     fn execute(&mut self, posted: &Posted) -> Option<()> {
         self.carry(posted)?;
-        let done = WorkCompletion { id: posted.id, status: Status::Success, ..verbs::EMPTY };
+        let done = WorkCompletion { id: posted.id, status: Status::Success, ..remora_verbs::EMPTY };
         let (kind, imm) = match posted.operation {
             Operation::WriteImm(_, imm) => (CompletionKind::ReceiveWriteImm, imm),
             Operation::SendImm(imm) => (CompletionKind::Receive, imm),
@@ -89,38 +89,40 @@ struct Answer(Option<u32>);
 
 impl Post for Answer {
     #[inline]
-    fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), store::PostError> {
-        let Operation::SendImm(imm) = request.operation else { return Err(store::PostError::BadState) };
+    fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), remora_store::PostError> {
+        let Operation::SendImm(imm) = request.operation else {
+            return Err(remora_store::PostError::BadState);
+        };
         self.0 = Some(imm);
         Ok(())
     }
 
     #[inline]
-    fn post_receive(&mut self, _: &ReceiveRequest<'_>) -> Result<(), store::PostError> {
+    fn post_receive(&mut self, _: &ReceiveRequest<'_>) -> Result<(), remora_store::PostError> {
         Ok(())
     }
 }
 
 impl Post for &mut Wire {
     #[inline]
-    fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), store::PostError> {
-        let Payload::Sges(sges) = request.payload else { return Err(store::PostError::BadPayload) };
+    fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), remora_store::PostError> {
+        let Payload::Sges(sges) = request.payload else { return Err(remora_store::PostError::BadPayload) };
         let posted = Posted { id: request.id, operation: request.operation, sge: sges.first().copied() };
         if let Some(log) = &mut self.log {
             log.push(posted);
         }
-        self.execute(&posted).ok_or(store::PostError::BadPayload)
+        self.execute(&posted).ok_or(remora_store::PostError::BadPayload)
     }
 
     #[inline]
-    fn post_receive(&mut self, _: &ReceiveRequest<'_>) -> Result<(), store::PostError> {
+    fn post_receive(&mut self, _: &ReceiveRequest<'_>) -> Result<(), remora_store::PostError> {
         Ok(())
     }
 }
 
 impl PostPrism for &mut Wire {
-    fn post_prism(&mut self, _: &prism::WorkRequest<'_>) -> Result<(), store::PostError> {
-        Err(store::PostError::BadState)
+    fn post_prism(&mut self, _: &prism::WorkRequest<'_>) -> Result<(), remora_store::PostError> {
+        Err(remora_store::PostError::BadState)
     }
 }
 
@@ -210,7 +212,7 @@ impl Work {
         let Work { wire, client, runner, now } = self;
         while !runner.is_done() {
             *now += 1000;
-            let now = transport::Instant(*now);
+            let now = remora_transport::Instant(*now);
             runner.begin(now, client, wire, &mut |_| ())?;
             while let Some(completion) = wire.completions.pop_front() {
                 runner.complete(|| now, (0, &completion), client, wire, &mut |_| ())?;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use store::cache::{ANSWER, Directory, Item};
-use verbs::{
+use remora_store::cache::{ANSWER, Directory, Item};
+use remora_verbs::{
     Access, Call, CompletionKind, CompletionQueue, Device, EMPTY, MemoryRegion, QpOptions, QueuePair,
     ReceiveRequest, Status, work,
 };
@@ -148,7 +148,7 @@ impl Staying {
         let mut answer = vec![0; done[0].byte_len as usize];
         self.reply.read(0, &mut answer).expect("its own");
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock");
-        let item = Item::of(&answer, key.as_bytes(), transport::Instant(now.as_nanos() as u64))?;
+        let item = Item::of(&answer, key.as_bytes(), remora_transport::Instant(now.as_nanos() as u64))?;
         Some(String::from_utf8_lossy(item.value).into_owned())
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use store::ycsb::Random;
+use remora_store::ycsb::Random;
 
 use super::{Served, Talk};
 

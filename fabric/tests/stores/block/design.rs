@@ -1,10 +1,12 @@
 //! The designs of replicated blocks, as the runs see them.
 
-use nic::WorkCompletion;
-use store::block::{ClientConfig, Finished, Grant, Layout, Lost, Refused, Slot, Tag, abdlock, prism_rs};
-use store::heap::Class;
-use store::{Fleet, Registered};
-use transport::Instant;
+use remora_nic::WorkCompletion;
+use remora_store::block::{
+    ClientConfig, Finished, Grant, Layout, Lost, Refused, Slot, Tag, abdlock, prism_rs,
+};
+use remora_store::heap::Class;
+use remora_store::{Fleet, Registered};
+use remora_transport::Instant;
 
 use crate::harness::{Host, Serves, Shape};
 

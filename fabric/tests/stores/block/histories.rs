@@ -1,7 +1,7 @@
 //! Many seeds: every history is linearizable, and what is broken on purpose is found.
 
-use check::{Asked, Measures, hold, linearizable};
-use store::block::{Canary, abdlock, prism_rs};
+use remora_check::{Asked, Measures, hold, linearizable};
+use remora_store::block::{Canary, abdlock, prism_rs};
 
 use super::design::Design;
 use super::run::Run;

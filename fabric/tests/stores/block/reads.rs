@@ -1,7 +1,9 @@
 //! Reads one at a time: the value comes from one replica, whoever is behind, cut off, dead or empty.
 
 use remora_fabric::{Config, Settings, World};
-use store::block::{Canary, ClientConfig, ClientId, Finished, Layout, Outcome, Slot, Tag, abdlock, prism_rs};
+use remora_store::block::{
+    Canary, ClientConfig, ClientId, Finished, Layout, Outcome, Slot, Tag, abdlock, prism_rs,
+};
 
 use super::design::{Copied, Design};
 use super::run::Ends;

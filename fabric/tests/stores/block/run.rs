@@ -1,10 +1,10 @@
 //! One run of a seed: three replicas, eight clients, and what goes wrong.
 
-use check::{History, Step, identify, stamp};
+use remora_check::{History, Step, identify, stamp};
 use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{Config, Random, Settings, World};
-use store::Fleet;
-use store::block::{Canary, ClientConfig, ClientId, Grant, Layout, Operation, Outcome, Slot, Tag};
+use remora_store::Fleet;
+use remora_store::block::{Canary, ClientConfig, ClientId, Grant, Layout, Operation, Outcome, Slot, Tag};
 
 use super::design::{Copied, Design};
 use crate::harness::{Buffers, End, Host, Link, arena};
@@ -147,7 +147,7 @@ impl<D: Design> Run<D> {
         let plan = if canary == Canary::Sound { drawn } else { drawn.with(Mishap::Death) };
         let lossy = Rules::of(vec![Rule::chance(Action::Drop, 0.1)]);
         let rules = if canary == Canary::Sound { plan.rules() } else { lossy };
-        let nic = nic::Config { max_qps: 512, max_cqs: 512, ..Config::default().nic };
+        let nic = remora_nic::Config { max_qps: 512, max_cqs: 512, ..Config::default().nic };
         let mut world = World::new(&Config { seed, nodes: NODES, nic, ..Config::default() });
         world.set_rules(&rules, seed);
         let open = |world: &mut World, node| {

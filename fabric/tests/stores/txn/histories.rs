@@ -1,8 +1,8 @@
 //! Histories of many runs by many seeds are judged; stores that are broken on purpose are found out.
 
-use check::{Asked, Measures};
+use remora_check::{Asked, Measures};
 use remora_fabric::Random;
-use store::txn::{ClientConfig, Rules, ShardConfig, farm};
+use remora_store::txn::{ClientConfig, Rules, ShardConfig, farm};
 
 use super::protocol::{Farm, PrismTx, Protocol};
 use super::run::{CLIENTS, Ended, Run, VALUE, WINDOW};
@@ -62,7 +62,7 @@ fn histories<P: Protocol>(protocol: P, seeds: std::ops::Range<u64>) -> Ended {
         run.run(&mut tally);
         run.rest();
         run.account(seed);
-        check::hold(&format!("txn seed {seed}"), &run.history, P::judge);
+        remora_check::hold(&format!("txn seed {seed}"), &run.history, P::judge);
         measures.add(&run.history, &[]);
         tally.run_over(&run.world);
         ended.add(&run.ended);
@@ -120,7 +120,7 @@ fn caught<P: Protocol>(protocol: P) -> bool {
         for _ in 0..2000 {
             run.step();
         }
-        let says = check::serializable(&run.history).err();
+        let says = remora_check::serializable(&run.history).err();
         says.is_some_and(|violation| violation.to_string().contains("a cycle"))
     })
 }

@@ -1,13 +1,13 @@
 //! The two designs of transactions, as the runs see them.
 
-use check::{History, Violation};
-use nic::WorkCompletion;
+use remora_check::{History, Violation};
 use remora_fabric::{QueuePair, Settings, World};
-use store::heap::Reachable;
-use store::txn::farm::{self, Caller, recover};
-use store::txn::{Client, ClientConfig, Design, Rules, Shard, ShardConfig};
-use store::{Broken, Registered};
-use transport::Instant;
+use remora_nic::WorkCompletion;
+use remora_store::heap::Reachable;
+use remora_store::txn::farm::{self, Caller, recover};
+use remora_store::txn::{Client, ClientConfig, Design, Rules, Shard, ShardConfig};
+use remora_store::{Broken, Registered};
+use remora_transport::Instant;
 
 use crate::harness::{End, Host, Link, Serves, Shape};
 
@@ -101,7 +101,7 @@ impl Protocol for PrismTx {
     fn rests(_: &Host<Shard>, _: usize) {}
 
     fn judge(history: &History) -> Result<(), Violation> {
-        check::serializable(history)
+        remora_check::serializable(history)
     }
 }
 
@@ -200,7 +200,7 @@ impl Protocol for Farm {
     }
 
     fn judge(history: &History) -> Result<(), Violation> {
-        check::strictly_serializable(history)
+        remora_check::strictly_serializable(history)
     }
 }
 

@@ -1,10 +1,10 @@
 //! A run: clients with clocks that are seconds apart, two shards, and everything that goes wrong.
 
-use check::{History, Step};
+use remora_check::{History, Step};
 use remora_fabric::{Config, Random, World};
-use store::txn::{Design, EntryId, Event, Outcome, Tx};
-use store::{Broken, Registered};
-use transport::Instant;
+use remora_store::txn::{Design, EntryId, Event, Outcome, Tx};
+use remora_store::{Broken, Registered};
+use remora_transport::Instant;
 
 use super::protocol::{Protocol, settings};
 use crate::harness::{Ends, Host, Link, arena};
@@ -110,7 +110,7 @@ impl<P: Protocol> Run<P> {
     pub fn new(protocol: P, seed: u64, plan: Option<Plan>) -> Run<P> {
         let mut random = Random::new(seed);
         let plan = plan.unwrap_or_else(|| Plan::draw(&mut random));
-        let nic = nic::Config { max_qps: 4096, max_cqs: 4096, ..Config::default().nic };
+        let nic = remora_nic::Config { max_qps: 4096, max_cqs: 4096, ..Config::default().nic };
         let mut world = World::new(&Config { seed, nodes: CLIENTS + SHARDS, nic, ..Config::default() });
         world.set_rules(&plan.rules(), seed);
         let host =
@@ -194,7 +194,7 @@ impl<P: Protocol> Run<P> {
     fn leave(&mut self, at: usize, alive: bool) {
         let mut actor = self.actors.swap_remove(at);
         let now = self.world.now().0;
-        actor.client.give_up(nic::Status::WrFlushed);
+        actor.client.give_up(remora_nic::Status::WrFlushed);
         while let (true, Some((tx, outcome))) = (alive, actor.client.abandon()) {
             if let Some(open) = actor.open.iter().position(|open| open.tx == tx) {
                 let open = actor.open.remove(open);
@@ -221,7 +221,12 @@ impl<P: Protocol> Run<P> {
         (0..SHARDS).try_for_each(|shard| client.return_buffers(shard, &mut fleet))
     }
 
-    fn complete(&mut self, at: usize, shard: usize, completion: &nic::WorkCompletion) -> Result<(), Broken> {
+    fn complete(
+        &mut self,
+        at: usize,
+        shard: usize,
+        completion: &remora_nic::WorkCompletion,
+    ) -> Result<(), Broken> {
         let Actor { client, links, open, .. } = &mut self.actors[at];
         let mut fleet = Ends { world: &mut self.world, links };
         match client.complete(shard, completion, &mut fleet)? {
@@ -231,9 +236,9 @@ impl<P: Protocol> Run<P> {
                 let (_, key) = open.reads.iter().find(|(id, _)| *id == entry).expect("a key that was read");
                 let value = value.map(|bytes| {
                     assert_eq!(bytes.len(), VALUE, "a value of another length");
-                    check::identify(bytes)
+                    remora_check::identify(bytes)
                 });
-                assert_ne!(value, Some(check::TORN), "a torn value came to the program");
+                assert_ne!(value, Some(remora_check::TORN), "a torn value came to the program");
                 open.found.push(Step::Read { key: *key, value });
             }
             Some(Event::Ended { tx, outcome, resolved, .. }) => {
@@ -297,7 +302,7 @@ impl<P: Protocol> Run<P> {
         };
         let reads: Vec<(EntryId, u64)> = reads.iter().map(read).collect();
         for (number, stamp) in writes {
-            check::stamp(*stamp, &mut value);
+            remora_check::stamp(*stamp, &mut value);
             actor.client.write(tx, &key(*number), &value, &mut fleet).expect("room for a key");
         }
         let number = actor.numbers.pop().unwrap_or_else(|| {

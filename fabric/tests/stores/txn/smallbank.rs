@@ -1,11 +1,11 @@
 //! SmallBank over both designs of transactions: clients move money between the accounts of two shards while links lose and reorder. At the end
 //! not a cent is missing, and what the clients saw was possible one after the other.
 
-use check::{History, Step, Violation};
+use remora_check::{History, Step, Violation};
 use remora_fabric::{Config, Random, World};
-use store::txn::workload::{Audit, Counts, Ended, Load, Runner, SmallBank, Workload};
-use store::txn::{ClientConfig, Design, Outcome, Rules, ShardConfig, farm};
-use transport::Instant;
+use remora_store::txn::workload::{Audit, Counts, Ended, Load, Runner, SmallBank, Workload};
+use remora_store::txn::{ClientConfig, Design, Outcome, Rules, ShardConfig, farm};
+use remora_transport::Instant;
 
 use super::protocol::{Farm, PrismTx, Protocol, settings};
 use crate::harness::{Ends, Host, Link, arena};
@@ -84,7 +84,7 @@ fn note<D>(history: &mut History, client: u32, ended: &Ended<'_, D>, now: Instan
         let (key, value) = noted(key.bytes(), script.value(place));
         Step::Read { key, value }
     });
-    let write = |(key, value): (&store::txn::workload::Key, Option<&[u8]>)| {
+    let write = |(key, value): (&remora_store::txn::workload::Key, Option<&[u8]>)| {
         let (key, value) = noted(key.bytes(), value);
         Step::Write { key, value: value.expect("nothing is removed") }
     };

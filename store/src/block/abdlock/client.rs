@@ -1,7 +1,7 @@
 //! The client machine: a window of operations, each under locks of its own at a majority.
 
-use nic::WorkCompletion;
-use transport::Instant;
+use remora_nic::WorkCompletion;
+use remora_transport::Instant;
 
 use super::super::crew::Crew;
 use super::super::grant::WORD;

@@ -2,7 +2,7 @@
 
 use super::super::set::Set;
 use super::super::{MAX_REPLICAS, Operation, Tag};
-use transport::Instant;
+use remora_transport::Instant;
 
 /// Where the operation stands.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! A replica's blocks, each with its lock.
 
-use nic::Remote;
+use remora_nic::Remote;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::grant::WORD;
@@ -126,7 +126,7 @@ impl Reachable for Table {
 
 #[cfg(test)]
 mod tests {
-    use memory::{Bytes, Key};
+    use remora_memory::{Bytes, Key};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! What is asked of a replica, and how a block lies there: value, checksum, tag; the lock; tag, value, checksum. So both tags can be read, and either copy be
 //! written, by one verb.
 
-use nic::{Flags, Operation, Payload, PostError, Remote, Sge, WorkRequest};
+use remora_nic::{Flags, Operation, Payload, PostError, Remote, Sge, WorkRequest};
 
 use super::super::grant::WORD;
 use super::super::{Grant, Layout, Tag};

@@ -1,7 +1,7 @@
 //! What is asked of a replica: the READs of a read phase, and the chain of a write phase.
 
-use nic::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
-use nic::{Flags, Payload, PostError, Remote, Sge};
+use remora_nic::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
+use remora_nic::{Flags, Payload, PostError, Remote, Sge};
 
 use super::super::grant::WORD;
 use super::super::{Grant, Tag};
@@ -62,9 +62,9 @@ pub fn read_tag(
     into: Sge,
     nic: &mut impl PostPrism,
 ) -> Result<(), PostError> {
-    nic.post_send(&nic::WorkRequest {
+    nic.post_send(&remora_nic::WorkRequest {
         id,
-        operation: nic::Operation::Read(entry(grant, block)),
+        operation: remora_nic::Operation::Read(entry(grant, block)),
         payload: Payload::Sges(&[into]),
         flags: SIGNALED,
     })
@@ -110,9 +110,9 @@ pub fn write(
     };
     let swap = Operation::CompareSwap { at: Address::direct(entry(grant, block)), operands };
     // A plain verb: of PRISM's own operations each is answered.
-    nic.post_send(&nic::WorkRequest {
+    nic.post_send(&remora_nic::WorkRequest {
         id,
-        operation: nic::Operation::Write(scratch(0)),
+        operation: remora_nic::Operation::Write(scratch(0)),
         payload: Payload::Inline(&start),
         flags: QUIET,
     })?;

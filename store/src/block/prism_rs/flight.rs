@@ -3,7 +3,7 @@
 use super::super::set::Set;
 use super::super::{MAX_REPLICAS, Operation, Tag};
 use crate::heap::Phase;
-use transport::Instant;
+use remora_transport::Instant;
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum State {

@@ -1,6 +1,6 @@
 //! A replica's table: ⟨tag, address⟩ for each block.
 
-use nic::Remote;
+use remora_nic::Remote;
 
 use super::super::grant::WORD;
 use super::super::{Design, Grant, Layout, Tag};

@@ -2,7 +2,7 @@
 
 use super::{Gone, Items, Name};
 use crate::cache::classes::{self, CLASSES, Class, Counts};
-use transport::Instant;
+use remora_transport::Instant;
 
 impl Items {
     /// Bytes that memcached counts for it.

@@ -4,7 +4,7 @@ use super::{Attributes, Items, Name, NoRoom};
 use crate::cache::lru::NONE;
 use crate::cache::{MAX_KEY, MAX_VALUE};
 use crate::kv::two_sided::{Draft, TwoSidedTable};
-use transport::Instant;
+use remora_transport::Instant;
 
 /// Items dropped one by one, oldest first, before all that lies in the way of a long object goes: what the oldest leave may
 /// be scattered, and a long object must lie in one piece.

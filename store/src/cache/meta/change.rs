@@ -7,8 +7,8 @@ use crate::cache::count::Uncounted;
 use crate::cache::items::{Marks, Name};
 use crate::cache::session::Session;
 use crate::cache::store::Store;
+use remora_transport::Instant;
 use std::io::Write as _;
-use transport::Instant;
 
 impl Session {
     /// `ms`: the value follows.

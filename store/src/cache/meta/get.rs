@@ -7,8 +7,8 @@ use crate::cache::command::{expiry, key};
 use crate::cache::items::{Attributes, Marks, Name};
 use crate::cache::session::Session;
 use crate::cache::{Cache, MAX_KEY};
+use remora_transport::Instant;
 use std::io::Write as _;
-use transport::Instant;
 
 /// Seconds until then, begun ones counted whole.
 pub fn left(expires: Instant, now: Instant) -> u64 {

@@ -10,7 +10,7 @@ pub use flags::Request;
 
 use super::session::Session;
 use super::{Cache, MAX_KEY};
-use transport::Instant;
+use remora_transport::Instant;
 
 /// Words of a line at most, command and key among them.
 pub const WORDS: usize = 19;

@@ -4,8 +4,8 @@ use super::{Session, State};
 use crate::cache::command::{Wrong, key, signed};
 use crate::cache::items::{Attributes, Name};
 use crate::cache::{Cache, MAX_KEY, MAX_LINE, OUTPUT};
+use remora_transport::Instant;
 use std::io::Write as _;
-use transport::Instant;
 
 /// A retrieval under way.
 #[derive(Copy, Clone)]

@@ -3,7 +3,7 @@
 use super::{PATIENCE, Session, State};
 use crate::cache::store::{Ended, Store, Value};
 use crate::cache::{Cache, MAX_VALUE};
-use transport::Instant;
+use remora_transport::Instant;
 
 const NO_ROOM: &str = "SERVER_ERROR out of memory storing object";
 

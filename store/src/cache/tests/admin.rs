@@ -3,8 +3,8 @@
 use super::{Talk, config, set};
 use crate::Registered;
 use crate::cache::{Cache, Config, MIN_MEMORY};
-use memory::{Bytes, Key};
-use transport::Instant;
+use remora_memory::{Bytes, Key};
+use remora_transport::Instant;
 
 #[test]
 fn all_items_are_told_some_with_each_turn() {

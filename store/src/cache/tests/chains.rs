@@ -4,8 +4,8 @@ use super::{NOON, Talk, config};
 use crate::Registered;
 use crate::cache::{Buckets, Cache, Config, Item, MIN_MEMORY};
 use crate::ycsb::Random;
-use memory::{Bytes, Key};
-use transport::Instant;
+use remora_memory::{Bytes, Key};
+use remora_transport::Instant;
 
 /// Where a chain would find values and buckets.
 const VALUES: u64 = 1 << 40;

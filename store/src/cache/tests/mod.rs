@@ -13,8 +13,8 @@ mod time;
 
 use super::{Cache, Config, MIN_MEMORY, OUTPUT, Session};
 use crate::Registered;
-use memory::{Bytes, Key};
-use transport::Instant;
+use remora_memory::{Bytes, Key};
+use remora_transport::Instant;
 
 /// Noon on some day.
 pub const NOON: u64 = 1_700_000_000;

@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use nic::CompletionKind;
-use transport::Status;
+use remora_nic::CompletionKind;
+use remora_transport::Status;
 
 use super::super::message::LONGEST;
 use super::*;

@@ -1,7 +1,7 @@
 //! What may come in a message, and what may not.
 
-use nic::CompletionKind;
-use transport::Status;
+use remora_nic::CompletionKind;
+use remora_transport::Status;
 
 use super::super::message::{GRACE, LONGEST, MOST, emit_grace, emit_returned, parse_grace, parse_returned};
 use super::*;

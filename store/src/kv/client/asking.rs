@@ -4,8 +4,8 @@ use super::super::lookup::{Ask, Lookup};
 use super::super::{Broken, Post};
 use super::{Client, End, State};
 use crate::work_id::{Work, WorkId};
-use nic::kernel::{Ending, HEAD_LEN, Place, Status};
-use nic::{CompletionKind, Flags, Payload, WorkCompletion, WorkRequest};
+use remora_nic::kernel::{Ending, HEAD_LEN, Place, Status};
+use remora_nic::{CompletionKind, Flags, Payload, WorkCompletion, WorkRequest};
 
 /// Bytes of a request: where the answer goes, then the parameters.
 const REQUEST: usize = HEAD_LEN + Ask::LEN;
@@ -31,7 +31,7 @@ impl<L: Lookup> Client<L> {
         let (number, signaled) = self.queue.enter(false);
         nic.post_send(&WorkRequest {
             id: WorkId { work: Work::Message, place: slot, number }.encode(),
-            operation: nic::Operation::Rpc { opcode: ask.opcode, tag: self.tag(slot) },
+            operation: remora_nic::Operation::Rpc { opcode: ask.opcode, tag: self.tag(slot) },
             payload: Payload::Sges(&[self.arena.sge(at, REQUEST)]),
             flags: Flags { signaled, ..Flags::default() },
         })?;

@@ -4,7 +4,7 @@ use super::bucket::{Bucket, CHAIN_MOST, FarmSlot, SLOTS, home, tag};
 use super::line::{LINE, OBJECT_HEADER, ObjectHeader, PAYLOAD, join, lines_for, version_of};
 use crate::kv::lookup::{Lookup, MOST_TRIES, Reads, Step};
 use crate::kv::session::{Design, Grant};
-use nic::Remote;
+use remora_nic::Remote;
 
 /// What a client knows of a FaRM server.
 #[derive(Copy, Clone, Debug)]

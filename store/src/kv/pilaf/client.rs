@@ -5,7 +5,7 @@ use crate::kv::checksum::crc64;
 use crate::kv::hash::choice;
 use crate::kv::lookup::{Lookup, MOST_TRIES, Read, Reads, Step};
 use crate::kv::session::{Design, Grant};
-use nic::Remote;
+use remora_nic::Remote;
 
 /// Ways of a key: entries that may hold it.
 pub(crate) const WAYS: usize = 3;

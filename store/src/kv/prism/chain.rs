@@ -1,7 +1,7 @@
 //! The requests of an operation.
 
-use nic::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
-use nic::{Flags, Payload, Remote};
+use remora_nic::prism::{Address, Data, Mode, Operand, Operands, Operation, SCRATCH, WorkRequest};
+use remora_nic::{Flags, Payload, Remote};
 
 use super::client_config::{Arena, FRONT_WORD};
 use super::flight::Flight;
@@ -134,9 +134,9 @@ pub(super) fn put(
     arena.block.write(arena.new_words(place), &words);
     let quiet = Part::Quiet.id(place);
     let scratch = |offset: u64| Remote { addr: SCRATCH + offset, rkey: slot.rkey };
-    nic.post_send(&nic::WorkRequest {
+    nic.post_send(&remora_nic::WorkRequest {
         id: quiet,
-        operation: nic::Operation::Write(scratch(8)),
+        operation: remora_nic::Operation::Write(scratch(8)),
         payload: Payload::Sges(&[arena.block.sge(arena.new_words(place), words.len())]),
         flags: Flags::default(),
     })?;

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use nic::prism::Outcome as Ended;
-use nic::{CompletionKind, Remote, WorkCompletion};
-use transport::Status;
+use remora_nic::prism::Outcome as Ended;
+use remora_nic::{CompletionKind, Remote, WorkCompletion};
+use remora_transport::Status;
 
 use super::chain::{self, Part};
 use super::client_config::{Arena, ClientConfig};

@@ -3,8 +3,8 @@
 //! "RKP3", slots of the first table (64 bits), hash seed (64), address of the tables (64), key of tables and buffers (32), longest key (32),
 //! longest value (32), tables at most (32), the first that is in use (32), then the classes as [`Classes::encode`] has them. All little-endian.
 
-use memory::Key;
-use nic::Remote;
+use remora_memory::Key;
+use remora_nic::Remote;
 
 use super::tables::Tables;
 use crate::heap::Classes;

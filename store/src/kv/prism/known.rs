@@ -61,7 +61,7 @@ impl Known {
     #[inline]
     pub fn announce(&self, hash: u64) {
         if let Some(entry) = self.entries.get(self.place(hash)) {
-            memory::prefetch(entry);
+            remora_memory::prefetch(entry);
         }
     }
 

@@ -8,8 +8,8 @@ use super::slot::{FROZEN, MOVED, SLOT, Words};
 use super::table::PrismTable;
 use super::tables::Front;
 use crate::{Broken, PostPrism, QueueNeeds, Registered};
-use nic::WorkCompletion;
-use transport::Status;
+use remora_nic::WorkCompletion;
+use remora_transport::Status;
 
 /// Slots that are moved at a time.
 const WINDOW: usize = 32;

@@ -1,8 +1,8 @@
 //! The four swaps by which a slot goes to the next table. Each of them finds a slot that is not as it must be, or changes it once and for
 //! all, so it does not matter how many try it, nor whether one does after the others are long done.
 
-use nic::prism::{Address, Mode, Number, Operand, Operands, Operation, WorkRequest};
-use nic::{Flags, Remote, Sge};
+use remora_nic::prism::{Address, Mode, Number, Operand, Operands, Operation, WorkRequest};
+use remora_nic::{Flags, Remote, Sge};
 
 use super::chain::{SIGNALED, request};
 use super::slot::{FROZEN, MOVED, RESERVED, SLOT, Words};

@@ -4,9 +4,9 @@
 //! header and key. Objects move only into later tables, so a key that is in the table throughout is met, once at least. Slots
 //! are READ without an atomic: one that changes meanwhile is looked at again through its own pointer, which is what counts.
 
-use nic::prism::{Address, Operation};
-use nic::{Flags, Payload, Remote, WorkCompletion, WorkRequest};
-use transport::Status;
+use remora_nic::prism::{Address, Operation};
+use remora_nic::{Flags, Payload, Remote, WorkCompletion, WorkRequest};
+use remora_transport::Status;
 
 use super::chain::{Part, SIGNALED, request};
 use super::grant::Grant;
@@ -201,7 +201,7 @@ impl Scan {
             let into = [self.arena.sge(place * stride(self.max_key), len)];
             let slot = self.remote(self.tables.entry(entry));
             let read = Operation::Read { from: Address::bounded(slot), len: len as u32, into: &into };
-            nic.post_prism(&nic::prism::WorkRequest {
+            nic.post_prism(&remora_nic::prism::WorkRequest {
                 flags: SIGNALED,
                 ..request(Part::Look.id(place as u16), read)
             })?;
@@ -231,7 +231,7 @@ impl Scan {
     fn read(&self, from: u64, len: usize, nic: &mut impl PostPrism) -> Result<(), Broken> {
         Ok(nic.post_send(&WorkRequest {
             id: Part::Front.id(0),
-            operation: nic::Operation::Read(self.remote(from)),
+            operation: remora_nic::Operation::Read(self.remote(from)),
             payload: Payload::Sges(&[self.arena.sge(0, len)]),
             flags: Flags { signaled: true, ..Flags::default() },
         })?)

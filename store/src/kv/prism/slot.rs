@@ -11,7 +11,7 @@
 //! The highest bits of a generation say that the slot is on its way into the next table (`docs/PRISM.md`, growth); no slot lives long enough
 //! to count to them. Every swap compares the generation, so one that was begun before finds that it has changed.
 
-use nic::prism::Number;
+use remora_nic::prism::Number;
 
 use crate::words::{set_u64, u64_at};
 

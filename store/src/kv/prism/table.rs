@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use nic::Remote;
+use remora_nic::Remote;
 
 use super::grant::Grant;
 use super::object::{HEADER, Seen, binding, header, see};

@@ -6,7 +6,7 @@ use crate::kv::hash::choice;
 use crate::kv::lookup::{Ask, Lookup, MOST_TRIES, Step};
 use crate::kv::session::{Design, Grant};
 use crate::words::{set_u64, u64_at};
-use nic::kernel::{Slot, Status};
+use remora_nic::kernel::{Slot, Status};
 
 /// What a client knows of a server.
 #[derive(Copy, Clone, Debug)]

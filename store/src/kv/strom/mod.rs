@@ -1,7 +1,7 @@
 //! StRoM (EuroSys'20 §5.2): a kernel on the server's NIC reads a slot of the table and the object that it points to, so that a
 //! GET takes one round trip and no CPU of the server's. PUT and DELETE are calls.
 //!
-//! The table is an array of [`Slot`](nic::kernel::Slot)s, three buckets in 64 bytes each; a key may be in either of two of
+//! The table is an array of [`Slot`](remora_nic::kernel::Slot)s, three buckets in 64 bytes each; a key may be in either of two of
 //! them. It may go from the first to the later one while it is there, and never back: a reader that looks at them in this order
 //! finds it. The kernel compares the 64 bits of a key's hash: of two keys with the same hash the second is refused (`TableFull`).
 //!

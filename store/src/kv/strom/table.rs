@@ -10,7 +10,7 @@ use crate::kv::session::Design;
 use crate::kv::table::{Table, TableGrant};
 use crate::region::{Region, Registered};
 use crate::words::u64_at;
-use nic::kernel::Slot;
+use remora_nic::kernel::Slot;
 
 /// Buckets of a slot.
 const BUCKETS: usize = 3;
@@ -302,7 +302,7 @@ impl Table for StromTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use memory::{Bytes, Key};
+    use remora_memory::{Bytes, Key};
 
     fn block(number: u32, len: usize) -> Registered {
         let bytes = Bytes::heap(len).unwrap();

@@ -10,7 +10,7 @@ use crate::kv::{
     ServerConfig, SessionError, Table,
 };
 use crate::on_every_design;
-use transport::Status;
+use remora_transport::Status;
 
 fn small(window: u32) -> (ClientConfig, ServerConfig) {
     let client = ClientConfig { window, max_key: 16, max_value: 4096, eager: 256, inline: 0 };

@@ -4,8 +4,8 @@ use super::wire::below;
 use super::world::{Arm, TwoSidedArm, World};
 use crate::kv::{Broken, ClientConfig, Lookup, ServerConfig};
 use crate::on_every_design;
-use nic::{CompletionKind, WorkCompletion};
-use transport::Status;
+use remora_nic::{CompletionKind, WorkCompletion};
+use remora_transport::Status;
 
 fn world<A: Arm>() -> World<A> {
     let client = ClientConfig { window: 2, max_key: 16, max_value: 1000, eager: 256, inline: 0 };

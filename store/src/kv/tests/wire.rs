@@ -4,10 +4,12 @@
 use crate::kv::{Post, PostError};
 use crate::region::Registered;
 use crate::send_queue::QueueNeeds;
-use memory::{Bytes, Key};
-use nic::{CompletionKind, Operation, Payload, ReceiveRequest, Remote, Sge, WorkCompletion, WorkRequest};
+use remora_memory::{Bytes, Key};
+use remora_nic::{
+    CompletionKind, Operation, Payload, ReceiveRequest, Remote, Sge, WorkCompletion, WorkRequest,
+};
+use remora_transport::Status;
 use std::collections::VecDeque;
-use transport::Status;
 
 /// Longest inline payload of these queue pairs.
 pub const INLINE: usize = 256;

@@ -1,7 +1,7 @@
 //! The client machine: a window of transactions over the queue pairs of several shards.
 
-use nic::{CompletionKind, WorkCompletion};
-use transport::{Instant, Status};
+use remora_nic::{CompletionKind, WorkCompletion};
+use remora_transport::{Instant, Status};
 
 use super::calls::Verdict;
 use super::config::ClientConfig;

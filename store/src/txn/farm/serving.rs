@@ -1,6 +1,8 @@
 //! What a shard's program does for a client: locks, updates and unlocks, each at once and in one go.
 
-use nic::{CompletionKind, Flags, Operation, Payload, ReceiveRequest, Status, WorkCompletion, WorkRequest};
+use remora_nic::{
+    CompletionKind, Flags, Operation, Payload, ReceiveRequest, Status, WorkCompletion, WorkRequest,
+};
 
 use super::calls::{Ask, Verdict};
 use super::layout::{FRONT, LOG_FRONT, NONE, Record, Word, next, record_len};

@@ -1,7 +1,7 @@
 //! A server's part: the table that clients read, their logs, and what is done at their request (`serving.rs`). Its program makes it, admits
 //! clients and ends what dead ones began.
 
-use nic::Remote;
+use remora_nic::Remote;
 use std::sync::atomic::Ordering;
 
 use super::config::MOST_KEYS;

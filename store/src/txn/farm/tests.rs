@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use memory::{Bytes, Key};
-use nic::{
+use remora_memory::{Bytes, Key};
+use remora_nic::{
     CompletionKind, Operation, Payload, PostError, ReceiveRequest, Sge, WorkCompletion, WorkRequest, prism,
 };
-use transport::{Instant, Status};
+use remora_transport::{Instant, Status};
 
 use super::{Caller, Client, ClientConfig, Shard, ShardConfig, recover};
 use crate::txn::client::{hash_of, reduce};

@@ -1,6 +1,6 @@
 //! The work requests: what each step of a transaction asks of a shard, its NIC or its program.
 
-use nic::{Flags, Operation, Payload, ReceiveRequest, Remote, Sge, WorkRequest};
+use remora_nic::{Flags, Operation, Payload, ReceiveRequest, Remote, Sge, WorkRequest};
 
 use super::calls::Ask;
 use super::client::Client;

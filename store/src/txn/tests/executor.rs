@@ -4,10 +4,10 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
-use memory::{Bytes, Key};
-use nic::prism::{Address, Data, Number, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
-use nic::{CompletionKind, Payload, PostError, ReceiveRequest, Sge, WorkCompletion};
-use transport::Status;
+use remora_memory::{Bytes, Key};
+use remora_nic::prism::{Address, Data, Number, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
+use remora_nic::{CompletionKind, Payload, PostError, ReceiveRequest, Sge, WorkCompletion};
+use remora_transport::Status;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::heap::{Class, Classes, Reachable};
@@ -363,10 +363,10 @@ impl<S: Reachable> End<'_, S> {
 }
 
 impl<S: Reachable> Post for End<'_, S> {
-    fn post_send(&mut self, request: &nic::WorkRequest<'_>) -> Result<(), PostError> {
+    fn post_send(&mut self, request: &remora_nic::WorkRequest<'_>) -> Result<(), PostError> {
         let bytes = self.gather(request.payload);
         let op = match request.operation {
-            nic::Operation::Write(to) => Op::Write { to: Address::direct(to), data: Ok(bytes) },
+            remora_nic::Operation::Write(to) => Op::Write { to: Address::direct(to), data: Ok(bytes) },
             _ => Op::Message(bytes),
         };
         let (id, signaled) = (request.id, request.flags.signaled);

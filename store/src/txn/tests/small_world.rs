@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 
-use check::{History, Step as Recorded};
+use remora_check::{History, Step as Recorded};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::executor::Net;
@@ -248,7 +248,7 @@ impl Run {
         if self.programs[janitor].open.is_some() || self.committed == before {
             return Err("a key is blocked".to_owned());
         }
-        check::serializable(&self.history).map_err(|violation| violation.to_string())?;
+        remora_check::serializable(&self.history).map_err(|violation| violation.to_string())?;
         let died = self.programs.iter().any(|program| program.dead);
         for server in self.net.servers.iter().filter(|_| !died && world.config.rules == Rules::Proved) {
             let (free, live) = (server.free.len(), server.live().len());

@@ -1,7 +1,7 @@
 //! Carries deals out: a window of transactions over a client machine, those that abort tried again.
 
-use nic::WorkCompletion;
-use transport::Instant;
+use remora_nic::WorkCompletion;
+use remora_transport::Instant;
 
 use super::script::Script;
 use super::{Step, Workload};

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use nic::{CompletionKind, PostError, ReceiveRequest, WorkCompletion, WorkRequest, prism};
-use transport::{Instant, Status};
+use remora_nic::{CompletionKind, PostError, ReceiveRequest, WorkCompletion, WorkRequest, prism};
+use remora_transport::{Instant, Status};
 
 use super::{Audit, Load, Runner, SmallBank, Stuck, Tatp, Workload, YcsbT};
 use crate::txn::{Design, EntryId, Event, Outcome, Refused, Timestamp, Tx};

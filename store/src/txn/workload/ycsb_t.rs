@@ -28,7 +28,7 @@ impl YcsbTDeal {
     }
 }
 
-/// The workload. A record's value says which version it is (`store::ycsb::record`), and each committed transaction makes that one
+/// The workload. A record's value says which version it is (`remora_store::ycsb::record`), and each committed transaction makes that one
 /// more: the sum of all versions is the number of changes that were committed.
 #[derive(Clone, Debug)]
 pub struct YcsbT {

@@ -5,8 +5,8 @@ use super::reads::Wanted;
 use crate::rc::responder::{Allowed, atomic, notice};
 use crate::rc::strom;
 use crate::{Atomic, Notice};
-use wire::irn::Additions;
-use wire::{NakCode, Opcode, Operation, packet, reth};
+use remora_wire::irn::Additions;
+use remora_wire::{NakCode, Opcode, Operation, packet, reth};
 
 /// Messages end at 2^31 bytes (IBTA vol. 1 §9.7.7).
 const LONGEST: u32 = 1 << 31;
@@ -154,8 +154,8 @@ fn atomic_of(packet: &packet::View<'_>, additions: &Additions) -> Option<Request
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::irn::{fetch, message};
-    use wire::{Extensions, Packet, Psn, Qpn, atomic_eth, bth, ieth, immdt};
+    use remora_wire::irn::{fetch, message};
+    use remora_wire::{Extensions, Packet, Psn, Qpn, atomic_eth, bth, ieth, immdt};
 
     const ALL: Allowed = Allowed { write: true, read: true, atomic: true };
     const MTU: u32 = 256;

@@ -2,7 +2,7 @@
 //!
 //! Packets that arrive out of order are placed, not dropped; the receiver says of each which it was and what it expects;
 //! the sender sends again what is missing; and a cap bounds what is in flight (BDP-FC). Peers agree on it when they
-//! connect; the bytes it adds to packets are in `wire::irn`.
+//! connect; the bytes it adds to packets are in `remora_wire::irn`.
 //!
 //! Heads up: [`Sender`] and [`Receiver`] are the paper's machines, over sequence numbers only; `remora bench irn-sender`
 //! and `irn-receiver` replay traces through them.

@@ -6,7 +6,7 @@
 
 use super::bitmap::Bitmap;
 use crate::rc::Seq;
-use wire::{Opcode, Operation, Service};
+use remora_wire::{Opcode, Operation, Service};
 
 /// What a request packet ends.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]

@@ -14,11 +14,11 @@ use crate::rc::requester::headers;
 use crate::rc::{Parameters, Progress, Reaction, Retired, Seq, extend, packets, psn, start};
 use crate::{Counters, Instant, Status, timers};
 use prism::forget_answered;
+use remora_wire::aeth::Kind as Syndrome;
+use remora_wire::irn::{Additions, fetch, message};
+use remora_wire::prism::Verdict;
+use remora_wire::{Extensions, NakCode, Opcode, Psn, packet, reth};
 use std::collections::VecDeque;
-use wire::aeth::Kind as Syndrome;
-use wire::irn::{Additions, fetch, message};
-use wire::prism::Verdict;
-use wire::{Extensions, NakCode, Opcode, Psn, packet, reth};
 
 /// The next request packet: everything but the bytes.
 #[derive(Copy, Clone, Debug)]

@@ -18,10 +18,10 @@ use crate::rc::responder::{Allowed, ReplyKind, count, read_response};
 use crate::rc::strom::Part;
 use crate::rc::{Parameters, Seq, extend, packets, psn, start};
 use crate::{Action, Counters, Instant, Notice, Outcome};
+use remora_wire::aeth::Kind as Syndromes;
+use remora_wire::irn::{Additions, sack};
+use remora_wire::{NakCode, Opcode, Psn, Syndrome, WireError, aeth, packet};
 use strom::Kept;
-use wire::aeth::Kind as Syndromes;
-use wire::irn::{Additions, sack};
-use wire::{NakCode, Opcode, Psn, Syndrome, WireError, aeth, packet};
 
 /// What the NIC is to do with a packet that has arrived, or for one whose turn has come.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

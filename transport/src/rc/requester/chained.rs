@@ -6,8 +6,8 @@ use super::{Kind, Message, Placed, Requester, extend, prism, psn};
 use crate::rc::Parameters;
 use crate::{Counters, Instant, Status};
 use prism::Told;
-use wire::prism::{Flags, Verdict, chain};
-use wire::{Psn, packet};
+use remora_wire::prism::{Flags, Verdict, chain};
+use remora_wire::{Psn, packet};
 
 /// What could travel with a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

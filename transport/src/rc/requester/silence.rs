@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::rc::{Kind, Message, Parameters, Plan, psn};
     use crate::testing::Random;
-    use wire::{Extensions, Opcode, Packet, Psn, Qpn, Syndrome, aeth, bth, packet};
+    use remora_wire::{Extensions, Opcode, Packet, Psn, Qpn, Syndrome, aeth, bth, packet};
 
     const TIMEOUT: u64 = 1_000;
 

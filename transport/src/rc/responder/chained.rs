@@ -5,8 +5,8 @@ use super::{Arrival, Reply, ReplyKind, Responder, Say, Under, until};
 use crate::Counters;
 use crate::rc::prism::Rules;
 use crate::rc::{Seq, extend, psn};
-use wire::prism::chain::MOST;
-use wire::{NakCode, Opcode, packet};
+use remora_wire::prism::chain::MOST;
+use remora_wire::{NakCode, Opcode, packet};
 
 /// What was done of a chain.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! A chain names queue pairs of its own protection domain, and completion queues that one of them completes into: the NIC sees to that
 //! (`nic/src/chain.rs`). So all that is looked up here is the tenant's own, and nothing that it writes into its queues names another's.
 
-use memory::{Access, Range};
+use remora_memory::{Access, Range};
 
 use super::super::message::{CodeOf, CodePart, CreateCode, CreateQp, RegionFacts};
 use super::{AWAY, Answer, Region, Stage, Tenant, fresh, full, unknown, words};

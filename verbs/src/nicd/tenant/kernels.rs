@@ -1,6 +1,6 @@
 //! Kernels that a daemon runs for a program: those that ship, over the tenant's own regions.
 
-use nic::kernel::Shipped;
+use remora_nic::kernel::Shipped;
 
 use super::super::message::{Deploy, Reply};
 use super::{Answer, Tenant, full, unknown, words};

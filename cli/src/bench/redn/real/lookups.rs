@@ -5,8 +5,8 @@ mod tables;
 
 use std::sync::Arc;
 
-use ::chain::offload::LIST;
 use anyhow::Result;
+use remora_chain::offload::LIST;
 
 use self::client::Client;
 use self::tables::{CALLS, KEYS, READS, Tables};

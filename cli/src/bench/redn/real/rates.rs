@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use ::chain::{Code, Operand, Place, Program, Test, Work};
 use anyhow::{Context as _, Result, ensure};
-use verbs::{CompletionQueue, Device, EMPTY, Fetching, Loader, Offload, ProtectionDomain, QpOptions};
+use remora_chain::{Code, Operand, Place, Program, Test, Work};
+use remora_verbs::{CompletionQueue, Device, EMPTY, Fetching, Loader, Offload, ProtectionDomain, QpOptions};
 
 use crate::bench::cores::pin;
 use crate::bench::{Args, Row};
@@ -66,7 +66,7 @@ impl Bench {
             QpOptions { max_send_wr: RING as u32, fetching: Fetching::Recycled, ..QpOptions::default() };
         let mut ring = self.domain.create_loopback(&self.cq, &self.cq, &options)?;
         for id in 1..=RING {
-            let mut nop = verbs::work::nop(id);
+            let mut nop = remora_verbs::work::nop(id);
             nop.flags.signaled = id == RING;
             ring.post_send(&nop)?;
         }
@@ -106,7 +106,7 @@ impl Bench {
     fn turns(&mut self) -> Result<f64> {
         let text =
             include_str!("../../../../../chain/programs/while.chain").replace("1000", &TURNS.to_string());
-        let mut program = ::chain::assemble(&text)?;
+        let mut program = remora_chain::assemble(&text)?;
         let queue = program.queue("loop").context("it has one")?;
         let first = std::mem::take(&mut program.queues[queue].enabled);
         let offload = Loader::new(&program).load(&self.domain)?;

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use verbs::{
+use remora_verbs::{
     Access, CompletionQueue, ConnectRequest, Context, Listener, MemoryRegion, ProtectionDomain, QpOptions,
     QueuePair, ReceiveRequest,
 };

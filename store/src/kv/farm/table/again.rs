@@ -168,7 +168,7 @@ mod tests {
     use crate::kv::table::Table;
     use crate::kv::tests::journal;
     use crate::ycsb::Random;
-    use memory::{Bytes, Key};
+    use remora_memory::{Bytes, Key};
     use std::collections::BTreeMap;
 
     const CONFIG: Config = Config { buckets: 6, blocks: 8, hash_seed: 5 };

@@ -6,10 +6,10 @@ use super::{Fetch, Plan, Requester};
 use crate::rc::prism::{Extended, Heard, Verb, headers, hear};
 use crate::rc::{Kind, Reaction, Seq, psn};
 use crate::{Counters, Instant};
+use remora_wire::irn::Additions;
+use remora_wire::packet;
+use remora_wire::prism::Flags;
 use std::collections::VecDeque;
-use wire::irn::Additions;
-use wire::packet;
-use wire::prism::Flags;
 
 impl<D: Copy> Requester<D> {
     /// The packet of PRISM that would leave now, and its operation.

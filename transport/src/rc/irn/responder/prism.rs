@@ -13,8 +13,8 @@ use crate::rc::prism::{Answer, Output, Request, Under, Verb, is_scratch, judge};
 use crate::rc::responder::{ReplyKind, count};
 use crate::rc::{Seq, packets};
 use crate::{Action, Counters, Instant};
-use wire::prism::Flags;
-use wire::{NakCode, Opcode, Syndrome, packet};
+use remora_wire::prism::Flags;
+use remora_wire::{NakCode, Opcode, Syndrome, packet};
 
 /// Responses that one READ may reserve: half of the circle of their numbers must be enough for one that is skipped and those behind
 /// it.

@@ -9,7 +9,7 @@ use crate::rc::Seq;
 use crate::rc::irn::Bitmap;
 use crate::rc::strom::Part;
 use crate::{Action, Counters};
-use wire::NakCode;
+use remora_wire::NakCode;
 
 /// Which of the packets ahead are kept for a kernel.
 pub(super) struct Kept {

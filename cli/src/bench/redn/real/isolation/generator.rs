@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use ::chain::offload::ask;
 use anyhow::{Context as _, Result, ensure};
 use hdrhistogram::Histogram;
-use verbs::{
+use remora_chain::offload::ask;
+use remora_verbs::{
     Access, Call, CompletionQueue, Context, EMPTY, Flags, MemoryRegion, ProtectionDomain, QpOptions,
     QueuePair, ReceiveRequest, RemoteMemory, Status, WorkCompletion, WorkRequest, work,
 };

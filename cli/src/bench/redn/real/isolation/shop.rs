@@ -1,9 +1,9 @@
 //! The server: one table, and one core for the NIC and the worker. The NIC comes first: it has a turn before each message that the worker
 //! takes, in which it receives what has come and executes what chains have to do.
 
-use ::chain::offload::wanted;
 use anyhow::{Context as _, Result, ensure};
-use verbs::{
+use remora_chain::offload::wanted;
+use remora_verbs::{
     Access, Call, ConnectRequest, EMPTY, Flags, MemoryRegion, Offload, ProtectionDomain, Sge, WorkRequest,
     work,
 };

@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use ::chain::offload::{BUCKET, ask, ask_list, places, wanted};
 use anyhow::{Context as _, Result, ensure};
-use verbs::{CompletionKind, CompletionQueue, Context, EMPTY, RemoteMemory, Status, WorkCompletion, work};
+use remora_chain::offload::{BUCKET, ask, ask_list, places, wanted};
+use remora_verbs::{
+    CompletionKind, CompletionQueue, Context, EMPTY, RemoteMemory, Status, WorkCompletion, work,
+};
 
 use super::tables::{BUCKETS, CALLS, LIST_AT, READS};
 use super::{BREAKS, Lookup};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ::chain::offload::{BUCKET, LIST, bucket, node, places, wanted};
 use anyhow::{Context as _, Result};
-use verbs::{
+use remora_chain::offload::{BUCKET, LIST, bucket, node, places, wanted};
+use remora_verbs::{
     Access, Call, CompletionQueue, ConnectRequest, EMPTY, Flags, MemoryRegion, Mode, Offload,
     ProtectionDomain, QueuePair, WorkRequest, work,
 };
@@ -40,9 +40,9 @@ pub struct Tables {
 impl Tables {
     /// Values of `len` bytes.
     pub fn open(site: &Site, len: u64) -> Result<Tables> {
-        let bytes = verbs::Bytes::heap(MEMORY as usize)?;
+        let bytes = remora_verbs::Bytes::heap(MEMORY as usize)?;
         // Two for each queue of each chain.
-        let limits = nic::Config { max_cqs: 1 << 12, ..nic::Config::default() };
+        let limits = remora_nic::Config { max_cqs: 1 << 12, ..remora_nic::Config::default() };
         let own = site
             .host(0)
             .device()?
@@ -127,7 +127,7 @@ impl Calls {
     fn answer(&mut self, number: usize) -> Result<()> {
         let [key, list] = self.callers.take(number)?;
         let (at, len) = self.find(key, list != 0)?.unwrap_or((0, 0));
-        let value = [verbs::Sge { addr: at, len: len as u32, lkey: self.table.lkey() }];
+        let value = [remora_verbs::Sge { addr: at, len: len as u32, lkey: self.table.lkey() }];
         self.callers.pairs[number]
             .post_send(&WorkRequest { flags: Flags::default(), ..work::send(0, &value) })?;
         Ok(())
