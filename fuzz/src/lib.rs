@@ -9,7 +9,7 @@ pub mod crafted;
 pub mod estate;
 pub mod flagged;
 pub mod injections;
-#[path = "../../chain/tests/over_a_connection/install.rs"]
+#[path = "../../program/chain/tests/over_a_connection/install.rs"]
 pub mod install;
 pub mod place;
 pub mod play;

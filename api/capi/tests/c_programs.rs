@@ -1,0 +1,134 @@
+//! C programs, compiled by the real compiler against what `scripts/install-c` installs, and run.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
+
+/// A folder that is gone when the test is over, and what is installed there.
+struct Installed(PathBuf);
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn run(command: &mut Command) -> String {
+    let done = command.output().unwrap_or_else(|error| panic!("{command:?} (`make setup`): {error}"));
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+impl Installed {
+    fn new(name: &str) -> Installed {
+        let folder = std::env::temp_dir().join(format!("remora-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        // The libraries stand beside this test.
+        let test = std::env::current_exe().unwrap();
+        let built = test.parent().unwrap();
+        run(Command::new(format!("{HERE}/../../scripts/install-c")).arg(&folder).arg(built));
+        Installed(folder)
+    }
+
+    fn pkg_config(&self, what: &[&str]) -> Vec<String> {
+        let mut command = Command::new("pkg-config");
+        command.env("PKG_CONFIG_PATH", self.0.join("lib/pkgconfig")).args(what).arg("remora");
+        run(&mut command).split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// The program of a source file, linked with the shared library.
+    fn program(&self, source: &str) -> PathBuf {
+        let program = self.0.join(Path::new(source).file_stem().unwrap());
+        let mut cc = Command::new("cc");
+        cc.args(["-std=c11", "-D_DEFAULT_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program);
+        cc.arg(format!("{HERE}/{source}")).args(self.pkg_config(&["--cflags", "--libs"]));
+        run(cc.arg(format!("-Wl,-rpath,{}/lib", self.0.display())));
+        program
+    }
+
+    /// The same, with the static library.
+    fn alone(&self, source: &str) -> PathBuf {
+        let program = self.0.join("alone");
+        let mut cc = Command::new("cc");
+        cc.args(["-std=c11", "-D_DEFAULT_SOURCE", "-o"]).arg(&program).arg(format!("{HERE}/{source}"));
+        cc.args(self.pkg_config(&["--cflags"])).arg(self.0.join("lib/libremora.a"));
+        let libraries = self.pkg_config(&["--libs", "--static"]);
+        run(cc.args(libraries.iter().filter(|word| !word.contains("remora"))));
+        program
+    }
+}
+
+/// A process that is gone when the test is over.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What client and server say.
+fn conversation(server: &mut Command, client: &Path, port: &str) -> (String, String) {
+    server.args(["serve", port, "127.0.0.1:0"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut server = Server(server.spawn().unwrap());
+    let mut said = BufReader::new(server.0.stdout.take().unwrap());
+    let mut listens = String::new();
+    said.read_line(&mut listens).unwrap();
+    let address = format!("127.0.0.1:{}", listens.trim());
+    let client = run(Command::new(client).args(["client", port, &address]));
+    drop(server.0.stdin.take());
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    assert!(server.0.wait().unwrap().success());
+    (client, rest)
+}
+
+/// Four values put, four that came too late, and what a get found.
+fn wanted() -> String {
+    (1..=4).map(|round| format!("put 0, late put 1, got {} bytes\n", round * 1999)).collect()
+}
+
+#[test]
+fn prism_kv_in_c_puts_and_gets_between_processes_and_every_buffer_comes_back() {
+    let installed = Installed::new("kv");
+    let (shared, alone) = (installed.program("examples/prism_kv.c"), installed.alone("examples/prism_kv.c"));
+    for (port, server, client) in
+        [("shm", &shared, &shared), ("udp", &shared, &alone), ("shm", &alone, &shared)]
+    {
+        let (client, server) = conversation(&mut Command::new(server), client, port);
+        assert_eq!((client, server), (wanted(), "7 of 8 free\n".to_owned()), "{port}");
+    }
+}
+
+#[test]
+fn kernels_answer_a_c_program_between_processes() {
+    let installed = Installed::new("strom");
+    let program = installed.program("examples/strom_get.c");
+    // Keys 1000, 6, 3 and 0; an object that is whole; two different values.
+    let wanted = "1: \n0: ggggggg\n0: dddd\n0: a\n0: 1000 bytes of o\n0: about 2\n";
+    for port in ["shm", "udp"] {
+        let said = conversation(&mut Command::new(&program), &program, port);
+        assert_eq!(said, (wanted.to_owned(), "served\n".to_owned()), "{port}");
+    }
+}
+
+#[test]
+fn every_mistake_of_a_c_program_is_an_errno() {
+    let installed = Installed::new("arguments");
+    let program = installed.program("tests/arguments.c");
+    assert_eq!(run(&mut Command::new(&program)), "every mistake was an errno\n");
+    // Where there is Valgrind, it finds no wrong access, of good arguments or bad.
+    if Command::new("valgrind").arg("--version").output().is_ok() {
+        run(Command::new("valgrind").args(["--error-exitcode=9", "--quiet"]).arg(&program));
+    }
+}
+
+#[test]
+fn a_forked_child_is_refused_its_parents_handles_and_ends_them_without_harm() {
+    let installed = Installed::new("forks");
+    let program = installed.program("tests/forks.c");
+    assert_eq!(run(&mut Command::new(&program)), "the child had none of its parent's\n");
+}

@@ -1,0 +1,64 @@
+//! Chains that a daemon executes for a program, and goes on with when that is gone: loopback queue pairs, ports, and code regions.
+//!
+//! A chain names queue pairs of its own protection domain, and completion queues that one of them completes into: the NIC sees to that
+//! (`core/nic/src/chain.rs`). So all that is looked up here is the tenant's own, and nothing that it writes into its queues names another's.
+
+use remora_memory::{Access, Range};
+
+use super::super::message::{CodeOf, CodePart, CreateCode, CreateQp, RegionFacts};
+use super::{AWAY, Answer, Region, Stage, Tenant, fresh, full, unknown, words};
+use crate::QueuePair;
+
+impl Tenant {
+    pub(super) fn create_loopback(&mut self, asked: CreateQp) -> Answer {
+        let [sends, receives] = self.ends(&asked)?;
+        let made = QueuePair::loopback(self.domain(asked.domain)?, sends, receives, &asked.options);
+        let mut pair = made.map_err(words)?;
+        let bell = pair.share_bell(self.set).map_err(words)?;
+        self.keep_pair(Stage::Up(pair), bell, asked)
+    }
+
+    /// Fresh memory and the slots of queue pairs, under one key with which a chain may do everything.
+    pub(super) fn create_code(&mut self, asked: &CreateCode) -> Answer {
+        if self.regions.len() >= self.limits.regions {
+            return Err(full("regions", self.limits.regions, "regions"));
+        }
+        self.room(asked.len)?;
+        let memory = fresh(asked.len)?;
+        let mut parts = Vec::with_capacity(asked.parts.len());
+        for CodePart { of, iova } in asked.parts.iter().copied() {
+            parts.push(match of {
+                CodeOf::Memory(offset, len) => {
+                    let [offset, len] = [offset, len].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+                    Range { bytes: memory.clone(), offset, len, iova }
+                }
+                CodeOf::Pair(number) => Range { iova, ..self.slots(number)? },
+            });
+        }
+        let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        let region = self.domain(asked.domain)?.register_ranges(&parts, rights).map_err(words)?;
+        let (domain, key, iova) = (asked.domain, region.lkey().get(), region.address());
+        self.keep_region(Region {
+            region,
+            memory,
+            facts: RegionFacts { domain, key, iova, name: String::new() },
+        })
+    }
+
+    /// The slots of a queue pair's send queue. What stands in front of them, the indices, is no part of them.
+    fn slots(&self, number: u32) -> Result<Range, String> {
+        match &self.pair(number)?.stage {
+            Stage::Idle(pair) => Ok(pair.code()),
+            Stage::Up(pair) => Ok(pair.code()),
+            Stage::Away => Err(AWAY.to_owned()),
+        }
+    }
+
+    pub(super) fn enable(&self, number: u32, count: u64) -> Result<(), String> {
+        match &self.pair(number)?.stage {
+            Stage::Up(pair) => pair.enable(count).map_err(words),
+            Stage::Idle(pair) => pair.enable(count).map_err(words),
+            Stage::Away => Err(unknown("queue pair", number)),
+        }
+    }
+}

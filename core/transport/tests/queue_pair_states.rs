@@ -1,0 +1,221 @@
+//! Every state, every transition, every service, every attribute.
+
+use remora_transport::state::{Attributes, ModifyError, Queue, Service, State, modify, rule};
+
+const NAMED: usize = Attributes::NAMED.len();
+
+fn everything() -> Vec<(State, State, Service)> {
+    let pairs = State::ALL.into_iter().flat_map(|from| State::ALL.into_iter().map(move |to| (from, to)));
+    pairs.flat_map(|(from, to)| Service::ALL.into_iter().map(move |service| (from, to, service))).collect()
+}
+
+#[test]
+fn a_transition_takes_its_required_attributes_and_any_of_its_optional_ones() {
+    let mut transitions = 0;
+    for (from, to, service) in everything() {
+        let Some(rule) = rule(from, to, service) else { continue };
+        transitions += 1;
+        let all = rule.required.and(rule.optional);
+        for given in [rule.required, all, all.and(Attributes::STATE)] {
+            assert_eq!(modify(from, to, service, given), Ok(()), "{from} {to} {service:?} {given}");
+        }
+        for (attribute, _) in Attributes::NAMED {
+            if rule.optional.contains(*attribute) {
+                assert_eq!(modify(from, to, service, rule.required.and(*attribute)), Ok(()));
+            }
+        }
+    }
+    // 22 rows of 5 services, of which leaving SQE is for two only.
+    assert_eq!(transitions, 22 * 5 - 3);
+}
+
+#[test]
+fn each_missing_attribute_and_each_excess_attribute_is_named() {
+    for (from, to, service) in everything() {
+        let Some(rule) = rule(from, to, service) else { continue };
+        for (attribute, name) in Attributes::NAMED {
+            if rule.required.contains(*attribute) {
+                let given = rule.required.without(*attribute);
+                assert_eq!(modify(from, to, service, given), Err(ModifyError::Missing(*attribute)), "{name}");
+            } else if !rule.optional.contains(*attribute) && *attribute != Attributes::STATE {
+                let given = rule.required.and(*attribute);
+                assert_eq!(modify(from, to, service, given), Err(ModifyError::Excess(*attribute)), "{name}");
+            }
+        }
+        let unknown = Attributes(1 << 30);
+        assert_eq!(modify(from, to, service, rule.required.and(unknown)), Err(ModifyError::Excess(unknown)));
+    }
+}
+
+#[test]
+fn what_is_not_in_the_table_is_no_transition() {
+    let any = Attributes(u32::MAX);
+    for (from, to, service) in everything() {
+        if rule(from, to, service).is_some() {
+            continue;
+        }
+        let expected = match (from, to) {
+            (State::Sqe, State::Rts) => ModifyError::NotThisService(from, to, service),
+            _ => ModifyError::NoTransition(from, to),
+        };
+        assert_eq!(modify(from, to, service, any), Err(expected));
+    }
+    // Nothing skips a step on the way up, and nothing leaves ERR but through RESET.
+    for (from, to) in [(State::Reset, State::Rtr), (State::Init, State::Rts), (State::Err, State::Rts)] {
+        assert_eq!(modify(from, to, Service::Rc, any), Err(ModifyError::NoTransition(from, to)));
+    }
+}
+
+/// Every walk over the table, however long: a state and what was given since RESET, each pair visited once.
+#[test]
+fn every_walk_gives_what_a_queue_needs_before_it_works_and_can_always_begin_again() {
+    for service in Service::ALL {
+        let required = |from, to| rule(from, to, service).expect("a step on the way up").required;
+        let receives = required(State::Reset, State::Init).and(required(State::Init, State::Rtr));
+        let sends = receives.and(required(State::Rtr, State::Rts));
+        // Nobody asks for SQE: a queue pair that works falls into it.
+        let (mut seen, mut open) = (Vec::new(), vec![(State::Reset, Attributes(0)), (State::Sqe, sends)]);
+        while let Some((state, given)) = open.pop() {
+            if seen.contains(&(state, given)) {
+                continue;
+            }
+            seen.push((state, given));
+            if state.receive_queue() == Queue::Works {
+                assert!(given.contains(receives), "{service:?} {state}: {given}");
+            }
+            if state.send_queue() == Queue::Works {
+                assert!(given.contains(sends), "{service:?} {state}: {given}");
+            }
+            assert_eq!(modify(state, State::Reset, service, Attributes(0)), Ok(()), "{service:?} {state}");
+            for to in State::ALL {
+                if let Some(rule) = rule(state, to, service) {
+                    let before = if to == State::Reset { Attributes(0) } else { given };
+                    open.push((to, before.and(rule.required)));
+                }
+            }
+        }
+        let unseen = State::ALL.iter().find(|state| seen.iter().all(|(seen, _)| seen != *state));
+        assert_eq!(unseen, None, "{service:?}");
+    }
+}
+
+/// The masks that `ibv_rc_pingpong` and `ibv_ud_pingpong` pass, as numbers: programs are compiled with them.
+#[test]
+fn the_masks_of_programs_in_the_field_are_accepted() {
+    let rc = [(State::Init, 0x39), (State::Rtr, 0x0012_9181), (State::Rts, 0x0001_2e01)];
+    let ud = [(State::Init, 0x71), (State::Rtr, 0x1), (State::Rts, 0x0001_0001)];
+    for (service, steps) in [(Service::Rc, rc), (Service::Ud, ud)] {
+        let mut state = State::Reset;
+        for (next, mask) in steps {
+            assert_eq!(modify(state, next, service, Attributes(mask)), Ok(()), "{service:?} {state} {next}");
+            state = next;
+        }
+    }
+}
+
+#[test]
+fn only_reliable_responders_need_their_two_attributes_and_only_requesters_their_four() {
+    let required = |from, to, service| rule(from, to, service).expect("a transition").required;
+    for service in Service::ALL {
+        let responds = matches!(service, Service::Rc | Service::XrcTarget);
+        let rtr = required(State::Init, State::Rtr, service);
+        assert_eq!(rtr.contains(Attributes::MAX_DEST_RD_ATOMIC), responds);
+        assert_eq!(rtr.contains(Attributes::MIN_RNR_TIMER), responds);
+        let requests = matches!(service, Service::Rc | Service::XrcInitiator);
+        let rts = required(State::Rtr, State::Rts, service);
+        assert_eq!(rts.contains(Attributes::RETRY_CNT), requests);
+        assert_eq!(rts.contains(Attributes::MAX_QP_RD_ATOMIC), requests);
+        assert!(rts.contains(Attributes::SQ_PSN));
+    }
+}
+
+#[test]
+fn what_each_state_lets_the_queues_do() {
+    use Queue::{Flushes, Holds, Refuses, Works};
+    let expected = [
+        (State::Reset, Refuses, Refuses, false),
+        (State::Init, Refuses, Holds, false),
+        (State::Rtr, Refuses, Works, true),
+        (State::Rts, Works, Works, true),
+        (State::Sqd, Holds, Works, true),
+        (State::Sqe, Flushes, Works, true),
+        (State::Err, Flushes, Flushes, false),
+    ];
+    for (number, (state, send, receive, hears)) in expected.into_iter().enumerate() {
+        assert_eq!(State::from_number(number as u8), Some(state));
+        assert_eq!(
+            (state.send_queue(), state.receive_queue(), state.hears()),
+            (send, receive, hears),
+            "{state}"
+        );
+    }
+    assert_eq!(State::from_number(7), None);
+}
+
+#[test]
+fn errors_say_which_attributes() {
+    let missing =
+        modify(State::Init, State::Rtr, Service::Uc, Attributes::AV.and(Attributes::RQ_PSN)).unwrap_err();
+    assert_eq!(missing.to_string(), "this transition needs PATH_MTU DEST_QPN");
+    let excess = modify(State::Rts, State::Rts, Service::Ud, Attributes(1 << 9 | 1 << 31)).unwrap_err();
+    assert_eq!(excess.to_string(), "this transition does not take TIMEOUT 0x80000000");
+    let none = modify(State::Reset, State::Rts, Service::Rc, Attributes::NONE).unwrap_err();
+    assert_eq!(none.to_string(), "a queue pair cannot go from RESET to RTS");
+}
+
+/// The document is the table drawn. After a change to the table: `REMORA_BLESS=1 cargo test -p remora-transport`,
+/// and look at the difference.
+#[test]
+fn the_document_shows_the_table() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/QP_STATES.md");
+    let drawn = draw();
+    if std::env::var_os("REMORA_BLESS").is_some() {
+        std::fs::write(path, &drawn).expect("docs/ is writable");
+    }
+    let kept = std::fs::read_to_string(path).expect("docs/QP_STATES.md exists");
+    assert!(
+        kept == drawn,
+        "docs/QP_STATES.md shows another table: run with REMORA_BLESS=1 and look at the difference"
+    );
+}
+
+fn draw() -> String {
+    let mut text = String::from(
+        "# Queue pair states\n\nDrawn from `core/transport/src/transitions.rs` by `core/transport/tests/queue_pair_states.rs`.\n\n\
+         ```mermaid\nstateDiagram-v2\n    [*] --> RESET\n",
+    );
+    for (from, to) in State::ALL.into_iter().flat_map(|from| State::ALL.map(|to| (from, to))) {
+        let plain = matches!(to, State::Reset | State::Err) || from == to;
+        if !plain && Service::ALL.into_iter().any(|service| rule(from, to, service).is_some()) {
+            text += &format!("    {from} --> {to}\n");
+        }
+    }
+    text += "    RTS --> SQE: a failed send (not RC, XRC)\n    RTS --> ERR: a failed request\n```\n\n\
+             Every state goes to RESET; every state but RESET goes to ERR. `STATE` may always be given.\n\n\
+             | state | send queue | receive queue | packets |\n|---|---|---|---|\n";
+    for state in State::ALL {
+        let (send, receive) = (state.send_queue(), state.receive_queue());
+        let packets = if state.hears() { "heard" } else { "dropped" };
+        text += &format!("| {state} | {send:?} | {receive:?} | {packets} |\n");
+    }
+    text += "\n| from | to | service | required | optional |\n|---|---|---|---|---|\n";
+    for (from, to, service) in everything() {
+        let Some(rule) = rule(from, to, service) else { continue };
+        if !matches!(to, State::Reset | State::Err) {
+            text += &format!("| {from} | {to} | {service:?} | {} | {} |\n", rule.required, rule.optional);
+        }
+    }
+    text
+}
+
+#[test]
+fn attributes_have_one_bit_and_one_name_each() {
+    let mut seen = Attributes::NONE;
+    for (attribute, name) in Attributes::NAMED {
+        assert_eq!(attribute.0.count_ones(), 1, "{name}");
+        assert!(!seen.contains(*attribute), "{name}");
+        seen = seen.and(*attribute);
+        assert_eq!(attribute.to_string(), *name);
+    }
+    assert_eq!(NAMED, 22);
+}

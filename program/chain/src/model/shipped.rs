@@ -1,0 +1,92 @@
+//! The offloads that ship (`program/chain/programs/offloads`), asked once by a client over the network.
+
+use remora_nic::cost::connectx5::ConnectX5;
+use remora_nic::cost::timeline;
+use remora_nic::wqe::WqeOpcode;
+
+use super::lookups::{self, KEY};
+use super::{Experiment, MOST, Site};
+use crate::assemble;
+use crate::machine::Machine;
+use crate::offload::{BUCKET, OFFLOADS, ask, ask_two, bucket, node};
+use crate::program::{Piece, Work};
+
+/// Where values are in the server's region.
+const VALUE: u64 = 64 * BUCKET;
+
+/// What stands at which bucket of a region, and what the client sends, both given the region's address.
+struct Asked<'a> {
+    region: &'a str,
+    buckets: &'a dyn Fn(u64) -> Vec<[u8; BUCKET as usize]>,
+    message: &'a dyn Fn(u64) -> Vec<u8>,
+}
+
+/// A GET of so many bytes by one of them; the key is in the last bucket that it looks at.
+pub fn get(model: &ConnectX5, name: &str, len: u64) -> u64 {
+    let asked = Asked {
+        region: "table",
+        buckets: &|address| [KEY ^ 1, KEY].map(|key| bucket(key, address + VALUE, len)).into(),
+        message: &|address| match name {
+            "get" => ask(address + BUCKET, KEY),
+            _ => ask_two([address, address + BUCKET], KEY),
+        },
+    };
+    answered(model, name, &asked)
+}
+
+/// A search of a list with a break: the key is in the node of this number, with a value of so many bytes.
+pub fn search(model: &ConnectX5, found: u64, len: u64) -> u64 {
+    let place = |address: u64, at: u64| {
+        let key = if at == found { KEY } else { KEY ^ 1 };
+        node(key, address + VALUE, len, address + (at + 1) * BUCKET)
+    };
+    let asked = Asked {
+        region: "list",
+        buckets: &|address| (0..=found).map(|at| place(address, at)).collect(),
+        message: &|address| ask(address, KEY),
+    };
+    answered(model, "list-break", &asked)
+}
+
+/// When the client has the answer: how long it is, its completion says, and that takes a receive work request.
+fn answered(model: &ConnectX5, name: &str, asked: &Asked<'_>) -> u64 {
+    let text = OFFLOADS.iter().find(|(known, _)| *known == name).expect("it ships").1;
+    let program = assemble(&text.replace(" 65536", " 131072")).expect("it ships");
+    let port = program.queue("port").expect("where messages come to");
+    let sites: Vec<Site> = (0..program.queues.len())
+        .map(|queue| if queue == port { Site::server().over_the_network() } else { Site::server() })
+        .collect();
+    let mut machine = Machine::load(program).expect("small");
+    machine.start();
+    let mut executed = machine.watch(MOST);
+    let region = machine.program().find(asked.region).expect("its region").0;
+    let address = machine.numbers().address(region);
+    for (at, bytes) in (asked.buckets)(address).iter().enumerate() {
+        assert!(machine.write(region + at as u64 * BUCKET, bytes));
+    }
+    let message = (asked.message)(address);
+    assert!(machine.send(port, &message));
+    executed.extend(machine.watch(MOST));
+    assert_eq!(machine.failures(), []);
+    let queues = super::placed(&machine, &sites);
+    let arrives = (queues[port].receive_cq, arrival(model, &message));
+    let times = timeline::play(model, &queues, &executed, &[arrives]);
+    let answer = executed
+        .iter()
+        .zip(&times)
+        .find(|(work, _)| work.queue == port && work.wqe.opcode() == WqeOpcode::WRITE_IMM);
+    answer.expect("the key is there").1.there + model.fetch.ns + model.host.ns / 2
+}
+
+/// When a client's message has been received.
+fn arrival(model: &ConnectX5, message: &[u8]) -> u64 {
+    let mut experiment = Experiment::new();
+    let from = lookups::client(&mut experiment, 0, 1);
+    let len = message.len() as u64;
+    let [here, there] = ["message", "there"].map(|name| lookups::section(&mut experiment, name, message));
+    experiment.program.push(from, Work::send(here, len));
+    experiment.program.queues[from].receives.push(vec![Piece { at: there, len: len as u32 }]);
+    let run = experiment.run(model);
+    let sent = run.of(from).next().expect("a message").1.there;
+    sent + model.fetch.ns
+}

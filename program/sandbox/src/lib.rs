@@ -1,0 +1,32 @@
+//! Kernels of StRoM that users write, as WebAssembly: what they do is between them and whoever asked them.
+//!
+//! A module imports nothing. It exports its memory, and in it a *mailbox* (`mailbox.rs` draws it): before a step the NIC puts into
+//! it what the kernel's streams have, after the step it finds there what the kernel wants. So a kernel can compute, and use its
+//! streams, and nothing else; a step that takes too long, a trap, or nonsense in the mailbox ends its request with an error.
+//!
+//! `program/sandbox/template` has a kernel in Rust and in C to begin with; `docs/STROM.md` has the commands.
+//!
+//! ```
+//! # let wasm = wat::parse_str(r#"(module
+//! #   (memory (export "memory") 1)
+//! #   (data (i32.const 0) "\01")
+//! #   (func (export "mailbox") (result i32) i32.const 0)
+//! #   (func (export "reset"))
+//! #   (func (export "step") (result i32) i32.const 0))"#)?;
+//! use remora_sandbox::{Limits, Module};
+//!
+//! let module = Module::new(&wasm, Limits::default())?;
+//! // Two lanes, to be deployed like any other kernel's.
+//! let lanes: Vec<Box<dyn remora_nic::kernel::Kernel>> = module.lanes(2)?;
+//! assert_eq!(lanes.len(), 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod bounds;
+mod guest;
+mod limits;
+mod mailbox;
+mod module;
+
+pub use limits::Limits;
+pub use module::{Module, SandboxError};

@@ -1,0 +1,294 @@
+//! What chains find: buckets in memory that the NIC reads, two for each key. As in `MemC3`, a key's other bucket follows from one
+//! of them and its tag, so that an item can be moved to make room for another.
+//!
+//! A bucket is a line of 64 bytes. Its first words have the shape of a work request's (header, address, length), so that one READ
+//! makes an answer of them (`program/chain/programs/offloads/cache.chain`); what the client checks stands behind them. The header comes
+//! last and goes first. What a reader has taken apart from that it finds out by the digest.
+
+use super::items::Attributes;
+use super::lru::NONE;
+use crate::kv::hash_key;
+use crate::region::{Region, Registered};
+use crc_fast::{CrcAlgorithm, Digest};
+use remora_nic::wqe::{ID_BITS, WqeOpcode};
+use remora_transport::Instant;
+
+/// Bytes of a bucket.
+const BUCKET: usize = 64;
+/// Bytes of what a client checks, behind key and value in the chain's answer.
+const CHECKED: usize = 32;
+/// Bytes that a client sends.
+const ASK: usize = 32;
+/// Bytes of an answer at most, and as the chain counts on.
+pub const ANSWER: usize = (LONGEST + CHECKED).next_multiple_of(64);
+/// Items that are moved for one at most.
+const MOVES: usize = 16;
+
+/// Words of a bucket.
+const HEADER: usize = 0;
+const ADDRESS: usize = 1;
+const LENGTH: usize = 2;
+const EXPIRES: usize = 3;
+/// Flags, and above them the key's length.
+const FLAGS: usize = 4;
+const UNIQUE: usize = 5;
+const DIGEST: usize = 6;
+const WORDS: usize = 7;
+
+/// How a client finds the buckets of a key.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Directory {
+    /// Where the buckets begin.
+    pub address: u64,
+    /// How many: a power of two.
+    pub buckets: u64,
+    /// Seed of the hash.
+    pub seed: u64,
+}
+
+/// A key's first bucket, and its tag of 48 bits, which is not 0.
+#[derive(Copy, Clone)]
+struct Place {
+    bucket: u64,
+    tag: u64,
+}
+
+/// The other bucket of an item.
+fn other(bucket: u64, tag: u64, buckets: u64) -> u64 {
+    (bucket ^ (tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24 | 1)) & (buckets - 1)
+}
+
+impl Directory {
+    /// Bytes of its encoded form.
+    pub const LEN: usize = 24;
+
+    /// Encoded, little-endian.
+    pub fn to_bytes(&self) -> [u8; Directory::LEN] {
+        let words = [self.address, self.buckets, self.seed].map(u64::to_le_bytes);
+        std::array::from_fn(|at| words[at / 8][at % 8])
+    }
+
+    /// Decoded. None: it is something else.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Directory> {
+        let [address, buckets, seed] = words(bytes)?;
+        (bytes.len() == Directory::LEN && u64::is_power_of_two(buckets)).then_some(Directory {
+            address,
+            buckets,
+            seed,
+        })
+    }
+
+    fn place(&self, key: &[u8]) -> Place {
+        let hash = hash_key(self.seed, key);
+        Place { bucket: hash & (self.buckets - 1), tag: (hash >> (64 - ID_BITS)).max(1) }
+    }
+
+    /// What a client sends to the chain: for each bucket its address, and the header that is looked for there.
+    pub fn ask(&self, key: &[u8]) -> [u8; ASK] {
+        let Place { bucket, tag } = self.place(key);
+        let at = |bucket: u64| self.address.wrapping_add(bucket * BUCKET as u64);
+        let header = header(tag);
+        let words = [at(bucket), header, at(other(bucket, tag, self.buckets)), header].map(u64::to_le_bytes);
+        std::array::from_fn(|at| words[at / 8][at % 8])
+    }
+}
+
+/// A sleeping work request that has the tag as its id.
+fn header(tag: u64) -> u64 {
+    u64::from(WqeOpcode::NOP.0) | tag << (64 - ID_BITS)
+}
+
+fn words<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
+    let mut chunks = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight")));
+    let words: [u64; N] = std::array::from_fn(|_| chunks.next().unwrap_or(0));
+    (bytes.len() >= 8 * N).then_some(words)
+}
+
+/// An item as a client of a chain has it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Item<'a> {
+    /// The value.
+    pub value: &'a [u8],
+    /// The flags that were stored with it.
+    pub flags: u32,
+    /// Its number for `cas`.
+    pub unique: u64,
+}
+
+impl<'a> Item<'a> {
+    /// Out of the chain's answer, if it is what was stored under the key and has not expired. Else it is to be asked for elsewhere.
+    pub fn of(answer: &'a [u8], key: &[u8], now: Instant) -> Option<Item<'a>> {
+        let (bytes, checked) = answer.split_at_checked(answer.len().checked_sub(CHECKED)?)?;
+        let [expires, flags, unique, digest] = words(checked)?;
+        let mut summing = Summing::new();
+        summing.add(bytes);
+        let fits = (flags >> 32) as usize == key.len() && Instant(expires) > now;
+        let value = bytes.strip_prefix(key).filter(|_| fits)?;
+        (summing.end(flags, unique) == digest).then_some(Item { value, flags: flags as u32, unique })
+    }
+}
+
+/// Bytes of a key and a value at most.
+pub const LONGEST: usize = super::MAX_KEY + super::MAX_VALUE;
+
+/// The digest of an item.
+struct Summing(Digest);
+
+impl Summing {
+    fn new() -> Summing {
+        Summing(Digest::new(CrcAlgorithm::Crc64Nvme))
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn end(mut self, flags: u64, unique: u64) -> u64 {
+        self.add(&flags.to_le_bytes());
+        self.add(&unique.to_le_bytes());
+        self.0.finalize()
+    }
+}
+
+/// All buckets, on the server.
+pub struct Buckets {
+    region: Region,
+    directory: Directory,
+    /// The node of the item in each bucket; `NONE` where none is.
+    owners: Vec<u32>,
+    /// The bucket of each node's item; `NONE` if it has none.
+    places: Vec<u32>,
+}
+
+impl Buckets {
+    /// Bytes for so many items: with two buckets for each, all find room.
+    pub fn memory(items: u32) -> usize {
+        (2 * items as usize).next_power_of_two() * BUCKET
+    }
+
+    /// Empty ones, in [`memory`](Buckets::memory) for so many items.
+    pub fn new(block: Registered, items: u32, seed: u64) -> Buckets {
+        let count = Buckets::memory(items) / BUCKET;
+        assert!(block.bytes.len() >= count * BUCKET, "there are two buckets for each item");
+        let directory = Directory { address: block.addr, buckets: count as u64, seed };
+        let region = Region::new(block);
+        Buckets { region, directory, owners: vec![NONE; count], places: vec![NONE; items as usize] }
+    }
+
+    /// What clients must know.
+    pub fn directory(&self) -> Directory {
+        self.directory
+    }
+
+    /// Shows the item of a node: key and value lie together in `values` from `offset` on.
+    pub fn put(
+        &mut self,
+        node: u32,
+        key: &[u8],
+        (values, offset, len): (&Registered, usize, usize),
+        attributes: Attributes,
+    ) {
+        self.remove(node);
+        let mut digest = Summing::new();
+        let mut piece = [0; 4096];
+        for at in (0..len).step_by(piece.len()) {
+            let piece = &mut piece[..(len - at).min(4096)];
+            values.read(offset + at, piece);
+            digest.add(piece);
+        }
+        let flags = u64::from(attributes.flags) | (key.len() as u64) << 32;
+        let digest = digest.end(flags, attributes.unique);
+        let place = self.directory.place(key);
+        let address = values.addr + offset as u64;
+        let (len, expires, unique) = (len as u64, attributes.expires.0, attributes.unique);
+        let bucket = self.room(place);
+        self.write(bucket, [header(place.tag), address, len, expires, flags, unique, digest]);
+        self.own(bucket, node);
+    }
+
+    /// Shows it no longer.
+    pub fn remove(&mut self, node: u32) {
+        let bucket = std::mem::replace(&mut self.places[node as usize], NONE);
+        if bucket != NONE {
+            self.owners[bucket as usize] = NONE;
+            self.store(bucket.into(), HEADER, 0);
+        }
+    }
+
+    /// The item of a node expires then.
+    pub fn expires(&mut self, node: u32, at: Instant) {
+        let bucket = self.places[node as usize];
+        if bucket != NONE {
+            self.store(bucket.into(), EXPIRES, at.0);
+        }
+    }
+
+    /// None of them outlives this moment.
+    pub fn end_by(&mut self, at: Instant) {
+        for node in 0..self.places.len() as u32 {
+            let bucket = self.places[node as usize];
+            if bucket != NONE && self.load(bucket.into(), EXPIRES) > at.0 {
+                self.expires(node, at);
+            }
+        }
+    }
+
+    /// A bucket for an item, for which others move to their other one. If they cannot, one is shown no longer.
+    fn room(&mut self, Place { bucket, tag }: Place) -> u64 {
+        let second = other(bucket, tag, self.directory.buckets);
+        let free = |buckets: &Buckets, bucket: u64| buckets.owners[bucket as usize] == NONE;
+        if let Some(bucket) = [bucket, second].into_iter().find(|bucket| free(self, *bucket)) {
+            return bucket;
+        }
+        let mut path = vec![bucket];
+        while path.len() <= MOVES {
+            let last = path[path.len() - 1];
+            let tag = self.load(last, HEADER) >> (64 - ID_BITS);
+            let next = other(last, tag, self.directory.buckets);
+            if path.contains(&next) {
+                break;
+            }
+            path.push(next);
+            if free(self, next) {
+                path.windows(2).rev().for_each(|step| self.shift(step[0], step[1]));
+                return bucket;
+            }
+        }
+        let owner = self.owners[bucket as usize];
+        self.remove(owner);
+        bucket
+    }
+
+    /// Moves an item to an empty bucket: it is in both before it is in one.
+    fn shift(&mut self, from: u64, to: u64) {
+        let words = std::array::from_fn(|word| self.load(from, word));
+        self.write(to, words);
+        self.own(to, self.owners[from as usize]);
+        self.owners[from as usize] = NONE;
+        self.store(from, HEADER, 0);
+    }
+
+    fn own(&mut self, bucket: u64, node: u32) {
+        self.owners[bucket as usize] = node;
+        self.places[node as usize] = bucket as u32;
+    }
+
+    /// Its header last.
+    fn write(&mut self, bucket: u64, words: [u64; WORDS]) {
+        for word in [ADDRESS, LENGTH, EXPIRES, FLAGS, UNIQUE, DIGEST] {
+            self.store(bucket, word, words[word]);
+        }
+        self.store(bucket, HEADER, words[HEADER]);
+    }
+
+    fn load(&self, bucket: u64, word: usize) -> u64 {
+        self.region.load(bucket as usize * BUCKET + word * 8)
+    }
+
+    /// What was stored before is seen before it, and what is stored later after it.
+    fn store(&mut self, bucket: u64, word: usize, value: u64) {
+        self.region.barrier();
+        self.region.store(bucket as usize * BUCKET + word * 8, value);
+        self.region.barrier();
+    }
+}

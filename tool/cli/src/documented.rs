@@ -1,0 +1,86 @@
+//! Every call of `remora` in the documents has commands, options and names that there are.
+
+use std::path::Path;
+
+use clap::{Command, CommandFactory as _};
+
+use crate::Cli;
+
+/// Calls in blocks of code and in backticks.
+fn calls(text: &str) -> Vec<&str> {
+    let mut fenced = false;
+    let mut calls = Vec::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if fenced {
+            calls.push(line.trim().trim_start_matches("sudo "));
+        } else {
+            calls.extend(line.split('`').skip(1).step_by(2));
+        }
+    }
+    calls.retain(|call| call.starts_with("remora "));
+    calls
+}
+
+/// What of a call this program does not know.
+fn unknown(call: &str) -> Option<String> {
+    let mut at = Cli::command();
+    let own = call.split(['#', '>', '<', '&']).next().unwrap_or_default();
+    for word in own.split_whitespace().skip(1) {
+        if let Some(option) = word.strip_prefix("--") {
+            let name = option.split('=').next().unwrap_or_default();
+            if name != "help" && !at.get_arguments().any(|argument| argument.get_long() == Some(name)) {
+                return Some(word.to_owned());
+            }
+            continue;
+        }
+        // Of `kv|block` the first will do. Capitals stand for something.
+        let word = word.split('|').next().unwrap_or_default();
+        let is_name = !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+        match at.find_subcommand(word).cloned() {
+            Some(below) => at = below,
+            None if is_name && !takes(&at, word) => return Some(word.to_owned()),
+            None => {}
+        }
+    }
+    None
+}
+
+/// Can a command that is no group take this word?
+fn takes(command: &Command, word: &str) -> bool {
+    let mut places = command.get_positionals().peekable();
+    let values = places.peek().map(|first| first.get_possible_values()).unwrap_or_default();
+    let of_options = command.get_opts().next().is_some();
+    match (places.peek().is_some(), values.is_empty()) {
+        (true, false) => of_options || values.iter().any(|value| value.matches(word, false)),
+        (true, true) => true,
+        (false, _) => of_options && !command.has_subcommands(),
+    }
+}
+
+#[test]
+fn every_call_in_the_documents_is_understood() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the repository");
+    let mut files = vec![root.join("README.md"), root.join("ARCHITECTURE.md"), root.join("CONTRIBUTING.md")];
+    let docs = root.join("docs").read_dir().expect("documents");
+    files.extend(docs.map(|entry| entry.expect("one").path()));
+    let mut count = 0;
+    for file in files.iter().filter(|file| file.extension().is_some_and(|ending| ending == "md")) {
+        let text = std::fs::read_to_string(file).expect("a document");
+        for call in calls(&text) {
+            count += 1;
+            assert_eq!(unknown(call), None, "{}: {call}", file.display());
+        }
+    }
+    assert!(count > 40, "{count} calls");
+}
+
+#[test]
+fn what_is_gone_is_found() {
+    let gone = |call| unknown(call).expect("it is none");
+    assert_eq!(gone("remora serve kv --desing farm"), "--desing");
+    assert_eq!(gone("remora serve table"), "table");
+    assert_eq!(gone("remora watch"), "watch");
+    assert_eq!(unknown("remora bench kv|block|txn --json > rows.jsonl"), None);
+}

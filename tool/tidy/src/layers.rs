@@ -1,0 +1,313 @@
+//! The crates in layers: in which folder each lies, what it may depend on, and whether `Cargo.toml` agrees.
+//!
+//! A crate may name only crates above it in the list; some may name fewer. `cargo metadata` has what they do name. The list is
+//! the one source: `make tidy` prints it, and README.md and ARCHITECTURE.md show it.
+
+use crate::Fault;
+use crate::tree::File;
+use cargo_metadata::{DependencyKind, Metadata};
+use std::fmt::Write as _;
+
+/// A crate's place and what it may do.
+#[derive(Debug, Clone, Copy)]
+pub struct Layer {
+    /// The folder of the root in which it lies.
+    pub folder: &'static str,
+    /// Its own folder, and its package's name after `remora-`.
+    pub name: &'static str,
+    /// The crates it may name; `None`: every crate above it.
+    pub names_only: Option<&'static [&'static str]>,
+    /// Names only listed crates from outside, and builds for wasm32 with an empty import list.
+    pub pure: bool,
+    /// No clock, no sockets, no threads, no unordered maps: its results follow from its arguments.
+    pub reproducible: bool,
+    /// May it hold `unsafe`?
+    pub may_be_unsafe: bool,
+    /// For a pure crate: the crates from outside that may be part of it (tests may use what they like).
+    pub outside: &'static [&'static str],
+}
+
+const fn pure(
+    folder: &'static str,
+    name: &'static str,
+    names_only: &'static [&'static str],
+    outside: &'static [&'static str],
+) -> Layer {
+    Layer {
+        folder,
+        name,
+        names_only: Some(names_only),
+        pure: true,
+        reproducible: true,
+        may_be_unsafe: false,
+        outside,
+    }
+}
+
+const fn impure(folder: &'static str, name: &'static str, may_be_unsafe: bool) -> Layer {
+    Layer { folder, name, names_only: None, pure: false, reproducible: false, may_be_unsafe, outside: &[] }
+}
+
+/// All crates of the workspace, top to bottom.
+pub const LAYERS: [Layer; 16] = [
+    pure("core", "wire", &[], &["zerocopy", "crc32fast"]),
+    // Racing bytes are handled here, and on Unix they may lie in a memfd.
+    Layer { may_be_unsafe: true, ..pure("core", "memory", &["wire"], &["libc", "rustix"]) },
+    pure("core", "transport", &["wire"], &[]),
+    // Crc-fast: the CRC64 that the consistency kernel checks.
+    pure("core", "nic", &["wire", "memory", "transport"], &["crc-fast", "pulp"]),
+    // Programs for the NIC's chains, and a NIC alone to run them on.
+    pure("program", "chain", &["wire", "memory", "transport", "nic"], &[]),
+    Layer { names_only: Some(&["nic"]), ..impure("program", "sandbox", false) },
+    // Crc-fast: the CRC64 that Pilaf's readers check. Xxhash-rust: the hash that both ends agree on. Offset-allocator:
+    // where objects lie. Hashbrown: the index that only a server sees. Rand_xoshiro: the streams of the workloads.
+    pure(
+        "stores",
+        "store",
+        &["wire", "memory", "transport", "nic"],
+        &["base64", "crc-fast", "xxhash-rust", "offset-allocator", "hashbrown", "rand_xoshiro"],
+    ),
+    // Reads a text and asks etcd, and names no other crate.
+    Layer { names_only: Some(&[]), ..impure("stores", "members", false) },
+    // The simulation reads rule files, but one seed gives one run.
+    Layer {
+        names_only: Some(&["wire", "memory", "transport", "nic", "store"]),
+        reproducible: true,
+        ..impure("sim", "fabric", false)
+    },
+    // Judges what clients saw, by whichever way they came, and so names no other crate.
+    Layer { names_only: Some(&[]), ..impure("sim", "check", false) },
+    // A port moves frames; what an RDMA byte means is not its business. `memory` lends it shared memory, `fabric` the
+    // fault rules.
+    Layer { names_only: Some(&["wire", "memory", "fabric"]), ..impure("system", "port", true) },
+    impure("system", "host", false),
+    impure("api", "verbs", true),
+    // What C programs link with: every argument is a foreign pointer.
+    impure("api", "capi", true),
+    impure("tool", "cli", false),
+    // Style as a test: it reads the repository and names no crate of it.
+    Layer { names_only: Some(&[]), ..impure("tool", "tidy", false) },
+];
+
+/// The folders that group crates, top to bottom, and what each is for.
+const FOLDERS: [(&str, &str); 7] = [
+    ("core", "the NIC: pure, without clock, sockets and threads"),
+    ("program", "programs for it: RedN's chains, kernels in WebAssembly"),
+    ("stores", "key-value, block and transaction stores; shard maps"),
+    ("sim", "the simulated network; checkers of histories"),
+    ("system", "shared memory, UDP, AF_XDP; the loop around one NIC"),
+    ("api", "for Rust programs and for C programs; the NIC daemon"),
+    ("tool", "the remora command; style as a test"),
+];
+
+/// The crates that any crate's tests may name: the simulation, and the checkers of histories.
+const FOR_TESTS: [&str; 2] = ["fabric", "check"];
+
+/// The crate of this name.
+pub fn find(name: &str) -> Option<&'static Layer> {
+    LAYERS.iter().find(|layer| layer.name == name)
+}
+
+/// Does this folder group crates?
+pub fn is_folder(name: &str) -> bool {
+    FOLDERS.iter().any(|(folder, _)| *folder == name)
+}
+
+/// The names of the crates that may hold `unsafe`.
+pub fn unsafe_crates() -> Vec<&'static str> {
+    LAYERS.iter().filter(|layer| layer.may_be_unsafe).map(|layer| layer.name).collect()
+}
+
+/// The folders and their crates, a line each, as the documents show them.
+pub fn drawing() -> String {
+    let mut drawn = String::new();
+    for (folder, purpose) in FOLDERS {
+        let names: Vec<_> =
+            LAYERS.iter().filter(|layer| layer.folder == folder).map(|layer| layer.name).collect();
+        let _ = writeln!(drawn, "{:<9} {:<29} {purpose}", format!("{folder}/"), names.join("  "));
+    }
+    drawn
+}
+
+/// The documents that must show [`drawing`].
+const DRAWN_IN: [&str; 2] = ["README.md", "ARCHITECTURE.md"];
+
+/// Documents whose drawing of the layers is not that of the list.
+pub fn drawn(files: &[File]) -> Vec<Fault> {
+    let drawing = drawing();
+    let shows = |path: &str| files.iter().any(|file| file.path == path && file.text.contains(&drawing));
+    let says = format!("does not show the layers as they are:\n{drawing}");
+    DRAWN_IN.iter().filter(|path| !shows(path)).map(|path| Fault::new(path, 0, says.clone())).collect()
+}
+
+/// The crates and the lines of their sources, tests apart, a line for each crate.
+pub fn sizes(files: &[File]) -> String {
+    let mut told = String::new();
+    for layer in &LAYERS {
+        let mut lines = [0, 0];
+        for file in files.iter().filter(|file| file.is_rust() && file.member() == layer.name) {
+            lines[usize::from(!file.is_source())] += file.text.lines().count();
+        }
+        let path = format!("{}/{}", layer.folder, layer.name);
+        let [source, tests] = lines;
+        let _ = writeln!(told, "{path:<18} {source:>6} lines, {tests:>6} of tests and benches");
+    }
+    told
+}
+
+/// One crate of the workspace and what it depends on.
+#[derive(Debug, Clone)]
+pub struct Crate {
+    /// The package's name.
+    pub package: String,
+    /// The folder of its manifest, below the root.
+    pub folder: String,
+    /// The packages it names, and whether only its tests do.
+    pub names: Vec<(String, bool)>,
+}
+
+/// The workspace's own crates, out of `cargo metadata`.
+pub fn crates(metadata: &Metadata) -> Vec<Crate> {
+    let member = |package: &&cargo_metadata::Package| {
+        let arrows = package.dependencies.iter();
+        let folder =
+            package.manifest_path.parent().and_then(|path| path.strip_prefix(&metadata.workspace_root).ok());
+        Crate {
+            package: package.name.to_string(),
+            folder: folder.map(ToString::to_string).unwrap_or_default(),
+            names: arrows.map(|arrow| (arrow.name.clone(), is_for_tests(arrow))).collect(),
+        }
+    };
+    metadata.workspace_packages().iter().map(member).collect()
+}
+
+/// A dependency of tests, or of the models that only `--cfg loom` builds.
+fn is_for_tests(arrow: &cargo_metadata::Dependency) -> bool {
+    let condition = arrow.target.as_ref().map(ToString::to_string);
+    arrow.kind == DependencyKind::Development || condition.as_deref() == Some("cfg(loom)")
+}
+
+/// Arrows that point down the list or to a crate this one may not name, crates from outside in a pure crate, and
+/// members that are not listed or lie elsewhere.
+pub fn check(crates: &[Crate]) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for member in crates {
+        let name = member.package.trim_start_matches("remora-");
+        let Some(place) = LAYERS.iter().position(|layer| layer.name == name) else {
+            faults.push(Fault::new(
+                "Cargo.toml",
+                0,
+                format!("{} is not in the list of layers", member.package),
+            ));
+            continue;
+        };
+        let folder = format!("{}/{name}", LAYERS[place].folder);
+        let path = format!("{folder}/Cargo.toml");
+        if member.folder != folder {
+            faults.push(Fault::new(&path, 0, format!("{} lies in {}", member.package, member.folder)));
+        }
+        for (named, only_tests) in &member.names {
+            if let Some(says) = forbidden(place, named, *only_tests) {
+                faults.push(Fault::new(&path, 0, says));
+            }
+        }
+    }
+    faults
+}
+
+/// Listed crates that the workspace has not.
+pub fn missing(crates: &[Crate]) -> Vec<Fault> {
+    let has = |name: &str| crates.iter().any(|member| member.package.strip_prefix("remora-") == Some(name));
+    let missing = LAYERS.iter().filter(|layer| !has(layer.name));
+    missing
+        .map(|layer| Fault::new("Cargo.toml", 0, format!("{} is listed, and no crate", layer.name)))
+        .collect()
+}
+
+fn forbidden(place: usize, named: &str, only_tests: bool) -> Option<String> {
+    let layer = &LAYERS[place];
+    let Some(target) = named.strip_prefix("remora-") else {
+        let foreign = layer.pure && !only_tests && !layer.outside.contains(&named);
+        return foreign
+            .then(|| format!("{} is pure: {named} is not among the crates it may use", layer.name));
+    };
+    let Some(above) = LAYERS.iter().position(|other| other.name == target) else {
+        return Some(format!("{} names {named}, which is not in the list of layers", layer.name));
+    };
+    if above >= place && !(only_tests && FOR_TESTS.contains(&target)) {
+        return Some(format!("{} names {target}, which is not above it", layer.name));
+    }
+    let narrow = layer.names_only.is_some_and(|only| !only.contains(&target));
+    (narrow && !only_tests).then(|| format!("{} may not name {target}", layer.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(package: &str, named: &str, only_tests: bool) -> Vec<String> {
+        let name = package.trim_start_matches("remora-");
+        let folder = find(name).map(|layer| format!("{}/{name}", layer.folder)).unwrap_or_default();
+        let sample = Crate { package: package.into(), folder, names: vec![(named.into(), only_tests)] };
+        check(&[sample]).into_iter().map(|fault| fault.says).collect()
+    }
+
+    #[test]
+    fn an_arrow_down_the_list_is_a_fault() {
+        assert_eq!(faults("remora-wire", "remora-nic", false), ["wire names nic, which is not above it"]);
+        assert_eq!(faults("remora-wire", "remora-nic", true), ["wire names nic, which is not above it"]);
+        assert!(faults("remora-nic", "remora-wire", false).is_empty());
+    }
+
+    #[test]
+    fn transport_may_not_see_bytes_nor_port_see_queues() {
+        assert_eq!(faults("remora-transport", "remora-memory", false), ["transport may not name memory"]);
+        assert_eq!(faults("remora-port", "remora-nic", false), ["port may not name nic"]);
+    }
+
+    #[test]
+    fn a_pure_crate_takes_no_crate_that_is_not_listed_but_its_tests_may() {
+        assert!(faults("remora-transport", "tokio", false)[0].contains("tokio"));
+        assert!(faults("remora-transport", "proptest", true).is_empty());
+        assert!(faults("remora-host", "tracing", false).is_empty());
+    }
+
+    #[test]
+    fn a_member_that_is_not_listed_is_a_fault() {
+        assert!(faults("remora-utils", "libc", false)[0].contains("not in the list"));
+        assert!(faults("remora-host", "remora-utils", false)[0].contains("not in the list"));
+    }
+
+    #[test]
+    fn tests_may_name_the_simulation() {
+        assert!(faults("remora-store", "remora-fabric", true).is_empty());
+        assert!(!faults("remora-store", "remora-fabric", false).is_empty());
+    }
+
+    #[test]
+    fn any_test_may_name_the_checkers_which_name_no_crate() {
+        assert!(faults("remora-fabric", "remora-check", true).is_empty());
+        assert_eq!(
+            faults("remora-fabric", "remora-check", false),
+            ["fabric names check, which is not above it"]
+        );
+        assert_eq!(faults("remora-check", "remora-wire", false), ["check may not name wire"]);
+    }
+
+    #[test]
+    fn a_crate_in_another_folder_and_a_listed_crate_that_is_not_there_are_faults() {
+        let sample = Crate { package: "remora-wire".into(), folder: "wire".into(), names: Vec::new() };
+        assert!(check(std::slice::from_ref(&sample))[0].says.contains("lies in wire"));
+        let missing = missing(&[sample]);
+        assert_eq!(missing.len(), LAYERS.len() - 1);
+        assert!(missing[0].says.contains("memory is listed"));
+    }
+
+    #[test]
+    fn a_document_must_show_the_layers_as_they_are() {
+        let good = File::sample("README.md", &format!("```text\n{}```\n", drawing()));
+        let stale = File::sample("ARCHITECTURE.md", &drawing().replace("tidy", "neat"));
+        let faults = drawn(&[good, stale]);
+        assert!(faults.len() == 1 && faults[0].path == "ARCHITECTURE.md", "{faults:?}");
+    }
+}

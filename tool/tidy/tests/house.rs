@@ -1,0 +1,162 @@
+//! Every rule over the repository itself. The rules' own tests, with bad samples, stand beside them in `tool/tidy/src`.
+
+use remora_tidy::tree::{self, File};
+use remora_tidy::{
+    Fault, attributes, docs, layers, lengths, listing, names, purity, unsafety, witness, words,
+};
+use std::sync::LazyLock;
+
+static FILES: LazyLock<Vec<File>> =
+    LazyLock::new(|| tree::read(&tree::root()).expect("the repository is readable"));
+
+static METADATA: LazyLock<cargo_metadata::Metadata> = LazyLock::new(|| {
+    let manifest = tree::root().join("Cargo.toml");
+    let mut command = cargo_metadata::MetadataCommand::new();
+    command.manifest_path(manifest).no_deps().exec().expect("cargo metadata")
+});
+
+#[track_caller]
+fn holds(faults: Vec<Fault>) {
+    assert!(faults.is_empty(), "{}", listing(&faults));
+}
+
+#[test]
+fn the_walk_sees_the_repository() {
+    assert!(FILES.iter().any(|file| file.path == "tool/tidy/tests/house.rs"));
+    assert!(FILES.iter().any(|file| file.path == ".ci/run"));
+    assert!(!FILES.iter().any(|file| file.path.starts_with("target/") || file.path.starts_with(".git/")));
+}
+
+#[test]
+fn the_repository_holds_what_everybody_looks_for() {
+    use std::os::unix::fs::PermissionsExt;
+    let root = tree::root();
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_else(|_| panic!("no {path}"));
+    for path in [
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "LICENSE-APACHE",
+        "LICENSE-MIT",
+        "docs/WIRE.md",
+        "docs/PERFORMANCE.md",
+        "rust-toolchain.toml",
+    ] {
+        assert!(!read(path).trim().is_empty(), "{path} is empty");
+    }
+    let makefile = read("Makefile");
+    for target in ["setup", "test", "demo", "bench", "soak"] {
+        assert!(makefile.lines().any(|line| line.starts_with(&format!("{target}:"))), "no `make {target}`");
+    }
+    let run = root.join(".ci/run").metadata().expect(".ci/run exists");
+    assert!(run.permissions().mode() & 0o111 == 0o111 && read(".ci/run").contains("make test"));
+    assert!(
+        read("ARCHITECTURE.md").split_whitespace().count() <= 1800,
+        "ARCHITECTURE.md is longer than two pages"
+    );
+}
+
+#[test]
+fn crates_lie_in_their_layer_and_name_only_crates_above_them() {
+    let crates = layers::crates(&METADATA);
+    println!("{}", layers::drawing());
+    print!("{}", layers::sizes(&FILES));
+    holds(layers::missing(&crates));
+    holds(layers::check(&crates));
+    holds(layers::drawn(&FILES));
+}
+
+#[test]
+fn the_root_has_few_folders() {
+    let hidden = [".git", ".cache"];
+    let entries = std::fs::read_dir(tree::root()).expect("the repository is readable");
+    let folders = entries.map(|entry| entry.expect("an entry")).filter(|entry| entry.path().is_dir());
+    let names: Vec<_> = folders.map(|folder| folder.file_name().to_string_lossy().into_owned()).collect();
+    let kept: Vec<_> =
+        names.iter().filter(|name| !hidden.contains(&name.as_str()) && *name != "target").collect();
+    assert!(kept.len() <= 14, "{kept:?}: group them");
+}
+
+#[test]
+fn files_and_functions_are_short() {
+    holds(lengths::check(&FILES));
+}
+
+#[test]
+fn unsafe_stands_only_where_it_may() {
+    holds(unsafety::check(&FILES));
+}
+
+#[test]
+fn names_say_what_they_name() {
+    holds(names::grab_bags(&FILES));
+}
+
+#[test]
+fn no_file_is_dead() {
+    holds(names::dead_files(&FILES));
+}
+
+#[test]
+fn every_crate_takes_the_lints() {
+    holds(names::lints(&FILES));
+}
+
+#[test]
+fn code_is_finished() {
+    holds(words::unfinished(&FILES));
+}
+
+#[test]
+fn texts_hold_no_notes_to_oneself_and_no_paths_of_one_machine() {
+    holds(words::notes(&FILES));
+}
+
+#[test]
+fn pure_crates_have_no_clock_socket_thread_or_unordered_map() {
+    holds(words::impure(&FILES));
+}
+
+#[test]
+fn silenced_checks_say_why_and_examples_run() {
+    holds(attributes::check(&FILES));
+}
+
+#[test]
+fn documents_name_what_exists() {
+    holds(docs::check(&FILES));
+    holds(docs::comments(&FILES));
+}
+
+#[test]
+fn the_map_of_tests_names_tests_that_exist() {
+    holds(witness::check(&FILES));
+    let (open, all) = witness::open(&FILES);
+    println!("{}: {open} of {all} sentences are (open)", witness::PATH);
+}
+
+#[test]
+fn the_pure_crates_import_nothing() {
+    for layer in layers::LAYERS.iter().filter(|layer| layer.pure) {
+        let built = purity::build(&tree::root(), &METADATA.target_directory, layer);
+        let module = built.unwrap_or_else(|words| panic!("{words}"));
+        let bytes = std::fs::read(&module).unwrap_or_else(|error| panic!("{}: {error}", module.display()));
+        let face = purity::face(&bytes).expect("a wasm module");
+        assert_eq!(face.imports, Vec::<String>::new(), "{} asks this of its outside", layer.name);
+        assert!(face.functions > 100, "{}: {} functions cannot be all of it", layer.name, face.functions);
+        println!("{}: {} functions, no import", layer.name, face.functions);
+    }
+}
+
+#[test]
+fn an_import_shows_even_in_code_that_nothing_calls() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (source, module) = (folder.join("clock.rs"), folder.join("clock.wasm"));
+    let text = "unsafe extern \"C\" { fn now() -> u64; } pub fn uncalled() -> u64 { unsafe { now() } }";
+    std::fs::write(&source, text).expect("the target folder is writable");
+    let mut rustc = std::process::Command::new("rustc");
+    rustc.args(["--crate-type", "cdylib", "--target", "wasm32-unknown-unknown", "--edition", "2024", "-o"]);
+    assert!(rustc.arg(&module).args(purity::LINK_WHOLE).arg(&source).status().expect("rustc runs").success());
+    let face = purity::face(&std::fs::read(&module).expect("built")).expect("a wasm module");
+    assert_eq!(face.imports, ["env.now"]);
+}
