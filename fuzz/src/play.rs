@@ -158,7 +158,7 @@ impl Show {
                     Spoil::Cut => frame.truncate(usize::from(*at) % (frame.len() + 1)),
                     Spoil::Bit => {
                         let bit = u32::from(*at) % (frame.len() as u32 * 8);
-                        remora_fabric::fault::flip(&mut frame, bit);
+                        remora_fault::flip(&mut frame, bit);
                     }
                 }
                 self.arrive(1, &frame);

@@ -3,8 +3,8 @@
 
 mod veth;
 
+use remora_conformance::{Arm, Buffer, Options, Report, Verb, bad_world, run};
 use remora_fabric::Settings;
-use remora_fabric::conformance::{Arm, Buffer, Options, Report, Verb, bad_world, run};
 use remora_verbs::{
     Access, CompletionQueue, Context, Counters, Device, EMPTY, MemoryRegion, Mode, Modify, PostError,
     ProtectionDomain, QpOptions, QueueError, QueuePair, ReceiveRequest, Rules, State, Tally, WorkCompletion,

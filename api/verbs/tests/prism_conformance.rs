@@ -9,7 +9,7 @@ mod random_body;
 mod veth;
 
 use random_body::{Arm, body};
-use remora_fabric::Random;
+use remora_fault::Random;
 use remora_verbs::prism::{FreeListFacts, WorkRequest};
 use remora_verbs::{
     CompletionQueue, Context, Device, EMPTY, FreeList, FreeListOptions, MemoryRegion, ProtectionDomain,
@@ -147,7 +147,7 @@ fn over(seeds: std::ops::Range<u64>, open: impl Fn(&Device, usize) -> Context, d
 }
 
 fn bad_links() -> Rules {
-    use remora_fabric::fault::{Action, Rule};
+    use remora_fault::{Action, Rule};
     let bad = [Action::Drop, Action::Duplicate, Action::Reorder { frames: 3 }];
     Rules::of(bad.map(|action| Rule::chance(action, 0.01)).to_vec())
 }

@@ -4,10 +4,10 @@
 
 mod veth;
 
-use remora_fabric::Settings;
-use remora_fabric::conformance::{
+use remora_conformance::{
     Arm, Buffer, Mishap, Options, Report, UnreliableReport, bad_world, run, run_unreliable,
 };
+use remora_fabric::Settings;
 use remora_verbs::{
     Access, CompletionQueue, Context, Counters, CreateError, DatagramQueuePair, Device, EMPTY, Endpoint, GRH,
     MemoryRegion, Mode, Modify, PostError, ProtectionDomain, QpOptions, QueueError, QueuePair,

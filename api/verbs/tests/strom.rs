@@ -3,8 +3,8 @@
 
 mod veth;
 
-use remora_fabric::Random;
-use remora_fabric::fault::{Action, Rule};
+use remora_fault::Random;
+use remora_fault::{Action, Rule};
 use remora_verbs::kernel::{
     Ask, Consistency, Get, HyperLogLog, Invocation, Kernel, Lookup, Object, Partition, Predicate, Progress,
     Shape, Shipped, Shuffle, Slot, Status, Streams, Traversal, Walk, crc64, histogram,

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use bench::{Answer, Bench, OPCODE, arms, bad_links};
-use remora_fabric::Random;
+use remora_fault::Random;
 use remora_nic::kernel::{Get, Kernel, Lookup, Slot, Status};
 use remora_sandbox::{Limits, Module, SandboxError};
 

@@ -9,9 +9,9 @@ use std::collections::{BinaryHeap, VecDeque};
 use remora_transport::Instant;
 use remora_wire::frame::{Egress, Lease, Peer, Start};
 
-use crate::fault::{Direction, Facts, Policy, Rules, Tally, Verdict};
 use crate::switch::{self, Passed, Port, SwitchConfig};
 use crate::trace::Trace;
+use remora_fault::{Direction, Facts, Policy, Rules, Tally, Verdict};
 
 /// What a link is like.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use remora_nic::{Flags, Operation, Payload, Status, WorkRequest};
 use remora_transport::rc::irn;
 use remora_transport::{Counters, Instant};
 
-use crate::fault::{Action, Rule, Rules};
 use crate::link::LinkConfig;
 use crate::program::{ALL, CompletionQueue, QueuePair, Region, Settings};
 use crate::switch::SwitchConfig;
 use crate::world::{Config, World};
+use remora_fault::{Action, Rule, Rules};
 
 /// Payload of a packet: RoCE's usual path MTU.
 pub const MTU: u32 = 1024;
@@ -196,7 +196,7 @@ pub fn incast(machine: &Machine, senders: usize, packets: u32, seed: u64) -> Out
         ..Config::default()
     });
     let ends: Vec<_> = (1..=senders).map(|node| world.pair(node, 0, &machine.settings())[0]).collect();
-    let mut random = crate::Random::new(seed);
+    let mut random = remora_fault::Random::new(seed);
     let mut flows = Vec::new();
     for end in ends {
         let mut flow = flow(&mut world, end, 0, packets);

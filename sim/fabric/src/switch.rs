@@ -10,7 +10,7 @@ use remora_transport::Instant;
 use remora_wire::ethernet;
 use remora_wire::frame::{Network, Start};
 
-use crate::random::Random;
+use remora_fault::Random;
 
 /// When a port marks: as RED, by the bytes that wait when a frame comes (DCQCN paper, §3.1 and figure 5).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use remora_nic::Nic;
 use remora_transport::Instant;
 use remora_wire::frame::{Address, Endpoint, Ingress, Peer, Route, Start};
 
-use crate::fault::{Rules, Tally};
 use crate::link::{LinkConfig, Links, Outlet, Sent};
 use crate::program::Program;
 use crate::switch::SwitchConfig;
+use remora_fault::{Rules, Tally};
 
 /// What a world is made of.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 //! The count covers program, NIC, transport, memory and the simulated link alike.
 
 use allocation_counter::measure;
-use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
+use remora_fault::{Action, Rule, Rules};
 use remora_nic::{Flags, Operation, Payload, ReceiveRequest, Sge, Status, WorkRequest};
 
 struct Steady {

@@ -5,8 +5,8 @@
 
 mod seeds;
 
-use remora_fabric::conformance::{Options, Report, WorldArm, bad_world, run};
-use remora_fabric::{World, fault};
+use remora_conformance::{Options, Report, WorldArm, bad_world, run};
+use remora_fabric::World;
 use remora_transport::Counters;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 struct Outcome {
     report: Report,
     counters: Counters,
-    faults: fault::Tally,
+    faults: remora_fault::Tally,
     trace: u64,
 }
 

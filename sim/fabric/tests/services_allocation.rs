@@ -2,8 +2,8 @@
 //! windows that are bound and closed. Every allocation of the thread is counted: program, NIC, memory and simulated link.
 
 use allocation_counter::measure;
-use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, REMOTE, Region, Settings, SharedQueue, World};
+use remora_fault::{Action, Rule, Rules};
 use remora_memory::{Access, Binding, Key, WindowType};
 use remora_nic::{
     AddressVector, Destination, Flags, MULTICAST_QPN, Operation, Payload, ReceiveRequest, Remote, Service,

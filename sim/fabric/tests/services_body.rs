@@ -6,10 +6,10 @@
 
 mod seeds;
 
-use remora_fabric::conformance::{
+use remora_conformance::{
     Mishap, Options, Report, UnreliableReport, WorldArm, bad_world, run, run_unreliable,
 };
-use remora_fabric::{World, fault};
+use remora_fabric::World;
 use remora_nic::Service;
 use remora_transport::Counters;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +20,7 @@ struct Outcome {
     reliable: Report,
     unreliable: UnreliableReport,
     counters: Counters,
-    faults: fault::Tally,
+    faults: remora_fault::Tally,
     trace: u64,
 }
 

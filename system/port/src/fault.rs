@@ -1,6 +1,6 @@
 //! Faults on purpose: drop, duplicate, reorder, delay and corrupt frames by rule.
 //!
-//! What befalls which frame is decided by the fabric's policy (`sim/fabric/src/fault.rs`), so that one rule file drives a
+//! What befalls which frame is decided by `remora_fault::Policy`, so that one rule file drives a
 //! simulated link and a real port; how it befalls a frame of a real port is here.
 //!
 //! | file | holds |
@@ -11,7 +11,7 @@
 mod held;
 mod wrapper;
 
-pub use remora_fabric::fault::{
+pub use remora_fault::{
     Action, Direction, Directions, Facts, PeerMatch, Policy, Rule, Rules, RulesError, Tally, Verdict,
 };
 pub use wrapper::Fault;

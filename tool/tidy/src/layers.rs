@@ -49,7 +49,7 @@ const fn impure(folder: &'static str, name: &'static str, may_be_unsafe: bool) -
 }
 
 /// All crates of the workspace, top to bottom.
-pub const LAYERS: [Layer; 16] = [
+pub const LAYERS: [Layer; 18] = [
     pure("core", "wire", &[], &["zerocopy", "crc32fast"]),
     // Racing bytes are handled here, and on Unix they may lie in a memfd.
     Layer { may_be_unsafe: true, ..pure("core", "memory", &["wire"], &["libc", "rustix"]) },
@@ -69,17 +69,24 @@ pub const LAYERS: [Layer; 16] = [
     ),
     // Reads a text and asks etcd, and names no other crate.
     Layer { names_only: Some(&[]), ..impure("stores", "members", false) },
+    // Serde, toml: rule files are read by people.
+    Layer { names_only: Some(&["wire"]), reproducible: true, ..impure("sim", "fault", false) },
     // The simulation reads rule files, but one seed gives one run.
     Layer {
-        names_only: Some(&["wire", "memory", "transport", "nic", "store"]),
+        names_only: Some(&["wire", "memory", "transport", "nic", "store", "fault"]),
         reproducible: true,
         ..impure("sim", "fabric", false)
     },
+    // Bodies of random verbs for tests, over the simulation and over real ports.
+    Layer {
+        names_only: Some(&["wire", "memory", "transport", "nic", "fault", "fabric"]),
+        reproducible: true,
+        ..impure("sim", "conformance", false)
+    },
     // Judges what clients saw, by whichever way they came, and so names no other crate.
     Layer { names_only: Some(&[]), ..impure("sim", "check", false) },
-    // A port moves frames; what an RDMA byte means is not its business. `memory` lends it shared memory, `fabric` the
-    // fault rules.
-    Layer { names_only: Some(&["wire", "memory", "fabric"]), ..impure("system", "port", true) },
+    // A port moves frames; what an RDMA byte means is not its business. `memory` lends it shared memory.
+    Layer { names_only: Some(&["wire", "memory", "fault"]), ..impure("system", "port", true) },
     impure("system", "host", false),
     impure("api", "verbs", true),
     // What C programs link with: every argument is a foreign pointer.
@@ -94,14 +101,14 @@ const FOLDERS: [(&str, &str); 7] = [
     ("core", "the NIC: pure, without clock, sockets and threads"),
     ("program", "programs for it: RedN's chains, kernels in WebAssembly"),
     ("stores", "key-value, block and transaction stores; shard maps"),
-    ("sim", "the simulated network; checkers of histories"),
+    ("sim", "faults, the simulated network, checkers"),
     ("system", "shared memory, UDP, AF_XDP; the loop around one NIC"),
     ("api", "for Rust programs and for C programs; the NIC daemon"),
     ("tool", "the remora command; style as a test"),
 ];
 
 /// The crates that any crate's tests may name: the simulation, and the checkers of histories.
-const FOR_TESTS: [&str; 2] = ["fabric", "check"];
+const FOR_TESTS: [&str; 4] = ["fault", "fabric", "conformance", "check"];
 
 /// The crate of this name.
 pub fn find(name: &str) -> Option<&'static Layer> {
@@ -124,7 +131,7 @@ pub fn drawing() -> String {
     for (folder, purpose) in FOLDERS {
         let names: Vec<_> =
             LAYERS.iter().filter(|layer| layer.folder == folder).map(|layer| layer.name).collect();
-        let _ = writeln!(drawn, "{:<9} {:<29} {purpose}", format!("{folder}/"), names.join("  "));
+        let _ = writeln!(drawn, "{:<9} {:<34} {purpose}", format!("{folder}/"), names.join("  "));
     }
     drawn
 }

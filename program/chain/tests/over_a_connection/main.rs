@@ -5,8 +5,8 @@ mod install;
 mod offloads;
 
 use remora_chain::{Code, Operand, Place, Program, Queue, Test, Work};
-use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{Config, Settings, World};
+use remora_fault::{Action, Rule, Rules};
 use remora_nic::{Fetching, Flags, Operation, Payload, ReceiveRequest, WorkRequest};
 
 use install::install;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use remora_chain::assemble;
 use remora_chain::offload::{BUCKET, LIST, OFFLOADS, ask, ask_list, ask_two, bucket, node, places};
-use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Random, Region, Settings, World};
+use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
+use remora_fault::Random;
 use remora_nic::{CompletionKind, Flags, Operation, Payload, ReceiveRequest, Status, WorkRequest};
 
 use super::install::{Installed, serve};

@@ -2,8 +2,9 @@
 
 use crate::bench::good;
 use crate::{bench, settings};
+use remora_fabric::Settings;
 use remora_fabric::forge::Forge;
-use remora_fabric::{Random, Settings};
+use remora_fault::Random;
 use remora_nic::Status;
 use remora_transport::state::State;
 use remora_wire::irn::{Additions, fetch, message, sack};

@@ -9,8 +9,8 @@ mod reads;
 mod recovery;
 mod small_worlds;
 
-use remora_fabric::fault::{Rule, Rules};
 use remora_fabric::{Config, Settings};
+use remora_fault::{Rule, Rules};
 use remora_transport::rc::irn;
 
 /// Queue pairs that agreed on IRN, with small packets.

@@ -3,8 +3,8 @@
 
 use crate::bench::{SIGNALED, ends, good};
 use crate::{bench, nth, rules, settings};
-use remora_fabric::fault::{Action, Directions, Rule};
 use remora_fabric::{ALL, Config, World};
+use remora_fault::{Action, Directions, Rule};
 use remora_nic::{
     CompletionKind, Flags, Operation, Payload, ReceiveRequest, Service, Status, WorkCompletion, WorkRequest,
 };
@@ -166,7 +166,7 @@ fn entries_of_a_shared_receive_queue_are_bound_at_first_sight() {
     // The first message of the first pair is lost; its second arrives first and takes two entries, the other pair's
     // messages take the next two.
     let lose = nth(Rule::new(Action::Drop).towards(Directions::Send), 0);
-    world.set_rules(&remora_fabric::fault::Rules::of(vec![lose]), 1);
+    world.set_rules(&remora_fault::Rules::of(vec![lose]), 1);
     for (pair, id, at) in [(0, 1, 0), (0, 2, 256), (1, 3, 512), (1, 4, 768)] {
         from.store(at, &[id as u8; 200]);
         let list = [from.sge(at, 200)];

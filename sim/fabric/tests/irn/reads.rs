@@ -3,7 +3,7 @@
 use crate::bench::{SIGNALED, good};
 use crate::{bench, nth, rules, settings};
 use remora_fabric::Settings;
-use remora_fabric::fault::{Action, Directions, Rule};
+use remora_fault::{Action, Directions, Rule};
 use remora_nic::{Operation, Status};
 use remora_transport::state::State;
 use remora_wire::Opcode;

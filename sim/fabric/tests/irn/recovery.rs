@@ -2,8 +2,8 @@
 
 use crate::bench::{Bench, SIGNALED, good};
 use crate::{bench, bench_with, nth, rules, settings};
-use remora_fabric::fault::{Action, Directions, Rule};
 use remora_fabric::{Config, Settings};
+use remora_fault::{Action, Directions, Rule};
 use remora_nic::{Flags, Operation, Status};
 use remora_transport::Instant;
 use remora_transport::rc::irn::{self, Recovery};

@@ -1,8 +1,8 @@
 //! Exhaustive small worlds: everything that can happen to the first few frames, one after the other, to a mix of verbs.
 
 use crate::settings;
-use remora_fabric::fault::{Action, Directions, Rule, Rules};
 use remora_fabric::{ALL, Config, World};
+use remora_fault::{Action, Directions, Rule, Rules};
 use remora_nic::{Flags, Operation, Payload, ReceiveRequest, Status, WorkRequest};
 
 /// What happens to a frame.

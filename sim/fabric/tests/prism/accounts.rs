@@ -1,8 +1,9 @@
 //! Whose every buffer is, when half of all comparisons lose and clients die in the middle: clients put values into a table by
 //! chains, two for each slot; the server gives back what it knows of; and what only its NIC can know of, the NIC gives back.
 
-use remora_fabric::fault::{Action, Rule, Rules};
-use remora_fabric::{ALL, CompletionQueue, Config, FreeList, QueuePair, Random, Region, Settings, World};
+use remora_fabric::{ALL, CompletionQueue, Config, FreeList, QueuePair, Region, Settings, World};
+use remora_fault::Random;
+use remora_fault::{Action, Rule, Rules};
 use remora_nic::prism::{Address, Data, Mode, Operand, Operands, Operation, WorkRequest};
 use remora_nic::{Flags, Payload, Status};
 use remora_transport::state::State;

@@ -1,8 +1,8 @@
 //! Bundles: what travels together, what is lost together, and what makes no sense. Over IRN packets travel alone.
 
-use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::forge::Forge;
 use remora_fabric::{Config, FreeList, Settings};
+use remora_fault::{Action, Rule, Rules};
 use remora_nic::prism::{Address, Mode, Outcome, SCRATCH, WorkRequest};
 use remora_nic::{Flags, Payload, Remote, Status};
 use remora_wire::prism::bundle::{HEAD, emit_head};

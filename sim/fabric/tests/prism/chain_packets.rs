@@ -1,9 +1,9 @@
 //! Chains of short operations, which are one packet there and one back: what they bring, what is lost, repeated and refused, and what
 //! is too much for one packet.
 
-use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::forge::{self, Forge};
 use remora_fabric::{Config, Settings};
+use remora_fault::{Action, Rule, Rules};
 use remora_nic::prism::{Address, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
 use remora_nic::{Remote, Status};
 use remora_wire::aeth::Kind;

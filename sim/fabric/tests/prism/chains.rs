@@ -4,7 +4,7 @@ use remora_nic::prism::{Address, Mode, Operand, Operands, Operation, Outcome, SC
 use remora_nic::{Flags, Payload, Remote};
 
 use remora_fabric::Config;
-use remora_fabric::fault::{Action, Rule, Rules};
+use remora_fault::{Action, Rule, Rules};
 
 use crate::bench::{Bench, all_done, allocate, arms, inline, read, swap, write};
 

@@ -1,6 +1,6 @@
 //! Free lists: what is taken, what comes back, and when.
 
-use remora_fabric::fault::{Action, Rule, Rules};
+use remora_fault::{Action, Rule, Rules};
 use remora_nic::prism::{Address, FreeListFacts, Operation, Outcome};
 use remora_nic::{NicError, Payload, Status};
 use remora_transport::state::State;

@@ -15,4 +15,4 @@ mod random_body;
 mod random_operations;
 mod refusals;
 
-use remora_fabric::Random;
+use remora_fault::Random;

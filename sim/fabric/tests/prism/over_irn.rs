@@ -2,7 +2,7 @@
 //! which is acknowledged packet by packet.
 
 use remora_fabric::Config;
-use remora_fabric::fault::{Action, Rule, Rules};
+use remora_fault::{Action, Rule, Rules};
 use remora_nic::prism::{Address, Mode, Operand, Operands, Operation, SCRATCH};
 use remora_nic::{Flags, Payload, Remote, Status};
 use remora_wire::Opcode;

@@ -1,6 +1,6 @@
 //! Each primitive by itself.
 
-use remora_fabric::fault::{Action, Rule, Rules};
+use remora_fault::{Action, Rule, Rules};
 use remora_nic::prism::{Address, Data, Mode, Operand, Operands, Operation, Outcome, SCRATCH};
 use remora_nic::{Remote, Status};
 

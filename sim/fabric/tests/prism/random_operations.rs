@@ -1,7 +1,8 @@
 //! Random operations over bad links: each fault is counted, and none may be missing in the end.
 
-use remora_fabric::fault::{Action, Rule, Rules};
-use remora_fabric::{Config, FreeList, Random, Settings};
+use remora_fabric::{Config, FreeList, Settings};
+use remora_fault::Random;
+use remora_fault::{Action, Rule, Rules};
 use remora_nic::prism::{FreeListFacts, WorkRequest};
 use remora_nic::{Remote, Sge, WorkCompletion};
 

@@ -2,7 +2,8 @@
 
 use crate::bench::{Bench, good};
 use remora_fabric::forge::Forge;
-use remora_fabric::{Config, Random, Settings};
+use remora_fabric::{Config, Settings};
+use remora_fault::Random;
 use remora_transport::Counters;
 use remora_transport::state::State;
 use remora_wire::frame::Start;
@@ -87,7 +88,7 @@ fn a_wrong_icrc_is_counted_and_dropped_whichever_bit_is_wrong() {
     let turned: Vec<Vec<u8>> = bits
         .map(|bit| {
             let mut frame = whole.clone();
-            remora_fabric::fault::flip(&mut frame, bit as u32);
+            remora_fault::flip(&mut frame, bit as u32);
             frame
         })
         .collect();
@@ -326,7 +327,7 @@ fn random_and_mutated_packets_against_live_queue_pairs_never_panic() {
             };
             if random.chance(0.3) && !frame.is_empty() {
                 let bits = frame.len() as u64 * 8;
-                remora_fabric::fault::flip(&mut frame, random.below(bits) as u32);
+                remora_fault::flip(&mut frame, random.below(bits) as u32);
             }
             forge.send(&mut bench.world, &frame);
             bench.world.run_for(random.below(3_000));

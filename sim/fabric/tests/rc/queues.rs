@@ -293,7 +293,7 @@ fn a_wqe_that_makes_no_sense_is_a_local_operation_error_in_its_place() {
 
 #[test]
 fn any_bytes_in_a_send_queue_end_in_completions_and_never_in_a_panic() {
-    let mut random = remora_fabric::Random::new(5);
+    let mut random = remora_fault::Random::new(5);
     for _ in 0..1000 {
         let settings =
             Settings { send_slots: 8, timeout: 1, retry_cnt: 1, rnr_retry: 1, ..Settings::default() };

@@ -1,8 +1,8 @@
 //! Loss, duplicates, waiting and giving up.
 
 use crate::bench::{Bench, SIGNALED, SILENT, good};
-use remora_fabric::fault::{Action, Directions, Rule, Rules};
 use remora_fabric::{Config, Settings};
+use remora_fault::{Action, Directions, Rule, Rules};
 use remora_nic::{Flags, Operation, Status};
 use remora_transport::Instant;
 use remora_transport::timers::{ack_timeout_ns, rnr_timer_ns};

@@ -1,8 +1,8 @@
 //! What a peer or the own NIC refuses: each cause with its status at the requester, its NAK, and nothing touched.
 
 use crate::bench::{Bench, SIGNALED, good};
-use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{ALL, Settings, forge};
+use remora_fault::{Action, Rule, Rules};
 use remora_memory::{Access, Key};
 use remora_nic::{Operation, ReceiveRequest, Remote, Sge, Status};
 use remora_transport::state::State;

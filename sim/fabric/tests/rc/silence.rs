@@ -3,8 +3,8 @@
 //! found all the same, however slowly its requester sends.
 
 use crate::bench::{Bench, SIGNALED, SILENT, ends, good};
-use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{Config, LinkConfig, QueuePair, Settings};
+use remora_fault::{Action, Rule, Rules};
 use remora_nic::{AsyncEvent, Flags, Modify, Operation, Payload, Sge, Status, WorkRequest};
 use remora_transport::congestion::{self, Algorithm};
 use remora_transport::state::State;

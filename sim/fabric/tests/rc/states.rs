@@ -1,8 +1,8 @@
 //! Queue pair states, events, flushing and draining.
 
 use crate::bench::{Bench, SIGNALED, SILENT, good};
-use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{QueuePair, Settings};
+use remora_fault::{Action, Rule, Rules};
 use remora_nic::{AsyncEvent, Modify, ModifyFault, Operation, PostError, Status};
 use remora_transport::state::{ModifyError, State};
 

@@ -1,6 +1,6 @@
 //! What the bodies that run seed by seed share: two threads over the seeds, and names for what must have happened.
 
-use remora_fabric::fault::Tally;
+use remora_fault::Tally;
 use remora_transport::Counters;
 use std::ops::Range;
 use std::sync::Mutex;

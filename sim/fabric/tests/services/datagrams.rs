@@ -290,7 +290,7 @@ fn a_wrong_icrc_is_counted_and_dropped() {
     let whole = forge.frame(forge.bth(Opcode::UD_SEND_ONLY, 0), ext, &[1; 8]);
     for bit in [8 * (20 + 8 + 12), 8 * (whole.len() - 1), 8 * (whole.len() - 5) + 3] {
         let mut frame = whole.clone();
-        remora_fabric::fault::flip(&mut frame, bit as u32);
+        remora_fault::flip(&mut frame, bit as u32);
         forge.send(&mut bench.world, &frame);
         bench.world.run_for(10_000);
     }

@@ -2,9 +2,8 @@
 
 use super::{pattern, request};
 use remora_fabric::forge::Forge;
-use remora_fabric::{
-    ALL, CompletionQueue, Config, QueuePair, Random, Region, Settings, SharedQueue, World, fault,
-};
+use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, SharedQueue, World};
+use remora_fault::Random;
 use remora_memory::{Access, Key};
 use remora_nic::{
     Destination, MULTICAST_QPN, Operation, ReceiveRequest, Service, Sge, Status, Target, XrcSrq,
@@ -139,7 +138,7 @@ fn random_and_mutated_packets_of_every_service_never_panic_and_open_nothing() {
             };
             if random.chance(0.2) {
                 let bits = frame.len() as u64 * 8;
-                fault::flip(&mut frame, random.below(bits) as u32);
+                remora_fault::flip(&mut frame, random.below(bits) as u32);
             }
             forge.send(&mut bench.world, &frame);
             bench.world.run_for(random.below(3_000));

@@ -1,8 +1,8 @@
 //! Unreliable connections: a message arrives whole or not at all, and its sender is told nothing.
 
 use super::{ends, events, forge, opcodes, pattern, receive, request};
-use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
+use remora_fault::{Action, Rule, Rules};
 use remora_memory::{Access, Key};
 use remora_nic::{AsyncEvent, CompletionKind, Modify, Operation, PostError, Remote, Service, Sge, Status};
 use remora_transport::state::State;

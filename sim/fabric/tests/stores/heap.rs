@@ -3,7 +3,8 @@
 //! The store is the least one that uses buffers: slots that hold an address. An operation allocates, and swaps the new buffer in for what
 //! it believes to be there; half of them believe wrongly.
 
-use remora_fabric::{Config, Random, Settings, World};
+use remora_fabric::{Config, Settings, World};
+use remora_fault::Random;
 use remora_nic::prism::{Address, Data, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
 use remora_nic::{Flags, Payload, Remote, WorkCompletion};
 use remora_store::heap::{Classes, Phase, Reachable, Returns};

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use remora_check::{History, Measures, Step};
-use remora_fabric::{Config, Random, Settings, World};
+use remora_fabric::{Config, Settings, World};
+use remora_fault::Random;
 use remora_nic::prism::{self, Operation as Asked};
 use remora_nic::{CompletionKind, PostError, ReceiveRequest, WorkRequest};
 use remora_store::kv::prism::{Care, Client, ClientConfig, Config as TableConfig, PrismTable};

@@ -1,6 +1,7 @@
 //! PRISM-KV with one operation at a time: what each costs, lengths, bounds, and memory that lies.
 
-use remora_fabric::{Config, Random, Sent, Settings, World, forge};
+use remora_fabric::{Config, Sent, Settings, World, forge};
+use remora_fault::Random;
 use remora_nic::Status;
 use remora_store::Registered;
 use remora_store::kv::prism::{

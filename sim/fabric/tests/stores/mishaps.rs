@@ -1,7 +1,8 @@
 //! What goes wrong in a run, drawn from its seed, and how often each kind did.
 
-use remora_fabric::fault::{Action, Rule, Rules};
-use remora_fabric::{Random, World};
+use remora_fabric::World;
+use remora_fault::Random;
+use remora_fault::{Action, Rule, Rules};
 
 /// Kinds of mishaps.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::seeds;
-use remora_fabric::fault::{Action, Rule, Rules};
-use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Random, Region, Settings, World};
+use remora_fabric::{ALL, CompletionQueue, Config, QueuePair, Region, Settings, World};
+use remora_fault::Random;
+use remora_fault::{Action, Rule, Rules};
 use remora_memory::Key;
 use remora_nic::kernel::{Ending, Kernel, KernelFacts, KernelInit, Place, Progress, Status, Streams, What};
 use remora_nic::{CompletionKind, Flags, NicError, Operation, Payload, ReceiveRequest, WorkRequest};

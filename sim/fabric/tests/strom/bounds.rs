@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use remora_fabric::Sent;
-use remora_fabric::fault::{Action, Rule, Rules};
+use remora_fault::{Action, Rule, Rules};
 use remora_nic::kernel::{
     Aggregate, Consistency, DMA, Filter, HyperLogLog, Kernel, Object, Partition, Predicate, Progress, STEPS,
     Scan, Shape, Shuffle, Status, Streams, Sums, Traversal, Walk, crc64, histogram,

@@ -1,6 +1,7 @@
 //! READs that a kernel judges before their bytes leave.
 
-use remora_fabric::{Random, Settings};
+use remora_fabric::Settings;
+use remora_fault::Random;
 use remora_nic::kernel::{
     AGAIN_NS, BEHIND, CRC_LEN, Check, Consistency, HyperLogLog, Kernel, Progress, READINGS, Streams,
     UNFIT_NS, Verdict, crc64,

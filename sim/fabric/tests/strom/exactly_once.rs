@@ -1,6 +1,7 @@
 //! Whatever is lost, repeated or reordered: a kernel gets every byte once and in order.
 
-use remora_fabric::{Random, Settings};
+use remora_fabric::Settings;
+use remora_fault::Random;
 use remora_nic::kernel::{Kernel, Status};
 
 use crate::bench::{Bench, Journal, OPCODE, arms, bad_links};

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use remora_fabric::fault::{Action, Rule, Rules};
-use remora_fabric::{Random, Settings};
+use remora_fabric::Settings;
+use remora_fault::Random;
+use remora_fault::{Action, Rule, Rules};
 use remora_nic::kernel::{Get, Kernel, KernelInit, Lookup, Progress, Slot, Status, Streams};
 use remora_wire::{Address, Endpoint, Ingress};
 

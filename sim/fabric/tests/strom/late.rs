@@ -1,7 +1,7 @@
 //! Acknowledgements that nobody asks for at once.
 
-use remora_fabric::fault::{Action, Rule, Rules};
 use remora_fabric::{Config, LinkConfig, Sent, Settings};
+use remora_fault::{Action, Rule, Rules};
 use remora_nic::kernel::{Kernel, LATE_NS, Status};
 use remora_nic::{Flags, Operation, Payload, WorkRequest};
 use remora_wire::Opcode;

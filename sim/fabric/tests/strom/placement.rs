@@ -1,6 +1,7 @@
 //! Kernels on the way of plain WRITEs to memory, and between a program and its peer.
 
-use remora_fabric::{Random, Settings};
+use remora_fabric::Settings;
+use remora_fault::Random;
 use remora_nic::kernel::{
     Ask, HyperLogLog, Invocation, Kernel, LOOKED_AT, Look, Progress, Status, Streams, What,
 };

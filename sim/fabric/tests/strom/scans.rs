@@ -1,6 +1,6 @@
 //! The filter and the aggregation, beside plain iterators.
 
-use remora_fabric::Random;
+use remora_fault::Random;
 use remora_nic::kernel::{Aggregate, Filter, Predicate, Scan, Status, Sums};
 
 use crate::bench::{Answer, Bench, LONGEST, OPCODE, every_seed};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use remora_fabric::Random;
+use remora_fault::Random;
 use remora_nic::kernel::{Predicate, Shape, Status, Traversal, Walk};
 
 use crate::bench::{Answer, Bench, OPCODE, every_seed};

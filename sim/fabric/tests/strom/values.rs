@@ -8,7 +8,7 @@ use remora_nic::kernel::{
     crc64, histogram,
 };
 
-use remora_fabric::Random;
+use remora_fault::Random;
 
 use crate::bench::{Answer, Bench, OPCODE, arms, every_seed};
 

@@ -1,8 +1,9 @@
 //! One run of a seed: three replicas, eight clients, and what goes wrong.
 
 use remora_check::{History, Step, identify, stamp};
-use remora_fabric::fault::{Action, Rule, Rules};
-use remora_fabric::{Config, Random, Settings, World};
+use remora_fabric::{Config, Settings, World};
+use remora_fault::Random;
+use remora_fault::{Action, Rule, Rules};
 use remora_store::Fleet;
 use remora_store::block::{Canary, ClientConfig, ClientId, Grant, Layout, Operation, Outcome, Slot, Tag};
 

@@ -1,7 +1,7 @@
 //! Histories of many runs by many seeds are judged; stores that are broken on purpose are found out.
 
 use remora_check::{Asked, Measures};
-use remora_fabric::Random;
+use remora_fault::Random;
 use remora_store::txn::{ClientConfig, Rules, ShardConfig, farm};
 
 use super::protocol::{Farm, PrismTx, Protocol};
@@ -116,7 +116,7 @@ fn caught<P: Protocol>(protocol: P) -> bool {
     let quiet = Plan::draw(&mut Random::new(0));
     (0..100).any(|seed| {
         let mut run = Run::new(protocol, seed, Some(quiet));
-        run.world.set_rules(&remora_fabric::fault::Rules::of(Vec::new()), 0);
+        run.world.set_rules(&remora_fault::Rules::of(Vec::new()), 0);
         for _ in 0..2000 {
             run.step();
         }

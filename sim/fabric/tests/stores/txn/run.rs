@@ -1,7 +1,8 @@
 //! A run: clients with clocks that are seconds apart, two shards, and everything that goes wrong.
 
 use remora_check::{History, Step};
-use remora_fabric::{Config, Random, World};
+use remora_fabric::{Config, World};
+use remora_fault::Random;
 use remora_store::txn::{Design, EntryId, Event, Outcome, Tx};
 use remora_store::{Broken, Registered};
 use remora_transport::Instant;

@@ -2,7 +2,8 @@
 //! not a cent is missing, and what the clients saw was possible one after the other.
 
 use remora_check::{History, Step, Violation};
-use remora_fabric::{Config, Random, World};
+use remora_fabric::{Config, World};
+use remora_fault::Random;
 use remora_store::txn::workload::{Audit, Counts, Ended, Load, Runner, SmallBank, Workload};
 use remora_store::txn::{ClientConfig, Design, Outcome, Rules, ShardConfig, farm};
 use remora_transport::Instant;

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use remora_fabric::fault::{Action, Directions, Rule};
 use remora_fabric::loss::{BDP, MESSAGE, MTU, Machine};
+use remora_fault::{Action, Directions, Rule};
 use remora_verbs::irn::Settings;
 use remora_verbs::{
     Access, CompletionQueue, Context, Device, EMPTY, MemoryRegion, Modify, QpOptions, QueuePair, Ready,

@@ -2,7 +2,7 @@
 
 use remora_nic::CompletionKind;
 
-use crate::Random;
+use remora_fault::Random;
 
 /// What a work request does.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use remora_nic::Status;
 
-use super::operation::Verb;
 use super::trouble::Trouble;
+use crate::operation::Verb;
 
 /// Counts of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

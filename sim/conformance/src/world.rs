@@ -8,11 +8,11 @@ use remora_transport::state::State;
 use remora_wire::frame::Start;
 
 use super::{Arm, Buffer};
-use crate::Random;
-use crate::fault::{Action, Rule, Rules};
-use crate::link::LinkConfig;
-use crate::program::{CompletionQueue, QueuePair, Region, Settings, SharedQueue};
-use crate::world::{Config, World};
+use remora_fabric::LinkConfig;
+use remora_fabric::program::{CompletionQueue, QueuePair, Region, Settings, SharedQueue};
+use remora_fabric::{Config, World};
+use remora_fault::Random;
+use remora_fault::{Action, Rule, Rules};
 
 /// One end of a pair: what it sends by, what serves its peer (the same, but for XRC), where its receives are.
 #[derive(Copy, Clone)]

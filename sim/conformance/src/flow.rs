@@ -7,12 +7,12 @@ use remora_nic::{
 };
 use std::collections::VecDeque;
 
-use super::operation::{Op, Verb, bytes_of, random_len, word};
 use super::report::Report;
 use super::trouble::Trouble;
 use super::{Arm, Buffer, Options};
-use crate::Random;
-use crate::program::{ALL, REMOTE, Settings};
+use crate::operation::{Op, Verb, bytes_of, random_len, word};
+use remora_fabric::program::{ALL, REMOTE, Settings};
+use remora_fault::Random;
 
 /// Ids of receive work requests have this bit.
 pub(super) const RECEIVE: u64 = 1 << 40;

@@ -24,8 +24,8 @@ pub use world::{WorldArm, bad_world};
 use remora_memory::{Access, Key};
 use remora_nic::{PostError, ReceiveRequest, WorkCompletion, WorkRequest};
 
-use crate::program::Settings;
 use epoch::Pair;
+use remora_fabric::program::Settings;
 
 /// A registered stretch of memory at one side.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -156,7 +156,7 @@ impl Default for Options {
 /// # Panics
 /// When anything differs from the model; the message says what.
 pub fn run(arm: &mut impl Arm, seed: u64, options: &Options) -> Report {
-    let mut random = crate::Random::new(seed);
+    let mut random = remora_fault::Random::new(seed);
     let mut report = Report::default();
     let mut pairs: Vec<Pair> =
         (0..options.pairs).map(|index| Pair::new(arm, &mut random, options, index == 0)).collect();

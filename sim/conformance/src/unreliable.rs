@@ -12,10 +12,10 @@ use remora_nic::{
 use std::collections::{BTreeMap, VecDeque};
 
 use super::flow::{RECEIVE, reconnect_settings};
-use super::operation::{bytes_of, random_len};
 use super::{Arm, Buffer, Options};
-use crate::Random;
-use crate::program::{ALL, Settings};
+use crate::operation::{bytes_of, random_len};
+use remora_fabric::program::{ALL, Settings};
+use remora_fault::Random;
 
 /// What goes wrong on purpose.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,8 +7,8 @@ use super::flow::{Flow, RECEIVE, reconnect_settings};
 use super::report::Report;
 use super::trouble::Trouble;
 use super::{Arm, Options};
-use crate::Random;
-use crate::program::Settings;
+use remora_fabric::program::Settings;
+use remora_fault::Random;
 use remora_transport::rc::irn;
 
 /// Turns without a completion after which a queue pair in ERR is asked whether it has flushed all there is.

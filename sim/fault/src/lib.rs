@@ -5,9 +5,10 @@
 //! | `rules.rs` | [`Rules`]: what shall go wrong, as a value and as TOML |
 //! | `policy.rs` | [`Policy`]: the rules and one seed, judging frame after frame; no port, no clock, no I/O |
 //! | `facts.rs` | what a rule may ask about a frame, read from its bytes |
+//! | `random.rs` | [`Random`]: the numbers of a seed, for rules and for simulations |
 //!
 //! ```
-//! use remora_fabric::fault::{Direction, Facts, Policy, Rules, Verdict};
+//! use remora_fault::{Direction, Facts, Policy, Rules, Verdict};
 //!
 //! let rules = Rules::parse("
 //!     seed = 7
@@ -26,10 +27,12 @@
 
 mod facts;
 mod policy;
+mod random;
 mod rules;
 
 pub use facts::Facts;
 pub use policy::{Policy, Tally, Verdict};
+pub use random::Random;
 pub use rules::{Action, Direction, Directions, PeerMatch, Rule, Rules, RulesError};
 
 /// Turns bit `bit` of a frame.
