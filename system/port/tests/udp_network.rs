@@ -46,7 +46,7 @@ fn on_the_wire_frame_k_of_a_train_has_identification_k_and_its_icrc_is_right() {
     if !possible() {
         return;
     }
-    own_namespace();
+    let _own = own_namespace();
     let mut tun = Tun::new("wire0", &["10.99.0.1/24", "fd99::1/64"]);
     let hosts = [("10.99.0.1:4791", "10.99.0.2:4791"), ("[fd99::1]:4791", "[fd99::2]:4791")];
     for (local, far) in hosts {
@@ -89,7 +89,7 @@ fn frames_with_any_identification_and_with_zero_udp_checksums_come_in() {
     if !possible() {
         return;
     }
-    own_namespace();
+    let _own = own_namespace();
     let mut tun = Tun::new("wire1", &["10.98.0.1/24", "fd98::1/64"]);
     for (local, far) in [("10.98.0.1:4791", "10.98.0.2:53000"), ("[fd98::1]:4791", "[fd98::2]:53000")] {
         let mut port = open(local, &Options::default());
@@ -119,7 +119,7 @@ fn a_full_kernel_queue_loses_nothing() {
     if !possible() {
         return;
     }
-    own_namespace();
+    let _own = own_namespace();
     let mut tun = Tun::new("wire2", &["10.97.0.1/24"]);
     // A slow device: what was sent stays charged to the socket until it has left.
     run("tc", "qdisc add dev wire2 root tbf rate 20mbit burst 20kb limit 10mb");
@@ -151,11 +151,11 @@ fn two_namespaces_over_veth() {
     if !possible() {
         return;
     }
-    own_namespace();
+    let _own = own_namespace();
     let (ready, far_thread) = mpsc::channel();
     let (go, went) = mpsc::channel::<()>();
     let echo = thread::spawn(move || {
-        own_namespace();
+        let _own = own_namespace();
         ready.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
         went.recv().unwrap();
         ip("address add 10.96.0.2/24 dev far0");

@@ -4,7 +4,7 @@
 
 mod network;
 
-use network::{Namespace, ip, run, veth_pair};
+use network::{Host, ip, run, veth_pair};
 use remora_port::xdp::{Options, PeerError, XdpPort};
 use remora_port::{Egress, Peer, Port};
 use remora_wire::frame::Endpoint;
@@ -25,7 +25,7 @@ fn mac(text: &str) -> [u8; 6] {
 }
 
 /// A port on `near0`, and the MAC address of `far0`.
-fn near(spaces: &[Namespace; 2], own: &str) -> (XdpPort, [u8; 6]) {
+fn near(spaces: &[Host; 2], own: &str) -> (XdpPort, [u8; 6]) {
     spaces[1].enter();
     let link = run("ip", "-oneline link show far0");
     let far = link.split_whitespace().skip_while(|word| *word != "link/ether").nth(1).unwrap().to_owned();
@@ -181,7 +181,7 @@ fn an_own_address_that_is_still_checked_is_waited_for() {
     }
     let spaces = veth_pair(1500, "");
     spaces[0].enter();
-    network::checks_addresses("near0", true);
+    spaces[0].check_addresses("near0", true);
     ip("address add fd91::1/64 dev near0");
     let own: IpAddr = "fd91::1".parse().unwrap();
     let port =
@@ -207,7 +207,7 @@ fn an_own_address_that_another_machine_has_is_told() {
     spaces[1].enter();
     ip("address add fd91::1/64 dev far0 nodad");
     spaces[0].enter();
-    network::checks_addresses("near0", true);
+    spaces[0].check_addresses("near0", true);
     ip("address add fd91::1/64 dev near0");
     let words = XdpPort::open("near0", Some(own_of("fd91::1")), &Options::default()).unwrap_err().to_string();
     assert!(words.contains("fd91::1 is another machine's, too"), "{words}");
@@ -224,7 +224,7 @@ fn a_peer_whose_link_comes_up_late_and_whose_address_is_still_checked_is_waited_
     }
     let spaces = veth_pair(1500, "");
     spaces[1].enter();
-    network::checks_addresses("far0", true);
+    spaces[1].check_addresses("far0", true);
     for [own, far] in [["10.90.0.1", "10.90.0.2/24"], ["fd90::1", "fd90::2/64"]] {
         let (port, far_mac) = near(&spaces, own);
         let (peer, _) = far.split_once('/').unwrap();

@@ -3,7 +3,7 @@
 
 mod network;
 
-use network::{Namespace, ip, run, veth_pair};
+use network::{Host, ip, run, veth_pair};
 use remora_port::xdp::{Attachment, Mode, OpenError, Options, XdpPort};
 use remora_port::{Egress, Peer, Port};
 use remora_wire::frame::{Endpoint, Route, Start, dissect};
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct Pair {
     ports: [XdpPort; 2],
     peers: [Peer; 2],
-    spaces: [Namespace; 2],
+    spaces: [Host; 2],
 }
 
 fn open(name: &str, address: &str, options: &Options) -> XdpPort {
@@ -34,7 +34,7 @@ impl Pair {
         Pair::over(veth_pair(1500, ""), addresses, options)
     }
 
-    fn over(spaces: [Namespace; 2], addresses: [&str; 2], options: &Options) -> Pair {
+    fn over(spaces: [Host; 2], addresses: [&str; 2], options: &Options) -> Pair {
         spaces[1].enter();
         let mut two = open("far0", addresses[1], options);
         spaces[0].enter();

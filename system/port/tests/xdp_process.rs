@@ -3,7 +3,7 @@
 
 mod network;
 
-use network::{Namespace, ip, run, veth_pair};
+use network::{Host, ip, run, veth_pair};
 use remora_port::xdp::{Mode, OpenError, Options, XdpPort};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -67,7 +67,7 @@ fn a_process_that_is_killed_leaves_the_interface_as_it_was() {
 }
 
 /// The kernel's own traffic passes.
-fn carries_tcp(spaces: &[Namespace; 2]) {
+fn carries_tcp(spaces: &[Host; 2]) {
     spaces[1].enter();
     let listener = TcpListener::bind("10.90.0.2:7000").unwrap();
     spaces[0].enter();

@@ -49,7 +49,7 @@ const fn impure(folder: &'static str, name: &'static str, may_be_unsafe: bool) -
 }
 
 /// All crates of the workspace, top to bottom.
-pub const LAYERS: [Layer; 18] = [
+pub const LAYERS: [Layer; 19] = [
     pure("core", "wire", &[], &["zerocopy", "crc32fast"]),
     // Racing bytes are handled here, and on Unix they may lie in a memfd.
     Layer { may_be_unsafe: true, ..pure("core", "memory", &["wire"], &["libc", "rustix"]) },
@@ -85,6 +85,8 @@ pub const LAYERS: [Layer; 18] = [
     },
     // Judges what clients saw, by whichever way they came, and so names no other crate.
     Layer { names_only: Some(&[]), ..impure("sim", "check", false) },
+    // Hosts of tests and benchmarks; it names no other crate.
+    Layer { names_only: Some(&[]), ..impure("system", "netns", false) },
     // A port moves frames; what an RDMA byte means is not its business. `memory` lends it shared memory.
     Layer { names_only: Some(&["wire", "memory", "fault"]), ..impure("system", "port", true) },
     impure("system", "host", false),
@@ -108,7 +110,7 @@ const FOLDERS: [(&str, &str); 7] = [
 ];
 
 /// The crates that any crate's tests may name: the simulation, and the checkers of histories.
-const FOR_TESTS: [&str; 4] = ["fault", "fabric", "conformance", "check"];
+const FOR_TESTS: [&str; 5] = ["fault", "fabric", "conformance", "check", "netns"];
 
 /// The crate of this name.
 pub fn find(name: &str) -> Option<&'static Layer> {

@@ -6,18 +6,16 @@ use super::program::{self, PASS, REDIRECT};
 use super::socket::{Sizes, Socket};
 use super::umem::Umem;
 use super::{Attachment, XdpPort};
+use remora_netns::Namespace;
 use remora_wire::frame::{Endpoint, Route, Start};
-use rustix::thread::UnshareFlags;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::process::Command;
 
-/// Moves the calling thread into a network namespace of its own with a veth pair `near0`-`far0`, 10.90.0.1 on the first.
-fn own_namespace() {
-    // SAFETY: a network namespace of its own shares no memory or descriptor table with anybody.
-    let entered = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) };
-    entered
-        .expect("this test needs root (CAP_NET_ADMIN) for a network namespace of its own; run it with sudo");
+/// A network namespace, with the calling thread in it, and in it a veth pair `near0`-`far0`, 10.90.0.1 on the first.
+#[must_use = "it goes away with this value"]
+fn own_namespace() -> Namespace {
+    let own = Namespace::new("own").unwrap_or_else(|error| panic!("{error}"));
+    own.enter().unwrap_or_else(|error| panic!("{error}"));
     for arguments in [
         "link add near0 type veth peer name far0",
         "address add 10.90.0.1/24 dev near0",
@@ -26,13 +24,11 @@ fn own_namespace() {
     ] {
         ip(arguments);
     }
+    own
 }
 
 fn ip(arguments: &str) -> String {
-    let output = Command::new("ip").args(arguments.split_whitespace()).output();
-    let output = output.expect("this test needs iproute2 (`ip`)");
-    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    remora_netns::ip(arguments).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The program for this address and port 4791, with a map that has a socket for the queue that test frames come on.
@@ -128,7 +124,7 @@ fn a_queue_without_a_socket_goes_to_the_kernel() {
 
 #[test]
 fn a_program_that_sits_there_already_stays() {
-    own_namespace();
+    let _own = own_namespace();
     let map = bpf::map_of_sockets(1).unwrap();
     let other = bpf::load(&program::steer(Ipv4Addr::new(1, 2, 3, 4).into(), 1, map.as_raw_fd())).unwrap();
     let index = std::fs::read_to_string("/proc/thread-self/net/dev_mcast").unwrap();

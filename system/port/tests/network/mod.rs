@@ -2,49 +2,29 @@
 //! between two namespaces.
 #![allow(dead_code, reason = "each test uses its part")]
 
-use rustix::thread::UnshareFlags;
+use remora_netns::{Namespace, or_skip};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, AsRawFd};
-use std::process::Command;
+use std::os::fd::AsRawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Can this process have networks of its own? If not, says why, also where the test harness keeps what tests print: a test
-/// that cannot see then ends, and nobody takes it for one that saw.
+/// Can this process have networks of its own? If not, says why: a test that cannot see then ends, and nobody takes it
+/// for one that saw.
 #[must_use]
 pub fn possible() -> bool {
-    let tried = std::thread::spawn(|| {
-        // SAFETY: as in `own_namespace`, and the thread ends here.
-        let entered = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) };
-        entered
-            .map_err(|errno| format!("a network namespace of its own: {errno}; it takes CAP_SYS_ADMIN"))?;
-        File::open("/dev/net/tun").map_err(|error| format!("/dev/net/tun: {error}"))?;
-        let up = Command::new("ip").args(["link", "set", "lo", "up"]).output();
-        match up {
-            Ok(output) if output.status.success() => Ok(()),
-            Ok(output) => Err(format!("`ip link set lo up`: {}", String::from_utf8_lossy(&output.stderr))),
-            Err(error) => Err(format!("`ip` (iproute2): {error}")),
-        }
-    });
-    let tried = tried.join().expect("no panic");
-    if let Err(reason) = &tried {
-        let name = std::thread::current().name().unwrap_or("a test").to_owned();
-        let _ = writeln!(std::io::stderr(), "{name}: not run, because it needs {}", reason.trim_end());
-    }
-    tried.is_ok()
+    let tun = |error| remora_netns::Error::System("opening /dev/net/tun".to_owned(), error);
+    let tried = Namespace::new("tried").and_then(|_| File::open("/dev/net/tun").map_err(tun));
+    or_skip(tried).is_some()
 }
 
-/// Moves the calling thread (and what it will start) into a network namespace of its own, with loopback up.
+/// A network namespace, with loopback up, into which the calling thread has moved, and what it will start.
 ///
 /// Panics without root, saying so: a test that cannot see must not pass.
-pub fn own_namespace() {
-    // SAFETY: a network namespace of its own shares no memory or descriptor table with anybody, so nothing that other
-    // threads rely on changes.
-    let entered = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) };
-    entered.unwrap_or_else(|errno| {
-        panic!("this test needs root (CAP_NET_ADMIN) for a network namespace of its own: {errno}; run it with sudo")
-    });
-    ip("link set lo up");
+#[must_use = "it goes away with this value"]
+pub fn own_namespace() -> Namespace {
+    let own = Namespace::new("own").unwrap_or_else(|error| panic!("{error}"));
+    own.enter().unwrap_or_else(|error| panic!("{error}"));
+    own
 }
 
 /// Runs `ip` with these arguments in the calling thread's namespace; panics with what it said if it fails.
@@ -54,10 +34,7 @@ pub fn ip(arguments: &str) {
 
 /// The same for another program of iproute2; returns what it said.
 pub fn run(program: &str, arguments: &str) -> String {
-    let output = Command::new(program).args(arguments.split_whitespace()).output();
-    let output = output.unwrap_or_else(|error| panic!("this test needs iproute2 (`{program}`): {error}"));
-    assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    remora_netns::run(program, arguments).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A point-to-point network device whose other end is this value: it gets every packet sent there, cut as on a wire.
@@ -108,59 +85,45 @@ impl Tun {
 /// them the sockets and programs that a test has just closed.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// A network namespace that a thread can move into, gone when the value and everything in it is.
-pub struct Namespace {
-    file: File,
-    /// Of the namespaces of a pair, one.
+/// A host of a pair: its namespace.
+pub struct Host {
+    space: Namespace,
+    /// Of the hosts of a pair, one.
     _alone: Option<MutexGuard<'static, ()>>,
 }
 
-impl Namespace {
-    /// Makes one, with loopback up, and moves the calling thread into it.
-    pub fn new() -> Namespace {
-        own_namespace();
-        let file = File::open("/proc/thread-self/ns/net").expect("the thread's own namespace");
-        Namespace { file, _alone: None }
-    }
-
-    /// Moves the calling thread into it.
+impl Host {
+    /// Moves the calling thread there.
     pub fn enter(&self) {
-        let kind = Some(rustix::thread::LinkNameSpaceType::Network);
-        rustix::thread::move_into_link_name_space(self.file.as_fd(), kind).expect("setns");
+        self.space.enter().unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// A name for it that other programs can open while this value lives.
-    pub fn path(&self) -> String {
-        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
-    }
-}
-
-/// Does an interface of the calling thread's namespace (or `default`: one that will be) look for other machines that have its
-/// addresses (duplicate address detection)? While it looks, neighbours are not asked for.
-pub fn checks_addresses(interface: &str, checks: bool) {
-    for (name, value) in [("accept_dad", u8::from(checks)), ("dad_transmits", u8::from(checks))] {
-        let file = format!("/proc/sys/net/ipv6/conf/{interface}/{name}");
-        std::fs::write(&file, value.to_string()).unwrap_or_else(|error| panic!("{file}: {error}"));
+    /// Does this interface of it look for other machines that have its addresses?
+    pub fn check_addresses(&self, interface: &str, checks: bool) {
+        self.space.check_addresses(interface, checks).unwrap_or_else(|error| panic!("{error}"));
     }
 }
 
-/// Two namespaces with a veth pair `near0`-`far0` between them, addresses 10.90.0.1 and .2, fd90::1 and ::2, and this
+/// Two hosts with a veth pair `near0`-`far0` between them, addresses 10.90.0.1 and .2, fd90::1 and ::2, and this
 /// MTU. The calling thread is in the first. Only one test of a process has such a pair at a time.
-pub fn veth_pair(mtu: usize, options: &str) -> [Namespace; 2] {
+pub fn veth_pair(mtu: usize, options: &str) -> [Host; 2] {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let far = Namespace::new();
-    let near = Namespace { _alone: Some(alone), ..Namespace::new() };
-    for namespace in [&far, &near] {
-        namespace.enter();
-        checks_addresses("default", false);
+    let made = make_pair(mtu, options).unwrap_or_else(|error| panic!("{error}"));
+    let [near, far] = made.map(|space| Host { space, _alone: None });
+    near.enter();
+    [Host { _alone: Some(alone), ..near }, far]
+}
+
+fn make_pair(mtu: usize, options: &str) -> Result<[Namespace; 2], remora_netns::Error> {
+    let spaces = [Namespace::new("near")?, Namespace::new("far")?];
+    let [near, far] = &spaces;
+    near.check_addresses("default", false)?;
+    far.check_addresses("default", false)?;
+    remora_netns::veth((near, "near0"), (far, "far0"), &format!("mtu {mtu} {options}"))?;
+    for (space, name, number) in [(far, "far0", 2), (near, "near0", 1)] {
+        space.ip(&format!("address add 10.90.0.{number}/24 dev {name}"))?;
+        space.ip(&format!("address add fd90::{number}/64 dev {name} nodad"))?;
+        space.ip(&format!("link set {name} up"))?;
     }
-    let far_end = format!("peer name far0 mtu {mtu} {options} netns {}", far.path());
-    ip(&format!("link add near0 mtu {mtu} {options} type veth {far_end}"));
-    for (namespace, name, number) in [(&far, "far0", 2), (&near, "near0", 1)] {
-        namespace.enter();
-        ip(&format!("address add 10.90.0.{number}/24 dev {name}"));
-        ip(&format!("address add fd90::{number}/64 dev {name} nodad"));
-        ip(&format!("link set {name} up"));
-    }
-    [near, far]
+    Ok(spaces)
 }

@@ -2,13 +2,10 @@
 //! whatever goes through the kernel's own network, which a program on an interface would slow down. Root may make them, and
 //! they go away with their value.
 
-use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::AsFd;
-use std::process::Command;
 
-use anyhow::{Context, Result, bail};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use anyhow::{Context, Result};
+use remora_netns::Namespace;
 
 use super::{Args, PortName};
 
@@ -54,9 +51,10 @@ pub const KERNEL: &str = "kernel0";
 
 /// The namespaces.
 pub struct Veth {
-    names: [String; 2],
+    near: Namespace,
+    far: Namespace,
     /// Others beside the two sides.
-    more: Vec<String>,
+    more: Vec<Namespace>,
 }
 
 impl Veth {
@@ -77,33 +75,28 @@ impl Veth {
 
     /// Makes them.
     pub fn create() -> Result<Veth> {
-        let names = ["near", "far"].map(|side| format!("remora-bench-{}-{side}", std::process::id()));
-        let made = Veth { names, more: Vec::new() };
-        let [near, far] = &made.names;
-        for name in [near, far] {
-            ip(&format!("netns add {name}"))?;
-        }
+        Veth::make().context("port xdp is measured between network namespaces, which needs root")
+    }
+
+    fn make() -> Result<Veth> {
+        let made = Veth { near: Namespace::new("near")?, far: Namespace::new("far")?, more: Vec::new() };
         for interface in [NIC, RAW, KERNEL] {
-            ip(&format!("link add {interface} netns {near} type veth peer name {interface} netns {far}"))?;
+            remora_netns::veth((&made.near, interface), (&made.far, interface), "")?;
         }
-        for (name, side) in [(near, Side::Near), (far, Side::Far)] {
+        for (space, side) in [(&made.near, Side::Near), (&made.far, Side::Far)] {
             for (interface, address) in [(NIC, side.nic()), (RAW, side.raw()), (KERNEL, side.kernel())] {
-                ip(&format!("-n {name} address add {address}/24 dev {interface}"))?;
-                ip(&format!("-n {name} link set {interface} up"))?;
+                set_up(space, interface, address)?;
             }
-            ip(&format!("-n {name} link set lo up"))?;
         }
         Ok(made)
     }
 
     /// Adds a link between the two sides for a server's NIC over AF_XDP and its client's, with the same name on both.
     pub fn add_link(&self, link: usize) -> Result<()> {
-        let [near, far] = &self.names;
         let name = Veth::link_name(link);
-        ip(&format!("link add {name} netns {near} type veth peer name {name} netns {far}"))?;
-        for (space, address) in [near, far].into_iter().zip(Veth::link_addresses(link)) {
-            ip(&format!("-n {space} address add {address}/24 dev {name}"))?;
-            ip(&format!("-n {space} link set {name} up"))?;
+        remora_netns::veth((&self.near, &name), (&self.far, &name), "")?;
+        for (space, address) in [&self.near, &self.far].into_iter().zip(Veth::link_addresses(link)) {
+            set_up(space, &name, address)?;
         }
         Ok(())
     }
@@ -111,28 +104,21 @@ impl Veth {
     /// Adds a namespace for each replica, and a bridge for each of so many stores by which one NIC of ours reaches one NIC of every
     /// replica. The namespaces, by replica.
     pub fn add_bridges(&mut self, stores: usize, replicas: usize) -> Result<Vec<String>> {
-        let name = |what: &str| format!("remora-bench-{}-{what}", std::process::id());
-        let spaces: Vec<String> = (0..replicas).map(|replica| name(&format!("replica{replica}"))).collect();
-        let hub = name("bridges");
-        for space in spaces.iter().chain([&hub]) {
-            ip(&format!("netns add {space}"))?;
-            self.more.push(space.clone());
-        }
-        let near = &self.names[0];
+        let new = |replica| Namespace::new(&format!("replica{replica}"));
+        let spaces = (0..replicas).map(new).collect::<Result<Vec<Namespace>, _>>()?;
+        let hub = Namespace::new("bridges")?;
         for store in 0..stores {
             let [bridge, interface] = [format!("bridge{store}"), Veth::store_name(store)];
-            ip(&format!("-n {hub} link add {bridge} type bridge"))?;
-            ip(&format!("-n {hub} link set {bridge} up"))?;
-            for (host, space) in [near].into_iter().chain(&spaces).enumerate() {
-                let plug = format!("plug{store}x{host}");
-                ip(&format!("link add {interface} netns {space} type veth peer name {plug} netns {hub}"))?;
-                ip(&format!("-n {hub} link set {plug} master {bridge} up"))?;
-                let address = Veth::store_address(store, host);
-                ip(&format!("-n {space} address add {address}/24 dev {interface}"))?;
-                ip(&format!("-n {space} link set {interface} up"))?;
+            hub.add_bridge(&bridge)?;
+            for (host, space) in [&self.near].into_iter().chain(&spaces).enumerate() {
+                hub.plug(&bridge, &format!("plug{store}x{host}"), (space, &interface))?;
+                set_up(space, &interface, Veth::store_address(store, host))?;
             }
         }
-        Ok(spaces)
+        let names = spaces.iter().map(|space| space.name().to_owned()).collect();
+        self.more.extend(spaces);
+        self.more.push(hub);
+        Ok(names)
     }
 
     /// The name of a store's interfaces.
@@ -162,42 +148,23 @@ impl Veth {
 
     /// The same, into one of both.
     pub fn enter_side(&self, side: Side) -> Result<()> {
-        let [near, far] = &self.names;
-        let path = format!("/run/netns/{}", if side == Side::Near { near } else { far });
-        let space = File::open(&path).with_context(|| format!("opening {path}"))?;
-        move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))
-            .context("moving into the benchmark's network namespace")
+        let space = if side == Side::Near { &self.near } else { &self.far };
+        Ok(space.enter()?)
     }
 
     /// What a program of the bench's side is started with.
     pub fn near(&self) -> [&str; 4] {
-        ["ip", "netns", "exec", &self.names[0]]
+        self.near.exec()
     }
 
     /// What a program of the peer's side is started with.
     pub fn far(&self) -> [&str; 4] {
-        ["ip", "netns", "exec", &self.names[1]]
+        self.far.exec()
     }
 }
 
-impl Drop for Veth {
-    fn drop(&mut self) {
-        for name in self.names.iter().chain(&self.more) {
-            let _ = ip(&format!("netns delete {name}"));
-        }
-    }
-}
-
-fn ip(arguments: &str) -> Result<()> {
-    let output = Command::new("ip").args(arguments.split(' ')).output();
-    let output =
-        output.context("port xdp is measured between network namespaces, which needs iproute2 (`ip`)")?;
-    if !output.status.success() {
-        let words = String::from_utf8_lossy(&output.stderr);
-        bail!(
-            "port xdp is measured between network namespaces, which needs root (`ip {arguments}`: {})",
-            words.trim()
-        );
-    }
+fn set_up(space: &Namespace, interface: &str, address: IpAddr) -> Result<()> {
+    space.ip(&format!("address add {address}/24 dev {interface}"))?;
+    space.ip(&format!("link set {interface} up"))?;
     Ok(())
 }

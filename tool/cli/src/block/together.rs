@@ -1,15 +1,12 @@
 //! Several replicas in one process, each a NIC and memory of its own, polled in turn by one thread: what a benchmark has room for whose
 //! machine has two cores. Processes that spin on one core would wait for the scheduler, and that would be the figure.
 
-use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::AsFd as _;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 use remora_store::block::{Layout, Standing, State};
 use remora_verbs::Listener;
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::DesignName;
 use super::replica::{AbdLock, Blocks, PrismRs, Replica, Shared, Size};
@@ -73,9 +70,7 @@ fn serve<B: Blocks>(args: &Args, prism: bool) -> Result<()> {
     let mut all = Vec::new();
     for (replica, standing) in standings(args.replicas)?.into_iter().enumerate() {
         if let Some(space) = args.within.get(replica) {
-            let path = format!("/run/netns/{space}");
-            let space = File::open(&path).with_context(|| format!("opening {path}"))?;
-            move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))?;
+            remora_netns::enter(space)?;
         }
         let port = PortArgs { interface: args.interface.clone(), ..PortArgs::plain(args.port) };
         let context = port.open()?;

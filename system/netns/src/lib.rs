@@ -1,0 +1,206 @@
+//! Network namespaces and veth pairs for tests and benchmarks: hosts of their own on one machine.
+//!
+//! A [`Namespace`] goes away with its value. Making one takes root (CAP_SYS_ADMIN) and iproute2; a test that gets none
+//! says so with [`or_skip`] and ends. Where a process is killed, its namespaces stay until the next process makes one.
+//!
+//! ```no_run
+//! let [near, far] = [remora_netns::Namespace::new("near")?, remora_netns::Namespace::new("far")?];
+//! remora_netns::veth((&near, "eth0"), (&far, "eth0"), "")?;
+//! for (host, address) in [(&near, "10.0.0.1/24"), (&far, "10.0.0.2/24")] {
+//!     host.ip(&format!("address add {address} dev eth0"))?;
+//!     host.ip("link set eth0 up")?;
+//! }
+//! near.command("ping").args(["-c", "1", "10.0.0.2"]).status().expect("ping");
+//! # Ok::<(), remora_netns::Error>(())
+//! ```
+
+mod error;
+mod stale;
+
+pub use error::Error;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Begins the name of each namespace; the number of the process follows.
+const PREFIX: &str = "remora-";
+
+/// Runs `ip` with these arguments in the caller's namespace; its standard output.
+///
+/// # Errors
+/// There is no `ip`, or it refuses.
+pub fn ip(arguments: &str) -> Result<String, Error> {
+    run("ip", arguments)
+}
+
+/// The same for another program of iproute2, such as `bridge` or `tc`.
+///
+/// # Errors
+/// There is no such program, or it refuses.
+pub fn run(program: &str, arguments: &str) -> Result<String, Error> {
+    let output = Command::new(program).args(arguments.split_whitespace()).output().map_err(Error::Missing)?;
+    if !output.status.success() {
+        let says = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(Error::Refused { command: format!("{program} {arguments}"), says });
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Moves the calling thread into the namespace of this name, and the threads and processes that it will start.
+///
+/// # Errors
+/// There is no such namespace, or the system refuses.
+pub fn enter(name: &str) -> Result<(), Error> {
+    let refused = |error| Error::System(format!("entering the network namespace {name}"), error);
+    let space = File::open(format!("/run/netns/{name}")).map_err(refused)?;
+    move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))
+        .map_err(|errno| refused(errno.into()))
+}
+
+/// What was made; `None` where it could not be: then the calling test has said why on standard error, past the test
+/// harness, which keeps what tests print.
+pub fn or_skip<T>(made: Result<T, Error>) -> Option<T> {
+    let error = match made {
+        Ok(made) => return Some(made),
+        Err(error) => error,
+    };
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    let _ =
+        writeln!(std::io::stderr(), "{test}: not run between network namespaces, which needs root: {error}");
+    None
+}
+
+/// A named network namespace with loopback up. It is deleted when the value is dropped.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// Makes one. `label` ends its name.
+    ///
+    /// # Errors
+    /// This process may not, or there is no `ip`.
+    pub fn new(label: &str) -> Result<Namespace, Error> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        stale::delete_once();
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{PREFIX}{}-{number}-{label}", std::process::id());
+        ip(&format!("netns add {name}"))?;
+        let made = Namespace { name };
+        made.ip("link set lo up")?;
+        Ok(made)
+    }
+
+    /// Its name, as `ip netns` has it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Moves the calling thread into it, and the threads and processes that the thread will start.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn enter(&self) -> Result<(), Error> {
+        enter(&self.name)
+    }
+
+    /// Runs `body` in a thread that is in this namespace.
+    ///
+    /// # Errors
+    /// The system refuses to let a thread in.
+    pub fn inside<T: Send>(&self, body: impl FnOnce() -> T + Send) -> Result<T, Error> {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| self.enter().map(|()| body()));
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Runs `ip` with these arguments in this namespace; its standard output.
+    ///
+    /// # Errors
+    /// It refuses.
+    pub fn ip(&self, arguments: &str) -> Result<String, Error> {
+        ip(&format!("-n {} {arguments}", self.name))
+    }
+
+    /// The words that start a program in this namespace; the process is the program's.
+    pub fn exec(&self) -> [&str; 4] {
+        ["ip", "netns", "exec", &self.name]
+    }
+
+    /// A program in this namespace.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let [ip, words @ ..] = self.exec();
+        let mut command = Command::new(ip);
+        command.args(words).arg(program);
+        command
+    }
+
+    /// Does `interface` (or `default`: one that will be made) look for other machines that have its addresses
+    /// (duplicate address detection)? While it looks, it asks for no neighbour.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn check_addresses(&self, interface: &str, checks: bool) -> Result<(), Error> {
+        let value = u8::from(checks).to_string();
+        let write = |name: &str| {
+            let file = format!("/proc/sys/net/ipv6/conf/{interface}/{name}");
+            std::fs::write(&file, &value).map_err(|error| Error::System(file, error))
+        };
+        self.inside(|| ["accept_dad", "dad_transmits"].iter().try_for_each(|name| write(name)))?
+    }
+
+    /// Waits until the kernel has noticed that the link is up: frames sent before are lost.
+    ///
+    /// # Errors
+    /// There is no such interface.
+    pub fn wait_until_up(&self, interface: &str) -> Result<(), Error> {
+        let show = format!("-brief link show {interface}");
+        while self.ip(&show)?.split_whitespace().nth(1) != Some("UP") {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Makes a bridge in this namespace, up.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn add_bridge(&self, bridge: &str) -> Result<(), Error> {
+        self.ip(&format!("link add {bridge} type bridge"))?;
+        self.ip(&format!("link set {bridge} up")).map(drop)
+    }
+
+    /// Joins `host` to a bridge of this namespace: by `interface` there and by `port` here, which is up.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn plug(&self, bridge: &str, port: &str, host: (&Namespace, &str)) -> Result<(), Error> {
+        veth((self, port), host, "")?;
+        self.ip(&format!("link set {port} master {bridge} up")).map(drop)
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = ip(&format!("netns delete {}", self.name));
+    }
+}
+
+/// Makes a veth pair: an interface in each of two namespaces, both down. `options` are those of `ip link add` for each
+/// end, such as `mtu 9000`.
+///
+/// # Errors
+/// The system refuses.
+pub fn veth(near: (&Namespace, &str), far: (&Namespace, &str), options: &str) -> Result<(), Error> {
+    let ((here, name), (there, peer)) = (near, far);
+    let far_end = format!("peer name {peer} {options} netns {}", there.name);
+    here.ip(&format!("link add {name} {options} type veth {far_end}")).map(drop)
+}
