@@ -39,7 +39,7 @@ fmt:
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 
-tidy: ## the house's style, the arrows between rooms, the pure rooms' empty import lists, docs/TESTS.md
+tidy: ## style, layers, the empty import lists of the pure crates, docs/TESTS.md; prints the layers and their sizes
 	$(CARGO) test --quiet --package remora-tidy --lib
 	$(CARGO) test --package remora-tidy --test house -- --show-output
 
@@ -60,7 +60,7 @@ doc: ## the examples in the documentation, and the documentation itself
 models: ## the concurrent parts under loom
 	@scripts/models
 
-miri: ## the unsafe rooms' bytes under Miri
+miri: ## the bytes of the crates with unsafe code, under Miri
 	@MIRI_LIMIT=$(MIRI_LIMIT) scripts/miri
 
 fuzz: ## each fuzzer for FUZZ_SECONDS (10) from its saved corpus, and the canary that must fail
