@@ -57,10 +57,12 @@ impl Veth {
         INTERFACES[which]
     }
 
-    /// This binary, as `role` in namespace `which`: its test `acts_its_role` finds the role in the variable `variable`.
-    pub fn run(&self, which: usize, variable: &str, role: &str) -> Command {
+    /// This binary, as `role` in namespace `which`: the test `acts_its_role` of `module` finds the role in the variable
+    /// `variable`.
+    pub fn run(&self, which: usize, module: &str, variable: &str, role: &str) -> Command {
         let mut command = self.spaces[which].command(std::env::current_exe().unwrap());
-        command.args(["--exact", "acts_its_role", "--nocapture"]).env(variable, role);
+        let (_, inner) = module.split_once("::").unwrap();
+        command.args(["--exact", &format!("{inner}::acts_its_role"), "--nocapture"]).env(variable, role);
         command.stdout(Stdio::piped());
         command
     }

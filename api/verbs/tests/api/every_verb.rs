@@ -1,8 +1,6 @@
 //! Every verb between two contexts of one process: what arrives, what the completions say, what is refused.
-#![allow(unsafe_code, reason = "namespaces are system calls")]
 
-mod veth;
-
+use crate::veth::{self, Veth};
 use remora_verbs::{
     Access, CompletionKind, CompletionQueue, Context, Device, EMPTY, Flags, MemoryRegion, Mode, Payload,
     PostError, ProtectionDomain, QpOptions, QueuePair, ReceiveRequest, Status, WorkCompletion, WorkRequest,
@@ -10,7 +8,6 @@ use remora_verbs::{
 };
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use veth::Veth;
 
 /// No test waits so long unless it hangs.
 const LONG: Duration = Duration::from_secs(60);

@@ -1,10 +1,6 @@
 //! Multicast over `udp`: groups on one host, and across a veth pair between two network namespaces. The latter needs root;
 //! without it the test says so and ends.
 
-#![allow(unsafe_code, reason = "namespaces are system calls")]
-
-mod veth;
-
 use remora_verbs::{
     Access, CompletionQueue, Context, CreateError, DatagramQueuePair, Device, EMPTY, Endpoint, GRH,
     MemoryRegion, ProtectionDomain, QpOptions, QueueError, ReceiveRequest, Status, WorkCompletion, work,
@@ -223,15 +219,16 @@ fn acts_its_role() {
 
 #[test]
 fn a_group_reaches_across_a_veth_pair() {
-    let Some(veth) = veth::Veth::new() else { return };
+    let Some(veth) = crate::veth::Veth::new() else { return };
     for (member, sender, name) in [
         ("10.213.7.1:4791", "10.213.7.2:0", "239.255.71.6:4791"),
         ("[fd00:7::1]:4791", "[fd00:7::2]:0", "[ff12::4791]:4791"),
     ] {
-        let mut hearing = veth.run(0, ROLE, &format!("hear {member} {name}")).spawn().unwrap();
+        let mut hearing =
+            veth.run(0, module_path!(), ROLE, &format!("hear {member} {name}")).spawn().unwrap();
         let mut said = BufReader::new(hearing.stdout.take().unwrap()).lines();
         assert!(said.any(|line| line.unwrap().contains("attached")), "the member has ended");
-        let mut sending = veth.run(1, ROLE, &format!("send {sender} {name}"));
+        let mut sending = veth.run(1, module_path!(), ROLE, &format!("send {sender} {name}"));
         let mut sending = sending.stdin(Stdio::piped()).spawn().unwrap();
         assert!(said.any(|line| line.unwrap().contains("heard")), "nothing came across");
         assert!(hearing.wait().unwrap().success());

@@ -1,13 +1,12 @@
 //! Random operations of PRISM beside the model, over the real ports: the body that simulated links bear, of values of 0 to 16
 //! packets, with links that lose, repeat and reorder frames.
-#![allow(unsafe_code, reason = "namespaces are system calls")]
 
-#[path = "../../../sim/fabric/tests/prism/model.rs"]
+#[path = "../../../../sim/fabric/tests/prism/model.rs"]
 mod model;
-#[path = "../../../sim/fabric/tests/prism/random_body.rs"]
+#[path = "../../../../sim/fabric/tests/prism/random_body.rs"]
 mod random_body;
-mod veth;
 
+use crate::veth::{self, Veth};
 use random_body::{Arm, body};
 use remora_fault::Random;
 use remora_verbs::prism::{FreeListFacts, WorkRequest};
@@ -16,7 +15,6 @@ use remora_verbs::{
     QpOptions, QueuePair, Remote, Rules, Sge, WorkCompletion,
 };
 use std::time::Duration;
-use veth::Veth;
 
 /// No test waits so long unless it hangs.
 const LONG: Duration = Duration::from_secs(60);

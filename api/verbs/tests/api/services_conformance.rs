@@ -1,9 +1,7 @@
 //! The conformance bodies of XRC, UC and UD over the real ports, good ones and bad ones: XRC as RC, exactly once; of UC and UD a
 //! message arrives whole or not at all.
-#![allow(unsafe_code, reason = "namespaces are system calls")]
 
-mod veth;
-
+use crate::veth::{self, Veth};
 use remora_conformance::{
     Arm, Buffer, Mishap, Options, Report, UnreliableReport, bad_world, run, run_unreliable,
 };
@@ -17,7 +15,6 @@ use remora_verbs::{
 use remora_wire::Qpn;
 use remora_wire::frame::{Peer, Route};
 use std::time::{Duration, Instant};
-use veth::Veth;
 
 /// One end of a pair.
 #[allow(clippy::large_enum_variant, reason = "there are six of them")]

@@ -6,7 +6,6 @@ use remora_verbs::{
     Access, CreateError, Device, EMPTY, MemoryError, QpOptions, QueuePair, ReceiveRequest, Status, work,
 };
 use std::io::Write;
-use std::process::Command;
 use std::time::Duration;
 
 const ROLE: &str = "REMORA_TEST_LIMITS_ROLE";
@@ -18,8 +17,8 @@ const TOO_LITTLE: &str = "not run: this machine lets nobody lock 4 MiB (`ulimit 
 /// Runs this binary as `role`; its output if it succeeded.
 #[track_caller]
 fn run(role: &str) -> String {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    let ended = command.args(["--exact", "acts_its_role", "--nocapture"]).env(ROLE, role).output().unwrap();
+    let mut command = crate::own::test(module_path!(), "acts_its_role");
+    let ended = command.env(ROLE, role).output().unwrap();
     let said = String::from_utf8_lossy(&ended.stdout).into_owned();
     assert!(ended.status.success(), "{said}{}", String::from_utf8_lossy(&ended.stderr));
     said

@@ -1,8 +1,6 @@
 //! The conformance body over the real ports, good ones and bad ones: random verbs in both directions against a plain model.
-#![allow(unsafe_code, reason = "namespaces are system calls")]
 
-mod veth;
-
+use crate::veth::{self, Veth};
 use remora_conformance::{Arm, Buffer, Options, Report, Verb, bad_world, run};
 use remora_fabric::Settings;
 use remora_verbs::{
@@ -11,7 +9,6 @@ use remora_verbs::{
     WorkRequest,
 };
 use std::time::{Duration, Instant};
-use veth::Veth;
 
 /// Two contexts in one process, as an arm.
 struct Api {

@@ -1,17 +1,13 @@
 //! Two processes in two network namespaces with a veth pair between them: a real (if virtual) wire with an MTU of 1500, by UDP
 //! sockets and by AF_XDP. Needs root; without it the test says so and ends.
 
-#![allow(unsafe_code, reason = "namespaces are system calls")]
-
-mod veth;
-
+use crate::veth::{self, Veth};
 use remora_verbs::{
     Access, Context, Device, EMPTY, Endpoint, Listener, QpOptions, RemoteMemory, Status, work,
 };
 use std::net::IpAddr;
 use std::process::Command;
 use std::time::Duration;
-use veth::Veth;
 
 const ROLE: &str = "REMORA_TEST_NAMESPACE_ROLE";
 /// No test waits so long unless it hangs.
@@ -90,14 +86,14 @@ fn visit(own: &str, server: &str) {
 /// One process serves with the first NIC, the other visits it with the second.
 fn serve_and_visit(veth: &Veth, nics: [String; 2], listen: &str) {
     let role = |act: &str, nic: &str| format!("{act},{nic},{listen}");
-    let mut serving = veth.run(0, ROLE, &role("serve", &nics[0])).spawn().unwrap();
+    let mut serving = veth.run(0, module_path!(), ROLE, &role("serve", &nics[0])).spawn().unwrap();
     let mut said = std::io::BufReader::new(serving.stdout.take().unwrap());
     let mut line = String::new();
     while !line.contains("listening") {
         line.clear();
         assert!(std::io::BufRead::read_line(&mut said, &mut line).unwrap() > 0, "the server has ended");
     }
-    let visited = veth.run(1, ROLE, &role("visit", &nics[1])).output().unwrap();
+    let visited = veth.run(1, module_path!(), ROLE, &role("visit", &nics[1])).output().unwrap();
     assert!(visited.status.success(), "{nics:?}: {}", String::from_utf8_lossy(&visited.stdout));
     assert!(serving.wait().unwrap().success(), "{nics:?}");
 }

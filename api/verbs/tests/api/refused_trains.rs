@@ -14,8 +14,7 @@ fn a_write_arrives_though_every_train_is_refused() {
     let built = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status();
     assert!(built.expect("a C compiler, which `make setup` installs").success());
     for errno in [libc::EINVAL, libc::EIO, libc::EOPNOTSUPP, libc::EMSGSIZE] {
-        let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", "in_the_child_a_write_arrives", "--nocapture"]);
+        let mut child = crate::own::test(module_path!(), "in_the_child_a_write_arrives");
         child.env("LD_PRELOAD", &library).env("REMORA_REFUSE", "cut").env("REMORA_ERRNO", errno.to_string());
         let output = child.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);

@@ -7,7 +7,7 @@ use remora_verbs::{
 };
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
 /// Holds the device's name in the other process's environment, and makes `other_process` act.
@@ -40,8 +40,8 @@ struct Process {
 
 impl Process {
     fn start(name: &str) -> Process {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "other_process", "--nocapture"]).env(DEVICE, name);
+        let mut command = crate::own::test(module_path!(), "other_process");
+        command.env(DEVICE, name);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let input = child.stdin.take();

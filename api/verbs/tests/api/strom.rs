@@ -1,8 +1,6 @@
 //! StRoM by the API, over real ports: a client asks kernels on the NIC of a server whose program does nothing meanwhile.
-#![allow(unsafe_code, reason = "namespaces are system calls")]
 
-mod veth;
-
+use crate::veth::{self, Veth};
 use remora_fault::Random;
 use remora_fault::{Action, Rule};
 use remora_verbs::kernel::{
@@ -16,9 +14,8 @@ use remora_verbs::{
 };
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
-use veth::Veth;
 
 /// No test waits so long unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
@@ -515,8 +512,8 @@ impl Drop for Process {
 #[test]
 fn a_kernel_of_another_process_answers_while_its_program_sleeps() {
     for (name, device) in [("shm", shm()), ("udp", udp())] {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "other_process", "--nocapture"]).env("REMORA_STROM_DEVICE", name);
+        let mut command = crate::own::test(module_path!(), "other_process");
+        command.env("REMORA_STROM_DEVICE", name);
         let mut other = Process(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
         let mut said = BufReader::new(other.0.stdout.take().unwrap()).lines().map(Result::unwrap);
         let address =

@@ -1,0 +1,27 @@
+//! The Rust API between the engines of one process, between processes and between network namespaces. One binary: each
+//! has the whole NIC compiled into it. Apart stand only tests that fork, or count allocations.
+
+mod attendant;
+mod checked_reads;
+mod conformance;
+mod congestion;
+mod dissector;
+mod every_verb;
+mod handshakes;
+mod limits;
+mod multicast;
+mod namespaces;
+mod offloads;
+mod own;
+mod prism;
+mod prism_conformance;
+mod processes;
+mod queue_sizes;
+mod refused_trains;
+mod regions;
+mod services;
+mod services_conformance;
+mod services_tshark;
+mod strom;
+#[path = "../veth/mod.rs"]
+mod veth;
