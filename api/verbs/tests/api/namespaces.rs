@@ -6,7 +6,6 @@ use remora_verbs::{
     Access, Context, Device, EMPTY, Endpoint, Listener, QpOptions, RemoteMemory, Status, work,
 };
 use std::net::IpAddr;
-use std::process::Command;
 use std::time::Duration;
 
 const ROLE: &str = "REMORA_TEST_NAMESPACE_ROLE";
@@ -117,10 +116,10 @@ fn by_af_xdp_and_by_udp_in_every_pairing() {
             serve_and_visit(&veth, nics.map(String::clone), listen);
         }
     }
-    let links = Command::new("ip").args(["-all", "netns", "exec", "ip", "link"]).output().unwrap();
-    let links = String::from_utf8_lossy(&links.stdout).into_owned();
-    let ours: Vec<&str> = links.lines().filter(|line| line.contains(veth.interface(0))).collect();
-    assert!(!ours.is_empty() && ours.iter().all(|line| !line.contains("xdp")), "{ours:?}");
+    for end in [0, 1] {
+        let link = veth.ip(end, &format!("link show {}", veth.interface(end)));
+        assert!(link.contains(veth.interface(end)) && !link.contains("xdp"), "{link}");
+    }
 }
 
 /// The peer's link is down for longer than the kernel asks; when it is up, its address is checked before it answers.

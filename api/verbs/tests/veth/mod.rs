@@ -42,9 +42,9 @@ impl Veth {
         Ok(Veth { spaces })
     }
 
-    /// Runs `ip` in namespace `which`.
-    pub fn ip(&self, which: usize, arguments: &str) {
-        self.spaces[which].ip(arguments).unwrap_or_else(|error| panic!("{error}"));
+    /// Runs `ip` in namespace `which`; what it prints.
+    pub fn ip(&self, which: usize, arguments: &str) -> String {
+        self.spaces[which].ip(arguments).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// From now on the interface in namespace `which` looks for other machines that have its addresses.
