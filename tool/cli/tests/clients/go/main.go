@@ -142,17 +142,29 @@ func lengths() {
 	}
 }
 
+// Puts the expiry of a new item off. By a clock of whole seconds its one second may be over at once: then it is made again.
+func kept(key string, touch func() error) {
+	for tries := 0; ; tries++ {
+		fails(client.Set(&memcache.Item{Key: key, Value: []byte("v"), Expiration: 1}), nil)
+		err := touch()
+		if err == nil {
+			return
+		}
+		same(tries < 100 && errors.Is(err, memcache.ErrCacheMiss), true)
+	}
+}
+
 func expiry() {
 	fails(client.Set(&memcache.Item{Key: "past", Value: []byte("v"), Expiration: -1}), nil)
 	_, err := client.Get("past")
 	fails(err, memcache.ErrCacheMiss)
-	for _, key := range []string{"short", "touched", "asked"} {
-		fails(client.Set(&memcache.Item{Key: key, Value: []byte("v"), Expiration: 1}), nil)
-	}
-	fails(client.Touch("touched", 1000), nil)
+	fails(client.Set(&memcache.Item{Key: "short", Value: []byte("v"), Expiration: 1}), nil)
+	kept("touched", func() error { return client.Touch("touched", 1000) })
 	fails(client.Touch("none", 1000), memcache.ErrCacheMiss)
-	_, err = client.GetAndTouch("asked", 1000)
-	fails(err, nil)
+	kept("asked", func() error {
+		_, err := client.GetAndTouch("asked", 1000)
+		return err
+	})
 	for tries := 0; ; tries++ {
 		if _, err := client.Get("short"); errors.Is(err, memcache.ErrCacheMiss) {
 			break

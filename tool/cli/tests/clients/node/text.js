@@ -76,8 +76,13 @@ async function expiry() {
   await client.set('past', 'v', -1);
   assert.equal(await client.get('past'), undefined);
   await client.set('short', 'v', 1);
-  await client.set('touched', 'v', 1);
-  assert.equal(await client.touch('touched', 1000), true);
+  // A second may be over at once, by a clock of whole seconds.
+  let touched = false;
+  for (let tries = 0; !touched && tries < 100; tries++) {
+    await client.set('touched', 'v', 1);
+    touched = await client.touch('touched', 1000);
+  }
+  assert.equal(touched, true);
   for (let tries = 0; (await client.get('short')) !== undefined; tries++) {
     assert.ok(tries < 1000, 'it never expires');
     await pause(10);

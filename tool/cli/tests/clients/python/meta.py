@@ -99,8 +99,13 @@ for length in (1, 1000, 100_000, 1_000_000):
 
 # Expiry, and putting it off.
 same(client.set("meta-short", b"v", ttl=1), True)
-same(client.set("meta-kept", b"v", ttl=1), True)
-same(client.touch("meta-kept", 1000), True)
+for _ in range(100):
+    # A second may be over at once, by a clock of whole seconds.
+    same(client.set("meta-kept", b"v", ttl=1), True)
+    if client.touch("meta-kept", 1000):
+        break
+else:
+    raise AssertionError("a value that is there cannot be touched")
 same(client.touch("meta-none", 1000), False)
 gone(lambda: client.get("meta-short"))
 same(client.get("meta-kept"), b"v")
