@@ -1,6 +1,6 @@
 //! READs and atomics over IRN: executed in order and once, their responses recovered by the responder's own sender.
 
-use crate::bench::{SIGNALED, good};
+use crate::bench::{Bench, SIGNALED, good};
 use crate::{bench, nth, rules, settings};
 use remora_fabric::Settings;
 use remora_fault::{Action, Directions, Rule};
@@ -21,6 +21,21 @@ fn a_read_sees_the_write_before_it_though_that_was_lost() {
     assert_eq!(here.load(1 << 20, 5), b"fresh");
     assert_eq!(bench.world.counters(1).irn_ahead_pkts, 1, "the READ request was kept, not dropped");
     assert_eq!(bench.world.counters(0).retransmitted_pkts, 1);
+}
+
+/// The SEND has failed and is not sent again, but ends only behind the READ: nothing is left to send, and yet silence counts.
+#[test]
+fn a_read_without_an_answer_ends_though_a_failed_send_waits_behind_it() {
+    let settings = Settings { rnr_retry: 0, retry_cnt: 2, ..settings() };
+    let mut bench = Bench::new(&settings);
+    rules(&mut bench, vec![Rule::new(Action::Drop).only(&[Opcode::RC_RDMA_READ_RESPONSE_ONLY])]);
+    let (here, remote) = (bench.here.clone(), bench.there.remote(0));
+    bench.put(1, Operation::Read(remote), &[here.sge(1 << 20, 5)], SIGNALED).unwrap();
+    bench.put(2, Operation::Send, &[here.sge(0, 5)], SIGNALED).unwrap();
+    bench.world.ring(bench.left);
+    let ended: Vec<_> = bench.settle().into_iter().collect();
+    assert_eq!(ended, [(1, Status::RetryExceeded), (2, Status::WrFlushed)]);
+    assert_eq!(bench.world.state(bench.left), Some(State::Err));
 }
 
 #[test]

@@ -252,7 +252,7 @@ impl<D: Copy> Requester<D> {
             let next = self.sender.next();
             (self.begins(next)?, self.at, next)
         } else {
-            let (number, seq) = self.choose()?;
+            let (number, seq) = self.choose(now)?;
             (self.window.get(number)?, number, seq)
         };
         if let Kind::Prism(_) = placed.message.kind {
@@ -265,7 +265,16 @@ impl<D: Copy> Requester<D> {
     /// The message and the packet that would leave now, when there is more to choose from than the next one.
     #[cold]
     #[inline(never)]
-    fn choose(&mut self) -> Option<(u64, Seq)> {
+    fn choose(&mut self, now: Instant) -> Option<(u64, Seq)> {
+        let chosen = self.chosen();
+        if chosen.is_none() {
+            // Whatever holds the packet back, it is not this side's rate, turn or port: the timer goes on.
+            self.rto.stuck(now, self.sender.in_flight());
+        }
+        chosen
+    }
+
+    fn chosen(&mut self) -> Option<(u64, Seq)> {
         let limit = self.limit();
         let mut chosen = self.sender.choose(limit);
         if chosen.is_none() && self.sender.must_look() {

@@ -24,7 +24,7 @@ impl<D: Copy> Requester<D> {
             self.begins(next).filter(|_| self.sender.has_room())?;
             (self.at, next)
         } else {
-            self.choose()?
+            self.choose(now)?
         };
         let placed = self.window.get(number)?;
         let Kind::Prism(extended) = placed.message.kind else { return None };
