@@ -112,7 +112,7 @@ fn one_that_speaks_is_heard_beside_connections_that_drip() {
     }
 }
 
-/// Connections that are hung up on and made again at once are a bounded load: the server is the one to set the pace.
+/// A peer that reconnects at once after each hang-up gets a bounded number of connections a second.
 #[test]
 fn connections_that_come_back_at_once_set_no_pace() {
     let listener = listener();

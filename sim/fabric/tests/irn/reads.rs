@@ -23,7 +23,7 @@ fn a_read_sees_the_write_before_it_though_that_was_lost() {
     assert_eq!(bench.world.counters(0).retransmitted_pkts, 1);
 }
 
-/// The SEND has failed and is not sent again, but ends only behind the READ: nothing is left to send, and yet silence counts.
+/// The failed SEND is not sent again and completes only after the READ. Nothing can be sent, but the timer must run.
 #[test]
 fn a_read_without_an_answer_ends_though_a_failed_send_waits_behind_it() {
     let settings = Settings { rnr_retry: 0, retry_cnt: 2, ..settings() };

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How much of the whole a run takes: a fifth, and all of it with `REMORA_WHOLE` set, as `make nightly` sets it.
+/// The part of `whole` seeds that a run takes: a fifth, or all with `REMORA_WHOLE` (`make nightly` sets it).
 pub fn share(whole: u64) -> u64 {
     if std::env::var_os("REMORA_WHOLE").is_some() { whole } else { whole / 5 }
 }

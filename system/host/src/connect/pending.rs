@@ -30,10 +30,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Connections that are accepted before others are read.
 const TOGETHER: usize = 32;
-/// Connections that give way in a second, at most, when more than that come back at once. Each costs the
-/// server what it costs the peer, and one that connects needs some milliseconds until it speaks.
+/// Unfinished connections closed per second, at most, to make room for newcomers. A peer that reconnects at
+/// once cannot cost the server more, and a client has some milliseconds to send its request.
 const EVICTIONS_PER_SECOND: f64 = 1000.0;
-/// Of those that nobody took before, as many may give way together.
+/// Closings that may come together after a quiet time.
 const EVICTIONS_AT_ONCE: f64 = 1024.0;
 
 const LISTENER: Token = Token(0);

@@ -115,7 +115,7 @@ impl Drop for Endpoint {
 
 /// Takes connections until told to stop, and hands each to a thread of its own.
 fn wait(listener: &TcpListener, stopped: &AtomicBool, snapshot: &(impl Fn() -> Vec<Family> + Sync)) {
-    let (threads, open) = (AtomicUsize::new(0), Open::default());
+    let (threads, open) = (AtomicUsize::new(0), OpenConnections::default());
     thread::scope(|scope| {
         while !stopped.load(Ordering::Acquire) {
             let Ok((stream, _)) = listener.accept() else {
@@ -151,12 +151,12 @@ fn wait(listener: &TcpListener, stopped: &AtomicBool, snapshot: &(impl Fn() -> V
 
 /// The connections that are open, by the order in which they came.
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     all: Mutex<BTreeMap<u64, TcpStream>>,
     next: AtomicU64,
 }
 
-impl Open {
+impl OpenConnections {
     /// Its number. The oldest is cut off if there are too many.
     fn add(&self, stream: &TcpStream) -> io::Result<u64> {
         let stream = stream.try_clone()?;

@@ -11,7 +11,7 @@ use remora_wire::frame::{Endpoint, Route, Start};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// A network namespace, with the calling thread in it, and in it a veth pair `near0`-`far0`, 10.90.0.1 on the first.
+/// Makes a network namespace with a veth pair `near0`-`far0` (10.90.0.1 on `near0`). The calling thread enters it.
 #[must_use = "it goes away with this value"]
 fn own_namespace() -> Namespace {
     let own = Namespace::new("own").unwrap_or_else(|error| panic!("{error}"));

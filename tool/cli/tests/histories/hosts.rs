@@ -40,7 +40,7 @@ impl Hosts {
         command
     }
 
-    /// Cuts a host off, or joins it to the others again. Frames that the bridge has taken may still get through to others.
+    /// Cuts a host off, or joins it to the others again. Frames that the bridge holds may still arrive.
     pub fn cut(&self, host: usize, cut: bool) {
         let state = if cut { "down" } else { "up" };
         let done = self.switch.ip(&format!("link set {} {state}", port_of(host)));

@@ -268,7 +268,7 @@ impl<D: Copy> Requester<D> {
     fn choose(&mut self, now: Instant) -> Option<(u64, Seq)> {
         let chosen = self.chosen();
         if chosen.is_none() {
-            // Whatever holds the packet back, it is not this side's rate, turn or port: the timer goes on.
+            // No rate limit, scheduler or full port holds the packet back: the timer must run.
             self.rto.stuck(now, self.sender.in_flight());
         }
         chosen
