@@ -21,13 +21,16 @@ pub mod load;
 pub mod txn;
 pub mod ycsb;
 
+mod backoff;
 mod post;
+mod random;
 mod region;
 mod send_queue;
 mod words;
 mod work_id;
 
 pub use post::{Broken, Fleet, Post, PostPrism};
+pub use random::Random;
 pub use region::Registered;
 pub use remora_nic::PostError;
 pub use send_queue::QueueNeeds;

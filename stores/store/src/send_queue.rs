@@ -15,6 +15,18 @@ pub struct QueueNeeds {
     pub completions: u32,
 }
 
+impl QueueNeeds {
+    /// What serves either of two machines.
+    pub fn max(self, other: QueueNeeds) -> QueueNeeds {
+        QueueNeeds {
+            send: self.send.max(other.send),
+            receive: self.receive.max(other.receive),
+            sges: self.sges.max(other.sges),
+            completions: self.completions.max(other.completions),
+        }
+    }
+}
+
 /// A send queue's account. A request without completion is known to be out of the queue when a later one completes
 /// (IBTA vol. 1 §10.8.5.1: completions come in order), so every so often a request must be signaled.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use remora_nic::{
     AddressVector, Config, Modify, Nic, Payload, Poller, PostError, QueuePairInit, ReceiveRequest, Ring,
     WorkCompletion, WorkRequest, wqe, write_receive,
 };
+use remora_store::Random;
 use remora_store::kv::farm::{self, Farm, FarmTable};
 use remora_store::kv::pilaf::{self, Pilaf, PilafTable};
 use remora_store::kv::strom::{self, OPCODE, Strom, StromTable};
@@ -18,7 +19,7 @@ use remora_store::kv::{
     Client, ClientConfig, Design, Finished, Lookup, Outcome, Post, QueueNeeds, Registered, Server,
     ServerConfig, Table,
 };
-use remora_store::ycsb::{Random, Values, record};
+use remora_store::ycsb::{Values, record};
 use remora_transport::Instant;
 use remora_transport::state::State;
 use remora_wire::frame::Route;

@@ -10,6 +10,7 @@ mod chain;
 mod completions;
 mod connecting;
 mod demo;
+mod designs;
 mod device;
 mod devinfo;
 mod doctor;

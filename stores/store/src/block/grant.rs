@@ -29,6 +29,14 @@ impl Design {
         }
     }
 
+    /// What it is, in one line.
+    pub fn about(self) -> &'static str {
+        match self {
+            Design::PrismRs => "Multi-writer ABD by PRISM's chains",
+            Design::AbdLock => "The same by locks and plain verbs",
+        }
+    }
+
     /// The design of a [`name`](Design::name).
     pub fn named(name: &str) -> Option<Design> {
         Design::ALL.into_iter().find(|design| design.name() == name)

@@ -11,8 +11,10 @@
 mod crew;
 mod grant;
 mod hello;
+mod machine;
 mod numbers;
 mod set;
+mod slots;
 mod standing;
 mod tag;
 
@@ -21,6 +23,7 @@ pub mod prism_rs;
 
 pub use grant::{Design, Grant, Layout};
 pub use hello::{Errand, Hello, Welcome};
+pub use machine::{AnyClient, Machine};
 pub use standing::{Misfit, Standing, State, View};
 pub use tag::{ClientId, Tag};
 

@@ -68,7 +68,7 @@ impl Lru {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ycsb::Random;
+    use crate::random::Random;
 
     #[test]
     fn the_order_is_that_of_a_plain_list() {

@@ -128,7 +128,7 @@ impl Extents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ycsb::Random;
+    use crate::random::Random;
     use remora_memory::{Bytes, Key};
 
     #[test]

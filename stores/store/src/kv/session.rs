@@ -43,6 +43,17 @@ impl Design {
         }
     }
 
+    /// What it is, in one line.
+    pub fn about(self) -> &'static str {
+        match self {
+            Design::Pilaf => "Self-verifying cuckoo table: an entry READ, then a value READ (Pilaf)",
+            Design::Farm => "Hopscotch neighbourhood READ, then a value READ (FaRM)",
+            Design::TwoSided => "Every operation is a call",
+            Design::Prism => "One indirect READ; PUTs by the client itself (PRISM)",
+            Design::Strom => "A kernel on the server's NIC looks keys up (StRoM)",
+        }
+    }
+
     fn from_number(number: u32) -> Option<Design> {
         Design::ALL.into_iter().find(|design| *design as u32 == number)
     }

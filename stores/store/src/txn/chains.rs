@@ -116,7 +116,7 @@ impl Client {
 
     /// READs a key's latest version.
     pub(super) fn post_look(&mut self, of: u32, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        let entry = &self.entries[of as usize];
+        let entry = &self.window.entries[of as usize];
         // Who will only write needs to know which key is there.
         let len = if entry.reads { self.config.longest() } else { super::HEADER + entry.key_len as usize };
         let from = Address::bounded(self.remote(entry.shard, self.slot(entry)));
@@ -132,7 +132,7 @@ impl Client {
         at: Timestamp,
         fleet: &mut impl Fleet,
     ) -> Result<(), Broken> {
-        let entry = &self.entries[of as usize];
+        let entry = &self.window.entries[of as usize];
         let operands = Operands {
             mode: Mode::Greater,
             size: 16,
@@ -150,7 +150,7 @@ impl Client {
 
     /// Writes what the key becomes into the arena; how many bytes.
     fn compose(&self, of: u32, at: Timestamp, fate: Fate, cell: Cell) -> u64 {
-        let entry = &self.entries[of as usize];
+        let entry = &self.window.entries[of as usize];
         let header = Header {
             own: 0,
             version: at,
@@ -178,7 +178,7 @@ impl Client {
     ) -> Result<(), Broken> {
         let fate = if one_step { Fate::Committed } else { Fate::Pending };
         let bound = self.compose(of, at, fate, cell);
-        let entry = &self.entries[of as usize];
+        let entry = &self.window.entries[of as usize];
         let grant = &self.grants[usize::from(entry.shard)];
         let rkey = grant.slots.rkey;
         let scratch = |offset: u64| Remote { addr: SCRATCH + offset, rkey };
@@ -272,7 +272,7 @@ impl Client {
             compare: Operand::Immediate([0, at.is(Fate::Pending), 0, 0]),
             swap_add: Operand::Immediate([addr, at.is(Fate::Committed), 0, 0]),
         };
-        let shard = self.entries[of as usize].shard;
+        let shard = self.window.entries[of as usize].shard;
         let place = Address::direct(self.remote(shard, addr));
         let swap = request(work, of, Operation::CompareSwap { at: place, operands });
         Ok(fleet.end(shard.into()).post_prism(&WorkRequest { conditional, ..swap })?)
@@ -285,7 +285,7 @@ impl Client {
         (at, before): (Timestamp, Place),
         fleet: &mut impl Fleet,
     ) -> Result<(), Broken> {
-        let entry = &self.entries[of as usize];
+        let entry = &self.window.entries[of as usize];
         let back = Slot { latest: before, read: Timestamp::default() };
         let operands = Operands {
             mode: Mode::Equal,
@@ -306,7 +306,7 @@ impl Client {
         (work, of): (Work, u32),
         fleet: &mut impl Fleet,
     ) -> Result<(), Broken> {
-        let entry = &self.entries[of as usize];
+        let entry = &self.window.entries[of as usize];
         let slot = Address::direct(self.remote(entry.shard, self.slot(entry)));
         let read = request(work, of, Operation::CompareSwap { at: slot, operands: observe(32) });
         let read = WorkRequest { result: Some(self.result(of, OLD, 32)), ..read };

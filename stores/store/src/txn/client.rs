@@ -6,8 +6,10 @@ use remora_transport::Status;
 use super::chains::{Work, id, parse_id};
 use super::client_config::ClientConfig;
 use super::grant::Grant;
+use super::machine::Machine;
 use super::timestamp::{CLIENTS, LAST_TICK, Timestamp};
 use super::transaction::{Change, Entry, EntryId, Hold, Outcome, Phase, Step, Transaction, Tx};
+use super::window::Window;
 use crate::heap::Returns;
 use crate::kv::hash_key;
 use crate::{Broken, Fleet, Registered};
@@ -27,7 +29,7 @@ pub enum Refused {
     NotOpen,
     /// The clock has come to its end.
     ClockOut,
-    /// A connection has failed; what is under way comes back by [`Client::abandon`].
+    /// A connection has failed; what is under way comes back by [`Machine::abandon`].
     Broken(Broken),
 }
 
@@ -93,14 +95,10 @@ pub struct Client {
     pub(super) config: ClientConfig,
     pub(super) grants: Vec<Grant>,
     pub(super) arena: Registered,
-    pub(super) transactions: Vec<Transaction>,
-    /// `max_keys` for each transaction.
-    pub(super) entries: Vec<Entry>,
-    keys: Vec<u8>,
+    pub(super) window: Window<Transaction, Entry>,
     /// One a transaction and shard.
     holds: Vec<Hold>,
     pub(super) returns: Vec<Returns>,
-    idle: Vec<u16>,
     /// Values on their way to the owner.
     pub(super) scratch: Vec<u8>,
     number: u32,
@@ -108,7 +106,6 @@ pub struct Client {
     pub(super) last: Timestamp,
     /// It has written several keys at once, and will again: the versions that it writes alone are to know their addresses.
     pub(super) several: bool,
-    pub(super) broken: Option<Broken>,
 }
 
 /// Seed of the hash that says which shard a key is on, and of the one that says where.
@@ -149,37 +146,20 @@ impl Client {
         if !sound || arena.bytes.len() < config.arena_len(grants.len()) {
             return None;
         }
-        let (window, shards) = (config.window as usize, grants.len());
-        let entries = window * config.max_keys as usize;
+        let shards = grants.len();
         let returns = |shard| Returns::new(arena.clone(), config.returns_at(shard), config.most_returns());
         Some(Client {
-            transactions: vec![Transaction::default(); window],
-            entries: vec![Entry::default(); entries],
-            keys: vec![0; entries * config.max_key as usize],
-            holds: vec![None; window * shards],
+            window: Window::new(config.window, config.max_keys, config.max_key),
+            holds: vec![None; config.window as usize * shards],
             returns: (0..shards).map(returns).collect(),
-            idle: (0..window as u16).rev().collect(),
             scratch: vec![0; config.max_key.max(config.max_value) as usize],
             number,
             last: grants[0].after,
             several: false,
-            broken: None,
             config,
             grants,
             arena,
         })
-    }
-
-    /// Posts the receive requests; once, before the first transaction.
-    ///
-    /// # Errors
-    /// A queue did not take them.
-    pub fn start(&mut self, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        let told = id(Work::Told, 0);
-        self.returns
-            .iter()
-            .enumerate()
-            .try_for_each(|(shard, returns)| returns.listen(told, &mut fleet.end(shard)))
     }
 
     /// Which shard a key is on.
@@ -187,95 +167,9 @@ impl Client {
         shard_of(key, self.grants.len())
     }
 
-    /// Transactions under way, those included that have ended but for what is being cleared up.
-    pub fn in_flight(&self) -> usize {
-        self.transactions.len() - self.idle.len()
-    }
-
-    /// Does a shard's keeper wait for transactions that were open when it asked? It ends a client for which it waits too long.
-    pub fn is_awaited(&self) -> bool {
-        self.returns.iter().any(Returns::is_asked)
-    }
-
     /// The latest timestamp that it has used or seen.
     pub fn latest(&self) -> Timestamp {
         self.last
-    }
-
-    /// Begins a transaction.
-    ///
-    /// # Errors
-    /// `WindowFull`, `Broken`.
-    pub fn begin(&mut self) -> Result<Tx, Refused> {
-        if let Some(broken) = self.broken {
-            return Err(Refused::Broken(broken));
-        }
-        // Each transaction gives back two buffers a key at most, and some for others.
-        let reserve = self.config.most_returns() / 2;
-        if self.returns.iter().any(|returns| returns.room() < reserve) {
-            return Err(Refused::WindowFull);
-        }
-        let tx = self.idle.pop().ok_or(Refused::WindowFull)?;
-        self.transactions[usize::from(tx)] = Transaction { phase: Phase::Open, ..Transaction::default() };
-        Ok(Tx(tx))
-    }
-
-    /// Reads a key: what was committed last comes as [`Event::Read`], once; from then on [`value`](Client::value) tells it.
-    ///
-    /// # Errors
-    /// `NotOpen`, `TooManyKeys`, `KeyTooLong`, `Broken`.
-    pub fn read(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
-        self.touch(tx, key, None, fleet)
-    }
-
-    /// Writes a key: the value is copied, and seen by nobody before the commit.
-    ///
-    /// # Errors
-    /// `NotOpen`, `TooManyKeys`, `KeyTooLong`, `ValueTooLong`, `Broken`.
-    pub fn write(
-        &mut self,
-        tx: Tx,
-        key: &[u8],
-        value: &[u8],
-        fleet: &mut impl Fleet,
-    ) -> Result<EntryId, Refused> {
-        let grant = &self.grants[self.shard_of(key)];
-        let len = (super::HEADER + key.len() + value.len()) as u64;
-        if value.len() > self.config.max_value as usize || grant.classes.for_len(len).is_none() {
-            return Err(Refused::ValueTooLong);
-        }
-        let entry = self.touch(tx, key, Some(Change::Value(value.len() as u32)), fleet)?;
-        let at = self.config.outgoing_at(self.entry_index(tx.0, entry.0));
-        self.arena.write(at + super::HEADER, key);
-        self.arena.write(at + super::HEADER + key.len(), value);
-        Ok(entry)
-    }
-
-    /// Removes a key, at the commit.
-    ///
-    /// # Errors
-    /// As [`write`](Client::write).
-    pub fn delete(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
-        let entry = self.touch(tx, key, Some(Change::Absent), fleet)?;
-        let at = self.config.outgoing_at(self.entry_index(tx.0, entry.0));
-        self.arena.write(at + super::HEADER, key);
-        Ok(entry)
-    }
-
-    /// The number of a key of a transaction among all.
-    pub(super) fn entry_index(&self, tx: u16, entry: u16) -> u32 {
-        u32::from(tx) * self.config.max_keys + u32::from(entry)
-    }
-
-    /// The numbers of a transaction's keys.
-    pub(super) fn entries_of(&self, tx: u16) -> std::ops::Range<u32> {
-        let first = self.entry_index(tx, 0);
-        first..first + u32::from(self.transactions[usize::from(tx)].entries)
-    }
-
-    pub(super) fn key(&self, of: u32) -> &[u8] {
-        let at = of as usize * self.config.max_key as usize;
-        &self.keys[at..at + self.entries[of as usize].key_len as usize]
     }
 
     /// Finds a key among those of a transaction, or adds it and looks for it.
@@ -286,20 +180,17 @@ impl Client {
         change: Option<Change>,
         fleet: &mut impl Fleet,
     ) -> Result<EntryId, Refused> {
-        if let Some(broken) = self.broken {
-            return Err(Refused::Broken(broken));
-        }
-        let transaction = &self.transactions[tx.index()];
+        self.window.check()?;
+        let transaction = &self.window.transactions[tx.index()];
         if transaction.phase != Phase::Open {
             return Err(Refused::NotOpen);
         }
-        let known = self.entries_of(tx.0).find(|of| self.key(*of) == key);
+        let known = self.window.find(tx, key);
         let of = match known {
             Some(of) => of,
             None => self.add(tx.0, key)?,
         };
-        let entry = &mut self.entries[of as usize];
-        let id = EntryId((of - u32::from(tx.0) * self.config.max_keys) as u16);
+        let entry = &mut self.window.entries[of as usize];
         // Who was only going to write has not seen the value yet.
         let first = change.is_none() && !entry.reads;
         match change {
@@ -311,91 +202,23 @@ impl Client {
         if known.is_none() || first && matches!(entry.step, Step::Found | Step::NoSlot) {
             self.look(tx.0, of, fleet)?;
         }
-        Ok(id)
-    }
-
-    /// What a transaction knows of a key: what it wrote, or else what it read; None: nothing yet. Within is None if the key is absent.
-    pub fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Option<&[u8]>> {
-        if entry.0 >= self.transactions[tx.index()].entries {
-            return None;
-        }
-        let of = self.entry_index(tx.0, entry.0);
-        let Entry { change, reads, asked, value_len, key_len, .. } = self.entries[of as usize];
-        let (at, len) = match change {
-            Some(Change::Value(len)) => (self.config.outgoing_at(of), Some(len)),
-            Some(Change::Absent) => (0, None),
-            None if !reads || asked => return None,
-            None => (self.config.landing_at(of), value_len),
-        };
-        Some(len.map(|len| {
-            let room = &mut self.scratch[..len as usize];
-            self.arena.read(at + super::HEADER + key_len as usize, room);
-            &*room
-        }))
+        Ok(self.window.id_of(of).1)
     }
 
     fn add(&mut self, tx: u16, key: &[u8]) -> Result<u32, Refused> {
         if key.len() > self.config.max_key as usize {
             return Err(Refused::KeyTooLong);
         }
-        let entries = self.transactions[usize::from(tx)].entries;
-        if u32::from(entries) == self.config.max_keys {
-            return Err(Refused::TooManyKeys);
-        }
-        let of = self.entry_index(tx, entries);
-        self.transactions[usize::from(tx)].entries += 1;
         let shard = self.shard_of(key);
         let hash = slot_of(key, self.grants[shard].slot_count);
-        let at = of as usize * self.config.max_key as usize;
-        self.keys[at..at + key.len()].copy_from_slice(key);
         let key_len = key.len() as u32;
-        self.entries[of as usize] = Entry { shard: shard as u16, key_len, hash, ..Entry::default() };
+        let entry = Entry { shard: shard as u16, key_len, hash, ..Entry::default() };
+        let of = self.window.add(tx, key, entry)?;
         let hold = &mut self.holds[usize::from(tx) * self.grants.len() + shard];
         if hold.is_none() {
             *hold = Some(self.returns[shard].begin());
         }
         Ok(of)
-    }
-
-    /// Wants a transaction to commit, at about this time: microseconds of a clock that is about the same for all clients. How it ended comes as
-    /// [`Event::Ended`], or at once if nothing is to be done.
-    ///
-    /// # Errors
-    /// `NotOpen`, `ClockOut`, `Broken`.
-    pub fn commit(
-        &mut self,
-        tx: Tx,
-        clock: u64,
-        fleet: &mut impl Fleet,
-    ) -> Result<Option<Event<'static>>, Refused> {
-        if let Some(broken) = self.broken {
-            return Err(Refused::Broken(broken));
-        }
-        if self.transactions[tx.index()].phase != Phase::Open {
-            return Err(Refused::NotOpen);
-        }
-        if clock.max(self.last.clock()) >= LAST_TICK {
-            return Err(Refused::ClockOut);
-        }
-        let transaction = &mut self.transactions[tx.index()];
-        // The clock's reading stands here until the keys are found.
-        (transaction.phase, transaction.at) = (Phase::Closing, Timestamp::new(clock, self.number));
-        let news = self.advance(tx.0, fleet).inspect_err(|broken| self.broken = Some(*broken))?;
-        Ok(self.end_of(news))
-    }
-
-    /// Gives a transaction up. If something of it is still under way, [`Event::Ended`] follows; else it has ended at once.
-    ///
-    /// # Errors
-    /// `NotOpen`.
-    pub fn abort(&mut self, tx: Tx) -> Result<Option<Event<'static>>, Refused> {
-        let transaction = &mut self.transactions[tx.index()];
-        if transaction.phase != Phase::Open {
-            return Err(Refused::NotOpen);
-        }
-        transaction.phase = Phase::Dropping(Outcome::Aborted);
-        let news = self.drop_if_quiet(tx.0);
-        Ok(self.end_of(news))
     }
 
     fn end_of(&self, news: News) -> Option<Event<'static>> {
@@ -407,33 +230,12 @@ impl Client {
 
     /// A transaction's time: at or after the clock's reading, and later than all that this client has used or seen.
     pub(super) fn stamp(&mut self, tx: u16) -> Timestamp {
-        let clock = self.transactions[usize::from(tx)].at.clock();
-        let found = self.entries_of(tx).map(|of| self.entries[of as usize].found.version);
+        let clock = self.window.transactions[usize::from(tx)].at.clock();
+        let found = self.window.entries_of(tx).map(|of| self.window.entries[of as usize].found.version);
         let last = found.fold(self.last, Timestamp::max);
         self.last = Timestamp::new(clock.max((last.clock() + 1).min(LAST_TICK)), self.number);
-        self.transactions[usize::from(tx)].at = self.last;
+        self.window.transactions[usize::from(tx)].at = self.last;
         self.last
-    }
-
-    /// Takes a completion of a shard's queue pair.
-    ///
-    /// # Errors
-    /// The queue pair has failed, and the client with it: what is under way comes back by [`abandon`](Client::abandon).
-    pub fn complete(
-        &mut self,
-        shard: usize,
-        completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
-    ) -> Result<Option<Event<'_>>, Broken> {
-        if let Some(broken) = self.broken {
-            return Err(broken);
-        }
-        let news = self.take(shard, completion, fleet).inspect_err(|broken| self.broken = Some(*broken))?;
-        Ok(match news {
-            News::Nothing => None,
-            News::Read(of) => Some(self.tell_value(of)),
-            News::Ended(tx, outcome) => Some(self.tell_end(tx, outcome)),
-        })
     }
 
     fn take(
@@ -466,15 +268,6 @@ impl Client {
         Ok(news)
     }
 
-    /// Sends what waits for a shard's keeper, if no transaction is under way. Its owner calls it for every shard now and then: buffers go back in
-    /// groups, since a message behind each transaction is one that the next waits for.
-    ///
-    /// # Errors
-    /// The queue did not take it.
-    pub fn return_buffers(&mut self, shard: usize, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        self.give_back(shard, self.in_flight() == 0, fleet)
-    }
-
     fn give_back(&mut self, shard: usize, all: bool, fleet: &mut impl Fleet) -> Result<(), Broken> {
         if self.returns[shard].is_due(all) {
             self.returns[shard].send(id(Work::Return, 0), all, &mut fleet.end(shard))?;
@@ -483,19 +276,19 @@ impl Client {
     }
 
     fn tell_value(&mut self, of: u32) -> Event<'_> {
-        let (tx, entry) = (of / self.config.max_keys, of % self.config.max_keys);
-        let Entry { value_len, key_len, .. } = self.entries[of as usize];
+        let (tx, entry) = self.window.id_of(of);
+        let Entry { value_len, key_len, .. } = self.window.entries[of as usize];
         let at = self.config.landing_at(of) + super::HEADER + key_len as usize;
         let value = value_len.map(|len| {
             let room = &mut self.scratch[..len as usize];
             self.arena.read(at, room);
             &*room
         });
-        Event::Read { tx: Tx(tx as u16), entry: EntryId(entry as u16), value }
+        Event::Read { tx, entry, value }
     }
 
     fn tell_end(&self, tx: u16, outcome: Outcome) -> Event<'static> {
-        let Transaction { trips, resolved, .. } = self.transactions[usize::from(tx)];
+        let Transaction { trips, resolved, .. } = self.window.transactions[usize::from(tx)];
         Event::Ended { tx: Tx(tx), outcome, round_trips: trips, resolved }
     }
 
@@ -507,23 +300,149 @@ impl Client {
                 self.returns[shard].end(phase);
             }
         }
-        let transaction = &mut self.transactions[usize::from(tx)];
-        (transaction.phase, transaction.entries) = (Phase::Idle, 0);
-        self.idle.push(tx);
+        self.window.transactions[usize::from(tx)].phase = Phase::Idle;
+        self.window.end(tx);
+    }
+}
+
+impl Machine for Client {
+    fn start(&mut self, fleet: &mut impl Fleet) -> Result<(), Broken> {
+        let told = id(Work::Told, 0);
+        self.returns
+            .iter()
+            .enumerate()
+            .try_for_each(|(shard, returns)| returns.listen(told, &mut fleet.end(shard)))
     }
 
-    /// Gives the client up, for instance because a shard is gone.
-    pub fn give_up(&mut self, status: Status) {
-        self.broken.get_or_insert(Broken::Completion(status));
+    fn begin(&mut self) -> Result<Tx, Refused> {
+        self.window.check()?;
+        // Each transaction gives back two buffers a key at most, and some for others.
+        let reserve = self.config.most_returns() / 2;
+        if self.returns.iter().any(|returns| returns.room() < reserve) {
+            return Err(Refused::WindowFull);
+        }
+        self.window.begin(Transaction { phase: Phase::Open, ..Transaction::default() })
     }
 
-    /// After a failure: hands back the transactions under way, one a call. What they left at the shards is put in order by whoever meets it.
-    pub fn abandon(&mut self) -> Option<(Tx, Outcome)> {
-        let broken = self.broken?;
+    fn read(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
+        self.touch(tx, key, None, fleet)
+    }
+
+    fn write(
+        &mut self,
+        tx: Tx,
+        key: &[u8],
+        value: &[u8],
+        fleet: &mut impl Fleet,
+    ) -> Result<EntryId, Refused> {
+        let grant = &self.grants[self.shard_of(key)];
+        let len = (super::HEADER + key.len() + value.len()) as u64;
+        if value.len() > self.config.max_value as usize || grant.classes.for_len(len).is_none() {
+            return Err(Refused::ValueTooLong);
+        }
+        let entry = self.touch(tx, key, Some(Change::Value(value.len() as u32)), fleet)?;
+        let at = self.config.outgoing_at(self.window.entry_index(tx.0, entry.0));
+        self.arena.write(at + super::HEADER, key);
+        self.arena.write(at + super::HEADER + key.len(), value);
+        Ok(entry)
+    }
+
+    fn delete(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
+        let entry = self.touch(tx, key, Some(Change::Absent), fleet)?;
+        let at = self.config.outgoing_at(self.window.entry_index(tx.0, entry.0));
+        self.arena.write(at + super::HEADER, key);
+        Ok(entry)
+    }
+
+    fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Option<&[u8]>> {
+        if !self.window.has(tx, entry) {
+            return None;
+        }
+        let of = self.window.entry_index(tx.0, entry.0);
+        let Entry { change, reads, asked, value_len, key_len, .. } = self.window.entries[of as usize];
+        let (at, len) = match change {
+            Some(Change::Value(len)) => (self.config.outgoing_at(of), Some(len)),
+            Some(Change::Absent) => (0, None),
+            None if !reads || asked => return None,
+            None => (self.config.landing_at(of), value_len),
+        };
+        Some(len.map(|len| {
+            let room = &mut self.scratch[..len as usize];
+            self.arena.read(at + super::HEADER + key_len as usize, room);
+            &*room
+        }))
+    }
+
+    fn commit(
+        &mut self,
+        tx: Tx,
+        clock: u64,
+        fleet: &mut impl Fleet,
+    ) -> Result<Option<Event<'static>>, Refused> {
+        self.window.check()?;
+        if self.window.transactions[tx.index()].phase != Phase::Open {
+            return Err(Refused::NotOpen);
+        }
+        if clock.max(self.last.clock()) >= LAST_TICK {
+            return Err(Refused::ClockOut);
+        }
+        let transaction = &mut self.window.transactions[tx.index()];
+        // The clock's reading stands here until the keys are found.
+        (transaction.phase, transaction.at) = (Phase::Closing, Timestamp::new(clock, self.number));
+        let news = self.advance(tx.0, fleet).inspect_err(|broken| self.window.broken = Some(*broken))?;
+        Ok(self.end_of(news))
+    }
+
+    fn abort(&mut self, tx: Tx) -> Result<Option<Event<'static>>, Refused> {
+        let transaction = &mut self.window.transactions[tx.index()];
+        if transaction.phase != Phase::Open {
+            return Err(Refused::NotOpen);
+        }
+        transaction.phase = Phase::Dropping(Outcome::Aborted);
+        let news = self.drop_if_quiet(tx.0);
+        Ok(self.end_of(news))
+    }
+
+    fn complete(
+        &mut self,
+        shard: usize,
+        completion: &WorkCompletion,
+        fleet: &mut impl Fleet,
+    ) -> Result<Option<Event<'_>>, Broken> {
+        if let Some(broken) = self.window.broken {
+            return Err(broken);
+        }
+        let news =
+            self.take(shard, completion, fleet).inspect_err(|broken| self.window.broken = Some(*broken))?;
+        Ok(match news {
+            News::Nothing => None,
+            News::Read(of) => Some(self.tell_value(of)),
+            News::Ended(tx, outcome) => Some(self.tell_end(tx, outcome)),
+        })
+    }
+
+    fn return_buffers(&mut self, shard: usize, fleet: &mut impl Fleet) -> Result<(), Broken> {
+        self.give_back(shard, self.in_flight() == 0, fleet)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.window.in_flight()
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.returns.iter().any(Returns::is_asked)
+    }
+
+    fn give_up(&mut self, status: Status) {
+        self.window.give_up(status);
+    }
+
+    fn abandon(&mut self) -> Option<(Tx, Outcome)> {
+        let broken = self.window.broken?;
         loop {
             let busy = |transaction: &Transaction| transaction.phase != Phase::Idle;
-            let tx = self.transactions.iter().position(busy)?;
-            let Transaction { phase, one_step, .. } = self.transactions[tx];
+            let tx = self.window.transactions.iter().position(busy)?;
+            let Transaction { phase, one_step, .. } = self.window.transactions[tx];
             self.release(tx as u16);
             let outcome = match phase {
                 Phase::Finishing => continue,

@@ -16,8 +16,8 @@ impl Client {
     pub(super) fn advance(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
         let mut clash = None;
         let (mut writes, mut reads) = (0, 0);
-        for of in self.entries_of(tx) {
-            let entry = &self.entries[of as usize];
+        for of in self.window.entries_of(tx) {
+            let entry = &self.window.entries[of as usize];
             match entry.step {
                 Step::Found if entry.change.is_some() => writes += 1,
                 Step::Found => reads += u32::from(entry.reads && !self.is_covered(tx, of)),
@@ -46,7 +46,7 @@ impl Client {
             return Ok(News::Nothing);
         }
         self.prepare((tx, one_step), fleet)?;
-        match self.transactions[usize::from(tx)].under_way {
+        match self.window.transactions[usize::from(tx)].under_way {
             // Rules that check nothing have nothing to wait for.
             0 => self.prepared(tx, fleet),
             _ => Ok(News::Nothing),
@@ -55,24 +55,24 @@ impl Client {
 
     /// Asks where the versions are that pending ones will be put in over: whoever takes those out must find them. False: all is known.
     fn locate(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<bool, Broken> {
-        for of in self.entries_of(tx) {
-            let entry = &self.entries[of as usize];
+        for of in self.window.entries_of(tx) {
+            let entry = &self.window.entries[of as usize];
             if entry.change.is_some() && entry.found.addr == 0 {
                 self.set_out(tx, of, Step::Locating, 1);
                 self.post_snapshot((Work::Locate, of), fleet)?;
             }
         }
-        Ok(self.transactions[usize::from(tx)].under_way > 0)
+        Ok(self.window.transactions[usize::from(tx)].under_way > 0)
     }
 
     /// The slot says it, if it still leads to the version that was found.
     pub(super) fn located(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
         self.count_trip(tx, of);
-        if let Phase::Dropping(_) = self.transactions[usize::from(tx)].phase {
+        if let Phase::Dropping(_) = self.window.transactions[usize::from(tx)].phase {
             return Ok(self.drop_if_quiet(tx));
         }
         let Slot { latest, read } = self.slot_seen(of);
-        let entry = &mut self.entries[of as usize];
+        let entry = &mut self.window.entries[of as usize];
         if latest.version != entry.found.version {
             self.last = self.last.max(latest.version).max(read);
             return Ok(self.fail(tx, Outcome::Aborted));
@@ -83,13 +83,13 @@ impl Client {
 
     /// Does an earlier key that the transaction writes (or, for a key that is only read, any) stand in the same slot?
     fn is_covered(&self, tx: u16, of: u32) -> bool {
-        let this = &self.entries[of as usize];
+        let this = &self.window.entries[of as usize];
         let place = |entry: &Entry| {
             (entry.shard, self.grants[usize::from(entry.shard)].place(entry.hash, entry.further))
         };
-        self.entries_of(tx).filter(|other| *other < of || this.change.is_none() && *other != of).any(
+        self.window.entries_of(tx).filter(|other| *other < of || this.change.is_none() && *other != of).any(
             |other| {
-                let other = &self.entries[other as usize];
+                let other = &self.window.entries[other as usize];
                 // Of another version, what was read here is no longer so.
                 let same = this.change.is_some() || other.found.version == this.found.version;
                 other.change.is_some() && other.step != Step::NoSlot && same && place(other) == place(this)
@@ -100,18 +100,19 @@ impl Client {
     fn prepare(&mut self, (tx, one_step): (u16, bool), fleet: &mut impl Fleet) -> Result<(), Broken> {
         let (rules, at) = (self.config.rules, self.stamp(tx));
         let strict = rules == Rules::PrintedStrict;
-        let written = self.entries_of(tx).find(|of| self.entries[*of as usize].change.is_some());
-        let home = written.map_or(0, |of| self.entries[of as usize].shard);
+        let written =
+            self.window.entries_of(tx).find(|of| self.window.entries[*of as usize].change.is_some());
+        let home = written.map_or(0, |of| self.window.entries[of as usize].shard);
         self.several |= !one_step && written.is_some();
-        let transaction = &mut self.transactions[usize::from(tx)];
+        let transaction = &mut self.window.transactions[usize::from(tx)];
         (transaction.phase, transaction.one_step, transaction.home) = (Phase::Preparing, one_step, home);
         let cell = self.own_cell(tx);
-        for of in self.entries_of(tx) {
-            let Entry { change, reads, step, .. } = self.entries[of as usize];
+        for of in self.window.entries_of(tx) {
+            let Entry { change, reads, step, .. } = self.window.entries[of as usize];
             if change.is_some() {
                 if strict && reads {
                     self.post_validate(of, at, fleet)?;
-                    self.transactions[usize::from(tx)].under_way += 1;
+                    self.window.transactions[usize::from(tx)].under_way += 1;
                 }
                 self.set_out(tx, of, Step::Preparing, 1);
                 self.post_prepare((of, one_step), at, cell, fleet)?;
@@ -124,7 +125,7 @@ impl Client {
     }
 
     fn own_cell(&self, tx: u16) -> Cell {
-        let shard = self.transactions[usize::from(tx)].home;
+        let shard = self.window.transactions[usize::from(tx)].home;
         let grant = &self.grants[usize::from(shard)];
         Cell { shard, index: self.grants[0].session * grant.window + u32::from(tx) }
     }
@@ -157,10 +158,10 @@ impl Client {
         let base = self.config.entry_at(of) + OLD;
         let (read, written) = (self.arena_word(base), self.arena_word(base + 8));
         self.count_trip(tx, of);
-        let entry = &mut self.entries[of as usize];
+        let entry = &mut self.window.entries[of as usize];
         if entry.change.is_some() {
             // As printed, by the rules that validate what is also written: at once, or not at all.
-            self.transactions[usize::from(tx)].lost |= verdict != Verdict::Done;
+            self.window.transactions[usize::from(tx)].lost |= verdict != Verdict::Done;
             return;
         }
         let stands = verdict == Verdict::Done || entry.found.version.word() == written;
@@ -173,8 +174,8 @@ impl Client {
         let (read, written) = (self.arena_word(base + 16), self.arena_word(base + 24));
         let (before, taken) = (self.arena_word(base), self.arena_word(self.config.entry_at(of) + TAKEN));
         self.count_trip(tx, of);
-        let transaction = &mut self.transactions[usize::from(tx)];
-        let entry = &mut self.entries[of as usize];
+        let transaction = &mut self.window.transactions[usize::from(tx)];
+        let entry = &mut self.window.entries[of as usize];
         entry.step = match verdict {
             Verdict::Done => Step::Linked(taken),
             Verdict::NotSwapped => Step::Refused,
@@ -189,13 +190,13 @@ impl Client {
         if verdict == Verdict::NotSwapped {
             // The next attempt is later than what this one lost against.
             self.last = self.last.max(Timestamp::of(read)).max(Timestamp::of(written));
-            self.give(self.entries[of as usize].shard, taken);
+            self.give(self.window.entries[of as usize].shard, taken);
         }
     }
 
     /// The cell has its word.
     fn decided(&mut self, tx: u16, verdict: Verdict) -> News {
-        let transaction = &mut self.transactions[usize::from(tx)];
+        let transaction = &mut self.window.transactions[usize::from(tx)];
         transaction.trips += 1;
         if verdict == Verdict::Done {
             transaction.phase = Phase::Finishing;
@@ -211,7 +212,7 @@ impl Client {
         if verdict == Verdict::Skipped {
             return;
         }
-        let entry = &mut self.entries[of as usize];
+        let entry = &mut self.window.entries[of as usize];
         entry.step = Step::Settled;
         let (shard, before) = (entry.shard, entry.found.addr);
         if verdict == Verdict::Done && self.config.rules != Rules::PrintedAbort {
@@ -220,7 +221,7 @@ impl Client {
     }
 
     fn undone(&mut self, of: u32, verdict: Verdict) {
-        let entry = &mut self.entries[of as usize];
+        let entry = &mut self.window.entries[of as usize];
         let (shard, step) = (entry.shard, std::mem::replace(&mut entry.step, Step::Settled));
         if let (Step::Linked(addr), Verdict::Done) = (step, verdict) {
             self.give(shard, addr);
@@ -229,10 +230,10 @@ impl Client {
 
     /// When all answers of a round are here, the next begins.
     fn go_on(&mut self, tx: u16, news: News, fleet: &mut impl Fleet) -> Result<News, Broken> {
-        if self.transactions[usize::from(tx)].under_way > 0 {
+        if self.window.transactions[usize::from(tx)].under_way > 0 {
             return Ok(news);
         }
-        match self.transactions[usize::from(tx)].phase {
+        match self.window.transactions[usize::from(tx)].phase {
             Phase::Preparing => self.prepared(tx, fleet),
             Phase::Finishing => {
                 if self.flip_all(tx, None, fleet)? == 0 {
@@ -246,17 +247,17 @@ impl Client {
     }
 
     fn prepared(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
-        let step = |of: u32| self.entries[of as usize].step;
-        let lost = self.transactions[usize::from(tx)].lost
-            || self.entries_of(tx).any(|of| step(of) == Step::Refused);
-        let short = self.entries_of(tx).any(|of| step(of) == Step::NoBuffer);
+        let step = |of: u32| self.window.entries[of as usize].step;
+        let lost = self.window.transactions[usize::from(tx)].lost
+            || self.window.entries_of(tx).any(|of| step(of) == Step::Refused);
+        let short = self.window.entries_of(tx).any(|of| step(of) == Step::NoBuffer);
         if lost || short {
             return self.undo(tx, if short { Outcome::NoBuffer } else { Outcome::Aborted }, fleet);
         }
-        let at = self.transactions[usize::from(tx)].at;
+        let at = self.window.transactions[usize::from(tx)].at;
         let linked = |of: &u32| matches!(step(*of), Step::Linked(_));
-        let first = self.entries_of(tx).find(linked);
-        let Some(first) = first.filter(|_| !self.transactions[usize::from(tx)].one_step) else {
+        let first = self.window.entries_of(tx).find(linked);
+        let Some(first) = first.filter(|_| !self.window.transactions[usize::from(tx)].one_step) else {
             if let Some(of) = first {
                 self.flipped(of, Verdict::Done);
             }
@@ -264,8 +265,11 @@ impl Client {
             return Ok(News::Ended(tx, Outcome::Committed(at)));
         };
         let cell = self.own_cell(tx);
-        debug_assert_eq!(self.entries[first as usize].shard, cell.shard, "the first written key's shard");
-        let transaction = &mut self.transactions[usize::from(tx)];
+        debug_assert_eq!(
+            self.window.entries[first as usize].shard, cell.shard,
+            "the first written key's shard"
+        );
+        let transaction = &mut self.window.transactions[usize::from(tx)];
         transaction.phase = Phase::Deciding;
         transaction.under_way += 1;
         let result = self.arena.sge(self.config.tx_at(tx), 8);
@@ -276,12 +280,12 @@ impl Client {
 
     /// Says to versions that they are committed: to those at home if, and as soon as, the cell says so; or to all that are left. How many.
     fn flip_all(&mut self, tx: u16, home: Option<u16>, fleet: &mut impl Fleet) -> Result<u32, Broken> {
-        let at = self.transactions[usize::from(tx)].at;
+        let at = self.window.transactions[usize::from(tx)].at;
         let mut count = 0;
-        for of in self.entries_of(tx) {
-            let entry = &self.entries[of as usize];
+        for of in self.window.entries_of(tx) {
+            let entry = &self.window.entries[of as usize];
             if let (Step::Linked(addr), true) = (entry.step, home.is_none_or(|home| home == entry.shard)) {
-                self.transactions[usize::from(tx)].under_way += 1;
+                self.window.transactions[usize::from(tx)].under_way += 1;
                 self.post_flip((Work::Flip, of), (addr, at), home.is_some(), fleet)?;
                 count += 1;
             }
@@ -291,13 +295,13 @@ impl Client {
 
     /// Takes pending versions out; ends the transaction when none is left.
     fn undo(&mut self, tx: u16, outcome: Outcome, fleet: &mut impl Fleet) -> Result<News, Broken> {
-        let transaction = &mut self.transactions[usize::from(tx)];
+        let transaction = &mut self.window.transactions[usize::from(tx)];
         transaction.phase = Phase::Undoing(outcome);
         let (at, mut count) = (transaction.at, 0);
-        for of in self.entries_of(tx) {
-            let Entry { step, found, .. } = self.entries[of as usize];
+        for of in self.window.entries_of(tx) {
+            let Entry { step, found, .. } = self.window.entries[of as usize];
             if let Step::Linked(_) = step {
-                self.transactions[usize::from(tx)].under_way += 1;
+                self.window.transactions[usize::from(tx)].under_way += 1;
                 self.post_undo((Work::Undo, of), (at, found), fleet)?;
                 count += 1;
             }

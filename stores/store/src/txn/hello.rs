@@ -6,27 +6,35 @@ use crate::words::{set_u32, set_u64, u32_at, u64_at};
 /// The designs.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum DesignKind {
+pub enum Design {
     /// PRISM-TX.
     PrismTx = 1,
     /// FaRM's lock, validate, update.
     Farm = 2,
 }
 
-impl DesignKind {
+impl Design {
     /// Both.
-    pub const ALL: [DesignKind; 2] = [DesignKind::PrismTx, DesignKind::Farm];
+    pub const ALL: [Design; 2] = [Design::PrismTx, Design::Farm];
 
     /// Name as the command line says it.
     pub fn name(self) -> &'static str {
         match self {
-            DesignKind::PrismTx => "prism-tx",
-            DesignKind::Farm => "farm",
+            Design::PrismTx => "prism-tx",
+            Design::Farm => "farm",
         }
     }
 
-    fn of(word: u32) -> Option<DesignKind> {
-        DesignKind::ALL.into_iter().find(|design| *design as u32 == word)
+    /// What it is, in one line.
+    pub fn about(self) -> &'static str {
+        match self {
+            Design::PrismTx => "Optimistic, ordered by timestamps, over PRISM's chains",
+            Design::Farm => "Lock, validate, update, over plain verbs (FaRM)",
+        }
+    }
+
+    fn of(word: u32) -> Option<Design> {
+        Design::ALL.into_iter().find(|design| *design as u32 == word)
     }
 }
 
@@ -92,10 +100,10 @@ pub enum Granted {
 
 impl Granted {
     /// Which.
-    pub fn design(&self) -> DesignKind {
+    pub fn design(&self) -> Design {
         match self {
-            Granted::PrismTx(_) => DesignKind::PrismTx,
-            Granted::Farm(_) => DesignKind::Farm,
+            Granted::PrismTx(_) => Design::PrismTx,
+            Granted::Farm(_) => Design::Farm,
         }
     }
 
@@ -156,9 +164,9 @@ impl Welcome {
         if u32_at(front, 0) != WELCOME {
             return None;
         }
-        let granted = match DesignKind::of(u32_at(front, 4))? {
-            DesignKind::PrismTx => Granted::PrismTx(Grant::decode(&bytes[FRONT..])?),
-            DesignKind::Farm => Granted::Farm(farm::Grant::decode(&bytes[FRONT..])?),
+        let granted = match Design::of(u32_at(front, 4))? {
+            Design::PrismTx => Granted::PrismTx(Grant::decode(&bytes[FRONT..])?),
+            Design::Farm => Granted::Farm(farm::Grant::decode(&bytes[FRONT..])?),
         };
         let word = |at: usize| u32_at(front, 32 + 4 * at);
         let limits = Limits { max_key: word(1), max_value: word(2), max_keys: word(3), window: word(4) };

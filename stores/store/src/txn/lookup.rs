@@ -19,7 +19,7 @@ impl Client {
         fleet: &mut impl Fleet,
     ) -> Result<News, Broken> {
         let tx = if work == Work::Decide { of } else { of / self.config.max_keys };
-        let transaction = self.transactions.get_mut(tx as usize).ok_or(Broken::Protocol)?;
+        let transaction = self.window.transactions.get_mut(tx as usize).ok_or(Broken::Protocol)?;
         transaction.under_way = transaction.under_way.checked_sub(1).ok_or(Broken::Protocol)?;
         let tx = tx as u16;
         match work {
@@ -39,23 +39,23 @@ impl Client {
 
     /// Something begins for a key, with so many completions.
     pub(super) fn set_out(&mut self, tx: u16, of: u32, step: Step, completions: u32) {
-        let transaction = &mut self.transactions[usize::from(tx)];
+        let transaction = &mut self.window.transactions[usize::from(tx)];
         transaction.under_way += completions;
-        let entry = &mut self.entries[of as usize];
+        let entry = &mut self.window.entries[of as usize];
         (entry.step, entry.since) = (step, transaction.trips);
     }
 
     /// It has ended: the transaction has waited so many round trips at least.
     pub(super) fn count_trip(&mut self, tx: u16, of: u32) {
-        let since = self.entries[of as usize].since;
-        let trips = &mut self.transactions[usize::from(tx)].trips;
+        let since = self.window.entries[of as usize].since;
+        let trips = &mut self.window.transactions[usize::from(tx)].trips;
         *trips = (*trips).max(since + 1);
     }
 
     /// What a slot leads to is here.
     fn landed(&mut self, tx: u16, of: u32, len: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
         self.count_trip(tx, of);
-        if let Phase::Dropping(_) = self.transactions[usize::from(tx)].phase {
+        if let Phase::Dropping(_) = self.window.transactions[usize::from(tx)].phase {
             return Ok(self.drop_if_quiet(tx));
         }
         let mut bytes = [0; HEADER];
@@ -73,8 +73,8 @@ impl Client {
         if header.key_len.is_some() && !same {
             return self.look_further(tx, of, fleet);
         }
-        let closing = self.transactions[usize::from(tx)].phase == Phase::Closing;
-        let entry = &mut self.entries[of as usize];
+        let closing = self.window.transactions[usize::from(tx)].phase == Phase::Closing;
+        let entry = &mut self.window.entries[of as usize];
         // Told that it is absent, the program has wanted to commit; another new key has its slot, and it has come meanwhile.
         if closing && entry.reads && !entry.asked && entry.value_len.is_none() && header.value_len.is_some() {
             return Ok(self.fail(tx, Outcome::Aborted));
@@ -95,22 +95,22 @@ impl Client {
 
     /// Is it the key's buffer?
     fn is_key(&mut self, of: u32, header: &Header, len: u32) -> bool {
-        let entry = &self.entries[of as usize];
+        let entry = &self.window.entries[of as usize];
         if header.key_len != Some(entry.key_len) || (len as usize) < HEADER + entry.key_len as usize {
             return false;
         }
         let there = self.config.landing_at(of) + HEADER;
         let mut room = std::mem::take(&mut self.scratch);
-        let bytes = &mut room[..self.entries[of as usize].key_len as usize];
+        let bytes = &mut room[..self.window.entries[of as usize].key_len as usize];
         self.arena.read(there, bytes);
-        let same = *bytes == *self.key(of);
+        let same = *bytes == *self.window.key(of);
         self.scratch = room;
         same
     }
 
     /// The next slot; when it has gone as far as keys may lie, the key is nowhere.
     pub(super) fn look_further(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
-        let entry = &mut self.entries[of as usize];
+        let entry = &mut self.window.entries[of as usize];
         (entry.further, entry.looks) = (entry.further + 1, 0);
         if entry.further < self.grants[usize::from(entry.shard)].reach {
             self.look(tx, of, fleet)?;
@@ -122,12 +122,12 @@ impl Client {
 
     /// A key was found, or its absence was.
     fn found(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
-        if std::mem::take(&mut self.entries[of as usize].asked)
-            && self.transactions[usize::from(tx)].phase == Phase::Open
+        if std::mem::take(&mut self.window.entries[of as usize].asked)
+            && self.window.transactions[usize::from(tx)].phase == Phase::Open
         {
             return Ok(News::Read(of));
         }
-        match self.transactions[usize::from(tx)].phase {
+        match self.window.transactions[usize::from(tx)].phase {
             Phase::Closing => self.advance(tx, fleet),
             _ => Ok(News::Nothing),
         }
@@ -135,13 +135,13 @@ impl Client {
 
     /// A transaction cannot go on: it ends when nothing of it is under way.
     pub(super) fn fail(&mut self, tx: u16, outcome: Outcome) -> News {
-        self.transactions[usize::from(tx)].phase = Phase::Dropping(outcome);
+        self.window.transactions[usize::from(tx)].phase = Phase::Dropping(outcome);
         self.drop_if_quiet(tx)
     }
 
     /// Ends a transaction that was given up before it was prepared.
     pub(super) fn drop_if_quiet(&mut self, tx: u16) -> News {
-        let transaction = &self.transactions[usize::from(tx)];
+        let transaction = &self.window.transactions[usize::from(tx)];
         match transaction.phase {
             Phase::Dropping(outcome) if transaction.under_way == 0 => {
                 self.release(tx);

@@ -8,23 +8,25 @@
 //! decision cell makes it committed or aborted, for good and for everybody. Whoever is held up by a pending version (`resolve.rs`) asks
 //! that cell and puts the key in order, so no client that died blocks anybody.
 //!
-//! [`farm`] is the protocol that the paper compares with; [`Design`] is what the two have in common, and [`workload`] what is asked of both.
+//! [`farm`] is the protocol that the paper compares with; [`Machine`] is what the two have in common.
+//! [`workload`] has the transactions that both are measured with.
 
 mod chains;
 mod client;
 mod client_config;
 mod commit;
-mod design;
 pub mod farm;
 mod grant;
 mod hello;
 mod layout;
 mod lookup;
+mod machine;
 mod resolve;
 mod roll;
 mod shard;
 mod timestamp;
 mod transaction;
+mod window;
 pub mod workload;
 
 #[cfg(test)]
@@ -32,10 +34,10 @@ pub(crate) mod tests;
 
 pub use client::{Client, Event, Refused, shard_of};
 pub use client_config::{ClientConfig, Rules};
-pub use design::Design;
 pub use grant::Grant;
-pub use hello::{DesignKind, Granted, Hello, Limits, Welcome};
+pub use hello::{Design, Granted, Hello, Limits, Welcome};
 pub use layout::HEADER;
+pub use machine::{AnyClient, Machine, Misfit};
 pub use roll::{Member, Roll};
 pub use shard::{Shard, ShardConfig};
 pub use timestamp::Timestamp;

@@ -19,13 +19,13 @@ impl Client {
         mark: Header,
         fleet: &mut impl Fleet,
     ) -> Result<News, Broken> {
-        let entry = &mut self.entries[of as usize];
+        let entry = &mut self.window.entries[of as usize];
         entry.looks += 1;
         if entry.looks <= self.config.patience || !self.may_mend(of) {
             self.look(tx, of, fleet)?;
             return Ok(News::Nothing);
         }
-        let entry = &mut self.entries[of as usize];
+        let entry = &mut self.window.entries[of as usize];
         (entry.looks, entry.mark) = (0, Some(mark));
         let (cell, at) = (mark.cell, mark.version);
         let grant = self.grants.get(usize::from(cell.shard)).ok_or(Broken::Protocol)?;
@@ -42,20 +42,20 @@ impl Client {
 
     /// Is there room for the buffer that mending gives back, beside those of all transactions?
     fn may_mend(&self, of: u32) -> bool {
-        let shard = usize::from(self.entries[of as usize].shard);
+        let shard = usize::from(self.window.entries[of as usize].shard);
         self.returns[shard].room() > self.config.most_returns() / 4 * 2
     }
 
     /// One of two answers is here: the cell, the slot. With both it is known what to do.
     pub(super) fn asked(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
-        let entry = &mut self.entries[of as usize];
+        let entry = &mut self.window.entries[of as usize];
         if entry.step == Step::Asking(2) {
             entry.step = Step::Asking(1);
             return Ok(News::Nothing);
         }
         let mark = entry.mark.filter(|_| entry.step == Step::Asking(1)).ok_or(Broken::Protocol)?;
         self.count_trip(tx, of);
-        if let Phase::Dropping(_) = self.transactions[usize::from(tx)].phase {
+        if let Phase::Dropping(_) = self.window.transactions[usize::from(tx)].phase {
             return Ok(self.drop_if_quiet(tx));
         }
         let base = self.config.entry_at(of);
@@ -70,7 +70,7 @@ impl Client {
         // A word of before its time was no decision, and this client has just made it one.
         let committed = decided == mark.version && Fate::of(cell) == Some(Fate::Committed);
         self.set_out(tx, of, Step::Mending(committed), 1);
-        let entry = &mut self.entries[of as usize];
+        let entry = &mut self.window.entries[of as usize];
         entry.found = slot.latest;
         match committed {
             true => self.post_flip((Work::Mend, of), (slot.latest.addr, mark.version), false, fleet)?,
@@ -88,7 +88,7 @@ impl Client {
         fleet: &mut impl Fleet,
     ) -> Result<News, Broken> {
         self.count_trip(tx, of);
-        let entry = &self.entries[of as usize];
+        let entry = &self.window.entries[of as usize];
         let (Step::Mending(committed), Some(mark)) = (entry.step, entry.mark) else {
             return Err(Broken::Protocol);
         };
@@ -96,9 +96,9 @@ impl Client {
             // Who takes a buffer out of the table gives it back.
             let (shard, out) = (entry.shard, if committed { mark.before.addr } else { entry.found.addr });
             self.give(shard, out);
-            self.transactions[usize::from(tx)].resolved += 1;
+            self.window.transactions[usize::from(tx)].resolved += 1;
         }
-        if let Phase::Dropping(_) = self.transactions[usize::from(tx)].phase {
+        if let Phase::Dropping(_) = self.window.transactions[usize::from(tx)].phase {
             return Ok(self.drop_if_quiet(tx));
         }
         self.look(tx, of, fleet)?;

@@ -2,6 +2,7 @@
 
 use super::layout::{Header, Place};
 use super::timestamp::Timestamp;
+use super::window;
 use crate::Broken;
 use crate::heap::Phase as Grace;
 
@@ -72,8 +73,6 @@ pub enum Phase {
 #[derive(Copy, Clone, Debug, Default)]
 pub struct Transaction {
     pub phase: Phase,
-    /// Keys.
-    pub entries: u16,
     /// Completions to come.
     pub under_way: u32,
     pub at: Timestamp,
@@ -154,6 +153,12 @@ pub struct Entry {
     pub since: u32,
     /// The pending version that is in the way.
     pub mark: Option<Header>,
+}
+
+impl window::Entry for Entry {
+    fn key_len(&self) -> u32 {
+        self.key_len
+    }
 }
 
 /// What a transaction holds at a shard: what it may touch there does not come to others meanwhile.

@@ -5,14 +5,12 @@
 //! [`Workload`] says which operation on which record comes next, [`record`] says which bytes that record has.
 
 mod properties;
-mod random;
 pub mod record;
 mod skewed;
 mod workload;
 mod zipfian;
 
 pub use properties::{Properties, PropertyError};
-pub use random::Random;
 pub use record::{Record, Values};
 pub use skewed::Skewed;
 pub use workload::{Distribution, Mix, Operation, Stripe, Workload};

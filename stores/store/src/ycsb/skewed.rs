@@ -4,7 +4,7 @@
 //! distributions*, TOMACS 1996): the inverse of the law's integral gives a rank, and a few are drawn anew. Exact, without a
 //! table, and as fast for a billion ranks as for ten.
 
-use super::random::Random;
+use crate::random::Random;
 
 /// Ranks from 0, the most popular first: rank k with a probability proportional to 1/(k+1)^exponent. Exponent 0 is uniform.
 #[derive(Copy, Clone, Debug, PartialEq)]

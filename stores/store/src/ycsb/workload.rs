@@ -1,8 +1,8 @@
 //! The core workloads: which operation comes next, on which record.
 
-use super::random::Random;
 use super::record::Record;
 use super::zipfian::{Latest, ScrambledZipfian, THETA};
+use crate::random::Random;
 
 /// An operation of a workload.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Zipfian numbers: the method of Gray, Sundaresan, Englert, Baclawski and Weinberger (*Quickly Generating
 //! Billion-Record Synthetic Databases*, SIGMOD 1994, §3.1) that YCSB uses, and what YCSB builds on it.
 
-use super::random::Random;
+use crate::random::Random;
 
 /// YCSB's constant: rank k is asked for with a probability proportional to 1/k^0.99.
 pub const THETA: f64 = 0.99;

@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 use clap::Parser;
+use remora_store::Random;
 use remora_store::block::{Design, MIN_BLOCK};
-use remora_store::ycsb::{Random, Skewed};
+use remora_store::ycsb::Skewed;
 
 use super::etcd;
 use super::rows::{beside, crowded, point};

@@ -12,7 +12,6 @@ use remora_store::block::{
 use remora_verbs::{Access, Context as Nic, EMPTY, MemoryRegion, ProtectionDomain, WorkCompletion};
 
 use super::connector::{Connector, Link};
-use super::machine::Machine;
 use super::servers::Servers;
 use crate::device::PortArgs;
 use crate::post::{Ringing, registered};
@@ -44,7 +43,7 @@ impl Fleet for Ends<'_> {
 
 /// The machine, once a replica has said what the blocks are like.
 struct Store {
-    machine: Machine,
+    machine: AnyClient,
     design: Design,
     layout: Layout,
     _arena: MemoryRegion,
@@ -110,7 +109,7 @@ impl Session {
         );
         let domain = context.alloc_pd()?;
         let config = config(ClientId::new(0).context("a number")?, count, window);
-        let connector = Connector::new(context, domain.clone(), Machine::needs(&config));
+        let connector = Connector::new(context, domain.clone(), AnyClient::needs(&config));
         let mut session = Session {
             role,
             servers,
@@ -222,10 +221,11 @@ impl Session {
         if self.store.is_none() {
             let id = welcome.number.or(ClientId::new(0)).context("a number")?;
             let config = ClientConfig { layout: grant.layout, ..config(id, self.links.len(), self.window) };
-            let len = Machine::arena_len(grant.design, &config);
+            let len = AnyClient::arena_len(grant.design, &config);
             let arena = self.domain.allocate(len, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
             let seed = crate::kv::serve::fresh_seed();
-            let machine = Machine::new(grant.design, config, registered(&arena), seed)?;
+            let machine =
+                AnyClient::new(grant.design, config, registered(&arena), seed).context(NO_SUCH_STORE)?;
             let (design, layout) = (grant.design, grant.layout);
             self.store = Some(Store { machine, design, layout, _arena: arena });
         }
@@ -281,7 +281,7 @@ impl Session {
     pub fn start(&mut self, operation: Operation, block: u64, value: &[u8]) -> Result<Option<Slot>> {
         let store = self.store.as_mut().context("a majority is connected")?;
         let ends = &mut Ends(&mut self.links);
-        match store.machine.start(self.clock.now(), (operation, block, value), ends) {
+        match store.machine.start(self.clock.now(), operation, block, value, ends) {
             Ok(slot) => Ok(Some(slot)),
             Err(Refused::WindowFull) => Ok(None),
             Err(Refused::NoSuchBlock) => {

@@ -17,7 +17,6 @@ use remora_verbs::{
 };
 
 use super::client::config;
-use super::machine::Machine;
 use crate::device::PortArgs;
 use crate::flushing::Flushing;
 use crate::post::{Ringing, registered};
@@ -46,7 +45,7 @@ impl Fleet for Ends<'_> {
 
 /// One of them.
 struct Client {
-    machine: Machine,
+    machine: AnyClient,
     pairs: Vec<QueuePair<Ready>>,
     /// Since when the operation in each slot is.
     begun: Vec<Instant>,
@@ -105,7 +104,7 @@ fn connect(
     window: u16,
     (address, wants_number): (SocketAddr, bool),
 ) -> Result<(QueuePair<Ready>, Welcome)> {
-    let needs = Machine::needs(&config(ClientId::new(0).context("a number")?, replicas, window));
+    let needs = AnyClient::needs(&config(ClientId::new(0).context("a number")?, replicas, window));
     let options = QpOptions {
         max_send_wr: needs.send * 2,
         max_recv_wr: needs.receive,
@@ -146,7 +145,7 @@ impl Crowd {
         size: Size,
     ) -> Result<Crowd> {
         let count = replicas.len();
-        let needs = Machine::needs(&config(ClientId::new(0).context("a number")?, count, size.window));
+        let needs = AnyClient::needs(&config(ClientId::new(0).context("a number")?, count, size.window));
         let cq = context.create_cq(needs.completions * 2 * (count * size.clients) as u32)?;
         let local = domain.allocate(1 << 16, Access::LOCAL_WRITE)?;
         let mut crowd = Crowd {
@@ -195,9 +194,10 @@ impl Crowd {
         let (design, layout) =
             grants.first().map(|grant| (grant.design, grant.layout)).context("a replica")?;
         let config = ClientConfig { layout, ..config(id, replicas.len(), window) };
-        let len = Machine::arena_len(design, &config);
+        let len = AnyClient::arena_len(design, &config);
         let arena = domain.allocate(len, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
-        let mut machine = Machine::new(design, config, registered(&arena), self.clients.len() as u64)?;
+        let mut machine = AnyClient::new(design, config, registered(&arena), self.clients.len() as u64)
+            .context(NO_SUCH_STORE)?;
         for (replica, grant) in grants.iter().enumerate() {
             machine
                 .connect(replica, *grant, &mut Ends(&mut pairs))
@@ -372,8 +372,8 @@ impl Crowd {
 
 /// An operation, half of them writes, of a block that `next` draws.
 pub fn half_writes(
-    random: &mut remora_store::ycsb::Random,
-    next: impl Fn(&mut remora_store::ycsb::Random) -> u64,
+    random: &mut remora_store::Random,
+    next: impl Fn(&mut remora_store::Random) -> u64,
 ) -> (Operation, u64) {
     let operation = if random.below(2) == 0 { Operation::Read } else { Operation::Write };
     (operation, next(random))

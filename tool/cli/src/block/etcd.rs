@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use remora_store::ycsb::Random;
+use remora_store::Random;
 
 use crate::bench::{Report, Row, histogram};
 

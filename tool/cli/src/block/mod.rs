@@ -8,7 +8,6 @@ mod crowd;
 mod etcd;
 mod exercise;
 mod founding;
-mod machine;
 mod peers;
 mod repair;
 mod replica;
@@ -19,26 +18,8 @@ mod servers;
 mod shell;
 pub mod together;
 
-use clap::ValueEnum;
-
 /// Operations that a client has in flight at most: buffers are made for it.
 pub const WINDOW: u16 = 16;
 
-/// Which design.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DesignName {
-    /// Multi-writer ABD by PRISM's chains.
-    PrismRs,
-    /// The same by locks and plain verbs.
-    Abdlock,
-}
-
-impl DesignName {
-    /// As the command line says it.
-    pub fn name(self) -> &'static str {
-        match self {
-            DesignName::PrismRs => remora_store::block::Design::PrismRs.name(),
-            DesignName::Abdlock => remora_store::block::Design::AbdLock.name(),
-        }
-    }
-}
+/// Why a client cannot be made.
+const NO_SUCH_STORE: &str = "a store of blocks has 1, 3, 5 or 7 replicas";

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use hdrhistogram::Histogram;
+use remora_store::Random;
 use remora_store::block::{Design, Operation};
-use remora_store::ycsb::Random;
 
 use super::WINDOW;
 use super::crowd::{Crowd, Size, half_writes, read_len};

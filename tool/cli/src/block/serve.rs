@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::Args;
-use remora_store::block::{Layout, MAX_BLOCK, MAX_REPLICAS, MIN_BLOCK, Standing};
+use remora_store::block::{Design, Layout, MAX_BLOCK, MAX_REPLICAS, MIN_BLOCK, Standing};
 use remora_verbs::Listener;
 
-use super::DesignName;
 use super::founding::found;
 use super::peers::Peers;
 use super::repair::repair;
 use super::replica::{AbdLock, Blocks, PrismRs, Replica, Shared, Size};
 use super::servers::ServersArgs;
+use crate::designs;
 use crate::device::PortArgs;
 use crate::serving::conduct::Conduct;
 use crate::serving::kept::Kept;
@@ -28,8 +28,8 @@ use crate::serving::{Service, Speaks};
 )]
 pub struct ServeArgs {
     /// Design of the replica.
-    #[arg(long, default_value = "prism-rs")]
-    pub design: DesignName,
+    #[arg(long, default_value = "prism-rs", value_parser = designs::block())]
+    pub design: Design,
     /// Which of the replicas this one is: its place among them, from 0.
     #[arg(long, value_parser = clap::value_parser!(u32).range(..MAX_REPLICAS as i64))]
     pub replica: u32,
@@ -66,8 +66,8 @@ pub fn block_len(text: &str) -> Result<u32, String> {
 pub fn run(args: &ServeArgs) -> Result<()> {
     args.conduct.begin()?;
     match args.design {
-        DesignName::PrismRs => serve::<Kept<PrismRs>>(args, true),
-        DesignName::Abdlock => serve::<AbdLock>(args, false),
+        Design::PrismRs => serve::<Kept<PrismRs>>(args, true),
+        Design::AbdLock => serve::<AbdLock>(args, false),
     }
 }
 

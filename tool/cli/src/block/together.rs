@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
-use remora_store::block::{Layout, Standing, State};
+use remora_store::block::{Design, Layout, Standing, State};
 use remora_verbs::Listener;
 
-use super::DesignName;
 use super::replica::{AbdLock, Blocks, PrismRs, Replica, Shared, Size};
+use crate::designs;
 use crate::device::{LOOPBACK, PortArgs, PortName};
 use crate::print;
 use crate::serving::kept::Kept;
@@ -19,8 +19,8 @@ use crate::serving::{Pace, Service, Speaks, Watch};
 /// Arguments of the hidden command.
 #[derive(Parser)]
 pub struct Args {
-    #[arg(long)]
-    design: DesignName,
+    #[arg(long, value_parser = designs::block())]
+    design: Design,
     #[arg(long)]
     port: PortName,
     #[arg(long)]
@@ -46,8 +46,8 @@ pub fn run(args: &Args) -> Result<()> {
     crate::bench::cores::pin(args.core)?;
     crate::bench::turns::end_with_parent()?;
     match args.design {
-        DesignName::PrismRs => serve::<Kept<PrismRs>>(args, true),
-        DesignName::Abdlock => serve::<AbdLock>(args, false),
+        Design::PrismRs => serve::<Kept<PrismRs>>(args, true),
+        Design::AbdLock => serve::<AbdLock>(args, false),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::bench::site::Site;
 use crate::device::PortName;
 use crate::kv::measure::{Figures, Plan, Runner, Server};
 use crate::kv::parts::Parts;
-use crate::kv::{Design, DesignName};
+use crate::kv::{Design, KvDesign};
 use crate::output::{self, REPORT};
 use crate::print;
 use crate::with_design;
@@ -74,14 +74,14 @@ const VALUES: u64 = 256 << 20;
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum System {
     /// A design of the key-value store.
-    Store(DesignName),
+    Store(Design),
     /// A chain for each request in flight.
     Redn,
 }
 
 impl System {
     fn all() -> impl Iterator<Item = System> {
-        DesignName::ALL.into_iter().map(System::Store).chain([System::Redn])
+        Design::ALL.into_iter().map(System::Store).chain([System::Redn])
     }
 
     fn name(self) -> &'static str {
@@ -94,11 +94,11 @@ impl System {
     /// What the table calls it.
     fn title(self) -> &'static str {
         match self {
-            System::Store(DesignName::Pilaf) => "two READs (Pilaf)",
-            System::Store(DesignName::Farm) => "two READs (FaRM)",
-            System::Store(DesignName::TwoSided) => "RPC (two-sided)",
-            System::Store(DesignName::Prism) => "indirect READ (PRISM)",
-            System::Store(DesignName::Strom) => "GET kernel (StRoM)",
+            System::Store(Design::Pilaf) => "two READs (Pilaf)",
+            System::Store(Design::Farm) => "two READs (FaRM)",
+            System::Store(Design::TwoSided) => "RPC (two-sided)",
+            System::Store(Design::Prism) => "indirect READ (PRISM)",
+            System::Store(Design::Strom) => "GET kernel (StRoM)",
             System::Redn => "chain (RedN)",
         }
     }
@@ -182,10 +182,10 @@ fn measure(system: System, at: (&Site, usize), plan: &Plan, gets: u64) -> Result
     }
 }
 
-fn measure_store<D: Design>(
+fn measure_store<D: KvDesign>(
     (site, link): (&Site, usize),
     plan: &Plan,
-    design: DesignName,
+    design: Design,
     gets: u64,
 ) -> Result<Measured> {
     let server = Server::start(design, (site, link), plan)?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use remora_check::Step;
-use remora_store::ycsb::Random;
+use remora_store::Random;
 
 pub use run::run;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use remora_check::Step;
-use remora_store::ycsb::Random;
+use remora_store::Random;
 
 use super::progress::Progress;
 use super::record::Record;

@@ -9,10 +9,11 @@ use super::flight::RIVAL_WINDOW;
 use super::measure::Plan;
 use super::rival::Rival;
 use super::workload::{self, Chosen};
-use super::{DesignName, curves, rows};
+use super::{Design, curves, rows};
 use crate::bench::cores::{pin, two_cores};
 use crate::bench::site::Site;
 use crate::bench::{Report, Row};
+use crate::designs;
 use crate::device::PortName;
 use crate::with_design;
 
@@ -23,8 +24,8 @@ use crate::with_design;
 )]
 pub struct Args {
     /// Only this design.
-    #[arg(long)]
-    design: Option<DesignName>,
+    #[arg(long, value_parser = designs::kv())]
+    design: Option<Design>,
     /// Only this port.
     #[arg(long)]
     port: Option<PortName>,
@@ -132,8 +133,8 @@ impl Args {
         Ok(len)
     }
 
-    fn designs(&self) -> Vec<DesignName> {
-        let all = DesignName::ALL.into_iter();
+    fn designs(&self) -> Vec<Design> {
+        let all = Design::ALL.into_iter();
         all.filter(|design| self.design.is_none_or(|only| only == *design)).collect()
     }
 }
@@ -168,7 +169,7 @@ pub fn run(args: &Args) -> Result<Report> {
         })
         .collect();
     for port in Site::ports(args.port) {
-        let Some(site) = Site::open(port, DesignName::ALL.len(), args.port.is_some())? else { continue };
+        let Some(site) = Site::open(port, Design::ALL.len(), args.port.is_some())? else { continue };
         over(args, &cases, (&plan, &site), &mut rivals, &mut report)?;
     }
     for rival in &rivals {
@@ -213,7 +214,7 @@ fn over(
         let beside: Vec<(Rival, &[f64])> =
             rivals.iter().map(|rival| (rival.rival, &rival.rates[at][before..])).collect();
         let told = rows::Told { port: site.port(), plan, case, rivals: &beside };
-        let designs: Vec<(DesignName, &[Round])> =
+        let designs: Vec<(Design, &[Round])> =
             seats.iter().map(|seat| seat.design()).zip(rounds.iter().map(Vec::as_slice)).collect();
         told.rows(&designs).into_iter().for_each(|row| report.add(row));
     }

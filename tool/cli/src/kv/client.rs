@@ -9,13 +9,13 @@ use remora_verbs::{
     WorkCompletion,
 };
 
-use super::Design;
-use super::machine::Machine;
+use super::KvDesign;
 use crate::connecting::nobody_listens;
 use crate::device::PortArgs;
 use crate::flushing::Flushing;
 use crate::post::{Batched, Direct, registered};
 use crate::serving::READS;
+use remora_store::kv::Machine;
 
 /// How long an operation may take before a person is told.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -74,7 +74,7 @@ impl<F: FnMut(&Finished<'_>) -> R, R> Driver for Waiting<F, R> {
 const TAKEN: usize = 64;
 
 /// A connected client.
-pub struct Session<D: Design> {
+pub struct Session<D: KvDesign> {
     client: D::Client,
     pair: QueuePair<Ready>,
     cq: CompletionQueue,
@@ -85,7 +85,7 @@ pub struct Session<D: Design> {
     _arena: MemoryRegion,
 }
 
-impl<D: Design> Session<D> {
+impl<D: KvDesign> Session<D> {
     /// Connects to the server at `address` (host:port).
     pub fn connect(port: &PortArgs, address: &str, config: ClientConfig) -> Result<Session<D>> {
         let context = port.open()?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use super::Design;
+use super::KvDesign;
 use super::command::Target;
 use super::measure::{Plan, Runner};
 use super::parts::Parts;
@@ -59,7 +59,7 @@ const SECOND: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// The workload is none, the server does not answer, or a value is wrong.
-pub fn run<D: Design>(target: &Target, args: &BenchArgs) -> Result<()> {
+pub fn run<D: KvDesign>(target: &Target, args: &BenchArgs) -> Result<()> {
     let workload = choose(&args.workload)?;
     let records = args.records.or(workload.records).unwrap_or(1000);
     let value_len = args.value_len.or(workload.value_len).unwrap_or(512);
@@ -94,7 +94,7 @@ pub fn run<D: Design>(target: &Target, args: &BenchArgs) -> Result<()> {
 }
 
 /// Stores all records, with a bar.
-fn load<D: Design>(runner: &mut Runner<D>, records: u64, quiet: bool) -> Result<()> {
+fn load<D: KvDesign>(runner: &mut Runner<D>, records: u64, quiet: bool) -> Result<()> {
     let bar = if quiet { indicatif::ProgressBar::hidden() } else { indicatif::ProgressBar::new(records) };
     for first in (0..records).step_by(MOST_DRAWN as usize) {
         let end = records.min(first + MOST_DRAWN);
@@ -113,7 +113,12 @@ struct Measured {
     p99: Vec<f64>,
 }
 
-fn measure<D: Design>(runner: &mut Runner<D>, parts: &mut Parts, end: &End, quiet: bool) -> Result<Measured> {
+fn measure<D: KvDesign>(
+    runner: &mut Runner<D>,
+    parts: &mut Parts,
+    end: &End,
+    quiet: bool,
+) -> Result<Measured> {
     let mut measured = Measured::default();
     let mut left = end.operations;
     // So many that the end is not missed by much: a tenth of a second's, once that is known.

@@ -15,7 +15,8 @@ use super::dump::{self, Wanted, load as load_json};
 use super::exercise::run as record;
 use super::load::load as load_lines;
 use super::shell;
-use super::{Design, DesignName};
+use super::{Design, KvDesign};
+use crate::designs;
 use crate::device::PortArgs;
 use crate::escape::{KeyWords, shown};
 use crate::exercise::ExerciseArgs;
@@ -29,8 +30,8 @@ pub struct Target {
     #[arg(long, default_value = "127.0.0.1:7471")]
     pub connect: String,
     /// Its design.
-    #[arg(long, default_value = "farm")]
-    pub design: DesignName,
+    #[arg(long, default_value = "farm", value_parser = designs::kv())]
+    pub design: Design,
     #[command(flatten)]
     pub port: PortArgs,
 }
@@ -199,14 +200,14 @@ pub fn run(command: KvCommand) -> Result<()> {
     }
 }
 
-pub(super) fn session<D: Design>(target: &Target, max_key: usize) -> Result<Session<D>> {
+pub(super) fn session<D: KvDesign>(target: &Target, max_key: usize) -> Result<Session<D>> {
     let max_key =
         u32::try_from(max_key.max(16)).ok().filter(|len| *len <= LONGEST).context("keys end at 1 MiB")?;
     let config = ClientConfig { window: 1, max_key, max_value: LONGEST, ..ClientConfig::default() };
     Session::connect(&target.port, &target.connect, config)
 }
 
-fn get<D: Design>(target: &Target, keys: &[Vec<u8>]) -> Result<()> {
+fn get<D: KvDesign>(target: &Target, keys: &[Vec<u8>]) -> Result<()> {
     let longest = keys.iter().map(Vec::len).max().unwrap_or(0);
     let mut session = session::<D>(target, longest)?;
     let mut missing = Vec::new();
@@ -229,20 +230,20 @@ fn get<D: Design>(target: &Target, keys: &[Vec<u8>]) -> Result<()> {
     }
 }
 
-fn list_keys<D: Design>(target: &Target, wanted: &WantedArgs) -> Result<()> {
+fn list_keys<D: KvDesign>(target: &Target, wanted: &WantedArgs) -> Result<()> {
     dump::scan(&mut listing_session::<D>(target)?, &wanted.wanted()?)
 }
 
-fn list_pairs<D: Design>(target: &Target, wanted: &WantedArgs) -> Result<()> {
+fn list_pairs<D: KvDesign>(target: &Target, wanted: &WantedArgs) -> Result<()> {
     dump::dump(&mut listing_session::<D>(target)?, &wanted.wanted()?)
 }
 
-fn type_lines<D: Design>(target: &Target) -> Result<()> {
+fn type_lines<D: KvDesign>(target: &Target) -> Result<()> {
     shell::run(&mut listing_session::<D>(target)?)
 }
 
 /// A session that can list keys too.
-pub(super) fn listing_session<D: Design>(target: &Target) -> Result<Session<D>> {
+pub(super) fn listing_session<D: KvDesign>(target: &Target) -> Result<Session<D>> {
     let config = ClientConfig {
         window: remora_store::kv::prism::Scan::WINDOW,
         max_key: LONGEST,
@@ -252,14 +253,14 @@ pub(super) fn listing_session<D: Design>(target: &Target) -> Result<Session<D>> 
     Session::connect(&target.port, &target.connect, config)
 }
 
-fn put<D: Design>(target: &Target, key: &[u8], value: &[u8]) -> Result<()> {
+fn put<D: KvDesign>(target: &Target, key: &[u8], value: &[u8]) -> Result<()> {
     if value.len() > LONGEST as usize {
         bail!("values end at 1 MiB");
     }
     session::<D>(target, key.len())?.put(key, value)
 }
 
-fn delete<D: Design>(target: &Target, key: &[u8]) -> Result<()> {
+fn delete<D: KvDesign>(target: &Target, key: &[u8]) -> Result<()> {
     if !session::<D>(target, key.len())?.delete(key)? {
         bail!("no such key: {}", shown(key));
     }

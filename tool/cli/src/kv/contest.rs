@@ -11,7 +11,7 @@ use super::parts::Parts;
 use super::rival::{Rival, Running};
 use super::serve::memory_for;
 use super::work::{Kind, drawn};
-use super::{Design, DesignName, Measured};
+use super::{Design, KvDesign, Measured};
 use crate::bench::site::Site;
 use crate::bench::{Bare, median};
 
@@ -73,7 +73,7 @@ pub struct Should {
 /// A design over a port.
 pub trait Contestant {
     /// Which.
-    fn design(&self) -> DesignName;
+    fn design(&self) -> Design;
 
     /// One round of the workload numbered `at`. The server runs only meanwhile.
     ///
@@ -83,8 +83,8 @@ pub trait Contestant {
 }
 
 /// Starts a design's server on a link, with its records, and stops it until its turn comes.
-pub fn seat<D: Design>(
-    design: DesignName,
+pub fn seat<D: KvDesign>(
+    design: Design,
     at: (&Site, usize),
     plan: &Plan,
     mixes: &[Mix],
@@ -100,8 +100,8 @@ pub fn seat<D: Design>(
     Ok(Box::new(Seat::<D> { design, runner, server, work, streams, plan: *plan, records, spans }))
 }
 
-struct Seat<D: Design> {
-    design: DesignName,
+struct Seat<D: KvDesign> {
+    design: Design,
     runner: Runner<D>,
     server: Server,
     work: Option<Measured>,
@@ -121,7 +121,7 @@ struct Verbs {
     last: f64,
 }
 
-impl<D: Design> Seat<D> {
+impl<D: KvDesign> Seat<D> {
     /// The bare verbs of an operation, of the sizes that it has.
     fn verbs(&self, kind: Kind, bare: &mut Bare) -> Result<Verbs> {
         let value_len = self.plan.value_len as usize;
@@ -140,8 +140,8 @@ impl<D: Design> Seat<D> {
     }
 }
 
-impl<D: Design> Contestant for Seat<D> {
-    fn design(&self) -> DesignName {
+impl<D: KvDesign> Contestant for Seat<D> {
+    fn design(&self) -> Design {
         self.design
     }
 

@@ -8,14 +8,14 @@ use remora_store::ycsb::{Distribution, Mix};
 
 use super::measure::{Plan, Runner, Server};
 use super::parts::Parts;
-use super::{Design, DesignName};
+use super::{Design, KvDesign};
 use crate::bench::site::Site;
 use crate::bench::{Report, Row};
 use crate::device::PortName;
 use crate::with_design;
 
 /// The designs of the figures.
-const DESIGNS: [DesignName; 2] = [DesignName::Pilaf, DesignName::Prism];
+const DESIGNS: [Design; 2] = [Design::Pilaf, Design::Prism];
 /// Figures 3 and 4.
 const MIXES: [(Mix, &str); 2] = [(uniform(Mix::C), "ycsb-c"), (uniform(Mix::A), "ycsb-a")];
 /// Operations of a point in a round.
@@ -31,7 +31,7 @@ pub fn windows(most: u32) -> impl Iterator<Item = u32> + Clone {
 }
 
 /// A design, its server and its rates: by workload, window, round.
-struct Seat<D: Design> {
+struct Seat<D: KvDesign> {
     server: Server,
     runner: Runner<D>,
     streams: Vec<Parts>,
@@ -42,7 +42,7 @@ trait Runs {
     fn rate(&mut self, mix: usize, window: u32) -> Result<f64>;
 }
 
-fn seat<D: Design>(design: DesignName, at: (&Site, usize), plan: &Plan) -> Result<Box<dyn Runs>> {
+fn seat<D: KvDesign>(design: Design, at: (&Site, usize), plan: &Plan) -> Result<Box<dyn Runs>> {
     let server = Server::start(design, at, plan)?;
     let mut runner = Runner::<D>::connect(&server.address, &at.0.client(at.1), plan)?;
     runner.stop(&server)?;
@@ -50,7 +50,7 @@ fn seat<D: Design>(design: DesignName, at: (&Site, usize), plan: &Plan) -> Resul
     Ok(Box::new(Seat { server, runner, streams }))
 }
 
-impl<D: Design> Runs for Seat<D> {
+impl<D: KvDesign> Runs for Seat<D> {
     fn rate(&mut self, mix: usize, window: u32) -> Result<f64> {
         self.server.go_on()?;
         let parts = &mut self.streams[mix];

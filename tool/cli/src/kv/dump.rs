@@ -10,7 +10,7 @@ use base64::prelude::BASE64_STANDARD;
 use remora_store::load::{BOM, Pair};
 use serde::{Deserialize, Serialize};
 
-use super::Design;
+use super::KvDesign;
 use super::client::Session;
 use super::command::{LONGEST, Target, session};
 use super::load::{Stored, put};
@@ -81,7 +81,7 @@ pub struct Wanted {
 }
 
 /// The keys that are wanted, each once.
-fn keys<D: Design>(session: &mut Session<D>, wanted: &Wanted) -> Result<Vec<Vec<u8>>> {
+fn keys<D: KvDesign>(session: &mut Session<D>, wanted: &Wanted) -> Result<Vec<Vec<u8>>> {
     let mut seen = HashSet::new();
     let mut keys = Vec::new();
     D::list(session, &mut |key| {
@@ -99,7 +99,7 @@ fn keys<D: Design>(session: &mut Session<D>, wanted: &Wanted) -> Result<Vec<Vec<
 ///
 /// # Errors
 /// The connection's.
-pub fn scan<D: Design>(session: &mut Session<D>, wanted: &Wanted) -> Result<()> {
+pub fn scan<D: KvDesign>(session: &mut Session<D>, wanted: &Wanted) -> Result<()> {
     for key in keys(session, wanted)? {
         match wanted.json {
             true => print::line(json(&key, None)?),
@@ -113,7 +113,7 @@ pub fn scan<D: Design>(session: &mut Session<D>, wanted: &Wanted) -> Result<()> 
 ///
 /// # Errors
 /// The connection's; or some pairs have no place in a line, and were left out.
-pub fn dump<D: Design>(session: &mut Session<D>, wanted: &Wanted) -> Result<()> {
+pub fn dump<D: KvDesign>(session: &mut Session<D>, wanted: &Wanted) -> Result<()> {
     let mut left_out = 0u64;
     for key in keys(session, wanted)? {
         // Deleted meanwhile.
@@ -139,7 +139,7 @@ const LONGEST_LINE: u64 = 16 << 20;
 ///
 /// # Errors
 /// The file cannot be read, or the connection fails.
-pub fn load<D: Design>(target: &Target, path: &Path) -> Result<()> {
+pub fn load<D: KvDesign>(target: &Target, path: &Path) -> Result<()> {
     let (file, name, _) = output::input(path)?;
     let mut reader = BufReader::new(file);
     let mut session = session::<D>(target, LONGEST as usize)?;

@@ -4,15 +4,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use remora_check::{Step, identify, stamp};
+use remora_store::Random;
 use remora_store::kv::{ClientConfig, Finished, Outcome, Refused};
-use remora_store::ycsb::Random;
 
-use super::Design;
+use super::KvDesign;
 use super::client::{Driver, Session};
 use super::command::Target;
-use super::machine::Machine;
 use crate::exercise::{self, Answer, ExerciseArgs, Store};
 use crate::post::Batched;
+use remora_store::kv::Machine;
 
 /// Time between two attempts to connect.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -20,7 +20,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 const SHORTEST: usize = 8;
 
 /// A connection to a server that is made anew when it breaks.
-struct Remote<'a, D: Design> {
+struct Remote<'a, D: KvDesign> {
     target: &'a Target,
     config: ClientConfig,
     session: Option<Session<D>>,
@@ -35,7 +35,7 @@ struct Remote<'a, D: Design> {
 }
 
 /// Exercises a server.
-pub fn run<D: Design>(target: &Target, args: &ExerciseArgs, value_len: u32) -> Result<()> {
+pub fn run<D: KvDesign>(target: &Target, args: &ExerciseArgs, value_len: u32) -> Result<()> {
     let config = ClientConfig {
         window: args.window.into(),
         max_key: 32,
@@ -62,7 +62,7 @@ fn len_of(value: u64, longest: usize) -> usize {
     SHORTEST + Random::new(value).below((longest - SHORTEST + 1) as u64) as usize
 }
 
-impl<D: Design> Store for Remote<'_, D> {
+impl<D: KvDesign> Store for Remote<'_, D> {
     fn begin(&mut self, steps: &[Step]) -> Result<Option<usize>> {
         let (Some(session), false) = (&mut self.session, self.broken) else { return Ok(None) };
         let [step] = *steps else { bail!("a key-value server knows no transactions") };
@@ -119,7 +119,7 @@ impl<D: Design> Store for Remote<'_, D> {
     }
 }
 
-impl<D: Design> Remote<'_, D> {
+impl<D: KvDesign> Remote<'_, D> {
     /// True: there was one.
     fn give_up_session(&mut self) -> bool {
         self.broken = false;

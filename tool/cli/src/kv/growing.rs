@@ -11,7 +11,6 @@ use remora_store::kv::{ClientConfig, Finished, Outcome, Refusal, Refused};
 use remora_verbs::Listener;
 
 use super::client::{Driver, Session};
-use super::machine::Machine;
 use super::program::Loads;
 use super::serve::{Contents, ServeArgs, fresh_size, open};
 use super::{PrismDesign, prism::PrismServer};
@@ -19,6 +18,7 @@ use crate::device::PortArgs;
 use crate::post::Batched;
 use crate::serving::Pace;
 use crate::serving::stops::Stops;
+use remora_store::kv::Machine;
 
 /// Operations in flight at most.
 const WINDOW: u32 = 16;

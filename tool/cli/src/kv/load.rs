@@ -9,7 +9,7 @@ use indicatif::ProgressBar;
 use remora_store::kv::{Outcome, Refusal, Refused};
 use remora_store::load::{Pair, Pairs};
 
-use super::Design;
+use super::KvDesign;
 use super::client::{Session, bad_end, why_not};
 use super::command::{LONGEST, Target, session};
 use crate::{output, print};
@@ -63,7 +63,7 @@ pub fn store_all(
 }
 
 /// `remora kv load`.
-pub fn load<D: Design>(target: &Target, path: &Path) -> Result<()> {
+pub fn load<D: KvDesign>(target: &Target, path: &Path) -> Result<()> {
     let (file, name, len) = output::input(path)?;
     let bar = if len > 0 { ProgressBar::new(len) } else { ProgressBar::no_length() };
     let pairs = Pairs::new(BufReader::new(bar.wrap_read(file)));
@@ -78,7 +78,7 @@ pub fn load<D: Design>(target: &Target, path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// The server has no room, or the connection fails.
-pub fn put<D: Design>(session: &mut Session<D>, pair: Pair<'_>) -> Result<Stored> {
+pub fn put<D: KvDesign>(session: &mut Session<D>, pair: Pair<'_>) -> Result<Stored> {
     let look = |ended: &remora_store::kv::Finished<'_>| match ended.outcome {
         Outcome::Done => Ok(Stored::Yes),
         Outcome::Refused(Refusal::TooLong) => Ok(Stored::No(Refusal::TooLong.to_string())),
@@ -86,7 +86,7 @@ pub fn put<D: Design>(session: &mut Session<D>, pair: Pair<'_>) -> Result<Stored
     };
     let mut refused = None;
     let start = |client: &mut D::Client, nic: &mut crate::post::Direct<'_>| {
-        use super::machine::Machine as _;
+        use remora_store::kv::Machine as _;
         let started = client.put(pair.key, pair.value, nic);
         refused = started.err();
         started

@@ -10,14 +10,14 @@ use remora_store::kv::{ClientConfig, Finished, Outcome, Refused};
 use remora_store::ycsb::record::Values;
 
 use super::client::{Driver, Session};
-use super::machine::Machine;
 use super::parts::{Part, Parts};
 use super::serve::memory_for;
-use super::{Design, DesignName};
+use super::{Design, KvDesign};
 use crate::bench::site::Site;
 use crate::bench::{turns, typical};
 use crate::device::PortArgs;
 use crate::post::Batched;
+use remora_store::kv::Machine;
 
 /// What is served and asked.
 #[derive(Copy, Clone, Debug)]
@@ -57,7 +57,7 @@ pub struct Server {
 
 impl Server {
     /// Starts one on a link, with its records loaded; it shows its own progress.
-    pub fn start(design: DesignName, at: (&Site, usize), plan: &Plan) -> Result<Server> {
+    pub fn start(design: Design, at: (&Site, usize), plan: &Plan) -> Result<Server> {
         let most = plan.records + plan.inserts;
         let (keys, bytes) = ((most * 2).to_string(), memory_for(most, plan.value_len).to_string());
         let words = ["serve", "kv", "--design", design.name(), "--capacity", &keys, "--memory", &bytes];
@@ -120,12 +120,12 @@ pub struct Figures {
 }
 
 /// A client that runs workloads and checks every value.
-pub struct Runner<D: Design> {
+pub struct Runner<D: KvDesign> {
     session: Session<D>,
     book: Book,
 }
 
-impl<D: Design> Runner<D> {
+impl<D: KvDesign> Runner<D> {
     /// Connects to the server at `address` (host:port).
     pub fn connect(address: &str, port: &PortArgs, plan: &Plan) -> Result<Runner<D>> {
         let session = Session::connect(port, address, plan.client())?;
@@ -285,7 +285,7 @@ struct Drive<'a> {
 impl Drive<'_> {
     /// Until one operation more has ended.
     #[inline]
-    fn one<D: Design>(&mut self, session: &mut Session<D>) -> Result<()> {
+    fn one<D: KvDesign>(&mut self, session: &mut Session<D>) -> Result<()> {
         let before = self.ended;
         while self.ended == before {
             session.turn(self)?;
@@ -294,7 +294,7 @@ impl Drive<'_> {
     }
 
     /// Until all that was drawn has ended.
-    fn finish<D: Design>(&mut self, session: &mut Session<D>) -> Result<()> {
+    fn finish<D: KvDesign>(&mut self, session: &mut Session<D>) -> Result<()> {
         while !self.parts.is_done() || session.in_flight() > 0 {
             session.turn(self)?;
         }

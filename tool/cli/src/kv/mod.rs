@@ -14,7 +14,6 @@ mod flight;
 mod growing;
 mod listing;
 mod load;
-mod machine;
 pub mod measure;
 pub mod parts;
 mod prism;
@@ -29,7 +28,6 @@ pub mod workload;
 use std::rc::Rc;
 
 use anyhow::{Context as _, Result};
-use clap::ValueEnum;
 use remora_memory::Key;
 use remora_nic::Remote;
 use remora_store::QueueNeeds;
@@ -41,7 +39,8 @@ use remora_store::kv::prism::{
 use remora_store::kv::strom::{self, Strom, StromTable};
 use remora_store::kv::two_sided::{self, TwoSided, TwoSidedTable};
 use remora_store::kv::{
-    Client, ClientConfig, Grant, Hello, Lookup, Registered, Server, ServerConfig, SessionError, Table,
+    Client, ClientConfig, Design, Grant, Hello, Lookup, Machine, Registered, Server, ServerConfig,
+    SessionError, Table,
 };
 use remora_verbs::kernel::{Get, Kernel};
 use remora_verbs::{Access, KernelOptions};
@@ -50,43 +49,10 @@ use crate::serving::Speaks;
 use crate::serving::program::Memory;
 use client::Session;
 use listing::Found;
-use machine::Machine;
 use prism::PrismServer;
 use program::{Called, Loads};
 use serve::{Contents, ServeArgs};
 use work::{Kind, Work};
-
-/// Which design.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DesignName {
-    /// Self-verifying cuckoo table: an entry READ, then a value READ (Pilaf).
-    Pilaf,
-    /// Hopscotch neighbourhood READ, then a value READ (FaRM).
-    Farm,
-    /// Every operation is a call.
-    TwoSided,
-    /// One indirect READ; PUTs by the client itself (PRISM).
-    Prism,
-    /// A kernel on the server's NIC looks keys up (StRoM).
-    Strom,
-}
-
-impl DesignName {
-    /// All of them.
-    pub const ALL: [DesignName; 5] =
-        [DesignName::Pilaf, DesignName::Farm, DesignName::TwoSided, DesignName::Prism, DesignName::Strom];
-
-    /// As the command line says it.
-    pub fn name(self) -> &'static str {
-        match self {
-            DesignName::Pilaf => "pilaf",
-            DesignName::Farm => "farm",
-            DesignName::TwoSided => "two-sided",
-            DesignName::Prism => "prism",
-            DesignName::Strom => "strom",
-        }
-    }
-}
 
 /// What a server is made for.
 #[derive(Clone, Debug)]
@@ -107,7 +73,7 @@ pub struct Size {
 pub type Measured = Box<dyn FnMut(Kind) -> Result<f64>>;
 
 /// A design.
-pub trait Design: Sized + 'static {
+pub trait KvDesign: Sized + 'static {
     /// Its clients.
     type Client: Machine;
     /// The program of its server.
@@ -158,7 +124,7 @@ pub trait Design: Sized + 'static {
     fn work(plan: &measure::Plan) -> Result<Option<Measured>>;
 }
 
-impl<D: Classical> Design for D {
+impl<D: Classical> KvDesign for D {
     type Client = Client<D::Lookup>;
     type Program = Called<D::Table>;
     const SPEAKS: Speaks = Speaks { prism: false, strom: D::Lookup::ASKS };
@@ -243,7 +209,7 @@ fn in_prism(config: &ClientConfig) -> PrismConfig {
     PrismConfig { window, max_key, max_value, first_read, known: KNOWN }
 }
 
-impl Design for PrismDesign {
+impl KvDesign for PrismDesign {
     type Client = PrismClient;
     type Program = PrismServer;
     const SPEAKS: Speaks = Speaks { prism: true, strom: false };
@@ -258,7 +224,7 @@ impl Design for PrismDesign {
 
     fn hello(config: &ClientConfig, _: &Registered) -> Hello {
         let replies = Remote { addr: 0, rkey: Key::new(0) };
-        let design = remora_store::kv::Design::Prism;
+        let design = Design::Prism;
         Hello { design, window: config.window, eager: 0, replies, reply_stride: 0, reply_len: 0 }
     }
 
@@ -419,11 +385,11 @@ impl Classical for StromDesign {
 macro_rules! with_design {
     ($design:expr, $function:ident($($argument:expr),*)) => {
         match $design {
-            $crate::kv::DesignName::Pilaf => $function::<$crate::kv::PilafDesign>($($argument),*),
-            $crate::kv::DesignName::Farm => $function::<$crate::kv::FarmDesign>($($argument),*),
-            $crate::kv::DesignName::TwoSided => $function::<$crate::kv::TwoSidedDesign>($($argument),*),
-            $crate::kv::DesignName::Prism => $function::<$crate::kv::PrismDesign>($($argument),*),
-            $crate::kv::DesignName::Strom => $function::<$crate::kv::StromDesign>($($argument),*),
+            remora_store::kv::Design::Pilaf => $function::<$crate::kv::PilafDesign>($($argument),*),
+            remora_store::kv::Design::Farm => $function::<$crate::kv::FarmDesign>($($argument),*),
+            remora_store::kv::Design::TwoSided => $function::<$crate::kv::TwoSidedDesign>($($argument),*),
+            remora_store::kv::Design::Prism => $function::<$crate::kv::PrismDesign>($($argument),*),
+            remora_store::kv::Design::Strom => $function::<$crate::kv::StromDesign>($($argument),*),
         }
     };
 }

@@ -1,6 +1,6 @@
 //! The rows of a workload's rounds: each design beside its floor and the rivals, PRISM-KV beside Pilaf.
 
-use super::DesignName;
+use super::Design;
 use super::bench::Case;
 use super::contest::{Round, Should};
 use super::measure::Plan;
@@ -33,27 +33,27 @@ fn all(rounds: &[Round], figure: fn(&Round) -> f64) -> Vec<f64> {
 }
 
 impl Told<'_> {
-    fn path(&self, design: DesignName) -> String {
+    fn path(&self, design: Design) -> String {
         format!("{}/{}/{}/{}", self.port.name(), design.name(), self.plan.value_len, self.case.name)
     }
 
-    fn windowed(&self, design: DesignName) -> String {
+    fn windowed(&self, design: Design) -> String {
         format!("{}/window-{}", self.path(design), self.plan.window)
     }
 
     /// Of all designs.
-    pub fn rows(&self, designs: &[(DesignName, &[Round])]) -> Vec<Row> {
+    pub fn rows(&self, designs: &[(Design, &[Round])]) -> Vec<Row> {
         let mut rows: Vec<Row> =
             designs.iter().flat_map(|(design, rounds)| self.of(*design, rounds)).collect();
         let find = |wanted| designs.iter().find(|(design, _)| *design == wanted).map(|(_, rounds)| *rounds);
-        if let (Some(prism), Some(pilaf)) = (find(DesignName::Prism), find(DesignName::Pilaf)) {
+        if let (Some(prism), Some(pilaf)) = (find(Design::Prism), find(Design::Pilaf)) {
             rows.extend(self.beside_pilaf(prism, pilaf));
         }
         rows
     }
 
     /// Of one.
-    fn of(&self, design: DesignName, rounds: &[Round]) -> Vec<Row> {
+    fn of(&self, design: Design, rounds: &[Round]) -> Vec<Row> {
         let case = self.path(design);
         let row = |metric, unit, figure| Row::new("kv", &case, metric, unit, &all(rounds, figure));
         let mut rows = vec![row("round_trips", "", |round| round.round_trips)];
@@ -82,9 +82,8 @@ impl Told<'_> {
     fn beside_pilaf(&self, prism: &[Round], pilaf: &[Round]) -> [Row; 2] {
         let against = |row: Row, figure| row.against("pilaf", &all(pilaf, figure));
         let latency =
-            Row::new("kv", self.path(DesignName::Prism), "latency_p50", "ns", &all(prism, |one| one.p50));
-        let rate =
-            Row::new("kv", self.windowed(DesignName::Prism), "rate", "1/s", &all(prism, |one| one.rate));
+            Row::new("kv", self.path(Design::Prism), "latency_p50", "ns", &all(prism, |one| one.p50));
+        let rate = Row::new("kv", self.windowed(Design::Prism), "rate", "1/s", &all(prism, |one| one.rate));
         let (latency, rate) = (against(latency, |one| one.p50), against(rate, |one| one.rate));
         let most = if self.port == PortName::Shm { LATENCY_SHM } else { LATENCY };
         match self.case.mix.name {

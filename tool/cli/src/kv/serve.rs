@@ -18,7 +18,8 @@ use contents::Lines;
 
 use super::load::{Stored, store_all};
 use super::program::Loads;
-use super::{Design, DesignName, Size};
+use super::{Design, KvDesign, Size};
+use crate::designs;
 use crate::device::PortArgs;
 use crate::serving::Service;
 use crate::serving::conduct::{Conduct, size};
@@ -31,9 +32,9 @@ use crate::with_design;
     after_help = "Examples:\n  remora serve kv\n  remora serve kv --design pilaf --port udp --address 10.0.0.1 --listen 10.0.0.1:7471\n  remora serve kv --file words.txt --metrics 127.0.0.1:9464\n  remora serve kv --nicd /run/nic.sock --keep store\n\nA file holds a `key value` pair a line: the key ends at the first space or tab."
 )]
 pub struct ServeArgs {
-    /// Design of the table.
-    #[arg(long, default_value = "farm")]
-    pub design: DesignName,
+    /// KvDesign of the table.
+    #[arg(long, default_value = "farm", value_parser = designs::kv())]
+    pub design: Design,
     #[command(flatten)]
     pub port: PortArgs,
     /// TCP address for the set-up of connections.
@@ -67,7 +68,7 @@ pub struct ServeArgs {
     /// Use the NIC and the memory of the daemon that listens at this socket (`remora nicd`), whose port it is then.
     #[arg(long, value_name = "PATH", requires = "keep", conflicts_with_all = ["port", "address", "interface", "capture", "fault"])]
     pub nicd: Option<PathBuf>,
-    /// Tenant of the daemon: table and clients are kept under this name, whatever becomes of the server, and GETs go on. Design farm.
+    /// Tenant of the daemon: table and clients are kept under this name, whatever becomes of the server, and GETs go on. KvDesign farm.
     #[arg(long, value_name = "NAME", requires = "nicd")]
     pub keep: Option<String>,
     #[command(flatten)]
@@ -80,7 +81,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     with_design!(args.design, serve(args))
 }
 
-fn serve<D: Design>(args: &ServeArgs) -> Result<()> {
+fn serve<D: KvDesign>(args: &ServeArgs) -> Result<()> {
     let (len, most) = (args.value_len, args.max_value);
     ensure!(
         args.records == 0 || len <= most,
@@ -96,7 +97,7 @@ fn serve<D: Design>(args: &ServeArgs) -> Result<()> {
     let mut service = match (&args.nicd, &args.keep) {
         (Some(socket), Some(name)) => {
             ensure!(
-                args.design == DesignName::Farm,
+                args.design == Design::Farm,
                 "only a table of design farm can be kept: add --design farm"
             );
             kept::open::<D>(args, (socket, name), &plan)?
@@ -135,7 +136,7 @@ pub fn memory_for(records: u64, value_len: u32) -> usize {
 }
 
 /// Opens the NIC, and makes the program with its memory.
-pub(super) fn open<D: Design>(args: &ServeArgs, size: Size) -> Result<Service<D::Program>> {
+pub(super) fn open<D: KvDesign>(args: &ServeArgs, size: Size) -> Result<Service<D::Program>> {
     let context = args.port.open()?;
     let mut memory = Memory::of(context.alloc_pd()?);
     let program = D::program(args, size, &mut memory)?;
@@ -143,7 +144,7 @@ pub(super) fn open<D: Design>(args: &ServeArgs, size: Size) -> Result<Service<D:
 }
 
 /// The size of a new table: what was counted fits, whatever is asked for, and further keys by what is.
-pub(super) fn fresh_size<D: Design>(args: &ServeArgs, contents: Contents) -> Result<Size> {
+pub(super) fn fresh_size<D: KvDesign>(args: &ServeArgs, contents: Contents) -> Result<Size> {
     let known = contents.count();
     let capacity = args.capacity.map_or((known * 2).max(100_000), |keys| known.max(keys.into()));
     let keys = u32::try_from(capacity).ok().filter(|keys| *keys < 1 << 31);

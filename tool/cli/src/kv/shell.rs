@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
-use super::Design;
+use super::KvDesign;
 use super::client::Session;
 use crate::escape::escape;
 use crate::print;
@@ -62,7 +62,7 @@ impl<'a> Line<'a> {
 ///
 /// # Errors
 /// The connection failed; or a line did not do what it says, unless a person typed it.
-pub fn run<D: Design>(session: &mut Session<D>) -> Result<()> {
+pub fn run<D: KvDesign>(session: &mut Session<D>) -> Result<()> {
     if std::io::stdin().is_terminal() {
         return typed(session);
     }
@@ -82,7 +82,7 @@ pub fn run<D: Design>(session: &mut Session<D>) -> Result<()> {
 }
 
 /// A person types, with a history to go back to.
-fn typed<D: Design>(session: &mut Session<D>) -> Result<()> {
+fn typed<D: KvDesign>(session: &mut Session<D>) -> Result<()> {
     let mut editor = DefaultEditor::new()?;
     eprintln!("get, put, delete, scan, help or quit; end with Ctrl-D");
     loop {
@@ -102,7 +102,7 @@ fn typed<D: Design>(session: &mut Session<D>) -> Result<()> {
 }
 
 /// Does what a line says. False: it is the last one.
-fn act<D: Design>(session: &mut Session<D>, line: &str) -> Result<bool> {
+fn act<D: KvDesign>(session: &mut Session<D>, line: &str) -> Result<bool> {
     match Line::parse(line)? {
         Line::Nothing => {}
         Line::Help => print::line(HELP),

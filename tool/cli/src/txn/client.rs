@@ -18,14 +18,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use remora_store::Fleet;
-use remora_store::txn::{Design, DesignKind, Granted, Hello, Limits, Welcome};
+use remora_store::txn::{AnyClient, Design, Granted, Hello, Limits, Machine as _, Welcome};
 use remora_verbs::{
     Access, Batch, CompletionQueue, EMPTY, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
     Remote, WorkCompletion, work,
 };
 
 use super::MOST_SHARDS;
-pub use super::machine::Machine;
 use super::roll_call;
 use crate::connecting::nobody_listens;
 use crate::device::PortArgs;
@@ -76,7 +75,7 @@ const CLOSING: Duration = Duration::from_millis(100);
 
 /// A connected client.
 pub struct Session {
-    machine: Machine,
+    machine: AnyClient,
     pairs: Vec<QueuePair<Ready>>,
     /// Of the queue pairs.
     numbers: Vec<u32>,
@@ -102,7 +101,7 @@ impl Session {
         let context = port.open()?;
         let domain = context.alloc_pd()?;
         let most = Limits { max_key: 0, max_value: 0, max_keys: size.max_keys, window: size.window };
-        let needs = Machine::needs(&most);
+        let needs = AnyClient::needs(&most);
         let mut cq = context.create_cq(needs.completions * 2 * addresses.len() as u32)?;
         let options = QpOptions {
             max_send_wr: needs.send * 2,
@@ -122,9 +121,9 @@ impl Session {
         }
         let limits = agree(&welcomes, size)?;
         let grants: Vec<Granted> = welcomes.iter().map(|welcome| welcome.granted.clone()).collect();
-        let arena = domain.allocate(Machine::arena_len(&limits, &grants), Access::LOCAL_WRITE)?;
+        let arena = domain.allocate(AnyClient::arena_len(&limits, &grants), Access::LOCAL_WRITE)?;
         roll_call::Ends { pairs: &mut pairs, cq: &mut cq, arena: &arena }.call(&welcomes, addresses)?;
-        let mut machine = Machine::new(&limits, grants, registered(&arena), name)?;
+        let mut machine = AnyClient::new(&limits, grants, registered(&arena), name)?;
         machine.start(&mut Ends::of(&mut pairs)?)?;
         Ok(Session {
             machine,
@@ -145,7 +144,7 @@ impl Session {
     ///
     /// # Errors
     /// This process is a fork.
-    pub fn parts(&mut self) -> Result<(&mut Machine, Ends<'_>)> {
+    pub fn parts(&mut self) -> Result<(&mut AnyClient, Ends<'_>)> {
         Ok((&mut self.machine, Ends::of(&mut self.pairs)?))
     }
 
@@ -157,7 +156,7 @@ impl Session {
     #[inline]
     pub fn turn(
         &mut self,
-        mut each: impl FnMut(usize, &WorkCompletion, &mut Machine, &mut Ends<'_>) -> Result<()>,
+        mut each: impl FnMut(usize, &WorkCompletion, &mut AnyClient, &mut Ends<'_>) -> Result<()>,
     ) -> Result<usize> {
         let got = self.cq.poll(&mut self.done)?;
         self.turns = self.turns.wrapping_add(1);
@@ -198,7 +197,7 @@ impl Session {
     }
 
     /// The shards' design.
-    pub fn design(&self) -> DesignKind {
+    pub fn design(&self) -> Design {
         self.machine.design()
     }
 

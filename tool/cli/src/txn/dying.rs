@@ -6,7 +6,7 @@ use std::thread;
 
 use clap::Parser;
 use remora_store::kv::PostError;
-use remora_store::txn::{Design as _, shard_of};
+use remora_store::txn::{Machine as _, shard_of};
 use remora_store::{Fleet, Post, PostPrism};
 use remora_verbs::{Listener, ReceiveRequest, WorkRequest, prism};
 

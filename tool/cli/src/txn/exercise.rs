@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use remora_check::{Step, identify, stamp};
-use remora_store::txn::{Design, EntryId, Event, Outcome, Refused, Tx};
+use remora_store::txn::{AnyClient, EntryId, Event, Machine as _, Outcome, Refused, Tx};
 
-use super::client::{Ends, Machine, Session, Size};
+use super::client::{Ends, Session, Size};
 use super::command::Target;
 use crate::exercise::{self, Answer, ExerciseArgs, Store};
 
@@ -160,7 +160,12 @@ fn end(open: &mut [Option<Open>], tx: Tx, outcome: Outcome, ended: &mut Vec<(usi
 
 impl Open {
     /// Asks for what it reads, and says what it writes.
-    fn name(&mut self, machine: &mut Machine, value: &mut [u8], ends: &mut Ends<'_>) -> Result<(), Refused> {
+    fn name(
+        &mut self,
+        machine: &mut AnyClient,
+        value: &mut [u8],
+        ends: &mut Ends<'_>,
+    ) -> Result<(), Refused> {
         for (at, step) in self.steps.iter().enumerate() {
             let key = format!("key {}", step.key());
             match *step {

@@ -17,7 +17,6 @@ mod dying;
 mod exercise;
 mod farm;
 mod line;
-mod machine;
 mod peers;
 mod prism_tx;
 mod recovery;
@@ -27,27 +26,5 @@ pub mod servers;
 mod shell;
 mod transact;
 
-use clap::ValueEnum;
-use remora_store::txn::DesignKind;
-
 /// Shards of a store, at most.
 pub const MOST_SHARDS: usize = 16;
-
-/// Which design.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DesignName {
-    /// Optimistic, ordered by timestamps, over PRISM's chains.
-    PrismTx,
-    /// Lock, validate, update, over plain verbs (FaRM).
-    Farm,
-}
-
-impl DesignName {
-    /// As the command line says it.
-    pub fn name(self) -> &'static str {
-        match self {
-            DesignName::PrismTx => DesignKind::PrismTx.name(),
-            DesignName::Farm => DesignKind::Farm.name(),
-        }
-    }
-}

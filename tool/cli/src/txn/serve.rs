@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use remora_store::txn::Limits;
+use remora_store::txn::{Design, Limits};
 use remora_verbs::Context;
 
 use super::desk::Place;
 use super::farm::FarmShard;
-use super::{DesignName, MOST_SHARDS, prism_tx};
+use super::{MOST_SHARDS, prism_tx};
+use crate::designs;
 use crate::device::PortArgs;
 use crate::serving::conduct::Conduct;
 use crate::serving::program::{Memory, Program};
@@ -22,8 +23,8 @@ use crate::serving::{Service, Speaks};
 )]
 pub struct ServeArgs {
     /// Design of the shard.
-    #[arg(long, default_value = "prism-tx")]
-    pub design: DesignName,
+    #[arg(long, default_value = "prism-tx", value_parser = designs::txn())]
+    pub design: Design,
     /// Number of this shard in its store, from 0.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..MOST_SHARDS as i64))]
     pub shard: u32,
@@ -91,13 +92,13 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     let context = args.port.open()?;
     let mut memory = Memory::of(context.alloc_pd()?);
     match args.design {
-        DesignName::PrismTx => serve(args, prism_tx::open(args, &mut memory)?, context, memory),
-        DesignName::Farm => serve(args, FarmShard::open(args, &context, &mut memory)?, context, memory),
+        Design::PrismTx => serve(args, prism_tx::open(args, &mut memory)?, context, memory),
+        Design::Farm => serve(args, FarmShard::open(args, &context, &mut memory)?, context, memory),
     }
 }
 
 fn serve<P: Program>(args: &ServeArgs, program: P, context: Context, memory: Memory) -> Result<()> {
-    let prism = args.design == DesignName::PrismTx;
+    let prism = args.design == Design::PrismTx;
     let mut service = Service::new(
         context,
         program,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
-use remora_store::txn::{Design, DesignKind, Event, Limits, Outcome, Refused, Tx};
+use remora_store::txn::{Design, Event, Limits, Machine as _, Outcome, Refused, Tx};
 
 use super::client::Session;
 
@@ -70,7 +70,7 @@ impl Talk {
     }
 
     /// The shards' design.
-    pub fn design(&self) -> DesignKind {
+    pub fn design(&self) -> Design {
         self.session.design()
     }
 

@@ -6,8 +6,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use remora_store::Random;
 use remora_store::txn::shard_of;
-use remora_store::ycsb::Random;
 
 use crate::running::{Ended, Scratch, Server, command, finish, remora};
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use remora_check::{Asked, History, Measures, Operation, Outcome, Violation, hold};
-use remora_store::ycsb::Random;
+use remora_store::Random;
 
 use crate::hosts::Hosts;
 use crate::party::{Client, Server, now, read, until};

@@ -1,12 +1,8 @@
 //! The designs of replicated blocks, as the runs see them.
 
-use remora_nic::WorkCompletion;
-use remora_store::block::{
-    ClientConfig, Finished, Grant, Layout, Lost, Refused, Slot, Tag, abdlock, prism_rs,
-};
+use remora_store::Registered;
+use remora_store::block::{ClientConfig, Grant, Layout, Machine, Tag, abdlock, prism_rs};
 use remora_store::heap::Class;
-use remora_store::{Fleet, Registered};
-use remora_transport::Instant;
 
 use crate::harness::{Host, Serves, Shape};
 
@@ -14,7 +10,7 @@ use crate::harness::{Host, Serves, Shape};
 pub type Copied = (u64, Tag, Vec<u8>);
 
 /// A client machine with its table.
-pub trait Design: Sized {
+pub trait Design: Machine {
     type Table: Serves;
     fn arena_len(config: &ClientConfig) -> usize;
     fn client(config: ClientConfig, arena: Registered) -> Self;
@@ -26,29 +22,6 @@ pub trait Design: Sized {
     fn grant(host: &mut Host<Self::Table>) -> Grant;
     /// The connection that was granted this has ended at the replica.
     fn ended(host: &mut Host<Self::Table>, grant: &Grant);
-
-    fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet);
-    fn disconnect(&mut self, now: Instant, replica: usize, fleet: &mut impl Fleet);
-    fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused>;
-    fn write(
-        &mut self,
-        now: Instant,
-        block: u64,
-        value: &[u8],
-        fleet: &mut impl Fleet,
-    ) -> Result<Slot, Refused>;
-    fn complete(
-        &mut self,
-        now: Instant,
-        replica: usize,
-        completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
-    ) -> Option<Finished<'_>>;
-    /// Time has passed.
-    fn expire(&mut self, now: Instant, fleet: &mut impl Fleet);
-    fn lost(&self) -> Option<Lost>;
-    fn in_flight(&self) -> usize;
-    fn is_quiet(&self) -> bool;
 }
 
 impl Design for prism_rs::Client {
@@ -87,54 +60,6 @@ impl Design for prism_rs::Client {
     }
 
     fn ended(_: &mut Host<Self::Table>, _: &Grant) {}
-
-    fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet) {
-        prism_rs::Client::connect(self, replica, grant, fleet).expect("a replica of this store");
-    }
-
-    fn disconnect(&mut self, now: Instant, replica: usize, fleet: &mut impl Fleet) {
-        prism_rs::Client::disconnect(self, replica, now, fleet);
-    }
-
-    fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
-        prism_rs::Client::read(self, now, block, fleet)
-    }
-
-    fn write(
-        &mut self,
-        now: Instant,
-        block: u64,
-        value: &[u8],
-        fleet: &mut impl Fleet,
-    ) -> Result<Slot, Refused> {
-        prism_rs::Client::write(self, now, block, value, fleet)
-    }
-
-    fn complete(
-        &mut self,
-        now: Instant,
-        replica: usize,
-        completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
-    ) -> Option<Finished<'_>> {
-        prism_rs::Client::complete(self, now, replica, completion, fleet)
-    }
-
-    fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
-        prism_rs::Client::expire(self, now, fleet);
-    }
-
-    fn lost(&self) -> Option<Lost> {
-        prism_rs::Client::lost(self)
-    }
-
-    fn in_flight(&self) -> usize {
-        prism_rs::Client::in_flight(self)
-    }
-
-    fn is_quiet(&self) -> bool {
-        prism_rs::Client::is_quiet(self)
-    }
 }
 
 impl Design for abdlock::Client {
@@ -172,53 +97,5 @@ impl Design for abdlock::Client {
 
     fn ended(host: &mut Host<Self::Table>, grant: &Grant) {
         host.table.break_locks(|lease| lease != grant.lease);
-    }
-
-    fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet) {
-        abdlock::Client::connect(self, replica, grant, fleet).expect("a replica of this store");
-    }
-
-    fn disconnect(&mut self, now: Instant, replica: usize, fleet: &mut impl Fleet) {
-        abdlock::Client::disconnect(self, replica, now, fleet);
-    }
-
-    fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
-        abdlock::Client::read(self, now, block, fleet)
-    }
-
-    fn write(
-        &mut self,
-        now: Instant,
-        block: u64,
-        value: &[u8],
-        fleet: &mut impl Fleet,
-    ) -> Result<Slot, Refused> {
-        abdlock::Client::write(self, now, block, value, fleet)
-    }
-
-    fn complete(
-        &mut self,
-        now: Instant,
-        replica: usize,
-        completion: &WorkCompletion,
-        fleet: &mut impl Fleet,
-    ) -> Option<Finished<'_>> {
-        abdlock::Client::complete(self, now, replica, completion, fleet)
-    }
-
-    fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
-        abdlock::Client::expire(self, now, fleet);
-    }
-
-    fn lost(&self) -> Option<Lost> {
-        abdlock::Client::lost(self)
-    }
-
-    fn in_flight(&self) -> usize {
-        abdlock::Client::in_flight(self)
-    }
-
-    fn is_quiet(&self) -> bool {
-        abdlock::Client::is_quiet(self)
     }
 }

@@ -72,7 +72,8 @@ impl<D: Design> Few<D> {
                 {
                     links[replica] = Some(link);
                     let grant = D::grant(host);
-                    machine.connect(replica, grant, &mut Ends { world: &mut self.world, links });
+                    let ends = &mut Ends { world: &mut self.world, links };
+                    machine.connect(replica, grant, ends).expect("a replica of this store");
                 }
             }
         }

@@ -191,7 +191,7 @@ impl<D: Design> Run<D> {
             let mut ends = Ends { world: &mut self.world, links: &client.links };
             let grant = D::grant(host);
             client.grants[replica] = Some((grant, host.restarts));
-            client.machine.connect(replica, grant, &mut ends);
+            client.machine.connect(replica, grant, &mut ends).expect("a replica of this store");
         }
     }
 

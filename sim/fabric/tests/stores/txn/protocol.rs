@@ -5,7 +5,7 @@ use remora_fabric::{QueuePair, Settings, World};
 use remora_nic::WorkCompletion;
 use remora_store::heap::Reachable;
 use remora_store::txn::farm::{self, Caller, recover};
-use remora_store::txn::{Client, ClientConfig, Design, Rules, Shard, ShardConfig};
+use remora_store::txn::{Client, ClientConfig, Machine, Rules, Shard, ShardConfig};
 use remora_store::{Broken, Registered};
 use remora_transport::Instant;
 
@@ -14,7 +14,7 @@ use crate::harness::{End, Host, Link, Serves, Shape};
 /// What differs between them. A value says how large shards and clients are, and which rules the clients keep.
 pub trait Protocol: Copy {
     type Shard: Serves;
-    type Client: Design;
+    type Client: Machine;
     /// A client that is alone always commits at once: nobody dead can have left it something to do.
     const ALONE_COMMITS: bool;
 

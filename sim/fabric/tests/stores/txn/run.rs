@@ -3,7 +3,7 @@
 use remora_check::{History, Step};
 use remora_fabric::{Config, World};
 use remora_fault::Random;
-use remora_store::txn::{Design, EntryId, Event, Outcome, Tx};
+use remora_store::txn::{EntryId, Event, Machine, Outcome, Tx};
 use remora_store::{Broken, Registered};
 use remora_transport::Instant;
 

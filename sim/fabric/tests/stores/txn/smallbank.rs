@@ -5,7 +5,7 @@ use remora_check::{History, Step, Violation};
 use remora_fabric::{Config, World};
 use remora_fault::Random;
 use remora_store::txn::workload::{Audit, Counts, Ended, Load, Runner, SmallBank, Workload};
-use remora_store::txn::{ClientConfig, Design, Outcome, Rules, ShardConfig, farm};
+use remora_store::txn::{ClientConfig, Machine, Outcome, Rules, ShardConfig, farm};
 use remora_transport::Instant;
 
 use super::protocol::{Farm, PrismTx, Protocol, settings};

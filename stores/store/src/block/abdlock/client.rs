@@ -5,14 +5,15 @@ use remora_transport::Instant;
 
 use super::super::crew::Crew;
 use super::super::grant::WORD;
+use super::super::slots::Slots;
 use super::super::{
-    Canary, ClientConfig, Design, Finished, Grant, Lost, Operation, Outcome, Refused, Slot, Tag,
+    Canary, ClientConfig, Design, Finished, Grant, Lost, Machine, Operation, Outcome, Refused, Slot, Tag,
 };
-use super::backoff::pause;
 use super::flight::{Flight, State, Step};
 use super::verbs::{self, copy_len, sealed_len, tag_at, value_at, whole_len};
+use crate::backoff::pause;
+use crate::random::Random;
 use crate::words::u64_at;
-use crate::ycsb::Random;
 use crate::{Broken, Fleet, QueueNeeds, Registered};
 
 /// How long an operation waits for an answer, with locks of others in its hands, before it gives them back: nanoseconds. It doubles with each try.
@@ -28,8 +29,7 @@ pub struct Client {
     crew: Crew,
     random: Random,
     flights: Vec<Flight>,
-    idle: Vec<u16>,
-    in_flight: usize,
+    slots: Slots,
     /// When something wants to go on, at the earliest.
     deadline: Instant,
     /// What is read or written, with tags and checksum, away from the NIC's reach.
@@ -47,8 +47,7 @@ impl Client {
             crew: Crew::new(&config),
             random: Random::new(seed),
             flights: vec![Flight::new(); config.slots()],
-            idle: (0..config.slots() as u16).rev().collect(),
-            in_flight: 0,
+            slots: Slots::new(&config),
             deadline: Instant::NEVER,
             value: vec![0; sealed_len(&config.layout)],
             config,
@@ -66,27 +65,22 @@ impl Client {
         let slots = config.slots() as u32;
         QueueNeeds { send: slots + 1, receive: 1, sges: 1, completions: slots + 1 }
     }
+}
 
-    /// Operations in flight.
-    pub fn in_flight(&self) -> usize {
-        self.in_flight
+impl Machine for Client {
+    fn in_flight(&self) -> usize {
+        self.slots.in_flight()
     }
 
-    /// Nothing is in flight, under way to a slow replica, or locked.
-    pub fn is_quiet(&self) -> bool {
-        self.idle.len() == self.flights.len()
+    fn is_quiet(&self) -> bool {
+        self.slots.are_all_free()
     }
 
-    /// A replica whose connection is of no further use.
-    pub fn lost(&self) -> Option<Lost> {
+    fn lost(&self) -> Option<Lost> {
         self.crew.lost()
     }
 
-    /// There is a connection to a replica, and nothing was posted on it.
-    ///
-    /// # Errors
-    /// It is none of this store.
-    pub fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet) -> Result<(), Broken> {
+    fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet) -> Result<(), Broken> {
         if grant.design != Design::AbdLock || grant.layout != self.config.layout || grant.lease == 0 {
             return Err(Broken::Protocol);
         }
@@ -95,11 +89,8 @@ impl Client {
         Ok(())
     }
 
-    /// The connection to a replica has ended: no completion of it comes any more, and the locks there are broken.
-    ///
-    /// All operations begin anew: the replica may come back without its memory, and what it said does not count then
-    /// (`docs/BLOCK.md`, empty replicas).
-    pub fn disconnect(&mut self, replica: usize, now: Instant, fleet: &mut impl Fleet) {
+    /// The replica breaks the locks of the connection.
+    fn disconnect(&mut self, now: Instant, replica: usize, fleet: &mut impl Fleet) {
         self.crew.leave(replica);
         for slot in 0..self.flights.len() {
             let flight = &mut self.flights[slot];
@@ -112,26 +103,18 @@ impl Client {
                 self.deadline = now;
             } else if flight.state == State::Over && flight.is_free() {
                 flight.state = State::Idle;
-                self.idle.push(slot as u16);
+                self.slots.free(slot);
             }
             self.ask_all(slot, fleet);
         }
     }
 
-    /// Reads a block.
-    ///
-    /// # Errors
-    /// It was not started.
-    pub fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
-        let slot = self.slot(block)?;
+    fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
+        let slot = self.slots.begin(block)?;
         Ok(self.begin(slot, Operation::Read, block, now, fleet))
     }
 
-    /// Writes a block.
-    ///
-    /// # Errors
-    /// It was not started.
-    pub fn write(
+    fn write(
         &mut self,
         now: Instant,
         block: u64,
@@ -141,19 +124,17 @@ impl Client {
         if value.len() != self.config.layout.block_len as usize {
             return Err(Refused::WrongLength);
         }
-        let slot = self.slot(block)?;
+        let slot = self.slots.begin(block)?;
         self.arena.write(Client::buffer_at(&self.config, slot, 0) + WORD, value);
         Ok(self.begin(slot, Operation::Write, block, now, fleet))
     }
 
-    /// When [`expire`](Client::expire) wants to be called.
     #[inline]
-    pub fn next_deadline(&self) -> Instant {
+    fn next_deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Goes on with what has waited long enough.
-    pub fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
+    fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
         if self.deadline > now {
             return;
         }
@@ -171,8 +152,7 @@ impl Client {
         self.deadline = self.flights.iter().map(deadline).min().unwrap_or(Instant::NEVER);
     }
 
-    /// Takes a completion of a replica's queue pair. Those of an earlier connection are ignored.
-    pub fn complete(
+    fn complete(
         &mut self,
         now: Instant,
         replica: usize,
@@ -205,17 +185,9 @@ impl Client {
         }
         over.then(|| self.finished(slot, exhausted))
     }
+}
 
-    fn slot(&mut self, block: u64) -> Result<usize, Refused> {
-        if block >= self.config.layout.blocks {
-            return Err(Refused::NoSuchBlock);
-        }
-        if self.in_flight == usize::from(self.config.window) {
-            return Err(Refused::WindowFull);
-        }
-        self.idle.pop().map(usize::from).ok_or(Refused::WindowFull)
-    }
-
+impl Client {
     fn begin(
         &mut self,
         slot: usize,
@@ -224,7 +196,6 @@ impl Client {
         now: Instant,
         fleet: &mut impl Fleet,
     ) -> Slot {
-        self.in_flight += 1;
         self.flights[slot].begin(operation, block, now);
         self.deadline = self.deadline.min(deadline(&self.flights[slot]));
         self.ask_all(slot, fleet);
@@ -420,7 +391,7 @@ impl Client {
         let over = exhausted || (flight.state == State::Releasing && released);
         if over {
             flight.state = State::Over;
-            self.in_flight -= 1;
+            self.slots.end();
             (0..self.crew.len()).filter(|r| rests(flight, *r)).for_each(|r| self.crew.tail(r, true));
             let at = Client::buffer_at(&self.config, slot, 0);
             self.arena.read(at, &mut self.value);
@@ -429,7 +400,7 @@ impl Client {
         }
         if flight.state == State::Over && flight.is_free() {
             flight.state = State::Idle;
-            self.idle.push(slot as u16);
+            self.slots.free(slot);
         }
         over
     }

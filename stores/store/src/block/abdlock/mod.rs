@@ -4,7 +4,6 @@
 //! tags of what is locked and of one value, WRITE, CAS back. A READ whose quorum agrees on the tag writes nothing. Who gets no quorum of
 //! locks releases what it has and tries again later.
 
-pub(crate) mod backoff;
 mod client;
 mod flight;
 mod table;

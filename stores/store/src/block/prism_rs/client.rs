@@ -6,8 +6,9 @@ use remora_transport::Instant;
 use super::super::crew::Crew;
 use super::super::grant::{ENTRY, WORD};
 use super::super::set::Set;
+use super::super::slots::Slots;
 use super::super::{
-    Canary, ClientConfig, Design, Finished, Grant, Lost, Operation, Outcome, Refused, Slot, Tag,
+    Canary, ClientConfig, Design, Finished, Grant, Lost, Machine, Operation, Outcome, Refused, Slot, Tag,
 };
 use super::chain::{self, Answers};
 use super::flight::{Flight, State};
@@ -50,8 +51,7 @@ pub struct Client {
     returns: Vec<Option<Returns>>,
     chains: Vec<usize>,
     flights: Vec<Flight>,
-    idle: Vec<u16>,
-    in_flight: usize,
+    slots: Slots,
     /// Who is asked for values, and when the next one of them is late; perhaps it has come meanwhile.
     sources: Sources,
     deadline: Instant,
@@ -74,8 +74,7 @@ impl Client {
             returns: (0..config.replicas).map(|_| None).collect(),
             chains: vec![0; config.replicas],
             flights: vec![Flight::new(); config.slots()],
-            idle: (0..config.slots() as u16).rev().collect(),
-            in_flight: 0,
+            slots: Slots::new(&config),
             sources: Sources::new(config.replicas),
             deadline: Instant::NEVER,
             rested: Instant::NEVER,
@@ -96,28 +95,23 @@ impl Client {
         let slots = config.slots() as u32;
         QueueNeeds { send: slots * chain::SLOTS + 1, receive: 2, sges: 1, completions: 2 * slots + 4 }
     }
+}
 
-    /// Operations in flight.
-    pub fn in_flight(&self) -> usize {
-        self.in_flight
+impl Machine for Client {
+    fn in_flight(&self) -> usize {
+        self.slots.in_flight()
     }
 
-    /// Nothing is in flight, under way to a slow replica, or to be returned.
-    pub fn is_quiet(&self) -> bool {
+    fn is_quiet(&self) -> bool {
         let all_returned = |returns: &Returns| !returns.is_due(true);
-        self.idle.len() == self.flights.len() && self.returns.iter().flatten().all(all_returned)
+        self.slots.are_all_free() && self.returns.iter().flatten().all(all_returned)
     }
 
-    /// A replica whose connection is of no further use.
-    pub fn lost(&self) -> Option<Lost> {
+    fn lost(&self) -> Option<Lost> {
         self.crew.lost()
     }
 
-    /// There is a connection to a replica, and nothing was posted on it.
-    ///
-    /// # Errors
-    /// It is none of this store.
-    pub fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet) -> Result<(), Broken> {
+    fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet) -> Result<(), Broken> {
         if grant.design != Design::PrismRs || grant.layout != self.config.layout {
             return Err(Broken::Protocol);
         }
@@ -130,11 +124,7 @@ impl Client {
         Ok(())
     }
 
-    /// The connection to a replica has ended: no completion of it comes any more.
-    ///
-    /// All operations begin their phase anew: the replica may come back without its memory, and what it said does not count
-    /// then (`docs/BLOCK.md`, empty replicas).
-    pub fn disconnect(&mut self, replica: usize, now: Instant, fleet: &mut impl Fleet) {
+    fn disconnect(&mut self, now: Instant, replica: usize, fleet: &mut impl Fleet) {
         self.crew.leave(replica);
         self.sources.failed(replica);
         (self.returns[replica], self.chains[replica]) = (None, 0);
@@ -148,26 +138,18 @@ impl Client {
                 self.aim(slot, now);
             } else if had && flight.under_way().is_empty() {
                 flight.state = State::Idle;
-                self.idle.push(slot as u16);
+                self.slots.free(slot);
             }
         }
         (0..self.crew.len()).for_each(|replica| self.ask_for_all(replica, fleet));
     }
 
-    /// Reads a block.
-    ///
-    /// # Errors
-    /// It was not started.
-    pub fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
-        let slot = self.slot(block)?;
+    fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
+        let slot = self.slots.begin(block)?;
         Ok(self.begin(slot, Operation::Read, block, now, fleet))
     }
 
-    /// Writes a block.
-    ///
-    /// # Errors
-    /// It was not started.
-    pub fn write(
+    fn write(
         &mut self,
         now: Instant,
         block: u64,
@@ -177,13 +159,12 @@ impl Client {
         if value.len() != self.value.len() {
             return Err(Refused::WrongLength);
         }
-        let slot = self.slot(block)?;
+        let slot = self.slots.begin(block)?;
         self.arena.write(Client::buffer_at(&self.config, slot, 0) + WORD, value);
         Ok(self.begin(slot, Operation::Write, block, now, fleet))
     }
 
-    /// Takes a completion of a replica's queue pair. Those of an earlier connection are ignored.
-    pub fn complete(
+    fn complete(
         &mut self,
         now: Instant,
         replica: usize,
@@ -210,22 +191,51 @@ impl Client {
         };
         let over = end.map(|end| self.over(slot, end));
         self.give_back(replica, false, fleet);
-        if self.in_flight == 0 && self.rested == Instant::NEVER {
+        if self.slots.in_flight() == 0 && self.rested == Instant::NEVER {
             self.rested = now.after(REST_NS);
         }
         over.map(|outcome| self.finished(slot, outcome))
     }
 
-    fn slot(&mut self, block: u64) -> Result<usize, Refused> {
-        if block >= self.config.layout.blocks {
-            return Err(Refused::NoSuchBlock);
-        }
-        if self.in_flight == usize::from(self.config.window) {
-            return Err(Refused::WindowFull);
-        }
-        self.idle.pop().map(usize::from).ok_or(Refused::WindowFull)
+    #[inline]
+    fn next_deadline(&self) -> Instant {
+        self.deadline.min(self.rested)
     }
 
+    /// All replicas are asked for the values that are late, since something is wrong. Others that wait for the same
+    /// replicas stop waiting, too. A client that has rested returns buffers.
+    fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
+        if self.rested <= now {
+            self.rested = Instant::NEVER;
+            if self.slots.in_flight() == 0 {
+                (0..self.crew.len()).for_each(|replica| self.give_back(replica, true, fleet));
+            }
+        }
+        if self.deadline > now {
+            return;
+        }
+        let due = |flight: &&Flight| flight.waits() && flight.until <= now;
+        let late = self.flights.iter().filter(due).fold(Set::NONE, |late, flight| late.or(flight.coming()));
+        if !late.is_empty() {
+            self.sources.late(late);
+        }
+        self.deadline = Instant::NEVER;
+        for slot in 0..self.flights.len() {
+            let flight = &mut self.flights[slot];
+            if !flight.waits() {
+                continue;
+            }
+            if flight.until > now && !self.sources.are_silent(flight.coming()) {
+                self.deadline = self.deadline.min(flight.until);
+                continue;
+            }
+            flight.until = Instant::NEVER;
+            self.want(slot, Set::all(self.config.replicas), now, fleet);
+        }
+    }
+}
+
+impl Client {
     fn begin(
         &mut self,
         slot: usize,
@@ -234,7 +244,6 @@ impl Client {
         now: Instant,
         fleet: &mut impl Fleet,
     ) -> Slot {
-        self.in_flight += 1;
         self.flights[slot].begin(operation, block);
         self.aim(slot, now);
         self.ask_all(slot, fleet);
@@ -359,20 +368,20 @@ impl Client {
         self.crew.tail(replica, false);
         if flight.under_way().is_empty() {
             flight.state = State::Idle;
-            self.idle.push(slot as u16);
+            self.slots.free(slot);
         }
     }
 
     /// The operation is over for its user.
     fn over(&mut self, slot: usize, end: End) -> Option<Outcome<'static>> {
-        self.in_flight -= 1;
+        self.slots.end();
         let flight = &mut self.flights[slot];
         flight.state = State::Over;
         let tails = flight.under_way();
         tails.iter().for_each(|replica| self.crew.tail(replica, true));
         if tails.is_empty() {
             flight.state = State::Idle;
-            self.idle.push(slot as u16);
+            self.slots.free(slot);
         }
         match end {
             End::Value(replica) => {

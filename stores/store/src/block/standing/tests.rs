@@ -1,7 +1,7 @@
 //! Stores that begin, replicas that come back, and clients that meet them.
 
 use super::*;
-use crate::ycsb::Random;
+use crate::random::Random;
 
 fn new(replica: usize, incarnation: u64) -> Standing {
     Standing::new(replica, 3, incarnation).expect("a replica")

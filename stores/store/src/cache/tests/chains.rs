@@ -3,7 +3,7 @@
 use super::{NOON, Talk, config};
 use crate::Registered;
 use crate::cache::{Buckets, Cache, Config, Item, MIN_MEMORY};
-use crate::ycsb::Random;
+use crate::random::Random;
 use remora_memory::{Bytes, Key};
 use remora_transport::Instant;
 

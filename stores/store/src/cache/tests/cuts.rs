@@ -3,7 +3,7 @@
 
 use super::{Session, Talk};
 use crate::cache::OUTPUT;
-use crate::ycsb::Random;
+use crate::random::Random;
 
 /// Words that lines are made of.
 const WORDS: [&str; 50] = [

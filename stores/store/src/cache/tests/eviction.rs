@@ -52,7 +52,7 @@ fn the_item_not_used_for_longest_goes_first_for_a_node() {
 #[test]
 fn a_long_value_among_many_short_ones_drops_what_lies_in_its_way_and_not_the_rest() {
     let mut talk = Talk::with(8 << 20, 100_000);
-    let mut random = crate::ycsb::Random::new(3);
+    let mut random = crate::random::Random::new(3);
     // Short ones all over the memory, used in no order of place.
     for n in 0..90_000 {
         talk.tell(set(&format!("k{n}"), 20));

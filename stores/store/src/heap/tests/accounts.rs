@@ -8,7 +8,7 @@ use remora_transport::Status;
 
 use super::super::message::LONGEST;
 use super::*;
-use crate::ycsb::Random;
+use crate::random::Random;
 
 /// Operations of a client in flight, at most.
 const WINDOW: usize = 4;

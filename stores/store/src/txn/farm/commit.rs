@@ -12,8 +12,8 @@ impl Client {
     /// All keys are to be found; then the locks are taken.
     pub(super) fn advance(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
         let (mut writes, mut reads) = (0, 0);
-        for of in self.entries_of(tx) {
-            let entry = &self.entries[of as usize];
+        for of in self.window.entries_of(tx) {
+            let entry = &self.window.entries[of as usize];
             match entry.step {
                 Step::Found if entry.change.is_some() => writes += 1,
                 Step::Found => reads += 1,
@@ -28,7 +28,7 @@ impl Client {
             return Ok(self.end(tx, Outcome::Committed(Timestamp::default())));
         }
         self.commits += 1;
-        self.transactions[usize::from(tx)].number = self.commits;
+        self.window.transactions[usize::from(tx)].number = self.commits;
         match writes {
             0 => self.validate(tx, fleet),
             _ => self.lock_all(tx, fleet),
@@ -36,9 +36,9 @@ impl Client {
     }
 
     fn lock_all(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
-        self.transactions[usize::from(tx)].phase = Phase::Locking;
-        for of in self.entries_of(tx) {
-            if self.entries[of as usize].change.is_some() {
+        self.window.transactions[usize::from(tx)].phase = Phase::Locking;
+        for of in self.window.entries_of(tx) {
+            if self.window.entries[of as usize].change.is_some() {
                 let len = self.compose(tx, of);
                 self.set_out(tx, of, Step::Waiting);
                 self.post_lock(of, len, fleet)?;
@@ -48,7 +48,7 @@ impl Client {
     }
 
     fn record(&self, of: u32) -> Record {
-        let entry = &self.entries[of as usize];
+        let entry = &self.window.entries[of as usize];
         let value_len = match entry.change {
             Some(Change::Value(len)) => Some(len),
             _ => None,
@@ -62,8 +62,8 @@ impl Client {
         let bytes = &mut self.scratch[..record.len()];
         self.arena.read(at + LOG_FRONT, bytes);
         let len = record.seal(bytes);
-        self.arena.write(at, &self.transactions[usize::from(tx)].number.to_le_bytes());
-        let object = self.entries[of as usize].object.unwrap_or(NONE);
+        self.arena.write(at, &self.window.transactions[usize::from(tx)].number.to_le_bytes());
+        let object = self.window.entries[of as usize].object.unwrap_or(NONE);
         self.arena.write(at + 8, &object.to_le_bytes());
         let bytes = &self.scratch[..len];
         self.arena.write(at + LOG_FRONT, &bytes[..FRONT]);
@@ -91,7 +91,7 @@ impl Client {
     pub(super) fn validated(&mut self, tx: u16, of: u32, fleet: &mut impl Fleet) -> Result<News, Broken> {
         let mut word = [0; WORD];
         self.arena.read(self.config.entry_at(of, self.room), &mut word);
-        let entry = &self.entries[of as usize];
+        let entry = &self.window.entries[of as usize];
         // An index that still leads nowhere from there leads to the key from nowhere else.
         let wanted = entry.object.map_or(0, |_| Word::free(entry.version).pack());
         let step = if u64::from_le_bytes(word) == wanted { Step::Found } else { Step::Refused };
@@ -100,13 +100,14 @@ impl Client {
 
     /// When all answers of a round are here, the next begins.
     fn next(&mut self, tx: u16, of: u32, step: Step, fleet: &mut impl Fleet) -> Result<News, Broken> {
-        self.entries[of as usize].step = step;
-        if self.transactions[usize::from(tx)].under_way > 0 {
+        self.window.entries[of as usize].step = step;
+        if self.window.transactions[usize::from(tx)].under_way > 0 {
             return Ok(News::Nothing);
         }
-        let any = |step: Step| self.entries_of(tx).any(|of| self.entries[of as usize].step == step);
+        let any =
+            |step: Step| self.window.entries_of(tx).any(|of| self.window.entries[of as usize].step == step);
         let (full, refused) = (any(Step::Full), any(Step::Refused));
-        match self.transactions[usize::from(tx)].phase {
+        match self.window.transactions[usize::from(tx)].phase {
             Phase::Locking | Phase::Validating if full => self.unlock(tx, Outcome::TableFull, fleet),
             Phase::Locking | Phase::Validating if refused => self.unlock(tx, Outcome::Aborted, fleet),
             Phase::Locking => self.validate(tx, fleet),
@@ -119,15 +120,15 @@ impl Client {
 
     /// All that is written is locked: what was only read is looked at again. Its own lock says that a written key has not changed.
     fn validate(&mut self, tx: u16, fleet: &mut impl Fleet) -> Result<News, Broken> {
-        self.transactions[usize::from(tx)].phase = Phase::Validating;
-        for of in self.entries_of(tx) {
-            let read = self.entries[of as usize].step == Step::Found;
+        self.window.transactions[usize::from(tx)].phase = Phase::Validating;
+        for of in self.window.entries_of(tx) {
+            let read = self.window.entries[of as usize].step == Step::Found;
             if read && self.config.rules != Rules::ReadsUnchecked {
                 self.set_out(tx, of, Step::Waiting);
                 self.post_validate(of, fleet)?;
             }
         }
-        match self.transactions[usize::from(tx)].under_way {
+        match self.window.transactions[usize::from(tx)].under_way {
             0 => self.update(tx, fleet),
             _ => Ok(News::Nothing),
         }
@@ -151,14 +152,14 @@ impl Client {
         outcome: Outcome,
         fleet: &mut impl Fleet,
     ) -> Result<News, Broken> {
-        self.transactions[usize::from(tx)].phase = phase;
-        for of in self.entries_of(tx) {
-            if self.entries[of as usize].step == Step::Locked && self.is_first_there(tx, of) {
+        self.window.transactions[usize::from(tx)].phase = phase;
+        for of in self.window.entries_of(tx) {
+            if self.window.entries[of as usize].step == Step::Locked && self.is_first_there(tx, of) {
                 self.set_out(tx, of, Step::Locked);
                 self.post_end(of, ask, fleet)?;
             }
         }
-        match self.transactions[usize::from(tx)].under_way {
+        match self.window.transactions[usize::from(tx)].under_way {
             0 => Ok(self.end(tx, outcome)),
             _ => Ok(News::Nothing),
         }
@@ -166,11 +167,11 @@ impl Client {
 
     /// Is a key the first that the transaction has locked at its shard?
     fn is_first_there(&self, tx: u16, of: u32) -> bool {
-        let shard = self.entries[of as usize].shard;
+        let shard = self.window.entries[of as usize].shard;
         let is_there = |other: &u32| {
-            let other = &self.entries[*other as usize];
+            let other = &self.window.entries[*other as usize];
             other.step == Step::Locked && other.shard == shard
         };
-        self.entries_of(tx).find(is_there) == Some(of)
+        self.window.entries_of(tx).find(is_there) == Some(of)
     }
 }

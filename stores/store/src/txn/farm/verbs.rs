@@ -36,7 +36,7 @@ pub fn parse_id(id: u64) -> Option<(Work, u32)> {
 
 impl Client {
     fn grant(&self, of: u32) -> &Grant {
-        &self.grants[usize::from(self.entries[of as usize].shard)]
+        &self.grants[usize::from(self.window.entries[of as usize].shard)]
     }
 
     fn post(
@@ -48,13 +48,13 @@ impl Client {
     ) -> Result<(), Broken> {
         let flags = Flags { signaled: work != Work::Call, ..Flags::default() };
         let payload = Payload::Sges(sges);
-        let shard = self.entries[of as usize].shard.into();
+        let shard = self.window.entries[of as usize].shard.into();
         Ok(fleet.end(shard).post_send(&WorkRequest { id: id(work, of), operation, payload, flags })?)
     }
 
     /// The word of the index that a key is looked for from.
     fn index_word(&self, of: u32) -> Remote {
-        let entry = &self.entries[of as usize];
+        let entry = &self.window.entries[of as usize];
         self.grant(of).index_at(entry.home + u64::from(entry.further))
     }
 
@@ -74,7 +74,7 @@ impl Client {
 
     /// READs the word that says whether a key is as it was: that of its object, or the one of the index that would lead to it.
     pub(super) fn post_validate(&self, of: u32, fleet: &mut impl Fleet) -> Result<(), Broken> {
-        let from = match self.entries[of as usize].object {
+        let from = match self.window.entries[of as usize].object {
             Some(object) => self.grant(of).object_at(object),
             None => self.index_word(of),
         };

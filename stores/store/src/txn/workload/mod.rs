@@ -2,7 +2,7 @@
 //!
 //! A [`Workload`] draws *deals*, what somebody wants done, and turns a deal step by step into keys to read and then keys to write
 //! ([`Script`]): the same deal may be tried again when its transaction has aborted. It knows no protocol; a [`Runner`] carries deals out
-//! with a client machine of either [`Design`](super::Design). Each workload keeps a sum over all that is stored which only
+//! with a client machine of either [`Machine`](super::Machine). Each workload keeps a sum over all that is stored which only
 //! committed transactions change, each by an amount that it says beforehand ([`Script::gain`]): so [`Audit`] finds updates that
 //! were lost, done twice or done by half.
 

@@ -5,9 +5,9 @@ use remora_transport::Instant;
 
 use super::script::Script;
 use super::{Step, Workload};
-use crate::block::abdlock::backoff;
-use crate::txn::{Design, EntryId, Event, Outcome, Refused, Tx};
-use crate::ycsb::Random;
+use crate::backoff;
+use crate::random::Random;
+use crate::txn::{EntryId, Event, Machine, Outcome, Refused, Tx};
 use crate::{Broken, Fleet};
 
 /// Nothing more can be done.
@@ -208,7 +208,7 @@ impl<W: Workload> Runner<W> {
     pub fn begin(
         &mut self,
         now: Instant,
-        machine: &mut impl Design,
+        machine: &mut impl Machine,
         fleet: &mut impl Fleet,
         told: &mut impl FnMut(&Ended<'_, W::Deal>),
     ) -> Result<(), Stuck> {
@@ -266,7 +266,7 @@ impl<W: Workload> Runner<W> {
         &mut self,
         now: impl Fn() -> Instant,
         (shard, completion): (usize, &WorkCompletion),
-        machine: &mut impl Design,
+        machine: &mut impl Machine,
         fleet: &mut impl Fleet,
         told: &mut impl FnMut(&Ended<'_, W::Deal>),
     ) -> Result<(), Stuck> {
@@ -293,7 +293,7 @@ impl<W: Workload> Runner<W> {
         &mut self,
         place: usize,
         now: Instant,
-        machine: &mut impl Design,
+        machine: &mut impl Machine,
         fleet: &mut impl Fleet,
         told: &mut impl FnMut(&Ended<'_, W::Deal>),
     ) -> Result<(), Stuck> {

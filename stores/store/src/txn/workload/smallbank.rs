@@ -6,8 +6,8 @@
 
 use super::script::{Key, Script};
 use super::{Extent, Step, Workload};
+use crate::random::Random;
 use crate::words::{set_u64, u64_at};
-use crate::ycsb::Random;
 
 /// Kinds of transactions.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

@@ -17,8 +17,8 @@
 
 use super::script::{Key, Script};
 use super::{Extent, Step, Workload};
+use crate::random::Random;
 use crate::words::{set_u32, u32_at};
-use crate::ycsb::Random;
 
 /// Kinds of transactions.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

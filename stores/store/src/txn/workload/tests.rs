@@ -6,7 +6,7 @@ use remora_nic::{CompletionKind, PostError, ReceiveRequest, WorkCompletion, Work
 use remora_transport::{Instant, Status};
 
 use super::{Audit, Load, Runner, SmallBank, Stuck, Tatp, Workload, YcsbT};
-use crate::txn::{Design, EntryId, Event, Outcome, Refused, Timestamp, Tx};
+use crate::txn::{EntryId, Event, Machine, Outcome, Refused, Timestamp, Tx};
 use crate::{Broken, Fleet, Post, PostPrism};
 
 /// A transaction: its keys, the versions that it found, and what it writes.
@@ -61,7 +61,7 @@ impl Plain {
     }
 }
 
-impl Design for Plain {
+impl Machine for Plain {
     fn start(&mut self, _: &mut impl Fleet) -> Result<(), Broken> {
         Ok(())
     }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::script::{Key, Script};
 use super::{Extent, Step, Workload};
+use crate::random::Random;
 use crate::txn::client::slot_of;
 use crate::words::u64_at;
-use crate::ycsb::{Random, Record, Skewed, Values};
+use crate::ycsb::{Record, Skewed, Values};
 
 /// Records of one transaction, at most.
 pub const MOST_RECORDS: usize = 4;

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use remora_verbs::{Access, Context, Device};
 
 use super::{Contents, Plan, ServeArgs};
-use crate::kv::{Design, Size};
+use crate::kv::{KvDesign, Size};
 use crate::serving::Service;
 use crate::serving::again::Left;
 use crate::serving::program::Memory;
@@ -20,7 +20,7 @@ const LEN: usize = 32;
 const LOADED: u64 = u64::from_le_bytes(*b"loaded01");
 
 /// Opens the table that the server before left, with its clients; or a new one, which `load` fills.
-pub fn open<D: Design>(
+pub fn open<D: KvDesign>(
     args: &ServeArgs,
     (socket, name): (&Path, &str),
     plan: &Plan,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, ValueEnum};
-use remora_store::txn::DesignKind;
+use remora_store::txn::Design;
 use remora_store::txn::workload::{SmallBank, Tatp, Workload, YcsbT};
 
 use crate::bench::site::Site;
@@ -85,7 +85,7 @@ pub fn run(args: &Args) -> Result<Report> {
     let mut report = Report::new(args.json);
     let time = Duration::from_millis(args.millis);
     for port in Site::ports(args.port) {
-        let Some(site) = Site::open(port, DesignKind::ALL.len(), args.port.is_some())? else { continue };
+        let Some(site) = Site::open(port, Design::ALL.len(), args.port.is_some())? else { continue };
         let ground = Ground { site: &site, cores, time };
         let mut measuring = Measuring { args, ground, report: &mut report };
         let wants = |name: Name| args.workloads.is_empty() || args.workloads.contains(&name);
@@ -115,11 +115,11 @@ struct Measuring<'a> {
 impl Measuring<'_> {
     fn seats<W: Workload>(&self, workload: &W, slots: u64) -> Result<Vec<Seat>> {
         let seat = |design| Seat::take(self.ground, design, slots, workload);
-        DesignKind::ALL.into_iter().map(seat).collect()
+        Design::ALL.into_iter().map(seat).collect()
     }
 
     /// How a design's rows are called.
-    fn path(&self, len: u32, rest: &str) -> impl Fn(DesignKind) -> String + use<> {
+    fn path(&self, len: u32, rest: &str) -> impl Fn(Design) -> String + use<> {
         let (port, rest) = (self.ground.site.port().name(), rest.to_owned());
         move |design| format!("{port}/{}/{len}/{rest}", design.name())
     }
@@ -132,7 +132,7 @@ impl Measuring<'_> {
         draw: impl Fn(u64) -> W,
         mut before: impl FnMut(&mut [Seat]) -> Result<()>,
     ) -> Result<Vec<Rounds>> {
-        let mut rounds: Vec<(DesignKind, Vec<Round>)> =
+        let mut rounds: Vec<(Design, Vec<Round>)> =
             seats.iter().map(|seat| (seat.design, Vec::new())).collect();
         for number in 0..self.args.rounds {
             before(seats)?;
@@ -168,7 +168,7 @@ impl Measuring<'_> {
             let path = self.path(value_len, &rest);
             point(&rounds, window == 1 && keys == 1, &path, self.report);
             if floored {
-                floor(&rounds, &should, &path(DesignKind::Farm), self.report);
+                floor(&rounds, &should, &path(Design::Farm), self.report);
             }
             curve.push(rounds);
         }

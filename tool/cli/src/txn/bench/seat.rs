@@ -6,9 +6,9 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use remora_store::Random;
 use remora_store::txn::workload::{Audit, Counts, Ended, Load, Runner, Workload};
-use remora_store::txn::{DesignKind, Granted, Outcome};
-use remora_store::ycsb::Random;
+use remora_store::txn::{Design, Granted, Outcome};
 
 use crate::bench::site::Site;
 use crate::bench::{histogram, median, turns};
@@ -68,7 +68,7 @@ pub struct Round {
 /// A design: its shard and a client.
 pub struct Seat {
     /// Which.
-    pub design: DesignKind,
+    pub design: Design,
     // The client leaves before its shard ends.
     session: Session,
     shard: Shard,
@@ -83,7 +83,7 @@ pub struct Seat {
 /// How a shard is started.
 fn start(
     ground: Ground<'_>,
-    design: DesignKind,
+    design: Design,
     slots: u64,
     extent: remora_store::txn::workload::Extent,
 ) -> Result<(Shard, String)> {
@@ -111,18 +111,13 @@ fn start(
 }
 
 /// Which link of the site a design has.
-fn link(design: DesignKind) -> usize {
-    DesignKind::ALL.iter().position(|other| *other == design).unwrap_or(0)
+fn link(design: Design) -> usize {
+    Design::ALL.iter().position(|other| *other == design).unwrap_or(0)
 }
 
 impl Seat {
     /// Starts the shard, puts the workload's rows there, and stops it until its turn comes.
-    pub fn take<W: Workload>(
-        ground: Ground<'_>,
-        design: DesignKind,
-        slots: u64,
-        workload: &W,
-    ) -> Result<Seat> {
+    pub fn take<W: Workload>(ground: Ground<'_>, design: Design, slots: u64, workload: &W) -> Result<Seat> {
         let (shard, address) = start(ground, design, slots, workload.extent())?;
         let size = Size { window: MOST, max_keys: workload.extent().max_keys };
         let address = address.parse().context("where a shard listens")?;

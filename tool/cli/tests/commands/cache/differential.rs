@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use remora_store::ycsb::Random;
+use remora_store::Random;
 
 use super::{Served, Talk};
 

@@ -116,42 +116,4 @@ impl Client {
         flight.round_trips += 1;
         self.ask_all(slot, fleet);
     }
-
-    /// When [`expire`](Client::expire) wants to be called.
-    #[inline]
-    pub fn next_deadline(&self) -> Instant {
-        self.deadline.min(self.rested)
-    }
-
-    /// Does not wait any longer for values that are late: all replicas are asked for theirs, since something is wrong. Others that wait for
-    /// the same replicas do not wait either. And a client that has rested gives buffers back.
-    pub fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
-        if self.rested <= now {
-            self.rested = Instant::NEVER;
-            if self.in_flight == 0 {
-                (0..self.crew.len()).for_each(|replica| self.give_back(replica, true, fleet));
-            }
-        }
-        if self.deadline > now {
-            return;
-        }
-        let due = |flight: &&Flight| flight.waits() && flight.until <= now;
-        let late = self.flights.iter().filter(due).fold(Set::NONE, |late, flight| late.or(flight.coming()));
-        if !late.is_empty() {
-            self.sources.late(late);
-        }
-        self.deadline = Instant::NEVER;
-        for slot in 0..self.flights.len() {
-            let flight = &mut self.flights[slot];
-            if !flight.waits() {
-                continue;
-            }
-            if flight.until > now && !self.sources.are_silent(flight.coming()) {
-                self.deadline = self.deadline.min(flight.until);
-                continue;
-            }
-            flight.until = Instant::NEVER;
-            self.want(slot, Set::all(self.config.replicas), now, fleet);
-        }
-    }
 }

@@ -167,7 +167,7 @@ mod tests {
     use crate::kv::rpc::Refusal;
     use crate::kv::table::Table;
     use crate::kv::tests::journal;
-    use crate::ycsb::Random;
+    use crate::random::Random;
     use remora_memory::{Bytes, Key};
     use std::collections::BTreeMap;
 

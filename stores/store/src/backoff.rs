@@ -1,6 +1,6 @@
 //! How long to wait for a lock that another client holds.
 
-use crate::ycsb::Random;
+use crate::random::Random;
 
 /// The first pause, in nanoseconds, at most.
 const FIRST: u64 = 8_000;

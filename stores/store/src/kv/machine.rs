@@ -1,10 +1,11 @@
-//! The stores' client machines, as whoever drives them sees them.
+//! What the clients of all designs do for the program that drives them.
 
-use remora_store::PostPrism;
-use remora_store::kv::{Broken, Client, Finished, Lookup, Refused, Slot, prism};
-use remora_verbs::WorkCompletion;
+use remora_nic::WorkCompletion;
 
-/// A client of any design.
+use super::{Broken, Client, Finished, Lookup, Refused, Slot, prism};
+use crate::PostPrism;
+
+/// A client of any design. It is pure: its caller owns the queue pair and passes the completions.
 pub trait Machine {
     /// Starts reading the value of `key`.
     ///

@@ -1,0 +1,185 @@
+//! What the clients of both designs do for the program that drives them.
+
+use remora_nic::WorkCompletion;
+use remora_transport::Instant;
+
+use super::{ClientConfig, Design, Finished, Grant, Lost, Operation, Refused, Slot, abdlock, prism_rs};
+use crate::{Broken, Fleet, QueueNeeds, Registered};
+
+/// A client of one design. It is pure: its caller owns the queue pairs and passes completions and the time.
+pub trait Machine {
+    /// Takes a new connection to a replica. Nothing was posted on the connection before.
+    ///
+    /// # Errors
+    /// `Broken::Protocol`: the replica has another design or another layout.
+    fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet) -> Result<(), Broken>;
+
+    /// Ends the connection to a replica: no completion of it comes any more.
+    ///
+    /// All operations begin their phase again: the replica may return without its memory, so its earlier answers do
+    /// not count (`docs/BLOCK.md`, empty replicas).
+    fn disconnect(&mut self, now: Instant, replica: usize, fleet: &mut impl Fleet);
+
+    /// Starts reading a block.
+    ///
+    /// # Errors
+    /// `WindowFull`, `NoSuchBlock`: nothing was started.
+    fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused>;
+
+    /// Starts writing a block. `value` is as long as a block.
+    ///
+    /// # Errors
+    /// `WindowFull`, `NoSuchBlock`, `WrongLength`: nothing was started.
+    fn write(
+        &mut self,
+        now: Instant,
+        block: u64,
+        value: &[u8],
+        fleet: &mut impl Fleet,
+    ) -> Result<Slot, Refused>;
+
+    /// Starts an operation; `value` is what a WRITE writes.
+    ///
+    /// # Errors
+    /// As [`read`](Machine::read) and [`write`](Machine::write).
+    fn start(
+        &mut self,
+        now: Instant,
+        operation: Operation,
+        block: u64,
+        value: &[u8],
+        fleet: &mut impl Fleet,
+    ) -> Result<Slot, Refused> {
+        match operation {
+            Operation::Read => self.read(now, block, fleet),
+            Operation::Write => self.write(now, block, value, fleet),
+        }
+    }
+
+    /// Takes a completion of a replica's queue pair and returns the operation that it ends. Completions of an
+    /// earlier connection are ignored.
+    fn complete(
+        &mut self,
+        now: Instant,
+        replica: usize,
+        completion: &WorkCompletion,
+        fleet: &mut impl Fleet,
+    ) -> Option<Finished<'_>>;
+
+    /// When [`expire`](Machine::expire) is due.
+    fn next_deadline(&self) -> Instant;
+
+    /// Continues the operations whose deadline has passed.
+    fn expire(&mut self, now: Instant, fleet: &mut impl Fleet);
+
+    /// A replica whose connection is of no further use.
+    fn lost(&self) -> Option<Lost>;
+
+    /// Operations in flight.
+    fn in_flight(&self) -> usize;
+
+    /// True if nothing is in flight, and no slow replica has a request, a lock or a buffer of this client.
+    fn is_quiet(&self) -> bool;
+}
+
+/// A client of the design that the replicas turn out to have.
+#[derive(Debug)]
+pub enum AnyClient {
+    /// PRISM's chains.
+    PrismRs(prism_rs::Client),
+    /// Locks and plain verbs.
+    AbdLock(abdlock::Client),
+}
+
+impl AnyClient {
+    /// Bytes of registered memory that a client of this design needs.
+    pub fn arena_len(design: Design, config: &ClientConfig) -> usize {
+        match design {
+            Design::PrismRs => prism_rs::Client::arena_len(config),
+            Design::AbdLock => abdlock::Client::arena_len(config),
+        }
+    }
+
+    /// What each queue pair must hold, whichever design the replica turns out to have.
+    pub fn needs(config: &ClientConfig) -> QueueNeeds {
+        prism_rs::Client::needs(config).max(abdlock::Client::needs(config))
+    }
+
+    /// A client without connections. `seed` decides how long it pauses for the locks of others.
+    ///
+    /// None: the configuration is not possible, or `arena` is shorter than [`AnyClient::arena_len`].
+    pub fn new(design: Design, config: ClientConfig, arena: Registered, seed: u64) -> Option<AnyClient> {
+        match design {
+            Design::PrismRs => prism_rs::Client::new(config, arena).map(AnyClient::PrismRs),
+            Design::AbdLock => abdlock::Client::new(config, arena, seed).map(AnyClient::AbdLock),
+        }
+    }
+}
+
+/// Calls the same method of either client.
+macro_rules! either {
+    ($self:expr, $client:ident => $call:expr) => {
+        match $self {
+            AnyClient::PrismRs($client) => $call,
+            AnyClient::AbdLock($client) => $call,
+        }
+    };
+}
+
+impl Machine for AnyClient {
+    fn connect(&mut self, replica: usize, grant: Grant, fleet: &mut impl Fleet) -> Result<(), Broken> {
+        either!(self, client => client.connect(replica, grant, fleet))
+    }
+
+    fn disconnect(&mut self, now: Instant, replica: usize, fleet: &mut impl Fleet) {
+        either!(self, client => client.disconnect(now, replica, fleet));
+    }
+
+    #[inline]
+    fn read(&mut self, now: Instant, block: u64, fleet: &mut impl Fleet) -> Result<Slot, Refused> {
+        either!(self, client => client.read(now, block, fleet))
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        now: Instant,
+        block: u64,
+        value: &[u8],
+        fleet: &mut impl Fleet,
+    ) -> Result<Slot, Refused> {
+        either!(self, client => client.write(now, block, value, fleet))
+    }
+
+    #[inline]
+    fn complete(
+        &mut self,
+        now: Instant,
+        replica: usize,
+        completion: &WorkCompletion,
+        fleet: &mut impl Fleet,
+    ) -> Option<Finished<'_>> {
+        either!(self, client => client.complete(now, replica, completion, fleet))
+    }
+
+    #[inline]
+    fn next_deadline(&self) -> Instant {
+        either!(self, client => client.next_deadline())
+    }
+
+    fn expire(&mut self, now: Instant, fleet: &mut impl Fleet) {
+        either!(self, client => client.expire(now, fleet));
+    }
+
+    fn lost(&self) -> Option<Lost> {
+        either!(self, client => client.lost())
+    }
+
+    fn in_flight(&self) -> usize {
+        either!(self, client => client.in_flight())
+    }
+
+    fn is_quiet(&self) -> bool {
+        either!(self, client => client.is_quiet())
+    }
+}

@@ -1,0 +1,284 @@
+//! What the clients of both protocols do for the program that drives them.
+
+use remora_nic::WorkCompletion;
+use remora_transport::Status;
+
+use super::{Client, ClientConfig, Design, EntryId, Event, Granted, Limits, Outcome, Refused, Tx, farm};
+use crate::{Broken, Fleet, QueueNeeds, Registered};
+
+/// A client of PRISM-TX or of FaRM. It is pure: its caller owns the queue pairs and passes their completions.
+pub trait Machine {
+    /// Posts the receive requests. The caller does it once, before the first transaction.
+    ///
+    /// # Errors
+    /// A queue did not take its receive request.
+    fn start(&mut self, fleet: &mut impl Fleet) -> Result<(), Broken>;
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// `WindowFull`, `Broken`.
+    fn begin(&mut self) -> Result<Tx, Refused>;
+
+    /// Reads a key. Its last committed value comes once, as [`Event::Read`]; then [`value`](Machine::value) returns it.
+    /// With FaRM, a key that stays locked aborts the transaction instead.
+    ///
+    /// # Errors
+    /// `NotOpen`, `TooManyKeys`, `KeyTooLong`, `Broken`.
+    fn read(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused>;
+
+    /// Writes a key. The value is copied; nobody sees it before the commit.
+    ///
+    /// # Errors
+    /// As [`read`](Machine::read), and `ValueTooLong`.
+    fn write(&mut self, tx: Tx, key: &[u8], value: &[u8], fleet: &mut impl Fleet)
+    -> Result<EntryId, Refused>;
+
+    /// Removes a key, at the commit.
+    ///
+    /// # Errors
+    /// As [`read`](Machine::read).
+    fn delete(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused>;
+
+    /// What the transaction wrote to a key, or else what it read. The outer `None` means that nothing is known yet, the
+    /// inner one that the key is absent.
+    fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Option<&[u8]>>;
+
+    /// Commits a transaction. The result comes as [`Event::Ended`], or at once if nothing is to be done.
+    ///
+    /// `clock` is in microseconds and about the same for all clients. PRISM-TX orders transactions by it; FaRM ignores
+    /// it.
+    ///
+    /// # Errors
+    /// `NotOpen`, `ClockOut`, `Broken`.
+    fn commit(
+        &mut self,
+        tx: Tx,
+        clock: u64,
+        fleet: &mut impl Fleet,
+    ) -> Result<Option<Event<'static>>, Refused>;
+
+    /// Gives a transaction up. It ends at once, or by [`Event::Ended`] if requests of it are still under way.
+    ///
+    /// # Errors
+    /// `NotOpen`.
+    fn abort(&mut self, tx: Tx) -> Result<Option<Event<'static>>, Refused>;
+
+    /// Takes a completion of a shard's queue pair.
+    ///
+    /// # Errors
+    /// The queue pair has failed, and the client with it. [`abandon`](Machine::abandon) returns what was under way.
+    fn complete(
+        &mut self,
+        shard: usize,
+        completion: &WorkCompletion,
+        fleet: &mut impl Fleet,
+    ) -> Result<Option<Event<'_>>, Broken>;
+
+    /// Returns buffers to a shard. The caller calls it for every shard now and then; FaRM has nothing to return.
+    ///
+    /// # Errors
+    /// The queue did not take the message.
+    fn return_buffers(&mut self, shard: usize, fleet: &mut impl Fleet) -> Result<(), Broken> {
+        let _ = (shard, fleet);
+        Ok(())
+    }
+
+    /// Transactions under way, including those whose requests are still being cleared up.
+    fn in_flight(&self) -> usize;
+
+    /// True if a shard waits for the transactions that are open. The shard ends a client for which it waits too long.
+    fn is_awaited(&self) -> bool {
+        false
+    }
+
+    /// Gives the client up, for instance because a shard is gone.
+    fn give_up(&mut self, status: Status);
+
+    /// After a failure: returns the transactions that were under way, one a call.
+    fn abandon(&mut self) -> Option<(Tx, Outcome)>;
+}
+
+/// A client of the design that the shards turn out to have.
+#[derive(Debug)]
+pub enum AnyClient {
+    /// PRISM-TX.
+    PrismTx(Client),
+    /// FaRM.
+    Farm(farm::Client),
+}
+
+fn prism_tx(limits: &Limits) -> ClientConfig {
+    let Limits { max_key, max_value, max_keys, window } = *limits;
+    ClientConfig { window, max_keys, max_key, max_value, ..ClientConfig::default() }
+}
+
+fn of_farm(limits: &Limits, seed: u64) -> farm::ClientConfig {
+    let Limits { max_key, max_value, max_keys, window } = *limits;
+    farm::ClientConfig { window, max_keys, max_key, max_value, seed, ..farm::ClientConfig::default() }
+}
+
+/// Why an [`AnyClient`] cannot be made.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// The shards are of different designs.
+    Designs,
+    /// The shards grant less than the limits ask for, or number their clients differently.
+    Grants,
+}
+
+impl core::fmt::Display for Misfit {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Misfit::Designs => "the shards are of different designs",
+            Misfit::Grants => "the shards do not grant so much, or number their clients differently",
+        })
+    }
+}
+
+impl core::error::Error for Misfit {}
+
+impl AnyClient {
+    /// What each queue pair must hold, whichever design the shards turn out to have.
+    pub fn needs(limits: &Limits) -> QueueNeeds {
+        prism_tx(limits).needs().max(of_farm(limits, 0).needs())
+    }
+
+    /// Bytes of registered memory that a client of these shards needs.
+    pub fn arena_len(limits: &Limits, grants: &[Granted]) -> usize {
+        let longest = |granted: &Granted| match granted {
+            Granted::PrismTx(_) => 0,
+            Granted::Farm(grant) => grant.room,
+        };
+        match grants.first().map(Granted::design) {
+            Some(Design::Farm) => of_farm(limits, 0).arena_len(grants.iter().map(longest).max().unwrap_or(0)),
+            _ => prism_tx(limits).arena_len(grants.len()),
+        }
+    }
+
+    /// A client of the shards that gave these grants, in the order of the shard map. `seed` decides how long FaRM's
+    /// client pauses for the locks of others.
+    ///
+    /// # Errors
+    /// The grants do not fit each other or the limits.
+    pub fn new(
+        limits: &Limits,
+        grants: Vec<Granted>,
+        arena: Registered,
+        seed: u64,
+    ) -> Result<AnyClient, Misfit> {
+        let (mut prism, mut farm) = (Vec::new(), Vec::new());
+        for granted in grants {
+            match granted {
+                Granted::PrismTx(grant) => prism.push(grant),
+                Granted::Farm(grant) => farm.push(grant),
+            }
+        }
+        if !prism.is_empty() && !farm.is_empty() {
+            return Err(Misfit::Designs);
+        }
+        let client = match farm.is_empty() {
+            true => Client::new(prism_tx(limits), prism, arena).map(AnyClient::PrismTx),
+            false => farm::Client::new(of_farm(limits, seed), farm, arena).map(AnyClient::Farm),
+        };
+        client.ok_or(Misfit::Grants)
+    }
+
+    /// The design of its shards.
+    pub fn design(&self) -> Design {
+        match self {
+            AnyClient::PrismTx(_) => Design::PrismTx,
+            AnyClient::Farm(_) => Design::Farm,
+        }
+    }
+}
+
+/// Calls the same method of either client.
+macro_rules! either {
+    ($self:expr, $client:ident => $call:expr) => {
+        match $self {
+            AnyClient::PrismTx($client) => $call,
+            AnyClient::Farm($client) => $call,
+        }
+    };
+}
+
+impl Machine for AnyClient {
+    fn start(&mut self, fleet: &mut impl Fleet) -> Result<(), Broken> {
+        either!(self, client => client.start(fleet))
+    }
+
+    #[inline]
+    fn begin(&mut self) -> Result<Tx, Refused> {
+        either!(self, client => client.begin())
+    }
+
+    #[inline]
+    fn read(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
+        either!(self, client => client.read(tx, key, fleet))
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        tx: Tx,
+        key: &[u8],
+        value: &[u8],
+        fleet: &mut impl Fleet,
+    ) -> Result<EntryId, Refused> {
+        either!(self, client => client.write(tx, key, value, fleet))
+    }
+
+    fn delete(&mut self, tx: Tx, key: &[u8], fleet: &mut impl Fleet) -> Result<EntryId, Refused> {
+        either!(self, client => client.delete(tx, key, fleet))
+    }
+
+    #[inline]
+    fn value(&mut self, tx: Tx, entry: EntryId) -> Option<Option<&[u8]>> {
+        either!(self, client => client.value(tx, entry))
+    }
+
+    #[inline]
+    fn commit(
+        &mut self,
+        tx: Tx,
+        clock: u64,
+        fleet: &mut impl Fleet,
+    ) -> Result<Option<Event<'static>>, Refused> {
+        either!(self, client => client.commit(tx, clock, fleet))
+    }
+
+    fn abort(&mut self, tx: Tx) -> Result<Option<Event<'static>>, Refused> {
+        either!(self, client => client.abort(tx))
+    }
+
+    #[inline]
+    fn complete(
+        &mut self,
+        shard: usize,
+        completion: &WorkCompletion,
+        fleet: &mut impl Fleet,
+    ) -> Result<Option<Event<'_>>, Broken> {
+        either!(self, client => client.complete(shard, completion, fleet))
+    }
+
+    fn return_buffers(&mut self, shard: usize, fleet: &mut impl Fleet) -> Result<(), Broken> {
+        either!(self, client => client.return_buffers(shard, fleet))
+    }
+
+    fn in_flight(&self) -> usize {
+        either!(self, client => client.in_flight())
+    }
+
+    fn is_awaited(&self) -> bool {
+        either!(self, client => client.is_awaited())
+    }
+
+    fn give_up(&mut self, status: Status) {
+        either!(self, client => client.give_up(status));
+    }
+
+    fn abandon(&mut self) -> Option<(Tx, Outcome)> {
+        either!(self, client => client.abandon())
+    }
+}

@@ -1,0 +1,160 @@
+//! The transactions of a client, and the keys that each names.
+
+use remora_transport::Status;
+
+use super::Refused;
+use super::transaction::{EntryId, Tx};
+use crate::Broken;
+
+/// What the window needs to know about a key's state.
+pub trait Entry {
+    /// Bytes of the key.
+    fn key_len(&self) -> u32;
+}
+
+/// The window of a client: `T` is the state of a transaction, `E` the state of one of its keys.
+///
+/// Keys have numbers from 0 to `window * max_keys`. A transaction's keys are consecutive, in the order in which it
+/// named them.
+#[derive(Debug)]
+pub struct Window<T, E> {
+    pub transactions: Vec<T>,
+    pub entries: Vec<E>,
+    /// Keys that each transaction has named.
+    named: Vec<u16>,
+    /// The bytes of the keys, `max_key` each.
+    keys: Vec<u8>,
+    free: Vec<u16>,
+    max_keys: u32,
+    max_key: u32,
+    /// Why the client is of no further use.
+    pub broken: Option<Broken>,
+}
+
+impl<T: Clone + Default, E: Clone + Default + Entry> Window<T, E> {
+    /// A window of `window` transactions of up to `max_keys` keys, each of up to `max_key` bytes.
+    pub fn new(window: u32, max_keys: u32, max_key: u32) -> Window<T, E> {
+        let entries = (window * max_keys) as usize;
+        Window {
+            transactions: vec![T::default(); window as usize],
+            entries: vec![E::default(); entries],
+            named: vec![0; window as usize],
+            keys: vec![0; entries * max_key as usize],
+            free: (0..window as u16).rev().collect(),
+            max_keys,
+            max_key,
+            broken: None,
+        }
+    }
+
+    /// Transactions under way.
+    pub fn in_flight(&self) -> usize {
+        self.transactions.len() - self.free.len()
+    }
+
+    /// # Errors
+    /// `Broken`: a queue pair has failed, and the client with it.
+    pub fn check(&self) -> Result<(), Refused> {
+        self.broken.map_or(Ok(()), |broken| Err(Refused::Broken(broken)))
+    }
+
+    /// Gives the client up.
+    pub fn give_up(&mut self, status: Status) {
+        self.broken.get_or_insert(Broken::Completion(status));
+    }
+
+    /// Begins a transaction in this state.
+    ///
+    /// # Errors
+    /// `WindowFull`.
+    pub fn begin(&mut self, state: T) -> Result<Tx, Refused> {
+        let tx = self.free.pop().ok_or(Refused::WindowFull)?;
+        self.transactions[usize::from(tx)] = state;
+        Ok(Tx(tx))
+    }
+
+    /// Frees the place of a transaction that has ended.
+    pub fn end(&mut self, tx: u16) {
+        self.named[usize::from(tx)] = 0;
+        self.free.push(tx);
+    }
+
+    /// The number of a transaction's key.
+    pub fn entry_index(&self, tx: u16, entry: u16) -> u32 {
+        u32::from(tx) * self.max_keys + u32::from(entry)
+    }
+
+    /// The numbers of all keys that a transaction has named.
+    pub fn entries_of(&self, tx: u16) -> std::ops::Range<u32> {
+        let first = self.entry_index(tx, 0);
+        first..first + u32::from(self.named[usize::from(tx)])
+    }
+
+    /// The transaction of a key, and which of its keys it is.
+    pub fn id_of(&self, of: u32) -> (Tx, EntryId) {
+        (Tx((of / self.max_keys) as u16), EntryId((of % self.max_keys) as u16))
+    }
+
+    /// True if the transaction has named so many keys.
+    pub fn has(&self, tx: Tx, entry: EntryId) -> bool {
+        entry.0 < self.named[tx.index()]
+    }
+
+    /// The bytes of a key.
+    pub fn key(&self, of: u32) -> &[u8] {
+        let at = of as usize * self.max_key as usize;
+        &self.keys[at..at + self.entries[of as usize].key_len() as usize]
+    }
+
+    /// The number of a key that the transaction has named before.
+    pub fn find(&self, tx: Tx, key: &[u8]) -> Option<u32> {
+        self.entries_of(tx.0).find(|of| self.key(*of) == key)
+    }
+
+    /// Adds a key, at most `max_key` bytes long, to a transaction. Returns its number.
+    ///
+    /// # Errors
+    /// `TooManyKeys`.
+    pub fn add(&mut self, tx: u16, key: &[u8], state: E) -> Result<u32, Refused> {
+        let entry = self.named[usize::from(tx)];
+        if u32::from(entry) == self.max_keys {
+            return Err(Refused::TooManyKeys);
+        }
+        self.named[usize::from(tx)] += 1;
+        let of = self.entry_index(tx, entry);
+        let at = of as usize * self.max_key as usize;
+        self.keys[at..at + key.len()].copy_from_slice(key);
+        self.entries[of as usize] = state;
+        Ok(of)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Key(u32);
+
+    impl Entry for Key {
+        fn key_len(&self) -> u32 {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_window_gives_each_transaction_its_own_keys_up_to_its_bounds() {
+        let mut window: Window<(), Key> = Window::new(2, 2, 3);
+        let (one, two) = (window.begin(()).expect("the first"), window.begin(()).expect("the second"));
+        assert_eq!(window.begin(()), Err(Refused::WindowFull));
+        let of = window.add(two.0, b"ab", Key(2)).expect("a key");
+        assert_eq!((window.find(two, b"ab"), window.find(one, b"ab")), (Some(of), None));
+        assert_eq!(window.id_of(of), (two, EntryId(0)));
+        window.add(two.0, b"abc", Key(3)).expect("another");
+        assert_eq!(window.add(two.0, b"c", Key(1)), Err(Refused::TooManyKeys));
+        window.end(two.0);
+        assert_eq!(window.in_flight(), 1);
+        let next = window.begin(()).expect("the place is free");
+        assert_eq!((next, window.find(next, b"ab")), (two, None));
+    }
+}
