@@ -10,9 +10,9 @@ use std::process::{Command, ExitStatus};
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 
-use crate::device::CAPTURE;
-use crate::ending;
-use crate::output::Output;
+use remora_bench::command::device::{CAPTURE, numbered, taken};
+use remora_bench::command::ending;
+use remora_bench::command::output::Output;
 
 /// Arguments of `remora capture`.
 #[derive(Parser)]
@@ -62,7 +62,8 @@ pub fn run(args: &Args) -> Result<()> {
 /// Bytes of a file that hold its first two blocks: the section and the interface.
 const OPENING: u64 = 4096;
 
-/// The command that the description of a capture's interface names, where RoCE v2 has another UDP port than its own.
+/// The command that the description of a capture's interface names, where RoCE v2 has another UDP port than
+/// its own.
 fn decode_as(file: &Path) -> Option<String> {
     let mut opening = Vec::new();
     // A pipe or a device has passed its packets on.
@@ -120,18 +121,4 @@ fn deliver(files: &Path, output: &Output, name: &Path) -> Result<usize> {
         count += 1;
     }
     Ok(count)
-}
-
-/// The name of a NIC's file: the first has this one.
-pub fn numbered(path: &Path, number: u32) -> PathBuf {
-    match (number, path.extension()) {
-        (1, _) => path.to_owned(),
-        (_, Some(extension)) => path.with_extension(format!("{number}.{}", extension.to_string_lossy())),
-        (_, None) => path.with_extension(number.to_string()),
-    }
-}
-
-/// Where the link to a pipe or device goes when a NIC takes it, so that no other one does.
-pub fn taken(path: &Path) -> PathBuf {
-    path.with_extension("taken")
 }

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Parser;
 use clap_complete::Shell;
 
-use crate::print;
+use remora_bench::command::print;
 
 /// Arguments of `remora completions`.
 #[derive(Parser)]

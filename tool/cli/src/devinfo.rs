@@ -3,9 +3,10 @@
 use anyhow::Result;
 use clap::Parser;
 
-use crate::bench::print_table;
-use crate::device::{LentArgs, icrc_check};
-use crate::print;
+use remora_bench::command::device::LentArgs;
+use remora_bench::command::print;
+use remora_bench::print_table;
+use remora_verbs::doctor::icrc_check;
 
 /// Arguments of `remora devinfo`.
 #[derive(Parser)]
@@ -25,7 +26,7 @@ pub fn run(args: &Args) -> Result<()> {
     let context = args.port.open()?;
     let port = context.port();
     let nic = remora_nic::Config::default();
-    let memory = remora_memory::Config::default();
+    let memory = remora_verbs::MemoryConfig::default();
     let address = std::net::IpAddr::from(port.endpoint.address);
     let mut facts: Vec<(&str, String)> = vec![
         ("device", "remora0".to_owned()),

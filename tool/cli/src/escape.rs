@@ -61,8 +61,8 @@ pub fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
 /// A key as a person names it on the command line.
 #[derive(clap::Args, Clone, Debug)]
 pub struct KeyWords {
-    /// Keys are written with escapes, as they are shown: \xff is a byte, \s a space, \n a line feed, \t a tab,
-    /// \\ a backslash.
+    /// Keys are written with escapes, as they are shown: \xff is a byte, \s a space, \n a line feed, \t a
+    /// tab, \\ a backslash.
     #[arg(long)]
     pub escaped: bool,
 }

@@ -2,34 +2,23 @@
 
 #![cfg_attr(not(test), deny(clippy::print_stdout, reason = "a reader that leaves is no fault: `print`"))]
 
-mod bench;
+mod advice;
 mod block;
 mod cache;
 mod capture;
 mod chain;
 mod completions;
-mod connecting;
-mod demo;
-mod designs;
-mod device;
 mod devinfo;
 mod doctor;
 #[cfg(test)]
 mod documented;
-mod ending;
 mod escape;
 mod exercise;
-mod figures;
-mod flushing;
 mod kv;
 mod lines;
 mod logs;
 mod man;
 mod nicd;
-mod output;
-mod post;
-mod print;
-mod serving;
 mod top;
 mod txn;
 
@@ -38,6 +27,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use remora_bench::{self as bench, demo, figures};
 
 /// A programmable remote-memory NIC in software: RoCE v2 on any Linux machine.
 #[derive(Parser)]
@@ -116,7 +106,7 @@ enum Command {
     Chains(demo::redn::server::Args),
     /// The replicas of a benchmark.
     #[command(name = "__replicas", hide = true)]
-    Replicas(block::together::Args),
+    Replicas(remora_bench::block::together::Args),
 }
 
 /// What to serve.
@@ -138,7 +128,8 @@ fn main() -> ExitCode {
     match run(parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // One line with its causes, whatever RUST_BACKTRACE says: who reads it made a mistake, not a program.
+            // One line with its causes, whatever RUST_BACKTRACE says: who reads it made a mistake, not a
+            // program.
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
@@ -188,7 +179,7 @@ fn run(command: Command) -> Result<()> {
         Command::Man(args) => man::run(&args, Cli::command()),
         Command::Peer(args) => bench::peer::run(args),
         Command::Chains(args) => demo::redn::server::run(&args),
-        Command::Replicas(args) => block::together::run(&args),
+        Command::Replicas(args) => remora_bench::block::together::run(&args),
     }
 }
 

@@ -1,4 +1,5 @@
-//! `remora nicd`: the NIC daemon, which owns a NIC and its memory and lends both to programs that it outlives.
+//! `remora nicd`: the NIC daemon, which owns a NIC and its memory and lends both to programs that it
+//! outlives.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,10 +13,10 @@ use serde_json::json;
 use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 
-use crate::bench::print_table;
-use crate::device::{LentArgs, PortArgs};
-use crate::serving::conduct::size;
-use crate::{ending, print};
+use remora_bench::command::conduct::size;
+use remora_bench::command::device::{LentArgs, PortArgs};
+use remora_bench::command::{ending, print};
+use remora_bench::print_table;
 
 /// Arguments of `remora nicd`.
 #[derive(Parser)]
@@ -90,7 +91,7 @@ impl Args {
 pub fn run(args: &Args) -> Result<()> {
     let socket = args.socket.clone().unwrap_or_else(LentArgs::default_socket);
     if args.child {
-        crate::bench::turns::end_with_parent()?;
+        remora_bench::turns::end_with_parent()?;
     }
     let heard = ending::signals()?.into_iter().chain([SIGUSR1]);
     let mut signals = Signals::new(heard).context("waiting for signals")?;

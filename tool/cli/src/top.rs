@@ -15,7 +15,7 @@ use ratatui::style::{Style, Stylize};
 use ratatui::widgets::{Block, Row, Table};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::print;
+use remora_bench::command::print;
 
 /// Arguments of `remora top`.
 #[derive(Parser)]
@@ -139,7 +139,8 @@ fn look(address: &str) -> Result<Samples> {
             "{address} takes connections and has not answered for {} seconds: continue its server if it is stopped",
             PATIENCE.as_secs()
         ),
-        // Whoever knows no HTTP may hang up after the first bytes: then the question cannot be sent, or the answer not be read.
+        // Whoever knows no HTTP may hang up after the first bytes: then the question cannot be sent, or the
+        // answer not be read.
         asked => asked.unwrap_or_default(),
     };
     let (head, body) = answer.split_once("\r\n\r\n").with_context(|| {

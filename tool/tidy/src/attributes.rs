@@ -5,7 +5,8 @@ use crate::tokens::{Scope, is_ident, is_punct, line, walk};
 use crate::tree::File;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// `allow`/`expect` without a reason, `#[ignore]` without a reason or on a test that `make soak` does not find, and doc examples marked `ignore`.
+/// `allow`/`expect` without a reason, `#[ignore]` without a reason or on a test that `make soak` does not
+/// find, and doc examples marked `ignore`.
 pub fn check(files: &[File]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {

@@ -24,8 +24,9 @@ const ENDINGS: [&str; 14] = [
 
 /// Files, folders, links and `make` targets that the documents name and that do not exist.
 ///
-/// A name counts when it stands in backticks and either holds a `/` and a known ending, or ends with `/`, or is a
-/// file of the root; links count when they lead into the repository. `CHANGELOG.md` may name what is gone.
+/// A name counts when it stands in backticks and either holds a `/` and a known ending, or ends with `/`, or
+/// is a file of the root; links count when they lead into the repository. `CHANGELOG.md` may name what is
+/// gone.
 pub fn check(files: &[File]) -> Vec<Fault> {
     let known = paths(files);
     let targets = make_targets(files);

@@ -1,7 +1,7 @@
 //! The crates in layers: in which folder each lies, what it may depend on, and whether `Cargo.toml` agrees.
 //!
-//! A crate may name only crates above it in the list; some may name fewer. `cargo metadata` has what they do name. The list is
-//! the one source: `make tidy` prints it, and README.md and ARCHITECTURE.md show it.
+//! A crate may name only crates above it in the list; some may name fewer. `cargo metadata` has what they do
+//! name. The list is the one source: `make tidy` prints it, and README.md and ARCHITECTURE.md show it.
 
 use crate::Fault;
 use crate::tree::File;
@@ -49,7 +49,7 @@ const fn impure(folder: &'static str, name: &'static str, may_be_unsafe: bool) -
 }
 
 /// All crates of the workspace, top to bottom.
-pub const LAYERS: [Layer; 19] = [
+pub const LAYERS: [Layer; 21] = [
     pure("core", "wire", &[], &["zerocopy", "crc32fast"]),
     // Racing bytes are handled here, and on Unix they may lie in a memfd.
     Layer { may_be_unsafe: true, ..pure("core", "memory", &["wire"], &["libc", "rustix"]) },
@@ -59,8 +59,9 @@ pub const LAYERS: [Layer; 19] = [
     // Programs for the NIC's chains, and a NIC alone to run them on.
     pure("program", "chain", &["wire", "memory", "transport", "nic"], &[]),
     Layer { names_only: Some(&["nic"]), ..impure("program", "sandbox", false) },
-    // Crc-fast: the CRC64 that Pilaf's readers check. Xxhash-rust: the hash that both ends agree on. Offset-allocator:
-    // where objects lie. Hashbrown: the index that only a server sees. Rand_xoshiro: the streams of the workloads.
+    // Crc-fast: the CRC64 that Pilaf's readers check. Xxhash-rust: the hash that both ends agree on.
+    // Offset-allocator: where objects lie. Hashbrown: the index that only a server sees. Rand_xoshiro: the
+    // streams of the workloads.
     pure(
         "stores",
         "store",
@@ -93,7 +94,15 @@ pub const LAYERS: [Layer; 19] = [
     impure("api", "verbs", true),
     // What C programs link with: every argument is a foreign pointer.
     impure("api", "capi", true),
-    impure("tool", "cli", false),
+    // The stores over real NICs, for programs: no arguments, no printing.
+    impure("stores", "service", false),
+    // Every benchmark and figure, and what they share with the command.
+    impure("tool", "bench", false),
+    // The command is thin: what it runs is in `service` and `bench`, and a NIC's parts are not its business.
+    Layer {
+        names_only: Some(&["nic", "chain", "store", "members", "check", "host", "verbs", "service", "bench"]),
+        ..impure("tool", "cli", false)
+    },
     // Style as a test: it reads the repository and names no crate of it.
     Layer { names_only: Some(&[]), ..impure("tool", "tidy", false) },
 ];
@@ -196,8 +205,8 @@ fn is_for_tests(arrow: &cargo_metadata::Dependency) -> bool {
     arrow.kind == DependencyKind::Development || condition.as_deref() == Some("cfg(loom)")
 }
 
-/// Arrows that point down the list or to a crate this one may not name, crates from outside in a pure crate, and
-/// members that are not listed or lie elsewhere.
+/// Arrows that point down the list or to a crate this one may not name, crates from outside in a pure crate,
+/// and members that are not listed or lie elsewhere.
 pub fn check(crates: &[Crate]) -> Vec<Fault> {
     let mut faults = Vec::new();
     for member in crates {
@@ -272,6 +281,14 @@ mod tests {
     fn transport_may_not_see_bytes_nor_port_see_queues() {
         assert_eq!(faults("remora-transport", "remora-memory", false), ["transport may not name memory"]);
         assert_eq!(faults("remora-port", "remora-nic", false), ["port may not name nic"]);
+    }
+
+    #[test]
+    fn the_command_may_not_see_the_parts_of_a_nic() {
+        for part in ["wire", "memory", "transport", "port", "fabric"] {
+            let named = format!("remora-{part}");
+            assert_eq!(faults("remora-cli", &named, false), [format!("cli may not name {part}")]);
+        }
     }
 
     #[test]

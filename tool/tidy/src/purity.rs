@@ -1,8 +1,9 @@
 //! The pure crates import nothing: proof by wasm modules whose import section is empty.
 //!
-//! Each pure crate is built for wasm32-unknown-unknown as a module of its own, with all its code linked whether or
-//! not anything calls it. A socket, a clock or a foreign function would have to come from outside the module, and so
-//! would show as an import. (What `std` merely stubs out on wasm, such as its clock, is banned by name: `words`.)
+//! Each pure crate is built for wasm32-unknown-unknown as a module of its own, with all its code linked
+//! whether or not anything calls it. A socket, a clock or a foreign function would have to come from outside
+//! the module, and so would show as an import. (What `std` merely stubs out on wasm, such as its clock, is
+//! banned by name: `words`.)
 
 use crate::layers::Layer;
 use cargo_metadata::Message;
@@ -72,7 +73,8 @@ pub fn build(root: &Path, target: &Utf8Path, layer: &Layer) -> Result<PathBuf, S
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }
-    // Cargo says where it put the module: a name guessed here could be that of an older one. Other crates make modules too.
+    // Cargo says where it put the module: a name guessed here could be that of an older one. Other crates
+    // make modules too.
     let manifest = root.join(layer.folder).join(layer.name).join("Cargo.toml");
     let artifacts = Message::parse_stream(output.stdout.as_slice()).filter_map(|message| match message {
         Ok(Message::CompilerArtifact(artifact)) if artifact.manifest_path == manifest => {

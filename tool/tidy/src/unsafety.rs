@@ -1,7 +1,7 @@
 //! `unsafe` only in the crates that may have it.
 //!
-//! That each block says why it is sound is clippy's `undocumented_unsafe_blocks`; where it may stand at all is ours,
-//! because a crate could relax the lint for itself.
+//! That each block says why it is sound is clippy's `undocumented_unsafe_blocks`; where it may stand at all
+//! is ours, because a crate could relax the lint for itself.
 
 use crate::Fault;
 use crate::layers;

@@ -1,8 +1,8 @@
 //! `docs/TESTS.md`: every sentence of what Remora must do, and the tests that show it.
 //!
-//! A row is `| sentence | tests |`; a test is written `room/file.rs::name` in backticks, the examples that must not
-//! compile as `room/file.rs::compile_fail`, a fuzzer as `fuzz/fuzz_targets/file.rs::fuzz_target`. `(open)` says plainly that
-//! no test shows the sentence yet.
+//! A row is `| sentence | tests |`; a test is written `room/file.rs::name` in backticks, the examples that
+//! must not compile as `room/file.rs::compile_fail`, a fuzzer as `fuzz/fuzz_targets/file.rs::fuzz_target`.
+//! `(open)` says plainly that no test shows the sentence yet.
 
 use crate::Fault;
 use crate::tokens::{Scope, is_ident, is_punct, walk};
@@ -96,8 +96,8 @@ pub fn open(files: &[File]) -> (usize, usize) {
     (rows.iter().filter(|row| row.open).count(), rows.len())
 }
 
-/// Does `path::name` exist: a `fn name` in the file `path` that is a test; or, for the name `compile_fail`, an example in
-/// that file's documentation that must not compile; or, for the name `fuzz_target`, a fuzzer?
+/// Does `path::name` exist: a `fn name` in the file `path` that is a test; or, for the name `compile_fail`,
+/// an example in that file's documentation that must not compile; or, for the name `fuzz_target`, a fuzzer?
 fn test_exists(files: &[File], test: &str) -> bool {
     let Some((path, name)) = test.split_once("::") else { return false };
     let Some(file) = files.iter().find(|file| file.path == path) else { return false };

@@ -1,4 +1,5 @@
-//! Words that do not belong in finished code, and in the pure rooms every way to a clock, a socket or a thread.
+//! Words that do not belong in finished code, and in the pure rooms every way to a clock, a socket or a
+//! thread.
 
 use crate::Fault;
 use crate::layers;
@@ -78,7 +79,8 @@ pub fn impure(files: &[File]) -> Vec<Fault> {
         let walked = walk(file, Scope::Shipped, &mut |tokens| {
             for (at, token) in tokens.iter().enumerate() {
                 let taken = if is_ident(Some(token), "std") { taken_from(tokens, at) } else { Vec::new() };
-                // `memory` asks which thread is inside an engine and starts none, and it aborts rather than go on unsoundly.
+                // `memory` asks which thread is inside an engine and starts none, and it aborts rather than
+                // go on unsoundly.
                 let aborts = is_ident(tokens.get(at + 6), "abort");
                 let addresses = ADDRESSES.into_iter().any(|name| is_ident(tokens.get(at + 6), name));
                 let may = |part: &str| match part {

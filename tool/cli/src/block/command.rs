@@ -5,12 +5,12 @@ use std::io::Read;
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Subcommand};
 
-use super::client::Session;
 use super::servers::ServersArgs;
 use super::shell;
-use crate::device::PortArgs;
 use crate::exercise::ExerciseArgs;
-use crate::print;
+use remora_bench::command::device::PortArgs;
+use remora_bench::command::print;
+use remora_service::block::Session;
 
 /// Which store.
 #[derive(Args, Clone, Debug)]
@@ -37,7 +37,8 @@ pub enum BlockCommand {
         #[arg(long)]
         whole: bool,
     },
-    /// Stay connected, and do what lines of standard input say: `read BLOCK`, `write BLOCK VALUE`; each is answered by one line.
+    /// Stay connected, and do what lines of standard input say: `read BLOCK`, `write BLOCK VALUE`; each is
+    /// answered by one line.
     #[command(after_help = "Examples:\n  remora block shell --members replicas.toml < orders")]
     Shell {
         #[command(flatten)]
@@ -95,7 +96,7 @@ pub fn padded(mut value: Vec<u8>, block_len: u32) -> Result<Vec<u8>> {
 }
 
 fn session(target: &Target, writes: bool) -> Result<Session> {
-    Session::open(&target.port, target.servers.find()?, 1, writes)
+    Ok(Session::open(target.port.open()?, target.servers.find()?, 1, writes)?)
 }
 
 fn read(target: &Target, block: u64, whole: bool) -> Result<()> {
@@ -106,7 +107,7 @@ fn read(target: &Target, block: u64, whole: bool) -> Result<()> {
     if !whole && !shown.ends_with(b"\n") {
         print::line("");
     }
-    session.close()
+    Ok(session.close()?)
 }
 
 fn write(target: &Target, block: u64, value: String) -> Result<()> {
@@ -121,5 +122,5 @@ fn write(target: &Target, block: u64, value: String) -> Result<()> {
     let mut session = session(target, true)?;
     let value = padded(value, session.layout()?.block_len)?;
     session.write(block, &value)?;
-    session.close()
+    Ok(session.close()?)
 }

@@ -4,9 +4,9 @@ use anyhow::{Result, bail};
 use remora_check::{Step, identify, stamp};
 use remora_store::block::{Finished, Operation, Outcome, Tag};
 
-use super::client::Session;
 use super::command::Target;
 use crate::exercise::{self, Answer, ExerciseArgs, Store};
+use remora_service::block::Session;
 
 /// Connections to the replicas, which the session makes anew by itself.
 struct Replicas {
@@ -18,14 +18,14 @@ struct Replicas {
 
 /// Exercises a store of blocks.
 pub fn run(target: &Target, args: &ExerciseArgs) -> Result<()> {
-    let connect = || Session::open(&target.port, target.servers.find()?, args.window, true);
+    let connect = || Ok(Session::open(target.port.open()?, target.servers.find()?, args.window, true)?);
     let session = exercise::connect(args, connect)?;
     let layout = session.layout()?;
     anyhow::ensure!(args.keys <= layout.blocks, "there are {} blocks: ask for fewer --keys", layout.blocks);
     let value = vec![0; layout.block_len as usize];
     let mut replicas = Replicas { session, places: Vec::new(), value };
     exercise::run(args, exercise::register, &mut replicas)?;
-    replicas.session.close()
+    Ok(replicas.session.close()?)
 }
 
 impl Store for Replicas {

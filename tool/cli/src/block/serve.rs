@@ -1,25 +1,17 @@
 //! `remora serve block`: one replica.
 
-use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::SocketAddr;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::Result;
 use clap::Args;
-use remora_store::block::{Design, Layout, MAX_BLOCK, MAX_REPLICAS, MIN_BLOCK, Standing};
-use remora_verbs::Listener;
+use remora_service::block::{AbdLock, Blocks, OpenReplica, PrismRs, Progress, ReplicaConfig, Size};
+use remora_service::server::HeapServer;
+use remora_store::block::{Design, Layout, MAX_REPLICAS};
 
-use super::founding::found;
-use super::peers::Peers;
-use super::repair::repair;
-use super::replica::{AbdLock, Blocks, PrismRs, Replica, Shared, Size};
 use super::servers::ServersArgs;
-use crate::designs;
-use crate::device::PortArgs;
-use crate::serving::conduct::Conduct;
-use crate::serving::kept::Kept;
-use crate::serving::program::Memory;
-use crate::serving::{Service, Speaks};
+use remora_bench::command::conduct::Conduct;
+use remora_bench::command::designs;
+use remora_bench::command::device::PortArgs;
 
 /// Arguments of `remora serve block`.
 #[derive(Args, Clone, Debug)]
@@ -35,7 +27,8 @@ pub struct ServeArgs {
     pub replica: u32,
     #[command(flatten)]
     pub servers: ServersArgs,
-    /// Begin a new, empty store, together with all other replicas. Without this the store lives, and this replica comes back to it.
+    /// Begin a new, empty store, together with all other replicas. Without this the store lives, and this
+    /// replica comes back to it.
     #[arg(long)]
     pub new: bool,
     #[command(flatten)]
@@ -47,7 +40,7 @@ pub struct ServeArgs {
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     pub blocks: u64,
     /// Bytes of a block, a multiple of 8.
-    #[arg(long, default_value_t = 4096, value_parser = block_len)]
+    #[arg(long, default_value_t = 4096, value_parser = designs::block_len)]
     pub block_len: u32,
     /// Clients at a time.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -56,75 +49,34 @@ pub struct ServeArgs {
     pub conduct: Conduct,
 }
 
-pub fn block_len(text: &str) -> Result<u32, String> {
-    let len = text.parse().ok().filter(|len: &u32| (MIN_BLOCK..=MAX_BLOCK).contains(len));
-    len.filter(|len| len.is_multiple_of(8))
-        .ok_or_else(|| format!("a multiple of 8 from {MIN_BLOCK} to {MAX_BLOCK}"))
-}
-
 /// `remora serve block`.
 pub fn run(args: &ServeArgs) -> Result<()> {
     args.conduct.begin()?;
     match args.design {
-        Design::PrismRs => serve::<Kept<PrismRs>>(args, true),
-        Design::AbdLock => serve::<AbdLock>(args, false),
+        Design::PrismRs => serve::<HeapServer<PrismRs>>(args),
+        Design::AbdLock => serve::<AbdLock>(args),
     }
 }
 
-fn serve<B: Blocks>(args: &ServeArgs, prism: bool) -> Result<()> {
-    let (servers, own) = (args.servers.find()?, args.replica as usize);
-    let count = servers.addresses().len();
-    ensure!(
-        count % 2 == 1 && count <= MAX_REPLICAS,
-        "a store of blocks has 1, 3, 5 or 7 replicas, not {count}"
-    );
-    ensure!(own < count, "there is no replica {own} among {count}: they are numbered from 0");
-    let listen = args.listen.unwrap_or(servers.addresses()[own]);
-    let context = args.port.open()?;
-    let mut memory = Memory::of(context.alloc_pd()?);
-    let layout = Layout { blocks: args.blocks, block_len: args.block_len };
-    let mut blocks = B::open(&Size { layout, clients: args.clients }, &mut memory)?;
-    let domain = memory.domain.clone();
-    let mut peers = Peers::new(context.clone(), domain.clone(), servers, own, (B::DESIGN, layout));
-    let standing = if args.new {
-        Standing::new(own, count, 1 | crate::kv::serve::fresh_seed() >> 2)
-            .context("an odd number of replicas")?
-    } else {
-        // Of an address that is taken one should hear first.
-        TcpListener::bind(listen).with_context(|| format!("listening at {listen}"))?;
-        repair(&mut blocks, &mut peers, (context.clone(), args.servers.find()?), own)?
-    };
-    blocks.begin()?;
-    let standing = Shared::new(standing);
-    let mut replica = Replica::new(blocks, standing.clone());
-    let listener = Listener::bind(listen).with_context(|| format!("listening at {listen}"))?;
-    if args.new {
-        found(&mut peers, &standing, &mut replica, (&context, &domain), &listener)?;
-    } else {
-        peers.move_mark(&standing)?;
-    }
-    let over = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&over);
-    let marks = std::thread::Builder::new()
-        .name("marks".into())
-        .spawn(move || peers.keep_marks(&standing, &told))
-        .context("a thread for the numbers of writers")?;
-    let mut service = Service::new(
-        context,
-        replica,
-        memory,
-        args.clients + MAX_REPLICAS as u32,
-        Speaks { prism, ..Speaks::default() },
-    )?;
-    let what = format!(
-        "{} blocks of {} bytes as replica {own} of {}",
-        args.blocks,
-        args.block_len,
-        args.design.name()
-    );
-    let served = args.conduct.serve_at(&listener, &what, &mut service);
-    // It uses the NIC, too, which closes its capture when nobody does any more.
-    over.store(true, Ordering::Relaxed);
-    marks.join().map_err(|_| anyhow!("the thread for the numbers of writers panicked"))?;
+fn serve<B: Blocks>(args: &ServeArgs) -> Result<()> {
+    let ServeArgs { replica, blocks, block_len, clients, new, .. } = *args;
+    let size = Size { layout: Layout { blocks, block_len }, clients };
+    let config = ReplicaConfig { replica: replica as usize, size, new, listen: args.listen };
+    let mut open = OpenReplica::<B>::open(&args.port.open()?, args.servers.find()?, &config, &mut tell)?;
+    let what = format!("{blocks} blocks of {block_len} bytes as replica {replica} of {}", args.design.name());
+    let served = args.conduct.serve_at(&open.listener, &what, &mut open.service);
+    open.close()?;
     served
+}
+
+fn tell(progress: Progress<'_>) {
+    match progress {
+        Progress::Repairs { blocks, replicas } => {
+            eprintln!("repairing {blocks} blocks from {replicas} other replicas");
+        }
+        Progress::WaitsFor(missing) => {
+            let list: Vec<String> = missing.iter().map(ToString::to_string).collect();
+            eprintln!("the new store waits for {}", list.join(", "));
+        }
+    }
 }

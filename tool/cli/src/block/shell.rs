@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-use super::client::Session;
 use super::command::{padded, shown};
 use crate::escape::shown as shown_bytes;
-use crate::{lines, print};
+use crate::lines;
+use remora_bench::command::print;
+use remora_service::block::Session;
 
 /// Time between two turns while nothing is asked.
 const IDLE: Duration = Duration::from_millis(1);
@@ -29,7 +30,7 @@ pub fn run(mut session: Session) -> Result<()> {
                 session.turn(|_| ())?;
                 std::thread::sleep(IDLE);
             }
-            Err(TryRecvError::Disconnected) => return session.close(),
+            Err(TryRecvError::Disconnected) => return Ok(session.close()?),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! `remora cache exercise`: a cache as a store of numbered registers, read by a chain and written by memcached's protocol.
+//! `remora cache exercise`: a cache as a store of numbered registers, read by a chain and written by
+//! memcached's protocol.
 
 use std::time::{Duration, Instant};
 
@@ -6,9 +7,10 @@ use anyhow::{Result, bail};
 use clap::Args;
 use remora_check::{Step, identify, stamp};
 
-use super::client::Client;
-use crate::device::PortArgs;
+use super::client::connect;
 use crate::exercise::{self, Answer, ExerciseArgs, Store};
+use remora_bench::command::device::PortArgs;
+use remora_service::cache::Client;
 
 /// Arguments of `remora cache exercise`.
 #[derive(Args)]
@@ -48,7 +50,7 @@ struct Asked {
 
 /// Exercises a cache.
 pub fn run(args: &CacheExerciseArgs) -> Result<()> {
-    let client = exercise::connect(&args.exercise, || Client::connect(&args.port, &args.connect))?;
+    let client = exercise::connect(&args.exercise, || connect(&args.port, &args.connect))?;
     let tried = Instant::now();
     let mut remote = Remote { args, client: Some(client), asked: None, tried, fault: None };
     exercise::run(&args.exercise, exercise::register, &mut remote)
@@ -81,7 +83,7 @@ impl Store for Remote<'_> {
     fn turn(&mut self, ended: &mut Vec<(usize, Answer)>) -> Result<bool> {
         let Some(client) = &mut self.client else {
             if self.tried.elapsed() > AGAIN {
-                let again = Client::connect(&self.args.port, &self.args.connect);
+                let again = connect(&self.args.port, &self.args.connect);
                 self.fault = again.as_ref().err().map(|error| format!("{error:#}"));
                 self.client = again.ok();
                 self.tried = Instant::now();
@@ -94,9 +96,9 @@ impl Store for Remote<'_> {
             (None, Step::Read { key, .. }) => match client.look(name(key).as_bytes()) {
                 Ok(None) => return Ok(true),
                 // The chain had nothing that fits: the server has the last word.
-                Ok(Some(None)) => found(key, client.fall_back(&name(key))),
+                Ok(Some(None)) => found(key, client.fall_back(&name(key)).map_err(Into::into)),
                 Ok(Some(value)) => found(key, Ok(value)),
-                Err(error) => found(key, Err(error)),
+                Err(error) => found(key, Err(error.into())),
             },
             (None, _) => Answer::Unknown,
         };

@@ -92,8 +92,9 @@ pub struct Start {
     /// Change a word before the start: NAME=NUMBER; may be given several times.
     #[arg(long)]
     pub set: Vec<String>,
-    /// A client's message: QUEUE=BYTES, where the bytes are hexadecimal digits in memory's order, or words with commas between:
-    /// 0x and a value, &NAME for an address, [nop 42] for a header with that id; may be given several times.
+    /// A client's message: QUEUE=BYTES, where the bytes are hexadecimal digits in memory's order, or words
+    /// with commas between: 0x and a value, &NAME for an address, [nop 42] for a header with that id; may be
+    /// given several times.
     #[arg(long)]
     pub send: Vec<String>,
 }

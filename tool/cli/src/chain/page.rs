@@ -1,4 +1,5 @@
-//! A trace as a page of its own: the queues drawn, slot by slot, to step through. It loads nothing from anywhere.
+//! A trace as a page of its own: the queues drawn, slot by slot, to step through. It loads nothing from
+//! anywhere.
 
 use std::path::Path;
 
@@ -109,7 +110,8 @@ fn slot(bytes: &[u8], index: u64, names: &Names<'_>) -> String {
     slots.split_first().map_or(String::new(), |(first, more)| remora_chain::disassemble(first, more, names))
 }
 
-/// What stands at a label: a text if it looks like one, else its first word, as text too: JavaScript's numbers have 53 bits.
+/// What stands at a label: a text if it looks like one, else its first word, as text too: JavaScript's
+/// numbers have 53 bits.
 fn content(section: &[u8], label: &Label) -> String {
     let all = &section[label.offset as usize..][..label.len as usize];
     let text = all.split(|byte| *byte == 0).next().unwrap_or_default();

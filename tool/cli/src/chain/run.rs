@@ -5,7 +5,7 @@ use remora_chain::{End, Home, Machine, Place};
 use serde_json::{Map, Value, json};
 
 use super::Start;
-use crate::print;
+use remora_bench::command::print;
 
 /// Runs a program and prints what became of its data.
 pub fn run(start: &Start, show: &[String], json: bool) -> Result<()> {

@@ -1,4 +1,5 @@
-//! `remora kv exercise`, `remora block exercise`, `remora txn exercise`: random operations on a store, recorded as a history that a judge can read.
+//! `remora kv exercise`, `remora block exercise`, `remora txn exercise`: random operations on a store,
+//! recorded as a history that a judge can read.
 
 mod progress;
 mod record;
@@ -16,7 +17,8 @@ pub use run::run;
 /// What to do, and where to write it down.
 #[derive(Args, Clone, Debug)]
 pub struct ExerciseArgs {
-    /// File that takes what is asked and answered: lines of JSON in Jepsen's notation, times of CLOCK_MONOTONIC in nanoseconds.
+    /// File that takes what is asked and answered: lines of JSON in Jepsen's notation, times of
+    /// CLOCK_MONOTONIC in nanoseconds.
     #[arg(long, value_name = "FILE", required_unless_present = "every")]
     pub history: Option<PathBuf>,
     /// Print a line of JSON each so many seconds: how many operations ended, and how long they took.
@@ -40,7 +42,8 @@ pub struct ExerciseArgs {
     /// Operations after which no further one begins.
     #[arg(long)]
     pub operations: Option<u64>,
-    /// Operations a second, at most, as many at a time as may be in flight [default: the next as soon as one has ended].
+    /// Operations a second, at most, as many at a time as may be in flight [default: the next as soon as one
+    /// has ended].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub rate: Option<u32>,
     /// Begin none after the end of standard input.
@@ -70,7 +73,7 @@ pub enum Answer {
 
 /// A store, or rather a connection to one, that is made anew whenever it breaks.
 pub trait Store {
-    /// Starts an operation of these steps: where it is, until it ends. None: there is no room now.
+    /// Starts an operation of these steps: where it is, until it ends. None: the store is full now.
     ///
     /// # Errors
     /// The store will never take it.
@@ -82,7 +85,8 @@ pub trait Store {
     /// There will never be another connection.
     fn turn(&mut self, ended: &mut Vec<(usize, Answer)>) -> anyhow::Result<bool>;
 
-    /// What was begun long ago has not ended: breaks the connection, if that is what may be wrong. False: it is.
+    /// What was begun long ago has not ended: breaks the connection, if that is what may be wrong. False: it
+    /// is.
     fn give_up(&mut self) -> bool;
 
     /// Whom it waits for if nothing ends, and why, as far as that is known.
@@ -119,7 +123,8 @@ pub fn connect<T>(args: &ExerciseArgs, connect: impl Fn() -> anyhow::Result<T>) 
     }
 }
 
-/// Draws the steps of an operation, on keys below a number; a value that it writes is the next of the numbers.
+/// Draws the steps of an operation, on keys below a number; a value that it writes is the next of the
+/// numbers.
 pub type Draw = fn(&mut Random, u64, &mut u64) -> Vec<Step>;
 
 /// One key read or written, as often the one as the other.

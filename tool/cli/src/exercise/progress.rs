@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 use serde_json::json;
 
 use super::record::now;
-use crate::print;
+use remora_bench::command::print;
 
 /// The longest time that is told from longer ones, in microseconds.
 const LONGEST: u64 = 3_600_000_000;
@@ -28,7 +28,7 @@ impl Progress {
     /// There is no memory for the times.
     pub fn new(every: f64) -> Result<Progress> {
         let every = Duration::from_secs_f64(every);
-        let times = Histogram::new_with_bounds(1, LONGEST, 2).context("room for times")?;
+        let times = Histogram::new_with_bounds(1, LONGEST, 2).context("memory for times")?;
         Ok(Progress { every, next: Instant::now() + every, times, refused: 0, unknown: 0 })
     }
 

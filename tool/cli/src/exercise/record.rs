@@ -1,4 +1,5 @@
-//! The history as it is written: what is asked stands in the file before anything is done about it, so a client that is killed leaves it.
+//! The history as it is written: what is asked stands in the file before anything is done about it, so a
+//! client that is killed leaves it.
 
 use std::fs::File;
 use std::io::Write;

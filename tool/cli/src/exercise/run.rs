@@ -13,7 +13,7 @@ use remora_store::Random;
 use super::progress::Progress;
 use super::record::Record;
 use super::{Answer, Draw, ExerciseArgs, Store};
-use crate::print;
+use remora_bench::command::print;
 
 /// Clients that a process may have in a history.
 const LANES: u32 = 1 << 10;
@@ -23,7 +23,8 @@ const VALUES: u32 = 40;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long the last operations may take.
 const LAST: Duration = Duration::from_secs(20);
-/// How long no operation may end before a person is told, and before the exercise is over. A child waits on: who started it kills servers.
+/// How long no operation may end before a person is told, and before the exercise is over. A child waits on:
+/// who started it kills servers.
 const QUIET: Duration = Duration::from_secs(2);
 const SILENCE: Duration = Duration::from_secs(10);
 /// How long nothing is done when there is nothing to do.
@@ -47,7 +48,7 @@ struct Exercise<'a> {
     record: Record,
     /// Clients of the history that have no operation.
     free: Vec<u32>,
-    /// Operations that have found no room in the store yet.
+    /// Operations that have found no place in the store yet.
     asked: VecDeque<Asked>,
     /// Those that have, by their place.
     running: BTreeMap<usize, Asked>,
@@ -71,8 +72,8 @@ struct Exercise<'a> {
     memory: BTreeMap<u64, Option<u64>>,
 }
 
-/// Exercises a store with operations that `draw` draws. At the end each key is read once more, so that no write that was acknowledged can be
-/// lost without being missed.
+/// Exercises a store with operations that `draw` draws. At the end each key is read once more, so that no
+/// write that was acknowledged can be lost without being missed.
 ///
 /// # Errors
 /// The store's, and the file's.
@@ -227,7 +228,7 @@ impl<'a> Exercise<'a> {
         (key < self.args.keys).then_some(key)
     }
 
-    /// Begins what there is room for. True: something has begun.
+    /// Begins as much as the store takes. True: something has begun.
     fn begin(&mut self, store: &mut impl Store) -> Result<bool> {
         while let Some(lane) = self.free.last().copied() {
             let Some(steps) = self.next() else { break };

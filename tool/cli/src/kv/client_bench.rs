@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use super::KvDesign;
 use super::command::Target;
-use super::measure::{Plan, Runner};
-use super::parts::Parts;
-use super::workload::{choose, option};
-use crate::bench::{Report, Row};
+use remora_bench::kv::measure::{Plan, Runner};
+use remora_bench::kv::parts::Parts;
+use remora_bench::kv::workload::{choose, option};
+use remora_bench::{Report, Row};
+use remora_service::kv::KvDesign;
 
 /// What to run.
 #[derive(Args, Clone, Debug)]

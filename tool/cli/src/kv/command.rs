@@ -9,19 +9,20 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, Subcommand};
 use remora_store::kv::ClientConfig;
 
-use super::client::Session;
 use super::client_bench::{BenchArgs, run as measure};
 use super::dump::{self, Wanted, load as load_json};
 use super::exercise::run as record;
 use super::load::load as load_lines;
 use super::shell;
-use super::{Design, KvDesign};
-use crate::designs;
-use crate::device::PortArgs;
+use crate::advice::start_kv;
 use crate::escape::{KeyWords, shown};
 use crate::exercise::ExerciseArgs;
-use crate::print;
-use crate::with_design;
+use remora_bench::command::designs;
+use remora_bench::command::device::PortArgs;
+use remora_bench::command::print;
+use remora_service::kv::Session;
+use remora_service::kv::{Design, KvDesign};
+use remora_service::with_design;
 
 /// Which server.
 #[derive(Args, Clone, Debug)]
@@ -204,7 +205,7 @@ pub(super) fn session<D: KvDesign>(target: &Target, max_key: usize) -> Result<Se
     let max_key =
         u32::try_from(max_key.max(16)).ok().filter(|len| *len <= LONGEST).context("keys end at 1 MiB")?;
     let config = ClientConfig { window: 1, max_key, max_value: LONGEST, ..ClientConfig::default() };
-    Session::connect(&target.port, &target.connect, config)
+    Session::connect(&target.port.open()?, &target.connect, config).map_err(start_kv)
 }
 
 fn get<D: KvDesign>(target: &Target, keys: &[Vec<u8>]) -> Result<()> {
@@ -250,14 +251,14 @@ pub(super) fn listing_session<D: KvDesign>(target: &Target) -> Result<Session<D>
         max_value: LONGEST,
         ..ClientConfig::default()
     };
-    Session::connect(&target.port, &target.connect, config)
+    Session::connect(&target.port.open()?, &target.connect, config).map_err(start_kv)
 }
 
 fn put<D: KvDesign>(target: &Target, key: &[u8], value: &[u8]) -> Result<()> {
     if value.len() > LONGEST as usize {
         bail!("values end at 1 MiB");
     }
-    session::<D>(target, key.len())?.put(key, value)
+    Ok(session::<D>(target, key.len())?.put(key, value)?)
 }
 
 fn delete<D: KvDesign>(target: &Target, key: &[u8]) -> Result<()> {

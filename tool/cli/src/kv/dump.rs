@@ -10,12 +10,12 @@ use base64::prelude::BASE64_STANDARD;
 use remora_store::load::{BOM, Pair};
 use serde::{Deserialize, Serialize};
 
-use super::KvDesign;
-use super::client::Session;
 use super::command::{LONGEST, Target, session};
 use super::load::{Stored, put};
 use crate::escape::escape;
-use crate::{output, print};
+use remora_bench::command::{output, print};
+use remora_service::kv::KvDesign;
+use remora_service::kv::Session;
 
 /// A pair as a line of JSON: text where it is text, else base64.
 #[derive(Serialize, Deserialize)]
@@ -135,7 +135,8 @@ pub fn dump<D: KvDesign>(session: &mut Session<D>, wanted: &Wanted) -> Result<()
 /// Bytes of a line at most: key and value of a mebibyte each, in base64 or escaped.
 const LONGEST_LINE: u64 = 16 << 20;
 
-/// `remora kv load --json`: stores the pairs of lines of JSON. Lines that hold none are named by their number and left out.
+/// `remora kv load --json`: stores the pairs of lines of JSON. Lines that hold none are named by their number
+/// and left out.
 ///
 /// # Errors
 /// The file cannot be read, or the connection fails.

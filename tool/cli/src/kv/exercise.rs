@@ -7,11 +7,12 @@ use remora_check::{Step, identify, stamp};
 use remora_store::Random;
 use remora_store::kv::{ClientConfig, Finished, Outcome, Refused};
 
-use super::KvDesign;
-use super::client::{Driver, Session};
 use super::command::Target;
+use crate::advice::start_kv;
 use crate::exercise::{self, Answer, ExerciseArgs, Store};
-use crate::post::Batched;
+use remora_service::kv::KvDesign;
+use remora_service::kv::{Driver, Session};
+use remora_service::post::Batched;
 use remora_store::kv::Machine;
 
 /// Time between two attempts to connect.
@@ -34,6 +35,10 @@ struct Remote<'a, D: KvDesign> {
     value: Vec<u8>,
 }
 
+fn connect<D: KvDesign>(target: &Target, config: ClientConfig) -> Result<Session<D>> {
+    Session::connect(&target.port.open()?, &target.connect, config).map_err(start_kv)
+}
+
 /// Exercises a server.
 pub fn run<D: KvDesign>(target: &Target, args: &ExerciseArgs, value_len: u32) -> Result<()> {
     let config = ClientConfig {
@@ -42,7 +47,7 @@ pub fn run<D: KvDesign>(target: &Target, args: &ExerciseArgs, value_len: u32) ->
         max_value: value_len,
         ..ClientConfig::default()
     };
-    let connect = || Session::<D>::connect(&target.port, &target.connect, config);
+    let connect = || connect::<D>(target, config);
     let session = exercise::connect(args, connect)?;
     let mut remote = Remote {
         target,
@@ -96,13 +101,13 @@ impl<D: KvDesign> Store for Remote<'_, D> {
         if let Some(session) = &mut self.session {
             let mut listener = Listener { places: &self.places, ended };
             if let Err(error) = session.turn(&mut listener) {
-                tracing::info!("connecting anew: {error:#}");
+                tracing::info!("connecting anew: {}", error.chain());
                 self.broken = true;
             }
             return Ok(!(self.broken && self.give_up_session()));
         }
         if self.tried.elapsed() > AGAIN {
-            let again = Session::connect(&self.target.port, &self.target.connect, self.config);
+            let again = connect(self.target, self.config);
             self.fault = again.as_ref().err().map(|error| format!("{error:#}"));
             self.session = again.ok();
             self.tried = Instant::now();

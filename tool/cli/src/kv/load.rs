@@ -9,10 +9,10 @@ use indicatif::ProgressBar;
 use remora_store::kv::{Outcome, Refusal, Refused};
 use remora_store::load::{Pair, Pairs};
 
-use super::KvDesign;
-use super::client::{Session, bad_end, why_not};
 use super::command::{LONGEST, Target, session};
-use crate::{output, print};
+use remora_bench::command::{output, print};
+use remora_service::kv::KvDesign;
+use remora_service::kv::{Session, bad_end, why_not};
 
 /// What came of a pair.
 pub enum Stored {
@@ -77,7 +77,7 @@ pub fn load<D: KvDesign>(target: &Target, path: &Path) -> Result<()> {
 /// Stores a pair, if the server takes one of such lengths.
 ///
 /// # Errors
-/// The server has no room, or the connection fails.
+/// The server is full, or the connection fails.
 pub fn put<D: KvDesign>(session: &mut Session<D>, pair: Pair<'_>) -> Result<Stored> {
     let look = |ended: &remora_store::kv::Finished<'_>| match ended.outcome {
         Outcome::Done => Ok(Stored::Yes),
@@ -85,14 +85,14 @@ pub fn put<D: KvDesign>(session: &mut Session<D>, pair: Pair<'_>) -> Result<Stor
         other => Err(bad_end("PUT", other)),
     };
     let mut refused = None;
-    let start = |client: &mut D::Client, nic: &mut crate::post::Direct<'_>| {
+    let start = |client: &mut D::Client, nic: &mut remora_service::post::Direct<'_>| {
         use remora_store::kv::Machine as _;
         let started = client.put(pair.key, pair.value, nic);
         refused = started.err();
         started
     };
     match session.one(start, look) {
-        Ok(ended) => ended,
+        Ok(ended) => Ok(ended?),
         Err(error) => match refused {
             Some(refused @ (Refused::KeyTooLong | Refused::ValueTooLong)) => Ok(Stored::No(why_not(refused))),
             _ => bail!(error),

@@ -1,30 +1,26 @@
 //! `remora serve kv`: a table, its clients, and one thread that polls for them all.
 
-mod contents;
-mod kept;
+mod file;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::rc::Rc;
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use remora_service::kv::persist::Kept;
+use remora_service::kv::{self, Contents, Design, KvDesign, Limits, Loads, Size};
+use remora_service::server::Service;
+use remora_service::with_design;
 use remora_store::kv::Refusal;
 use remora_store::ycsb::record::{self, Values};
 
-pub use contents::Contents;
-use contents::Lines;
+use file::Lines;
 
 use super::load::{Stored, store_all};
-use super::program::Loads;
-use super::{Design, KvDesign, Size};
-use crate::designs;
-use crate::device::PortArgs;
-use crate::serving::Service;
-use crate::serving::conduct::{Conduct, size};
-use crate::serving::program::Memory;
-use crate::with_design;
+use remora_bench::command::conduct::{Conduct, size};
+use remora_bench::command::designs;
+use remora_bench::command::device::PortArgs;
 
 /// Arguments of `remora serve kv`.
 #[derive(Args, Clone, Debug)]
@@ -32,7 +28,7 @@ use crate::with_design;
     after_help = "Examples:\n  remora serve kv\n  remora serve kv --design pilaf --port udp --address 10.0.0.1 --listen 10.0.0.1:7471\n  remora serve kv --file words.txt --metrics 127.0.0.1:9464\n  remora serve kv --nicd /run/nic.sock --keep store\n\nA file holds a `key value` pair a line: the key ends at the first space or tab."
 )]
 pub struct ServeArgs {
-    /// KvDesign of the table.
+    /// Design of the table.
     #[arg(long, default_value = "farm", value_parser = designs::kv())]
     pub design: Design,
     #[command(flatten)]
@@ -49,11 +45,13 @@ pub struct ServeArgs {
     /// File of `key value` lines to begin with; - takes standard input.
     #[arg(long)]
     pub file: Option<PathBuf>,
-    /// Keys that the table is made for; that of prism grows as memory allows [default: twice what it begins with, at least 100000].
+    /// Keys that the table is made for; that of prism grows as memory allows [default: twice what it begins
+    /// with, at least 100000].
     #[arg(long)]
     pub capacity: Option<u32>,
-    /// Bytes for keys and values, with k, m or g for 2^10, 2^20 and 2^30 [default: what records and file take, and 256 bytes for each
-    /// further key; with prism 1024, of which each size of buffers has its share].
+    /// Bytes for keys and values, with k, m or g for 2^10, 2^20 and 2^30 [default: what records and file
+    /// take, and 256 bytes for each further key; with prism 1024, of which each size of buffers has its
+    /// share].
     #[arg(long, value_parser = size)]
     pub memory: Option<usize>,
     /// Clients at a time.
@@ -65,14 +63,25 @@ pub struct ServeArgs {
     /// Longest value that may be stored, in bytes.
     #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..=1048576))]
     pub max_value: u32,
-    /// Use the NIC and the memory of the daemon that listens at this socket (`remora nicd`), whose port it is then.
+    /// Use the NIC and the memory of the daemon that listens at this socket (`remora nicd`), whose port it is
+    /// then.
     #[arg(long, value_name = "PATH", requires = "keep", conflicts_with_all = ["port", "address", "interface", "capture", "fault"])]
     pub nicd: Option<PathBuf>,
-    /// Tenant of the daemon: table and clients are kept under this name, whatever becomes of the server, and GETs go on. KvDesign farm.
+    /// Tenant of the daemon: table and clients are kept under this name, whatever becomes of the server, and
+    /// GETs go on. Design farm.
     #[arg(long, value_name = "NAME", requires = "nicd")]
     pub keep: Option<String>,
     #[command(flatten)]
     pub conduct: Conduct,
+}
+
+impl ServeArgs {
+    /// What clients may ask for.
+    fn limits(&self) -> Limits {
+        let ServeArgs { clients, max_key, max_value, .. } = *self;
+        let record_len = (self.records > 0).then_some(self.value_len);
+        Limits { clients, max_key, max_value, record_len }
+    }
 }
 
 /// `remora serve kv`.
@@ -93,73 +102,44 @@ fn serve<D: KvDesign>(args: &ServeArgs) -> Result<()> {
     if let Some(file) = &file {
         file.count((args.max_key, most), &mut contents)?;
     }
-    let plan = Plan { file, size: fresh_size::<D>(args, contents)? };
-    let mut service = match (&args.nicd, &args.keep) {
-        (Some(socket), Some(name)) => {
-            ensure!(
-                args.design == Design::Farm,
-                "only a table of design farm can be kept: add --design farm"
-            );
-            kept::open::<D>(args, (socket, name), &plan)?
-        }
-        _ => {
-            let mut service = open::<D>(args, plan.size.clone())?;
-            plan.load(args, &mut service.program)?;
-            service
-        }
-    };
+    let size = Size::fresh::<D>(&args.limits(), contents, args.capacity, args.memory)?;
+    let mut service = open::<D>(args, size, file.as_ref())?;
     let what = format!("{} keys as {}", service.program.keys(), args.design.name());
     args.conduct.serve(&what, args.listen, &mut service)
 }
 
-/// What a server begins with.
-struct Plan {
-    file: Option<Lines>,
-    size: Size,
-}
-
-impl Plan {
-    /// Loads it.
-    fn load(&self, args: &ServeArgs, program: &mut impl Loads) -> Result<()> {
-        load_records(args, program)?;
-        if let Some(file) = &self.file {
-            load_file(args, file, program)?;
-        }
-        program.loaded()
-    }
-}
-
-/// Bytes that YCSB records take at most in any of the designs, with room to overwrite.
-pub fn memory_for(records: u64, value_len: u32) -> usize {
-    let each = (value_len as usize + record::KEY_LEN + 64).next_multiple_of(64) * 5 / 4;
-    records as usize * each + (4 << 20)
-}
-
-/// Opens the NIC, and makes the program with its memory.
-pub(super) fn open<D: KvDesign>(args: &ServeArgs, size: Size) -> Result<Service<D::Program>> {
-    let context = args.port.open()?;
-    let mut memory = Memory::of(context.alloc_pd()?);
-    let program = D::program(args, size, &mut memory)?;
-    Service::new(context, program, memory, args.clients, D::SPEAKS)
-}
-
-/// The size of a new table: what was counted fits, whatever is asked for, and further keys by what is.
-pub(super) fn fresh_size<D: KvDesign>(args: &ServeArgs, contents: Contents) -> Result<Size> {
-    let known = contents.count();
-    let capacity = args.capacity.map_or((known * 2).max(100_000), |keys| known.max(keys.into()));
-    let keys = u32::try_from(capacity).ok().filter(|keys| *keys < 1 << 31);
-    let keys = keys.context("a table takes at most 2147483647 keys")?;
-    let bytes = match args.memory {
-        Some(bytes) => bytes,
-        None => usize::try_from(D::memory_for(args, &contents, capacity - known))?,
+/// The server with all that it begins with, or as the one before left it with a NIC daemon.
+fn open<D: KvDesign>(args: &ServeArgs, size: Size, file: Option<&Lines>) -> Result<Service<D::Program>> {
+    let limits = args.limits();
+    let (Some(socket), Some(name)) = (&args.nicd, &args.keep) else {
+        return kv::open_with::<D, _>(args.port.open()?, &limits, size, |program| load(args, file, program));
     };
-    Ok(Size { capacity: keys, bytes, seed: fresh_seed(), again: false, contents: Rc::new(contents) })
+    ensure!(args.design == Design::Farm, "only a table of design farm can be kept: add --design farm");
+    let kept = Kept::open(socket, name)?;
+    if !kept.has_table() {
+        return kept.begin::<D, _>(&limits, &size, |program| load(args, file, program));
+    }
+    let unheeded = [
+        (args.records > 0, "--records"),
+        (args.file.is_some(), "--file"),
+        (args.capacity.is_some(), "--capacity"),
+        (args.memory.is_some(), "--memory"),
+    ];
+    for (_, option) in unheeded.iter().filter(|(given, _)| *given) {
+        eprintln!("{option} is left out: the table of the server before is kept");
+    }
+    let (service, clients) = kept.resume::<D>(&limits)?;
+    eprintln!("goes on where the server before it ended, with {clients} of its clients");
+    Ok(service)
 }
 
-/// Keys hash differently in each server, so that nobody can prepare collisions.
-pub fn fresh_seed() -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(std::process::id())
+/// Loads what the table begins with.
+fn load(args: &ServeArgs, file: Option<&Lines>, program: &mut impl Loads) -> Result<()> {
+    load_records(args, program)?;
+    if let Some(file) = file {
+        load_file(args, file, program)?;
+    }
+    Ok(())
 }
 
 fn bar(len: u64, what: &str) -> Result<ProgressBar> {

@@ -6,10 +6,10 @@ use anyhow::{Result, bail, ensure};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
-use super::KvDesign;
-use super::client::Session;
 use crate::escape::escape;
-use crate::print;
+use remora_bench::command::print;
+use remora_service::kv::KvDesign;
+use remora_service::kv::Session;
 
 const HELP: &str = "get KEY...        print values
 put KEY VALUE     store a value: the rest of the line, spaces and all

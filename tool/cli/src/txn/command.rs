@@ -6,14 +6,15 @@ use std::os::unix::ffi::OsStrExt as _;
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Subcommand};
 
-use super::client::{Session, Size};
 use super::servers::ServersArgs;
 use super::shell;
-use super::transact::{Step, Talk, Trouble};
-use crate::device::PortArgs;
+use crate::advice::start_shard;
 use crate::escape::{KeyWords, escape, shown};
 use crate::exercise::ExerciseArgs;
-use crate::print;
+use remora_bench::command::device::PortArgs;
+use remora_bench::command::print;
+use remora_service::Error;
+use remora_service::txn::{Client, Session, Size, Step, Unfinished};
 
 /// Which store.
 #[derive(Args, Clone, Debug)]
@@ -80,7 +81,8 @@ pub enum TxnCommand {
         #[arg(long, default_value_t = 1)]
         times: u64,
     },
-    /// Take BEGIN, GET key, PUT key value, DELETE key, COMMIT and ABORT from standard input, and answer each line by one.
+    /// Take BEGIN, GET key, PUT key value, DELETE key, COMMIT and ABORT from standard input, and answer each
+    /// line by one.
     #[command(
         after_help = "Examples:\n  remora txn shell --shards 127.0.0.1:7491,127.0.0.1:7492\n  remora txn shell --members etcd://127.0.0.1:2379/shards < transfers"
     )]
@@ -100,7 +102,7 @@ pub enum TxnCommand {
     },
 }
 
-/// Keys of a transaction that this client has room for.
+/// Keys of a transaction that this client holds.
 const MAX_KEYS: u32 = 64;
 
 /// `remora txn`.
@@ -115,9 +117,11 @@ pub fn run(command: TxnCommand) -> Result<()> {
     }
 }
 
-fn talk(target: &Target) -> Result<Talk> {
+fn talk(target: &Target) -> Result<Client> {
     let size = Size { window: 1, max_keys: MAX_KEYS };
-    Ok(Talk::new(Session::open(&target.port, &target.servers.find()?, size)?))
+    let shards = target.servers.find()?;
+    let session = Session::open(&target.port.open()?, &shards, size);
+    Ok(Client::new(session.map_err(|error| start_shard(error, &shards))?))
 }
 
 /// Lines of values; a backslash stands before what would break one.
@@ -147,28 +151,27 @@ fn get(target: &Target, keys: &[Vec<u8>]) -> Result<()> {
         .zip(values)
         .map(|(key, value)| value.with_context(|| format!("no such key: {}", shown(key))));
     show(values.collect::<Result<Vec<_>>>()?);
-    talk.close()
+    Ok(talk.close()?)
 }
 
 fn put(target: &Target, pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
     let mut talk = talk(target)?;
     talk.transaction(|talk| pairs.iter().try_for_each(|(key, value)| talk.put(key, value)))?;
-    talk.close()
+    Ok(talk.close()?)
 }
 
 fn delete(target: &Target, keys: &[Vec<u8>]) -> Result<()> {
     let mut talk = talk(target)?;
     talk.transaction(|talk| keys.iter().try_for_each(|key| talk.delete(key)))?;
-    talk.close()
+    Ok(talk.close()?)
 }
 
 /// The number that a key holds.
-fn number(talk: &mut Talk, key: &[u8]) -> Step<i64> {
+fn number(talk: &mut Client, key: &[u8]) -> Step<i64> {
     let Some(value) = talk.get(key)? else { return Ok(0) };
     let number = std::str::from_utf8(&value).ok().and_then(|text| text.trim().parse().ok());
-    number
-        .with_context(|| format!("{} holds {:?}, which is no number", shown(key), shown(&value)))
-        .map_err(Trouble::Lost)
+    let text = || format!("{} holds {:?}, which is no number", shown(key), shown(&value));
+    number.ok_or_else(|| Unfinished::Lost(Error::Refused(text())))
 }
 
 fn add(target: &Target, pairs: &[(Vec<u8>, Vec<u8>)], times: u64) -> Result<()> {
@@ -185,9 +188,9 @@ fn add(target: &Target, pairs: &[(Vec<u8>, Vec<u8>)], times: u64) -> Result<()> 
         sums = talk.transaction(|talk| {
             let mut sums = Vec::new();
             for (key, addend) in &addends {
-                let sum = number(talk, key)?
-                    .checked_add(*addend)
-                    .with_context(|| format!("{} would have more than 64 bits", shown(key)))?;
+                let text = || format!("{} would have more than 64 bits", shown(key));
+                let sum = number(talk, key)?.checked_add(*addend);
+                let sum = sum.ok_or_else(|| Unfinished::Lost(Error::Refused(text())))?;
                 talk.put(key, sum.to_string().as_bytes())?;
                 sums.push(sum);
             }
@@ -195,5 +198,5 @@ fn add(target: &Target, pairs: &[(Vec<u8>, Vec<u8>)], times: u64) -> Result<()> 
         })?;
     }
     show(sums.iter().map(|sum| sum.to_string().into_bytes()));
-    talk.close()
+    Ok(talk.close()?)
 }

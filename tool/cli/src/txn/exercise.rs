@@ -7,9 +7,10 @@ use anyhow::{Result, bail};
 use remora_check::{Step, identify, stamp};
 use remora_store::txn::{AnyClient, EntryId, Event, Machine as _, Outcome, Refused, Tx};
 
-use super::client::{Ends, Session, Size};
 use super::command::Target;
+use crate::advice::start_shard;
 use crate::exercise::{self, Answer, ExerciseArgs, Store};
+use remora_service::txn::{Connections, Session, Size};
 
 /// Time between two attempts to connect.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -39,11 +40,15 @@ struct Open {
     committing: bool,
 }
 
+fn connect(target: &Target, shards: &[SocketAddr], size: Size) -> Result<Session> {
+    Session::open(&target.port.open()?, shards, size).map_err(|error| start_shard(error, shards))
+}
+
 /// Exercises a store of transactions.
 pub fn run(target: &Target, args: &ExerciseArgs, max_keys: u32) -> Result<()> {
     let addresses = target.servers.find()?;
     let size = Size { window: args.window.into(), max_keys };
-    let session = exercise::connect(args, || Session::open(&target.port, &addresses, size))?;
+    let session = exercise::connect(args, || connect(target, &addresses, size))?;
     let value = vec![0; session.limits().max_value as usize];
     let mut shards = Shards {
         target,
@@ -85,7 +90,7 @@ impl Store for Shards<'_> {
     fn turn(&mut self, ended: &mut Vec<(usize, Answer)>) -> Result<bool> {
         if self.session.is_none() {
             if self.tried.elapsed() > AGAIN {
-                let again = Session::open(&self.target.port, &self.addresses, self.size);
+                let again = connect(self.target, &self.addresses, self.size);
                 self.fault = again.as_ref().err().map(|error| format!("{error:#}"));
                 self.session = again.ok();
                 self.tried = Instant::now();
@@ -164,7 +169,7 @@ impl Open {
         &mut self,
         machine: &mut AnyClient,
         value: &mut [u8],
-        ends: &mut Ends<'_>,
+        ends: &mut Connections<'_>,
     ) -> Result<(), Refused> {
         for (at, step) in self.steps.iter().enumerate() {
             let key = format!("key {}", step.key());

@@ -5,16 +5,12 @@ use std::net::SocketAddr;
 use anyhow::{Result, ensure};
 use clap::Args;
 use remora_store::txn::{Design, Limits};
-use remora_verbs::Context;
 
-use super::desk::Place;
-use super::farm::FarmShard;
-use super::{MOST_SHARDS, prism_tx};
-use crate::designs;
-use crate::device::PortArgs;
-use crate::serving::conduct::Conduct;
-use crate::serving::program::{Memory, Program};
-use crate::serving::{Service, Speaks};
+use remora_bench::command::conduct::Conduct;
+use remora_bench::command::designs;
+use remora_bench::command::device::PortArgs;
+use remora_service::server::{Program, Service};
+use remora_service::txn::{self, MOST_SHARDS, ShardConfig, ShardId};
 
 /// Arguments of `remora serve txn`.
 #[derive(Args, Clone, Debug)]
@@ -62,25 +58,16 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// Which shard it is.
-    pub fn place(&self) -> Place {
-        Place { shard: self.shard, shards: self.shards }
-    }
-
-    /// What clients may ask for.
-    pub fn limits(&self) -> Limits {
-        let ServeArgs { max_keys, window, .. } = *self;
-        Limits { max_key: self.key_len, max_value: self.value_len, max_keys, window }
-    }
-
-    /// Connections of other shards, which ask about clients that have died: one of each, and one that broke and is not known to be gone yet.
-    pub fn asking(&self) -> u32 {
-        self.shards * 2
-    }
-
-    /// Slots of the table.
-    pub fn slots(&self) -> u64 {
-        self.slots.unwrap_or(self.keys * 2)
+    /// How large the shard is.
+    fn shard(&self) -> ShardConfig {
+        let ServeArgs { shard, shards, keys, max_keys, window, clients, .. } = *self;
+        ShardConfig {
+            id: ShardId { shard, shards },
+            keys,
+            slots: self.slots.unwrap_or(keys * 2),
+            limits: Limits { max_key: self.key_len, max_value: self.value_len, max_keys, window },
+            clients,
+        }
     }
 }
 
@@ -89,23 +76,14 @@ pub fn run(args: &ServeArgs) -> Result<()> {
     let ServeArgs { shard, shards, .. } = *args;
     ensure!(shard < shards, "there is no shard {shard} of {shards}: shards are counted from 0");
     args.conduct.begin()?;
-    let context = args.port.open()?;
-    let mut memory = Memory::of(context.alloc_pd()?);
+    let (context, size) = (args.port.open()?, args.shard());
     match args.design {
-        Design::PrismTx => serve(args, prism_tx::open(args, &mut memory)?, context, memory),
-        Design::Farm => serve(args, FarmShard::open(args, &context, &mut memory)?, context, memory),
+        Design::PrismTx => serve(args, txn::open_prism_tx(context, &size)?),
+        Design::Farm => serve(args, txn::open_farm(context, &size)?),
     }
 }
 
-fn serve<P: Program>(args: &ServeArgs, program: P, context: Context, memory: Memory) -> Result<()> {
-    let prism = args.design == Design::PrismTx;
-    let mut service = Service::new(
-        context,
-        program,
-        memory,
-        args.clients + args.asking(),
-        Speaks { prism, ..Speaks::default() },
-    )?;
+fn serve<P: Program>(args: &ServeArgs, mut service: Service<P>) -> Result<()> {
     let ServeArgs { shard, shards, keys, design, .. } = args;
     let what = format!("transactions on {keys} keys as shard {shard} of {shards} of {}", design.name());
     args.conduct.serve(&what, args.listen, &mut service)

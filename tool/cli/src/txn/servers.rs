@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use remora_members::Source;
 
-use super::MOST_SHARDS;
+use remora_service::txn::MOST_SHARDS;
 
 /// Which shards.
 #[derive(Args, Clone, Debug)]

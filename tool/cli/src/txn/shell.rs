@@ -8,18 +8,20 @@ use anyhow::{Result, bail};
 use remora_store::txn::Outcome;
 
 use super::line::{Line, VERBS, parse};
-use super::transact::{Step, Talk, Trouble, words};
 use crate::escape::escape;
-use crate::{lines, print};
+use crate::lines;
+use remora_bench::command::print;
+use remora_service::txn::{Client, Step, Unfinished, explain};
 
 /// Time between two looks for messages of the shards while nobody types.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How long shards wait for a transaction that stands still before it is given up; they end its client after five seconds.
+/// How long shards wait for a transaction that stands still before it is given up; they end its client after
+/// five seconds.
 const STANDS_STILL: Duration = Duration::from_secs(2);
 
 /// A session.
 struct Shell {
-    talk: Talk,
+    talk: Client,
     /// Since when the shards wait for the open transaction.
     awaited: Option<Instant>,
     /// It was given up because they did.
@@ -32,7 +34,7 @@ struct Shell {
 ///
 /// # Errors
 /// The shards are gone; or, unless a person types, a line did not do what it says.
-pub fn run(talk: Talk) -> Result<()> {
+pub fn run(talk: Client) -> Result<()> {
     let person = std::io::stdin().is_terminal();
     let lines = lines::of_input()?;
     let mut shell = Shell { talk, awaited: None, given_up: false, bad: 0 };
@@ -79,7 +81,8 @@ impl Shell {
         }
     }
 
-    /// While nobody types: a shard that cleans up behind a dead client waits for all transactions that were open then.
+    /// While nobody types: a shard that cleans up behind a dead client waits for all transactions that were
+    /// open then.
     fn look(&mut self) -> Result<()> {
         let awaited = sound(self.talk.idle())?;
         self.awaited = if awaited { self.awaited.or_else(|| Some(Instant::now())) } else { None };
@@ -120,7 +123,7 @@ impl Shell {
             Line::Delete(key) => self.talk.delete(key).map(|()| b"OK".to_vec()),
             Line::Commit => self.talk.commit().and_then(|outcome| match outcome {
                 Outcome::Committed(_) => Ok(b"COMMITTED".to_vec()),
-                outcome => Err(Trouble::Ended(outcome)),
+                outcome => Err(Unfinished::Ended(outcome)),
             }),
             Line::Abort => self.talk.abort().map(|()| b"ABORTED".to_vec()),
         };
@@ -139,12 +142,12 @@ impl Shell {
     fn say(&mut self, step: Step<Vec<u8>>) -> Result<Vec<u8>> {
         match step {
             Ok(answer) => Ok(answer),
-            Err(Trouble::Ended(outcome)) => Ok(self.aborted(words(outcome))),
-            Err(Trouble::Refused(refused)) => {
+            Err(Unfinished::Ended(outcome)) => Ok(self.aborted(explain(outcome))),
+            Err(Unfinished::Refused(refused)) => {
                 let words = self.talk.refusal(refused);
                 Ok(self.error(&words))
             }
-            Err(Trouble::Lost(error)) => Err(error),
+            Err(Unfinished::Lost(error)) => Err(error.into()),
         }
     }
 }
@@ -152,8 +155,8 @@ impl Shell {
 /// A step that can only fail because the shards are gone.
 fn sound<T>(step: Step<T>) -> Result<T> {
     step.map_err(|trouble| match trouble {
-        Trouble::Lost(error) => error,
-        Trouble::Refused(refused) => anyhow::anyhow!("{refused}"),
-        Trouble::Ended(outcome) => anyhow::anyhow!("{}", words(outcome)),
+        Unfinished::Lost(error) => error.into(),
+        Unfinished::Refused(refused) => anyhow::anyhow!("{refused}"),
+        Unfinished::Ended(outcome) => anyhow::anyhow!("{}", explain(outcome)),
     })
 }

@@ -52,7 +52,8 @@ fn an_address_that_no_nic_can_have_is_refused_at_open() {
     remora(&["serve", "kv", "--listen", "127.255.255.255:0"]).one_line("is a broadcast address");
 }
 
-/// What `doctor` finds where these shell words have been run, in a network of its own; none: this process cannot have one.
+/// What `doctor` finds where these shell words have been run, in a network of its own; none: this process
+/// cannot have one.
 fn doctor_after(words: &str) -> Option<(i32, Vec<Value>)> {
     let script = format!("{words} || exit 77; exec \"$0\" doctor --json");
     let mut shell = Command::new("unshare");

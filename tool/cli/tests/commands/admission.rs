@@ -55,7 +55,8 @@ impl Silent {
             while !ends.load(Ordering::Relaxed) {
                 all.iter_mut().for_each(|one| stay(one, &address, &words));
                 connected.store(count, Ordering::Relaxed);
-                // Who comes again at once, a thousand at a time, takes the machine's time and not the server's.
+                // Who comes again at once, a thousand at a time, takes the machine's time and not the
+                // server's.
                 std::thread::sleep(Duration::from_millis(250));
             }
         });

@@ -174,14 +174,16 @@ fn whole_over(port: &str) {
     let Some(rows) = bench(port, &["--no-rivals"]) else { return };
     for keys in ["uniform", "zipf-0.99"] {
         let trips = |design: &str| value(&rows, &format!("{port}/{design}/512/{keys}"), "round_trips");
-        // Half of them writes: two round trips and one, four and three. More where replicas differ, or a slow one is waited for in vain.
+        // Half of them writes: two round trips and one, four and three. More where replicas differ, or a slow
+        // one is waited for in vain.
         assert!((1.4..2.1).contains(&trips("prism-rs")), "{rows:?}");
         assert!(trips("abdlock") >= 3.0, "{rows:?}");
         for metric in ["latency_p50", "latency_p99", "rate"] {
             assert!(value(&rows, &format!("{port}/prism-rs/512/{keys}"), metric) > 0.0);
         }
     }
-    // The baseline is judged by its floor, and PRISM-RS by the baseline; the crowd's median by that with uniform keys.
+    // The baseline is judged by its floor, and PRISM-RS by the baseline; the crowd's median by that with
+    // uniform keys.
     let judged = |case: &str, baseline: &str| {
         rows.iter().any(|row| row["case"] == case && row["baseline"] == baseline && row["holds"].is_boolean())
     };

@@ -132,7 +132,8 @@ fn the_page_of_a_trace_needs_nothing_from_elsewhere() {
     assert_eq!(trace["steps"][5]["data"][0]["value"], "1");
 }
 
-/// The page in a browser, at a step; what it draws: for each queue its name and slots, each with its text and classes.
+/// The page in a browser, at a step; what it draws: for each queue its name and slots, each with its text and
+/// classes.
 fn drawn(page: &Scratch, step: usize) -> Vec<(String, Vec<(String, String)>)> {
     let browser = ["chromium-headless-shell", "chromium"].into_iter().find_map(|name| {
         let address = format!("file://{}#{step}", page.path());

@@ -1,4 +1,5 @@
-//! Output for tools: JSON that parses and holds what it should. No figure is judged here: tests run on busy machines.
+//! Output for tools: JSON that parses and holds what it should. No figure is judged here: tests run on busy
+//! machines.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};

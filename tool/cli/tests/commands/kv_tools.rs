@@ -1,4 +1,5 @@
-//! What people expect of a key-value store's command line beside its verbs: listings, dumps, a shell, workload files, completions, manual pages.
+//! What people expect of a key-value store's command line beside its verbs: listings, dumps, a shell,
+//! workload files, completions, manual pages.
 
 use std::io::Write as _;
 use std::process::Stdio;

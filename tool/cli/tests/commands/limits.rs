@@ -1,4 +1,5 @@
-//! The command as somebody without rights runs it, under limits: what works, and the line that says why something does not.
+//! The command as somebody without rights runs it, under limits: what works, and the line that says why
+//! something does not.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -12,7 +13,8 @@ use crate::running::{Ended, Server, finish, remora, serve};
 
 const NOBODY: u32 = 65_534;
 
-/// The binary by a descriptor that every command inherits: its path may lead through folders that only their owner may pass.
+/// The binary by a descriptor that every command inherits: its path may lead through folders that only their
+/// owner may pass.
 fn binary() -> String {
     static OPEN: OnceLock<File> = OnceLock::new();
     let file = OPEN.get_or_init(|| {

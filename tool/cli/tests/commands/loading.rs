@@ -66,7 +66,7 @@ fn each_design_takes_values_of_mixed_lengths_that_it_has_counted() {
             assert_eq!(server.said, [""; 0], "{design} {more:?}");
             assert_eq!(server.kv("get", &["key0"]).good().len(), (1 << 20) + 1);
             assert_eq!(server.kv("get", &["key5001"]).good().len(), 70_001);
-            // There is room to overwrite.
+            // There is memory to overwrite.
             server.kv("put", &["key9", "value"]).good();
         }
     }

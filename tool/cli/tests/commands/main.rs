@@ -1,4 +1,5 @@
-//! The `remora` command as a person or a script meets it: the real binary, real processes, small tables, free ports.
+//! The `remora` command as a person or a script meets it: the real binary, real processes, small tables, free
+//! ports.
 
 mod addresses;
 mod admission;

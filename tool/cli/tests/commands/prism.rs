@@ -1,5 +1,5 @@
-//! `remora bench prism` and `remora figures`: rows, round trips and plots. What the predictions must be, the NIC's own tests
-//! say; no time is judged here.
+//! `remora bench prism` and `remora figures`: rows, round trips and plots. What the predictions must be, the
+//! NIC's own tests say; no time is judged here.
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -1,4 +1,5 @@
-//! `remora bench redn` and `remora figures redn`: model time. What the predictions must be, the chains' own tests say.
+//! `remora bench redn` and `remora figures redn`: model time. What the predictions must be, the chains' own
+//! tests say.
 
 use std::io::Write as _;
 
@@ -74,7 +75,8 @@ fn residuals_are_told(rows: &[Value], folder: &Folder) {
     assert!(line.contains("-21.9 %, MISSED: 0.8 to 1.2x, the second look is"), "{line}");
 }
 
-/// Chains, READs and calls bring the values that they look for (the bench compares them); nothing is said of how fast.
+/// Chains, READs and calls bring the values that they look for (the bench compares them); nothing is said of
+/// how fast.
 #[test]
 fn the_same_runs_in_real_software_each_way_beside_the_others() {
     let folder = Folder::new("redn-real");

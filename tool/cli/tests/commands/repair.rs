@@ -1,4 +1,5 @@
-//! Replicas that come back with nothing: three processes of which one after the other is killed and started again, and clients that stay.
+//! Replicas that come back with nothing: three processes of which one after the other is killed and started
+//! again, and clients that stay.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
@@ -115,7 +116,8 @@ impl Drop for Shell {
     }
 }
 
-/// Each replica in turn is killed, misses a write and comes back with nothing; then only those are left that came back.
+/// Each replica in turn is killed, misses a write and comes back with nothing; then only those are left that
+/// came back.
 #[track_caller]
 fn all_come_back(design: &'static str, port: &'static str) {
     let mut store = Store::begin(design, port, &["--blocks", "40"]);
@@ -254,7 +256,8 @@ fn map(addresses: &[String]) -> String {
     })
 }
 
-/// One that was held up and was thought dead is back, while another has taken its place: nobody uses it any more.
+/// One that was held up and was thought dead is back, while another has taken its place: nobody uses it any
+/// more.
 #[test]
 fn a_replica_whose_place_was_taken_is_not_used_when_it_wakes_up() {
     let mut store = Store::begin("prism-rs", "shm", &["--blocks", "16"]);

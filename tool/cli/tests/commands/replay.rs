@@ -14,7 +14,8 @@ fn replay(name: &str, options: &[&str], events: &[&str]) -> Vec<String> {
 
 #[test]
 fn arrivals_are_answered_queue_pair_by_queue_pair() {
-    // Queue pair 3 gets 1 before 0, then a SEND Only ahead of a gap; 9 gets a WRITE and a READ request in order.
+    // Queue pair 3 gets 1 before 0, then a SEND Only ahead of a gap; 9 gets a WRITE and a READ request in
+    // order.
     let events = ["3 1 1", "9 10 0", "3 0 0", "9 12 1", "3 4 3", "3 2 2", "3 2 2"];
     let answers = ["1 0 1 0 0", "0 1 0 1 0", "0 2 0 0 0", "0 2 1 2 0", "1 2 3 0 0", "0 4 2 2 2", "0 4 2 2 0"];
     assert_eq!(replay("irn-receiver", &[], &events), answers);

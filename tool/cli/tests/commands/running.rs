@@ -44,8 +44,8 @@ impl Ended {
     }
 }
 
-/// The command with these words, its environment as hostile as a developer's. Signals end it even where those of the tests are
-/// ignored, as under `nohup`.
+/// The command with these words, its environment as hostile as a developer's. Signals end it even where those
+/// of the tests are ignored, as under `nohup`.
 pub fn command(words: &[&str]) -> Command {
     let mut command = Command::new("/usr/bin/env");
     command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_remora")]).args(words);
@@ -185,8 +185,8 @@ impl Server {
     }
 }
 
-/// So many free ports of this host, for those who must be told each other's: none of those that the system gives to whoever connects, which
-/// could take them before they are listened at.
+/// So many free ports of this host, for those who must be told each other's: none of those that the system
+/// gives to whoever connects, which could take them before they are listened at.
 pub fn free_addresses(count: usize) -> Vec<String> {
     let mut listeners: Vec<TcpListener> = Vec::new();
     while listeners.len() < count {

@@ -1,5 +1,5 @@
-//! `remora bench strom` and `remora figures strom`: rows and plots. No time is judged here; what the predictions must be, the tests of
-//! the models say.
+//! `remora bench strom` and `remora figures strom`: rows and plots. No time is judged here; what the
+//! predictions must be, the tests of the models say.
 
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -1,4 +1,5 @@
-//! Transactions as a person or a script uses them: two shards as processes, clients that are killed, a shard that begins anew.
+//! Transactions as a person or a script uses them: two shards as processes, clients that are killed, a shard
+//! that begins anew.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
@@ -196,7 +197,8 @@ fn over_udp_nothing_is_lost_or_torn() {
     DESIGNS.into_iter().for_each(|design| nothing_is_lost_or_torn(design, "udp"));
 }
 
-/// Clients are killed while they move money, one after the other: what they leave blocks nobody, and is whole.
+/// Clients are killed while they move money, one after the other: what they leave blocks nobody, and is
+/// whole.
 #[track_caller]
 fn the_killed_block_nobody(design: &str, port: &str, times: u32) {
     let shards = Shards::start(design, port, &[]);
@@ -223,14 +225,15 @@ fn clients_that_are_killed_block_nobody_and_leave_all_or_nothing() {
     the_killed_block_nobody("farm", "udp", 2);
 }
 
-/// Op-codes of frames: SEND and WRITE in one packet with immediate data, compare-and-swap, PRISM's as well, and the chains of PRISM.
+/// Op-codes of frames: SEND and WRITE in one packet with immediate data, compare-and-swap, PRISM's as well,
+/// and the chains of PRISM.
 const SEND_IMM: u8 = 0x05;
 const WRITE_IMM: u8 = 0x0b;
 const SWAP: u8 = 0x13;
 const CHAIN: u8 = 0xc1;
 
-/// A client whose frames of a kind are lost from the one behind `sent` on: did its transfer happen? One that is sent again counts twice, so it may
-/// not have come so far.
+/// A client whose frames of a kind are lost from the one behind `sent` on: did its transfer happen? One that
+/// is sent again counts twice, so it may not have come so far.
 #[track_caller]
 fn cut_off_after(shards: &Shards, keys: &[String], opcode: u8, sent: u32) -> bool {
     let before = shards.numbers(keys);
@@ -374,7 +377,8 @@ fn a_transaction_that_the_shards_wait_for_is_given_up_and_its_client_stays() {
     let mut shell = Shell::open(&shards);
     assert_eq!(shell.ask("BEGIN"), "OK");
     assert_eq!(shell.number(&keys[0]), Some(100));
-    // A client that goes leaves buffers to be looked for, and all that were in the middle of something are waited for.
+    // A client that goes leaves buffers to be looked for, and all that were in the middle of something are
+    // waited for.
     shards.txn(&["get", &keys[0]]).good();
     // Longer than shards wait for a client.
     std::thread::sleep(Duration::from_secs(8));

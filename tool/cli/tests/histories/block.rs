@@ -1,4 +1,5 @@
-//! Replicated blocks: three replicas, of which one at a time is stopped, cut off, or killed and repaired; and clients, likewise.
+//! Replicated blocks: three replicas, of which one at a time is stopped, cut off, or killed and repaired; and
+//! clients, likewise.
 
 use std::time::{Duration, Instant};
 
@@ -48,8 +49,8 @@ fn scene(design: &str, seed: u64, more: &[&str]) -> Option<Scene> {
     Some(scene)
 }
 
-/// A replica dies with its memory; without another one of them nobody does anything. Then it comes back, and is as good as it was: the next
-/// one that is missing is another.
+/// A replica dies with its memory; without another one of them nobody does anything. Then it comes back, and
+/// is as good as it was: the next one that is missing is another.
 fn one_dies_and_comes_back(scene: &mut Scene, design: &str) {
     let dead = scene.random.below(REPLICAS as u64) as usize;
     let other = (dead + 1) % REPLICAS;
@@ -60,7 +61,8 @@ fn one_dies_and_comes_back(scene: &mut Scene, design: &str) {
     scene.stop_server(other, Whom::Some, Long);
 }
 
-/// Starts a replica again, empty. It gives up when the others do not answer for long; whoever looks after it tries again.
+/// Starts a replica again, empty. It gives up when the others do not answer for long; whoever looks after it
+/// tries again.
 fn repair(scene: &mut Scene, design: &str, dead: usize) {
     let mut server = replica(&scene.hosts, design, dead, false);
     until("a replica is repaired", || {
@@ -101,7 +103,8 @@ fn a_client_of_blocks_that_answers_from_its_memory_is_found() {
     println!("{refused}");
 }
 
-/// Again and again a replica dies, one after the other, and comes back empty; in between comes whatever else may.
+/// Again and again a replica dies, one after the other, and comes back empty; in between comes whatever else
+/// may.
 #[test]
 #[ignore = "soak: ten minutes"]
 fn soak_prism_rs_loses_no_acknowledged_write_in_ten_minutes_of_kills_and_repairs() {

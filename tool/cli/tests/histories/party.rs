@@ -121,8 +121,8 @@ pub struct Client {
     file: BufReader<std::fs::File>,
     rest: String,
     stdin: Option<ChildStdin>,
-    /// Operations that it has recorded: those that it began, those that are done, those that did nothing, and those of which it will never
-    /// know.
+    /// Operations that it has recorded: those that it began, those that are done, those that did nothing, and
+    /// those of which it will never know.
     begun: usize,
     pub done: usize,
     failed: usize,

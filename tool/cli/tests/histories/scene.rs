@@ -44,7 +44,8 @@ struct Span {
 pub enum Length {
     /// Shorter than retries run out in.
     Short,
-    /// Longer: until a client has noted that its connection failed, or others have shown that they can do without.
+    /// Longer: until a client has noted that its connection failed, or others have shown that they can do
+    /// without.
     Long,
 }
 
@@ -170,7 +171,8 @@ impl Scene {
         self.enter(client.process.host, &[]);
     }
 
-    /// Stops a client (SIGSTOP) and lets it go on. Its server has given up its connection meanwhile, if that is long.
+    /// Stops a client (SIGSTOP) and lets it go on. Its server has given up its connection meanwhile, if that
+    /// is long.
     #[track_caller]
     pub fn stop_client(&mut self, length: Length) {
         self.all_go_on(2);

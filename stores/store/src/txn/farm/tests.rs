@@ -10,7 +10,7 @@ use remora_transport::{Instant, Status};
 
 use super::{Caller, Client, ClientConfig, Shard, ShardConfig, recover};
 use crate::txn::client::{hash_of, reduce};
-use crate::txn::{Event, Outcome, Refused, Timestamp, Tx};
+use crate::txn::{Event, Machine as _, Outcome, Refused, Timestamp, Tx};
 use crate::{Fleet, Post, PostPrism, Registered};
 
 const SHARD: ShardConfig =

@@ -3,7 +3,7 @@
 use super::executor::Net;
 use crate::heap::MOST_RETURNED;
 use crate::txn::client::slot_of;
-use crate::txn::{Client, ClientConfig, Event, Outcome, Refused, Shard, ShardConfig, Tx};
+use crate::txn::{Client, ClientConfig, Event, Machine as _, Outcome, Refused, Shard, ShardConfig, Tx};
 
 const SHARD: ShardConfig = ShardConfig { slots: 2, reach: 2, sessions: 3, window: 2 };
 

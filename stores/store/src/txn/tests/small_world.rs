@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::executor::Net;
 use crate::txn::client::shard_of;
-use crate::txn::{Client, ClientConfig, EntryId, Event, Outcome, Rules, ShardConfig, Tx};
+use crate::txn::{Client, ClientConfig, EntryId, Event, Machine as _, Outcome, Rules, ShardConfig, Tx};
 
 /// A transaction: which keys it reads, which it writes, by what clock.
 #[derive(Copy, Clone, Debug)]

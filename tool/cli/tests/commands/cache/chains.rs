@@ -138,8 +138,10 @@ impl Staying {
     }
 
     fn get(&mut self, key: &str) -> Option<String> {
-        self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[] }).expect("room");
-        self.pair.post_send(&work::send_inline(2, &self.directory.ask(key.as_bytes()))).expect("room");
+        self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[] }).expect("the queue is not full");
+        self.pair
+            .post_send(&work::send_inline(2, &self.directory.ask(key.as_bytes())))
+            .expect("the queue is not full");
         let mut done = [EMPTY; 1];
         while done[0].kind != CompletionKind::ReceiveWriteImm {
             assert_eq!(self.cq.wait(&mut done, Duration::from_secs(60)), Ok(1));

@@ -1,5 +1,5 @@
-//! Clients that others wrote: libmemcached's tools and load generator, libraries for Python, Go and Node, one of which
-//! speaks meta commands alone.
+//! Clients that others wrote: libmemcached's tools and load generator, libraries for Python, Go and Node, one
+//! of which speaks meta commands alone.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

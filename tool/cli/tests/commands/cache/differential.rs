@@ -1,7 +1,7 @@
 //! The real memcached beside ours: the same commands, and the same answers to the byte.
 //!
-//! Left out is only what `docs/CACHE.md` lists as different. The numbers for `cas` are each server's own: a command uses the
-//! one that its server gave, and answers are compared without them.
+//! Left out is only what `docs/CACHE.md` lists as different. The numbers for `cas` are each server's own: a
+//! command uses the one that its server gave, and answers are compared without them.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,9 @@ struct Asked {
 }
 
 impl Asked {
-    /// Does it go without others? While we write a long one, nobody reads what is answered to those before it. Of a `get` with
-    /// a key that is none, memcached forgets what it was to answer to those before it. For those that count see [`settle`].
+    /// Does it go without others? While we write a long one, nobody reads what is answered to those before
+    /// it. Of a `get` with a key that is none, memcached forgets what it was to answer to those before it.
+    /// For those that count see [`settle`].
     fn goes_alone(&self) -> bool {
         self.bytes.len() > 4000
             || self.counts().is_some()
@@ -198,8 +199,8 @@ fn command(random: &mut Random) -> Asked {
     Asked { bytes: format!("{}{end}", plain(random)).into_bytes(), unique: None }
 }
 
-/// The key of a count that memcached refused because the number there is above 2^63 and a `-` stands somewhere behind it in its
-/// memory: it looks past the number's end.
+/// The key of a count that memcached refused because the number there is above 2^63 and a `-` stands
+/// somewhere behind it in its memory: it looks past the number's end.
 fn beyond_signed(batch: &[Asked], ours: &[u8], real: &[u8]) -> Option<String> {
     let [Asked { bytes, .. }] = batch else { return None };
     let line = String::from_utf8_lossy(bytes);
@@ -234,8 +235,9 @@ fn compare(sides: &mut [Side; 2], batch: &[Asked], seed: u64, round: u32) -> Vec
     real
 }
 
-/// Where a number became shorter memcached writes spaces behind it, unless at that moment another of its threads looks at the
-/// item: then the value becomes shorter. Ours has the spaces. Where the two differ in them, the item goes.
+/// Where a number became shorter memcached writes spaces behind it, unless at that moment another of its
+/// threads looks at the item: then the value becomes shorter. Ours has the spaces. Where the two differ in
+/// them, the item goes.
 fn settle(sides: &mut [Side; 2], key: &[u8]) {
     let plain = |verb: &[u8]| [Asked { bytes: [verb, key, b"\r\n"].concat(), unique: None }];
     let [ours, real] = sides.each_mut().map(|side| {

@@ -1,7 +1,8 @@
 //! Meta commands: the real memcached beside ours, the same commands, and the same answers to the byte.
 //!
-//! Left out is only what `docs/CACHE.md` lists as different. The numbers for `cas` are each server's own: a command uses those
-//! that its server gave, and answers are compared without them. Times are compared by the hundred seconds.
+//! Left out is only what `docs/CACHE.md` lists as different. The numbers for `cas` are each server's own: a
+//! command uses those that its server gave, and answers are compared without them. Times are compared by the
+//! hundred seconds.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! `remora serve cache` as its clients meet it: real ones, a load generator, and beside it the real memcached.
+//! `remora serve cache` as its clients meet it: real ones, a load generator, and beside it the real
+//! memcached.
 
 mod chains;
 mod clients;

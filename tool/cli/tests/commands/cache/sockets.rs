@@ -1,4 +1,5 @@
-//! How clients come and are let go: a Unix socket, silent ones, browsers, and those that speak another protocol.
+//! How clients come and are let go: a Unix socket, silent ones, browsers, and those that speak another
+//! protocol.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

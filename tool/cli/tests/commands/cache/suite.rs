@@ -1,6 +1,8 @@
-//! `scripts/memcached-suite`: what it says of tests that both servers pass, that only memcached passes, and that do not apply.
+//! `scripts/memcached-suite`: what it says of tests that both servers pass, that only memcached passes, and
+//! that do not apply.
 //!
-//! memcached's own tests are in memcached's repository; these here stand in for them, and start servers as those do.
+//! memcached's own tests are in memcached's repository; these here stand in for them, and start servers as
+//! those do.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -108,7 +108,7 @@ impl Client {
     }
 
     /// Asks these for their values: at once those that have said their tags, the others when they have.
-    fn want(&mut self, slot: usize, replicas: Set, now: Instant, fleet: &mut impl Fleet) {
+    pub(super) fn want(&mut self, slot: usize, replicas: Set, now: Instant, fleet: &mut impl Fleet) {
         let flight = &mut self.flights[slot];
         flight.wanted = flight.wanted.or(replicas);
         flight.asked = flight.asked.without(replicas.and(flight.answered).without(flight.values));

@@ -1,0 +1,257 @@
+//! What this machine can run, what is wrong with it, and how to mend that. Everything is tried, not guessed.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use remora_port::shm::{Admit, Geometry, Listener};
+use remora_port::udp::{Options, Socket};
+use remora_port::xdp::{Candidate, Driver};
+use rustix::process::{Resource, getrlimit};
+
+use crate::{Device, PortKind};
+
+/// How far a machine has what Remora can use.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It works.
+    Good,
+    /// It works, but slower or with less protection.
+    Limited,
+    /// It does not work here.
+    Missing,
+}
+
+/// One thing that was tried.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// What was tried, in two or three words.
+    pub what: &'static str,
+    /// How far it works.
+    pub verdict: Verdict,
+    /// What was found.
+    pub found: String,
+    /// What a person can do about it; empty if nothing is wrong.
+    pub mend: &'static str,
+}
+
+impl Finding {
+    fn good(what: &'static str, found: impl Into<String>) -> Finding {
+        Finding { what, verdict: Verdict::Good, found: found.into(), mend: "" }
+    }
+
+    fn limited(what: &'static str, found: impl Into<String>, mend: &'static str) -> Finding {
+        Finding { what, verdict: Verdict::Limited, found: found.into(), mend }
+    }
+
+    fn missing(what: &'static str, found: impl Into<String>, mend: &'static str) -> Finding {
+        Finding { what, verdict: Verdict::Missing, found: found.into(), mend }
+    }
+}
+
+/// Tries everything, in the order in which a table shows it.
+///
+/// `udp(port)` is the address of the udp port with this port number. `interface` is tried for the xdp port, for a moment;
+/// without one, only what can be told without touching an interface is.
+pub fn examine(udp: impl Fn(u16) -> SocketAddr, interface: Option<&str>) -> Vec<Finding> {
+    let other = match udp(0) {
+        SocketAddr::V4(_) => other_family("port udp, IPv6", Ipv6Addr::LOCALHOST.into()),
+        SocketAddr::V6(_) => other_family("port udp, IPv4", Ipv4Addr::LOCALHOST.into()),
+    };
+    vec![
+        cores(),
+        clock(),
+        shared_memory(),
+        shm_port(),
+        udp_port("port udp", udp(0)),
+        other,
+        xdp_port(interface),
+        standard_port(udp(4791)),
+        receive_buffer(udp(0)),
+        lockable(),
+        descriptors(),
+    ]
+}
+
+/// How far a port checks the ICRC of what comes in.
+pub fn icrc_check(kind: PortKind, is_ipv4: bool) -> &'static str {
+    match (kind, is_ipv4) {
+        (PortKind::Shm, _) => "ICRC skipped by agreement: frames never leave memory",
+        (PortKind::Udp, true) => "ICRC checked but for the IP id (7 of its 32 bits)",
+        (PortKind::Udp, false) => "ICRC checked exactly",
+        (PortKind::Xdp, _) => "ICRC checked exactly, IP id and all",
+    }
+}
+
+fn cores() -> Finding {
+    match std::thread::available_parallelism().map_or(1, usize::from) {
+        1 => Finding::limited(
+            "cores",
+            "1",
+            "two processes that spin will share it: expect 10 times the latency, or give the machine a second core",
+        ),
+        n => Finding::good("cores", n.to_string()),
+    }
+}
+
+fn clock() -> Finding {
+    let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let source = fs::read_to_string(path).unwrap_or_default();
+    match source.trim() {
+        fast @ ("tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page") => {
+            Finding::good("clock", fast)
+        }
+        "" => Finding::limited("clock", "unknown", "nothing to do if latencies look right"),
+        slow => Finding::limited(
+            "clock",
+            slow,
+            "each clock read is a system call: boot with clocksource=tsc if the machine allows",
+        ),
+    }
+}
+
+fn shared_memory() -> Finding {
+    match remora_memory::Bytes::memfd("remora-doctor", 1 << 20) {
+        Ok(_) => Finding::good("shared memory", "memfd works"),
+        Err(error) => Finding::missing(
+            "shared memory",
+            error.to_string(),
+            "allow memfd_create, and raise the memory limit of this container",
+        ),
+    }
+}
+
+fn shm_port() -> Finding {
+    let Some(geometry) = Geometry::new(1024, 4352) else { unreachable!("a ring of this shape is fine") };
+    match Listener::new(geometry, Admit::SameUser) {
+        Ok(_) => Finding::good("port shm", icrc_check(PortKind::Shm, true)),
+        Err(error) => Finding::missing(
+            "port shm",
+            error.to_string(),
+            "allow Unix sockets (abstract names) in this sandbox",
+        ),
+    }
+}
+
+/// The family of IP that was not asked for: a machine need not have it.
+fn other_family(what: &'static str, loopback: IpAddr) -> Finding {
+    match udp_port(what, SocketAddr::new(loopback, 0)) {
+        Finding { verdict: Verdict::Missing, found, .. } => {
+            Finding::limited(what, found, "nothing to do unless peers speak it")
+        }
+        found => found,
+    }
+}
+
+fn udp_port(what: &'static str, address: SocketAddr) -> Finding {
+    let mut socket = match Socket::open(address, &Options::default()) {
+        Ok(socket) => socket,
+        Err(error) => {
+            return Finding::missing(
+                what,
+                error.to_string(),
+                "as it says; --address has it tried with another address",
+            );
+        }
+    };
+    let icrc = icrc_check(PortKind::Udp, address.is_ipv4());
+    let trains = match (socket.sends_trains(), socket.join(true).is_ok()) {
+        (true, true) => return Finding::good(what, format!("trains out and in; {icrc}")),
+        (true, false) => "trains out only",
+        (false, true) => "trains in only",
+        (false, false) => "no trains",
+    };
+    let mend =
+        "a kernel from 5.0 on has UDP_SEGMENT and UDP_GRO; without both, expect a tenth of the packet rate";
+    Finding::limited(what, format!("{trains}; {icrc}"), mend)
+}
+
+/// Port xdp: on this interface, or whatever can be told without touching one.
+fn xdp_port(interface: Option<&str>) -> Finding {
+    let icrc = icrc_check(PortKind::Xdp, true);
+    if let Some(name) = interface {
+        return match Device::xdp(name, None).open() {
+            Ok(context) => Finding::good("port xdp", format!("{name}: {}; {icrc}", context.port().manner)),
+            Err(error) => {
+                Finding::missing("port xdp", error.to_string(), "as it says; port udp needs no rights")
+            }
+        };
+    }
+    let candidates = match remora_port::xdp::probe() {
+        Ok(candidates) => candidates,
+        Err(error) => {
+            return Finding::limited(
+                "port xdp",
+                error.to_string(),
+                "nothing to do if shm and udp are enough",
+            );
+        }
+    };
+    let drivers: Vec<String> = candidates.iter().map(on_interface).collect();
+    if drivers.is_empty() {
+        let mend = "port xdp needs an Ethernet interface that is up and has an address";
+        return Finding::limited("port xdp", format!("allowed, but on no interface; {icrc}"), mend);
+    }
+    Finding::good("port xdp", format!("allowed, on {}; {icrc}", drivers.join(", ")))
+}
+
+/// What a port on this interface would be like.
+fn on_interface(candidate: &Candidate) -> String {
+    let manner = match candidate.driver {
+        Some(Driver { zero_copy: true, .. }) => "zero copy",
+        Some(Driver { native: true, .. }) => "in the driver, one copy",
+        Some(_) => "after the driver, one copy",
+        None => "--interface tells how",
+    };
+    format!("{} ({manner})", candidate.interface.name)
+}
+
+fn standard_port(address: SocketAddr) -> Finding {
+    match Socket::open(address, &Options::default()) {
+        Ok(_) => Finding::good("UDP port 4791", "free"),
+        Err(error) => Finding::limited(
+            "UDP port 4791",
+            error.to_string(),
+            "Remora takes any other port among its own; hardware RoCE NICs and Soft-RoCE need this one",
+        ),
+    }
+}
+
+fn receive_buffer(address: SocketAddr) -> Finding {
+    let bytes = match Socket::open(address, &Options::default()) {
+        Ok(socket) => socket.receive_buffer(),
+        Err(_) => return Finding::limited("socket buffer", "unknown", "see to port udp first"),
+    };
+    let found = format!("{} KiB", bytes >> 10);
+    if bytes < 4 << 20 {
+        let mend = "run `sysctl -w net.core.rmem_max=33554432` as root, or give the program CAP_NET_ADMIN: large transfers lose \
+                    fewer packets";
+        return Finding::limited("socket buffer", found, mend);
+    }
+    Finding::good("socket buffer", found)
+}
+
+/// Where RDMA hardware refuses first: it locks all memory that is registered.
+fn lockable() -> Finding {
+    let limit = getrlimit(Resource::Memlock).current;
+    let limit = limit.map_or("no limit".to_owned(), |bytes| format!("{} KiB", bytes >> 10));
+    Finding::good(
+        "lockable memory",
+        format!("{limit}; it does not matter to ports shm and udp, which lock none"),
+    )
+}
+
+/// Enough for a server of this many clients over shm, each of which takes some.
+const DESCRIPTORS: u64 = 1024;
+
+fn descriptors() -> Finding {
+    match getrlimit(Resource::Nofile).current {
+        Some(few) if few < DESCRIPTORS => {
+            let mend =
+                "run `ulimit -n 4096` before it: each engine takes a few, and so does each client over shm";
+            Finding::limited("descriptors", few.to_string(), mend)
+        }
+        enough => {
+            Finding::good("descriptors", enough.map_or("no limit".to_owned(), |count| count.to_string()))
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! How a new store begins: its replicas meet, and nobody serves before all have been seen.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use remora_store::block::Errand;
+use remora_verbs::{Answered, ConnectRequest, Context, Handshakes, Listener, ProtectionDomain, QpOptions};
+
+use super::peers::Peers;
+use super::replica::{Blocks, Replica, Shared};
+use crate::Result;
+use crate::post::Later;
+use crate::server::Program;
+
+/// Time between two rounds of questions.
+const AGAIN: Duration = Duration::from_millis(50);
+/// Time between two looks at who comes.
+const TURN: Duration = Duration::from_millis(2);
+/// How long the others may take to begin before a person is told whom this one waits for.
+const QUIET: Duration = Duration::from_secs(2);
+/// Time that answering one question may take. Others are answered meanwhile.
+const ANSWERING: Duration = Duration::from_secs(3);
+
+/// Answers questions until `over`.
+fn answer_until(
+    listener: &Listener,
+    handshakes: &mut Handshakes,
+    mut over: impl FnMut() -> Result<bool>,
+    mut answer: impl FnMut(ConnectRequest, &mut Handshakes) -> Result<()>,
+) -> Result<()> {
+    while !over()? {
+        take_finished(handshakes);
+        if !handshakes.has_room(Handshakes::HASTE) {
+            std::thread::sleep(TURN);
+        } else if let Some(request) = listener.accept(Some(TURN))?
+            && let Err(error) = answer(request, handshakes)
+        {
+            tracing::info!("somebody was not answered: {}", error.chain());
+        }
+    }
+    Ok(())
+}
+
+/// Lets those end that have asked already.
+fn finish(handshakes: &mut Handshakes) -> Result<()> {
+    let began = Instant::now();
+    while !handshakes.is_empty() && began.elapsed() < ANSWERING {
+        remora_host::wait_any(&[handshakes.as_fd()], AGAIN)?;
+        take_finished(handshakes);
+    }
+    Ok(())
+}
+
+fn take_finished(handshakes: &mut Handshakes) {
+    while let Some((_, outcome)) = handshakes.finished() {
+        if let Err(error) = outcome.and_then(Answered::go) {
+            tracing::info!("somebody was not answered: {error}");
+        }
+    }
+}
+
+/// Begins to answer one question, over a queue pair that ends with the answer.
+fn answer<B: Blocks>(
+    (request, handshakes): (ConnectRequest, &mut Handshakes),
+    replica: &mut Replica<B>,
+    context: &Context,
+    domain: &ProtectionDomain,
+) -> Result<()> {
+    let private_data = match replica.accept(request.private_data(), &mut Later::default()) {
+        Ok((_, welcome)) => welcome,
+        Err(error) => {
+            request.reject(&error.to_string());
+            return Err(error);
+        }
+    };
+    let cq = context.create_cq(2)?;
+    let options = QpOptions { private_data, connect_timeout: ANSWERING, ..QpOptions::default() };
+    handshakes.begin(request, domain.create_qp(&cq, &cq, &options)?)?;
+    Ok(())
+}
+
+/// Waits until the store has begun. `waits_for` is told which replicas are missing, when that changes.
+///
+/// # Errors
+/// It had begun without this replica.
+pub fn bootstrap<B: Blocks>(
+    peers: &mut Peers,
+    standing: &Shared,
+    replica: &mut Replica<B>,
+    (context, domain): (&Context, &ProtectionDomain),
+    listener: &Listener,
+    mut waits_for: impl FnMut(&[SocketAddr]),
+) -> Result<()> {
+    let (started, mut told) = (Instant::now(), Vec::new());
+    let mut handshakes = Handshakes::new()?;
+    let mut reply = |request: ConnectRequest, handshakes: &mut Handshakes| {
+        answer((request, handshakes), replica, context, domain)
+    };
+    loop {
+        let own = standing.lock().state();
+        peers.begin(Errand::Ask { replica: own.replica, incarnation: own.incarnation() })?;
+        answer_until(listener, &mut handshakes, || peers.poll(), &mut reply)?;
+        if standing.lock().heard(peers.answers())? {
+            return finish(&mut handshakes);
+        }
+        let missing = peers.missing();
+        if started.elapsed() > QUIET && missing != told {
+            waits_for(&missing);
+            told = missing;
+        }
+        let pause = Instant::now();
+        let over = || Ok(pause.elapsed() > AGAIN);
+        answer_until(listener, &mut handshakes, over, &mut reply)?;
+    }
+}

@@ -1,0 +1,400 @@
+//! A client of replicated blocks: a connection to each replica that is there.
+
+use std::time::{Duration, Instant};
+
+use remora_host::Clock;
+use remora_store::Fleet;
+use remora_store::block::{
+    AnyClient, Canary, ClientConfig, ClientId, Design, Errand, Finished, Hello, Layout, MAX_REPLICAS,
+    MIN_BLOCK, Machine as _, Operation, Outcome, Refused, Slot, State, View, Welcome,
+};
+use remora_verbs::{Access, Context as Nic, EMPTY, MemoryRegion, ProtectionDomain, WorkCompletion};
+
+use super::connector::{Connector, Link};
+use super::servers::Servers;
+use crate::error::{Result, bail, ensure, need};
+use crate::post::{Ringing, registered};
+use crate::{Error, seed};
+
+/// How long an operation may take at most.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a client waits before it asks a replica again that did not answer.
+const AGAIN: Duration = Duration::from_millis(500);
+/// The same, of one whose connection has just ended: a replica may end those of all its clients, and take
+/// them on again.
+const SOON: Duration = Duration::from_millis(10);
+/// How long a client that ends waits for what is still under way.
+const CLOSING: Duration = Duration::from_millis(100);
+/// Completions taken at a time.
+const TAKEN: usize = 32;
+
+/// The connections, as the machine sees them.
+struct Ends<'a>(&'a mut [Option<Link>]);
+
+impl Fleet for Ends<'_> {
+    type End<'a>
+        = Ringing<'a>
+    where
+        Self: 'a;
+
+    fn end(&mut self, server: usize) -> Ringing<'_> {
+        Ringing::of(&mut self.0[server].as_mut().expect("the machine knows who is there").pair)
+    }
+}
+
+/// The machine, once a replica has said what the blocks are like.
+struct Store {
+    machine: AnyClient,
+    design: Design,
+    layout: Layout,
+    _arena: MemoryRegion,
+}
+
+/// What a client is for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It reads.
+    Reader,
+    /// It writes too.
+    Writer,
+    /// It is a replica that is empty, and reads all blocks of the others.
+    Repairer {
+        /// Which: nobody connects to it.
+        replica: usize,
+        /// The incarnation that it will have.
+        incarnation: u64,
+        /// The store that it belongs to.
+        store: u64,
+    },
+}
+
+/// A client.
+pub struct Session {
+    role: Role,
+    servers: Servers,
+    connector: Connector,
+    domain: ProtectionDomain,
+    clock: Clock,
+    links: Vec<Option<Link>>,
+    /// What each said when it was connected last: no two addresses lead to the same replica.
+    states: Vec<Option<State>>,
+    view: View,
+    /// Why the last attempt at each was in vain.
+    faults: Vec<Option<String>>,
+    store: Option<Store>,
+    /// Replicas whose first attempt is not over.
+    opening: usize,
+    done: [WorkCompletion; TAKEN],
+    window: u16,
+}
+
+impl Session {
+    /// Connects to a majority of the replicas.
+    ///
+    /// # Errors
+    /// Too few are there.
+    pub fn open(context: Nic, servers: Servers, window: u16, writes: bool) -> Result<Session> {
+        let role = if writes { Role::Writer } else { Role::Reader };
+        Session::with_role(context, servers, window, role)
+    }
+
+    /// The same for a client of any role.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub fn with_role(context: Nic, servers: Servers, window: u16, role: Role) -> Result<Session> {
+        let count = servers.addresses().len();
+        ensure!(
+            count % 2 == 1 && count <= MAX_REPLICAS,
+            Config,
+            "a store of blocks has 1, 3, 5 or 7 replicas, not {count}"
+        );
+        let domain = context.alloc_pd()?;
+        let config = client_config(need!(ClientId::new(0), Config, "a number"), count, window);
+        let connector = Connector::new(context, domain.clone(), AnyClient::needs(&config));
+        let mut session = Session {
+            role,
+            servers,
+            connector,
+            domain,
+            clock: Clock::new(),
+            links: (0..count).map(|_| None).collect(),
+            states: vec![None; count],
+            view: View::default(),
+            faults: vec![None; count],
+            store: None,
+            opening: 0,
+            done: [EMPTY; TAKEN],
+            window,
+        };
+        for at in (0..count).filter(|at| role.uses(*at)) {
+            session.begin(at, Duration::ZERO)?;
+            session.opening += 1;
+        }
+        session.wait_for_majority(session.opening)?;
+        Ok(session)
+    }
+
+    fn wait_for_majority(&mut self, asked: usize) -> Result<()> {
+        let (started, count) = (Instant::now(), self.links.len());
+        let majority = count / 2 + 1;
+        while self.connected() < majority {
+            self.look()?;
+            let failed = self.faults.iter().flatten().count();
+            // A person hears at once of what is wrong; a replica that would have to be started again waits,
+            // and tries again.
+            let waits = matches!(self.role, Role::Repairer { .. });
+            let late = started.elapsed() > PATIENCE;
+            if (asked - failed < majority && !waits) || late {
+                let silent = if late { asked - self.connected() } else { failed };
+                let why = self.fault();
+                bail!(Silent, "{silent} of {asked} replicas do not answer, too many for a majority: {why}");
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok(())
+    }
+
+    /// Replicas that it is connected to.
+    pub fn connected(&self) -> usize {
+        self.links.iter().flatten().count()
+    }
+
+    /// Why one of those is not there that are not.
+    pub fn fault(&self) -> String {
+        self.faults.iter().flatten().next().map_or("nothing came back", String::as_str).to_owned()
+    }
+
+    /// What a person is told of an operation that does not end.
+    pub fn too_few(&self) -> String {
+        let (there, all) = (self.connected(), self.links.len());
+        if there > all / 2 {
+            return format!(
+                "{there} of {all} replicas are connected and do not answer: continue them if they are stopped"
+            );
+        }
+        format!(
+            "{there} of {all} replicas answer, too few for a majority: start the others ({})",
+            self.fault()
+        )
+    }
+
+    /// What the replicas said that it was connected to.
+    pub fn sources(&self) -> Vec<State> {
+        self.states.iter().flatten().copied().collect()
+    }
+
+    fn begin(&self, at: usize, pause: Duration) -> Result<()> {
+        let errand = match self.role {
+            // Later ones need no other number.
+            Role::Writer => Errand::Use { wants_number: self.store.is_none() },
+            Role::Reader => Errand::Use { wants_number: false },
+            Role::Repairer { replica, incarnation, store } => Errand::Repair { replica, incarnation, store },
+        };
+        let hello = Hello { replicas: self.links.len(), errand };
+        self.connector.begin(at, self.servers.addresses()[at], hello, pause)
+    }
+
+    /// Takes in what attempts to connect came to, and what has changed in the map.
+    fn look(&mut self) -> Result<()> {
+        while let Some(attempt) = self.connector.next() {
+            let at = attempt.at;
+            self.opening = self.opening.saturating_sub(1);
+            let joined = attempt.result.and_then(|(link, welcome)| self.join(at, link, &welcome));
+            self.faults[at] = joined.err().map(|error| error.chain());
+            if self.faults[at].is_some() {
+                self.begin(at, AGAIN)?;
+            }
+        }
+        for at in self.servers.changed()? {
+            self.states[at] = None;
+            // The thread that is at the old address, if there is one, comes back in vain and tries the new
+            // one.
+            if self.links[at].is_some() {
+                self.leave(at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A replica is there.
+    fn join(&mut self, at: usize, link: Link, welcome: &Welcome) -> Result<()> {
+        let address = self.servers.addresses()[at];
+        self.meet(at, &welcome.state)?;
+        let grant = welcome.grant;
+        if self.store.is_none() {
+            let id = need!(welcome.number.or(ClientId::new(0)), Peer, "a number");
+            let config =
+                ClientConfig { layout: grant.layout, ..client_config(id, self.links.len(), self.window) };
+            let len = AnyClient::arena_len(grant.design, &config);
+            let arena = self.domain.allocate(len, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+            let machine = AnyClient::new(grant.design, config, registered(&arena), seed::fresh());
+            let machine = need!(machine, Config, "a store of blocks has 1, 3, 5 or 7 replicas");
+            let (design, layout) = (grant.design, grant.layout);
+            self.store = Some(Store { machine, design, layout, _arena: arena });
+        }
+        let store = need!(self.store.as_mut(), Silent, "a machine");
+        let same = (grant.design, grant.layout) == (store.design, store.layout);
+        ensure!(same, Peer, "the replica at {address} has another design or other blocks than the others");
+        self.links[at] = Some(link);
+        self.states[at] = Some(welcome.state);
+        if let Err(broken) = store.machine.connect(at, grant, &mut Ends(&mut self.links)) {
+            self.links[at] = None;
+            return Err(broken.into());
+        }
+        Ok(())
+    }
+
+    /// May the replica at this address be used? What it has heard of others ends the connections to those
+    /// whose place was taken, before anything is asked of this one.
+    fn meet(&mut self, at: usize, state: &State) -> Result<()> {
+        let known = |state: &Option<State>| state.map(|state| (state.replica, state.incarnation()));
+        let same = |other: &Option<State>| known(other).is_some_and(|(replica, _)| replica == state.replica);
+        if let Some(other) = self.states.iter().position(same).filter(|other| *other != at) {
+            let [one, two] = [other, at].map(|at| self.servers.addresses()[at]);
+            bail!(Config, "{one} and {two} are both replica {}: name each replica once", state.replica);
+        }
+        self.view.meet(state)?;
+        for other in (0..self.links.len()).filter(|other| *other != at) {
+            let current = |(replica, incarnation)| self.view.is_current(replica, incarnation);
+            if self.links[other].is_some() && !known(&self.states[other]).is_none_or(current) {
+                self.leave(other)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a connection, and begins to make another one.
+    fn leave(&mut self, at: usize) -> Result<()> {
+        self.links[at] = None;
+        if let Some(store) = &mut self.store {
+            store.machine.disconnect(self.clock.now(), at, &mut Ends(&mut self.links));
+        }
+        self.begin(at, SOON)
+    }
+
+    /// The blocks.
+    pub fn layout(&self) -> Result<Layout> {
+        Ok(need!(self.store.as_ref(), Silent, "a majority is connected").layout)
+    }
+
+    /// Starts an operation; None: the window is full, or slow replicas hold it up.
+    ///
+    /// # Errors
+    /// There is no such block, or the value has another length.
+    pub fn start(&mut self, operation: Operation, block: u64, value: &[u8]) -> Result<Option<Slot>> {
+        let store = need!(self.store.as_mut(), Silent, "a majority is connected");
+        let ends = &mut Ends(&mut self.links);
+        match store.machine.start(self.clock.now(), operation, block, value, ends) {
+            Ok(slot) => Ok(Some(slot)),
+            Err(Refused::WindowFull) => Ok(None),
+            Err(Refused::NoSuchBlock) => {
+                bail!(Refused, "there is no block {block}: there are {}", store.layout.blocks)
+            }
+            Err(refused) => bail!(Refused, "{refused}"),
+        }
+    }
+
+    /// One turn: takes what has ended.
+    #[inline]
+    pub fn turn(&mut self, mut ended: impl FnMut(&Finished<'_>)) -> Result<()> {
+        let Some(store) = &mut self.store else { return self.look() };
+        let now = self.clock.now();
+        for replica in 0..self.links.len() {
+            let Some(link) = &mut self.links[replica] else { continue };
+            let got = link.cq.poll(&mut self.done)?;
+            for completion in &self.done[..got] {
+                let ends = &mut Ends(&mut self.links);
+                if let Some(finished) = store.machine.complete(now, replica, completion, ends) {
+                    ended(&finished);
+                }
+            }
+        }
+        store.machine.expire(now, &mut Ends(&mut self.links));
+        while let Some(lost) = self.store.as_ref().and_then(|store| store.machine.lost()) {
+            tracing::info!(replica = lost.replica, why = %lost.why, "a replica is gone");
+            self.leave(lost.replica)?;
+        }
+        self.look()
+    }
+
+    /// One operation, alone, and what `look` sees of its end.
+    fn one<R>(
+        &mut self,
+        (operation, block, value): (Operation, u64, &[u8]),
+        mut look: impl FnMut(&Finished<'_>) -> R,
+    ) -> Result<R> {
+        let (started, mut result, mut slot) = (Instant::now(), None, None);
+        while result.is_none() {
+            if slot.is_none() {
+                slot = self.start(operation, block, value)?;
+            }
+            self.turn(|finished| result = Some(look(finished)))?;
+            if started.elapsed() > PATIENCE {
+                return Err(Error::Silent(self.too_few()));
+            }
+        }
+        Ok(need!(result, Silent, "an outcome"))
+    }
+
+    /// Reads a block.
+    ///
+    /// # Errors
+    /// No majority answers, or there is no such block.
+    pub fn read(&mut self, block: u64) -> Result<Vec<u8>> {
+        self.one((Operation::Read, block, &[]), |finished| match finished.outcome {
+            Outcome::Value(value) => Ok(value.to_vec()),
+            other => Err(bad_end(other)),
+        })?
+    }
+
+    /// Writes a block.
+    ///
+    /// # Errors
+    /// No majority answers, or there is no such block.
+    pub fn write(&mut self, block: u64, value: &[u8]) -> Result<()> {
+        self.one((Operation::Write, block, value), |finished| match finished.outcome {
+            Outcome::Done => Ok(()),
+            other => Err(bad_end(other)),
+        })?
+    }
+
+    /// Waits until slow replicas have what is theirs, buffers are on their way back and nobody is in the
+    /// middle of connecting; not for long, since replicas find what a client leaves behind.
+    ///
+    /// # Errors
+    /// The NIC's.
+    pub fn close(&mut self) -> Result<()> {
+        let started = Instant::now();
+        while !self.is_quiet() && started.elapsed() < CLOSING {
+            self.turn(|_| ())?;
+        }
+        Ok(())
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.opening == 0 && self.store.as_ref().is_none_or(|store| store.machine.is_quiet())
+    }
+}
+
+impl Role {
+    /// Is the replica at this place one of those that are asked?
+    fn uses(self, at: usize) -> bool {
+        !matches!(self, Role::Repairer { replica, .. } if replica == at)
+    }
+}
+
+/// A client of blocks that are not known yet.
+pub fn client_config(id: ClientId, replicas: usize, window: u16) -> ClientConfig {
+    let layout = Layout { blocks: 1, block_len: MIN_BLOCK };
+    ClientConfig { id, replicas, layout, window, canary: Canary::Sound }
+}
+
+fn bad_end(outcome: Outcome<'_>) -> Error {
+    let text = match outcome {
+        Outcome::NoBuffer => "the replicas have no buffer left: try again, or start them with more --clients",
+        Outcome::Exhausted => "the block was written 2^44 times, which is the most",
+        Outcome::Value(_) | Outcome::Done => "the operation ended as another one",
+    };
+    Error::Refused(text.to_owned())
+}

@@ -1,0 +1,118 @@
+//! How a replica comes back that has lost its memory: it takes the place of the one that it was, by which the
+//! others end the connections of all clients, and reads each block from f + 1 of them. `docs/BLOCK.md` says
+//! why nothing is lost.
+
+use std::time::{Duration, Instant};
+
+use remora_store::block::{Errand, Operation, Outcome, Standing, State};
+use remora_verbs::Context;
+
+use super::WINDOW;
+use super::client::{Role, Session};
+use super::peers::Peers;
+use super::replica::Blocks;
+use super::servers::Servers;
+use crate::error::{Result, bail, ensure, need};
+
+/// How long the others may be silent.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Time between two rounds of questions.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// Reads all blocks from the others; how this replica stands then. `begins` is told how many blocks there
+/// are, and from how many replicas they come.
+///
+/// # Errors
+/// Too few others serve the store, or they fall silent.
+pub fn repair<B: Blocks>(
+    blocks: &mut B,
+    peers: &mut Peers,
+    (context, servers): (Context, Servers),
+    own: usize,
+    begins: impl FnOnce(u64, usize),
+) -> Result<Standing> {
+    let others = find(peers, own)?;
+    let store = others[0].store;
+    ensure!(
+        others.iter().all(|other| other.store == store),
+        Config,
+        "the others are of different stores: end those that do not belong to this one"
+    );
+    let drawn = crate::seed::fresh() as u32;
+    let incarnation = Standing::next_incarnation(own, &others, drawn);
+    let mut session =
+        Session::with_role(context, servers, WINDOW, Role::Repairer { replica: own, incarnation, store })?;
+    begins(session.layout()?.blocks, session.connected());
+    copy(blocks, &mut session)?;
+    let sources = session.sources();
+    session.close()?;
+    Ok(need!(Standing::repaired(own, incarnation, &sources), Silent, "too few replicas were read"))
+}
+
+/// What f + 1 others say who serve the store.
+fn find(peers: &mut Peers, own: usize) -> Result<Vec<State>> {
+    let needed = peers.replicas() / 2 + 1;
+    ensure!(
+        needed < peers.replicas(),
+        Config,
+        "nobody has a copy of a store of one replica: what it held is lost, --new begins an empty one"
+    );
+    let started = Instant::now();
+    loop {
+        let answers = peers.ask(Errand::Ask { replica: own, incarnation: 0 })?;
+        let (whole, new): (Vec<State>, Vec<State>) = answers.iter().partition(|answer| answer.is_whole());
+        if whole.len() >= needed {
+            return Ok(whole);
+        }
+        if !new.is_empty() {
+            bail!(
+                Config,
+                "replica {} waits for a new store to begin: start this one with --new too, if nothing is to be kept",
+                new[0].replica
+            );
+        }
+        if started.elapsed() > PATIENCE {
+            bail!(
+                Silent,
+                "a replica that comes back empty is repaired from {needed} others, and {} of them serve the store: {} (if all have lost it, begin anew: all with --new)",
+                whole.len(),
+                peers.fault()
+            );
+        }
+        std::thread::sleep(AGAIN);
+    }
+}
+
+/// Puts what the others have into the empty blocks.
+fn copy<B: Blocks>(blocks: &mut B, session: &mut Session) -> Result<()> {
+    let count = session.layout()?.blocks;
+    let (mut next, mut done, mut again) = (0, 0, Vec::new());
+    let mut moved = Instant::now();
+    while done < count {
+        while let Some(block) = again.last().copied().or((next < count).then_some(next)) {
+            if session.start(Operation::Read, block, &[])?.is_none() {
+                break;
+            }
+            if again.pop().is_none() {
+                next += 1;
+            }
+        }
+        let mut fits = true;
+        session.turn(|finished| {
+            moved = Instant::now();
+            match finished.outcome {
+                Outcome::Value(value) => {
+                    fits &= blocks.install(finished.block, finished.tag, value);
+                    done += 1;
+                }
+                // The others were out of buffers, which comes to an end.
+                _ => again.push(finished.block),
+            }
+        })?;
+        ensure!(fits, Peer, "a block came that this replica has no place for");
+        if moved.elapsed() > PATIENCE {
+            bail!(Silent, "the repair stands still after {done} of {count} blocks: {}", session.fault());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,340 @@
+//! A replica's program. Clients do their operations themselves: it connects them, and sees to what clients
+//! had that are gone: buffers (PRISM-RS) or locks (ABDLOCK). Other replicas ask it how things stand, and read
+//! from it when they come back empty.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use remora_store::block::{Design, Errand, Grant, Hello, Layout, Standing, Tag, Welcome, abdlock, prism_rs};
+use remora_store::heap::{Class, Classes, Reachable};
+use remora_store::{Broken, QueueNeeds};
+use remora_verbs::{Full, WorkCompletion};
+
+use super::WINDOW;
+use crate::error::{Result, ensure, need};
+use crate::post::{Batched, Direct, Later};
+use crate::server::{BufferTable, HeapServer, Memory, Program, Sizes, shared};
+
+/// How large a replica is.
+#[derive(Copy, Clone, Debug)]
+pub struct Size {
+    /// Its blocks.
+    pub layout: Layout,
+    /// Clients at a time.
+    pub clients: u32,
+}
+
+/// The blocks of a replica, by a design. What it says to whoever it takes on is its [`Grant`].
+pub trait Blocks: Program {
+    /// Which design.
+    const DESIGN: Design;
+
+    /// With all its memory: blocks that were never written.
+    ///
+    /// # Errors
+    /// There is not so much memory.
+    fn open(size: &Size, memory: &mut Memory) -> Result<Self>
+    where
+        Self: Sized;
+
+    /// What somebody is told who does not stay.
+    ///
+    /// # Errors
+    /// None, of blocks that were opened.
+    fn grant(&mut self) -> Result<Grant>;
+
+    /// A block as others have it; before there are clients.
+    fn install(&mut self, block: u64, tag: Tag, value: &[u8]) -> bool;
+
+    /// Clients will come.
+    ///
+    /// # Errors
+    /// The NIC's.
+    fn begin(&mut self) -> Result<()>;
+}
+
+/// A standing that two threads use.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<Standing>>);
+
+impl Shared {
+    /// This one.
+    pub fn new(standing: Standing) -> Shared {
+        Shared(Arc::new(Mutex::new(standing)))
+    }
+
+    /// It, for a moment.
+    pub fn lock(&self) -> MutexGuard<'_, Standing> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who is connected.
+#[derive(Copy, Clone)]
+pub enum Guest<C> {
+    /// A client.
+    Client(C),
+    /// A replica that repairs itself: its reads are nobody's answers, so it stays when clients must go.
+    Reader(C),
+    /// A replica that asked something.
+    Visitor,
+}
+
+impl<C: Copy> Guest<C> {
+    fn connection(self) -> Option<C> {
+        match self {
+            Guest::Client(connection) | Guest::Reader(connection) => Some(connection),
+            Guest::Visitor => None,
+        }
+    }
+}
+
+/// A replica.
+pub struct Replica<B> {
+    blocks: B,
+    standing: Shared,
+}
+
+impl<B: Blocks> Replica<B> {
+    /// Of these blocks.
+    pub fn new(blocks: B, standing: Shared) -> Replica<B> {
+        Replica { blocks, standing }
+    }
+}
+
+impl<B: Blocks> Program for Replica<B> {
+    type Connection = Guest<B::Connection>;
+
+    fn needs(&self) -> QueueNeeds {
+        self.blocks.needs()
+    }
+
+    fn accept(&mut self, hello: &[u8], nic: &mut Later) -> Result<(Self::Connection, Vec<u8>)> {
+        let said = Hello::decode(hello);
+        let said = need!(said, Peer, "this is a replica of blocks, and the client is none of it");
+        let mut standing = self.standing.lock();
+        let replicas = standing.state().replicas;
+        ensure!(
+            said.replicas == replicas,
+            Config,
+            "this store has {replicas} replicas, not {}: name all of them",
+            said.replicas
+        );
+        let (mut number, mut guest) = (None, Guest::Visitor);
+        let grant = match said.errand {
+            Errand::Ask { replica, incarnation } => {
+                standing.asked(replica, incarnation);
+                self.blocks.grant()?
+            }
+            Errand::Mark { replica, incarnation, mark } => {
+                standing.marked(replica, incarnation, mark)?;
+                self.blocks.grant()?
+            }
+            Errand::Repair { replica, incarnation, store } => {
+                standing.replaced(replica, incarnation, store)?;
+                let (connection, grant) = self.blocks.accept(hello, nic)?;
+                guest = Guest::Reader(connection);
+                need!(Grant::decode(&grant), Peer, "a grant")
+            }
+            Errand::Use { wants_number } => {
+                standing.serves()?;
+                let (connection, grant) = self.blocks.accept(hello, nic)?;
+                match wants_number.then(|| standing.number()).transpose() {
+                    Ok(given) => number = given,
+                    Err(misfit) => {
+                        self.blocks.disconnect(connection);
+                        return Err(misfit.into());
+                    }
+                }
+                guest = Guest::Client(connection);
+                need!(Grant::decode(&grant), Peer, "a grant")
+            }
+        };
+        Ok((guest, Welcome { state: standing.state(), number, grant }.encode().to_vec()))
+    }
+
+    fn gives_way(&self, guest: Self::Connection, hello: &[u8]) -> bool {
+        let Some(Hello { replicas, errand: Errand::Repair { replica, incarnation, store } }) =
+            Hello::decode(hello)
+        else {
+            return false;
+        };
+        let mut standing = self.standing.lock().clone();
+        let comes =
+            replicas == standing.state().replicas && standing.replaced(replica, incarnation, store).is_ok();
+        comes && matches!(guest, Guest::Client(_))
+    }
+
+    fn is_brief(&self, guest: Self::Connection) -> bool {
+        guest.connection().is_none()
+    }
+
+    fn handle(
+        &mut self,
+        guest: Self::Connection,
+        completion: &WorkCompletion,
+        nic: &mut Batched<'_, '_>,
+    ) -> Result<(), Broken> {
+        let Some(connection) = guest.connection() else { return Ok(()) };
+        self.blocks.handle(connection, completion, nic)
+    }
+
+    fn disconnect(&mut self, guest: Self::Connection) {
+        if let Some(connection) = guest.connection() {
+            self.blocks.disconnect(connection);
+        }
+    }
+
+    fn tidy(&mut self) -> bool {
+        self.blocks.tidy()
+    }
+
+    fn tell(&mut self, guest: Self::Connection, nic: &mut Direct<'_>) -> Result<(), Broken> {
+        guest.connection().map_or(Ok(()), |connection| self.blocks.tell(connection, nic))
+    }
+
+    fn is_late(&self, guest: Self::Connection) -> bool {
+        guest.connection().is_some_and(|connection| self.blocks.is_late(connection))
+    }
+
+    fn is_over(&self, guest: Self::Connection) -> bool {
+        guest.connection().is_some_and(|connection| self.blocks.is_over(connection))
+    }
+}
+
+/// The table of a replica of PRISM-RS.
+pub struct PrismRs {
+    table: prism_rs::Table,
+    classes: Classes,
+    /// Buffers that blocks were put into.
+    used: Vec<bool>,
+}
+
+impl PrismRs {
+    fn class(&self) -> &Class {
+        &self.classes.all()[0]
+    }
+}
+
+impl Reachable for PrismRs {
+    fn entries(&self) -> usize {
+        self.table.entries()
+    }
+
+    fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64)) {
+        self.table.buffers(entry, found);
+    }
+}
+
+impl BufferTable for PrismRs {
+    fn fits(&self, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn welcome(&mut self, _: &[u8], classes: &Classes) -> Result<Vec<u8>> {
+        let grant = need!(self.table.grant(classes), Config, "blocks have buffers of one size");
+        Ok(grant.encode().to_vec())
+    }
+}
+
+impl Blocks for HeapServer<PrismRs> {
+    const DESIGN: Design = Design::PrismRs;
+
+    fn open(size: &Size, memory: &mut Memory) -> Result<HeapServer<PrismRs>> {
+        let Size { layout, clients } = *size;
+        let (len, count) = (layout.buffer_len() as u32, layout.buffers_for(clients, WINDOW));
+        ensure!(
+            count as usize <= remora_nic::MAX_RING_SLOTS as usize,
+            Config,
+            "{count} buffers are more than the {} of a free list: ask for fewer --blocks",
+            remora_nic::MAX_RING_SLOTS
+        );
+        let buffers = [(len, count)];
+        let sizes = Sizes { what: "blocks", table_len: layout.table_len(), buffers: &buffers, clients };
+        HeapServer::open(&sizes, memory, |block, classes| {
+            let table = need!(prism_rs::Table::format(layout, block), Config, "memory for the table");
+            Ok(PrismRs { table, classes: classes.clone(), used: vec![false; count as usize] })
+        })
+    }
+
+    fn grant(&mut self) -> Result<Grant> {
+        let PrismRs { table, classes, .. } = self.table();
+        Ok(need!(table.grant(classes), Config, "blocks have buffers of one size"))
+    }
+
+    fn install(&mut self, block: u64, tag: Tag, value: &[u8]) -> bool {
+        let program = self.table_mut();
+        let (class, buffer) = (*program.class(), block as u32);
+        let done = program.table.install(block, tag, value, &class, buffer);
+        if done && tag != Tag::NEVER {
+            program.used[buffer as usize] = true;
+        }
+        done
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        self.post_all(|program, address| {
+            program.class().index(address).is_some_and(|buffer| program.used[buffer as usize])
+        })
+    }
+}
+
+/// A replica of ABDLOCK.
+pub struct AbdLock {
+    table: abdlock::Table,
+    /// Of the clients that are there.
+    leases: Vec<u64>,
+    clients: u32,
+}
+
+impl Blocks for AbdLock {
+    const DESIGN: Design = Design::AbdLock;
+
+    fn open(size: &Size, memory: &mut Memory) -> Result<AbdLock> {
+        let Size { layout, clients } = *size;
+        let block = memory.region("blocks", abdlock::Table::len(layout), shared())?;
+        let table = need!(abdlock::Table::format(layout, block), Config, "memory for the blocks");
+        Ok(AbdLock { table, leases: Vec::new(), clients })
+    }
+
+    fn grant(&mut self) -> Result<Grant> {
+        Ok(self.table.grant())
+    }
+
+    fn install(&mut self, block: u64, tag: Tag, value: &[u8]) -> bool {
+        self.table.install(block, tag, value)
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Program for AbdLock {
+    type Connection = u64;
+
+    fn needs(&self) -> QueueNeeds {
+        // The probe alone.
+        QueueNeeds { send: 1, receive: 1, sges: 1, completions: 1 }
+    }
+
+    fn accept(&mut self, _: &[u8], _: &mut Later) -> Result<(u64, Vec<u8>)> {
+        if self.leases.len() >= self.clients as usize {
+            return Err(Full::clients(self.clients).into());
+        }
+        let grant = self.table.grant();
+        self.leases.push(grant.lease);
+        Ok((grant.lease, grant.encode().to_vec()))
+    }
+
+    fn handle(&mut self, _: u64, completion: &WorkCompletion, _: &mut Batched<'_, '_>) -> Result<(), Broken> {
+        match completion.status {
+            remora_verbs::Status::Success => Ok(()),
+            status => Err(Broken::Completion(status)),
+        }
+    }
+
+    fn disconnect(&mut self, lease: u64) {
+        self.leases.retain(|lives| *lives != lease);
+        self.table.break_locks(|lease| self.leases.contains(&lease));
+    }
+}

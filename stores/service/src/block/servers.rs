@@ -1,0 +1,78 @@
+//! Where the replicas are. A map of them may change while a client lives.
+
+use std::net::SocketAddr;
+
+use remora_members::{Follower, Map, Source, SourceError};
+
+use crate::error::{Result, ensure};
+
+/// The addresses, by place.
+pub struct Servers {
+    addresses: Vec<SocketAddr>,
+    follower: Option<Follower>,
+    source: Option<Source>,
+}
+
+fn addresses(map: &Map) -> Vec<SocketAddr> {
+    map.replicas(0).map(|server| server.address).collect()
+}
+
+impl Servers {
+    /// These replicas, for good.
+    pub fn fixed(addresses: Vec<SocketAddr>) -> Servers {
+        Servers { addresses, follower: None, source: None }
+    }
+
+    /// Those of a map, which may change.
+    ///
+    /// # Errors
+    /// There is no map.
+    pub fn follow(source: &Source) -> Result<Servers, SourceError> {
+        let follower = source.follow()?;
+        let source = Some(source.clone());
+        Ok(Servers { addresses: addresses(follower.map()), follower: Some(follower), source })
+    }
+
+    /// The same servers for another client, which follows the map by itself.
+    ///
+    /// # Errors
+    /// There is no map any more.
+    pub fn reopen(&self) -> Result<Servers> {
+        match &self.source {
+            None => Ok(Servers::fixed(self.addresses.clone())),
+            Some(source) => Ok(Servers::follow(source)?),
+        }
+    }
+
+    /// The addresses as they are now.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The places whose address is another one than before.
+    ///
+    /// # Errors
+    /// The number of replicas is another one: a client that lives cannot change its majority.
+    pub fn changed(&mut self) -> Result<Vec<usize>> {
+        let Some(follower) = &mut self.follower else { return Ok(Vec::new()) };
+        let map = match follower.changed() {
+            None => return Ok(Vec::new()),
+            Some(Err(error)) => {
+                tracing::warn!("the map of replicas stays as it was: {error}");
+                return Ok(Vec::new());
+            }
+            Some(Ok(map)) => map,
+        };
+        let new = addresses(map);
+        ensure!(
+            new.len() == self.addresses.len(),
+            Config,
+            "there were {} replicas and are {} now: begin anew",
+            self.addresses.len(),
+            new.len()
+        );
+        let changed = (0..new.len()).filter(|at| new[*at] != self.addresses[*at]).collect();
+        self.addresses = new;
+        Ok(changed)
+    }
+}

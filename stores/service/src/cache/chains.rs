@@ -1,0 +1,227 @@
+//! Remora clients of a cache: each gets a chain of its own, which reads the cache's memory. Behind the set-up
+//! the server has no part in a GET.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use remora_chain::offload::shipped;
+use remora_chain::{Program, assemble};
+use remora_store::Registered;
+use remora_store::cache::{Buckets, Directory};
+use remora_verbs::{
+    Access, Answered, Call, ConnectError, ConnectRequest, Context, Departures, Device, Handshakes, Listener,
+    Loader, MemoryRegion, Mode, Offload, ProtectionDomain, QpOptions,
+};
+
+use crate::error::{Context as _, Result, ensure, need};
+use crate::post::registered;
+
+/// The program that a client asks for.
+pub const PROGRAM: &str = "cache";
+/// What counts the requests of a client, in that program.
+const REQUESTS: &str = "more";
+const COUNT: u64 = 48;
+/// The queue of the program that is a client's connection.
+const PORT: &str = "port";
+/// Time between two looks without a reason.
+const QUIET: Duration = Duration::from_secs(1);
+/// Time after which one is looked for that must give way.
+const SOON: Duration = Duration::from_millis(20);
+/// Chains that a NIC holds, however many clients there may be.
+const MOST: u32 = 1 << 12;
+
+/// The cache's memory on a NIC, and what is loaded there for its clients.
+pub struct Chains {
+    // Before the memory that they read.
+    loaded: Vec<Loaded>,
+    /// Clients whose connections are being set up, and what they want.
+    joining: Vec<(u64, Call)>,
+    handshakes: Handshakes,
+    departures: Departures,
+    program: Program,
+    values: MemoryRegion,
+    buckets: MemoryRegion,
+    domain: ProtectionDomain,
+    _context: Context,
+    listener: Listener,
+    most: usize,
+}
+
+/// A NIC of the server's own: a thread of it answers, whatever the cache's does.
+pub fn own(device: Device, clients: u32) -> Result<Context> {
+    let plain = remora_nic::Config::default();
+    // A chain has four queues, with two completion queues each.
+    let limits = remora_nic::Config { max_cqs: plain.max_cqs.max(8 * clients.min(MOST)), ..plain };
+    Ok(device.nic_limits(limits).mode(Mode::Dedicated).spin(Duration::from_millis(1)).open()?)
+}
+
+/// A daemon's: what is loaded there answers, whatever becomes of this process.
+pub fn lent(socket: &Path, name: &str) -> Result<Context> {
+    let context = Device::nicd(socket).keep(name).open().context("attaching to a NIC")?;
+    // A cache begins empty: what the one before it left ends here.
+    drop(context.kept()?);
+    Ok(context)
+}
+
+struct Loaded {
+    offload: Offload,
+    /// Requests when they were counted last, and since when there were so many.
+    requests: u64,
+    since: Instant,
+}
+
+impl Chains {
+    /// Memory for the values and for so many items, and a TCP address for the set-up of connections.
+    pub fn open(
+        context: Context,
+        address: SocketAddr,
+        memory: usize,
+        items: u32,
+        most: usize,
+    ) -> Result<Chains> {
+        let domain = context.alloc_pd()?;
+        // Chains read it, by whichever side of a work request, and nobody writes.
+        let region = |len: usize| domain.allocate(len, Access::REMOTE_READ).context("memory for chains");
+        let (values, buckets) = (region(memory)?, region(Buckets::memory(items))?);
+        let listener = Listener::bind(address)?;
+        let program =
+            need!(shipped(PROGRAM).and_then(|text| assemble(text).ok()), Config, "the chain does not ship");
+        let (handshakes, departures) = (Handshakes::new()?, Departures::new()?);
+        let (loaded, joining) = (Vec::new(), Vec::new());
+        Ok(Chains {
+            loaded,
+            joining,
+            handshakes,
+            departures,
+            program,
+            values,
+            buckets,
+            domain,
+            _context: context,
+            listener,
+            most,
+        })
+    }
+
+    /// The values' memory, and the buckets'.
+    pub fn memory(&self) -> [Registered; 2] {
+        [&self.values, &self.buckets].map(registered)
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+
+    /// Takes clients on, in a thread of its own, for as long as the process lives.
+    pub fn serve(mut self, directory: Directory, tcp: SocketAddr) -> Result<()> {
+        let said = [&directory.to_bytes()[..], &tcp.port().to_le_bytes()].concat();
+        let work = move || {
+            loop {
+                if let Err(error) = self.turn(&said) {
+                    tracing::warn!("no more clients of chains are taken: {}", error.chain());
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().name("chains".into()).spawn(work).context("a thread for chains")?;
+        Ok(())
+    }
+
+    /// Waits until somebody comes, is connected or leaves. None of them holds up another.
+    fn turn(&mut self, said: &[u8]) -> Result<()> {
+        let takes = self.handshakes.has_room(Handshakes::HASTE);
+        let mut waited = vec![self.handshakes.as_fd(), self.departures.as_fd()];
+        if takes {
+            waited.push(self.listener.as_fd());
+        }
+        remora_host::wait_any(&waited, if takes { QUIET } else { SOON })?;
+        for number in self.departures.ended()? {
+            self.end(|loaded| loaded.number().is_none_or(|own| u64::from(own) == number));
+        }
+        while self.handshakes.has_room(Handshakes::HASTE)
+            && let Some(request) = self.listener.accept(Some(Duration::ZERO))?
+        {
+            if let Err(error) = self.begin(request, said) {
+                tracing::info!("a client got no chain: {}", error.chain());
+            }
+        }
+        while let Some((id, outcome)) = self.handshakes.finished() {
+            let Some(at) = self.joining.iter().position(|(joining, _)| *joining == id) else { continue };
+            let (_, call) = self.joining.swap_remove(at);
+            match self.load(outcome, &call) {
+                Ok(offload) => self.keep(offload),
+                Err(error) => tracing::info!("a client got no chain: {error:#}"),
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, request: ConnectRequest, said: &[u8]) -> Result<()> {
+        let call = need!(Call::from_bytes(request.private_data()), Peer, "it does not say what it wants");
+        ensure!(call.program == PROGRAM, Peer, "it wants {}, and this is a cache", call.program);
+        let options = QpOptions { private_data: said.to_vec(), ..QpOptions::default() };
+        let port = self.domain.create_port(&self.program, PORT, &options)?;
+        self.joining.push((self.handshakes.begin(request, port)?, call));
+        Ok(())
+    }
+
+    fn load(&self, outcome: Result<Answered, ConnectError>, call: &Call) -> Result<Offload> {
+        let loader = Loader::new(&self.program).connection(PORT, outcome?.go()?).region("reply", call.reply);
+        let loader = loader.region("buckets", self.buckets.remote_memory());
+        Ok(loader.region("values", self.values.remote_memory()).load(&self.domain)?)
+    }
+
+    /// When there are too many, the one goes that has asked for nothing for longest.
+    fn keep(&mut self, offload: Offload) {
+        let now = Instant::now();
+        for loaded in &mut self.loaded {
+            let requests = loaded.count();
+            if requests != loaded.requests {
+                (loaded.requests, loaded.since) = (requests, now);
+            }
+        }
+        if self.loaded.len() == self.most
+            && let Some(idle) = (0..self.most).min_by_key(|at| self.loaded[*at].since)
+        {
+            let idle = self.loaded[idle].number();
+            self.end(|loaded| loaded.number() == idle);
+        }
+        if let Some(port) = offload.queue(PORT)
+            && let Some(connection) = port.connection()
+            && let Err(error) = self.departures.add(connection, port.number().into())
+        {
+            tracing::warn!(%error, "a client's connection is not watched");
+        }
+        self.loaded.push(Loaded { offload, requests: 0, since: now });
+    }
+
+    /// Takes chains away.
+    fn end(&mut self, over: impl Fn(&Loaded) -> bool) {
+        let Chains { loaded, departures, .. } = self;
+        loaded.retain(|loaded| {
+            let over = over(loaded);
+            if over && let Some(connection) = loaded.offload.queue(PORT).and_then(|port| port.connection()) {
+                departures.remove(connection);
+            }
+            !over
+        });
+    }
+}
+
+impl Loaded {
+    /// Of its client's queue pair.
+    fn number(&self) -> Option<u32> {
+        self.offload.queue(PORT).map(|port| port.number())
+    }
+
+    /// The next message that the chain waits for.
+    fn count(&self) -> u64 {
+        let at = self.offload.program().find(REQUESTS);
+        let bytes = at.and_then(|(at, _)| self.offload.read(at + COUNT, 8));
+        bytes.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
+    }
+}

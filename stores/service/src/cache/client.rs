@@ -1,0 +1,129 @@
+//! A client of the cache's chains: it asks the server's NIC, and memcached's protocol where that does not do.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::time::{Duration, Instant as Clock, SystemTime, UNIX_EPOCH};
+
+use remora_store::cache::{ANSWER, Directory, Item};
+use remora_transport::Instant;
+use remora_verbs::{
+    Access, Call, CompletionKind, CompletionQueue, Context, EMPTY, Flags, MemoryRegion, QpOptions, QueuePair,
+    ReceiveRequest, Status, WorkRequest, work,
+};
+
+use super::chains::PROGRAM;
+use super::memcached::Memcached;
+use crate::error::{Context as _, Result, ensure, need};
+
+/// How long a chain may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it is waited for without sleeping, and the time between two looks then.
+const SPIN: Duration = Duration::from_millis(1);
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// A client with a chain of its own.
+pub struct Client {
+    pair: QueuePair,
+    cq: CompletionQueue,
+    reply: MemoryRegion,
+    directory: Directory,
+    tcp: SocketAddr,
+    memcached: Option<Memcached>,
+    _context: Context,
+}
+
+impl Client {
+    /// Connects to a server's address for chains, `host:port`.
+    ///
+    /// # Errors
+    /// `Connect`: no cache takes clients there. `Peer`: another server does.
+    pub fn connect(context: Context, address: &str) -> Result<Client> {
+        let domain = context.alloc_pd()?;
+        let cq = context.create_cq(16)?;
+        let reply = domain.allocate(ANSWER, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+        let call = Call { program: PROGRAM.to_owned(), reply: reply.remote_memory() };
+        let options = QpOptions { private_data: call.to_bytes(), ..QpOptions::default() };
+        let pair = crate::connect::connect(&domain, &cq, &options, address)?;
+        let parts = pair.peer_private_data().split_at_checked(Directory::LEN);
+        let read = parts.and_then(|(directory, port)| {
+            Some((Directory::from_bytes(directory)?, u16::from_le_bytes(port.try_into().ok()?)))
+        });
+        let (directory, port) = need!(read, Peer, "whoever answers is no cache");
+        let mut tcp = need!(address.to_socket_addrs()?.next(), Config, "no address");
+        tcp.set_port(port);
+        Ok(Client { pair, cq, reply, directory, tcp, memcached: None, _context: context })
+    }
+
+    /// The value of a key, by the chain. None: it has none that fits, and there may be one.
+    pub fn ask(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.begin(key)?;
+        let started = Clock::now();
+        loop {
+            if let Some(value) = self.look(key)? {
+                return Ok(value);
+            }
+            let spent = started.elapsed();
+            ensure!(
+                spent < PATIENCE,
+                Silent,
+                "the chain has not answered for {} seconds",
+                PATIENCE.as_secs()
+            );
+            match spent < SPIN {
+                true => std::thread::yield_now(),
+                false => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    /// Asks the chain; one question at a time.
+    pub fn begin(&mut self, key: &[u8]) -> Result<()> {
+        let question = self.directory.ask(key);
+        self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[] })?;
+        let quiet = WorkRequest { flags: Flags::default(), ..work::send_inline(2, &question) };
+        Ok(self.pair.post_send(&quiet)?)
+    }
+
+    /// What the chain has answered, if it has: [`ask`](Client::ask) says what that may be.
+    pub fn look(&mut self, key: &[u8]) -> Result<Option<Option<Vec<u8>>>> {
+        let mut done = [EMPTY; 2];
+        let came = self.cq.poll(&mut done)?;
+        let mut answered = None;
+        for completion in &done[..came] {
+            let status = completion.status;
+            ensure!(status == Status::Success, Silent, "the chain has ended: {}", status.explain());
+            let is_answer = completion.kind == CompletionKind::ReceiveWriteImm;
+            answered = is_answer.then_some(completion.byte_len).or(answered);
+        }
+        let Some(len) = answered else { return Ok(None) };
+        let mut answer = vec![0; len as usize];
+        self.reply.read(0, &mut answer)?;
+        Ok(Some(Item::of(&answer, key, now()?).map(|item| item.value.to_vec())))
+    }
+
+    /// The value of a key, by memcached's protocol.
+    pub fn fall_back(&mut self, key: &str) -> Result<Option<Vec<u8>>> {
+        let value = self.memcached()?.get(key);
+        value.with_context(|| format!("asking the cache at {}", self.tcp))
+    }
+
+    /// Stores a value, by memcached's protocol.
+    pub fn set(&mut self, key: &str, value: &[u8]) -> Result<()> {
+        let stored = self.memcached()?.set(key, value);
+        stored.with_context(|| format!("telling the cache at {}", self.tcp))
+    }
+
+    fn memcached(&mut self) -> Result<&mut Memcached> {
+        let connected = match self.memcached.take() {
+            Some(connected) => connected,
+            None => Memcached::connect(self.tcp).with_context(|| format!("connecting to {}", self.tcp))?,
+        };
+        Ok(self.memcached.insert(connected))
+    }
+}
+
+/// Since 1970, as the server counts.
+fn now() -> Result<Instant> {
+    let now =
+        need!(SystemTime::now().duration_since(UNIX_EPOCH).ok(), Config, "the clock stands before 1970");
+    Ok(Instant(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX - 1)))
+}

@@ -1,0 +1,208 @@
+//! A served table of PRISM-KV over real ports: it grows under a reader, and runs out of buffers.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use remora_store::kv::{ClientConfig, Finished, Outcome, Refusal, Refused};
+use remora_verbs::{Context, Device, Listener};
+
+use super::client::{Driver, Session};
+use super::{Contents, Limits, PrismDesign, PrismServer, Size, open};
+use crate::post::Batched;
+use crate::server::{Pace, StopOnDrop};
+use remora_store::kv::Machine;
+
+/// Operations in flight at most.
+const WINDOW: u32 = 16;
+
+/// Opens a NIC of a port.
+type Open = fn() -> Context;
+
+fn shm() -> Context {
+    Device::shm().open().unwrap()
+}
+
+fn udp() -> Context {
+    Device::udp("127.0.0.1:0").unwrap().open().unwrap()
+}
+
+/// What the command takes by default.
+const LIMITS: Limits = Limits { clients: 64, max_key: 1024, max_value: 1 << 20, record_len: None };
+
+/// Serves 1000 keys in so many bytes while `work` runs at the server's address; then `look` at what is left.
+fn served(
+    nic: Open,
+    (limits, bytes): (Limits, usize),
+    work: impl FnOnce(SocketAddr),
+    look: impl FnOnce(&PrismServer) + Send,
+) {
+    let listener = Listener::bind("127.0.0.1:0").unwrap();
+    let (address, stop) = (listener.address(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let stops = StopOnDrop(&stop);
+        scope.spawn(|| {
+            let size = Size::fresh::<PrismDesign>(&limits, Contents::default(), Some(1000), Some(bytes));
+            let mut service = open::<PrismDesign>(nic(), &limits, size.unwrap()).unwrap();
+            service.work(Pace::default(), &listener, &stop).unwrap();
+            look(&service.program);
+        });
+        work(address);
+        drop(stops);
+    });
+}
+
+fn session(nic: Open, address: SocketAddr) -> Session<PrismDesign> {
+    let config = ClientConfig { window: WINDOW, max_key: 16, max_value: 64, ..ClientConfig::default() };
+    Session::connect(&nic(), &address.to_string(), config).unwrap()
+}
+
+fn name(key: u64) -> [u8; 8] {
+    key.to_le_bytes()
+}
+
+fn value(key: u64) -> [u8; 40] {
+    std::array::from_fn(|at| (key >> (8 * (at % 8))) as u8 ^ at as u8)
+}
+
+/// Reads what is there, over and over: every GET brings its value, and has looked again for no other reason
+/// than that what it remembered was not so.
+fn read_all(mut session: Session<PrismDesign>, there: &AtomicU64, stop: &AtomicBool) {
+    let (mut reads, mut trips, mut key) = (0u64, 0u64, 0);
+    while !stop.load(Ordering::Relaxed) {
+        key = (key + 7) % there.load(Ordering::Acquire);
+        let look = |finished: &Finished<'_>| {
+            assert_eq!(finished.outcome, Outcome::Value(&value(key)), "key {key}");
+            assert!(finished.tries <= 1, "a GET waits for nobody: {} tries", finished.tries);
+            u64::from(finished.round_trips)
+        };
+        trips += session.one(|client, nic| client.get(&name(key), nic), look).unwrap();
+        reads += 1;
+    }
+    println!("{reads} GETs of {:.2} round trips", trips as f64 / reads as f64);
+}
+
+/// Keys to be stored, as many at a time as the window allows.
+struct Puts(Range<u64>);
+
+impl Driver for Puts {
+    fn wants(&mut self, in_flight: usize) -> bool {
+        !self.0.is_empty() && in_flight < WINDOW as usize
+    }
+
+    fn start(&mut self, client: &mut impl Machine, nic: &mut Batched<'_, '_>) -> Result<(), Refused> {
+        let key = self.0.start;
+        client.put(&name(key), &value(key), nic)?;
+        self.0.start += 1;
+        Ok(())
+    }
+
+    fn ended(&mut self, finished: &Finished<'_>) {
+        assert_eq!(finished.outcome, Outcome::Done);
+    }
+}
+
+fn put_all(session: &mut Session<PrismDesign>, keys: Range<u64>) {
+    let mut puts = Puts(keys);
+    while !puts.0.is_empty() || session.in_flight() > 0 {
+        session.turn(&mut puts).unwrap();
+    }
+}
+
+fn takes_twenty_thousand(nic: Open) {
+    let work = |address| {
+        let (there, stop) = (AtomicU64::new(1), AtomicBool::new(false));
+        let mut writer = session(nic, address);
+        writer.put(&name(0), &value(0)).unwrap();
+        thread::scope(|scope| {
+            let stops = StopOnDrop(&stop);
+            scope.spawn(|| read_all(session(nic, address), &there, &stop));
+            for first in (1..20_000).step_by(50) {
+                put_all(&mut writer, first..first + 50);
+                there.store(first + 50, Ordering::Release);
+            }
+            drop(stops);
+        });
+        let mut fresh = session(nic, address);
+        for key in (0..20_000).step_by(7) {
+            assert_eq!(fresh.get(&name(key)).unwrap().as_deref(), Some(&value(key)[..]), "key {key}");
+        }
+        assert!(fresh.delete(&name(0)).unwrap() && writer.get(&name(0)).unwrap().is_none());
+    };
+    served(nic, (LIMITS, 32 << 20), work, |server| {
+        let (tables, given_up) = server.table().tables();
+        println!("{tables} tables, of which {given_up} are given up");
+        // Of 4000 slots the first, of which half may be used.
+        assert!(tables >= 4 && given_up >= 3, "{tables} tables, {given_up} given up");
+    });
+}
+
+#[test]
+fn a_table_for_a_thousand_keys_takes_twenty_thousand_under_a_reader_over_shm() {
+    takes_twenty_thousand(shm);
+}
+
+#[test]
+fn a_table_for_a_thousand_keys_takes_twenty_thousand_under_a_reader_over_udp() {
+    takes_twenty_thousand(udp);
+}
+
+/// Stores new keys until one is refused; how many there are then.
+fn fill(session: &mut Session<PrismDesign>, from: u64) -> u64 {
+    (from..)
+        .find(|key| {
+            let look = |finished: &Finished<'_>| match finished.outcome {
+                Outcome::Done => false,
+                outcome => {
+                    assert_eq!(outcome, Outcome::Refused(Refusal::NoSpace));
+                    true
+                }
+            };
+            session.one(|client, nic| client.put(&name(*key), &value(*key), nic), look).unwrap()
+        })
+        .unwrap()
+}
+
+fn runs_out_and_recovers(nic: Open) {
+    let work = |address| {
+        let (mut one, mut other) = (session(nic, address), session(nic, address));
+        let most = fill(&mut one, 0);
+        // The list of its own size has 256; then larger buffers are taken.
+        assert!((500..1000).contains(&most), "{most} buffers");
+        let words = other.put(&name(most), &value(most)).unwrap_err().to_string();
+        assert!(words.contains("ENOMEM"), "{words}");
+        for round in 1..=5 {
+            let gone = round * 10;
+            (gone - 10..gone).for_each(|key| assert!(other.delete(&name(key)).unwrap()));
+            // They come back by a message.
+            let from = most + gone - 10;
+            let mut next = from;
+            for _ in 0..1000 {
+                next = fill(&mut one, next);
+                if next == from + 10 {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+            assert_eq!(next, from + 10, "as many as were deleted");
+        }
+        for key in 0..most + 50 {
+            let expected = (key >= 50).then(|| value(key).to_vec());
+            assert_eq!(other.get(&name(key)).unwrap(), expected, "key {key}");
+        }
+        assert!(one.put(&name(most + 50), &value(0)).is_err(), "and no buffer more");
+    };
+    served(nic, (Limits { max_value: 64, ..LIMITS }, 256 << 10), work, |_| {});
+}
+
+#[test]
+fn without_a_buffer_a_put_is_refused_with_enomem_and_what_is_deleted_makes_room_over_shm() {
+    runs_out_and_recovers(shm);
+}
+
+#[test]
+fn without_a_buffer_a_put_is_refused_with_enomem_and_what_is_deleted_makes_room_over_udp() {
+    runs_out_and_recovers(udp);
+}

@@ -1,0 +1,75 @@
+//! All keys of a table: by calls, or by the client's own READs where the design has no calls.
+
+use std::time::Instant;
+
+use remora_store::kv::prism::{Grant, Scan};
+use remora_store::kv::{Cursor, Finished, Outcome, Page};
+
+use super::client::{PATIENCE, Session};
+use super::{Classical, PrismDesign};
+use crate::error::{bail, need};
+use crate::post::registered;
+use crate::{Error, Result};
+
+/// What is done with each key.
+pub type Found<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
+
+/// Lists by calls, a page at a time.
+///
+/// # Errors
+/// The server does not answer, or `found` says so.
+pub fn by_calls<D: Classical>(session: &mut Session<D>, found: &mut Found<'_>) -> Result<()> {
+    let mut cursor = Some(Cursor::START);
+    while let Some(at) = cursor {
+        let (next, keys) = session.one(|client, nic| client.list(at, nic), page)??;
+        keys.iter().try_for_each(|key| found(key))?;
+        cursor = next;
+    }
+    Ok(())
+}
+
+/// The next cursor and the keys of a page.
+fn page(finished: &Finished<'_>) -> Result<(Option<Cursor>, Vec<Vec<u8>>)> {
+    match finished.outcome {
+        Outcome::Value(bytes) => {
+            let page = need!(Page::parse(bytes), Peer, "the server answers a listing with something else");
+            Ok((page.next, page.keys().map(<[u8]>::to_vec).collect()))
+        }
+        Outcome::Refused(refusal) => bail!(Refused, "the server refuses to list its keys: {refusal}"),
+        Outcome::Failed(broken) => Err(failed(broken)),
+        _ => bail!(Peer, "the server answers a listing with something else"),
+    }
+}
+
+/// Lists by READs of the slots, and through them of the objects.
+///
+/// # Errors
+/// The server's NIC does not answer, or `found` says so.
+pub fn by_reads(session: &mut Session<PrismDesign>, found: &mut Found<'_>) -> Result<()> {
+    let grant = Grant::decode(session.grant())?;
+    let arena = session.allocate(Scan::arena_len(grant.max_key))?;
+    let mut scan = Scan::new(&grant, registered(&arena))?;
+    scan.start(&mut session.direct()).map_err(failed)?;
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    let mut progress = Instant::now();
+    while !scan.is_done() {
+        let got = session.poll_beside(|completion, nic| {
+            let ours = Scan::takes(completion);
+            if ours {
+                scan.complete(completion, &mut |key| keys.push(key.to_vec()), nic).map_err(failed)?;
+            }
+            Ok(ours)
+        })?;
+        keys.drain(..).try_for_each(|key| found(&key))?;
+        match got {
+            0 if progress.elapsed() > PATIENCE => bail!(Silent, "the server does not answer"),
+            0 => {}
+            _ => progress = Instant::now(),
+        }
+    }
+    Ok(())
+}
+
+fn failed(broken: remora_store::Broken) -> Error {
+    Error::Broken(broken).context("the connection failed")
+}

@@ -1,0 +1,434 @@
+//! The key-value store over a NIC: servers and clients of five designs.
+
+mod client;
+mod contents;
+#[cfg(test)]
+mod growing;
+mod listing;
+pub mod persist;
+mod prism;
+mod program;
+
+pub use client::{Driver, PATIENCE, Session, bad_end, why_not};
+pub use contents::Contents;
+pub use listing::Found;
+pub use prism::{PrismServer, PrismTableProgram};
+pub use program::{Called, Loads};
+
+use std::rc::Rc;
+
+use remora_memory::Key;
+use remora_nic::Remote;
+use remora_store::QueueNeeds;
+use remora_store::kv::farm::{self, Farm, FarmTable};
+use remora_store::kv::pilaf::{self, Pilaf, PilafTable};
+use remora_store::kv::prism::{
+    Client as PrismClient, ClientConfig as PrismConfig, Config, Grant as PrismGrant, HEADER,
+};
+use remora_store::kv::strom::{self, Strom, StromTable};
+use remora_store::kv::two_sided::{self, TwoSided, TwoSidedTable};
+use remora_store::kv::{
+    Client, Grant, Hello, Lookup, Machine, Registered, Server, ServerConfig, SessionError, Table,
+};
+pub use remora_store::kv::{ClientConfig, Design};
+use remora_verbs::kernel::{Get, Kernel};
+use remora_verbs::{Access, Context, KernelOptions};
+
+use crate::error::need;
+use crate::server::{Extensions, Memory, Service};
+use crate::{Error, Result};
+
+/// What clients may ask of a server.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Clients at a time.
+    pub clients: u32,
+    /// Longest key, in bytes.
+    pub max_key: u32,
+    /// Longest value, in bytes.
+    pub max_value: u32,
+    /// Bytes of the values of YCSB records, if the table begins with some. PRISM has buffers of their size.
+    pub record_len: Option<u32>,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        let ServerConfig { max_key, max_value, .. } = ServerConfig::default();
+        Limits { clients: 64, max_key, max_value, record_len: None }
+    }
+}
+
+/// How large a table is.
+#[derive(Clone, Debug)]
+pub struct Size {
+    /// Keys.
+    pub capacity: u32,
+    /// Bytes for keys and values.
+    pub bytes: usize,
+    /// Seed of the hash.
+    pub seed: u64,
+    /// The memory has been kept, and holds the table of a server before.
+    pub reopened: bool,
+    /// What the table begins with.
+    pub contents: Rc<Contents>,
+}
+
+impl Size {
+    /// Of a new, empty table of PRISM's or a classical design, with 1024 bytes for each key and value.
+    pub fn of_keys(keys: u32) -> Size {
+        let bytes = keys as usize * 1024 + (16 << 20);
+        Size { capacity: keys, bytes, seed: crate::seed::fresh(), reopened: false, contents: Rc::default() }
+    }
+
+    /// Of a new table for what was counted and for further keys.
+    ///
+    /// `keys`: for so many in all, by default twice what was counted and at least 100,000. `bytes`: for all
+    /// keys and values, by default what the design takes for them.
+    ///
+    /// # Errors
+    /// `Config`: a table does not take so many keys.
+    pub fn fresh<D: KvDesign>(
+        limits: &Limits,
+        contents: Contents,
+        keys: Option<u32>,
+        bytes: Option<usize>,
+    ) -> Result<Size> {
+        let known = contents.count();
+        let capacity = keys.map_or((known * 2).max(100_000), |keys| known.max(keys.into()));
+        let keys = u32::try_from(capacity).ok().filter(|keys| *keys < 1 << 31);
+        let keys = need!(keys, Config, "a table takes at most 2147483647 keys");
+        let bytes = match bytes {
+            Some(bytes) => bytes,
+            None => {
+                let bytes = usize::try_from(D::memory_for(limits, &contents, capacity - known)).ok();
+                need!(bytes, Config, "so many keys take more memory than this machine can address")
+            }
+        };
+        let (seed, contents) = (crate::seed::fresh(), Rc::new(contents));
+        Ok(Size { capacity: keys, bytes, seed, reopened: false, contents })
+    }
+}
+
+/// Opens a server with an empty table: registers its memory and makes its program.
+///
+/// # Errors
+/// The NIC has not so much memory, or the size is not possible.
+pub fn open<D: KvDesign>(context: Context, limits: &Limits, size: Size) -> Result<Service<D::Program>> {
+    open_with::<D, Error>(context, limits, size, |_| Ok(()))
+}
+
+/// The same with a table that `load` fills before there are clients.
+///
+/// # Errors
+/// Those of [`open`], and what `load` returns.
+pub fn open_with<D: KvDesign, E: From<Error>>(
+    context: Context,
+    limits: &Limits,
+    size: Size,
+    load: impl FnOnce(&mut D::Program) -> Result<(), E>,
+) -> Result<Service<D::Program>, E> {
+    let mut memory = Memory::of(context.alloc_pd().map_err(Error::from)?);
+    let mut program = D::program(limits, size, &mut memory)?;
+    load(&mut program)?;
+    program.loaded()?;
+    Ok(Service::new(context, program, memory, limits.clients, D::EXTENSIONS)?)
+}
+
+/// A design.
+pub trait KvDesign: Sized + 'static {
+    /// Its clients.
+    type Client: Machine;
+    /// The program of its server.
+    type Program: Loads;
+    /// What its queue pairs speak beside the verbs.
+    const EXTENSIONS: Extensions;
+
+    /// What a client's queue pair must hold.
+    fn needs(config: &ClientConfig) -> QueueNeeds;
+
+    /// Bytes of a client's memory.
+    fn arena_len(config: &ClientConfig) -> usize;
+
+    /// What a client says to the server.
+    fn hello(config: &ClientConfig, arena: &Registered) -> Hello;
+
+    /// A client, with what the server said.
+    ///
+    /// # Errors
+    /// That is nothing that a server of this design says, or they do not fit.
+    fn client(config: ClientConfig, grant: &[u8], arena: Registered) -> Result<Self::Client, SessionError>;
+
+    /// The server's program, with all its memory.
+    ///
+    /// # Errors
+    /// There is not so much memory.
+    fn program(limits: &Limits, size: Size, memory: &mut Memory) -> Result<Self::Program>;
+
+    /// Bytes for keys and values of what a table begins with, and of so many further keys.
+    fn memory_for(limits: &Limits, contents: &Contents, further: u64) -> u64;
+
+    /// Calls `found` with each key of the table, in no order. A key that is there throughout comes once at
+    /// least.
+    ///
+    /// # Errors
+    /// The connection's, or what `found` says.
+    fn list(session: &mut Session<Self>, found: &mut Found<'_>) -> Result<()>;
+
+    /// Bytes of the READs of a GET that finds its key: of each but the last, and of the last. None: it is a
+    /// call.
+    fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)>;
+
+    /// Bytes of the index for so many keys; 0 if clients read none.
+    fn index_len(keys: u32, seed: u64) -> usize;
+}
+
+impl<D: Classical> KvDesign for D {
+    type Client = Client<D::Lookup>;
+    type Program = Called<D::Table>;
+    const EXTENSIONS: Extensions = Extensions { prism: false, strom: D::Lookup::ASKS };
+
+    fn needs(config: &ClientConfig) -> QueueNeeds {
+        config.needs()
+    }
+
+    fn arena_len(config: &ClientConfig) -> usize {
+        config.arena_len::<D::Lookup>()
+    }
+
+    fn hello(config: &ClientConfig, arena: &Registered) -> Hello {
+        config.hello::<D::Lookup>(arena)
+    }
+
+    fn client(config: ClientConfig, grant: &[u8], arena: Registered) -> Result<Self::Client, SessionError> {
+        Client::new(config, &Grant::decode(grant)?, arena)
+    }
+
+    fn program(limits: &Limits, size: Size, memory: &mut Memory) -> Result<Called<D::Table>> {
+        let Limits { max_key, max_value, clients: connections, .. } = *limits;
+        let config = ServerConfig { connections, max_key, max_value, ..ServerConfig::default() };
+        let readable = Access::LOCAL_WRITE | Access::REMOTE_READ;
+        let extents = memory.region("values", size.bytes, readable)?;
+        let index_len = D::table_len(size.capacity, size.seed);
+        let index = (index_len > 0).then(|| memory.region("the index", index_len, readable)).transpose()?;
+        let local = memory.region("messages", config.local_len(), Access::LOCAL_WRITE)?;
+        let writable = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let staging = memory.region("long requests", config.staging_len(), writable)?;
+        D::deploy(limits, memory)?;
+        let table = match size.reopened {
+            false => D::table(size.capacity, size.seed, index, extents),
+            true => need!(
+                D::reopen(size.capacity, size.seed, index, extents),
+                Config,
+                "what was kept is no table of this design that can go on: choose the design that it was made for, farm, or another --keep"
+            ),
+        };
+        let (needs, clients) = (config.needs(), config.connections);
+        Ok(Called { server: Server::new(table, config, local, staging)?, needs, clients })
+    }
+
+    fn memory_for(_: &Limits, contents: &Contents, further: u64) -> u64 {
+        contents.bytes() + further * FURTHER
+    }
+
+    fn list(session: &mut Session<D>, found: &mut Found<'_>) -> Result<()> {
+        listing::by_calls(session, found)
+    }
+
+    fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)> {
+        D::Lookup::read_lens(key_len, value_len)
+    }
+
+    fn index_len(keys: u32, seed: u64) -> usize {
+        D::table_len(keys, seed)
+    }
+}
+
+/// Bytes of a further key and its value, in a table that is made for more keys than it begins with.
+const FURTHER: u64 = 256;
+
+/// PRISM-KV.
+pub struct PrismDesign;
+
+/// Slots that a client remembers.
+const KNOWN: u32 = 1 << 16;
+/// Bytes of a GET's first READ at most.
+const FIRST_READ: u32 = 8192;
+
+/// A client's size in PRISM's terms.
+fn in_prism(config: &ClientConfig) -> PrismConfig {
+    let ClientConfig { window, max_key, max_value, .. } = *config;
+    let first_read = (HEADER as u32 + max_key + max_value).min(FIRST_READ);
+    PrismConfig { window, max_key, max_value, first_read, known: KNOWN }
+}
+
+impl KvDesign for PrismDesign {
+    type Client = PrismClient;
+    type Program = PrismServer;
+    const EXTENSIONS: Extensions = Extensions { prism: true, strom: false };
+
+    fn needs(config: &ClientConfig) -> QueueNeeds {
+        in_prism(config).needs()
+    }
+
+    fn arena_len(config: &ClientConfig) -> usize {
+        in_prism(config).arena_len()
+    }
+
+    fn hello(config: &ClientConfig, _: &Registered) -> Hello {
+        let replies = Remote { addr: 0, rkey: Key::new(0) };
+        let design = Design::Prism;
+        Hello { design, window: config.window, eager: 0, replies, reply_stride: 0, reply_len: 0 }
+    }
+
+    fn client(config: ClientConfig, grant: &[u8], arena: Registered) -> Result<PrismClient, SessionError> {
+        PrismClient::new(in_prism(&config), &PrismGrant::decode(grant)?, arena)
+    }
+
+    fn program(limits: &Limits, size: Size, memory: &mut Memory) -> Result<PrismServer> {
+        prism::open(limits, size, memory)
+    }
+
+    fn memory_for(limits: &Limits, contents: &Contents, further: u64) -> u64 {
+        prism::bytes_for(limits, contents, further)
+    }
+
+    fn list(session: &mut Session<PrismDesign>, found: &mut Found<'_>) -> Result<()> {
+        listing::by_reads(session, found)
+    }
+
+    fn read_lens(key_len: usize, value_len: usize) -> Option<(usize, usize)> {
+        Some((HEADER + key_len + value_len, HEADER + key_len + value_len))
+    }
+
+    fn index_len(keys: u32, seed: u64) -> usize {
+        Config::for_keys(keys, seed).table_len()
+    }
+}
+
+/// A classical design: how its clients look things up, and its table.
+pub trait Classical: 'static {
+    /// Client side.
+    type Lookup: Lookup;
+    /// Server side.
+    type Table: Table;
+
+    /// Bytes of the index for so many keys; 0 if clients read none.
+    fn table_len(keys: u32, seed: u64) -> usize;
+
+    /// A table for so many keys over its memory.
+    fn table(keys: u32, seed: u64, index: Option<Registered>, extents: Registered) -> Self::Table;
+
+    /// The table of a server before, over the memory that it left. None: there is none, or the design cannot
+    /// go on.
+    fn reopen(keys: u32, seed: u64, index: Option<Registered>, extents: Registered) -> Option<Self::Table> {
+        let _ = (keys, seed, index, extents);
+        None
+    }
+
+    /// Deploys what looks keys up, once there is memory for values and index.
+    ///
+    /// # Errors
+    /// The NIC's.
+    fn deploy(limits: &Limits, memory: &mut Memory) -> Result<()> {
+        let _ = (limits, memory);
+        Ok(())
+    }
+}
+
+/// Pilaf.
+pub struct PilafDesign;
+/// FaRM.
+pub struct FarmDesign;
+/// Two-sided calls.
+pub struct TwoSidedDesign;
+/// A kernel that looks keys up.
+pub struct StromDesign;
+
+const INDEX: &str = "a design with an index is given its memory";
+
+impl Classical for PilafDesign {
+    type Lookup = Pilaf;
+    type Table = PilafTable;
+
+    fn table_len(keys: u32, seed: u64) -> usize {
+        pilaf::Config::for_keys(keys, seed).index_len()
+    }
+
+    fn table(keys: u32, seed: u64, index: Option<Registered>, extents: Registered) -> PilafTable {
+        PilafTable::new(pilaf::Config::for_keys(keys, seed), index.expect(INDEX), extents)
+    }
+}
+
+impl Classical for FarmDesign {
+    type Lookup = Farm;
+    type Table = FarmTable;
+
+    fn table_len(keys: u32, seed: u64) -> usize {
+        farm::Config::for_keys(keys, seed).index_len()
+    }
+
+    fn table(keys: u32, seed: u64, index: Option<Registered>, extents: Registered) -> FarmTable {
+        FarmTable::new(farm::Config::for_keys(keys, seed), index.expect(INDEX), extents)
+    }
+
+    fn reopen(keys: u32, seed: u64, index: Option<Registered>, extents: Registered) -> Option<FarmTable> {
+        FarmTable::again(farm::Config::for_keys(keys, seed), index?, extents)
+    }
+}
+
+impl Classical for TwoSidedDesign {
+    type Lookup = TwoSided;
+    type Table = TwoSidedTable;
+
+    fn table_len(_: u32, _: u64) -> usize {
+        0
+    }
+
+    fn table(keys: u32, hash_seed: u64, _: Option<Registered>, extents: Registered) -> TwoSidedTable {
+        TwoSidedTable::new(two_sided::Config { keys, hash_seed }, extents)
+    }
+}
+
+/// Queue pairs that a lookup may be under way for at a time.
+const LANES: u32 = 64;
+/// Memory for answers on their way, unless that is less than one for each lane.
+const ANSWERS: usize = 16 << 20;
+
+impl Classical for StromDesign {
+    type Lookup = Strom;
+    type Table = StromTable;
+
+    fn table_len(keys: u32, seed: u64) -> usize {
+        strom::Config::for_keys(keys, seed).index_len()
+    }
+
+    fn table(keys: u32, seed: u64, index: Option<Registered>, extents: Registered) -> StromTable {
+        StromTable::new(strom::Config::for_keys(keys, seed), index.expect(INDEX), extents)
+    }
+
+    fn deploy(limits: &Limits, memory: &mut Memory) -> Result<()> {
+        let lanes = limits.clients.min(LANES);
+        let longest = Strom::landing_len(limits.max_key as usize, limits.max_value as usize);
+        let options = KernelOptions {
+            opcode: Some(strom::OPCODE),
+            longest: longest as u32,
+            answers: ((ANSWERS / longest) as u32).clamp(lanes, 1024),
+            ..KernelOptions::default()
+        };
+        memory.kernel((0..lanes).map(|_| Box::new(Get::default()) as Box<dyn Kernel>).collect(), options)
+    }
+}
+
+/// Calls a function that is generic over the design of a [`Design`](crate::kv::Design).
+#[macro_export]
+macro_rules! with_design {
+    ($design:expr, $function:ident($($argument:expr),*)) => {
+        match $design {
+            $crate::kv::Design::Pilaf => $function::<$crate::kv::PilafDesign>($($argument),*),
+            $crate::kv::Design::Farm => $function::<$crate::kv::FarmDesign>($($argument),*),
+            $crate::kv::Design::TwoSided => $function::<$crate::kv::TwoSidedDesign>($($argument),*),
+            $crate::kv::Design::Prism => $function::<$crate::kv::PrismDesign>($($argument),*),
+            $crate::kv::Design::Strom => $function::<$crate::kv::StromDesign>($($argument),*),
+        }
+    };
+}

@@ -1,0 +1,151 @@
+//! PRISM-KV's server: its clients do their operations themselves, so its program only posts the buffers that
+//! come back, looks for those that clients took with them when they died, and makes the table grow.
+
+mod buffers;
+
+use remora_store::heap::{Classes, Reachable};
+use remora_store::kv::prism::{Care, Config, Loader, Mover, PrismTable};
+use remora_store::kv::{Hello, Refusal, SessionError};
+use remora_verbs::{Access, CompletionQueue, EMPTY, QpOptions, QueuePair, Ready, WorkCompletion};
+
+pub use buffers::bytes_for;
+
+use super::program::Loads;
+use super::{Limits, Size};
+use crate::Result;
+use crate::error::need;
+use crate::post::Direct;
+use crate::server::{BufferTable, HeapServer, Memory, READS, Sizes};
+
+/// The server's table, and who puts into it what is there before clients come.
+pub struct PrismTableProgram {
+    table: PrismTable,
+    loader: Loader,
+    /// None once its queue pair has failed: the table is right as it is, and grows no more.
+    growth: Option<Growth>,
+}
+
+#[cfg(test)]
+impl PrismTableProgram {
+    /// Tables that there are, and how many of them are given up.
+    pub fn tables(&self) -> (u32, u32) {
+        self.table.tables()
+    }
+}
+
+/// What makes the table grow, and its way to the NIC that it sits on.
+struct Growth {
+    mover: Mover,
+    pair: QueuePair<Ready>,
+    _far: QueuePair<Ready>,
+    cq: CompletionQueue,
+    done: [WorkCompletion; 64],
+}
+
+impl Growth {
+    fn new(table: &PrismTable, memory: &mut Memory) -> Result<Growth> {
+        let arena = memory.region("what is moved", Mover::arena_len(), Access::LOCAL_WRITE)?;
+        let mover = need!(Mover::new(table.clone(), arena, Care::Proved), Config, "memory for what is moved");
+        let needs = Mover::needs();
+        let cq = memory.domain.context().create_cq(needs.completions * 2)?;
+        let options = QpOptions {
+            max_send_wr: needs.send * 2,
+            max_recv_wr: needs.receive,
+            max_rd_atomic: READS,
+            max_dest_rd_atomic: READS,
+            prism: true,
+            ..QpOptions::default()
+        };
+        let pair = || memory.domain.create_qp(&cq, &cq, &options);
+        let (pair, _far) = QueuePair::connect_pair(pair()?, pair()?)?;
+        Ok(Growth { mover, pair, _far, cq, done: [EMPTY; 64] })
+    }
+
+    /// Some of what there is to move; true if there is more.
+    fn work(&mut self) -> Result<bool> {
+        let nic = &mut Direct(&mut self.pair);
+        loop {
+            let got = self.cq.poll(&mut self.done)?;
+            for completion in &self.done[..got] {
+                self.mover.complete(completion, nic)?;
+            }
+            if got < self.done.len() {
+                return Ok(self.mover.work(nic)?);
+            }
+        }
+    }
+}
+
+/// The server's program.
+pub type PrismServer = HeapServer<PrismTableProgram>;
+
+/// The program, with table and buffers in one region. The table may grow until a key in each buffer takes
+/// half of the slots.
+pub fn open(limits: &Limits, size: Size, memory: &mut Memory) -> Result<PrismServer> {
+    let Size { capacity, bytes, seed, .. } = size;
+    let buffers = buffers::sizes(limits, &size.contents, (capacity, bytes as u64))?;
+    let count = buffers.iter().map(|(_, count)| u64::from(*count)).sum();
+    let Limits { max_key, max_value, .. } = *limits;
+    let config = Config { max_value, max_key, ..Config::for_keys(capacity, seed) };
+    let config = config.growing_to(count);
+    let sizes = Sizes {
+        what: "table and buffers",
+        table_len: config.table_len(),
+        buffers: &buffers,
+        clients: limits.clients,
+    };
+    let mut server = HeapServer::open(&sizes, memory, |block, classes| {
+        let (table, loader) = (PrismTable::new(config, block), Loader::new(classes.clone()));
+        Ok(PrismTableProgram { table, loader, growth: None })
+    })?;
+    let program = server.table_mut();
+    program.growth = Some(Growth::new(&program.table, memory)?);
+    Ok(server)
+}
+
+impl Reachable for PrismTableProgram {
+    fn entries(&self) -> usize {
+        self.table.entries()
+    }
+
+    fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64)) {
+        self.table.buffers(entry, found);
+    }
+}
+
+impl BufferTable for PrismTableProgram {
+    fn fits(&self, hello: &[u8]) -> Result<()> {
+        if Hello::decode(hello)?.design != remora_store::kv::Design::Prism {
+            return Err(SessionError::OtherDesign(remora_store::kv::Design::Prism).into());
+        }
+        Ok(())
+    }
+
+    fn welcome(&mut self, _: &[u8], classes: &Classes) -> Result<Vec<u8>> {
+        Ok(self.table.grant(classes).encode())
+    }
+
+    fn tend(&mut self) -> bool {
+        let Some(growth) = &mut self.growth else { return false };
+        growth.work().unwrap_or_else(|error| {
+            tracing::error!("the table grows no more: {}", error.chain());
+            self.growth = None;
+            false
+        })
+    }
+}
+
+impl Loads for PrismServer {
+    fn load(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        let PrismTableProgram { table, loader, .. } = self.table_mut();
+        loader.put(table, key, value)
+    }
+
+    fn loaded(&mut self) -> Result<()> {
+        self.post_all(|program, address| program.loader.has_used(address))
+    }
+
+    fn keys(&self) -> u64 {
+        self.table().loader.keys()
+    }
+}

@@ -1,0 +1,54 @@
+//! The stores over real NICs: servers, and clients that wait for their operations.
+//!
+//! `remora-store` has the stores as pure machines. This crate gives them queue pairs, memory, threads and a
+//! clock:
+//!
+//! | module | a server | a client |
+//! |---|---|---|
+//! | [`kv`] | [`kv::open`] | [`kv::Session`] |
+//! | [`block`] | [`block::Replica`] | [`block::Session`] |
+//! | [`txn`] | [`txn::PrismTx`], [`txn::FarmShard`] | [`txn::Session`], [`txn::Client`] |
+//! | [`cache`] | [`cache::Server`] | [`cache::Client`] |
+//! | [`server`] | [`server::Service`]: the loop that serves the clients of any of them | |
+//!
+//! A program opens a NIC ([`remora_verbs::Device`]) and passes its context and the addresses of the servers.
+//! Nothing here prints or reads arguments.
+//!
+//! ```
+//! use std::sync::atomic::{AtomicBool, Ordering};
+//!
+//! use remora_service::kv::{self, FarmDesign, Limits, Session, Size};
+//! use remora_service::server::Pace;
+//! use remora_verbs::{Device, Listener};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let listener = Listener::bind("127.0.0.1:0")?;
+//! let (address, stop) = (listener.address().to_string(), AtomicBool::new(false));
+//! std::thread::scope(|scope| {
+//!     let server = scope.spawn(|| {
+//!         let context = Device::shm().open()?;
+//!         let mut service = kv::open::<FarmDesign>(context, &Limits::default(), Size::of_keys(1000))?;
+//!         service.work(Pace::default(), &listener, &stop)
+//!     });
+//!     let mut session = Session::<FarmDesign>::connect(&Device::shm().open()?, &address, Default::default())?;
+//!     session.put(b"key", b"value")?;
+//!     assert_eq!(session.get(b"key")?.as_deref(), Some(&b"value"[..]));
+//!     stop.store(true, Ordering::Relaxed);
+//!     server.join().expect("the server's thread")
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod block;
+pub mod cache;
+pub mod connect;
+pub mod error;
+pub mod flush;
+pub mod kv;
+pub mod post;
+pub mod seed;
+pub mod server;
+pub mod txn;
+
+pub use error::{Error, Result};

@@ -1,0 +1,236 @@
+//! How clients come and go. The thread that serves makes a queue pair for a client, and is told when that is
+//! connected; it never waits for a client.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use remora_verbs::{
+    Answered, ConnectError, ConnectRequest, Departures, EMPTY, Handshakes, Init, Listener, QpOptions,
+    QueuePair, Ready,
+};
+
+use super::program::Program;
+use super::{Client, Life, READS, Service};
+use crate::post::Later;
+use crate::{Error, Result};
+
+/// How long a client may take that has begun to connect. It has a place meanwhile.
+const CONNECTING: Duration = Duration::from_secs(3);
+/// Clients taken on at a time, between two looks at those that are connected.
+const TOGETHER: usize = 4;
+/// Looks for what a client sent before it left.
+const LAST_LOOKS: usize = 16;
+
+/// A client whose connection is being set up.
+struct Joining<C> {
+    id: u64,
+    connection: C,
+    /// What it was granted.
+    grant: Vec<u8>,
+}
+
+/// Who comes and who goes.
+pub struct Admission<C> {
+    handshakes: Handshakes,
+    joining: Vec<Joining<C>>,
+    /// It wants a place that one may have who has not connected yet.
+    waiting: Option<ConnectRequest>,
+    departures: Departures,
+}
+
+impl<C: Copy> Admission<C> {
+    /// Nobody yet.
+    ///
+    /// # Errors
+    /// The system gives no descriptor.
+    pub fn new() -> Result<Admission<C>> {
+        let (handshakes, departures) = (Handshakes::new()?, Departures::new()?);
+        Ok(Admission { handshakes, joining: Vec::new(), waiting: None, departures })
+    }
+
+    /// What is readable when a client has connected, when one has left, and when one comes, if it need not
+    /// wait.
+    pub fn descriptors<'a>(&'a self, listener: &'a Listener) -> Vec<BorrowedFd<'a>> {
+        let mut all = vec![self.handshakes.as_fd(), self.departures.as_fd()];
+        if self.waiting.is_none() && self.handshakes.len() < Handshakes::MOST {
+            all.push(listener.as_fd());
+        }
+        all
+    }
+
+    /// A client is known by its queue pair now.
+    pub fn watch(&self, pair: &QueuePair<Ready>) {
+        // Without this its NIC is asked.
+        if let Some(connection) = pair.connection()
+            && let Err(error) = self.departures.add(connection, pair.number().into())
+        {
+            tracing::warn!(%error, "a client's connection is not watched");
+        }
+    }
+
+    /// Its queue pair ends.
+    pub fn forget(&self, pair: &QueuePair<Ready>) {
+        if let Some(connection) = pair.connection() {
+            self.departures.remove(connection);
+        }
+    }
+
+    /// Ends those whose time is over before they have connected.
+    pub fn end_over<P: Program<Connection = C>>(&mut self, program: &P) {
+        for Joining { id, connection, .. } in &self.joining {
+            if program.is_over(*connection) {
+                self.handshakes.end(*id);
+            }
+        }
+    }
+}
+
+impl<P: Program> Service<P> {
+    /// Takes clients on, and lets clients go.
+    pub(super) fn admit(&mut self, listener: &Listener) -> Result<()> {
+        self.part()?;
+        while let Some((id, outcome)) = self.admission.handshakes.finished() {
+            self.join(id, outcome);
+        }
+        for _ in 0..TOGETHER {
+            if !self.admission.handshakes.has_room(Handshakes::HASTE) {
+                break;
+            }
+            let next = match self.admission.waiting.take() {
+                Some(waiting) => Some(waiting).filter(|request| !request.has_hung_up()),
+                None => None,
+            };
+            let next = match next {
+                Some(waiting) => Some(waiting),
+                None => listener.accept(Some(Duration::ZERO))?,
+            };
+            let Some(request) = next else { break };
+            self.admission.waiting = self.begin(request);
+            if self.admission.waiting.is_some() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the clients whose connections have ended.
+    fn part(&mut self) -> Result<()> {
+        let ended = self.admission.departures.ended()?;
+        if ended.is_empty() {
+            return Ok(());
+        }
+        // What they sent before they went counts.
+        let mut done = [EMPTY; 64];
+        for _ in 0..LAST_LOOKS {
+            let got = self.cq.poll(&mut done)?;
+            self.handle(&done[..got]);
+        }
+        for number in ended {
+            let found = self.clients.iter().position(|client| u64::from(client.pair.number()) == number);
+            if let Some(at) = found {
+                tracing::info!(qp = number, "a client has left");
+                self.end(at);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to take a client on. It comes back if it must wait for somebody to be gone.
+    fn begin(&mut self, request: ConnectRequest) -> Option<ConnectRequest> {
+        let hello = request.private_data();
+        for at in (0..self.clients.len()).rev() {
+            if self.program.gives_way(self.clients[at].connection, hello) {
+                self.end(at);
+            }
+        }
+        let Admission { handshakes, joining, .. } = &mut self.admission;
+        let mut gives_way = false;
+        for Joining { id, connection, .. } in joining.iter() {
+            if self.program.gives_way(*connection, hello) {
+                handshakes.end(*id);
+                gives_way = true;
+            }
+        }
+        if gives_way {
+            return Some(request);
+        }
+        let mut later = Later::default();
+        let (connection, grant) = match self.program.accept(hello, &mut later) {
+            Ok(granted) => granted,
+            Err(error) => return self.refuse(request, &error),
+        };
+        let begun = self
+            .pair(&later, grant.clone())
+            .and_then(|pair| Ok(self.admission.handshakes.begin(request, pair)?));
+        match begun {
+            Ok(id) => self.admission.joining.push(Joining { id, connection, grant }),
+            Err(error) => {
+                tracing::warn!("a client could not be connected: {}", error.chain());
+                self.program.abandon(connection, &grant);
+            }
+        }
+        None
+    }
+
+    /// Says no, or lets it wait for a place that is not another's for certain.
+    fn refuse(&mut self, request: ConnectRequest, error: &Error) -> Option<ConnectRequest> {
+        let Error::Full(full) = error else {
+            tracing::warn!("a client could not be connected: {}", error.chain());
+            request.reject(&error.to_string());
+            return None;
+        };
+        if self.admission.joining.is_empty() {
+            tracing::info!("a client found no place: {full}");
+            request.reject_full(*full);
+            return None;
+        }
+        self.admission.handshakes.end_oldest(Handshakes::HASTE);
+        Some(request)
+    }
+
+    /// A client's queue pair.
+    fn pair(&self, later: &Later, private_data: Vec<u8>) -> Result<QueuePair<Init>> {
+        let needs = self.program.needs();
+        let options = QpOptions {
+            max_send_wr: needs.send * 2,
+            max_recv_wr: needs.receive,
+            max_send_sge: needs.sges,
+            private_data,
+            connect_timeout: CONNECTING,
+            max_rd_atomic: READS,
+            max_dest_rd_atomic: READS,
+            prism: self.extensions.prism,
+            strom: self.extensions.strom,
+            ..QpOptions::default()
+        };
+        let mut pair = self.memory.domain.create_qp(&self.cq, &self.cq, &options)?;
+        later.post(&mut pair)?;
+        Ok(pair)
+    }
+
+    /// A client is connected, or is not to be.
+    fn join(&mut self, id: u64, outcome: Result<Answered, ConnectError>) {
+        let Some(at) = self.admission.joining.iter().position(|joining| joining.id == id) else { return };
+        let Joining { connection, grant, .. } = self.admission.joining.swap_remove(at);
+        // From here on it may send.
+        match outcome.and_then(Answered::go) {
+            Ok(pair) if self.program.is_brief(connection) => {
+                drop(pair);
+                self.program.disconnect(connection);
+            }
+            Ok(pair) => {
+                self.admission.watch(&pair);
+                self.clients.push(Client { pair, connection, life: Life::Seen, late: None });
+            }
+            Err(error) => {
+                self.program.abandon(connection, &grant);
+                match error {
+                    ConnectError::Closed(_) | ConnectError::Timeout(_) => {
+                        tracing::info!("a client that began to connect is gone: {error}");
+                    }
+                    error => tracing::warn!("a client could not be connected: {error}"),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! A client of transactions: a connection to each shard, and the machine of the design that the shards have.
+//!
+//! It never waits. Whoever drives it begins transactions with [`Session::parts`], and hands the completions
+//! of a [`Session::turn`] to the machine, as many transactions at once as the window has places:
+//!
+//! ```text
+//! let (machine, mut connections) = session.parts()?;
+//! let tx = machine.begin()?;
+//! machine.read(tx, b"key", &mut connections)?;      // the doorbells ring when `connections` goes
+//! drop(connections);
+//! session.turn(|shard, completion, machine, connections| {
+//!     match machine.complete(shard, completion, connections)? { … }
+//! })?;
+//! ```
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use remora_store::Fleet;
+use remora_store::txn::{AnyClient, Design, Granted, Hello, Limits, Machine as _, Welcome};
+use remora_verbs::{
+    Access, Batch, CompletionQueue, ConnectError, Context, EMPTY, MemoryRegion, ProtectionDomain, QpOptions,
+    QueuePair, Ready, Remote, WorkCompletion, work,
+};
+
+use super::{MOST_SHARDS, enrolment};
+use crate::error::{Context as _, bail, ensure, need};
+use crate::flush::Flush;
+use crate::post::{Batched, registered};
+use crate::server::READS;
+use crate::{Error, Result};
+
+/// How large a client is, at most: the shards may grant shorter keys, values and transactions.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Transactions at a time.
+    pub window: u32,
+    /// Keys of each.
+    pub max_keys: u32,
+}
+
+/// The connections, as the machine sees them. What is posted leaves when this is dropped, with one doorbell
+/// for each shard.
+pub struct Connections<'a>([Option<Batch<'a>>; MOST_SHARDS]);
+
+impl<'a> Connections<'a> {
+    fn of(pairs: &'a mut [QueuePair<Ready>]) -> Result<Connections<'a>> {
+        let mut connections = [const { None }; MOST_SHARDS];
+        for (end, pair) in connections.iter_mut().zip(pairs) {
+            *end = Some(pair.batch()?);
+        }
+        Ok(Connections(connections))
+    }
+}
+
+impl<'a> Fleet for Connections<'a> {
+    type End<'e>
+        = Batched<'e, 'a>
+    where
+        Self: 'e;
+
+    #[inline]
+    fn end(&mut self, server: usize) -> Batched<'_, 'a> {
+        Batched(self.0[server].as_mut().expect("the machine knows how many shards there are"))
+    }
+}
+
+/// Completions taken at a time.
+const TAKEN: usize = 64;
+/// Turns between two looks whether buffers wait to go back.
+const RETURN_EVERY: u32 = 256;
+/// How long a client that ends waits for what is still under way.
+const CLOSING: Duration = Duration::from_millis(100);
+
+/// A connected client.
+pub struct Session {
+    machine: AnyClient,
+    pairs: Vec<QueuePair<Ready>>,
+    /// Of the queue pairs.
+    numbers: Vec<u32>,
+    addresses: Vec<SocketAddr>,
+    cq: CompletionQueue,
+    done: [WorkCompletion; TAKEN],
+    turns: u32,
+    limits: Limits,
+    /// When the store's time began.
+    began: u64,
+    /// What shard 0 grants.
+    granted: Granted,
+    arena: MemoryRegion,
+}
+
+impl Session {
+    /// Connects to all shards, given in the order of their numbers.
+    ///
+    /// # Errors
+    /// One does not answer, is another one, or began anew without its memory.
+    pub fn open(context: &Context, addresses: &[SocketAddr], size: Size) -> Result<Session> {
+        ensure!(
+            (1..=MOST_SHARDS).contains(&addresses.len()),
+            Config,
+            "a store has 1 to {MOST_SHARDS} shards"
+        );
+        let domain = context.alloc_pd()?;
+        let most = Limits { max_key: 0, max_value: 0, max_keys: size.max_keys, window: size.window };
+        let needs = AnyClient::needs(&most);
+        let mut cq = context.create_cq(needs.completions * 2 * addresses.len() as u32)?;
+        let options = QpOptions {
+            max_send_wr: needs.send * 2,
+            max_recv_wr: needs.receive,
+            max_rd_atomic: READS,
+            max_dest_rd_atomic: READS,
+            // A shard of FaRM's declines it, which is well.
+            prism: true,
+            ..QpOptions::default()
+        };
+        let name = crate::seed::fresh().max(1);
+        let (mut pairs, mut welcomes) = (Vec::new(), Vec::new());
+        for shard in 0..addresses.len() {
+            let (pair, welcome) = connect(&domain, &cq, &options, name, (shard, addresses))?;
+            pairs.push(pair);
+            welcomes.push(welcome);
+        }
+        let limits = agree(&welcomes, size)?;
+        let grants: Vec<Granted> = welcomes.iter().map(|welcome| welcome.granted.clone()).collect();
+        let arena = domain.allocate(AnyClient::arena_len(&limits, &grants), Access::LOCAL_WRITE)?;
+        enrolment::Shards { pairs: &mut pairs, cq: &mut cq, arena: &arena }
+            .enrol_all(&welcomes, addresses)?;
+        let mut machine = AnyClient::new(&limits, grants, registered(&arena), name)?;
+        machine.start(&mut Connections::of(&mut pairs)?)?;
+        Ok(Session {
+            machine,
+            numbers: pairs.iter().map(QueuePair::number).collect(),
+            pairs,
+            addresses: addresses.to_vec(),
+            cq,
+            done: [EMPTY; TAKEN],
+            turns: 0,
+            limits,
+            began: welcomes[0].began,
+            granted: welcomes[0].granted.clone(),
+            arena,
+        })
+    }
+
+    /// The machine and its connections. What is posted leaves when the connections are dropped.
+    ///
+    /// # Errors
+    /// This process is a fork.
+    pub fn parts(&mut self) -> Result<(&mut AnyClient, Connections<'_>)> {
+        Ok((&mut self.machine, Connections::of(&mut self.pairs)?))
+    }
+
+    /// One turn: what has ended comes to `each` with its shard, to be given to the machine's `complete`; what
+    /// is posted meanwhile leaves with one doorbell a shard. How many completions there were.
+    ///
+    /// # Errors
+    /// The NIC's, or what `each` says.
+    #[inline]
+    pub fn turn(
+        &mut self,
+        mut each: impl FnMut(usize, &WorkCompletion, &mut AnyClient, &mut Connections<'_>) -> Result<()>,
+    ) -> Result<usize> {
+        let got = self.cq.poll(&mut self.done)?;
+        self.turns = self.turns.wrapping_add(1);
+        if got == 0 && !self.turns.is_multiple_of(RETURN_EVERY) {
+            return Ok(0);
+        }
+        let mut connections = Connections::of(&mut self.pairs)?;
+        for completion in &self.done[..got] {
+            let shard = self.numbers.iter().position(|number| *number == completion.qp_num);
+            let shard = need!(shard, Peer, "a completion of no queue pair of this client");
+            each(shard, completion, &mut self.machine, &mut connections)
+                .with_context(|| format!("shard {shard} at {}", self.addresses[shard]))?;
+        }
+        if self.turns.is_multiple_of(RETURN_EVERY) {
+            (0..self.numbers.len())
+                .try_for_each(|shard| self.machine.return_buffers(shard, &mut connections))?;
+        }
+        Ok(got)
+    }
+
+    /// What waits to go to a shard goes now. Turns do it every so often; whoever takes few of them does it
+    /// himself.
+    ///
+    /// # Errors
+    /// The NIC's.
+    pub fn return_buffers(&mut self) -> Result<()> {
+        let mut connections = Connections::of(&mut self.pairs)?;
+        Ok((0..self.numbers.len())
+            .try_for_each(|shard| self.machine.return_buffers(shard, &mut connections))?)
+    }
+
+    /// The store's time, which transactions are given: microseconds since it began.
+    pub fn clock(&self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        (now.as_micros() as u64).saturating_sub(self.began)
+    }
+
+    /// What the shards take.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The shards' design.
+    pub fn design(&self) -> Design {
+        self.machine.design()
+    }
+
+    /// What shard 0 grants.
+    pub fn granted(&self) -> &Granted {
+        &self.granted
+    }
+
+    /// A READ of shard 0's memory, for when nothing is under way: nanoseconds.
+    ///
+    /// # Errors
+    /// The READ fails.
+    pub fn bare_read(&mut self, from: Remote, len: usize) -> Result<f64> {
+        let into = [self.arena.sge(0, len)];
+        let started = Instant::now();
+        self.pairs[0].post_send(&work::read(0, &into, from))?;
+        while self.cq.poll(&mut self.done)? == 0 {}
+        let took = started.elapsed().as_nanos() as f64;
+        ensure!(
+            self.done[0].status == remora_verbs::Status::Success,
+            Silent,
+            "a READ of the shard's memory failed"
+        );
+        Ok(took)
+    }
+
+    /// Connections the connection to a shard, as if it had broken.
+    #[cfg(test)]
+    pub fn hang_up(&mut self, shard: usize) {
+        drop(self.pairs.remove(shard));
+    }
+
+    /// Waits until what is under way has ended and buffers are on their way back; not for long, since shards
+    /// find what a client leaves.
+    ///
+    /// # Errors
+    /// The NIC's.
+    pub fn close(&mut self) -> Result<()> {
+        let started = Instant::now();
+        let mut idle = 0;
+        while (self.machine.in_flight() > 0 || idle < 2 * RETURN_EVERY) && started.elapsed() < CLOSING {
+            let got = self.turn(|shard, completion, machine, connections| {
+                machine.complete(shard, completion, connections)?;
+                Ok(())
+            })?;
+            idle = if got == 0 { idle + 1 } else { 0 };
+        }
+        Ok(())
+    }
+
+    /// The same, and until the shards have acknowledged whatever was sent to them: then they may be stopped.
+    ///
+    /// # Errors
+    /// The NIC's, or a shard does not answer.
+    pub fn settle(&mut self) -> Result<()> {
+        self.close()?;
+        let mut flush = Flush::of("a shard");
+        while flush.goes_on(&mut self.pairs)? {
+            self.turn(|shard, completion, machine, connections| {
+                if !flush.takes(completion)? {
+                    machine.complete(shard, completion, connections)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Connects to a shard.
+fn connect(
+    domain: &ProtectionDomain,
+    cq: &CompletionQueue,
+    options: &QpOptions,
+    name: u64,
+    (shard, addresses): (usize, &[SocketAddr]),
+) -> Result<(QueuePair<Ready>, Welcome)> {
+    let address = addresses[shard];
+    let hello = Hello { name, shard: shard as u32, shards: addresses.len() as u32 };
+    let options = QpOptions { private_data: hello.encode().to_vec(), ..options.clone() };
+    let connected = crate::connect::connect(domain, cq, &options, address);
+    let pair = connected.map_err(|error| match error {
+        Error::Connect(ConnectError::Refused(_)) => {
+            Error::NoServer { what: "shard", address: address.to_string() }
+        }
+        error => error.context(format!("connecting to the shard at {address}")),
+    })?;
+    let welcome = Welcome::decode(pair.peer_private_data());
+    let welcome = need!(welcome, Peer, "no shard of transactions answers at {address}");
+    Ok((pair, welcome))
+}
+
+/// What all shards take, as far as this client goes.
+fn agree(welcomes: &[Welcome], size: Size) -> Result<Limits> {
+    let Welcome { limits, granted, .. } = &welcomes[0];
+    for welcome in welcomes {
+        if welcome.limits != *limits || welcome.granted.design() != granted.design() {
+            bail!(
+                Config,
+                "shard {} has another design or other limits than shard 0: start all shards with the same words",
+                welcome.shard
+            );
+        }
+    }
+    ensure!(
+        limits.max_keys <= size.max_keys,
+        Config,
+        "the shards take transactions of {} keys, this client of {}: start them with a smaller --max-keys",
+        limits.max_keys,
+        size.max_keys
+    );
+    ensure!(
+        size.window <= limits.window,
+        Config,
+        "the shards take {} transactions at a time of each client, not {}: start them with a larger --window",
+        limits.window,
+        size.window
+    );
+    Ok(Limits { window: size.window, ..*limits })
+}

@@ -1,0 +1,114 @@
+//! Transactions over a NIC: clients of all shards, and shards of both designs.
+//!
+//! ```
+//! use std::sync::atomic::{AtomicBool, Ordering};
+//!
+//! use remora_service::server::Pace;
+//! use remora_service::txn::{Client, Session, ShardConfig, Size, open_prism_tx};
+//! use remora_verbs::{Device, Listener};
+//!
+//! # fn main() -> remora_service::Result<()> {
+//! let listener = Listener::bind("127.0.0.1:0")?;
+//! let mut shard = open_prism_tx(Device::shm().open()?, &ShardConfig::of_keys(1000))?;
+//! let (address, stop) = (listener.address(), AtomicBool::new(false));
+//! std::thread::scope(|scope| {
+//!     let balance = scope.spawn(|| {
+//!         let size = Size { window: 1, max_keys: 16 };
+//!         let mut client = Client::new(Session::open(&Device::shm().open()?, &[address], size)?);
+//!         client.transaction(|tx| tx.put(b"alice", b"70"))?;
+//!         let balance = client.transaction(|tx| tx.get(b"alice"));
+//!         stop.store(true, Ordering::Relaxed);
+//!         balance
+//!     });
+//!     shard.work(Pace::default(), &listener, &stop)?;
+//!     assert_eq!(balance.join().expect("the client's thread")?.as_deref(), Some(&b"70"[..]));
+//!     Ok(())
+//! })
+//! # }
+//! ```
+
+mod client;
+#[cfg(test)]
+mod dying;
+mod enrolment;
+mod farm;
+mod identity;
+mod peers;
+mod prism_tx;
+mod recovery;
+mod transaction;
+
+pub use client::{Connections, Session, Size};
+pub use farm::FarmShard;
+pub use identity::ShardId;
+pub use prism_tx::PrismTx;
+pub use transaction::{Client, Step, Unfinished, explain};
+
+use remora_store::txn::Limits;
+use remora_verbs::Context;
+
+use crate::Result;
+use crate::server::{Extensions, HeapServer, Memory, Service};
+
+/// Shards of a store, at most.
+pub const MOST_SHARDS: usize = 16;
+
+/// How large a shard is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct ShardConfig {
+    /// Which shard it is.
+    pub id: ShardId,
+    /// Keys that it may have, including those that were deleted.
+    pub keys: u64,
+    /// Slots of its table.
+    pub slots: u64,
+    /// What clients may ask for.
+    pub limits: Limits,
+    /// Clients at a time.
+    pub clients: u32,
+}
+
+impl ShardConfig {
+    /// The only shard of a store with so many keys of up to 64 bytes and values of up to 1024.
+    pub fn of_keys(keys: u64) -> ShardConfig {
+        ShardConfig {
+            id: ShardId { shard: 0, shards: 1 },
+            keys,
+            slots: keys * 2,
+            limits: Limits { max_key: 64, max_value: 1024, max_keys: 16, window: 16 },
+            clients: 64,
+        }
+    }
+
+    /// Connections of other shards, which ask about clients that have died: one of each, and one that broke
+    /// and is not known to be gone yet.
+    pub fn asking(&self) -> u32 {
+        self.id.shards * 2
+    }
+
+    /// All connections.
+    pub fn connections(&self) -> u32 {
+        self.clients + self.asking()
+    }
+}
+
+/// Opens an empty shard of PRISM-TX.
+///
+/// # Errors
+/// The NIC has not so much memory, or the size is not possible.
+pub fn open_prism_tx(context: Context, size: &ShardConfig) -> Result<Service<HeapServer<PrismTx>>> {
+    let mut memory = Memory::of(context.alloc_pd()?);
+    let program = PrismTx::open(size, &mut memory)?;
+    let extensions = Extensions { prism: true, ..Extensions::default() };
+    Service::new(context, program, memory, size.connections(), extensions)
+}
+
+/// Opens an empty shard of FaRM.
+///
+/// # Errors
+/// The NIC has not so much memory, or the size is not possible.
+pub fn open_farm(context: Context, size: &ShardConfig) -> Result<Service<FarmShard>> {
+    let mut memory = Memory::of(context.alloc_pd()?);
+    let program = FarmShard::open(size, &context, &mut memory)?;
+    Service::new(context, program, memory, size.connections(), Extensions::default())
+}

@@ -1,0 +1,219 @@
+//! What shards of FaRM's say to each other about a client that has died: a question and an answer at a time,
+//! over a queue pair like a client's.
+
+use std::time::Duration;
+
+use remora_store::txn::Member;
+use remora_verbs::{
+    Access, CompletionQueue, Context, EMPTY, MemoryRegion, QpOptions, QueuePair, Ready, ReceiveRequest,
+    Status, work,
+};
+
+use crate::error::{Context as _, Result, bail, ensure, need};
+
+/// What a shard says that connects: whom it takes the other one for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct RecoveryHello {
+    /// The run that clients have told it.
+    pub run: u64,
+}
+
+/// First word: "RTP1".
+const RECOVERY_HELLO: [u8; 4] = *b"RTP1";
+
+impl RecoveryHello {
+    /// The message.
+    pub fn encode(self) -> [u8; 12] {
+        let mut out = [0; 12];
+        out[..4].copy_from_slice(&RECOVERY_HELLO);
+        out[4..].copy_from_slice(&self.run.to_le_bytes());
+        out
+    }
+
+    /// Reads the message; None if it is not one.
+    pub fn decode(bytes: &[u8]) -> Option<RecoveryHello> {
+        let run = bytes.strip_prefix(&RECOVERY_HELLO)?.try_into().ok()?;
+        Some(RecoveryHello { run: u64::from_le_bytes(run) })
+    }
+}
+
+/// What a shard asks of another one, about a client of this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// To end its connection, and say which of its transactions had begun to write.
+    Decided(u64),
+    /// To end its transactions: these happen, others do not.
+    Settle(u64, Vec<u64>),
+    /// To give its place to others.
+    Release(u64),
+}
+
+/// What it answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The connection is still being ended: ask again.
+    Wait,
+    /// It is done; these transactions had begun to write, if that was the question.
+    Done(Vec<u64>),
+}
+
+/// Numbers of transactions in a message, at most.
+pub const MOST: usize = 2 * 64 * super::MOST_SHARDS;
+/// Bytes of the longest message: kind, how many numbers, name, numbers.
+pub const LONGEST: usize = 16 + 8 * MOST;
+
+fn encode(kind: u32, name: u64, numbers: &[u64]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(16 + 8 * numbers.len());
+    out.extend(kind.to_le_bytes());
+    out.extend((numbers.len() as u32).to_le_bytes());
+    out.extend(name.to_le_bytes());
+    numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
+    out
+}
+
+fn decode(bytes: &[u8]) -> Option<(u32, u64, Vec<u64>)> {
+    let (kind, rest) = bytes.split_first_chunk()?;
+    let (count, rest) = rest.split_first_chunk()?;
+    let (name, rest) = rest.split_first_chunk()?;
+    let (numbers, none) = rest.as_chunks::<8>();
+    let whole = none.is_empty() && numbers.len() == u32::from_le_bytes(*count) as usize;
+    let numbers = numbers.iter().map(|number| u64::from_le_bytes(*number)).collect();
+    whole.then_some((u32::from_le_bytes(*kind), u64::from_le_bytes(*name), numbers))
+}
+
+impl Question {
+    /// The message.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Question::Decided(name) => encode(1, *name, &[]),
+            Question::Settle(name, decided) => encode(2, *name, decided),
+            Question::Release(name) => encode(3, *name, &[]),
+        }
+    }
+
+    /// Reads the message; None if it is not one.
+    pub fn decode(bytes: &[u8]) -> Option<Question> {
+        match decode(bytes)? {
+            (1, name, none) if none.is_empty() => Some(Question::Decided(name)),
+            (2, name, decided) => Some(Question::Settle(name, decided)),
+            (3, name, none) if none.is_empty() => Some(Question::Release(name)),
+            _ => None,
+        }
+    }
+}
+
+impl Answer {
+    /// The message.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Answer::Wait => encode(4, 0, &[]),
+            Answer::Done(numbers) => encode(5, 0, numbers),
+        }
+    }
+
+    /// Reads the message; None if it is not one.
+    pub fn decode(bytes: &[u8]) -> Option<Answer> {
+        match decode(bytes)? {
+            (4, 0, none) if none.is_empty() => Some(Answer::Wait),
+            (5, 0, numbers) => Some(Answer::Done(numbers)),
+            _ => None,
+        }
+    }
+}
+
+/// A connection to another shard.
+pub struct Peer {
+    pair: QueuePair<Ready>,
+    cq: CompletionQueue,
+    /// A message out, a message in.
+    memory: MemoryRegion,
+}
+
+/// How long another shard may take to answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Pause before it is asked again about a client that it is ending.
+const AGAIN: Duration = Duration::from_millis(5);
+/// Times that it is asked so.
+const ATTEMPTS: u32 = 400;
+
+impl Peer {
+    /// Connects to the shard that clients have told of.
+    ///
+    /// # Errors
+    /// It is not there, or another one is.
+    pub fn connect(context: &Context, member: Member) -> Result<Peer> {
+        let domain = context.alloc_pd()?;
+        let cq = context.create_cq(8)?;
+        let memory = domain.allocate(2 * LONGEST, Access::LOCAL_WRITE)?;
+        let private_data = RecoveryHello { run: member.run }.encode().to_vec();
+        let options = QpOptions {
+            max_send_wr: 2,
+            max_recv_wr: 2,
+            private_data,
+            connect_timeout: PATIENCE,
+            ..QpOptions::default()
+        };
+        let pair = domain.create_qp(&cq, &cq, &options)?.connect(member.address);
+        let pair = pair.with_context(|| format!("the shard at {}", member.address))?;
+        Ok(Peer { pair, cq, memory })
+    }
+
+    /// Asks until it has an answer.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn ask(&mut self, question: &Question) -> Result<Vec<u64>> {
+        for _ in 0..ATTEMPTS {
+            match self.ask_once(&question.encode())? {
+                Answer::Done(numbers) => return Ok(numbers),
+                Answer::Wait => std::thread::sleep(AGAIN),
+            }
+        }
+        bail!(Silent, "another shard does not end the client's connection")
+    }
+
+    fn ask_once(&mut self, question: &[u8]) -> Result<Answer> {
+        ensure!(question.len() <= LONGEST, Config, "a client with so many transactions is none of ours");
+        self.memory.write(0, question)?;
+        let into = [self.memory.sge(LONGEST, LONGEST)];
+        self.pair.post_recv(&ReceiveRequest { id: 1, sges: &into })?;
+        self.pair.post_send(&work::send(0, &[self.memory.sge(0, question.len())]))?;
+        loop {
+            let mut done = [EMPTY; 1];
+            let got = self.cq.wait(&mut done, PATIENCE).context("another shard does not answer")?;
+            ensure!(got == 1, Silent, "another shard does not answer");
+            let status = done[0].status;
+            ensure!(status == Status::Success, Silent, "another shard is gone: {}", status.explain());
+            if done[0].id == 1 {
+                let mut bytes = vec![0; (done[0].byte_len as usize).min(LONGEST)];
+                self.memory.read(LONGEST, &mut bytes)?;
+                return Ok(need!(Answer::decode(&bytes), Peer, "another shard answers nonsense"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_back_as_they_went_and_nothing_else_does() {
+        let hello = RecoveryHello { run: u64::MAX - 3 };
+        assert_eq!(RecoveryHello::decode(&hello.encode()), Some(hello));
+        assert_eq!(RecoveryHello::decode(&hello.encode()[..11]), None);
+        for question in [Question::Decided(7), Question::Settle(7, vec![1, 2]), Question::Release(7)] {
+            let bytes = question.encode();
+            assert_eq!(Question::decode(&bytes), Some(question));
+            assert!((0..bytes.len()).all(|len| Question::decode(&bytes[..len]).is_none()));
+            assert_eq!(Answer::decode(&bytes), None);
+        }
+        for answer in [Answer::Wait, Answer::Done(vec![]), Answer::Done(vec![3])] {
+            let bytes = answer.encode();
+            assert_eq!(Answer::decode(&bytes), Some(answer));
+            assert_eq!(Question::decode(&bytes), None);
+        }
+        assert_eq!(Question::decode(&[0xff; 40]), None);
+        assert!(Question::Settle(1, vec![0; MOST]).encode().len() <= LONGEST);
+    }
+}

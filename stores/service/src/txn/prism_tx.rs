@@ -1,0 +1,95 @@
+//! A shard of PRISM-TX: its clients do their transactions themselves.
+
+use remora_store::heap::{Classes, Reachable};
+use remora_store::txn::{Granted, HEADER, Roll, Shard, ShardConfig, Welcome};
+
+use super::ShardConfig as Config;
+use super::identity::ShardIdentity;
+use crate::error::{Result, ensure, need};
+use crate::server::{BufferTable, HeapServer, Memory, Sizes};
+
+/// Clients that a shard numbers, at most: as many as timestamps tell apart.
+const SESSIONS: u32 = (1 << 14) - 1;
+/// Slots that a key may be away from where its hash leads: with half of them free, a million keys stay
+/// within.
+pub const REACH: u32 = 128;
+
+/// A shard's table.
+pub struct PrismTx {
+    shard: Shard,
+    identity: ShardIdentity,
+}
+
+/// Buffers: one for each key, and those that are being written, or are on their way back.
+fn buffers(size: &Config) -> Result<u32> {
+    let busy = u64::from(size.clients) * (u64::from(size.limits.window * size.limits.max_keys) + 64);
+    let most = u64::from(remora_nic::MAX_RING_SLOTS);
+    let count = (size.keys + size.keys / 16 + busy).min(most);
+    ensure!(
+        count >= size.keys + 64,
+        Config,
+        "{} keys take more buffers than the {most} of a free list: ask for fewer --keys, and start more shards",
+        size.keys
+    );
+    Ok(count as u32)
+}
+
+impl PrismTx {
+    /// The program of a shard, with table and buffers in one region.
+    ///
+    /// # Errors
+    /// There is not so much memory, or there are too many keys for one shard.
+    pub fn open(size: &Config, memory: &mut Memory) -> Result<HeapServer<PrismTx>> {
+        let (slots, limits) = (size.slots, size.limits);
+        let reach = u64::from(REACH).min(slots) as u32;
+        let config = ShardConfig { slots, reach, sessions: SESSIONS, window: limits.window };
+        let roll_at = config.table_len().next_multiple_of(64);
+        let len = (HEADER as u32 + limits.max_key + limits.max_value).next_multiple_of(64);
+        let buffers = [(len, buffers(size)?)];
+        let sizes = Sizes {
+            what: "keys and values",
+            table_len: roll_at + Roll::len(size.id.shards),
+            buffers: &buffers,
+            clients: size.clients,
+        };
+        let mut server = HeapServer::open(&sizes, memory, |block, _| {
+            let identity = ShardIdentity::open(size.id, limits, block.clone(), roll_at)?;
+            let shard = need!(Shard::open(config, &block), Config, "memory for the table");
+            Ok(PrismTx { shard, identity })
+        })?;
+        server.post_all(|_, _| false)?;
+        Ok(server)
+    }
+}
+
+impl Reachable for PrismTx {
+    fn entries(&self) -> usize {
+        self.shard.entries()
+    }
+
+    fn buffers(&self, entry: usize, found: &mut dyn FnMut(u64)) {
+        self.shard.buffers(entry, found);
+    }
+}
+
+impl BufferTable for PrismTx {
+    fn fits(&self, hello: &[u8]) -> Result<()> {
+        self.identity.read(hello).map(|_| ())
+    }
+
+    fn welcome(&mut self, _: &[u8], classes: &Classes) -> Result<Vec<u8>> {
+        let grant = need!(
+            self.shard.accept(classes),
+            Refused,
+            "this shard has had the {} clients that it has numbers for: begin the store anew",
+            SESSIONS - 1
+        );
+        Ok(self.identity.welcome(Granted::PrismTx(grant)))
+    }
+
+    fn abandon(&mut self, welcome: &[u8]) {
+        if let Some(Welcome { granted: Granted::PrismTx(grant), .. }) = Welcome::decode(welcome) {
+            self.shard.take_back(grant.session);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Ending what dead clients of FaRM's have begun, at all shards in the same way. Each shard does it for the
+//! clients whose connections it has ended; two that do it for one client at a time do no harm
+//! (`docs/TXN.md`).
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use remora_store::txn::Roll;
+use remora_store::txn::farm::Shard;
+use remora_verbs::Context;
+
+use super::identity::ShardId;
+use super::peers::{Peer, Question};
+use crate::error::{Context as _, need};
+use crate::{Error, Result};
+
+/// A table that the serving thread and the recovering one look at in turn.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<Shard>>);
+
+impl Shared {
+    /// Of both.
+    pub fn new(shard: Shard) -> Shared {
+        Shared(Arc::new(Mutex::new(shard)))
+    }
+
+    /// This one's turn.
+    pub fn lock(&self) -> MutexGuard<'_, Shard> {
+        // What one thread leaves behind it in a table, the other may find at any time: clients do.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The recovering thread's own.
+struct Recovery {
+    context: Context,
+    shard: Shared,
+    roll: Roll,
+    id: ShardId,
+    /// The other shards, once one of them had to be asked; anew when one does not answer.
+    peers: Vec<Peer>,
+    /// What was said last about an attempt in vain.
+    said: String,
+}
+
+/// Time between two attempts to recover a client.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Starts the thread: it recovers the clients whose names it is sent, and whose connections have ended here,
+/// and ends with the sender.
+///
+/// # Errors
+/// There is no thread for it.
+pub fn start(context: Context, shard: Shared, roll: Roll, id: ShardId) -> Result<Sender<u64>> {
+    let (sender, names) = channel();
+    let mut recovery = Recovery { context, shard, roll, id, peers: Vec::new(), said: String::new() };
+    let thread = thread::Builder::new().name("recover".into());
+    thread.spawn(move || recovery.work(&names)).context("a thread to recover clients in")?;
+    Ok(sender)
+}
+
+impl Recovery {
+    fn work(&mut self, names: &Receiver<u64>) {
+        let mut dead: VecDeque<u64> = VecDeque::new();
+        loop {
+            let next = match dead.is_empty() {
+                true => names.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                false => names.recv_timeout(AGAIN),
+            };
+            match next {
+                Ok(name) => dead.push_front(name),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            for _ in 0..dead.len() {
+                let Some(name) = dead.pop_front() else { break };
+                if let Err(error) = self.recover(name) {
+                    self.in_vain(&error);
+                    dead.push_back(name);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Says so, once; the next attempt connects anew.
+    fn in_vain(&mut self, error: &Error) {
+        self.peers.clear();
+        let said = error.chain();
+        if said != self.said {
+            tracing::warn!("a dead client's locks stay until all shards answer: {said}");
+            self.said = said;
+        }
+    }
+
+    /// All shards end the connection, and say what they know; then all settle; then all forget. This one
+    /// last: until then it begins anew.
+    fn recover(&mut self, name: u64) -> Result<()> {
+        if self.shard.lock().is_untouched(name) {
+            // It has had no lock here, and asks for none any more. What it has at other shards, they know.
+            self.shard.lock().release(name);
+            return Ok(());
+        }
+        if self.peers.is_empty() {
+            self.peers = self.connect()?;
+        }
+        let mut decided = self.shard.lock().decided(name);
+        for peer in &mut self.peers {
+            decided.extend(peer.ask(&Question::Decided(name))?);
+        }
+        decided.sort_unstable();
+        decided.dedup();
+        self.shard.lock().settle(name, &decided);
+        let settle = Question::Settle(name, decided);
+        self.peers.iter_mut().try_for_each(|peer| peer.ask(&settle).map(drop))?;
+        let release = Question::Release(name);
+        self.peers.iter_mut().try_for_each(|peer| peer.ask(&release).map(drop))?;
+        self.shard.lock().release(name);
+        tracing::info!(name, "what a dead client had begun is ended");
+        Ok(())
+    }
+
+    fn connect(&self) -> Result<Vec<Peer>> {
+        let others = (0..self.id.shards).filter(|shard| *shard != self.id.shard);
+        let peer = |shard| {
+            let member = self.roll.member(shard);
+            let member = need!(member, Silent, "no client has told yet where shard {shard} is");
+            Peer::connect(&self.context, member)
+        };
+        others.map(peer).collect()
+    }
+}

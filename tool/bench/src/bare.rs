@@ -1,0 +1,109 @@
+//! The bare verbs of a port, one at a time: the floor of whatever takes round trips.
+
+use anyhow::{Context, Result};
+use remora_store::ycsb::fnv;
+use remora_verbs::{EMPTY, work};
+
+use super::echo::Echo;
+use super::pair::{End, Peer};
+use super::peer::{Place, Role, TARGET};
+use super::veth::{Side, Veth};
+use super::{PortName, turns, typical};
+
+/// Round trips of a measurement, and before it.
+const TRIPS: u64 = 4000;
+const WARM_UP: u64 = 400;
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// A process that answers bare verbs on the other core. It is stopped except while it is measured, so that
+/// whoever else spins on that core can be measured beside it, round by round.
+pub struct Bare {
+    end: End,
+    echo: Echo,
+    peer: Peer,
+}
+
+impl Bare {
+    /// Starts the process on `cores[1]`, pins this one to `cores[0]`, and connects over `port`.
+    pub fn open(port: PortName, cores: [usize; 2]) -> Result<Bare> {
+        Bare::of(Peer::start(cores)?, port)
+    }
+
+    /// The same at the two sides of veth pairs, of which this process is at the near one.
+    pub fn open_between(veth: &Veth, port: PortName, cores: [usize; 2]) -> Result<Bare> {
+        Bare::of(Peer::start_at(cores, Place::Veth(Side::Near), &veth.far())?, port)
+    }
+
+    fn of(peer: Peer, port: PortName) -> Result<Bare> {
+        let end = End::open(&peer, port)?;
+        let echo = Echo::new(&end.local, end.remote);
+        turns::stop(peer.child())?;
+        Ok(Bare { end, echo, peer })
+    }
+
+    /// Round trip of a READ of `len` bytes at the `places` of the peer's memory, one after the other:
+    /// nanoseconds.
+    pub fn read(&mut self, len: usize, places: &[usize]) -> Result<f64> {
+        let mut places = places.iter().cycle();
+        self.turn(self.end.serving(), 0, |end, _| {
+            let list = [end.local.sge(0, len)];
+            let place = places.next().context("a place to read")?;
+            end.one(&work::read(0, &list, end.remote.at(*place as u64)))
+        })
+    }
+
+    /// Lines where READs of at most `longest` bytes may begin, as these numbers fall into `span` bytes, or
+    /// all that the peer has.
+    pub fn places(numbers: impl Iterator<Item = u64>, span: usize, longest: usize) -> Vec<usize> {
+        let lines = (span.min(TARGET) / LINE).saturating_sub(longest / LINE).max(1);
+        numbers.map(|number| fnv(number) as usize % lines * LINE).collect()
+    }
+
+    /// Round trip of a message of `there` bytes to a program that polls and answers it with one of `back`
+    /// bytes: nanoseconds.
+    pub fn echo(&mut self, there: usize, back: usize) -> Result<f64> {
+        self.echo.start(&mut self.end.qps[0])?;
+        self.turn(self.end.answering(), back as u64, |end, echo| {
+            let qp = &mut end.qps[0];
+            echo.send(qp, there)?;
+            let mut done = [EMPTY; 2];
+            let mut answered = false;
+            while !answered {
+                let got = end.cq.poll(&mut done)?;
+                for completion in &done[..got] {
+                    if Echo::is_message(completion)? {
+                        echo.post_receive(qp)?;
+                        answered = true;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Has the peer play `role`, alone on its core, while `trip` is measured.
+    fn turn(
+        &mut self,
+        role: Role,
+        argument: u64,
+        mut trip: impl FnMut(&mut End, &mut Echo) -> Result<()>,
+    ) -> Result<f64> {
+        let Bare { end, echo, peer } = self;
+        turns::go_on(peer.child())?;
+        peer.play(role, argument, 0)?;
+        (0..WARM_UP).try_for_each(|_| trip(end, echo))?;
+        let took = typical(TRIPS, || trip(end, echo))?;
+        end.settle()?;
+        peer.play(Role::Sleep, 0, 0)?;
+        turns::stop(peer.child())?;
+        Ok(took)
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        // The peer ends when it is told to, for which it must run.
+        let _ = turns::go_on(self.peer.child());
+    }
+}

@@ -1,0 +1,218 @@
+//! `remora bench block`: PRISM-RS against ABDLOCK, turn by turn, three replicas each, and etcd beside them.
+
+use anyhow::Result;
+use clap::Parser;
+use remora_store::Random;
+use remora_store::block::{Design, MIN_BLOCK};
+use remora_store::ycsb::Skewed;
+
+use super::etcd;
+use super::rows::{beside, crowded, point};
+use super::system::{REPLICAS, Round, SystemUnderTest, Testbed};
+use crate::kv::curves::windows;
+use crate::prism::loads::{CROWD, SKEWS};
+use crate::site::Site;
+use crate::veth::Veth;
+use crate::{PortName, Report, cores};
+
+/// Arguments of `remora bench block`.
+#[derive(Parser)]
+#[command(
+    after_help = "Examples:\n  remora bench block\n  remora bench block --port udp --blocks 1000000 --json\n  remora bench block --curves --port shm --json > blocks.jsonl\n\nClients have a core, and so have the replicas of a design: three NICs with memory of their own, polled in turn by one thread. Designs\ntake turns. One client has one operation in flight for latencies and 16 for rates; a crowd is so many clients, each with connections\nof its own and one operation at a time.\n\nReplicas keep blocks in memory alone. etcd writes each change to a log and waits for the disk (fsync) on two of three members; beside\nthat it is measured with its files in memory, which is as durable as the replicas are. It is asked through its JSON gateway, one request\nat a time on each of as many connections as there are clients."
+)]
+pub struct Args {
+    /// Only this port.
+    #[arg(long)]
+    port: Option<PortName>,
+    /// Blocks.
+    #[arg(long, default_value_t = 16_384, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    blocks: u64,
+    /// Bytes of a block.
+    #[arg(long, default_value_t = MIN_BLOCK, value_parser = crate::command::designs::block_len)]
+    block_len: u32,
+    /// Clients of the crowd.
+    #[arg(long, default_value_t = CROWD, value_parser = clap::value_parser!(u32).range(1..=200))]
+    clients: u32,
+    /// Interleaved rounds.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Instead: 1, 2, 4, ... clients and uniform keys, then the crowd, the paper's Figures 6 and 7.
+    #[arg(long)]
+    curves: bool,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+    /// Leave etcd out.
+    #[arg(long)]
+    no_rivals: bool,
+    /// Cores of clients and replicas [default: the first two].
+    #[arg(long, value_delimiter = ',', num_args = 1)]
+    cores: Vec<usize>,
+}
+
+/// Which blocks are asked for.
+pub struct Keys {
+    blocks: u64,
+    /// None: all alike.
+    skewed: Option<Skewed>,
+    /// As paths name it.
+    pub name: String,
+}
+
+impl Keys {
+    /// With this exponent; 0 is uniform.
+    fn of(blocks: u64, skew: f64) -> Keys {
+        let skewed = (skew > 0.0).then(|| Skewed::new(blocks, skew));
+        let name = if skew > 0.0 { format!("zipf-{skew}") } else { "uniform".to_owned() };
+        Keys { blocks, skewed, name }
+    }
+
+    /// The next one.
+    pub fn next(&self, random: &mut Random) -> u64 {
+        match &self.skewed {
+            None => random.below(self.blocks),
+            Some(skewed) => skewed.next(random),
+        }
+    }
+}
+
+/// Windows of the curves end where all their clients are those of a crowd.
+const MOST: u32 = 64;
+/// YCSB's exponent.
+const SKEW: f64 = 0.99;
+
+/// `remora bench block`.
+pub fn run(args: &Args) -> Result<Report> {
+    let cores = cores::two_cores(&args.cores)?;
+    cores::pin(cores[0])?;
+    let mut report = Report::new(args.json);
+    if !args.no_rivals && !args.curves {
+        let clients = [1, args.clients];
+        let store = (args.block_len, args.blocks);
+        if let Err(error) = etcd::run(cores[1], store, clients, args.rounds, &mut report) {
+            tracing::warn!("left out: {error:#}");
+        }
+    }
+    for port in Site::ports(args.port) {
+        over(args, port, cores, &mut report)?;
+    }
+    Ok(report)
+}
+
+/// Both designs over a port.
+fn over(args: &Args, port: PortName, cores: [usize; 2], report: &mut Report) -> Result<()> {
+    let mut spaces = Vec::new();
+    let veth = match bridged(port) {
+        Ok(made) => made,
+        Err(error) if args.port.is_some() => return Err(error),
+        Err(error) => {
+            tracing::warn!("port xdp is left out: {error:#}");
+            return Ok(());
+        }
+    };
+    let veth = veth.map(|(veth, names)| {
+        spaces = names;
+        veth
+    });
+    let (blocks, block_len, clients) = (args.blocks, args.block_len as usize, args.clients as usize);
+    let testbed = Testbed { port, cores, blocks, block_len, clients, spaces };
+    let mut systems = Vec::new();
+    for (store, design) in Design::ALL.into_iter().enumerate() {
+        systems.push(testbed.system(store, design)?);
+    }
+    let mut measuring = Measuring { args, port, systems: &mut systems, report };
+    if args.curves {
+        measuring.curves()?;
+    } else {
+        measuring.alone()?;
+    }
+    measuring.generator()?;
+    // The replicas end before the networks that they are in.
+    drop(systems);
+    drop(veth);
+    Ok(())
+}
+
+/// The networks of port xdp, and the replicas' namespaces.
+fn bridged(port: PortName) -> Result<Option<(Veth, Vec<String>)>> {
+    if port != PortName::Xdp {
+        return Ok(None);
+    }
+    let mut veth = Veth::create()?;
+    let spaces = veth.add_bridges(Design::ALL.len(), REPLICAS)?;
+    veth.enter()?;
+    Ok(Some((veth, spaces)))
+}
+
+/// The designs over a port.
+struct Measuring<'a> {
+    args: &'a Args,
+    port: PortName,
+    systems: &'a mut [SystemUnderTest],
+    report: &'a mut Report,
+}
+
+/// A design's rounds.
+pub type Rounds = (Design, Vec<Round>);
+
+impl Measuring<'_> {
+    fn case(&self, design: Design, keys: &Keys) -> String {
+        format!("{}/{}/{}/{}", self.port.name(), design.name(), self.args.block_len, keys.name)
+    }
+
+    /// Round by round, one design after the other.
+    fn turns(
+        &mut self,
+        mut turn: impl FnMut(&mut SystemUnderTest, u64) -> Result<Round>,
+    ) -> Result<Vec<Rounds>> {
+        let mut rounds: Vec<Rounds> = self.systems.iter().map(|system| (system.design, Vec::new())).collect();
+        for number in 0..self.args.rounds {
+            for (system, (_, rounds)) in self.systems.iter_mut().zip(&mut rounds) {
+                rounds.push(turn(system, number.into())?);
+            }
+        }
+        Ok(rounds)
+    }
+
+    /// One client.
+    fn alone(&mut self) -> Result<()> {
+        for skew in [0.0, SKEW] {
+            let keys = Keys::of(self.args.blocks, skew);
+            let rounds = self.turns(|system, seed| system.one(|random| keys.next(random), seed))?;
+            let rows = beside(&rounds, |design| self.case(design, &keys));
+            rows.into_iter().for_each(|row| self.report.add(row));
+        }
+        Ok(())
+    }
+
+    /// More and more clients.
+    fn curves(&mut self) -> Result<()> {
+        let keys = Keys::of(self.args.blocks, 0.0);
+        for clients in windows(MOST.min(self.args.clients)) {
+            let rounds = self
+                .turns(|system, seed| system.generator(clients as usize, |random| keys.next(random), seed))?;
+            let rows = point(&rounds, |design| format!("{}/window-{clients}", self.case(design, &keys)));
+            rows.into_iter().for_each(|row| self.report.add(row));
+        }
+        Ok(())
+    }
+
+    /// All clients, and keys that are more and more skewed.
+    fn generator(&mut self) -> Result<()> {
+        let clients = self.args.clients;
+        let mut uniform = Vec::new();
+        for skew in SKEWS {
+            let keys = Keys::of(self.args.blocks, skew);
+            let rounds = self
+                .turns(|system, seed| system.generator(clients as usize, |random| keys.next(random), seed))?;
+            let rows = crowded(&rounds, &uniform, |design| {
+                format!("{}/clients-{clients}", self.case(design, &keys))
+            });
+            rows.into_iter().for_each(|row| self.report.add(row));
+            if uniform.is_empty() {
+                uniform = rounds;
+            }
+        }
+        Ok(())
+    }
+}

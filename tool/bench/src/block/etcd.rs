@@ -1,0 +1,254 @@
+//! The rival: three members of a real etcd on the loopback, one key a block, driven over connections that
+//! never block.
+//!
+//! Each connection has one request at a time, through the JSON gateway that every member has; reads are
+//! linearizable, as etcd's are if nothing else is asked for.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use remora_store::Random;
+
+use crate::{Report, Row, histogram};
+
+/// Members of the cluster.
+const MEMBERS: usize = 3;
+/// Requests of a round, for each connection and at least.
+const EACH: u64 = 20;
+const LEAST: u64 = 200;
+/// Keys that are asked for: each is written before.
+const KEYS: u64 = 256;
+/// How long it may take to begin, and to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where its files are, as paths of rows name it: on the disk, for which it waits, or in memory.
+const PLACES: [(&str, &str); 2] = [("fsync", "/var/tmp"), ("files-in-memory", "/dev/shm")];
+
+/// A running cluster, and its files.
+struct Cluster {
+    members: Vec<Child>,
+    clients: Vec<SocketAddr>,
+    folder: PathBuf,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            let _ = member.kill();
+            let _ = member.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+impl Cluster {
+    fn start(place: &Path, core: usize) -> Result<Cluster> {
+        let folder = place.join(format!("remora-bench-etcd-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        let peers = (0..MEMBERS).map(|_| free_address()).collect::<Result<Vec<SocketAddr>>>()?;
+        let clients = (0..MEMBERS).map(|_| free_address()).collect::<Result<Vec<SocketAddr>>>()?;
+        let all: Vec<String> =
+            peers.iter().enumerate().map(|(at, peer)| format!("member{at}=http://{peer}")).collect();
+        let mut cluster = Cluster { members: Vec::new(), clients, folder };
+        for (at, peer) in peers.iter().enumerate() {
+            let (peer, client) = (format!("http://{peer}"), format!("http://{}", cluster.clients[at]));
+            let member = Command::new("taskset")
+                .args(["-c", &core.to_string(), "etcd", "--name", &format!("member{at}")])
+                .arg("--data-dir")
+                .arg(cluster.folder.join(at.to_string()))
+                .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+                .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+                .args(["--initial-cluster", &all.join(","), "--initial-cluster-state", "new"])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .context("etcd is not installed: `make setup-bench` installs it")?;
+            cluster.members.push(member);
+        }
+        Ok(cluster)
+    }
+}
+
+/// The number behind `content-length:` in the head of an answer, and the bytes of the head.
+fn answer_len(bytes: &[u8]) -> Option<(usize, usize)> {
+    let head = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let text = std::str::from_utf8(&bytes[..head]).ok()?;
+    let len = text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+    })?;
+    Some((head + 4, len))
+}
+
+/// A connection with a request at a time.
+struct Connection {
+    stream: TcpStream,
+    bytes: Vec<u8>,
+    asked: Option<Instant>,
+}
+
+impl Connection {
+    fn open(address: SocketAddr) -> Result<Connection> {
+        let (started, mut stream) = (Instant::now(), TcpStream::connect(address));
+        while stream.is_err() && started.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(20));
+            stream = TcpStream::connect(address);
+        }
+        let stream = stream.with_context(|| format!("etcd does not listen at {address}"))?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        Ok(Connection { stream, bytes: Vec::new(), asked: None })
+    }
+
+    fn ask(&mut self, call: &str, question: &str) -> Result<()> {
+        let head = format!(
+            "POST /v3/kv/{call} HTTP/1.1\r\nHost: etcd\r\nContent-Length: {}\r\n\r\n",
+            question.len()
+        );
+        self.asked = Some(Instant::now());
+        // A request is shorter than a socket's buffer, which is empty.
+        let sent = self.stream.write(&[head.as_bytes(), question.as_bytes()].concat())?;
+        ensure!(sent == head.len() + question.len(), "etcd takes no request");
+        Ok(())
+    }
+
+    /// What has been answered, and after how long.
+    fn take(&mut self) -> Result<Option<(String, Duration)>> {
+        let Some(asked) = self.asked else { return Ok(None) };
+        let mut more = [0; 4096];
+        match self.stream.read(&mut more) {
+            Ok(0) => bail!("etcd hung up"),
+            Ok(got) => self.bytes.extend_from_slice(&more[..got]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error).context("etcd"),
+        }
+        let Some((head, len)) = answer_len(&self.bytes) else { return Ok(None) };
+        if self.bytes.len() < head + len {
+            return Ok(None);
+        }
+        let answer = String::from_utf8_lossy(&self.bytes[..head + len]).into_owned();
+        self.bytes.drain(..head + len);
+        self.asked = None;
+        Ok(Some((answer, asked.elapsed())))
+    }
+}
+
+/// Puts and gets of blocks.
+struct Register {
+    connections: Vec<Connection>,
+    value: String,
+    random: Random,
+}
+
+impl Register {
+    fn question(&mut self, key: u64, write: bool) -> (&'static str, String) {
+        let key = STANDARD.encode(key.to_le_bytes());
+        match write {
+            true => ("put", format!("{{\"key\":\"{key}\",\"value\":\"{}\"}}", self.value)),
+            false => ("range", format!("{{\"key\":\"{key}\"}}")),
+        }
+    }
+
+    /// `count` requests over the first `clients` connections; the latency of each goes to `took`.
+    fn run(
+        &mut self,
+        (clients, count): (usize, u64),
+        mut next: impl FnMut(&mut Random, u64) -> (u64, bool),
+        mut took: impl FnMut(Duration),
+    ) -> Result<()> {
+        let (mut begun, mut over, mut heard) = (0, 0, Instant::now());
+        while over < count {
+            for at in 0..clients {
+                if self.connections[at].asked.is_none() && begun < count {
+                    let (key, write) = next(&mut self.random, begun);
+                    let (call, question) = self.question(key, write);
+                    self.connections[at].ask(call, &question)?;
+                    begun += 1;
+                }
+                let Some((answer, latency)) = self.connections[at].take()? else { continue };
+                ensure!(answer.starts_with("HTTP/1.1 200"), "etcd refuses: {answer}");
+                (over, heard) = (over + 1, Instant::now());
+                took(latency);
+            }
+            ensure!(heard.elapsed() < PATIENCE, "etcd does not answer");
+        }
+        Ok(())
+    }
+}
+
+/// Measures it, with its files on the disk and in memory.
+///
+/// # Errors
+/// It is not installed, or does not answer.
+pub fn run(
+    core: usize,
+    (len, blocks): (u32, u64),
+    clients: [u32; 2],
+    rounds: u32,
+    report: &mut Report,
+) -> Result<()> {
+    for (name, place) in PLACES {
+        let cluster = Cluster::start(Path::new(place), core)?;
+        let most = clients.into_iter().max().unwrap_or(1) as usize;
+        let connections = (0..most).map(|at| Connection::open(cluster.clients[at % MEMBERS]));
+        let connections = connections.collect::<Result<Vec<Connection>>>()?;
+        let value = STANDARD.encode(vec![7; len as usize]);
+        let mut register = Register { connections, value, random: Random::new(1) };
+        let keys = blocks.min(KEYS);
+        elected(&mut register)?;
+        register.run((most, keys), |_, at| (at, true), |_| ())?;
+        for clients in clients {
+            let (mut p50, mut rates) = (Vec::new(), Vec::new());
+            let count = (u64::from(clients) * EACH).max(LEAST);
+            for _ in 0..rounds {
+                let (mut latencies, started) = (histogram()?, Instant::now());
+                register.run(
+                    (clients as usize, count),
+                    |random, _| (random.below(keys), random.below(2) == 0),
+                    |took| latencies.saturating_record(took.as_nanos() as u64),
+                )?;
+                rates.push(count as f64 / started.elapsed().as_secs_f64());
+                p50.push(latencies.value_at_quantile(0.5) as f64);
+            }
+            let case = format!("tcp/etcd/{len}/uniform/{name}/clients-{clients}");
+            report.add(Row::new("block", &case, "latency_p50", "ns", &p50));
+            report.add(Row::new("block", &case, "rate", "1/s", &rates));
+        }
+    }
+    Ok(())
+}
+
+/// Waits until there is a leader: until then requests fail.
+fn elected(register: &mut Register) -> Result<()> {
+    let started = Instant::now();
+    while let Err(error) = register.run((1, 1), |_, _| (0, true), |_| ()) {
+        if started.elapsed() > PATIENCE {
+            return Err(error);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answers_length_is_in_its_head() {
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+        assert_eq!(answer_len(answer), Some((answer.len() - 2, 2)));
+        assert_eq!(answer_len(&answer[..30]), None);
+        assert_eq!(answer_len(b"HTTP/1.1 200 OK\r\n\r\n"), None);
+    }
+}

@@ -1,0 +1,395 @@
+//! Clients in a closed loop: each has connections of its own to all replicas and keeps so many operations in
+//! flight; one thread drives them all, by one completion queue.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use remora_host::Clock;
+use remora_nic::Remote;
+use remora_store::Fleet;
+use remora_store::block::{
+    AnyClient, ClientConfig, ClientId, Design, Errand, Finished, Hello, Machine as _, Operation, Outcome,
+    Refused, Welcome,
+};
+use remora_verbs::{
+    Access, CompletionQueue, Context, EMPTY, MemoryRegion, ProtectionDomain, QpOptions, QueuePair, Ready,
+    WorkCompletion, work,
+};
+
+use crate::command::device::PortArgs;
+use remora_service::block::client_config as config;
+use remora_service::flush::Flush;
+use remora_service::post::{Ringing, registered};
+use remora_service::server::READS;
+
+/// Completions taken at a time.
+const TAKEN: usize = 64;
+/// How long an operation may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long what is under way may take when no operation is.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// A client's connections, as its machine sees them.
+struct Ends<'a>(&'a mut [QueuePair<Ready>]);
+
+impl Fleet for Ends<'_> {
+    type End<'a>
+        = Ringing<'a>
+    where
+        Self: 'a;
+
+    fn end(&mut self, server: usize) -> Ringing<'_> {
+        Ringing::of(&mut self.0[server])
+    }
+}
+
+/// One of them.
+struct Client {
+    machine: AnyClient,
+    pairs: Vec<QueuePair<Ready>>,
+    /// Since when the operation in each slot is.
+    begun: Vec<Instant>,
+    /// What was drawn and has not begun.
+    drawn: Option<(Operation, u64)>,
+    _arena: MemoryRegion,
+}
+
+/// By the numbers of queue pairs, in order: whose each is, and to which replica it leads. It is looked into
+/// for every completion of what is measured.
+#[derive(Default)]
+struct Owners(Vec<(u32, (usize, usize))>);
+
+impl Owners {
+    fn add(&mut self, number: u32, of: (usize, usize)) {
+        let at = self.0.partition_point(|(other, _)| *other < number);
+        self.0.insert(at, (number, of));
+    }
+
+    #[inline]
+    fn of(&self, number: u32) -> Option<(usize, usize)> {
+        let at = self.0.binary_search_by_key(&number, |(number, _)| *number).ok()?;
+        Some(self.0[at].1)
+    }
+}
+
+/// All of them.
+pub struct LoadGenerator {
+    clock: Clock,
+    clients: Vec<Client>,
+    owners: Owners,
+    cq: CompletionQueue,
+    done: [WorkCompletion; TAKEN],
+    value: Vec<u8>,
+    /// What the bare READs read, and where to.
+    tables: Vec<Remote>,
+    local: MemoryRegion,
+    context: Context,
+    domain: ProtectionDomain,
+    /// Of all clients, so many take part.
+    active: usize,
+}
+
+/// How many clients generate load, and of which kind.
+#[derive(Copy, Clone, Debug)]
+pub struct Size {
+    /// Clients.
+    pub clients: usize,
+    /// Operations that each has in flight at most.
+    pub window: u16,
+}
+
+fn connect(
+    domain: &ProtectionDomain,
+    cq: &CompletionQueue,
+    replicas: usize,
+    window: u16,
+    (address, wants_number): (SocketAddr, bool),
+) -> Result<(QueuePair<Ready>, Welcome)> {
+    let needs = AnyClient::needs(&config(ClientId::new(0).context("a number")?, replicas, window));
+    let options = QpOptions {
+        max_send_wr: needs.send * 2,
+        max_recv_wr: needs.receive,
+        private_data: Hello { replicas, errand: Errand::Use { wants_number } }.encode().to_vec(),
+        max_rd_atomic: READS,
+        max_dest_rd_atomic: READS,
+        prism: true,
+        ..QpOptions::default()
+    };
+    let pair = remora_service::connect::connect(domain, cq, &options, address)?;
+    let welcome = Welcome::decode(pair.peer_private_data()).context("no replica of blocks answers there")?;
+    Ok((pair, welcome))
+}
+
+impl LoadGenerator {
+    /// Connects each client to all replicas.
+    ///
+    /// # Errors
+    /// One does not answer.
+    pub fn open(port: &PortArgs, replicas: &[SocketAddr], size: Size) -> Result<LoadGenerator> {
+        let context = port.open()?;
+        let domain = context.alloc_pd()?;
+        LoadGenerator::with(context, domain, replicas, size)
+    }
+
+    /// Another one, with the same NIC.
+    ///
+    /// # Errors
+    /// A replica does not answer.
+    pub fn beside(&self, replicas: &[SocketAddr], size: Size) -> Result<LoadGenerator> {
+        LoadGenerator::with(self.context.clone(), self.domain.clone(), replicas, size)
+    }
+
+    fn with(
+        context: Context,
+        domain: ProtectionDomain,
+        replicas: &[SocketAddr],
+        size: Size,
+    ) -> Result<LoadGenerator> {
+        let count = replicas.len();
+        let needs = AnyClient::needs(&config(ClientId::new(0).context("a number")?, count, size.window));
+        let cq = context.create_cq(needs.completions * 2 * (count * size.clients) as u32)?;
+        let local = domain.allocate(1 << 16, Access::LOCAL_WRITE)?;
+        let mut generator = LoadGenerator {
+            clock: Clock::new(),
+            clients: Vec::new(),
+            owners: Owners::default(),
+            cq,
+            done: [EMPTY; TAKEN],
+            value: Vec::new(),
+            tables: Vec::new(),
+            local,
+            context,
+            domain: domain.clone(),
+            active: size.clients,
+        };
+        for _ in 0..size.clients {
+            generator.join(&domain, replicas, size.window)?;
+        }
+        Ok(generator)
+    }
+
+    /// Clients.
+    pub fn len(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// From now on only so many of them take part.
+    pub fn only(&mut self, clients: usize) {
+        self.active = clients.min(self.clients.len());
+    }
+
+    /// One client more.
+    fn join(&mut self, domain: &ProtectionDomain, replicas: &[SocketAddr], window: u16) -> Result<()> {
+        let (mut pairs, mut grants, mut number) = (Vec::new(), Vec::new(), None);
+        for address in replicas {
+            // One number is enough, and they are given out slowly.
+            let asked = (*address, number.is_none());
+            let (pair, welcome) = connect(domain, &self.cq, replicas.len(), window, asked)
+                .with_context(|| format!("the replica at {address}"))?;
+            self.owners.add(pair.number(), (self.clients.len(), pairs.len()));
+            number = number.or(welcome.number);
+            grants.push(welcome.grant);
+            pairs.push(pair);
+        }
+        let id = number.context("no replica gives numbers")?;
+        let (design, layout) =
+            grants.first().map(|grant| (grant.design, grant.layout)).context("a replica")?;
+        let config = ClientConfig { layout, ..config(id, replicas.len(), window) };
+        let len = AnyClient::arena_len(design, &config);
+        let arena = domain.allocate(len, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+        let mut machine = AnyClient::new(design, config, registered(&arena), self.clients.len() as u64)
+            .context("a store of blocks has 1, 3, 5 or 7 replicas")?;
+        for (replica, grant) in grants.iter().enumerate() {
+            machine
+                .connect(replica, *grant, &mut Ends(&mut pairs))
+                .map_err(|broken| anyhow::anyhow!("{broken}"))?;
+        }
+        self.value.resize(layout.block_len as usize, 7);
+        self.tables = grants.iter().map(|grant| grant.table).collect();
+        let begun = vec![Instant::now(); config.slots()];
+        self.clients.push(Client { machine, pairs, begun, drawn: None, _arena: arena });
+        Ok(())
+    }
+
+    /// `count` operations, of which each client has `each` in flight; nanoseconds and round trips of each go
+    /// to `took`.
+    ///
+    /// # Errors
+    /// A replica is gone, or has no buffer.
+    pub fn run(
+        &mut self,
+        (count, each): (u64, usize),
+        mut draw: impl FnMut() -> (Operation, u64),
+        mut took: impl FnMut(u64, u32),
+    ) -> Result<()> {
+        // Who may begin something, and who may not although it could have more in flight: a slow replica
+        // holds it up.
+        let mut free: Vec<usize> = (0..self.active).flat_map(|who| vec![who; each]).collect();
+        let mut held = Vec::with_capacity(free.len());
+        let (mut begun, mut over) = (0, 0);
+        let mut heard = Instant::now();
+        while over < count {
+            while begun < count
+                && let Some(who) = free.pop()
+            {
+                match self.begin(who, &mut draw)? {
+                    true => begun += 1,
+                    false => held.push(who),
+                }
+            }
+            free.append(&mut held);
+            let before = over;
+            self.turn(|who, nanoseconds, finished| {
+                over += 1;
+                free.push(who);
+                took(nanoseconds, finished.round_trips);
+            })?;
+            if over > before {
+                heard = Instant::now();
+            } else if heard.elapsed() > PATIENCE {
+                bail!("the replicas do not answer");
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins what is drawn; false: not now.
+    fn begin(&mut self, who: usize, draw: impl FnMut() -> (Operation, u64)) -> Result<bool> {
+        let client = &mut self.clients[who];
+        let (operation, block) = *client.drawn.get_or_insert_with(draw);
+        let value: &[u8] = if operation == Operation::Write { &self.value } else { &[] };
+        let now = Instant::now();
+        let ends = &mut Ends(&mut client.pairs);
+        match client.machine.start(self.clock.now(), operation, block, value, ends) {
+            Ok(slot) => {
+                client.begun[slot.index()] = now;
+                client.drawn = None;
+                Ok(true)
+            }
+            Err(Refused::WindowFull) => Ok(false),
+            Err(refused) => bail!("{refused}"),
+        }
+    }
+
+    /// Takes what has ended: whose, and after how many nanoseconds.
+    #[inline]
+    fn turn(&mut self, mut ended: impl FnMut(usize, u64, &Finished<'_>)) -> Result<()> {
+        let now = self.clock.now();
+        let got = self.cq.poll(&mut self.done)?;
+        for completion in &self.done[..got] {
+            let Some((who, replica)) = self.owners.of(completion.qp_num) else { continue };
+            let Client { machine, pairs, begun, .. } = &mut self.clients[who];
+            if let Some(finished) = machine.complete(now, replica, completion, &mut Ends(pairs)) {
+                let well = matches!(finished.outcome, Outcome::Value(_) | Outcome::Done);
+                ensure!(well, "an operation ended as {:?}", finished.outcome);
+                ended(who, begun[finished.slot.index()].elapsed().as_nanos() as u64, &finished);
+            }
+        }
+        for Client { machine, pairs, .. } in &mut self.clients {
+            machine.expire(now, &mut Ends(pairs));
+            if let Some(lost) = machine.lost() {
+                bail!("replica {} is gone: {}", lost.replica, lost.why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Until nothing is under way any more.
+    ///
+    /// # Errors
+    /// The NIC's.
+    pub fn settle(&mut self) -> Result<()> {
+        let started = Instant::now();
+        while !self.clients.iter().all(|client| client.machine.is_quiet()) && started.elapsed() < CLOSING {
+            self.turn(|_, _, _| ())?;
+        }
+        self.flush()
+    }
+
+    /// Until the replicas have acknowledged whatever was sent to them, also what nobody waits for: they will
+    /// be stopped, and retries run out.
+    fn flush(&mut self) -> Result<()> {
+        let mut flush = Flush::of("a replica");
+        while flush.goes_on(self.clients.iter_mut().flat_map(|client| &mut client.pairs))? {
+            let now = self.clock.now();
+            let got = self.cq.poll(&mut self.done)?;
+            for completion in &self.done[..got] {
+                let Some((who, replica)) = self.owners.of(completion.qp_num) else { continue };
+                if flush.takes(completion)? {
+                    continue;
+                }
+                let Client { machine, pairs, .. } = &mut self.clients[who];
+                machine.complete(now, replica, completion, &mut Ends(pairs));
+            }
+        }
+        Ok(())
+    }
+
+    /// READs of `len` bytes at these places of every replica's table, all replicas at once: what each takes
+    /// until a majority has answered, nanoseconds. The next begins then, as phases of operations do, while
+    /// the last replica is still at work. For when nothing is under way.
+    ///
+    /// # Errors
+    /// A READ fails.
+    pub fn bare_quorums(
+        &mut self,
+        len: usize,
+        places: impl Iterator<Item = u64>,
+        all: &mut Vec<f64>,
+    ) -> Result<()> {
+        let list = [self.local.sge(0, len)];
+        let (replicas, mut under_way) = (self.tables.len(), 0);
+        for (number, place) in places.enumerate() {
+            let started = Instant::now();
+            for (pair, table) in self.clients[0].pairs.iter_mut().zip(&self.tables) {
+                let from = Remote { addr: table.addr + place, ..*table };
+                pair.post_send(&work::read(number as u64, &list, from))?;
+            }
+            under_way += replicas;
+            let mut answered = 0;
+            // What is left behind is less than one of all replicas.
+            while answered <= replicas / 2 || under_way >= replicas {
+                let before = answered;
+                for completion in self.answers()? {
+                    answered += usize::from(completion.id == number as u64);
+                    under_way -= 1;
+                }
+                if before <= replicas / 2 && answered > replicas / 2 {
+                    all.push(started.elapsed().as_nanos() as f64);
+                }
+            }
+        }
+        while under_way > 0 {
+            under_way -= self.answers()?.len();
+        }
+        Ok(())
+    }
+
+    /// Ends of READs that have come.
+    fn answers(&mut self) -> Result<&[WorkCompletion]> {
+        let got = self.cq.poll(&mut self.done)?;
+        let done = &self.done[..got];
+        let failed = done.iter().any(|completion| completion.status != remora_verbs::Status::Success);
+        ensure!(!failed, "a READ of the replicas' tables failed");
+        Ok(done)
+    }
+}
+
+/// An operation, half of them writes, of a block that `next` draws.
+pub fn half_writes(
+    random: &mut remora_store::Random,
+    next: impl Fn(&mut remora_store::Random) -> u64,
+) -> (Operation, u64) {
+    let operation = if random.below(2) == 0 { Operation::Read } else { Operation::Write };
+    (operation, next(random))
+}
+
+/// Bytes that a design's longest verb has, which is the same at all replicas: a READ of a block's tag and
+/// value, a WRITE of a copy.
+pub fn read_len(design: Design, block_len: usize) -> usize {
+    match design {
+        Design::PrismRs => 8 + block_len,
+        Design::AbdLock => 8 + block_len + 8,
+    }
+}

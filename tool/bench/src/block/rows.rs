@@ -1,0 +1,82 @@
+//! The rows of rounds: ABDLOCK beside its floor, PRISM-RS beside ABDLOCK.
+
+use remora_store::block::Design;
+
+use super::bench::Rounds;
+use super::system::Round;
+use crate::Row;
+
+/// What the paper leads one to expect of PRISM-RS, beside ABDLOCK.
+const LATENCY: f64 = 0.7;
+const RATE: f64 = 1.2;
+/// How much longer PRISM-RS may take with skewed keys than with uniform ones.
+const SKEWED: f64 = 1.3;
+/// What ABDLOCK may take at most, over its round trips times a bare READ of all replicas, so that nobody wins
+/// over a slow one.
+const LIMIT: f64 = 1.15;
+
+/// A figure: what it is called, its unit, and where a round has it.
+type Kind = (&'static str, &'static str, fn(&Round) -> f64);
+
+const P50: Kind = ("latency_p50", "ns", |round| round.p50);
+const P99: Kind = ("latency_p99", "ns", |round| round.p99);
+const MEAN: Kind = ("latency_mean", "ns", |round| round.mean);
+const RATES: Kind = ("rate", "1/s", |round| round.rate);
+const TRIPS: Kind = ("round_trips", "per operation", |round| round.round_trips);
+
+fn of(rounds: &[Rounds], wanted: Design, figure: fn(&Round) -> f64) -> Vec<f64> {
+    let found = rounds.iter().filter(|(design, _)| *design == wanted);
+    found.flat_map(|(_, rounds)| rounds.iter().map(figure)).collect()
+}
+
+/// ABDLOCK's row of a figure, and PRISM-RS's beside it.
+fn pair(rounds: &[Rounds], (metric, unit, figure): Kind, case: &impl Fn(Design) -> String) -> [Row; 2] {
+    let [prism, locks] = [Design::PrismRs, Design::AbdLock].map(|design| of(rounds, design, figure));
+    [
+        Row::new("block", case(Design::AbdLock), metric, unit, &locks),
+        Row::new("block", case(Design::PrismRs), metric, unit, &prism).against("abdlock", &locks),
+    ]
+}
+
+/// Of one client.
+pub fn beside(rounds: &[Rounds], case: impl Fn(Design) -> String) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let floor = of(rounds, Design::AbdLock, |round| round.bare * round.round_trips);
+    for kind in [P50, MEAN, P99, RATES, TRIPS] {
+        let [locks, prism] = pair(rounds, kind, &case);
+        rows.push(match kind.0 {
+            "latency_p50" => locks.against("round trips x bare READ of all replicas", &floor).within(LIMIT),
+            _ => locks,
+        });
+        rows.push(match kind.0 {
+            // Of reads and writes that take one round trip and two, the median is one or the other.
+            "latency_mean" => prism.within(LATENCY),
+            "rate" => prism.at_least(RATE),
+            _ => prism,
+        });
+    }
+    rows
+}
+
+/// Of so many clients: a point of a curve.
+pub fn point(rounds: &[Rounds], case: impl Fn(Design) -> String) -> Vec<Row> {
+    [RATES, MEAN].into_iter().flat_map(|kind| pair(rounds, kind, &case)).collect()
+}
+
+/// Of a crowd, beside what each design takes with uniform keys.
+pub fn crowded(rounds: &[Rounds], uniform: &[Rounds], case: impl Fn(Design) -> String) -> Vec<Row> {
+    let kinds = [P50, MEAN, P99, RATES, TRIPS];
+    let mut rows: Vec<Row> = kinds.into_iter().flat_map(|kind| pair(rounds, kind, &case)).collect();
+    if uniform.is_empty() {
+        return rows;
+    }
+    for (metric, unit, figure) in [P50, MEAN] {
+        for design in Design::ALL {
+            let row = Row::new("block", case(design), metric, unit, &of(rounds, design, figure));
+            let row = row.against("uniform keys", &of(uniform, design, figure));
+            let judged = design == Design::PrismRs && metric == P50.0;
+            rows.push(if judged { row.within(SKEWED) } else { row });
+        }
+    }
+    rows
+}

@@ -1,0 +1,242 @@
+//! A design of the benchmark: its three replicas, one client for figures alone, and a crowd.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use hdrhistogram::Histogram;
+use remora_store::Random;
+use remora_store::block::{Design, Operation};
+
+use super::generator::{LoadGenerator, Size, half_writes, read_len};
+use crate::command::device::PortArgs;
+use crate::veth::Veth;
+use crate::{PortName, histogram, median, turns};
+use remora_service::block::WINDOW;
+
+/// Replicas of a store.
+pub const REPLICAS: usize = 3;
+/// Operations of a round: alone, with the window full, and of a crowd; bare READs.
+const ALONE: u64 = 2000;
+const TOGETHER: u64 = 20_000;
+const CROWDED: u64 = 2000;
+/// And for each client of it.
+const EACH: u64 = 150;
+const TRIPS: usize = 1000;
+/// Turns in which those alone and bare READs take each other's place: what the machine is like changes within
+/// a second.
+const SLICES: usize = 10;
+
+/// The replicas' process.
+struct Replicas(Child);
+
+impl Drop for Replicas {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where the stores are.
+pub struct Testbed {
+    /// Over which port.
+    pub port: PortName,
+    /// Cores of clients and replicas.
+    pub cores: [usize; 2],
+    /// Blocks, and the bytes of each.
+    pub blocks: u64,
+    /// See there.
+    pub block_len: usize,
+    /// Clients of a crowd.
+    pub clients: usize,
+    /// Namespaces of the replicas; none on the loopback.
+    pub spaces: Vec<String>,
+}
+
+/// What operations took, nanoseconds each.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Round {
+    /// Median.
+    pub p50: f64,
+    /// Mean.
+    pub mean: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// Operations in a second.
+    pub rate: f64,
+    /// Round trips of one in the mean.
+    pub round_trips: f64,
+    /// Meanwhile: what a READ of all replicas takes until a majority has answered, of the bytes that the
+    /// design reads. Of one client alone.
+    pub bare: f64,
+}
+
+/// A design's replicas and clients.
+pub struct SystemUnderTest {
+    /// Which.
+    pub design: Design,
+    replicas: Replicas,
+    one: LoadGenerator,
+    generator: LoadGenerator,
+    block_len: usize,
+    blocks: u64,
+}
+
+impl Testbed {
+    /// The port of a client of a store.
+    fn client(&self, store: usize) -> PortArgs {
+        let plain = PortArgs::plain(self.port);
+        match self.spaces.is_empty() {
+            true => plain,
+            false => PortArgs { interface: Some(Veth::store_name(store)), ..plain },
+        }
+    }
+
+    /// Starts the replicas of a store; where they listen.
+    fn start(&self, store: usize, design: Design) -> Result<(Replicas, Vec<SocketAddr>)> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .args(["__replicas", "--design", design.name(), "--port", self.port.name()])
+            .args(["--replicas", &REPLICAS.to_string(), "--clients", &(self.clients + 8).to_string()])
+            .args(["--blocks", &self.blocks.to_string(), "--block-len", &self.block_len.to_string()])
+            .args(["--core", &self.cores[1].to_string()]);
+        if !self.spaces.is_empty() {
+            command.args(["--interface", &Veth::store_name(store)]);
+        }
+        for space in &self.spaces {
+            command.args(["--within", space]);
+        }
+        let mut child = command.stdout(Stdio::piped()).spawn().context("starting the replicas")?;
+        let mut lines = BufReader::new(child.stdout.take().context("their output")?).lines();
+        let replicas = Replicas(child);
+        let mut addresses = Vec::new();
+        for host in 1..=REPLICAS {
+            let port: u16 = lines.next().context("the replicas did not start")??.trim().parse()?;
+            let address = match self.spaces.is_empty() {
+                true => crate::command::device::LOOPBACK,
+                false => Veth::store_address(store, host),
+            };
+            addresses.push((address, port).into());
+        }
+        Ok((replicas, addresses))
+    }
+
+    /// Starts a design, writes all its blocks, and stops the replicas until their turn comes.
+    ///
+    /// # Errors
+    /// They do not start.
+    pub fn system(&self, store: usize, design: Design) -> Result<SystemUnderTest> {
+        let (replicas, addresses) = self.start(store, design)?;
+        let port = self.client(store);
+        let size = |clients, window| Size { clients, window };
+        // An interface has one NIC: both have the same.
+        let one = LoadGenerator::open(&port, &addresses, size(1, WINDOW))?;
+        let generator = one.beside(&addresses, size(self.clients, 1))?;
+        let (block_len, blocks) = (self.block_len, self.blocks);
+        let mut system = SystemUnderTest { design, replicas, one, generator, block_len, blocks };
+        let mut next = 0..self.blocks;
+        let write = || (Operation::Write, next.next().unwrap_or(0));
+        system.one.run((self.blocks, WINDOW.into()), write, |_, _| ())?;
+        system.stop()?;
+        Ok(system)
+    }
+}
+
+impl SystemUnderTest {
+    fn go_on(&self) -> Result<()> {
+        turns::go_on(&self.replicas.0)
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.one.settle()?;
+        self.generator.settle()?;
+        turns::stop(&self.replicas.0)
+    }
+
+    /// One client, one operation after the other, then its window full.
+    ///
+    /// # Errors
+    /// A replica is gone.
+    pub fn one(&mut self, keys: impl Fn(&mut Random) -> u64, seed: u64) -> Result<Round> {
+        self.go_on()?;
+        let mut random = Random::new(seed);
+        let mut draw = || half_writes(&mut random, &keys);
+        // Who was measured before has left nothing of this one in the caches.
+        let warm = (2 * self.blocks).clamp(ALONE / 4, 2 * TOGETHER);
+        self.one.run((warm, WINDOW.into()), &mut draw, |_, _| ())?;
+        let (mut times, mut bare) = (Times::new()?, Vec::with_capacity(TRIPS));
+        for _ in 0..SLICES {
+            self.bare(TRIPS / SLICES, &mut bare)?;
+            self.one.run((ALONE / SLICES as u64, 1), &mut draw, |took, trips| times.add(took, trips))?;
+        }
+        let started = Instant::now();
+        self.one.run((TOGETHER, WINDOW.into()), &mut draw, |_, _| ())?;
+        let rate = TOGETHER as f64 / started.elapsed().as_secs_f64();
+        self.stop()?;
+        Ok(Round { bare: median(&bare), ..times.round(rate) })
+    }
+
+    /// READs of all replicas, as spread as the blocks are: not all of them are in a cache.
+    fn bare(&mut self, count: usize, all: &mut Vec<f64>) -> Result<()> {
+        // Their completions are the only ones.
+        self.one.settle()?;
+        let len = read_len(self.design, self.block_len);
+        let mut random = Random::new((TRIPS + all.len()) as u64);
+        let places = (0..count).map(|_| random.below(self.blocks) * self.block_len as u64);
+        self.one.bare_quorums(len, places, all)
+    }
+
+    /// So many clients of the crowd, each with one operation at a time.
+    ///
+    /// # Errors
+    /// A replica is gone.
+    pub fn generator(
+        &mut self,
+        clients: usize,
+        keys: impl Fn(&mut Random) -> u64,
+        seed: u64,
+    ) -> Result<Round> {
+        ensure!(clients <= self.generator.len(), "there are {} clients", self.generator.len());
+        self.go_on()?;
+        let mut random = Random::new(seed);
+        let mut draw = || half_writes(&mut random, &keys);
+        self.generator.only(clients);
+        let count = CROWDED + EACH * clients as u64;
+        self.generator.run((count / 5, 1), &mut draw, |_, _| ())?;
+        let (mut times, started) = (Times::new()?, Instant::now());
+        self.generator.run((count, 1), &mut draw, |took, trips| times.add(took, trips))?;
+        let rate = count as f64 / started.elapsed().as_secs_f64();
+        self.stop()?;
+        Ok(times.round(rate))
+    }
+}
+
+/// What operations took.
+struct Times {
+    each: Histogram<u64>,
+    round_trips: u64,
+}
+
+impl Times {
+    fn new() -> Result<Times> {
+        Ok(Times { each: histogram()?, round_trips: 0 })
+    }
+
+    fn add(&mut self, nanoseconds: u64, round_trips: u32) {
+        self.each.saturating_record(nanoseconds.max(1));
+        self.round_trips += u64::from(round_trips);
+    }
+
+    fn round(&self, rate: f64) -> Round {
+        Round {
+            p50: self.each.value_at_quantile(0.5) as f64,
+            mean: self.each.mean(),
+            p99: self.each.value_at_quantile(0.99) as f64,
+            rate,
+            round_trips: self.round_trips as f64 / self.each.len() as f64,
+            bare: f64::NAN,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Several replicas in one process, each a NIC and memory of its own, polled in turn by one thread: what a
+//! benchmark can afford whose machine has two cores. Processes that spin on one core would wait for the
+//! scheduler, and that would be the figure.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Parser;
+use remora_store::block::{Design, Layout, Standing, State};
+use remora_verbs::Listener;
+
+use crate::command::designs;
+use crate::command::device::{LOOPBACK, PortArgs, PortName};
+use crate::command::print;
+use remora_service::block::{AbdLock, Blocks, PrismRs, Replica, Shared, Size};
+use remora_service::server::HeapServer;
+use remora_service::server::Memory;
+use remora_service::server::{Extensions, Pace, Service, Watch};
+
+/// Arguments of the hidden command.
+#[derive(Parser)]
+pub struct Args {
+    #[arg(long, value_parser = designs::block())]
+    design: Design,
+    #[arg(long)]
+    port: PortName,
+    #[arg(long)]
+    replicas: usize,
+    #[arg(long)]
+    blocks: u64,
+    #[arg(long)]
+    block_len: u32,
+    #[arg(long)]
+    clients: u32,
+    #[arg(long)]
+    core: usize,
+    /// Network namespaces, of each replica one.
+    #[arg(long)]
+    within: Vec<String>,
+    /// The interface in each of them.
+    #[arg(long)]
+    interface: Option<String>,
+}
+
+/// Says the port at which each replica listens, a line each, and serves until its parent ends.
+pub fn run(args: &Args) -> Result<()> {
+    crate::cores::pin(args.core)?;
+    crate::turns::end_with_parent()?;
+    match args.design {
+        Design::PrismRs => serve::<HeapServer<PrismRs>>(args, true),
+        Design::AbdLock => serve::<AbdLock>(args, false),
+    }
+}
+
+/// The replicas of a store that begins: as they would stand if they had met.
+fn standings(replicas: usize) -> Result<Vec<Standing>> {
+    let new =
+        |replica| Standing::new(replica, replicas, replica as u64 + 1).context("an odd number of replicas");
+    let mut all = (0..replicas).map(new).collect::<Result<Vec<Standing>>>()?;
+    let first = all[0].state().incarnation();
+    all[1..].iter_mut().for_each(|other| other.asked(0, first));
+    for at in 0..replicas {
+        let others = all.iter().enumerate().filter(|(other, _)| *other != at);
+        let answers: Vec<State> = others.map(|(_, other)| other.state()).collect();
+        ensure!(all[at].heard(&answers)?, "replica {at} has not begun");
+    }
+    Ok(all)
+}
+
+fn serve<B: Blocks>(args: &Args, prism: bool) -> Result<()> {
+    let mut all = Vec::new();
+    for (replica, standing) in standings(args.replicas)?.into_iter().enumerate() {
+        if let Some(space) = args.within.get(replica) {
+            remora_netns::enter(space)?;
+        }
+        let port = PortArgs { interface: args.interface.clone(), ..PortArgs::plain(args.port) };
+        let context = port.open()?;
+        let mut memory = Memory::of(context.alloc_pd()?);
+        let layout = Layout { blocks: args.blocks, block_len: args.block_len };
+        let mut blocks = B::open(&Size { layout, clients: args.clients }, &mut memory)?;
+        blocks.begin()?;
+        let program = Replica::new(blocks, Shared::new(standing));
+        let service = Service::new(
+            context,
+            program,
+            memory,
+            args.clients,
+            Extensions { prism, ..Extensions::default() },
+        )?;
+        let anywhere: IpAddr = if args.within.is_empty() { LOOPBACK } else { Ipv4Addr::UNSPECIFIED.into() };
+        let listener = Listener::bind((anywhere, 0))?;
+        print::line(listener.address().port());
+        all.push((service, listener, Watch::default()));
+    }
+    let (pace, parent) = (Pace { spin: true, child: true }, rustix::process::getppid());
+    loop {
+        for (service, listener, watch) in &mut all {
+            if service.turn(watch, pace, listener)? && rustix::process::getppid() != parent {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_that_begin_together_are_of_one_store() {
+        let states: Vec<State> = standings(3).unwrap().iter().map(Standing::state).collect();
+        assert!(states.iter().all(|state| state.is_whole() && state.store == states[0].store));
+        assert!(standings(2).is_err());
+    }
+}

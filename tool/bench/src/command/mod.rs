@@ -1,0 +1,8 @@
+//! What the benchmarks share with the command: ports, designs, output, signals.
+
+pub mod conduct;
+pub mod designs;
+pub mod device;
+pub mod ending;
+pub mod output;
+pub mod print;

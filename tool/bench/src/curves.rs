@@ -1,0 +1,257 @@
+//! Curves of what is reached and what it takes, as SVG; and how they are found among rows.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use serde::Deserialize;
+
+use super::Row;
+use super::plot::{Area, Drawing, FONT, legend, with_legend};
+
+/// One curve.
+pub struct Curve {
+    /// What the legend says.
+    pub name: String,
+    /// What is reached, and what it takes there.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// What others say: of one axis, or of both.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Stated {
+    /// Of the curve with this number, in whose colour it is.
+    pub curve: usize,
+    /// What is reached.
+    pub x: Option<f64>,
+    /// What it takes.
+    pub y: Option<f64>,
+}
+
+/// What is drawn.
+#[derive(Default)]
+pub struct Curves<'a> {
+    /// Above it.
+    pub title: &'a str,
+    /// Below it, from 0 on.
+    pub x: &'a str,
+    /// Beside it.
+    pub y: &'a str,
+    /// The curves.
+    pub curves: Vec<Curve>,
+    /// Values beside it grow by factors; else they begin with 0.
+    pub by_factors: bool,
+    /// What others say. A latency alone is marked at the left edge, a rate alone at the lower one.
+    pub stated: Vec<Stated>,
+}
+
+/// The middle of a short line of its own.
+type Mark = PathElement<(f64, f64)>;
+
+impl Curves<'_> {
+    /// The longest and the least value, of the curves and of what is stated.
+    fn extent(&self) -> ((f64, f64), f64) {
+        let points = || self.curves.iter().flat_map(|curve| &curve.points);
+        let x = points().map(|(x, _)| *x).chain(self.stated.iter().filter_map(|stated| stated.x));
+        let y = || points().map(|(_, y)| *y).chain(self.stated.iter().filter_map(|stated| stated.y));
+        let most = y().fold(f64::MIN_POSITIVE, f64::max);
+        ((y().fold(most, f64::min), most), x.fold(f64::MIN_POSITIVE, f64::max))
+    }
+
+    /// Lines of a mark: across the axis that it is of, or a cross.
+    fn mark(&self, stated: Stated, low: f64, (width, height): (f64, f64)) -> Vec<Mark> {
+        let style = Palette99::pick(stated.curve).stroke_width(3);
+        let flat = |x: f64, y| PathElement::new([((x - width).max(0.0), y), (x + width, y)], style);
+        let tall = |x, y: f64| PathElement::new([(x, y / height), (x, y * height)], style);
+        match (stated.x, stated.y) {
+            (None, None) => Vec::new(),
+            (None, Some(y)) => vec![flat(width, y)],
+            (Some(x), None) => vec![tall(x, low)],
+            (Some(x), Some(y)) => vec![flat(x, y), tall(x, y)],
+        }
+    }
+
+    fn chart<'a, Y>(&self, area: &Area<'a>, y: Y, low: f64, most: f64) -> Result<(), Box<dyn Error + 'a>>
+    where
+        Y: plotters::coord::ranged1d::AsRangedCoord<Value = f64>,
+        Y::CoordDescType: plotters::coord::ranged1d::ValueFormatter<f64>,
+    {
+        let (chart, names): (DrawingArea<_, Shift>, _) = with_legend(area);
+        let mut chart = ChartBuilder::on(&chart)
+            .caption(self.title, (FONT, 17))
+            .margin(10)
+            .x_label_area_size(44)
+            .y_label_area_size(60)
+            .build_cartesian_2d(0.0..most * 1.05, y)?;
+        // Steps of a logarithmic axis are products of floating-point numbers.
+        let plain = |value: &f64| format!("{}", (value * 1e6).round() / 1e6);
+        chart
+            .configure_mesh()
+            .max_light_lines(1)
+            .y_label_formatter(&plain)
+            .x_desc(self.x)
+            .y_desc(self.y)
+            .draw()?;
+        for (number, curve) in self.curves.iter().enumerate() {
+            let style = Palette99::pick(number).stroke_width(2);
+            chart.draw_series(LineSeries::new(curve.points.iter().copied(), style).point_size(3))?;
+            legend(&names, number, style, &curve.name)?;
+        }
+        for stated in &self.stated {
+            chart.draw_series(self.mark(*stated, low, (most / 50.0, 1.06)))?;
+        }
+        if !self.stated.is_empty() {
+            legend(&names, self.curves.len(), BLACK.stroke_width(3), "bars: as the paper states")?;
+        }
+        Ok(())
+    }
+}
+
+impl Drawing for Curves<'_> {
+    fn draw<'a>(&self, area: &Area<'a>) -> Result<(), Box<dyn Error + 'a>> {
+        let ((least, highest), most) = self.extent();
+        if self.by_factors {
+            let low = least / 1.2;
+            self.chart(area, (low..highest * 1.2).log_scale(), low * 1.06, most)
+        } else {
+            self.chart(area, 0.0..highest * 1.05, highest / 50.0, most)
+        }
+    }
+}
+
+/// A row as it was printed, of any benchmark.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Saved {
+    /// Which benchmark.
+    pub bench: String,
+    /// Its path.
+    pub case: String,
+    /// What was measured.
+    pub metric: String,
+    /// The median.
+    pub value: f64,
+    /// What it was compared to.
+    #[serde(default)]
+    pub baseline: Option<String>,
+    /// The median of that.
+    #[serde(default)]
+    pub baseline_value: Option<f64>,
+}
+
+impl From<&Row> for Saved {
+    fn from(row: &Row) -> Saved {
+        let Row { bench, case, metric, value, baseline, baseline_value, .. } = row.clone();
+        Saved { bench: bench.into(), case, metric: metric.into(), value, baseline, baseline_value }
+    }
+}
+
+#[cfg(test)]
+impl Saved {
+    /// One of a benchmark, a case and a metric, compared to nothing.
+    pub fn alone(names: [&str; 3], value: f64) -> Saved {
+        let [bench, case, metric] = names.map(str::to_owned);
+        Saved { bench, case, metric, value, baseline: None, baseline_value: None }
+    }
+}
+
+/// The rows of a file of JSON lines, as a benchmark prints them with `--json`.
+///
+/// # Errors
+/// There is no such file, or a line is none of them; the line is told.
+pub fn saved(path: &Path) -> Result<Vec<Saved>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("opening {}", path.display()))?;
+    let rows = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let rows = rows.map(|(at, line)| {
+        serde_json::from_str(line).with_context(|| format!("{}, line {}", path.display(), at + 1))
+    });
+    let rows: Vec<Saved> = rows.collect::<Result<_>>()?;
+    ensure!(!rows.is_empty(), "{} has no rows: write them with `remora bench NAME --json`", path.display());
+    Ok(rows)
+}
+
+/// The curves of a benchmark among rows: cases of one prefix with `/window-N`, their rates and what stands
+/// under `latency`, in units; the prefix is the name. Points come by their windows.
+pub fn curves_of(rows: &[Saved], bench: &str, latency: &str, (x, y): (f64, f64)) -> Vec<Curve> {
+    let mut found: BTreeMap<String, BTreeMap<u32, [Option<f64>; 2]>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.bench == bench) {
+        let Some((name, window)) = row.case.rsplit_once("/window-") else { continue };
+        let (Ok(window), Some(which)) =
+            (window.parse(), ["rate", latency].iter().position(|m| **m == row.metric))
+        else {
+            continue;
+        };
+        found.entry(name.to_owned()).or_default().entry(window).or_default()[which] = Some(row.value);
+    }
+    let points = |of: BTreeMap<u32, [Option<f64>; 2]>| {
+        of.into_values().filter_map(|[rate, latency]| Some((rate? / x, latency? / y))).collect()
+    };
+    found.into_iter().map(|(name, of)| Curve { name, points: points(of) }).collect()
+}
+
+/// The exponent that `uniform` or `zipf-E` in a case tells of.
+pub fn skew(keys: &str) -> Option<f64> {
+    match keys {
+        "uniform" => Some(0.0),
+        _ => keys.strip_prefix("zipf-")?.parse().ok(),
+    }
+}
+
+/// Curves of named points, each by its x. A figure that is compared to several others has several rows: the
+/// first counts.
+pub fn by_name(points: impl Iterator<Item = (String, (f64, f64))>) -> Vec<Curve> {
+    let mut curves: Vec<Curve> = Vec::new();
+    for (name, point) in points {
+        match curves.iter_mut().find(|curve| curve.name == name) {
+            Some(curve) if curve.points.iter().any(|(known, _)| *known == point.0) => {}
+            Some(curve) => curve.points.push(point),
+            None => curves.push(Curve { name, points: vec![point] }),
+        }
+    }
+    curves.iter_mut().for_each(|curve| curve.points.sort_by(|one, other| one.0.total_cmp(&other.0)));
+    curves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(case: &str, metric: &str, value: f64) -> Saved {
+        Saved::alone(["kv", case, metric], value)
+    }
+
+    #[test]
+    fn a_curve_is_the_windows_of_one_case_in_their_order() {
+        let rows = [
+            row("shm/prism/window-16", "rate", 4e6),
+            row("shm/prism/window-2", "rate", 2e6),
+            row("shm/prism/window-16", "latency_mean", 8000.0),
+            row("shm/prism/window-2", "latency_mean", 1000.0),
+            row("shm/prism/window-2", "latency_p99", 9000.0),
+            row("shm/prism/window-4", "rate", 3e6),
+            row("shm/prism", "rate", 1.0),
+            row("shm/farm/window-1", "rate", 1e6),
+            row("shm/farm/window-1", "latency_mean", 1500.0),
+            Saved { bench: "txn".to_owned(), ..row("shm/prism/window-8", "rate", 5.0) },
+        ];
+        let curves = curves_of(&rows, "kv", "latency_mean", (1e6, 1e3));
+        let seen: Vec<(&str, &[(f64, f64)])> =
+            curves.iter().map(|curve| (curve.name.as_str(), curve.points.as_slice())).collect();
+        assert_eq!(seen, [("shm/farm", &[(1.0, 1.5)][..]), ("shm/prism", &[(2.0, 1.0), (4.0, 8.0)][..])]);
+    }
+
+    #[test]
+    fn what_is_stated_is_within_the_drawing() {
+        let curve = Curve { name: "one".to_owned(), points: vec![(1.0, 5.0), (2.0, 9.0)] };
+        let stated = |x, y| Stated { curve: 0, x, y };
+        let mut curves = Curves { curves: vec![curve], ..Curves::default() };
+        assert_eq!(curves.extent(), ((5.0, 9.0), 2.0));
+        curves.stated = vec![stated(Some(4.0), None), stated(None, Some(2.0))];
+        assert_eq!(curves.extent(), ((2.0, 9.0), 4.0));
+        let lines = |stated| curves.mark(stated, 1.0, (0.1, 1.1)).len();
+        assert_eq!([lines(stated(Some(1.0), Some(1.0))), lines(stated(None, Some(1.0)))], [2, 1]);
+        assert_eq!([lines(stated(Some(1.0), None)), lines(stated(None, None))], [1, 0]);
+    }
+}

@@ -1,0 +1,227 @@
+//! `remora demo`: one table of YCSB records, read every way that there is, over every port that the machine
+//! has.
+
+mod page;
+pub mod redn;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use remora_store::ycsb::Mix;
+use serde::Serialize;
+
+use crate::command::device::PortName;
+use crate::command::output::{self, REPORT};
+use crate::command::print;
+use crate::cores::{pin, two_cores};
+use crate::kv::measure::{Figures, Plan, Runner, Server};
+use crate::kv::parts::Parts;
+use crate::print_table;
+use crate::site::Site;
+use remora_service::kv::{Design, KvDesign};
+use remora_service::with_design;
+
+/// Arguments of `remora demo`.
+#[derive(Parser)]
+#[command(
+    after_help = "Examples:\n  remora demo\n  remora demo --records 100000 --gets 10000 --value-len 64,1024\n  remora demo --port udp --json\n\nA server process and this one get a core each. Every value that is read is checked. The page with the pictures loads nothing from anywhere."
+)]
+pub struct Args {
+    /// YCSB records in the table; fewer where their values would take more than 256 MiB.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    records: u64,
+    /// Bytes of a value; several lengths make several tables.
+    #[arg(long, default_value = "64,4096", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(16..=65536))]
+    value_len: Vec<u32>,
+    /// GETs one at a time, and as many times four together, for each line of the table.
+    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1000..=100_000_000))]
+    gets: u64,
+    /// Only this port.
+    #[arg(long)]
+    port: Option<PortName>,
+    /// Folder for the page with the table and its pictures, `index.html`.
+    #[arg(long, default_value = REPORT, value_name = "FOLDER")]
+    report: PathBuf,
+    /// One JSON object a line, and no page.
+    #[arg(long, conflicts_with = "report")]
+    json: bool,
+}
+
+/// A line of the demo's table.
+#[derive(Serialize)]
+struct Line {
+    bench: &'static str,
+    case: String,
+    round_trips: f64,
+    latency_p50_ns: f64,
+    latency_p99_ns: f64,
+    rate_per_s: f64,
+    server_cpu_ns_per_get: f64,
+    #[serde(skip)]
+    port: PortName,
+    #[serde(skip)]
+    system: &'static str,
+    #[serde(skip)]
+    value_len: u32,
+}
+
+const WINDOW: u32 = 64;
+/// Bytes of all values at most.
+const VALUES: u64 = 256 << 20;
+
+/// What reads.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum System {
+    /// A design of the key-value store.
+    Store(Design),
+    /// A chain for each request in flight.
+    Redn,
+}
+
+impl System {
+    fn all() -> impl Iterator<Item = System> {
+        Design::ALL.into_iter().map(System::Store).chain([System::Redn])
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            System::Store(design) => design.name(),
+            System::Redn => "redn",
+        }
+    }
+
+    /// What the table calls it.
+    fn title(self) -> &'static str {
+        match self {
+            System::Store(Design::Pilaf) => "two READs (Pilaf)",
+            System::Store(Design::Farm) => "two READs (FaRM)",
+            System::Store(Design::TwoSided) => "RPC (two-sided)",
+            System::Store(Design::Prism) => "indirect READ (PRISM)",
+            System::Store(Design::Strom) => "GET kernel (StRoM)",
+            System::Redn => "chain (RedN)",
+        }
+    }
+}
+
+/// What its GETs took.
+struct Measured {
+    alone: Figures,
+    /// With the window full, a second.
+    rate: f64,
+    /// Nanoseconds of the server's core a GET, then.
+    cpu: f64,
+}
+
+/// `remora demo`.
+pub fn run(args: &Args) -> Result<()> {
+    let cores = two_cores(&[])?;
+    pin(cores[0])?;
+    // Before anything is measured: nobody wants to be told at the end.
+    if !args.json {
+        output::folder(&args.report)?;
+    }
+    let lines = measure_all(args, cores)?;
+    if args.json {
+        return Ok(());
+    }
+    for table in lines.chunk_by(|one, next| one.value_len == next.value_len && one.port == next.port) {
+        let (port, len) = (table[0].port.name(), table[0].value_len);
+        print::line(format_args!(
+            "\nGETs of {} YCSB records, {len} B values, zipfian 0.99, every value checked, over {port}",
+            args.records_of(len)
+        ));
+        print_table(
+            ["system", "round trips", "median", "p99", "GETs/s (64 in flight)", "server CPU per GET"],
+            table.iter().map(cells),
+        );
+    }
+    let page = args.report.join("index.html");
+    output::write(&page, page::page(args, &lines)?.as_bytes())?;
+    print::line(format_args!("\nThe same with pictures: {}", page.display()));
+    Ok(())
+}
+
+impl Args {
+    /// Records of values of this length.
+    fn records_of(&self, value_len: u32) -> u64 {
+        self.records.min(VALUES / u64::from(value_len))
+    }
+}
+
+fn measure_all(args: &Args, cores: [usize; 2]) -> Result<Vec<Line>> {
+    let tables = args.value_len.len() * System::all().count();
+    let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} {elapsed}")?;
+    let bar = ProgressBar::new((Site::ports(args.port).count() * tables) as u64).with_style(style);
+    let mut lines = Vec::new();
+    for port in Site::ports(args.port) {
+        let Some(site) = Site::open(port, tables, args.port.is_some())? else { continue };
+        let all = args.value_len.iter().flat_map(|len| System::all().map(|system| (*len, system)));
+        for (link, (value_len, system)) in all.enumerate() {
+            let records = args.records_of(value_len);
+            let plan = Plan { records, value_len, window: WINDOW, cores, seed: 42, inserts: 0 };
+            bar.set_message(format!("{} over {}: {records} records", system.name(), port.name()));
+            bar.tick();
+            let measured = measure(system, (&site, link), &plan, args.gets)?;
+            let line = line(system, port, value_len, &measured);
+            if args.json {
+                print::line(serde_json::to_string(&line)?);
+            }
+            lines.push(line);
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(lines)
+}
+
+fn measure(system: System, at: (&Site, usize), plan: &Plan, gets: u64) -> Result<Measured> {
+    match system {
+        System::Store(design) => with_design!(design, measure_store(at, plan, design, gets)),
+        System::Redn => redn::measure(at, plan, gets),
+    }
+}
+
+fn measure_store<D: KvDesign>(
+    (site, link): (&Site, usize),
+    plan: &Plan,
+    design: Design,
+    gets: u64,
+) -> Result<Measured> {
+    let server = Server::start(design, (site, link), plan)?;
+    let mut runner = Runner::<D>::connect(&server.address, &site.client(link), plan)?;
+    let mut parts = Parts::new(Mix::C, plan.records, plan.seed);
+    runner.alone(&mut parts, gets / 10)?;
+    let alone = runner.alone(&mut parts, gets)?;
+    let before = server.cpu_ns()?;
+    let rate = runner.together(&mut parts, gets * 4)?;
+    Ok(Measured { alone, rate, cpu: (server.cpu_ns()? - before) as f64 / (gets * 4) as f64 })
+}
+
+fn line(system: System, port: PortName, value_len: u32, measured: &Measured) -> Line {
+    Line {
+        bench: "demo",
+        case: format!("{}/{}-get/{value_len}", port.name(), system.name()),
+        round_trips: measured.alone.round_trips,
+        latency_p50_ns: measured.alone.p50,
+        latency_p99_ns: measured.alone.p99,
+        rate_per_s: measured.rate,
+        server_cpu_ns_per_get: measured.cpu,
+        port,
+        system: system.title(),
+        value_len,
+    }
+}
+
+fn cells(line: &Line) -> [String; 6] {
+    let micro = |ns: f64| format!("{:.2} us", ns / 1000.0);
+    [
+        line.system.to_owned(),
+        format!("{:.2}", line.round_trips),
+        micro(line.latency_p50_ns),
+        micro(line.latency_p99_ns),
+        format!("{:.2} M", line.rate_per_s / 1e6),
+        format!("{:.0} ns", line.server_cpu_ns_per_get),
+    ]
+}

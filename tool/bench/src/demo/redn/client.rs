@@ -1,0 +1,142 @@
+//! The client: a connection for each request in flight, since a chain serves one at a time.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use remora_chain::offload::{BUCKET, ask_two, places};
+use remora_store::ycsb::Mix;
+use remora_store::ycsb::record::Values;
+use remora_verbs::{CompletionKind, CompletionQueue, EMPTY, Status, WorkCompletion};
+
+use super::PROGRAM;
+use super::table::{Table, key};
+use crate::command::device::PortArgs;
+use crate::kv::measure::{Figures, Plan};
+use crate::kv::parts::{Part, Parts};
+use crate::redn::way::Way;
+use crate::typical;
+
+/// Nothing takes so long unless it hangs.
+const LONG: Duration = Duration::from_secs(30);
+
+/// A connection, and what is asked by it.
+struct Lane {
+    way: Way,
+    asked: Part,
+}
+
+impl Lane {
+    fn ask(&mut self, id: usize, part: Part, (buckets, first): (u64, u64)) -> Result<()> {
+        self.asked = part;
+        let key = key(part.record);
+        self.way.ask(id, &ask_two(places(key, buckets).map(|place| first + place * BUCKET), key))
+    }
+
+    fn check(&self, len: u32, value: &mut [u8]) -> Result<()> {
+        ensure!(len as usize == value.len(), "record {} was not found", self.asked.record);
+        self.way.reply.read(0, value)?;
+        let right = Values::fixed(value.len() as u32).check(self.asked.record, value).is_some();
+        ensure!(right, "what came is not the value of record {}", self.asked.record);
+        Ok(())
+    }
+}
+
+/// All connections.
+pub struct Client {
+    cq: CompletionQueue,
+    lanes: Vec<Lane>,
+    idle: Vec<usize>,
+    table: Table,
+    /// Where the server's table is.
+    first: u64,
+    parts: Parts,
+    value: Vec<u8>,
+    /// Messages that were sent, each of which is waited for.
+    sent: u64,
+}
+
+impl Client {
+    /// Connects as often as requests are to be in flight.
+    pub fn connect(address: &str, port: &PortArgs, plan: &Plan) -> Result<Client> {
+        let context = port.open()?;
+        let (domain, cq) = (context.alloc_pd()?, context.create_cq(4 * plan.window)?);
+        let address = address.parse().context("the server's address")?;
+        let lane = |_| Ok(Lane { way: Way::connect(&domain, &cq, address, PROGRAM)?, asked: Part::NONE });
+        let lanes: Vec<Lane> = (0..plan.window).map(lane).collect::<Result<_>>()?;
+        let told = lanes[0].way.pair.peer_private_data();
+        let first = told.try_into().context("the address of the server's table")?;
+        Ok(Client {
+            cq,
+            idle: (0..lanes.len()).collect(),
+            lanes,
+            first: u64::from_le_bytes(first),
+            table: Table::new(plan.records, plan.value_len),
+            parts: Parts::new(Mix::C, plan.records, plan.seed),
+            value: vec![0; plan.value_len as usize],
+            sent: 0,
+        })
+    }
+
+    /// GETs one after the other, measured as those of the other systems are.
+    pub fn alone(&mut self, gets: u64) -> Result<Figures> {
+        let before = self.sent;
+        self.parts.draw(gets);
+        let p50 = typical(gets, || self.one())?;
+        // It may have asked for fewer.
+        while !self.parts.is_done() {
+            self.one()?;
+        }
+        self.parts.draw(gets / 2);
+        let mut times = crate::histogram()?;
+        for _ in 0..gets / 2 {
+            let started = Instant::now();
+            self.one()?;
+            times.saturating_record(started.elapsed().as_nanos() as u64);
+        }
+        let round_trips = (self.sent - before) as f64 / (gets + gets / 2) as f64;
+        Ok(Figures { round_trips, p50, p99: times.value_at_quantile(0.99) as f64 })
+    }
+
+    /// GETs a second with all connections in use.
+    pub fn together(&mut self, gets: u64) -> Result<f64> {
+        self.parts.draw(gets);
+        let (started, mut ended) = (Instant::now(), 0);
+        while ended < gets {
+            while !self.idle.is_empty() && self.ask()? {}
+            ended += self.take()?;
+        }
+        Ok(gets as f64 / started.elapsed().as_secs_f64())
+    }
+
+    fn one(&mut self) -> Result<()> {
+        self.ask()?;
+        self.take().map(|_| ())
+    }
+
+    /// Asks for the next record, if there is one.
+    fn ask(&mut self) -> Result<bool> {
+        let Some(part) = self.parts.next_part() else { return Ok(false) };
+        let id = self.idle.pop().context("a connection that is idle")?;
+        self.lanes[id].ask(id, part, (self.table.buckets, self.first))?;
+        self.sent += 1;
+        Ok(true)
+    }
+
+    /// Waits for answers; how many came.
+    fn take(&mut self) -> Result<u64> {
+        let mut done = [EMPTY; 16];
+        let came = self.cq.wait(&mut done, LONG)?;
+        done[..came].iter().try_for_each(|done| self.ended(done))?;
+        Ok(came as u64)
+    }
+
+    fn ended(&mut self, done: &WorkCompletion) -> Result<()> {
+        ensure!(done.status == Status::Success, "a GET ended: {}", done.status.explain());
+        ensure!(done.kind == CompletionKind::ReceiveWriteImm, "only answers complete");
+        let id = done.id as usize;
+        self.lanes[id].check(done.byte_len, &mut self.value)?;
+        self.parts.ended(self.lanes[id].asked);
+        self.idle.push(id);
+        Ok(())
+    }
+}

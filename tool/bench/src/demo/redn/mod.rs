@@ -1,0 +1,29 @@
+//! The demo's GETs by chain (RedN, §5.2): the shipped program for two buckets side by side, one for each
+//! request in flight.
+
+mod client;
+pub mod server;
+mod table;
+
+use anyhow::Result;
+
+use super::Measured;
+use crate::kv::measure::{Plan, Server};
+use crate::site::Site;
+use client::Client;
+
+/// What the command line calls the server.
+pub const SERVER: &str = "__chains";
+/// The program that serves each connection.
+const PROGRAM: &str = "get-two-parallel";
+
+/// The same GETs as of all other systems.
+pub(super) fn measure((site, link): (&Site, usize), plan: &Plan, gets: u64) -> Result<Measured> {
+    let server = Server::start_as(&[SERVER], (site, link), plan)?;
+    let mut client = Client::connect(&server.address, &site.client(link), plan)?;
+    client.alone(gets / 10)?;
+    let alone = client.alone(gets)?;
+    let before = server.cpu_ns()?;
+    let rate = client.together(gets * 4)?;
+    Ok(Measured { alone, rate, cpu: (server.cpu_ns()? - before) as f64 / (gets * 4) as f64 })
+}

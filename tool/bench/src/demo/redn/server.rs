@@ -1,0 +1,56 @@
+//! The server: a table, and a chain for each connection. Its thread drives the NIC and does nothing for a
+//! GET.
+
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use clap::Parser;
+use remora_verbs::{Access, EMPTY, Listener, QpOptions};
+
+use super::table::Table;
+use crate::command::conduct::Conduct;
+use crate::command::device::PortArgs;
+use crate::command::print;
+use crate::redn::loading::Loading;
+use crate::redn::table as redn;
+
+/// Polls between looks at who wants to connect.
+const POLLS: u32 = 1 << 14;
+
+/// Arguments of the server, in the words of `remora serve kv`.
+#[derive(Parser)]
+pub struct Args {
+    #[command(flatten)]
+    port: PortArgs,
+    #[arg(long)]
+    listen: SocketAddr,
+    #[arg(long)]
+    records: u64,
+    #[arg(long)]
+    value_len: u32,
+    #[command(flatten)]
+    conduct: Conduct,
+}
+
+/// `remora __chains`.
+pub fn run(args: &Args) -> Result<()> {
+    args.conduct.begin()?;
+    let context = args.port.open()?;
+    let domain = context.alloc_pd()?;
+    let table = Table::new(args.records, args.value_len);
+    let memory = domain.allocate(table.bytes(), Access::REMOTE_READ)?;
+    table.fill(&memory)?;
+    let mut cq = context.create_cq(16)?;
+    let listener = Listener::bind(args.listen)?;
+    print::line(listener.address());
+    // Addresses are told, and no key: a client of a chain needs none.
+    let private_data = memory.address().to_le_bytes().to_vec();
+    let options = QpOptions { private_data, ..redn::late() };
+    let mut loading = Loading::new(&domain, &memory)?;
+    loop {
+        for _ in 0..POLLS {
+            cq.poll(&mut [EMPTY; 1])?;
+        }
+        loading.turn(&listener, &options)?;
+    }
+}

@@ -1,0 +1,112 @@
+//! Where records lie: a cuckoo hash table of two choices, one key a bucket, as the program for two buckets
+//! takes them.
+
+use anyhow::{Context as _, Result};
+use remora_chain::offload::{BUCKET, bucket, places};
+use remora_store::ycsb::record::Values;
+use remora_verbs::MemoryRegion;
+
+/// Moves that freeing a slot for one key may take.
+const MOVES: usize = 1000;
+
+/// Sizes, for both sides.
+#[derive(Copy, Clone, Debug)]
+pub struct Table {
+    records: u64,
+    value_len: u32,
+    /// A power of two, of which at most a third is taken.
+    pub buckets: u64,
+}
+
+/// The key of a record: 48 bits, and not 0.
+pub fn key(record: u64) -> u64 {
+    record + 1
+}
+
+impl Table {
+    /// For so many records.
+    pub fn new(records: u64, value_len: u32) -> Table {
+        Table { records, value_len, buckets: (records * 3).next_power_of_two() }
+    }
+
+    /// Bytes of buckets and values.
+    pub fn bytes(&self) -> usize {
+        (self.buckets * BUCKET + self.records * self.stride()) as usize
+    }
+
+    /// From one value to the next.
+    fn stride(&self) -> u64 {
+        u64::from(self.value_len).next_multiple_of(64)
+    }
+
+    /// Writes all records.
+    ///
+    /// # Errors
+    /// A key finds no place.
+    pub fn fill(&self, memory: &MemoryRegion) -> Result<()> {
+        let values = Values::fixed(self.value_len);
+        let mut value = vec![0; self.value_len as usize];
+        for record in 0..self.records {
+            values.fill(record, 0, &mut value);
+            memory.write(self.value(record) as usize, &value)?;
+        }
+        for (place, key) in self.arrange()?.into_iter().enumerate() {
+            let at = |record| memory.address() + self.value(record);
+            let bucket = match key.checked_sub(1) {
+                Some(record) => bucket(key, at(record), self.value_len.into()),
+                None => bucket(0, 0, 0),
+            };
+            memory.write(place * BUCKET as usize, &bucket)?;
+        }
+        Ok(())
+    }
+
+    fn value(&self, record: u64) -> u64 {
+        self.buckets * BUCKET + record * self.stride()
+    }
+
+    /// The key of each bucket; 0: none.
+    fn arrange(&self) -> Result<Vec<u64>> {
+        let mut keys = vec![0; self.buckets as usize];
+        for record in 0..self.records {
+            self.place(&mut keys, key(record)).context("two places are not enough for some key")?;
+        }
+        Ok(keys)
+    }
+
+    /// Puts a key where it may be; what was there moves to its other place.
+    fn place(&self, keys: &mut [u64], mut key: u64) -> Option<()> {
+        let mut at = places(key, self.buckets)[0] as usize;
+        for _ in 0..MOVES {
+            key = std::mem::replace(&mut keys[at], key);
+            if key == 0 {
+                return Some(());
+            }
+            let [first, second] = places(key, self.buckets).map(|place| place as usize);
+            at = if at == first { second } else { first };
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_is_in_one_of_its_two_places() {
+        let table = Table::new(10_000, 64);
+        let keys = table.arrange().unwrap();
+        for record in 0..10_000 {
+            let held = places(key(record), table.buckets).map(|place| keys[place as usize] == key(record));
+            assert!(held[0] || held[1], "record {record}");
+        }
+        assert_eq!(keys.iter().filter(|key| **key > 0).count(), 10_000);
+    }
+
+    #[test]
+    fn a_table_that_is_full_says_so() {
+        let table = Table { records: 9, value_len: 16, buckets: 8 };
+        assert!(table.arrange().is_err());
+    }
+}

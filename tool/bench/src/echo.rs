@@ -1,0 +1,84 @@
+//! A bare exchange of messages: SEND there, SEND back, each into a receive request that waits; messages
+//! longer than a receive buffer are WRITEs with immediate data. Both ends of it, the bench's and the peer's,
+//! are one of these.
+
+use anyhow::{Result, ensure};
+use remora_verbs::{
+    CompletionKind, Flags, MemoryRegion, Operation, Payload, QueuePair, Ready, ReceiveRequest, RemoteMemory,
+    Status, WorkCompletion, WorkRequest,
+};
+
+/// Bytes of a receive buffer, as the stores have them: longer messages are written.
+const EAGER: usize = 1024;
+/// Messages up to this length are handed to the queue inline, as the stores do.
+const INLINE: usize = 256;
+/// Receive requests that wait.
+const RECEIVES: usize = 8;
+/// Every so often a message is signaled, so that the queue knows what is out of it: one of so many, as the
+/// stores do.
+const SIGNALED_EVERY: u32 = 64;
+
+/// One end: its memory and the other's. Receive buffers lie at the beginning of the memory, messages behind
+/// them.
+pub struct Echo {
+    receive: remora_verbs::Sge,
+    message: remora_verbs::Sge,
+    theirs: RemoteMemory,
+    inline: [u8; INLINE],
+    started: bool,
+    sent: u32,
+}
+
+impl Echo {
+    /// An end over its memory, of at least four megabytes.
+    pub fn new(own: &MemoryRegion, theirs: RemoteMemory) -> Echo {
+        Echo {
+            receive: own.sge(0, EAGER),
+            message: own.sge(1 << 20, 0),
+            theirs,
+            inline: [0x5a; INLINE],
+            started: false,
+            sent: 0,
+        }
+    }
+
+    /// Posts the receive requests; before the first message.
+    pub fn start(&mut self, qp: &mut QueuePair<Ready>) -> Result<()> {
+        if !self.started {
+            (0..RECEIVES).try_for_each(|_| self.post_receive(qp))?;
+            self.started = true;
+        }
+        Ok(())
+    }
+
+    /// Posts one receive request, for the one that a message took.
+    #[inline]
+    pub fn post_receive(&self, qp: &mut QueuePair<Ready>) -> Result<()> {
+        Ok(qp.post_recv(&ReceiveRequest { id: 1, sges: &[self.receive] })?)
+    }
+
+    /// Sends a message of `len` bytes.
+    #[inline]
+    pub fn send(&mut self, qp: &mut QueuePair<Ready>, len: usize) -> Result<()> {
+        self.sent = self.sent.wrapping_add(1);
+        let list = [remora_verbs::Sge { len: len as u32, ..self.message }];
+        let (operation, payload) = match self.inline.get(..len) {
+            Some(bytes) => (Operation::Send, Payload::Inline(bytes)),
+            None if len <= EAGER => (Operation::Send, Payload::Sges(&list)),
+            None => (Operation::WriteImm(self.theirs.at(2 << 20), 0), Payload::Sges(&list)),
+        };
+        let flags = Flags { signaled: self.sent.is_multiple_of(SIGNALED_EVERY), ..Flags::default() };
+        Ok(qp.post_send(&WorkRequest { id: 0, operation, payload, flags })?)
+    }
+
+    /// Is it the completion of a message from the other end?
+    #[inline]
+    pub fn is_message(completion: &WorkCompletion) -> Result<bool> {
+        ensure!(
+            completion.status == Status::Success,
+            "the benchmark's message ended: {}",
+            completion.status.explain()
+        );
+        Ok(matches!(completion.kind, CompletionKind::Receive | CompletionKind::ReceiveWriteImm))
+    }
+}

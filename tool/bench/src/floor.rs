@@ -1,0 +1,165 @@
+//! Floors: what the machine itself can do, measured in the same run as what is built on it. Each has two
+//! ends, one a process; the peer's end runs until its role ends.
+
+use std::hint::{black_box, spin_loop};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use remora_port::shm::{Receiver, Sender};
+use remora_port::udp::Socket;
+use rustix::net::SocketAddrAny;
+
+use super::page::{Page, Ticket};
+
+/// Trips whose mean is one reading: reading the clock costs, and a reading of many trips is rarely free of
+/// disturbance.
+const RUN: u64 = 16;
+
+/// The median of readings of [`RUN`] trips each, nanoseconds a trip. Floors and what stands on them are
+/// measured alike.
+pub fn typical(trips: u64, trip: impl FnMut() -> Result<()>) -> Result<f64> {
+    typical_of(RUN, trips, trip)
+}
+
+/// The same with readings of `run` trips: of enough of them that each has its part of what happens rarely.
+pub fn typical_of(run: u64, trips: u64, mut trip: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut readings = Vec::with_capacity((trips / run) as usize);
+    for _ in 0..trips / run {
+        let started = Instant::now();
+        for _ in 0..run {
+            trip()?;
+        }
+        readings.push(started.elapsed().as_nanos() as f64 / run as f64);
+    }
+    Ok(super::median(&readings))
+}
+
+/// The line floor: one line per direction (a poller keeps a line shared, so every hop is an invalidation and
+/// a fetch).
+pub fn line(page: &Page, trips: u64) -> Result<f64> {
+    let (there, back) = page.lines();
+    let mut value = there.load(Ordering::Relaxed);
+    typical(trips, || {
+        value += 1;
+        there.store(value, Ordering::Release);
+        while back.load(Ordering::Acquire) != value {
+            spin_loop();
+        }
+        Ok(())
+    })
+}
+
+/// The peer's end of [`line()`].
+pub fn line_peer(page: &Page, ticket: Ticket) {
+    let (there, back) = page.lines();
+    // Not what `there` holds now: the bench may have written already.
+    let mut seen = back.load(Ordering::Relaxed);
+    while page.is_wanted(ticket) {
+        for _ in 0..1000 {
+            let value = there.load(Ordering::Acquire);
+            if value != seen {
+                seen = value;
+                back.store(value, Ordering::Release);
+            }
+        }
+    }
+}
+
+/// Frame lengths of a ping-pong, there and back.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    /// Bytes of the request.
+    pub there: usize,
+    /// Bytes of the answer.
+    pub back: usize,
+}
+
+/// A raw ping-pong over UDP: both ends spin on unconnected sockets.
+pub fn udp(socket: &Socket, to: &SocketAddrAny, lengths: Lengths, trips: u64) -> Result<f64> {
+    let (frame, mut buffer) = ([0x5a; 9000], [0; 9000]);
+    typical(trips, || {
+        socket.send_to(&frame[..lengths.there], to).context("raw UDP ping-pong")?;
+        while socket.recv_from(&mut buffer).context("raw UDP ping-pong")?.is_none() {}
+        Ok(())
+    })
+}
+
+/// The peer's end of [`udp`].
+pub fn udp_peer(socket: &Socket, to: &SocketAddrAny, back: usize, page: &Page, ticket: Ticket) -> Result<()> {
+    let (frame, mut buffer) = ([0xa5; 9000], [0; 9000]);
+    while page.is_wanted(ticket) {
+        for _ in 0..64 {
+            if socket.recv_from(&mut buffer)?.is_some() {
+                socket.send_to(&frame[..back], to)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A raw ping-pong of frames over the rings of a link.
+pub fn ring(rings: (&mut Sender, &mut Receiver), lengths: Lengths, trips: u64) -> Result<f64> {
+    let (sender, receiver) = rings;
+    typical(trips, || {
+        send(sender, lengths.there)?;
+        while receiver
+            .receive(|bytes| {
+                black_box(bytes);
+            })
+            .map_err(broken)?
+            .is_none()
+        {
+            spin_loop();
+        }
+        Ok(())
+    })
+}
+
+/// The peer's end of [`ring`].
+pub fn ring_peer(
+    rings: (&mut Sender, &mut Receiver),
+    back: usize,
+    page: &Page,
+    ticket: Ticket,
+) -> Result<()> {
+    let (sender, receiver) = rings;
+    while page.is_wanted(ticket) {
+        for _ in 0..1000 {
+            if receiver
+                .receive(|bytes| {
+                    black_box(bytes);
+                })
+                .map_err(broken)?
+                .is_some()
+            {
+                send(sender, back)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn send(sender: &mut Sender, len: usize) -> Result<()> {
+    while !sender.reserve(len).map_err(broken)? {
+        spin_loop();
+    }
+    sender.bytes().fill(0x5a);
+    sender.commit();
+    sender.flush();
+    Ok(())
+}
+
+fn broken(_: remora_port::shm::Broken) -> anyhow::Error {
+    anyhow::anyhow!("the ring of the benchmark is broken")
+}
+
+/// Copies `chunk` bytes at a time through buffers far larger than the caches: bytes per second.
+pub fn memcpy(from: &[u8], to: &mut [u8], chunk: usize) -> f64 {
+    let started = Instant::now();
+    for (from, to) in from.chunks_exact(chunk).zip(to.chunks_exact_mut(chunk)) {
+        to.copy_from_slice(from);
+        black_box(&to);
+    }
+    from.len() as f64 / started.elapsed().as_secs_f64()
+}

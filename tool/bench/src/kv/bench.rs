@@ -1,0 +1,224 @@
+//! `remora bench kv`: the designs beside each other, beside their floor, and beside memcached and redis.
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+use remora_store::ycsb::{Distribution, Mix};
+
+use super::contest::{Contestant, Counts, RivalUnderTest, Round, system};
+use super::flight::RIVAL_WINDOW;
+use super::measure::Plan;
+use super::rival::Rival;
+use super::workload::{self, Chosen};
+use super::{curves, rows};
+use crate::command::designs;
+use crate::command::device::PortName;
+use crate::cores::{pin, two_cores};
+use crate::site::Site;
+use crate::{Report, Row};
+use remora_service::kv::Design;
+use remora_service::with_design;
+
+/// Arguments of `remora bench kv`.
+#[derive(Parser)]
+#[command(
+    after_help = "Examples:\n  remora bench kv\n  remora bench kv --port udp --records 1000000 --json\n  remora bench kv --workload A --distribution uniform --rounds 9\n  remora bench kv --workload ycsb/workloads/workloadb --design farm\n  remora bench kv --curves --port shm --json > curves.jsonl\n\nServer and client have a core each; servers take turns on theirs. Every value is checked. `window` operations are in flight for\nrates, one for latencies; the rivals' latency is taken with both processes on one core, since a hand-over between cores would be\nthe figure.\n\nA latency is judged: at most 1.15 times what its round trips of the bare verb take in the same round (READs of the bytes that the\ndesign reads, from as many places, or a SEND that a program answers with one) and the design's CPU work, measured without a NIC.\n\nYCSB: A half updates, B 5 % updates, C reads only, D reads of the latest and 5 % inserts, E scans and 5 % inserts, F half\nread-modify-writes. These tables have no order, so a scan is 1 to 100 GETs; a read-modify-write is a GET, then a PUT.\n\nNobody here writes anything to a disk: memcached and redis run without persistence, as the tables do."
+)]
+pub struct Args {
+    /// Only this design.
+    #[arg(long, value_parser = designs::kv())]
+    design: Option<Design>,
+    /// Only this port.
+    #[arg(long)]
+    port: Option<PortName>,
+    /// A YCSB workload: a letter from A to F, or a file as YCSB ships them [default: A, B and C, and PUTs
+    /// alone].
+    #[arg(long, value_name = "LETTER|FILE", value_parser = workload::option)]
+    workload: Option<String>,
+    /// Which keys are asked for [default: both; of PUTs alone, D and E their own].
+    #[arg(long)]
+    distribution: Option<Keys>,
+    /// Records [default: what the workload's file says, else 100000].
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    records: Option<u64>,
+    /// Bytes of a value [default: what the workload's file says, else 512].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(16..=65536))]
+    value_len: Option<u32>,
+    /// Operations in flight for rates.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=64))]
+    window: u32,
+    /// Interleaved rounds.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Instead: uniform keys and 1, 2, 4, ... operations in flight, the paper's Figures 3 and 4.
+    #[arg(long, conflicts_with_all = ["design", "workload", "distribution"])]
+    curves: bool,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+    /// Leave memcached and redis out.
+    #[arg(long)]
+    no_rivals: bool,
+    /// Cores of client and server [default: the first two].
+    #[arg(long, value_delimiter = ',', num_args = 1)]
+    cores: Vec<usize>,
+}
+
+/// Which keys are asked for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+enum Keys {
+    /// All alike.
+    Uniform,
+    /// A few mostly, with YCSB's constant of 0.99.
+    Zipf,
+}
+
+/// PUTs of zipfian keys.
+const PUTS: Mix = Mix { name: 'p', read: 0, update: 100, ..Mix::A };
+
+/// A workload, and how its figures are called.
+pub struct Case {
+    /// It.
+    pub mix: Mix,
+    /// As paths name it.
+    pub name: String,
+}
+
+impl Case {
+    fn new(Chosen { mix, name, .. }: Chosen) -> Case {
+        let what = if mix.name == PUTS.name { "put".to_owned() } else { format!("ycsb-{name}") };
+        let keys = match mix.distribution {
+            Distribution::Uniform => "uniform".to_owned(),
+            Distribution::Zipfian(theta) => format!("zipf-{}", f64::from(theta) / 1000.0),
+            Distribution::Latest(_) => "latest".to_owned(),
+        };
+        Case { mix, name: format!("{what}/{keys}") }
+    }
+
+    /// Reads only?
+    pub fn reads(&self) -> bool {
+        self.mix.read == 100
+    }
+}
+
+impl Args {
+    /// What is measured.
+    fn cases(&self, workload: Option<&Chosen>) -> Vec<Case> {
+        let with = |chosen: Chosen| {
+            let mix = chosen.mix;
+            let of = |distribution| Chosen { mix: Mix { distribution, ..mix }, ..chosen.clone() };
+            let uniform = of(Distribution::Uniform);
+            match (self.distribution, mix.distribution) {
+                (Some(Keys::Zipf), Distribution::Uniform) => vec![of(Mix::A.distribution)],
+                (_, Distribution::Latest(_)) | (Some(Keys::Zipf), _) => vec![chosen],
+                (Some(Keys::Uniform), _) => vec![uniform],
+                // A file says which keys it means.
+                (None, _) if mix == PUTS || mix == Mix::E || chosen.value_len.is_some() => vec![chosen],
+                (None, _) => vec![uniform, chosen],
+            }
+        };
+        let all = || [Mix::C, Mix::B, Mix::A, PUTS].map(Chosen::from).to_vec();
+        let chosen = workload.map_or_else(all, |chosen| vec![chosen.clone()]);
+        chosen.into_iter().flat_map(with).map(Case::new).collect()
+    }
+
+    /// Bytes of a value.
+    ///
+    /// # Errors
+    /// The file says a length that the designs are not measured with.
+    fn value_len(&self, workload: Option<&Chosen>) -> Result<u32> {
+        let of_file = || workload.and_then(|chosen| chosen.value_len);
+        let len = self.value_len.or_else(of_file).unwrap_or(512);
+        anyhow::ensure!(
+            (16..=65536).contains(&len),
+            "the workload's values have {len} bytes: give --value-len from 16 to 65536"
+        );
+        Ok(len)
+    }
+
+    fn designs(&self) -> Vec<Design> {
+        let all = Design::ALL.into_iter();
+        all.filter(|design| self.design.is_none_or(|only| only == *design)).collect()
+    }
+}
+
+/// `remora bench kv`.
+pub fn run(args: &Args) -> Result<Report> {
+    let cores = two_cores(&args.cores)?;
+    pin(cores[0])?;
+    let workload = args.workload.as_deref().map(workload::choose).transpose()?;
+    let workload = workload.as_ref();
+    let of_file = || workload.and_then(|chosen| chosen.records);
+    let (records, value_len) = (args.records.or_else(of_file).unwrap_or(100_000), args.value_len(workload)?);
+    let cases = args.cases(workload);
+    let inserts = cases.iter().map(|case| Counts::of(case.mix, records).inserts(case.mix, args.rounds)).max();
+    let window = args.window;
+    let plan = Plan { records, value_len, window, cores, seed: 1, inserts: inserts.unwrap_or(0) };
+    let mut report = Report::new(args.json);
+    if args.curves {
+        curves::run(&plan, args.port, args.rounds, &mut report)?;
+        return Ok(report);
+    }
+    let mixes: Vec<Mix> = cases.iter().map(|case| case.mix).collect();
+    let rivals: &[Rival] = if args.no_rivals { &[] } else { &Rival::ALL };
+    let mut rivals: Vec<RivalUnderTest> = rivals
+        .iter()
+        .filter_map(|rival| match RivalUnderTest::start(*rival, &plan, &mixes) {
+            Ok(system) => Some(system),
+            Err(error) => {
+                tracing::warn!("left out: {error:#}");
+                None
+            }
+        })
+        .collect();
+    for port in Site::ports(args.port) {
+        let Some(site) = Site::open(port, Design::ALL.len(), args.port.is_some())? else { continue };
+        over(args, &cases, (&plan, &site), &mut rivals, &mut report)?;
+    }
+    for rival in &rivals {
+        for (at, case) in cases.iter().enumerate() {
+            let case = format!("tcp/{}/{}/{}", rival.rival.name(), plan.value_len, case.name);
+            let alone = format!("{case}/same-core");
+            report.add(Row::new("kv", alone, "latency_p50", "ns", &rival.p50[at]));
+            let windowed = format!("{case}/window-{RIVAL_WINDOW}");
+            report.add(Row::new("kv", windowed, "rate", "1/s", &rival.rates[at]));
+        }
+    }
+    Ok(report)
+}
+
+/// Rounds of the designs over one port, with the rivals between them.
+fn over(
+    args: &Args,
+    cases: &[Case],
+    (plan, site): (&Plan, &Site),
+    rivals: &mut [RivalUnderTest],
+    report: &mut Report,
+) -> Result<()> {
+    let mixes: Vec<Mix> = cases.iter().map(|case| case.mix).collect();
+    let mut bare = site.bare(plan.cores)?;
+    let mut systems: Vec<Box<dyn Contestant>> = Vec::new();
+    for (link, design) in args.designs().into_iter().enumerate() {
+        systems.push(with_design!(design, system(design, (site, link), plan, &mixes))?);
+    }
+    // By workload, design, round; the rivals' rounds beside them, without those over another port.
+    let mut rounds: Vec<Vec<Vec<Round>>> = vec![vec![Vec::new(); systems.len()]; cases.len()];
+    let before = rivals.first().map_or(0, |rival| rival.rates[0].len());
+    for number in 0..args.rounds {
+        for (at, rounds) in rounds.iter_mut().enumerate() {
+            for (system, rounds) in systems.iter_mut().zip(rounds) {
+                rounds.push(system.round(at, &mut bare)?);
+            }
+            rivals.iter_mut().try_for_each(|rival| rival.round(at, plan))?;
+        }
+        tracing::info!(port = site.port().name(), number, "round measured");
+    }
+    for (at, (case, rounds)) in cases.iter().zip(&rounds).enumerate() {
+        let beside: Vec<(Rival, &[f64])> =
+            rivals.iter().map(|rival| (rival.rival, &rival.rates[at][before..])).collect();
+        let told = rows::RowContext { port: site.port(), plan, case, rivals: &beside };
+        let designs: Vec<(Design, &[Round])> =
+            systems.iter().map(|system| system.design()).zip(rounds.iter().map(Vec::as_slice)).collect();
+        told.rows(&designs).into_iter().for_each(|row| report.add(row));
+    }
+    Ok(())
+}

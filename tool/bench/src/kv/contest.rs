@@ -1,0 +1,213 @@
+//! Who is measured: the designs over a port and the rivals, turn by turn, so that whatever disturbs a round
+//! disturbs all.
+
+use anyhow::Result;
+use remora_store::kv::MESSAGE_HEADER;
+use remora_store::ycsb::Mix;
+use remora_store::ycsb::record::{KEY_LEN, Record};
+
+use super::flight::{Flight, load};
+use super::measure::{Plan, Runner, Server, memory_for};
+use super::parts::Parts;
+use super::rival::{Rival, Running};
+use super::work::{self, Measured};
+use super::work::{Kind, drawn};
+use crate::site::Site;
+use crate::{Bare, median};
+use remora_service::kv::{Design, KvDesign};
+
+/// Operations before a round, at most: those of a million records touch each line of an index that fits into
+/// a cache.
+const WARM: u64 = 500_000;
+
+/// Operations of a round alone, and with the window full.
+#[derive(Copy, Clone, Debug)]
+pub struct Counts {
+    /// Together, before anything is measured: the one who was measured before has left nothing of this one in
+    /// the caches.
+    pub warm: u64,
+    /// One at a time.
+    pub alone: u64,
+    /// Together.
+    pub together: u64,
+}
+
+impl Counts {
+    /// For a workload over so many records: fewer if each operation is a scan of 50 records in the mean.
+    pub fn of(mix: Mix, records: u64) -> Counts {
+        let few = if mix.scan > 0 { 20 } else { 1 };
+        Counts { warm: WARM.min(records) / few, alone: 4000 / few, together: 64_000 / few }
+    }
+
+    /// Records that a workload inserts in so many rounds at most, with some for chance.
+    pub fn inserts(self, mix: Mix, rounds: u32) -> u64 {
+        let operations = (self.warm + self.alone * 3 / 2 + self.together) * u64::from(rounds);
+        let expected = operations * u64::from(mix.insert) / 100;
+        expected + expected / 10 + u64::from(mix.insert > 0) * 1000
+    }
+}
+
+/// What a design took in one round of a workload.
+#[derive(Copy, Clone, Debug)]
+pub struct Round {
+    /// Mean round trips of an operation.
+    pub round_trips: f64,
+    /// Latency of one alone, nanoseconds.
+    pub p50: f64,
+    /// Its 99th percentile.
+    pub p99: f64,
+    /// Operations per second with the window full.
+    pub rate: f64,
+    /// CPU time of the server for each of those, nanoseconds.
+    pub cpu: f64,
+    /// For workloads of one operation: what an operation should take.
+    pub should: Option<Should>,
+}
+
+/// Of what the latency of an operation should be made, nanoseconds.
+#[derive(Copy, Clone, Debug)]
+pub struct Should {
+    /// The bare verb, as often as there are round trips.
+    pub verbs: f64,
+    /// Client and server code.
+    pub work: f64,
+}
+
+/// A design over a port.
+pub trait Contestant {
+    /// Which.
+    fn design(&self) -> Design;
+
+    /// One round of the workload numbered `at`. The server runs only meanwhile.
+    ///
+    /// # Errors
+    /// A wrong answer, or a process that is gone.
+    fn round(&mut self, at: usize, bare: &mut Bare) -> Result<Round>;
+}
+
+/// Starts a design's server on a link, with its records, and stops it until its turn comes.
+pub fn system<D: KvDesign>(
+    design: Design,
+    at: (&Site, usize),
+    plan: &Plan,
+    mixes: &[Mix],
+) -> Result<Box<dyn Contestant>> {
+    let server = Server::start(design, at, plan)?;
+    let mut runner = Runner::connect(&server.address, &at.0.client(at.1), plan)?;
+    runner.stop(&server)?;
+    let streams = mixes.iter().map(|mix| (*mix, Parts::new(*mix, plan.records, plan.seed))).collect();
+    let most = plan.records + plan.inserts;
+    let spans = (D::index_len(2 * most as u32, plan.seed), memory_for(most, plan.value_len));
+    let records = drawn(plan, PLACES).collect();
+    let work = work::of(design, plan)?;
+    Ok(Box::new(SystemUnderTest::<D> { design, runner, server, work, streams, plan: *plan, records, spans }))
+}
+
+struct SystemUnderTest<D: KvDesign> {
+    design: Design,
+    runner: Runner<D>,
+    server: Server,
+    work: Option<Measured>,
+    streams: Vec<(Mix, Parts)>,
+    plan: Plan,
+    /// Records as they are asked for, and the bytes of the index and of the values.
+    records: Vec<Record>,
+    spans: (usize, usize),
+}
+
+/// Records whose places bare READs go to: more than a measurement has trips.
+const PLACES: usize = 8192;
+
+/// Bare verbs that a design's operation is made of, nanoseconds each: all but the last, and the last.
+struct Verbs {
+    first: f64,
+    last: f64,
+}
+
+impl<D: KvDesign> SystemUnderTest<D> {
+    /// The bare verbs of an operation, of the sizes that it has.
+    fn verbs(&self, kind: Kind, bare: &mut Bare) -> Result<Verbs> {
+        let value_len = self.plan.value_len as usize;
+        if let (Kind::Get, Some((first, last))) = (kind, D::read_lens(KEY_LEN, value_len)) {
+            // As spread as what is read: a table's lines are not all in a cache either.
+            let places = |span| Bare::places(self.records.iter().copied(), span, first.max(last));
+            let (index, values) = (places(self.spans.0), places(self.spans.1));
+            return Ok(Verbs { first: bare.read(first, &index)?, last: bare.read(last, &values)? });
+        }
+        let asking = MESSAGE_HEADER + KEY_LEN;
+        let echo = match kind {
+            Kind::Get => bare.echo(asking, MESSAGE_HEADER + value_len)?,
+            Kind::Put => bare.echo(asking + value_len, MESSAGE_HEADER)?,
+        };
+        Ok(Verbs { first: echo, last: echo })
+    }
+}
+
+impl<D: KvDesign> Contestant for SystemUnderTest<D> {
+    fn design(&self) -> Design {
+        self.design
+    }
+
+    fn round(&mut self, at: usize, bare: &mut Bare) -> Result<Round> {
+        let mix = self.streams[at].0;
+        let kind = Kind::of(mix);
+        let judged = kind.filter(|_| self.work.is_some());
+        let verbs = judged.map(|kind| self.verbs(kind, bare)).transpose()?;
+        let (counts, parts) = (Counts::of(mix, self.plan.records), &mut self.streams[at].1);
+        self.server.go_on()?;
+        self.runner.together(parts, counts.warm)?;
+        let alone = self.runner.alone(parts, counts.alone)?;
+        let before = self.server.cpu_ns()?;
+        let rate = self.runner.together(parts, counts.together)?;
+        let cpu = (self.server.cpu_ns()? - before) as f64 / counts.together as f64;
+        self.runner.stop(&self.server)?;
+        let should = match (judged, verbs, &mut self.work) {
+            (Some(kind), Some(verbs), Some(work)) => Some(Should {
+                verbs: (alone.round_trips - 1.0) * verbs.first + verbs.last,
+                work: work(kind)?,
+            }),
+            _ => None,
+        };
+        Ok(Round { round_trips: alone.round_trips, p50: alone.p50, p99: alone.p99, rate, cpu, should })
+    }
+}
+
+/// A rival and its rounds, for each workload.
+pub struct RivalUnderTest {
+    /// Which.
+    pub rival: Rival,
+    running: Running,
+    streams: Vec<(Mix, Parts)>,
+    /// Latencies of one alone, nanoseconds, for each workload.
+    pub p50: Vec<Vec<f64>>,
+    /// Operations per second, for each workload.
+    pub rates: Vec<Vec<f64>>,
+}
+
+impl RivalUnderTest {
+    /// Starts a rival, with its records. It sleeps while nobody asks it, so it need not be stopped.
+    pub fn start(rival: Rival, plan: &Plan, mixes: &[Mix]) -> Result<RivalUnderTest> {
+        // An item takes some 60 bytes beside key and value; a rival has its own ideas of sizes, and evicts
+        // what does not fit.
+        let item = u64::from(plan.value_len) + KEY_LEN as u64 + 100;
+        let megabytes = (((plan.records + 2 * plan.inserts) * item * 2) >> 20) + 1024;
+        let mut running = Running::start(rival, plan.cores[1], megabytes)?;
+        load(&mut running, plan)?;
+        // One stream for each mix and all rounds, so that what was inserted is known.
+        let streams = mixes.iter().map(|mix| (*mix, Parts::new(*mix, plan.records, plan.seed))).collect();
+        let none = vec![Vec::new(); mixes.len()];
+        Ok(RivalUnderTest { rival, running, streams, p50: none.clone(), rates: none })
+    }
+
+    /// One round of the workload numbered `at`.
+    pub fn round(&mut self, at: usize, plan: &Plan) -> Result<()> {
+        let (mix, parts) = &mut self.streams[at];
+        let counts = Counts::of(*mix, plan.records);
+        let mut flight = Flight::new(&mut self.running, plan, parts);
+        flight.together(counts.warm, plan.cores[1])?;
+        self.p50[at].push(flight.alone(counts.alone, plan.cores[0])?);
+        self.rates[at].push(flight.together(counts.together, plan.cores[1])?);
+        tracing::info!(rival = self.rival.name(), rate = median(&self.rates[at]), "measured");
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! Rate and mean latency by operations in flight: what Figures 3 and 4 of PRISM are drawn from.
+//!
+//! A client keeps n operations in flight, and starts one whenever one has ended: n closed-loop clients behind
+//! one connection. So n operations end in the time that one takes in the mean (Little's law), which is how
+//! the mean latency is told.
+
+use anyhow::Result;
+use remora_store::ycsb::{Distribution, Mix};
+
+use super::measure::{Plan, Runner, Server};
+use super::parts::Parts;
+use crate::command::device::PortName;
+use crate::site::Site;
+use crate::{Report, Row};
+use remora_service::kv::{Design, KvDesign};
+use remora_service::with_design;
+
+/// The designs of the figures.
+const DESIGNS: [Design; 2] = [Design::Pilaf, Design::Prism];
+/// Figures 3 and 4.
+const MIXES: [(Mix, &str); 2] = [(uniform(Mix::C), "ycsb-c"), (uniform(Mix::A), "ycsb-a")];
+/// Operations of a point in a round.
+const OPERATIONS: u64 = 20_000;
+
+const fn uniform(mix: Mix) -> Mix {
+    Mix { distribution: Distribution::Uniform, ..mix }
+}
+
+/// Numbers of operations in flight.
+pub fn windows(most: u32) -> impl Iterator<Item = u32> + Clone {
+    (0..).map(|power| 1 << power).take_while(move |window| *window <= most)
+}
+
+/// A design, its server and its rates: by workload, window, round.
+struct SystemUnderTest<D: KvDesign> {
+    server: Server,
+    runner: Runner<D>,
+    streams: Vec<Parts>,
+}
+
+trait Runs {
+    /// Operations in a second.
+    fn rate(&mut self, mix: usize, window: u32) -> Result<f64>;
+}
+
+fn system<D: KvDesign>(design: Design, at: (&Site, usize), plan: &Plan) -> Result<Box<dyn Runs>> {
+    let server = Server::start(design, at, plan)?;
+    let mut runner = Runner::<D>::connect(&server.address, &at.0.client(at.1), plan)?;
+    runner.stop(&server)?;
+    let streams = MIXES.iter().map(|(mix, _)| Parts::new(*mix, plan.records, plan.seed)).collect();
+    Ok(Box::new(SystemUnderTest { server, runner, streams }))
+}
+
+impl<D: KvDesign> Runs for SystemUnderTest<D> {
+    fn rate(&mut self, mix: usize, window: u32) -> Result<f64> {
+        self.server.go_on()?;
+        let parts = &mut self.streams[mix];
+        self.runner.closed_loop(parts, OPERATIONS / 10, window)?;
+        let rate = self.runner.closed_loop(parts, OPERATIONS, window)?;
+        self.runner.stop(&self.server)?;
+        Ok(rate)
+    }
+}
+
+/// Both designs over each port, turn by turn.
+pub fn run(plan: &Plan, only: Option<PortName>, rounds: u32, report: &mut Report) -> Result<()> {
+    for port in Site::ports(only) {
+        let Some(site) = Site::open(port, DESIGNS.len(), only.is_some())? else { continue };
+        let mut systems = Vec::new();
+        for (link, design) in DESIGNS.into_iter().enumerate() {
+            systems.push(with_design!(design, system(design, (&site, link), plan))?);
+        }
+        for (at, (_, mix)) in MIXES.iter().enumerate() {
+            for window in windows(plan.window) {
+                let mut rates = vec![Vec::new(); systems.len()];
+                for _ in 0..rounds {
+                    for (system, rates) in systems.iter_mut().zip(&mut rates) {
+                        rates.push(system.rate(at, window)?);
+                    }
+                }
+                let paths = DESIGNS.map(|design| {
+                    let (port, design, len) = (port.name(), design.name(), plan.value_len);
+                    format!("{port}/{design}/{len}/{mix}/uniform/window-{window}")
+                });
+                tell(paths, window, &rates, report);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The rows of a point: PRISM-KV's beside Pilaf's.
+fn tell(paths: [String; 2], window: u32, rates: &[Vec<f64>], report: &mut Report) {
+    let latencies: Vec<Vec<f64>> =
+        rates.iter().map(|rates| rates.iter().map(|rate| f64::from(window) * 1e9 / rate).collect()).collect();
+    for (metric, unit, figures) in [("rate", "1/s", rates), ("latency_mean", "ns", &latencies)] {
+        let [pilaf, prism] = &paths;
+        report.add(Row::new("kv", pilaf, metric, unit, &figures[0]));
+        report.add(Row::new("kv", prism, metric, unit, &figures[1]).against("pilaf", &figures[0]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_double_as_far_as_there_is_room() {
+        assert!(windows(64).eq([1, 2, 4, 8, 16, 32, 64]));
+        assert!(windows(1).eq([1]));
+        assert!(windows(48).eq([1, 2, 4, 8, 16, 32]));
+    }
+}

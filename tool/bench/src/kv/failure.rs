@@ -1,0 +1,282 @@
+//! `remora bench failure`: a server is killed under load and started again at once. GETs by a chain and by
+//! READs of tables that a NIC daemon keeps, by READs of one that goes with its server, and of a real
+//! memcached (RedN, §5.6).
+
+mod chain;
+mod course;
+mod farm;
+mod memcached;
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Parser;
+
+use self::chain::Chain;
+use self::course::Course;
+use self::farm::Farm;
+use self::memcached::Memcached;
+use crate::command::device::PortName;
+use crate::command::output::REPORT;
+use crate::cores::{pin, two_cores};
+use crate::{Report, Row};
+
+/// Arguments of `remora bench failure`.
+#[derive(Parser)]
+#[command(
+    after_help = "Examples:\n  remora bench failure\n  remora bench failure --port udp --records 100000 --json"
+)]
+pub struct Args {
+    /// Port of the NICs: shm or udp.
+    #[arg(long, default_value = "shm")]
+    port: PortName,
+    /// Records of each table.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    records: u64,
+    /// Bytes of their values.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(16..=65_536))]
+    value_len: u32,
+    /// Seconds of load before the server is killed; there are as many once it answers again.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Times that each server is killed.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Where Figure 16 goes.
+    #[arg(long, default_value = REPORT, value_name = "FOLDER")]
+    report: PathBuf,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+    /// Be the server of chains that this daemon executes.
+    #[arg(long, hide = true, value_name = "PATH", requires = "listen")]
+    serve: Option<PathBuf>,
+    /// Where it listens.
+    #[arg(long, hide = true)]
+    listen: Option<SocketAddr>,
+}
+
+/// Longest that a table may take to come back.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What clients saw.
+#[derive(Default)]
+struct Seen {
+    gets: Vec<f64>,
+    failed: Vec<f64>,
+    gap: Vec<f64>,
+    /// Of the first round.
+    course: Option<Course>,
+}
+
+/// A process that goes when it is not needed any more, by SIGKILL.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A store that can be killed.
+trait Store {
+    /// Starts it, or starts it again, filled.
+    fn start(&mut self) -> Result<()>;
+
+    /// Kills it.
+    fn kill(&mut self);
+
+    /// A client of its own, which connects when it must.
+    fn client(&self) -> Reads;
+}
+
+/// A client that reads one record; false: the GET failed.
+type Reads = Box<dyn FnMut(u64) -> bool + Send>;
+
+/// `remora bench failure`.
+pub fn run(args: &Args) -> Result<Report> {
+    if let (Some(socket), Some(listen)) = (&args.serve, args.listen) {
+        return chain::serve(args, socket, listen);
+    }
+    ensure!(args.port != PortName::Xdp, "port xdp needs a network between its NICs: choose shm or udp");
+    // Daemon and servers stay where this thread is, and the client is elsewhere: on one core each would wait
+    // for the other's time to end.
+    let [clients, servers] = two_cores(&[])?;
+    pin(servers)?;
+    let socket = std::env::temp_dir().join(format!("remora-failure-{}.sock", std::process::id()));
+    let mut daemon = Process(
+        program()?
+            .args(["nicd", "--json", "--child", "--port", args.port.name(), "--memory", "64g", "--socket"])
+            .arg(&socket)
+            .stdout(Stdio::piped())
+            .spawn()?,
+    );
+    first_line(&mut daemon.0)?;
+    let report = all(args, &socket, clients);
+    drop(daemon);
+    let _ = std::fs::remove_file(&socket);
+    report
+}
+
+/// All systems, the daemon listening at `socket`.
+fn all(args: &Args, socket: &Path, core: usize) -> Result<Report> {
+    let mut report = Report::new(args.json);
+    let memcached = one(args, &mut Memcached::new(args)?, core)?;
+    let chains = one(args, &mut Chain::new(args, socket)?, core)?;
+    add(&mut report, args, "chain/nicd", &chains, Some(&memcached));
+    for (system, keeper) in [("farm/nicd", Some(socket)), ("farm", None)] {
+        let seen = one(args, &mut Farm::new(args, keeper)?, core)?;
+        add(&mut report, args, system, &seen, Some(&memcached));
+    }
+    add(&mut report, args, "memcached", &memcached, None);
+    if let (Some(chains), Some(memcached)) = (&chains.course, &memcached.course) {
+        course::draw(&args.report, args.seconds, [chains, memcached])?;
+    }
+    Ok(report)
+}
+
+fn add(report: &mut Report, args: &Args, system: &str, seen: &Seen, beside: Option<&Seen>) {
+    let port = if system == "memcached" { "tcp" } else { args.port.name() };
+    let case = format!("{port}/{system}/{}", args.value_len);
+    let row = |metric, unit, rounds: &[f64], other: Option<&[f64]>| {
+        let row = Row::new("failure", case.clone(), metric, unit, rounds);
+        match other {
+            Some(other) => row.against("memcached", other),
+            None => row,
+        }
+    };
+    report.add(row("longest_gap", "ns", &seen.gap, beside.map(|beside| &beside.gap[..])));
+    report.add(row("failed_gets", "GETs", &seen.failed, None));
+    report.add(row("gets", "GETs", &seen.gets, None));
+}
+
+/// Kills one store, round after round, while a client on this core reads.
+fn one(args: &Args, store: &mut impl Store, core: usize) -> Result<Seen> {
+    let mut seen = Seen::default();
+    let load = Duration::from_secs_f64(args.seconds);
+    store.start()?;
+    for _ in 0..args.rounds {
+        let (gets, over) = (AtomicU64::new(0), AtomicBool::new(false));
+        let (mut client, records, began) = (store.client(), args.records, Instant::now());
+        let (killed, read) = std::thread::scope(|scope| {
+            let reads =
+                scope.spawn(|| pin(core).map(|()| read_on(&mut client, records, (&gets, began), &over)));
+            // Servers end with the thread that starts them: so that is this one.
+            let done = death(store, load, &gets);
+            over.store(true, Ordering::Release);
+            let read = reads.join().map_err(|_| anyhow::anyhow!("the client failed"));
+            Ok::<_, anyhow::Error>((done?, read??))
+        })?;
+        seen.gets.push(gets.into_inner() as f64);
+        seen.failed.push(read.failed as f64);
+        seen.gap.push(read.gap.as_nanos() as f64);
+        seen.course.get_or_insert(Course { counts: read.counts, killed: killed.duration_since(began) });
+    }
+    Ok(seen)
+}
+
+/// Load, death, a new start, and load again once it is answered. When death came.
+fn death(store: &mut impl Store, load: Duration, gets: &AtomicU64) -> Result<Instant> {
+    let answered = |beyond: u64| -> Result<()> {
+        let began = Instant::now();
+        while gets.load(Ordering::Acquire) <= beyond {
+            ensure!(began.elapsed() < PATIENCE, "no GET is answered");
+            sleep(Duration::from_millis(1));
+        }
+        sleep(load);
+        Ok(())
+    };
+    answered(0)?;
+    let killed = Instant::now();
+    store.kill();
+    store.start()?;
+    answered(gets.load(Ordering::Acquire))?;
+    Ok(killed)
+}
+
+/// What a client saw in a round.
+#[derive(Default)]
+struct Read {
+    failed: u64,
+    /// The longest time between two GETs that did not fail.
+    gap: Duration,
+    /// GETs that did not fail, slot by slot.
+    counts: Vec<u32>,
+}
+
+/// GETs until it is over.
+fn read_on(reads: &mut Reads, records: u64, (gets, began): (&AtomicU64, Instant), over: &AtomicBool) -> Read {
+    let (mut record, mut read, mut last) = (0, Read::default(), None::<Instant>);
+    while !over.load(Ordering::Acquire) {
+        record = (record + 7919) % records;
+        if reads(record) {
+            let now = Instant::now();
+            read.gap = read.gap.max(last.map_or(Duration::ZERO, |last| now.duration_since(last)));
+            last = Some(now);
+            course::count(&mut read.counts, now.duration_since(began));
+            gets.fetch_add(1, Ordering::AcqRel);
+        } else {
+            read.failed += 1;
+            sleep(Duration::from_millis(1));
+        }
+    }
+    read
+}
+
+fn program() -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.stdin(Stdio::null());
+    Ok(command)
+}
+
+fn first_line(child: &mut Child) -> Result<String> {
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().context("its output")?).read_line(&mut line)?;
+    ensure!(!line.is_empty(), "it did not start");
+    Ok(line)
+}
+
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// A server that is this program with other words; it says when it is ready.
+struct Server {
+    words: Vec<String>,
+    address: SocketAddr,
+    running: Option<Process>,
+}
+
+impl Server {
+    /// One of as many records at an address of its own, with this NIC.
+    fn new(args: &Args, words: &[&str], nic: (&str, String)) -> Result<Server> {
+        let address = free_address()?;
+        let named = [
+            ("--records", args.records.to_string()),
+            ("--value-len", args.value_len.to_string()),
+            ("--listen", address.to_string()),
+            nic,
+        ];
+        let named = named.into_iter().flat_map(|(name, value)| [name.to_owned(), value]);
+        let words = words.iter().copied().map(str::to_owned).chain(named).collect();
+        Ok(Server { words, address, running: None })
+    }
+
+    fn start(&mut self) -> Result<()> {
+        let mut child = program()?.args(&self.words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let line = first_line(&mut child);
+        self.running = Some(Process(child));
+        line.context("the server").map(drop)
+    }
+
+    fn kill(&mut self) {
+        self.running = None;
+    }
+}

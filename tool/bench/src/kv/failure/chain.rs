@@ -1,0 +1,147 @@
+//! A table whose GETs a chain answers: the NIC daemon's, for a server that only sets it up (RedN, §5.6).
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use remora_chain::offload::ask;
+use remora_store::ycsb::record::Values;
+use remora_verbs::{
+    Access, Call, CompletionKind, CompletionQueue, Device, EMPTY, Listener, MemoryRegion, QpOptions,
+    QueuePair, ReceiveRequest, RemoteMemory, Status, work,
+};
+
+use super::{Args, Reads, Server, Store};
+use crate::Report;
+use crate::command::device::{LOOPBACK, PortName};
+use crate::command::print;
+use crate::redn::loading::Loading;
+use crate::redn::table::{Table, telling};
+
+/// Time that an answer may take.
+const LONG: Duration = Duration::from_secs(2);
+
+fn table(args: &Args) -> Table {
+    Table::new(args.records as usize, args.value_len as usize)
+}
+
+/// The server: it takes over what the one before it had, or makes a table, and then loads a chain for each
+/// client. It ends with its parent.
+pub fn serve(args: &Args, socket: &Path, listen: SocketAddr) -> Result<Report> {
+    crate::turns::end_with_parent()?;
+    let context = Device::nicd(socket).keep("chains").open()?;
+    let mut kept = context.kept()?;
+    let domain = match kept.domains.pop() {
+        Some(domain) => domain,
+        None => context.alloc_pd()?,
+    };
+    let memory = match kept.region("table") {
+        Some(memory) => memory,
+        None => {
+            let table = table(args);
+            let memory = domain.allocate_named("table", table.bytes(), Access::REMOTE_READ)?;
+            let values = Values::fixed(args.value_len);
+            table.fill(&memory, |record, value| {
+                values.fill(record as u64, 0, value);
+            })?;
+            memory
+        }
+    };
+    let listener = Listener::bind(listen)?;
+    print::line("ready");
+    let (mut loading, options) = (Loading::new(&domain, &memory)?, telling(&memory));
+    loop {
+        remora_host::wait_any(&[listener.as_fd(), loading.as_fd()], Duration::from_secs(1))?;
+        loading.turn(&listener, &options)?;
+    }
+}
+
+/// Its server is this benchmark with other words.
+pub struct Chain {
+    server: Server,
+    port: PortName,
+    table: Arc<Table>,
+    len: u32,
+}
+
+impl Chain {
+    pub fn new(args: &Args, socket: &Path) -> Result<Chain> {
+        let server = Server::new(args, &["bench", "failure"], ("--serve", socket.display().to_string()))?;
+        Ok(Chain { server, port: args.port, table: Arc::new(table(args)), len: args.value_len })
+    }
+}
+
+impl Store for Chain {
+    fn start(&mut self) -> Result<()> {
+        self.server.start()
+    }
+
+    fn kill(&mut self) {
+        self.server.kill();
+    }
+
+    fn client(&self) -> Reads {
+        let (port, address, len, table) = (self.port, self.server.address, self.len, Arc::clone(&self.table));
+        let mut client: Option<Client> = None;
+        let mut expected = vec![0; len as usize];
+        Box::new(move |record| {
+            if client.is_none() {
+                client = Client::connect(port, address, len as usize).ok();
+            }
+            Values::fixed(len).fill(record, 0, &mut expected);
+            match client.as_mut().map(|client| client.get(&table, record, &expected)) {
+                Some(Ok(is_it)) => is_it,
+                Some(Err(_)) => {
+                    client = None;
+                    false
+                }
+                None => false,
+            }
+        })
+    }
+}
+
+/// A client: it SENDs, and the chain WRITEs and tells it.
+struct Client {
+    pair: QueuePair,
+    cq: CompletionQueue,
+    /// The value.
+    reply: MemoryRegion,
+    there: RemoteMemory,
+    value: Vec<u8>,
+}
+
+impl Client {
+    fn connect(port: PortName, address: SocketAddr, len: usize) -> Result<Client> {
+        let context = port.device_on(LOOPBACK, "")?.open()?;
+        let (domain, cq) = (context.alloc_pd()?, context.create_cq(64)?);
+        // Values have up to 64 KiB in the program's text.
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let reply = domain.allocate(1 << 16, access)?;
+        let call = Call { program: "get".to_owned(), reply: reply.remote_memory() };
+        let options = QpOptions { private_data: call.to_bytes(), ..QpOptions::default() };
+        let pair = domain.create_qp(&cq, &cq, &options)?.connect(address)?;
+        let there = RemoteMemory::from_bytes(pair.peer_private_data()).context("the table")?;
+        Ok(Client { pair, cq, reply, there, value: vec![0; len] })
+    }
+
+    /// Is what comes what should?
+    fn get(&mut self, table: &Table, record: u64, expected: &[u8]) -> Result<bool> {
+        let key = table.key(record as usize);
+        self.reply.write(0, &[0; 8])?;
+        self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[] })?;
+        let message = ask(self.there.addr + table.place(key) as u64, key);
+        self.pair.post_send(&work::send_inline(2, &message))?;
+        let mut done = [EMPTY; 1];
+        while done[0].kind != CompletionKind::ReceiveWriteImm {
+            self.cq.wait(&mut done, LONG)?;
+            let status = done[0].status;
+            ensure!(status == Status::Success, "a GET ended: {}", status.explain());
+        }
+        self.reply.read(0, &mut self.value)?;
+        Ok(done[0].byte_len as usize == expected.len() && self.value == expected)
+    }
+}

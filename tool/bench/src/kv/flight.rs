@@ -1,0 +1,161 @@
+//! A rival's client: a workload's parts in flight over its connection. Answers come in the order of the
+//! questions.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use remora_store::ycsb::record::{self, Values};
+
+use super::measure::Plan;
+use super::parts::{Part, Parts};
+use super::rival::Running;
+use crate::typical;
+
+/// Requests in flight to a rival. Deep enough that its thread never goes to sleep between two of them: with
+/// 64 it would spend its time being woken across cores, which is the machine's cost and not the rival's.
+pub const RIVAL_WINDOW: usize = 1024;
+
+/// Without an answer for so long, there will be none.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A rival's connection with parts in flight.
+pub struct Flight<'a> {
+    running: &'a mut Running,
+    parts: &'a mut Parts,
+    asked: VecDeque<Part>,
+    values: Values,
+    value: Vec<u8>,
+    out: Vec<u8>,
+    /// Operations of one client alone that may be in flight: those of a scan.
+    scanning: usize,
+}
+
+impl Flight<'_> {
+    /// Of a rival that has its records.
+    pub fn new<'a>(running: &'a mut Running, plan: &Plan, parts: &'a mut Parts) -> Flight<'a> {
+        Flight {
+            running,
+            parts,
+            asked: VecDeque::with_capacity(RIVAL_WINDOW),
+            values: Values::fixed(plan.value_len),
+            value: vec![0; plan.value_len as usize],
+            out: Vec::new(),
+            scanning: plan.window as usize,
+        }
+    }
+
+    /// Puts the next part into the bytes to send; false if there is none.
+    fn ask(&mut self) -> bool {
+        let Some(part) = self.parts.next_part() else { return false };
+        let key = self.parts.key(part);
+        if part.reads() {
+            self.running.rival.get(key, &mut self.out);
+        } else {
+            let len = self.values.fill(part.record, 1, &mut self.value);
+            self.running.rival.set(key, &self.value[..len], &mut self.out);
+        }
+        self.asked.push_back(part);
+        true
+    }
+
+    /// Sends what was asked; operations that ended meanwhile.
+    fn send(&mut self) -> Result<u64> {
+        if self.out.is_empty() {
+            return Ok(0);
+        }
+        self.running.rival.close(&mut self.out);
+        let answers = self.running.send(&self.out)?;
+        self.out.clear();
+        self.ended(answers)
+    }
+
+    /// Operations that ended.
+    fn receive(&mut self) -> Result<u64> {
+        let answers = self.running.receive()?;
+        self.ended(answers)
+    }
+
+    fn ended(&mut self, answers: usize) -> Result<u64> {
+        let mut whole = 0;
+        for _ in 0..answers {
+            let Some(part) = self.asked.pop_front() else { bail!("more answers than questions") };
+            self.parts.ended(part);
+            whole += u64::from(part.last);
+        }
+        Ok(whole)
+    }
+
+    /// Latency of one operation at a time, both processes on the core `own`: the client gives the core away
+    /// while it waits.
+    pub fn alone(&mut self, count: u64, own: usize) -> Result<f64> {
+        self.running.pin(own)?;
+        self.parts.draw(count);
+        let p50 = typical(count, || {
+            let mut ended = 0;
+            while ended == 0 {
+                if self.asked.is_empty() && !self.parts.has_begun() {
+                    self.ask();
+                }
+                while self.parts.has_begun() && self.asked.len() < self.scanning {
+                    self.ask();
+                }
+                ended += self.send()? + self.receive()?;
+                if ended == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            Ok(())
+        })?;
+        self.drain()?;
+        Ok(p50)
+    }
+
+    /// Operations per second with the window full, the rival on the core `other`.
+    pub fn together(&mut self, count: u64, other: usize) -> Result<f64> {
+        self.running.pin(other)?;
+        self.parts.draw(count);
+        let started = Instant::now();
+        self.drain()?;
+        Ok(count as f64 / started.elapsed().as_secs_f64())
+    }
+
+    /// Until all that was drawn is answered.
+    fn drain(&mut self) -> Result<()> {
+        let (mut heard, mut spins) = (Instant::now(), 0u32);
+        while !(self.parts.is_done() && self.asked.is_empty()) {
+            // As our own clients: refilled when half of the window is free.
+            if self.asked.len() * 2 <= RIVAL_WINDOW {
+                while self.asked.len() < RIVAL_WINDOW && self.ask() {}
+                self.send()?;
+            }
+            let waiting = self.asked.len();
+            self.receive()?;
+            spins = if self.asked.len() < waiting { 0 } else { spins.wrapping_add(1) };
+            if spins == 0 {
+                heard = Instant::now();
+            } else if spins.is_multiple_of(1 << 16) && heard.elapsed() > PATIENCE {
+                bail!("{} does not answer: does it hold all records?", self.running.rival.name());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Stores the records.
+pub fn load(running: &mut Running, plan: &Plan) -> Result<()> {
+    let values = Values::fixed(plan.value_len);
+    let (mut value, mut out) = (vec![0; plan.value_len as usize], Vec::new());
+    let (mut sent, mut answered) = (0, 0);
+    while answered < plan.records {
+        out.clear();
+        while sent < plan.records && sent - answered < 1000 {
+            let len = values.fill(sent, 0, &mut value);
+            running.rival.set(&record::key(sent), &value[..len], &mut out);
+            sent += 1;
+        }
+        answered += running.send(&out)? as u64;
+        answered += running.receive()? as u64;
+    }
+    Ok(())
+}

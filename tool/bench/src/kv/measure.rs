@@ -1,0 +1,374 @@
+//! A key-value server in a process of its own, and what a client measures of it.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use hdrhistogram::Histogram;
+use remora_store::kv::{ClientConfig, Finished, Outcome, Refused};
+use remora_store::ycsb::record::{self, Values};
+
+use super::parts::{Part, Parts};
+use crate::command::device::PortArgs;
+use crate::site::Site;
+use crate::{turns, typical};
+use remora_service::kv::{Design, KvDesign};
+use remora_service::kv::{Driver, Session};
+use remora_service::post::Batched;
+use remora_store::kv::Machine;
+
+/// What is served and asked.
+#[derive(Copy, Clone, Debug)]
+pub struct Plan {
+    /// Records in the table.
+    pub records: u64,
+    /// Bytes of a value.
+    pub value_len: u32,
+    /// Operations in flight for rates.
+    pub window: u32,
+    /// Cores of client and server.
+    pub cores: [usize; 2],
+    /// Seed of the workload.
+    pub seed: u64,
+    /// Records that will be inserted at most.
+    pub inserts: u64,
+}
+
+impl Plan {
+    /// What its clients are like.
+    pub fn client(&self) -> ClientConfig {
+        ClientConfig {
+            window: self.window,
+            max_key: 64,
+            max_value: self.value_len,
+            ..ClientConfig::default()
+        }
+    }
+}
+
+/// Bytes that YCSB records take at most in any of the designs, with some to overwrite.
+pub fn memory_for(records: u64, value_len: u32) -> usize {
+    let each = (value_len as usize + record::KEY_LEN + 64).next_multiple_of(64) * 5 / 4;
+    records as usize * each + (4 << 20)
+}
+
+/// A running `remora serve kv`.
+pub struct Server {
+    child: Child,
+    /// Where it listens.
+    pub address: String,
+}
+
+impl Server {
+    /// Starts one on a link, with its records loaded; it shows its own progress.
+    pub fn start(design: Design, at: (&Site, usize), plan: &Plan) -> Result<Server> {
+        let most = plan.records + plan.inserts;
+        let (keys, bytes) = ((most * 2).to_string(), memory_for(most, plan.value_len).to_string());
+        let words = ["serve", "kv", "--design", design.name(), "--capacity", &keys, "--memory", &bytes];
+        Server::start_as(&words, at, plan)
+    }
+
+    /// The same with another command of this program, which understands the other words.
+    pub fn start_as(words: &[&str], (site, link): (&Site, usize), plan: &Plan) -> Result<Server> {
+        let mut child = site
+            .program()?
+            .args(words)
+            .args(["--child", "--spin"])
+            .args(site.server(link))
+            .args(["--records", &plan.records.to_string(), "--value-len", &plan.value_len.to_string()])
+            .args(["--core", &plan.cores[1].to_string()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("starting the server process")?;
+        let mut address = String::new();
+        BufReader::new(child.stdout.take().context("the server's output")?).read_line(&mut address)?;
+        if address.is_empty() {
+            let status = child.wait()?;
+            bail!("{} over {} did not start ({status})", words.join(" "), site.port().name());
+        }
+        Ok(Server { child, address: address.trim().to_owned() })
+    }
+
+    /// Lets it run.
+    pub fn go_on(&self) -> Result<()> {
+        turns::go_on(&self.child)
+    }
+
+    /// CPU time that all its threads have used, in nanoseconds.
+    pub fn cpu_ns(&self) -> Result<u64> {
+        let mut total = 0;
+        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let stat = std::fs::read_to_string(task?.path().join("schedstat"))?;
+            total += stat.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).context("schedstat")?;
+        }
+        Ok(total)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What operations took.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Figures {
+    /// Mean round trips of an operation.
+    pub round_trips: f64,
+    /// Latency of one operation alone, measured as floors are (see [`typical`]), nanoseconds.
+    pub p50: f64,
+    /// Its 99th percentile.
+    pub p99: f64,
+}
+
+/// A client that runs workloads and checks every value.
+pub struct Runner<D: KvDesign> {
+    session: Session<D>,
+    book: Book,
+}
+
+impl<D: KvDesign> Runner<D> {
+    /// Connects to the server at `address` (host:port).
+    pub fn connect(address: &str, port: &PortArgs, plan: &Plan) -> Result<Runner<D>> {
+        let session = Session::connect(&port.open()?, address, plan.client())?;
+        let window = plan.window as usize;
+        let book = Book {
+            window,
+            values: Values::fixed(plan.value_len),
+            value: vec![0; plan.value_len as usize],
+            version: 0,
+            asked: vec![Part::NONE; window],
+            wrong: 0,
+            first_wrong: None,
+            latencies: None,
+        };
+        Ok(Runner { session, book })
+    }
+
+    /// Looks at the clock at the start and the end of each operation from now on.
+    ///
+    /// # Errors
+    /// The histogram cannot be made.
+    pub fn time_each(&mut self) -> Result<()> {
+        let started = vec![Instant::now(); self.book.window];
+        self.book.latencies = Some(Latencies { started, histogram: crate::histogram()? });
+        Ok(())
+    }
+
+    /// Nanoseconds of the operations since [`time_each`](Runner::time_each) or the last call. Empty without
+    /// `time_each`.
+    pub fn take_latencies(&mut self) -> Option<Histogram<u64>> {
+        let histogram = &mut self.book.latencies.as_mut()?.histogram;
+        let taken = histogram.clone();
+        histogram.reset();
+        Some(taken)
+    }
+
+    /// Operations in flight at most.
+    pub fn window(&self) -> u32 {
+        self.book.window as u32
+    }
+
+    /// Stores these records, `window` at a time.
+    ///
+    /// # Errors
+    /// The server refuses one, or the connection fails.
+    pub fn load(&mut self, records: std::ops::Range<u64>) -> Result<()> {
+        let mut parts = Parts::of_records(records);
+        let (session, mut drive) = self.drive(&mut parts, Pace::Together);
+        drive.finish(session)
+    }
+
+    /// Stops the server, when it has acknowledged all that this client has sent: another has the core, and
+    /// nobody retries for ever.
+    pub fn stop(&mut self, server: &Server) -> Result<()> {
+        self.session.settle()?;
+        turns::stop(&server.child)
+    }
+
+    /// `count` operations one after the other; only the GETs of a scan are asked together. The percentile is
+    /// of a second pass of half as many, since it takes a look at the clock after each.
+    pub fn alone(&mut self, parts: &mut Parts, count: u64) -> Result<Figures> {
+        parts.draw(count);
+        let (session, mut drive) = self.drive(parts, Pace::Alone);
+        let p50 = typical(count, || drive.one(session))?;
+        drive.finish(session)?;
+        let round_trips = drive.round_trips as f64 / drive.ended as f64;
+        let mut histogram = crate::histogram()?;
+        drive.parts.draw(count / 2);
+        let mut before = Instant::now();
+        for _ in 0..count / 2 {
+            drive.one(session)?;
+            let now = Instant::now();
+            histogram.saturating_record((now - before).as_nanos() as u64);
+            before = now;
+        }
+        drive.finish(session)?;
+        Ok(Figures { round_trips, p50, p99: histogram.value_at_quantile(0.99) as f64 })
+    }
+
+    /// Operations per second with the window full.
+    pub fn together(&mut self, parts: &mut Parts, count: u64) -> Result<f64> {
+        self.paced(parts, count, Pace::Together)
+    }
+
+    /// Operations per second with so many always in flight.
+    pub fn closed_loop(&mut self, parts: &mut Parts, count: u64, window: u32) -> Result<f64> {
+        self.paced(parts, count, Pace::Closed(window as usize))
+    }
+
+    fn paced(&mut self, parts: &mut Parts, count: u64, pace: Pace) -> Result<f64> {
+        parts.draw(count);
+        let (session, mut drive) = self.drive(parts, pace);
+        let started = Instant::now();
+        drive.finish(session)?;
+        Ok(count as f64 / started.elapsed().as_secs_f64())
+    }
+
+    fn drive<'a>(&'a mut self, parts: &'a mut Parts, pace: Pace) -> (&'a mut Session<D>, Drive<'a>) {
+        let Runner { session, book } = self;
+        (session, Drive { parts, book, pace, filling: false, ended: 0, round_trips: 0 })
+    }
+}
+
+/// What a client knows of its operations.
+struct Book {
+    window: usize,
+    values: Values,
+    value: Vec<u8>,
+    version: u64,
+    /// What the operation in each slot is.
+    asked: Vec<Part>,
+    wrong: u64,
+    first_wrong: Option<String>,
+    latencies: Option<Latencies>,
+}
+
+/// How long each operation takes, where the caller wants to know.
+struct Latencies {
+    /// By slot.
+    started: Vec<Instant>,
+    /// Nanoseconds.
+    histogram: Histogram<u64>,
+}
+
+impl Book {
+    #[cold]
+    fn note_wrong(&mut self, part: Part, finished: &Finished<'_>) {
+        self.wrong += 1;
+        if self.first_wrong.is_none() {
+            let mut what = format!("{:?}", finished.outcome);
+            what.truncate(100);
+            self.first_wrong = Some(format!("{:?} of record {}: {what}", part.verb, part.record));
+        }
+    }
+}
+
+/// How many operations are in flight.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Pace {
+    /// One.
+    Alone,
+    /// The window, refilled in batches: a doorbell for each single operation would be the figure.
+    Together,
+    /// So many; whenever one has ended the next starts.
+    Closed(usize),
+}
+
+/// Starts the parts of a workload and checks what they bring.
+struct Drive<'a> {
+    parts: &'a mut Parts,
+    book: &'a mut Book,
+    pace: Pace,
+    /// The window is being refilled.
+    filling: bool,
+    ended: u64,
+    round_trips: u64,
+}
+
+impl Drive<'_> {
+    /// Until one operation more has ended.
+    #[inline]
+    fn one<D: KvDesign>(&mut self, session: &mut Session<D>) -> Result<()> {
+        let before = self.ended;
+        while self.ended == before {
+            session.turn(self)?;
+        }
+        Ok(())
+    }
+
+    /// Until all that was drawn has ended.
+    fn finish<D: KvDesign>(&mut self, session: &mut Session<D>) -> Result<()> {
+        while !self.parts.is_done() || session.in_flight() > 0 {
+            session.turn(self)?;
+        }
+        if let Some(first) = &self.book.first_wrong {
+            bail!("{} operations gave a wrong answer, the first was {first}", self.book.wrong);
+        }
+        Ok(())
+    }
+}
+
+impl Driver for Drive<'_> {
+    #[inline]
+    fn wants(&mut self, in_flight: usize) -> bool {
+        if in_flight >= self.book.window || self.parts.is_done() {
+            self.filling = false;
+            return false;
+        }
+        match self.pace {
+            Pace::Alone => in_flight == 0 || self.parts.has_begun(),
+            Pace::Closed(window) => in_flight < window,
+            Pace::Together => {
+                self.filling |= in_flight * 2 <= self.book.window;
+                self.filling
+            }
+        }
+    }
+
+    #[inline]
+    fn start(&mut self, client: &mut impl Machine, nic: &mut Batched<'_, '_>) -> Result<(), Refused> {
+        let Some(part) = self.parts.next_part() else { return Ok(()) };
+        let (key, book) = (self.parts.key(part), &mut *self.book);
+        let slot = if part.reads() {
+            client.get(key, nic)?
+        } else {
+            book.version += 1;
+            let len = book.values.fill(part.record, book.version, &mut book.value);
+            client.put(key, &book.value[..len], nic)?
+        };
+        book.asked[slot.index()] = part;
+        if let Some(latencies) = &mut book.latencies {
+            latencies.started[slot.index()] = Instant::now();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn ended(&mut self, finished: &Finished<'_>) {
+        let book = &mut *self.book;
+        let part = book.asked[finished.slot.index()];
+        if let Some(Latencies { started, histogram }) = &mut book.latencies {
+            histogram.saturating_record(started[finished.slot.index()].elapsed().as_nanos() as u64);
+        }
+        if finished.outcome == Outcome::Contended {
+            // No answer, and no wrong one: a hot key among updates.
+            self.round_trips += u64::from(finished.round_trips);
+            return self.parts.again(part);
+        }
+        self.ended += u64::from(part.last);
+        self.round_trips += u64::from(finished.round_trips);
+        let right = match finished.outcome {
+            Outcome::Value(value) => book.values.check(part.record, value).is_some(),
+            Outcome::Done => !part.reads(),
+            _ => false,
+        };
+        if !right {
+            book.note_wrong(part, finished);
+        }
+        self.parts.ended(part);
+    }
+}

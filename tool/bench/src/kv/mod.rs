@@ -1,0 +1,13 @@
+//! The key-value designs beside each other, beside memcached and redis, and while their server fails.
+
+pub mod bench;
+mod contest;
+pub(crate) mod curves;
+pub mod failure;
+mod flight;
+pub mod measure;
+pub mod parts;
+pub mod rival;
+mod rows;
+mod work;
+pub mod workload;

@@ -1,0 +1,252 @@
+//! A workload's operations as the GETs and PUTs that a key-value store knows, drawn before the clock starts.
+//!
+//! An insert is a PUT; a scan is a GET of each of its records, since a hash table has no order; a
+//! read-modify-write is a GET, and a PUT once that has ended.
+
+use std::collections::VecDeque;
+
+use remora_store::ycsb::record::{self, KEY_LEN};
+use remora_store::ycsb::{Mix, Operation, Record, Stripe, Workload};
+
+/// What is asked of the store.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Read the record.
+    Get,
+    /// Read the record, to change it when it is there.
+    GetToChange,
+    /// Write a new version of the record.
+    Put,
+    /// Write a record that was not there.
+    Insert,
+}
+
+/// One GET or PUT of an operation.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Of which record.
+    pub record: Record,
+    /// What of it.
+    pub verb: Verb,
+    /// Its operation ends with it.
+    pub last: bool,
+    /// Which of those drawn.
+    at: u32,
+}
+
+impl Part {
+    /// A GET that nobody asked for: fills places that are not in use.
+    pub const NONE: Part = Part { record: 0, verb: Verb::Get, last: true, at: 0 };
+
+    /// Is it a GET?
+    #[inline]
+    pub fn reads(self) -> bool {
+        matches!(self.verb, Verb::Get | Verb::GetToChange)
+    }
+}
+
+/// The stream of parts of a workload.
+pub struct Parts {
+    workload: Workload,
+    drawn: Vec<Part>,
+    /// Their keys.
+    keys: Vec<[u8; KEY_LEN]>,
+    /// The one of them that comes next.
+    next: usize,
+    /// Parts that others have led to.
+    following: VecDeque<Part>,
+    /// Inserts in flight: as YCSB does, nobody reads a record before its insert was acknowledged.
+    inserting: Vec<Record>,
+    /// The oldest of them.
+    missing: Record,
+}
+
+impl Parts {
+    /// Of one client alone.
+    pub fn new(mix: Mix, records: u64, seed: u64) -> Parts {
+        Parts {
+            workload: Workload::new(mix, records, Stripe::ALONE, seed),
+            drawn: Vec::new(),
+            keys: Vec::new(),
+            next: 0,
+            following: VecDeque::with_capacity(128),
+            inserting: Vec::with_capacity(64),
+            missing: Record::MAX,
+        }
+    }
+
+    /// The inserts of these records, in their order.
+    pub fn of_records(records: std::ops::Range<Record>) -> Parts {
+        let mut parts = Parts::new(Mix::C, records.end, 0);
+        records.for_each(|record| parts.push(record, Verb::Put, true));
+        parts
+    }
+
+    /// Draws the next `operations`, so that no random number and no key is made while the clock runs.
+    /// Whatever was drawn before must have been asked.
+    pub fn draw(&mut self, operations: u64) {
+        debug_assert!(self.is_done(), "what was drawn before is asked first");
+        self.next = 0;
+        self.drawn.clear();
+        self.keys.clear();
+        for _ in 0..operations {
+            match self.workload.next_operation() {
+                Operation::Read(record) => self.push(record, Verb::Get, true),
+                Operation::Update(record) => self.push(record, Verb::Put, true),
+                Operation::Insert(record) => self.push(record, Verb::Insert, true),
+                Operation::ReadModifyWrite(record) => self.push(record, Verb::GetToChange, false),
+                Operation::Scan { first, len } => {
+                    let end = (first + u64::from(len)).min(self.workload.records());
+                    (first..end).for_each(|record| self.push(record, Verb::Get, record + 1 == end));
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, record: Record, verb: Verb, last: bool) {
+        self.drawn.push(Part { record, verb, last, at: self.drawn.len() as u32 });
+        self.keys.push(record::key(record));
+    }
+
+    /// Has everything been asked that was drawn, and what it led to so far?
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        self.next == self.drawn.len() && self.following.is_empty()
+    }
+
+    /// Do parts of operations wait that have begun?
+    #[inline]
+    pub fn has_begun(&self) -> bool {
+        let amid_scan = || {
+            let before = self.next.checked_sub(1).and_then(|at| self.drawn.get(at));
+            self.next < self.drawn.len() && before.is_some_and(|part| part.verb == Verb::Get && !part.last)
+        };
+        !self.following.is_empty() || amid_scan()
+    }
+
+    /// The next part: of an operation that has begun, else of a new one. None: all are asked.
+    #[inline]
+    pub fn next_part(&mut self) -> Option<Part> {
+        if let Some(part) = self.following.pop_front() {
+            return Some(part);
+        }
+        let mut part = *self.drawn.get(self.next)?;
+        self.next += 1;
+        if part.verb == Verb::Insert {
+            self.inserting.push(part.record);
+            self.missing = self.missing.min(part.record);
+        } else if part.record >= self.missing {
+            part = self.known(part);
+        }
+        Some(part)
+    }
+
+    /// The part, of the last record instead that is surely there.
+    #[cold]
+    fn known(&mut self, part: Part) -> Part {
+        let record = self.missing - 1;
+        self.keys[part.at as usize] = record::key(record);
+        Part { record, ..part }
+    }
+
+    /// The key of a part.
+    #[inline]
+    pub fn key(&self, part: Part) -> &[u8; KEY_LEN] {
+        &self.keys[part.at as usize]
+    }
+
+    /// A part is asked once more: what it read changed each time it looked.
+    #[cold]
+    pub fn again(&mut self, part: Part) {
+        self.following.push_back(part);
+    }
+
+    /// A part has ended. What it leads to comes next.
+    #[inline]
+    pub fn ended(&mut self, part: Part) {
+        match part.verb {
+            Verb::Get | Verb::Put => {}
+            Verb::GetToChange => self.following.push_front(Part { verb: Verb::Put, last: true, ..part }),
+            Verb::Insert => {
+                self.inserting.retain(|record| *record != part.record);
+                self.missing = self.inserting.iter().copied().min().unwrap_or(Record::MAX);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_modify_write_is_a_get_and_then_a_put_of_the_same_record() {
+        let only = Mix { name: 'f', read: 0, read_modify_write: 100, ..Mix::F };
+        let mut parts = Parts::new(only, 1000, 1);
+        parts.draw(1);
+        let get = parts.next_part().unwrap();
+        assert_eq!((get.verb, get.last), (Verb::GetToChange, false));
+        assert_eq!(parts.next_part(), None, "the PUT waits for the GET");
+        parts.ended(get);
+        assert!(parts.has_begun() && !parts.is_done());
+        let put = parts.next_part().unwrap();
+        assert_eq!((put.record, put.verb, put.last), (get.record, Verb::Put, true));
+        assert_eq!(parts.key(put), &record::key(get.record));
+        assert!(parts.is_done());
+    }
+
+    #[test]
+    fn a_scan_is_a_get_of_each_of_its_records_and_ends_with_the_table() {
+        let only = Mix { name: 'e', insert: 0, scan: 100, ..Mix::E };
+        let mut parts = Parts::new(only, 50, 1);
+        parts.draw(100);
+        let (mut longest, mut scans) = (0, 0);
+        while let Some(mut part) = parts.next_part() {
+            let mut len = 1;
+            while !part.last {
+                assert!(parts.has_begun());
+                let next = parts.next_part().unwrap();
+                assert_eq!((next.record, next.verb), (part.record + 1, Verb::Get));
+                (part, len) = (next, len + 1);
+            }
+            assert!(part.record < 50 && !parts.has_begun());
+            (longest, scans) = (longest.max(len), scans + 1);
+        }
+        assert!(longest > 10, "scans of some length: {longest}");
+        assert_eq!(scans, 100);
+    }
+
+    #[test]
+    fn nobody_reads_a_record_whose_insert_is_in_flight() {
+        let mut parts = Parts::new(Mix::D, 1000, 3);
+        let mut open = Vec::new();
+        for _ in 0..10 {
+            parts.draw(1000);
+            while let Some(part) = parts.next_part() {
+                let oldest = open.iter().map(|insert: &Part| insert.record).min().unwrap_or(u64::MAX);
+                assert!(part.verb == Verb::Insert || part.record < oldest);
+                assert_eq!(parts.key(part), &record::key(part.record));
+                if part.verb == Verb::Insert {
+                    open.push(part);
+                }
+                if open.len() == 8 {
+                    parts.ended(open.remove(0));
+                }
+            }
+        }
+        assert!(parts.workload.records() > 1400, "inserts came");
+    }
+
+    #[test]
+    fn a_part_that_met_contention_is_asked_again_before_anything_new() {
+        let mut parts = Parts::new(Mix::C, 10, 1);
+        parts.draw(2);
+        let first = parts.next_part().unwrap();
+        parts.again(first);
+        assert!(!parts.is_done() && parts.has_begun());
+        let again = parts.next_part().unwrap();
+        assert_eq!((again.record, again.at), (first.record, first.at));
+        assert_eq!(parts.key(again), &record::key(first.record));
+        assert!(parts.next_part().is_some() && parts.next_part().is_none() && parts.is_done());
+    }
+}

@@ -1,0 +1,224 @@
+//! Every benchmark and figure: ratios to floors and rivals that ran interleaved in the same run.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`command`] | what benchmarks share with the command: ports, output files, signals |
+//! | [`kv`], [`block`], `txn` | the stores, beside each other and beside rivals |
+//! | `prism`, `redn`, `strom`, `verbs`, `loss`, `congestion` | the NIC's operations, in software and by models |
+//! | [`demo`], [`figures`] | one table read every way; what the papers draw |
+
+#![cfg_attr(not(test), deny(clippy::print_stdout, reason = "a reader that leaves is no fault: `print`"))]
+
+mod bare;
+mod bars;
+pub mod block;
+pub mod command;
+mod congestion;
+pub mod cores;
+mod curves;
+pub mod demo;
+mod echo;
+pub mod figures;
+mod floor;
+mod floor_xdp;
+pub mod kv;
+mod loss;
+mod numbers;
+pub mod options;
+mod packets;
+mod page;
+mod pair;
+pub mod peer;
+mod plot;
+mod prism;
+mod redn;
+mod replay;
+mod row;
+mod site;
+mod sockperf;
+mod stack;
+mod stream;
+mod strom;
+pub mod turns;
+mod txn;
+mod verbs;
+mod veth;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::command::output::REPORT;
+
+pub use crate::command::device::PortName;
+pub use bare::Bare;
+pub use floor::{typical, typical_of};
+pub use row::{Report, Row, median, print_table};
+
+/// What to measure.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Name {
+    /// Latency, rate and bandwidth of the verbs.
+    Verbs,
+    /// Goodput over links that lose frames: go-back-N, IRN, and IRN without each of its parts; simulated, and
+    /// over udp.
+    Loss,
+    /// PRISM's operations: what hardware would take by its primitives, and this software beside the plain
+    /// verbs.
+    Prism,
+    /// RedN's chains: what they would take on a ConnectX-5, by its primitives, beside what the paper
+    /// measured.
+    Redn,
+    /// StRoM's kernels: what they would take on the paper's FPGAs, by their primitives; and walks, GETs,
+    /// checked objects, shuffled and counted streams in this software, each beside what it replaces.
+    Strom,
+    /// Two flows over one bottleneck: no control, DCQCN and TIMELY; simulated.
+    Congestion,
+    /// Replay a trace of arrivals through IRN's receiver: lines of `QP op-code PSN` behind their number.
+    IrnReceiver,
+    /// Replay a trace of events through IRN's sender: lines of `QP 0`, `QP 1 cumPSN sackPSN nack` or `QP 2
+    /// short`.
+    IrnSender,
+}
+
+/// What to measure that has options of its own.
+#[derive(Subcommand)]
+enum Own {
+    /// The key-value designs beside each other, beside their floor, and beside memcached and redis.
+    Kv(crate::kv::bench::Args),
+    /// Replicated blocks, half of the operations writes: PRISM-RS against ABDLOCK, three replicas each, and
+    /// etcd beside them.
+    Block(crate::block::bench::Args),
+    /// Transactions: PRISM-TX against FaRM, YCSB-T, SmallBank and TATP.
+    Txn(crate::txn::Args),
+    /// GETs while their server is killed and started again: with the NIC daemon, without it, and of a real
+    /// memcached.
+    Failure(crate::kv::failure::Args),
+}
+
+/// Arguments of `remora bench`.
+#[derive(Parser)]
+#[command(
+    subcommand_negates_reqs = true,
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  remora bench verbs\n  remora bench verbs --port shm --rounds 9 --json > verbs.jsonl\n  remora bench verbs --only latency\n  sudo remora bench verbs --port xdp\n  remora bench irn-receiver arrivals.txt --out answers.txt\n  remora bench loss --json > loss.jsonl\n  remora bench congestion\n  remora bench prism --port udp --json > prism.jsonl\n  remora bench redn\n  remora bench strom --only model:\n  remora bench strom --port udp --only check --json > strom.jsonl\n  remora bench block --port udp --rounds 5\n  remora bench kv --port shm\n  remora bench txn ycsb-t --port udp\n  remora bench failure\n\nTwo processes, each pinned to a core of its own, take turns with their floors; every round is in the JSON."
+)]
+pub struct Args {
+    #[command(subcommand)]
+    own: Option<Own>,
+    /// What to measure.
+    #[arg(required = true)]
+    name: Option<Name>,
+    /// The trace to replay.
+    file: Option<PathBuf>,
+    /// Where the replay goes; standard output if not given.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Packets in flight at most, in a replay of the sender.
+    #[arg(long, default_value_t = 111, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    cap: u32,
+    /// Packets that the flow has: in a replay of the sender, without end if not given; in `loss`, each
+    /// side's.
+    #[arg(long)]
+    packets: Option<u64>,
+    /// Where `loss`, `congestion`, `prism`, `redn` and `strom` write their plots.
+    #[arg(long, default_value = REPORT, value_name = "FOLDER")]
+    report: PathBuf,
+    /// Only this port; in `loss`, shm is what IRN costs without loss.
+    #[arg(long)]
+    pub port: Option<PortName>,
+    /// One JSON object a line.
+    #[arg(long)]
+    pub json: bool,
+    /// Interleaved rounds, at least 5 for a figure to quote.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Only cases whose path or metric contains this.
+    #[arg(long)]
+    only: Option<String>,
+    /// Cores of the two processes [default: the first two].
+    #[arg(long, value_delimiter = ',', num_args = 1)]
+    pub cores: Vec<usize>,
+}
+
+impl Args {
+    fn wants(&self, port: PortName) -> bool {
+        self.port.is_none_or(|only| only == port)
+    }
+
+    /// May a model's case be asked for? Those of software begin with the port's name.
+    fn wants_model(&self) -> bool {
+        let only = self.only.as_deref().unwrap_or_default();
+        PortName::value_variants().iter().all(|port| !only.starts_with(&format!("{}/", port.name())))
+    }
+
+    /// Is this case asked for?
+    pub fn wants_case(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+    }
+}
+
+/// `remora bench`.
+pub fn run(args: Args) -> Result<()> {
+    if let Some(file) = &args.file {
+        let replays = matches!(args.name, Some(Name::IrnReceiver | Name::IrnSender));
+        anyhow::ensure!(
+            replays,
+            "only irn-receiver and irn-sender take a FILE: leave {} out",
+            file.display()
+        );
+    }
+    if args.own.is_some() {
+        return rows(args).map(drop);
+    }
+    match args.name.context("what is to be measured")? {
+        Name::Verbs => verbs::run(&args),
+        Name::Loss => loss::run(&args),
+        Name::Congestion => congestion::run(&args),
+        Name::Prism => prism::run(&args),
+        Name::Redn => redn::run(&args),
+        Name::Strom => strom::run(&args),
+        Name::IrnReceiver => replay::receiver(&args),
+        Name::IrnSender => replay::sender(&args),
+    }
+}
+
+/// Runs a benchmark that figures are drawn from; its rows.
+pub fn rows(args: Args) -> Result<Vec<curves::Saved>> {
+    let report = match &args.own {
+        Some(Own::Kv(own)) => crate::kv::bench::run(own)?,
+        Some(Own::Block(own)) => crate::block::bench::run(own)?,
+        Some(Own::Txn(own)) => crate::txn::run(own)?,
+        Some(Own::Failure(own)) => crate::kv::failure::run(own)?,
+        None => anyhow::bail!("it draws its own figures"),
+    };
+    report.finish();
+    Ok(report.rows().iter().map(curves::Saved::from).collect())
+}
+
+/// Writes each page of a region, so that no page fault is measured.
+pub fn touch(region: &remora_verbs::MemoryRegion) -> Result<()> {
+    for offset in (0..region.len()).step_by(4096) {
+        region.write(offset, &[1])?;
+    }
+    Ok(())
+}
+
+/// CPU time of this process so far.
+fn cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Resident memory of this process.
+fn resident_bytes() -> Result<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: u64 = statm.split(' ').nth(1).context("/proc/self/statm")?.parse()?;
+    Ok(pages * rustix::param::page_size() as u64)
+}
+
+/// A histogram of nanoseconds up to a minute, with three significant digits.
+pub fn histogram() -> Result<hdrhistogram::Histogram<u64>> {
+    Ok(hdrhistogram::Histogram::new_with_bounds(1, 60_000_000_000, 3)?)
+}

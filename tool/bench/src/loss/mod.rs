@@ -1,0 +1,185 @@
+//! `remora bench loss`: what loss costs, by how it is mended: go-back-N, IRN, and IRN without each of its
+//! parts.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `world.rs` | the simulated path and the overflowing buffer, in virtual time |
+//! | `udp.rs` | the same over real UDP, with links that are made bad on purpose |
+//! | `speed.rs` | packets per second on one core when nothing is lost |
+
+mod speed;
+mod udp;
+mod world;
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+use remora_fabric::loss::Machine;
+use remora_verbs::irn::{Recovery, Settings};
+
+use super::{Args, PortName, Report, Row, median, plot};
+use crate::command::output;
+
+/// Random loss of each frame, in percent.
+const LOSSES: [f64; 5] = [0.0, 0.01, 0.1, 1.0, 5.0];
+
+/// One way of mending loss.
+struct Contestant {
+    name: &'static str,
+    machine: Machine,
+}
+
+/// Where the judged ones stand among the contestants.
+const BACK: usize = 0;
+const IRN: usize = 1;
+/// Without parts of it that matter on one path.
+const WORSE: [usize; 2] = [2, 3];
+
+fn contestants() -> [Contestant; 6] {
+    let whole = Settings::default();
+    let irn = |name, settings| Contestant { name, machine: Machine::Irn(settings) };
+    [
+        Contestant { name: "go-back-n", machine: Machine::GoBackN },
+        irn("irn", whole),
+        irn("irn-with-go-back-n", Settings { recovery: Recovery::GoBackN, ..whole }),
+        irn("irn-without-sack", Settings { recovery: Recovery::HeadOnly, ..whole }),
+        // What is in flight is bounded by the bitmap then.
+        irn("irn-without-bdp-fc", Settings { bdp_fc: false, bitmap: 512, ..whole }),
+        irn("irn-sacked-leave-cap", Settings { sacked_leave: true, ..whole }),
+    ]
+}
+
+/// Goodputs of every contestant at every loss: one figure a round, bits per second.
+type Goodputs = Vec<[Vec<f64>; LOSSES.len()]>;
+
+/// What one run measures with.
+struct Bench<'a> {
+    args: &'a Args,
+    report: Report,
+    bar: ProgressBar,
+}
+
+/// `remora bench loss`.
+pub fn run(args: &Args) -> Result<()> {
+    let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} runs {elapsed}")?;
+    let bar = ProgressBar::new(0).with_style(style);
+    let mut bench = Bench { args, report: Report::new(args.json), bar };
+    output::folder(&args.report)?;
+    if args.port.is_none() {
+        world::exchange(&mut bench)?;
+        world::incast(&mut bench)?;
+    }
+    if args.wants(PortName::Udp) {
+        udp::exchange(&mut bench)?;
+    }
+    if args.wants(PortName::Shm) {
+        speed::run(&mut bench)?;
+    }
+    bench.bar.finish_and_clear();
+    bench.report.finish();
+    Ok(())
+}
+
+impl Bench<'_> {
+    /// Every contestant at every loss, so often as there are rounds, interleaved; then the rows, verdicts and
+    /// the plot.
+    fn exchanges(
+        &mut self,
+        place: &str,
+        title: &str,
+        run: impl Fn(&Contestant, f64, u64) -> Result<f64>,
+    ) -> Result<()> {
+        if !self.args.wants_case(&format!("{place}/goodput")) {
+            return Ok(());
+        }
+        let contestants = contestants();
+        let mut all: Goodputs = contestants.iter().map(|_| Default::default()).collect();
+        self.bar.set_length(u64::from(self.args.rounds) * (contestants.len() * LOSSES.len()) as u64);
+        self.bar.set_position(0);
+        for round in 0..u64::from(self.args.rounds) {
+            for (at, loss) in LOSSES.into_iter().enumerate() {
+                for (contestant, goodputs) in contestants.iter().zip(&mut all) {
+                    self.bar.set_message(format!("{place}/{}/{loss}%", contestant.name));
+                    goodputs[at].push(run(contestant, loss / 100.0, round)?);
+                    self.bar.inc(1);
+                }
+            }
+        }
+        for row in rows(place, &contestants, &all) {
+            self.report.add(row);
+        }
+        let lines = contestants.iter().zip(&all).map(|(contestant, goodputs)| plot::Line {
+            name: contestant.name.to_owned(),
+            values: goodputs.iter().map(|rounds| median(rounds) / 1e9).collect(),
+        });
+        plot::Plot {
+            title,
+            x: "random loss of each frame",
+            y: "goodput of both directions, Gb/s",
+            labels: LOSSES.iter().map(|loss| format!("{loss} %")).collect(),
+            lines: lines.collect(),
+            ..plot::Plot::default()
+        }
+        .write(&self.args.report.join(format!("loss-{place}.svg")))
+    }
+}
+
+/// Every figure beside its own lossless one, then what is judged.
+fn rows(place: &str, contestants: &[Contestant], all: &Goodputs) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let row = |which: usize, at: usize| {
+        let case = format!("{place}/{}/{}%", contestants[which].name, LOSSES[at]);
+        Row::new("loss", case, "goodput", "b/s", &all[which][at])
+    };
+    let against =
+        |which: usize, at: usize| (format!("{}/{}%", contestants[which].name, LOSSES[at]), &all[which][at]);
+    for which in 0..contestants.len() {
+        for (at, loss) in LOSSES.into_iter().enumerate() {
+            let (name, lossless) = against(which, 0);
+            let row = row(which, at);
+            let row = if at > 0 { row.against(&name, lossless) } else { row };
+            rows.push(if which == IRN && loss == 1.0 { row.at_least(0.6) } else { row });
+        }
+    }
+    for (loss, least) in [(1.0, 1.25), (5.0, 2.0)] {
+        let at = LOSSES.iter().position(|known| *known == loss).unwrap_or(0);
+        let (name, back) = against(BACK, at);
+        rows.push(row(IRN, at).against(&name, back).at_least(least));
+        let (name, whole) = against(IRN, at);
+        rows.extend(WORSE.map(|which| row(which, at).against(&name, whole).within(1.0)));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_asked_figure_is_judged_from_the_right_side() {
+        let contestants = contestants();
+        let all: Goodputs = (0..contestants.len())
+            .map(|which| std::array::from_fn(|at| vec![100.0 / (1 + at * (2 - which.min(1))) as f64]))
+            .collect();
+        let judged: Vec<Row> =
+            rows("world", &contestants, &all).into_iter().filter(|row| row.holds.is_some()).collect();
+        let said: Vec<_> = judged
+            .iter()
+            .map(|row| (row.case.as_str(), row.baseline.as_deref().unwrap_or(""), row.least, row.limit))
+            .collect();
+        assert_eq!(
+            said,
+            [
+                ("world/irn/1%", "irn/0%", Some(0.6), None),
+                ("world/irn/1%", "go-back-n/1%", Some(1.25), None),
+                ("world/irn-with-go-back-n/1%", "irn/1%", None, Some(1.0)),
+                ("world/irn-without-sack/1%", "irn/1%", None, Some(1.0)),
+                ("world/irn/5%", "go-back-n/5%", Some(2.0), None),
+                ("world/irn-with-go-back-n/5%", "irn/5%", None, Some(1.0)),
+                ("world/irn-without-sack/5%", "irn/5%", None, Some(1.0)),
+            ]
+        );
+        // A quarter of the lossless goodput at 1 %; 1.75 and 1.8 times go-back-N's.
+        let holds: Vec<_> = judged.iter().map(|row| row.holds).collect();
+        assert_eq!(holds, [false, true, true, true, false, true, true].map(Some));
+    }
+}

@@ -1,0 +1,123 @@
+//! What IRN costs when nothing is lost: packets per second on one core, which drives both ends, beside
+//! go-back-N's on the same NICs.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use remora_fabric::loss::MTU;
+use remora_verbs::{
+    Access, CompletionQueue, Context, Device, EMPTY, Flags, MemoryRegion, QpOptions, QueuePair, Ready,
+    Status, WorkRequest, work,
+};
+
+use super::Bench;
+use crate::cores::{pin, two_cores};
+use crate::{Row, touch};
+
+/// Packets of a round.
+const PACKETS: usize = 400_000;
+/// Requests posted together: one doorbell, one completion.
+const BATCH: usize = 16;
+/// Batches on the way.
+const WINDOW: usize = 6;
+
+/// What is written: bytes of a request, and packets that it takes.
+const WRITES: [(usize, usize); 2] = [(64, 1), (8 * MTU as usize, 8)];
+
+/// Two connected queue pairs of two NICs.
+struct Ends {
+    near: QueuePair<Ready>,
+    _far: QueuePair<Ready>,
+}
+
+/// The two NICs of this process.
+struct Nics {
+    near: CompletionQueue,
+    far: CompletionQueue,
+    local: MemoryRegion,
+    target: MemoryRegion,
+    _contexts: [Context; 2],
+}
+
+/// Rates of go-back-N and IRN, in turns.
+pub fn run(bench: &mut Bench<'_>) -> Result<()> {
+    let cases = WRITES.map(|(len, packets)| (format!("shm/lossless/{len}"), len, packets));
+    let wanted: Vec<_> =
+        cases.iter().filter(|(case, ..)| bench.args.wants_case(&format!("{case}/rate"))).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    pin(two_cores(&bench.args.cores)?[0])?;
+    let (mut nics, mut ends) = connected()?;
+    for (case, len, packets) in wanted {
+        bench.bar.set_message(case.clone());
+        bench.bar.set_length(u64::from(bench.args.rounds));
+        bench.bar.set_position(0);
+        let mut rates: [Vec<f64>; 2] = Default::default();
+        for round in 0..=bench.args.rounds {
+            for (ends, rates) in ends.iter_mut().zip(&mut rates) {
+                let rate = write(&mut nics, ends, *len, PACKETS / packets)? * *packets as f64;
+                // The first round warms up.
+                if round > 0 {
+                    rates.push(rate);
+                }
+            }
+            bench.bar.inc(1);
+        }
+        let [back, irn] = rates;
+        let row = Row::new("loss", format!("{case}/irn"), "rate", "packets/s", &irn);
+        bench.report.add(row.against("go-back-n", &back).at_least(0.97));
+    }
+    Ok(())
+}
+
+/// Two NICs, and between them a connection that goes back N and one over IRN.
+fn connected() -> Result<(Nics, [Ends; 2])> {
+    let contexts = [Device::shm().open()?, Device::shm().open()?];
+    let [near, far] = [contexts[0].create_cq(256)?, contexts[1].create_cq(256)?];
+    let [here, there] = [contexts[0].alloc_pd()?, contexts[1].alloc_pd()?];
+    let local = here.allocate(WRITES[1].0, Access::LOCAL_WRITE)?;
+    let target = there.allocate(WRITES[1].0, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+    touch(&local)?;
+    touch(&target)?;
+    let pair = |irn| -> Result<Ends> {
+        let options = QpOptions {
+            irn,
+            path_mtu: MTU,
+            max_send_wr: (2 * BATCH * WINDOW) as u32,
+            ..QpOptions::default()
+        };
+        let near = here.create_qp(&near, &near, &options)?;
+        let far = there.create_qp(&far, &far, &options)?;
+        let (near, far) = QueuePair::connect_pair(near, far)?;
+        Ok(Ends { near, _far: far })
+    };
+    let ends = [pair(false)?, pair(true)?];
+    Ok((Nics { near, far, local, target, _contexts: contexts }, ends))
+}
+
+/// Requests per second.
+fn write(nics: &mut Nics, ends: &mut Ends, len: usize, requests: usize) -> Result<f64> {
+    let (list, remote) = ([nics.local.sge(0, len)], nics.target.remote(0));
+    let (batches, mut posted, mut done) = (requests.div_ceil(BATCH), 0, 0);
+    let mut completions = [EMPTY; 16];
+    let started = Instant::now();
+    while done < batches {
+        if posted < batches && posted - done < WINDOW {
+            let mut batch = ends.near.batch()?;
+            for number in 0..BATCH {
+                let flags = Flags { signaled: number + 1 == BATCH, ..Flags::default() };
+                batch.post_send(&WorkRequest { flags, ..work::write(number as u64, &list, remote) })?;
+            }
+            batch.ring();
+            posted += 1;
+        }
+        nics.far.poll(&mut [])?;
+        let got = nics.near.poll(&mut completions)?;
+        for completion in &completions[..got] {
+            ensure!(completion.status == Status::Success, "a WRITE ended: {}", completion.status.explain());
+        }
+        done += got;
+    }
+    Ok((batches * BATCH) as f64 / started.elapsed().as_secs_f64())
+}

@@ -1,0 +1,59 @@
+//! The floor of packet rates over UDP: equal short segments, sent as GSO trains and taken as GRO trains, with
+//! nothing done to them. A small credit keeps the receiver's socket from overflowing.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use remora_port::udp::Socket;
+use rustix::io::Errno;
+use rustix::net::SocketAddrAny;
+
+use super::page::{Page, Ticket};
+
+/// Segments of a train: as many as the kernel cuts.
+const TRAIN: usize = 64;
+/// Trains on the way at most.
+const WINDOW: usize = 4;
+
+/// Sends `count` segments of `len` bytes and waits until the peer has them: segments per second.
+pub fn send(socket: &mut Socket, to: &SocketAddrAny, len: usize, count: usize) -> Result<f64> {
+    let (train, mut credit) = (vec![0x5a; len * TRAIN], [0; 16]);
+    let trains = count.div_ceil(TRAIN);
+    let (mut sent, mut acked) = (0, 0);
+    socket.join(false).ok();
+    let started = Instant::now();
+    while acked < trains {
+        while sent < trains && sent - acked < WINDOW {
+            match socket.send_train(&train, len as u16, to) {
+                Ok(()) => sent += 1,
+                Err(Errno::AGAIN | Errno::NOBUFS) => break,
+                Err(errno) => return Err(errno).context("raw UDP packets"),
+            }
+        }
+        while socket.recv_from(&mut credit)?.is_some() {
+            acked += 1;
+        }
+        if started.elapsed() > Duration::from_secs(20) {
+            bail!("raw UDP packets were lost: {acked} of {trains} trains arrived");
+        }
+    }
+    Ok((trains * TRAIN) as f64 / started.elapsed().as_secs_f64())
+}
+
+/// The peer's end of [`send`]: one credit a train.
+pub fn sink(socket: &mut Socket, to: &SocketAddrAny, len: usize, page: &Page, ticket: Ticket) -> Result<()> {
+    let (mut buffer, mut segments) = (vec![0; 1 << 16], 0);
+    socket.join(true).ok();
+    while page.is_wanted(ticket) {
+        for _ in 0..64 {
+            let Some(arrival) = socket.recv_train(&mut buffer)? else { continue };
+            segments += arrival.len / len.max(1);
+            while segments >= TRAIN {
+                segments -= TRAIN;
+                socket.send_to(&[0; 8], to)?;
+            }
+        }
+    }
+    socket.join(false).ok();
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! Plots as SVG: lines over named places, and several drawings side by side in one file.
+
+use std::error::Error;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::prelude::*;
+
+use crate::command::output;
+
+/// One line.
+pub struct Line {
+    /// What the legend says.
+    pub name: String,
+    /// One value for each label.
+    pub values: Vec<f64>,
+}
+
+/// What others say at a place.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// Of the line with this number, in whose colour it is; else black.
+    pub line: Option<usize>,
+    /// Number of the place.
+    pub place: usize,
+    /// What they say.
+    pub value: f64,
+}
+
+/// What is drawn.
+#[derive(Default)]
+pub struct Plot<'a> {
+    /// Above it.
+    pub title: &'a str,
+    /// Below it.
+    pub x: &'a str,
+    /// Beside it, from 0 on.
+    pub y: &'a str,
+    /// Names of the places, left to right; an empty one stands for itself.
+    pub labels: Vec<String>,
+    /// The lines.
+    pub lines: Vec<Line>,
+    /// Values grow upwards by factors, from the least on.
+    pub by_factors: bool,
+    /// What others say: name, and marks.
+    pub stated: Option<(&'a str, Vec<Mark>)>,
+}
+
+/// Where a drawing is drawn.
+pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// What can be drawn.
+pub trait Drawing {
+    /// Draws it, as large as the area.
+    fn draw<'a>(&self, area: &Area<'a>) -> Result<(), Box<dyn Error + 'a>>;
+}
+
+const SIZE: (u32, u32) = (760, 440);
+/// Width of the legend, to the right of the chart.
+const LEGEND: u32 = 170;
+/// Of all words.
+pub const FONT: &str = "sans-serif";
+
+/// Writes drawings into one file, side by side.
+pub fn write(path: &Path, drawings: &[&dyn Drawing]) -> Result<()> {
+    // Its errors hold the drawing: only their words can leave.
+    let svg = svg(drawings).map_err(|error| anyhow!("{error}")).context("drawing a plot")?;
+    output::write(path, svg.as_bytes())
+}
+
+/// The text of a file with drawings side by side. The error says why they cannot be drawn.
+pub fn svg(drawings: &[&dyn Drawing]) -> Result<String, String> {
+    let mut svg = String::new();
+    {
+        let size = (SIZE.0 * drawings.len().max(1) as u32, SIZE.1);
+        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        root.fill(&WHITE).map_err(|error| error.to_string())?;
+        for (area, drawing) in root.split_evenly((1, drawings.len())).iter().zip(drawings) {
+            drawing.draw(area).map_err(|error| error.to_string())?;
+        }
+        root.present().map_err(|error| error.to_string())?;
+    }
+    Ok(svg)
+}
+
+/// Parts an area into the chart's and the legend's.
+pub fn with_legend<'a>(area: &Area<'a>) -> (Area<'a>, Area<'a>) {
+    area.split_horizontally(SIZE.0 - LEGEND)
+}
+
+/// One name in a legend.
+pub fn legend<'a>(
+    area: &Area<'a>,
+    number: usize,
+    style: ShapeStyle,
+    name: &str,
+) -> Result<(), Box<dyn Error + 'a>> {
+    let y = 50 + 20 * number as i32;
+    area.draw(&PathElement::new([(4, y), (22, y)], style))?;
+    area.draw(&Text::new(name.to_owned(), (28, y - 7), (FONT, 13)))?;
+    Ok(())
+}
+
+impl Plot<'_> {
+    /// Writes it.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        write(path, &[self])
+    }
+
+    fn chart<'a, Y>(&self, area: &Area<'a>, y: Y) -> Result<(), Box<dyn Error + 'a>>
+    where
+        Y: AsRangedCoord<Value = f64>,
+        Y::CoordDescType: ValueFormatter<f64>,
+    {
+        let (chart, names) = with_legend(area);
+        let last = self.labels.len().saturating_sub(1) as f64;
+        let mut chart = ChartBuilder::on(&chart)
+            .caption(self.title, (FONT, 17))
+            .margin(10)
+            .x_label_area_size(44)
+            .y_label_area_size(60)
+            .build_cartesian_2d(0.0..last.max(1.0), y)?;
+        let label = |place: &f64| match place.fract() {
+            0.0 => self.labels.get(*place as usize).cloned().unwrap_or_default(),
+            _ => String::new(),
+        };
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .max_light_lines(1)
+            .x_labels(self.labels.len())
+            .x_label_formatter(&label)
+            .x_desc(self.x)
+            .y_desc(self.y)
+            .draw()?;
+        // Among many values the line is enough.
+        let dot = if self.labels.len() > 20 { 0 } else { 3 };
+        for (number, line) in self.lines.iter().enumerate() {
+            let style = Palette99::pick(number).stroke_width(2);
+            let points = line.values.iter().enumerate().map(|(place, value)| (place as f64, *value));
+            let points = points.filter(|(_, value)| value.is_finite());
+            chart.draw_series(LineSeries::new(points, style).point_size(dot))?;
+            legend(&names, number, style, &line.name)?;
+        }
+        if let Some((name, marks)) = &self.stated {
+            let black = BLACK.stroke_width(2);
+            let style = |mark: &Mark| match mark.line {
+                Some(line) => Palette99::pick(line).stroke_width(2),
+                None => black,
+            };
+            let cross = |mark: &Mark| Cross::new((mark.place as f64, mark.value), 6, style(mark));
+            chart.draw_series(marks.iter().map(cross))?;
+            legend(&names, self.lines.len(), black, name)?;
+        }
+        Ok(())
+    }
+
+    /// The least and the greatest value, of the lines and of what is stated.
+    fn extent(&self) -> (f64, f64) {
+        let marks = || self.stated.iter().flat_map(|(_, marks)| marks).map(|mark| mark.value);
+        let values = || self.lines.iter().flat_map(|line| &line.values).copied().chain(marks());
+        let most = values().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+        (values().fold(most, f64::min).max(f64::MIN_POSITIVE), most)
+    }
+}
+
+impl Drawing for Plot<'_> {
+    fn draw<'a>(&self, area: &Area<'a>) -> Result<(), Box<dyn Error + 'a>> {
+        let (least, most) = self.extent();
+        if self.by_factors {
+            self.chart(area, (least / 1.2..most * 1.2).log_scale())
+        } else {
+            self.chart(area, 0.0..most * 1.05)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plot_shows_its_words_and_a_line_for_each_name() {
+        let line = |name: &str, values: &[f64]| Line { name: name.to_owned(), values: values.to_vec() };
+        let plot = Plot {
+            title: "Title",
+            x: "places",
+            y: "values",
+            labels: ["here", "there", "beyond"].map(str::to_owned).to_vec(),
+            lines: vec![line("first", &[3.0, 2.0, 1.0]), line("second", &[1.0, 0.0, 2.0])],
+            ..Plot::default()
+        };
+        let svg = super::svg(&[&plot]).unwrap();
+        for word in
+            ["<svg", "Title", "places", "values", "here", "there", "beyond", "first", "second", "</svg>"]
+        {
+            assert!(svg.contains(word), "no {word} in {svg}");
+        }
+        assert!(svg.matches("<polyline").count() >= 2, "{svg}");
+        // Nothing to show is no reason to fail.
+        let empty = Plot { labels: Vec::new(), lines: Vec::new(), ..plot };
+        super::svg(&[&empty]).unwrap();
+        super::svg(&[&Plot { by_factors: true, ..empty }]).unwrap();
+    }
+
+    #[test]
+    fn what_is_stated_is_marked_and_drawings_stand_side_by_side() {
+        let line = Line { name: "measured".to_owned(), values: vec![1.0, 100.0] };
+        let labels = vec!["near".to_owned(), "far".to_owned()];
+        let plot = Plot { labels, lines: vec![line], by_factors: true, ..Plot::default() };
+        let plain = super::svg(&[&plot]).unwrap();
+        let marked =
+            Plot { stated: Some(("stated", vec![Mark { line: None, place: 1, value: 500.0 }])), ..plot };
+        let both = super::svg(&[&marked, &marked]).unwrap();
+        assert!(!plain.contains("stated") && both.matches("stated").count() == 2, "{both}");
+        assert_eq!(marked.extent(), (1.0, 500.0), "the axis reaches to what is stated");
+        assert!(both.contains("width=\"1520\"") && plain.contains("width=\"760\""), "{both}");
+    }
+}

@@ -1,0 +1,185 @@
+//! Figures 3, 4, 6 and 7: what clients in a closed loop reach, on modelled hardware with what the paper
+//! states, and here.
+
+use std::path::Path;
+
+use anyhow::Result;
+use remora_nic::cost::load::{FIGURE_3, FIGURE_4, FIGURE_6, System, stated as residuals};
+
+use super::model::residual;
+use crate::Row;
+use crate::curves::{Curve, Curves, Saved, Stated, by_name, curves_of, skew};
+use crate::plot;
+
+/// Clients of the models: as far as the line is full for each of them.
+const CLIENTS: [u32; 13] = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 112, 128];
+/// Operations that the model's axis is counted in, and nanoseconds.
+pub(super) const UNITS: (f64, f64) = (1e6, 1e3);
+
+/// Names of axes.
+const RATE: &str = "million operations a second";
+const LATENCY: &str = "mean latency, us";
+
+/// The residuals of what the text states about these figures.
+pub fn rows() -> Vec<Row> {
+    residuals().into_iter().map(residual).collect()
+}
+
+fn model_curves(systems: &[System]) -> Vec<Curve> {
+    let curve = |system: &System| {
+        let load = system.load(0.0);
+        let points = CLIENTS.map(|clients| load.with(clients));
+        let points = points.map(|point| (point.rate / UNITS.0, point.latency / UNITS.1)).to_vec();
+        Curve { name: system.name.to_owned(), points }
+    };
+    systems.iter().map(curve).collect()
+}
+
+/// Of latencies that the text states, by the number of the curve.
+fn latencies(stated: &[(usize, f64)]) -> Vec<Stated> {
+    stated.iter().map(|(curve, us)| Stated { curve: *curve, x: None, y: Some(*us) }).collect()
+}
+
+pub(super) fn write(
+    (folder, number): (&Path, u32),
+    (systems, stated): (&[System], Vec<Stated>),
+    (what, title): (&str, &str),
+    software: Vec<Curve>,
+) -> Result<()> {
+    let model_title = format!("Figure {number} in model time: {what}");
+    let title = format!("Figure {number} in real time: {title}");
+    let curves = model_curves(systems);
+    let model = Curves { title: &model_title, x: RATE, y: LATENCY, curves, stated, by_factors: true };
+    let real = Curves {
+        title: &title,
+        x: RATE,
+        y: LATENCY,
+        curves: software,
+        by_factors: true,
+        ..Curves::default()
+    };
+    plot::write(&folder.join(format!("prism-figure-{number}.svg")), &[&model, &real])
+}
+
+pub(super) fn measured(rows: &[Saved], bench: &str, holds: &str) -> Vec<Curve> {
+    let all = curves_of(rows, bench, "latency_mean", UNITS);
+    let mut wanted: Vec<Curve> = all.into_iter().filter(|curve| curve.name.contains(holds)).collect();
+    // What they have in common is in the title.
+    for curve in &mut wanted {
+        curve.name = curve.name.split('/').take(2).collect::<Vec<_>>().join(", ");
+    }
+    wanted
+}
+
+/// §6.2: GETs of 6, 14 and 8 us.
+const GETS: [(usize, f64); 3] = [(0, 6.0), (2, 14.0), (3, 8.0)];
+/// §6.2: the same, and PUTs of 12 and 6 us; half of each.
+const HALF: [(usize, f64); 3] = [(0, (6.0 + 12.0) / 2.0), (2, (14.0 + 6.0) / 2.0), (3, (8.0 + 6.0) / 2.0)];
+
+/// Figure 3: reads.
+pub fn figure_3(folder: &Path, rows: &[Saved]) -> Result<()> {
+    let mut stated = latencies(&GETS);
+    // 22 % more reads than Pilaf: beside what is predicted of Pilaf.
+    let most = FIGURE_3[3].load(0.0).most() / UNITS.0;
+    stated.push(Stated { curve: 0, x: Some(most * 1.22), y: None });
+    let software = measured(rows, "kv", "/ycsb-c/uniform");
+    let titles = ("reads of 512 B", "reads of uniform keys");
+    write((folder, 3), (&FIGURE_3, stated), titles, software)
+}
+
+/// Figure 4: half reads.
+pub fn figure_4(folder: &Path, rows: &[Saved]) -> Result<()> {
+    let software = measured(rows, "kv", "/ycsb-a/uniform");
+    let titles = ("half reads, half writes", "half reads, half writes");
+    write((folder, 4), (&FIGURE_4, latencies(&HALF)), titles, software)
+}
+
+/// Figure 6: three replicas. What is stated compares: 2 us less than ABDLOCK, four million more.
+pub fn figure_6(folder: &Path, rows: &[Saved]) -> Result<()> {
+    let locks = FIGURE_6[3].load(0.0);
+    let stated = [
+        Stated { curve: 0, x: None, y: Some(locks.latency / UNITS.1 - 2.0) },
+        Stated { curve: 0, x: Some(locks.most() / UNITS.0 + 4.0), y: None },
+    ];
+    let software = measured(rows, "block", "/uniform");
+    let titles = ("three replicas, half writes", "three replicas, half writes");
+    write((folder, 6), (&FIGURE_6, stated.to_vec()), titles, software)
+}
+
+/// Clients of Figure 7.
+pub const CROWD: u32 = 100;
+/// The paper's objects.
+const OBJECTS: u64 = 8_000_000;
+/// Exponents of its keys; 0 is uniform.
+pub const SKEWS: [f64; 7] = [0.0, 0.5, 0.7, 0.9, 0.99, 1.1, 1.2];
+
+/// The part of all operations that ask for the most popular object.
+fn hottest(skew: f64) -> f64 {
+    1.0 / remora_store::ycsb::zeta(OBJECTS, skew)
+}
+
+/// Figure 7: latency by the skew of the keys, 100 clients.
+pub fn figure_7(folder: &Path, rows: &[Saved]) -> Result<()> {
+    let curve = |system: &System| {
+        let point = |skew: f64| (skew, system.load(hottest(skew)).with(CROWD).latency / UNITS.1);
+        Curve { name: system.name.to_owned(), points: SKEWS.map(point).to_vec() }
+    };
+    let (x, y) = ("Zipf exponent of the keys; 0: uniform", LATENCY);
+    let title = "Figure 7 in model time: 100 clients";
+    let curves = FIGURE_6.iter().map(curve).collect();
+    let model = Curves { title, x, y, curves, by_factors: true, ..Curves::default() };
+    let real = Curves {
+        title: "Figure 7 in real time: 100 clients",
+        x,
+        y,
+        curves: by_skew(rows),
+        by_factors: true,
+        ..Curves::default()
+    };
+    plot::write(&folder.join("prism-figure-7.svg"), &[&model, &real])
+}
+
+/// Means of the crowd's rows: `PORT/DESIGN/LEN/uniform|zipf-E/clients-N`.
+fn by_skew(rows: &[Saved]) -> Vec<Curve> {
+    let means = rows.iter().filter(|row| row.bench == "block" && row.metric == "latency_mean");
+    by_name(means.filter_map(|row| {
+        let (design, keys) = row.case.rsplit_once("/clients-")?.0.rsplit_once('/')?;
+        let name = design.split('/').take(2).collect::<Vec<_>>().join(", ");
+        Some((name, (skew(keys)?, row.value / UNITS.1)))
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(case: &str, value: f64) -> Saved {
+        Saved::alone(["block", case, "latency_mean"], value)
+    }
+
+    #[test]
+    fn the_crowds_means_are_a_line_for_each_port_and_design() {
+        let rows = [
+            row("shm/abdlock/512/zipf-1.2/clients-100", 9000.0),
+            row("shm/abdlock/512/uniform/clients-100", 3000.0),
+            row("shm/abdlock/512/uniform/clients-100", 3000.0),
+            row("shm/prism-rs/512/zipf-0.5/clients-100", 2000.0),
+            row("shm/prism-rs/512/uniform", 1.0),
+        ];
+        let curves = by_skew(&rows);
+        let seen: Vec<(&str, &[(f64, f64)])> =
+            curves.iter().map(|curve| (curve.name.as_str(), curve.points.as_slice())).collect();
+        let expected: [(&str, &[(f64, f64)]); 2] =
+            [("shm, abdlock", &[(0.0, 3.0), (1.2, 9.0)]), ("shm, prism-rs", &[(0.5, 2.0)])];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn in_the_model_locks_cost_more_the_more_they_are_asked_for_and_prism_rs_has_none() {
+        let at = |system: &System, skew| system.load(hottest(skew)).with(CROWD).latency;
+        let [prism, _, _, locks] = &FIGURE_6;
+        assert_eq!(at(prism, 0.0), at(prism, 1.2));
+        let grown: Vec<f64> = SKEWS.iter().map(|skew| at(locks, *skew)).collect();
+        assert!(grown.is_sorted() && grown[6] > 5.0 * grown[0], "{grown:?}");
+    }
+}

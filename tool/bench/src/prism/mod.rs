@@ -1,0 +1,148 @@
+//! `remora bench prism`: the paper's Figures 1 and 2. In model time, from the primitives of
+//! `remora_nic::cost`; and in real time, this software over a port, each operation beside the plain verb and
+//! beside what it replaces.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `case.rs` | what is measured, and beside what |
+//! | `client.rs` | each operation, from request to completion |
+//! | `place.rs` | where things lie in the server's memory |
+//! | `wire.rs` | round trips, counted in a capture |
+//! | `model.rs` | predictions, and the numbers that the paper states |
+//! | `figures.rs` | the two figures |
+//! | `loads.rs`, `transactions.rs` | Figures 3, 4, 6, 7, 9 and 10, from rows of other benchmarks |
+
+mod case;
+mod client;
+mod figures;
+pub mod loads;
+mod model;
+pub mod place;
+pub mod transactions;
+mod wire;
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::cores::two_cores;
+use super::pair::{End, Extensions, Peer};
+use super::peer::{Place, Role};
+use super::veth::{Side, Veth};
+use super::{Args, PortName, Report, Row, typical};
+use case::Case;
+use client::Client;
+
+/// Operations of a turn, and before it. Together they take fewer buffers than there are.
+const TRIPS: u64 = 4096;
+const WARM_UP: u64 = 256;
+/// What its connections ask for.
+const PRISM: Extensions = Extensions { prism: true, strom: false };
+
+/// What the cases took over a port, nanoseconds: one figure a round, in the order of [`Case::ALL`].
+struct Measured {
+    port: PortName,
+    rounds: Vec<Vec<f64>>,
+    trips: Vec<(Case, f64)>,
+}
+
+impl Measured {
+    fn of(&self, case: Case) -> &[f64] {
+        let at = Case::ALL.iter().position(|known| *known == case).unwrap_or_default();
+        &self.rounds[at]
+    }
+
+    fn trips(&self, case: Case) -> f64 {
+        self.trips.iter().find(|(known, _)| *known == case).map_or(f64::NAN, |(_, trips)| *trips)
+    }
+}
+
+/// `remora bench prism`.
+pub fn run(args: &Args) -> Result<()> {
+    let mut report = Report::new(args.json);
+    let mut add = |rows: Vec<Row>| {
+        let wanted = rows.into_iter().filter(|row| args.wants_case(&format!("{}/{}", row.case, row.metric)));
+        wanted.for_each(|row| report.add(row));
+    };
+    add(model::rows());
+    let cores = two_cores(&args.cores)?;
+    let mut measured = Vec::new();
+    for port in [PortName::Shm, PortName::Udp].into_iter().filter(|port| args.wants(*port)) {
+        measured.push(measure(args, port, cores, Place::Loopback, &[])?);
+        add(measured.last().map_or(Vec::new(), rows));
+    }
+    if let Some(veth) = Veth::wanted(args)? {
+        veth.enter()?;
+        let place = Place::Veth(Side::Near);
+        measured.push(measure(args, PortName::Xdp, cores, place, &veth.far())?);
+        add(measured.last().map_or(Vec::new(), rows));
+    }
+    anyhow::ensure!(
+        !report.is_empty(),
+        "no case or metric contains {}: without --only all are run and named",
+        args.only.as_deref().unwrap_or_default()
+    );
+    figures::draw(&args.report, &measured)?;
+    report.finish();
+    Ok(())
+}
+
+/// All cases over a port, round by round one after the other.
+fn measure(
+    args: &Args,
+    port: PortName,
+    cores: [usize; 2],
+    place: Place,
+    within: &[&str],
+) -> Result<Measured> {
+    let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {pos}/{len} turns {elapsed}")?;
+    let bar = ProgressBar::new(u64::from(args.rounds) * Case::ALL.len() as u64).with_style(style);
+    bar.set_message(format!("{}: round trips on the wire", port.name()));
+    let trips = wire::count(port, cores, place, within)?;
+    let peer = Peer::start_at(cores, place, within)?;
+    let mut client = Client::new(End::speaking(&peer, port, PRISM, None)?, &peer)?;
+    let mut rounds = vec![Vec::new(); Case::ALL.len()];
+    for _ in 0..args.rounds {
+        for (case, rounds) in Case::ALL.into_iter().zip(&mut rounds) {
+            bar.set_message(case.path(port.name()));
+            rounds.push(turn(&mut client, &peer, case)?);
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(Measured { port, rounds, trips })
+}
+
+/// Median latency of a case.
+fn turn(client: &mut Client, peer: &Peer, case: Case) -> Result<f64> {
+    if case.is_call() {
+        client.prepare()?;
+    }
+    let (role, back) = client.answering(case);
+    peer.play(role, back, 0)?;
+    (0..WARM_UP).try_for_each(|_| client.trip(case))?;
+    let took = typical(TRIPS, || client.trip(case))?;
+    client.give_back(peer)?;
+    peer.play(Role::Sleep, 0, 0)?;
+    Ok(took)
+}
+
+/// Each case beside the plain verb and what it replaces, in time and in round trips.
+fn rows(measured: &Measured) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for case in Case::ALL {
+        let path = case.path(measured.port.name());
+        let row = || Row::new("prism", &path, "latency_p50", "ns", measured.of(case));
+        if case.beside().is_empty() {
+            rows.push(row());
+        }
+        for other in case.beside() {
+            rows.push(row().against(other.plan().name, measured.of(*other)));
+        }
+        let trips = Row::new("prism", &path, "round_trips", "", &[measured.trips(case)]);
+        rows.push(match case.asked() {
+            Some(most) => trips.at_most(most),
+            None => trips,
+        });
+    }
+    rows
+}

@@ -1,0 +1,79 @@
+//! Figures 9 and 10: transactions, by clients and by how skewed their keys are, on modelled hardware with
+//! what the paper states, and here.
+
+use std::path::Path;
+
+use anyhow::Result;
+use remora_nic::cost::load::{FIGURE_9, System};
+use remora_store::ycsb::zeta;
+
+use super::loads::{UNITS, measured, write};
+use crate::curves::{Curve, Curves, Saved, Stated, by_name, skew};
+use crate::plot;
+
+/// The paper's objects.
+const OBJECTS: u64 = 8_000_000;
+/// Exponents of the models; 0 is uniform.
+const SKEWS: [f64; 9] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.6];
+/// Enough clients for a peak, whatever bounds it.
+const MANY: u32 = 1 << 20;
+
+/// Figure 9: transactions of uniform keys. What is stated compares: 5.5 us less than FaRM, a million more.
+pub fn figure_9(folder: &Path, rows: &[Saved]) -> Result<()> {
+    let farm = FIGURE_9[2].load(0.0);
+    let stated = [
+        Stated { curve: 0, x: None, y: Some(farm.latency / UNITS.1 - 5.5) },
+        Stated { curve: 0, x: Some(farm.most() / UNITS.0 + 1.0), y: None },
+    ];
+    let titles = ("read-modify-write transactions", "YCSB-T, uniform keys");
+    write((folder, 9), (&FIGURE_9, stated.to_vec()), titles, measured(rows, "txn", "/ycsb-t/uniform"))
+}
+
+/// Figure 10: the best rate by the skew of the keys.
+pub fn figure_10(folder: &Path, rows: &[Saved]) -> Result<()> {
+    let curve = |system: &System| {
+        let peak = |skew: f64| system.load(1.0 / zeta(OBJECTS, skew)).with(MANY).rate / UNITS.0;
+        Curve { name: system.name.to_owned(), points: SKEWS.map(|skew| (skew, peak(skew))).to_vec() }
+    };
+    let (x, y) = ("Zipf exponent of the keys; 0: uniform", "peak, million transactions a second");
+    let curves = FIGURE_9.iter().map(curve).collect();
+    let title = "Figure 10 in model time";
+    let model = Curves { title, x, y, curves, by_factors: true, ..Curves::default() };
+    let title = "Figure 10 in real time";
+    let real = Curves { title, x, y, curves: peaks(rows), by_factors: true, ..Curves::default() };
+    plot::write(&folder.join("prism-figure-10.svg"), &[&model, &real])
+}
+
+/// The rates of `PORT/DESIGN/LEN/ycsb-t/uniform|zipf-E`, without windows.
+fn peaks(rows: &[Saved]) -> Vec<Curve> {
+    let rates = rows.iter().filter(|row| row.bench == "txn" && row.metric == "rate");
+    by_name(rates.filter_map(|row| {
+        let parts: Vec<&str> = row.case.split('/').collect();
+        let [port, design, _, "ycsb-t", keys] = parts[..] else { return None };
+        Some((format!("{port}, {design}"), (skew(keys)?, row.value / UNITS.0)))
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peaks_are_the_rates_without_a_window_in_the_order_of_their_exponents() {
+        let row = |case: &str, metric: &str, value: f64| Saved::alone(["txn", case, metric], value);
+        let rows = [
+            row("shm/farm/512/ycsb-t/zipf-1.6", "rate", 1e5),
+            row("shm/farm/512/ycsb-t/uniform", "rate", 4e5),
+            row("shm/farm/512/ycsb-t/uniform/window-4", "rate", 3e5),
+            row("shm/farm/512/ycsb-t/uniform", "latency_p50", 9.0),
+            row("shm/prism-tx/512/ycsb-t/zipf-0.2", "rate", 5e5),
+            row("shm/farm/16/smallbank", "rate", 1.0),
+        ];
+        let curves = peaks(&rows);
+        let seen: Vec<(&str, &[(f64, f64)])> =
+            curves.iter().map(|curve| (curve.name.as_str(), curve.points.as_slice())).collect();
+        let expected: [(&str, &[(f64, f64)]); 2] =
+            [("shm, farm", &[(0.0, 0.4), (1.6, 0.1)]), ("shm, prism-tx", &[(0.2, 0.5)])];
+        assert_eq!(seen, expected);
+    }
+}

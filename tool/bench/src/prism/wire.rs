@@ -1,0 +1,123 @@
+//! Round trips by what was on the wire: the client's NIC records its frames, and each time answers follow
+//! requests is one.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use super::PRISM;
+use super::case::Case;
+use super::client::Client;
+use crate::pair::{End, Peer};
+use crate::peer::{Place, Role};
+use crate::{PortName, median};
+
+/// Each operation so often.
+const TRIPS: usize = 32;
+/// What a frame between two operations carries.
+const MARK: &[u8; 16] = b"between two ops.";
+
+/// Which way a frame went.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Seen {
+    /// The frame between two operations.
+    Mark,
+    Request,
+    Answer,
+}
+
+/// Round trips of each case: the median.
+pub fn count(port: PortName, cores: [usize; 2], place: Place, within: &[&str]) -> Result<Vec<(Case, f64)>> {
+    let file = Capture::new();
+    {
+        let peer = Peer::start_at(cores, place, within)?;
+        let mut client = Client::new(End::speaking(&peer, port, PRISM, Some(&file.0))?, &peer)?;
+        for case in Case::ALL {
+            let (role, back) = client.answering(case);
+            if case.is_call() {
+                client.prepare()?;
+            }
+            peer.play(role, back, 0)?;
+            for _ in 0..TRIPS {
+                client.mark(MARK)?;
+                client.trip(case)?;
+            }
+            peer.play(Role::Sleep, 0, 0)?;
+        }
+    }
+    let frames = frames(&std::fs::read(&file.0).context("the benchmark's own capture")?)?;
+    let trips = round_trips(&frames);
+    ensure!(trips.len() == Case::ALL.len() * TRIPS, "the capture lacks frames");
+    let of_case = |trips: &[usize]| median(&trips.iter().map(|count| *count as f64).collect::<Vec<f64>>());
+    Ok(Case::ALL.into_iter().zip(trips.chunks(TRIPS).map(of_case)).collect())
+}
+
+/// Between each mark and the next: how often an answer followed a request, the mark's own not counted.
+fn round_trips(frames: &[Seen]) -> Vec<usize> {
+    let marks = frames.split(|seen| *seen == Seen::Mark).skip(1);
+    let turns =
+        |frames: &[Seen]| frames.windows(2).filter(|pair| **pair == [Seen::Request, Seen::Answer]).count();
+    marks.map(turns).collect()
+}
+
+/// The frames of a pcapng file, in order.
+fn frames(file: &[u8]) -> Result<Vec<Seen>> {
+    let (mut rest, mut seen) = (file, Vec::new());
+    while let Some((block, behind)) = next_block(rest) {
+        rest = behind;
+        // An enhanced packet block; its last option but the end is the flags, of which 1 is inbound and 2
+        // outbound.
+        if block.first() == Some(&6) {
+            let flags = block.len().checked_sub(12).and_then(|at| block.get(at)).context("a packet's way")?;
+            seen.push(match flags & 3 {
+                2 if block.windows(MARK.len()).any(|bytes| bytes == MARK) => Seen::Mark,
+                2 => Seen::Request,
+                _ => Seen::Answer,
+            });
+        }
+    }
+    ensure!(rest.is_empty(), "the capture ends in the middle of a block");
+    Ok(seen)
+}
+
+fn next_block(file: &[u8]) -> Option<(&[u8], &[u8])> {
+    let len = u32::from_le_bytes(*file.get(4..)?.first_chunk::<4>()?) as usize;
+    if len < 12 { None } else { file.split_at_checked(len) }
+}
+
+/// A file that goes away.
+struct Capture(PathBuf);
+
+impl Capture {
+    fn new() -> Capture {
+        Capture(std::env::temp_dir().join(format!("remora-bench-prism-{}.pcapng", std::process::id())))
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(Path::new(&self.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Seen::{Answer, Mark, Request};
+    use super::*;
+
+    #[test]
+    fn a_round_trip_is_answers_behind_requests() {
+        let frames = [
+            // What went on before the first mark.
+            Request, Answer, //
+            // A mark and its ACK; a chain of three requests and their three answers.
+            Mark, Answer, Request, Request, Request, Answer, Answer, Answer, //
+            // Two READs, the second of two packets.
+            Mark, Answer, Request, Answer, Request, Answer, Answer, //
+            // A call, and the ACK of its answer, which nobody answers.
+            Mark, Answer, Request, Answer, Answer, Request, //
+            Mark, Answer,
+        ];
+        assert_eq!(round_trips(&frames), [1, 2, 1, 0]);
+    }
+}

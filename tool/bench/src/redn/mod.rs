@@ -1,0 +1,54 @@
+//! `remora bench redn`: RedN's figures (NSDI '22), in the time of a modelled ConnectX-5
+//! (`remora_chain::model`), beside what the authors measured; and the same in this software, in real time
+//! (`real.rs`).
+
+pub mod loading;
+mod real;
+pub mod table;
+pub mod way;
+
+use anyhow::Result;
+use remora_nic::cost::connectx5::CONNECTX5;
+use remora_nic::cost::number::Number;
+
+use super::numbers::{self, Drawn};
+use super::{Args, Report, Row};
+
+/// Figures and tables that are drawn: their words below, and whether values grow by factors.
+const DRAWN: [Drawn; 9] = [
+    ("Figure 7", "verbs of 64 bytes", "latency, us", false),
+    ("Figure 8", "NOPs in a chain", "latency, us", false),
+    ("Figure 10", "bytes of a value, key in the first bucket", "latency, us", true),
+    ("Figure 11", "bytes of a value, key in the second bucket", "latency, us", true),
+    ("Figure 13", "the key is among so many elements", "latency, us", true),
+    ("Figure 14", "bytes of a value, Memcached's table", "latency, us", true),
+    ("Table 3", "verbs and constructs", "million a second", true),
+    ("Table 4", "bytes of a value", "million GETs a second", true),
+    ("Table 5", "bytes of a value", "latency, us", false),
+];
+
+/// `remora bench redn`.
+pub fn run(args: &Args) -> Result<()> {
+    let mut report = Report::new(args.json);
+    let mut add = |rows: Vec<Row>| {
+        let wanted = rows.into_iter().filter(|row| args.wants_case(&format!("{}/{}", row.case, row.metric)));
+        wanted.for_each(|row| report.add(row));
+    };
+    let modelled = remora_chain::model::numbers(&CONNECTX5);
+    add(residuals(&modelled));
+    add(real::run(args)?);
+    anyhow::ensure!(
+        !report.is_empty(),
+        "no case or metric contains {}: without --only all are run and named",
+        args.only.as_deref().unwrap_or_default()
+    );
+    numbers::draw(&args.report, ("redn", "model time"), &DRAWN, &modelled)?;
+    report.finish();
+    Ok(())
+}
+
+/// Each number of the model beside the authors', how far it is off, and why where it is missed.
+fn residuals(modelled: &[Number]) -> Vec<Row> {
+    let rows = numbers::rows("redn", "ConnectX5", modelled).into_iter().zip(modelled);
+    rows.map(|(row, number)| Row { reason: remora_chain::model::reason(number), ..row }).collect()
+}

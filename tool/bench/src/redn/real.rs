@@ -1,0 +1,33 @@
+//! The same in this software, in real time: what one core executes, lookups by chain beside READs and calls,
+//! and a reader beside writers.
+
+mod isolation;
+mod lookups;
+mod rates;
+mod server;
+
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use super::super::cores::two_cores;
+use super::super::site::Site;
+use super::super::{Args, PortName, Row};
+
+/// All arms that are asked for, interleaved round by round.
+pub fn run(args: &Args) -> Result<Vec<Row>> {
+    let cores = two_cores(&args.cores)?;
+    let mut rows = rates::run(args, cores[0])?;
+    for port in Site::ports(args.port) {
+        let lookups = lookups::wanted(args, port);
+        let site =
+            if lookups.is_empty() { None } else { Site::open(port, lookups::LINKS, args.port.is_some())? };
+        if let Some(site) = site {
+            rows.extend(lookups::run(args, &Arc::new(site), cores, &lookups)?);
+        }
+        if port != PortName::Xdp {
+            rows.extend(isolation::run(args, port, cores)?);
+        }
+    }
+    Ok(rows)
+}

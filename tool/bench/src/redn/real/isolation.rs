@@ -1,0 +1,153 @@
+//! Figure 15: what a reader's GETs take while writers keep the server's worker busy, by a chain and by a
+//! call. Two cores: one for all clients, one for the server's NIC and its worker.
+
+mod generator;
+mod shop;
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use remora_nic::cost::number::{Number, Part, Unit};
+
+use self::generator::{Generator, Seen};
+use self::shop::Shop;
+use super::server::Server;
+use crate::cores::pin;
+use crate::numbers;
+use crate::site::Site;
+use crate::{Args, PortName, Row};
+
+/// Writers beside the reader.
+const WRITERS: [usize; 5] = [1, 2, 4, 8, 16];
+/// What a chain's p99 beside 16 writers may be of its own beside one, and what a call's must be of it.
+const AIMS: [f64; 2] = [3.0, 5.0];
+/// The authors' points, ns: a call's mean and p99 are read from the figure; RedN's, by the text, "sit below 7
+/// us".
+const CALLED: [[f64; 5]; 2] =
+    [[12.3e3, 14.5e3, 20.3e3, 39.4e3, 107.2e3], [25.7e3, 33.0e3, 54.7e3, 98.7e3, 230.5e3]];
+const BELOW: f64 = 7e3;
+
+/// How a reader GETs.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub enum Way {
+    /// The NIC answers.
+    Chain,
+    /// The worker does.
+    Calls,
+}
+
+const WAYS: [(Way, &str); 2] = [(Way::Chain, "chain"), (Way::Calls, "two-sided")];
+const METRICS: [&str; 3] = ["latency_mean", "latency_p50", "latency_p99"];
+
+/// The rounds of one way beside so many writers: the metrics, and SETs in a second.
+#[derive(Default)]
+struct Rounds {
+    metrics: [Vec<f64>; 3],
+    sets: Vec<f64>,
+}
+
+impl Rounds {
+    fn add(&mut self, seen: &Seen) {
+        let gets = &seen.gets;
+        let values = [gets.mean(), gets.value_at_quantile(0.5) as f64, gets.value_at_quantile(0.99) as f64];
+        self.metrics.iter_mut().zip(values).for_each(|(rounds, value)| rounds.push(value));
+        self.sets.push(seen.sets);
+    }
+
+    fn p99(&self) -> &[f64] {
+        &self.metrics[2]
+    }
+}
+
+fn case(port: PortName, writers: usize, way: &str) -> String {
+    format!("software/{}/isolation/writers-{writers}/{way}", port.name())
+}
+
+/// The rows of one port; of shared memory, the figure too.
+pub fn run(args: &Args, port: PortName, cores: [usize; 2]) -> Result<Vec<Row>> {
+    let wanted = |writers: &usize| {
+        let named =
+            |way: &str, metric: &str| args.wants_case(&format!("{}/{metric}", case(port, *writers, way)));
+        WAYS.iter().any(|(_, way)| METRICS.iter().chain(&["sets"]).any(|metric| named(way, metric)))
+    };
+    let crowds: Vec<usize> = WRITERS.into_iter().filter(wanted).collect();
+    if crowds.is_empty() {
+        return Ok(Vec::new());
+    }
+    let measured = measure(args, port, cores, &crowds)?;
+    if port == PortName::Shm && crowds.len() == WRITERS.len() {
+        draw(args, &measured)?;
+    }
+    Ok(rows(port, &crowds, &measured))
+}
+
+/// By writers and way, interleaved round by round.
+fn measure(args: &Args, port: PortName, cores: [usize; 2], crowds: &[usize]) -> Result<Vec<[Rounds; 2]>> {
+    let server = Server::start(&Arc::new(Site::loopback(port)), cores[1], move |_| Shop::open(port))?;
+    pin(cores[0])?;
+    let mut generator = Generator::connect(port, &server)?;
+    let mut measured: Vec<[Rounds; 2]> = crowds.iter().map(|_| Default::default()).collect();
+    server.poll(true);
+    for _ in 0..args.rounds {
+        for (writers, rounds) in crowds.iter().zip(&mut measured) {
+            for ((way, _), rounds) in WAYS.iter().zip(rounds) {
+                rounds.add(&generator.round(*way, *writers)?);
+            }
+        }
+    }
+    server.poll(false);
+    Ok(measured)
+}
+
+fn rows(port: PortName, crowds: &[usize], measured: &[[Rounds; 2]]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let alone = crowds.iter().position(|writers| *writers == 1).map(|at| &measured[at][0]);
+    for (writers, both) in crowds.iter().zip(measured) {
+        let most = *writers == WRITERS[WRITERS.len() - 1];
+        for ((way, name), rounds) in WAYS.iter().zip(both) {
+            let row = |metric, unit, rounds: &[f64]| {
+                Row::new("redn", case(port, *writers, name), metric, unit, rounds)
+            };
+            for (metric, rounds) in METRICS.into_iter().zip(&rounds.metrics).take(2) {
+                rows.push(row(metric, "ns", rounds));
+            }
+            let p99 = row(METRICS[2], "ns", rounds.p99());
+            rows.push(match (way, alone) {
+                (Way::Calls, _) => {
+                    let row = p99.against("the chain", both[0].p99());
+                    if most { row.at_least(AIMS[1]) } else { row }
+                }
+                (Way::Chain, Some(alone)) if most => {
+                    p99.against("beside one writer", alone.p99()).within(AIMS[0])
+                }
+                _ => p99,
+            });
+            rows.push(row("sets", "1/s", &rounds.sets));
+        }
+    }
+    rows
+}
+
+/// As the authors draw it: means and p99s by writers.
+fn draw(args: &Args, measured: &[[Rounds; 2]]) -> Result<()> {
+    let curves = [
+        ("RedN, mean", 0, 0, [BELOW; 5]),
+        ("RedN, p99", 0, 2, [BELOW; 5]),
+        ("two-sided, mean", 1, 0, CALLED[0]),
+        ("two-sided, p99", 1, 2, CALLED[1]),
+    ];
+    let points = curves.into_iter().flat_map(|(curve, way, metric, paper)| {
+        WRITERS.into_iter().zip(measured).zip(paper).map(move |((writers, rounds), paper)| Number {
+            figure: "Figure 15",
+            curve,
+            at: writers.to_string(),
+            unit: Unit::Nanoseconds,
+            part: Part::Baseline,
+            measured: Some(paper),
+            modelled: crate::median(&rounds[way].metrics[metric]),
+        })
+    });
+    let points: Vec<Number> = points.collect();
+    let drawn = [("Figure 15", "writers beside the reader", "latency of a GET, us", true)];
+    numbers::draw(&args.report, ("redn", "real time"), &drawn, &points)
+}

@@ -1,0 +1,103 @@
+//! The server: one table, and one core for the NIC and the worker. The NIC comes first: it has a turn before
+//! each message that the worker takes, in which it receives what has come and executes what chains have to
+//! do.
+
+use anyhow::{Context as _, Result, ensure};
+use remora_chain::offload::wanted;
+use remora_verbs::{
+    Access, Call, ConnectRequest, EMPTY, Flags, MemoryRegion, Offload, ProtectionDomain, Sge, WorkRequest,
+    work,
+};
+
+use super::super::server::{Callers, Ends};
+use crate::PortName;
+use crate::command::device::LOOPBACK;
+use crate::redn::table::{Table, load, telling};
+
+/// Keys of each client, which nobody else writes.
+pub const KEYS: usize = 10_000;
+/// Clients: a reader and its writers.
+pub const CLIENTS: usize = 17;
+/// Bytes of a value.
+pub const VALUE: usize = 64;
+/// Who sends messages: a key alone is a GET, a key and a value are a SET.
+pub const CALLS: &str = "calls";
+
+/// Words of a message.
+const WORDS: usize = 1 + VALUE / 8;
+
+/// Each client's keys, one client after the other.
+pub fn table() -> Table {
+    Table::new(KEYS * CLIENTS, VALUE)
+}
+
+/// A table, its NIC, and the worker.
+pub struct Shop {
+    domain: ProtectionDomain,
+    layout: Table,
+    table: MemoryRegion,
+    loaded: Vec<Offload>,
+    callers: Callers,
+}
+
+impl Shop {
+    /// Filled.
+    pub fn open(port: PortName) -> Result<Shop> {
+        let context = port.device_on(LOOPBACK, "")?.open()?;
+        let domain = context.alloc_pd()?;
+        let layout = table();
+        let table = domain.allocate(layout.bytes(), Access::REMOTE_READ)?;
+        // A value begins with its key.
+        layout.fill(&table, |number, value| value[..8].copy_from_slice(&layout.key(number).to_le_bytes()))?;
+        let callers = Callers::new(&context, &domain, WORDS * 8)?;
+        Ok(Shop { domain, layout, table, loaded: Vec::new(), callers })
+    }
+
+    fn answer(&mut self, number: usize, len: usize) -> Result<()> {
+        let message: [u64; WORDS] = self.callers.take(number)?;
+        let key = message[0];
+        let [header, value, size]: [u64; 3] = self.table.get(self.layout.place(key))?;
+        ensure!(header == wanted(key), "nobody asks for what is not there");
+        let stored = [Sge { addr: value, len: size as u32, lkey: self.table.lkey() }];
+        let said = key.to_le_bytes();
+        let answer = if len > said.len() {
+            let value: &[u64; WORDS - 1] = message.last_chunk().context("words of a message")?;
+            self.table.put((stored[0].addr - self.table.address()) as usize, value)?;
+            work::send_inline(0, &said)
+        } else {
+            work::send(0, &stored)
+        };
+        self.callers.pairs[number].post_send(&WorkRequest { flags: Flags::default(), ..answer })?;
+        Ok(())
+    }
+}
+
+impl Ends for Shop {
+    fn accept(&mut self, request: ConnectRequest) -> Result<()> {
+        let call = Call::from_bytes(request.private_data()).context("it does not say what it wants")?;
+        match call.program.as_str() {
+            CALLS => self.callers.accept(request, &telling(&self.table)),
+            _ => {
+                self.loaded.push(load(
+                    &self.domain,
+                    request,
+                    (&call, "table"),
+                    (&self.table, &telling(&self.table)),
+                )?);
+                Ok(())
+            }
+        }
+    }
+
+    fn serve(&mut self) {
+        let mut one = [EMPTY; 1];
+        for _ in 0..256 {
+            // Polling for nothing is the NIC's turn.
+            let _ = self.callers.cq.poll(&mut []);
+            if let Ok(1) = self.callers.cq.poll(&mut one) {
+                // A client that went away is nobody's loss here.
+                let _ = self.answer(one[0].id as usize, one[0].byte_len as usize);
+            }
+        }
+    }
+}

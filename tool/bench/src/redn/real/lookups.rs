@@ -1,0 +1,128 @@
+//! Hash GETs and searches of a list: by a chain, by READs one behind the other, by a call; one at a time, and
+//! many in flight.
+
+mod client;
+mod tables;
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use remora_chain::offload::LIST;
+
+use self::client::Client;
+use self::tables::{CALLS, KEYS, READS, Tables};
+use super::server::Server;
+use crate::cores::pin;
+use crate::site::Site;
+use crate::{Args, PortName, Row};
+
+/// Lookups of a round, one at a time; twice as many with all connections in use.
+const LOOKUPS: u64 = 4000;
+/// Links between clients and server, where each NIC needs one: of the NIC with a thread of its own, and of
+/// that for calls.
+pub const LINKS: usize = 2;
+/// An arm, and what its clients connect as: a program that ships, or one of the others.
+type Way = (&'static str, &'static str);
+const HASH_WAYS: [Way; 3] = [("chain", "get"), ("two-reads", READS), ("call", CALLS)];
+const BREAKS: &str = "list-break";
+const LIST_WAYS: [Way; 4] =
+    [("chain", "list"), ("chain-break", BREAKS), ("two-reads", READS), ("call", CALLS)];
+const METRICS: [(&str, &str); 2] = [("latency_p50", "ns"), ("rate", "1/s")];
+/// Rounds of a way, by metric.
+type Rounds = [Vec<f64>; METRICS.len()];
+
+/// What is looked up.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub enum Lookup {
+    /// A value of so many bytes, by its hash.
+    Hash(u64),
+    /// One of the first so many of a list of eight, values of 64 bytes.
+    List(u64),
+}
+
+impl Lookup {
+    fn name(self) -> String {
+        match self {
+            Lookup::Hash(len) => format!("hash-get/{len}"),
+            Lookup::List(range) => format!("list-of-{LIST}/range-{range}"),
+        }
+    }
+
+    fn ways(self) -> &'static [Way] {
+        match self {
+            Lookup::Hash(_) => &HASH_WAYS,
+            Lookup::List(_) => &LIST_WAYS,
+        }
+    }
+
+    fn key(self, number: u64) -> u64 {
+        match self {
+            Lookup::Hash(_) => 1 + number % KEYS,
+            Lookup::List(range) => 1 + number.wrapping_mul(7) % range,
+        }
+    }
+
+    fn value_len(self) -> u64 {
+        if let Lookup::Hash(len) = self { len } else { 64 }
+    }
+}
+
+fn case(port: PortName, lookup: Lookup, way: &str) -> String {
+    format!("software/{}/{}/{way}", port.name(), lookup.name())
+}
+
+/// Is this of any way of a lookup asked for?
+fn wants(args: &Args, port: PortName, lookup: Lookup, metric: &str) -> bool {
+    let named = |(way, _): &Way| args.wants_case(&format!("{}/{metric}", case(port, lookup, way)));
+    lookup.ways().iter().any(named)
+}
+
+/// The lookups of which something is asked for.
+pub fn wanted(args: &Args, port: PortName) -> Vec<Lookup> {
+    let hashes = [64, 1024, 4096, 16_384, 65_536].map(Lookup::Hash);
+    let lists = [1, 2, 4, 8].map(Lookup::List);
+    let any = |lookup: &Lookup| METRICS.iter().any(|(metric, _)| wants(args, port, *lookup, metric));
+    hashes.into_iter().chain(lists).filter(any).collect()
+}
+
+/// The rows of one port.
+pub fn run(args: &Args, site: &Arc<Site>, cores: [usize; 2], lookups: &[Lookup]) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for lookup in lookups {
+        let measured = measure(args, site, cores, *lookup)?;
+        for (number, (metric, unit)) in METRICS.into_iter().enumerate() {
+            let chain = &measured[0][number];
+            for ((way, _), rounds) in lookup.ways().iter().zip(&measured) {
+                let row = Row::new("redn", case(site.port(), *lookup, way), metric, unit, &rounds[number]);
+                rows.push(if *way == "chain" { row } else { row.against("the chain", chain) });
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// Medians of each way's rounds one at a time, and lookups a second of all its connections.
+fn measure(args: &Args, site: &Arc<Site>, cores: [usize; 2], lookup: Lookup) -> Result<Vec<Rounds>> {
+    let server = Server::start(site, cores[1], move |site| Tables::open(site, lookup.value_len()))?;
+    pin(cores[0])?;
+    let ways = lookup.ways();
+    let nics = [site.client(0).open()?, site.client(1).open()?];
+    let connect = |(_, way): &Way| Client::connect(&nics[usize::from(*way == CALLS)], &server, (lookup, way));
+    let mut clients: Vec<Client> = ways.iter().map(connect).collect::<Result<_>>()?;
+    let mut measured = vec![Rounds::default(); ways.len()];
+    let asked = METRICS.map(|(metric, _)| wants(args, site.port(), lookup, metric));
+    for _ in 0..args.rounds {
+        for ((client, (_, way)), rounds) in clients.iter_mut().zip(ways).zip(&mut measured) {
+            server.poll(*way == CALLS);
+            if asked[0] {
+                rounds[0].push(client.alone(LOOKUPS)?);
+            }
+            if asked[1] {
+                rounds[1].push(client.together(2 * LOOKUPS)?);
+            }
+            client.settle()?;
+        }
+    }
+    server.poll(false);
+    Ok(measured)
+}

@@ -1,0 +1,150 @@
+//! The server of lookups: one table and one list, found by chains, by READs, and by calls.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use remora_chain::offload::{BUCKET, LIST, bucket, node, places, wanted};
+use remora_verbs::{
+    Access, Call, CompletionQueue, ConnectRequest, EMPTY, Flags, MemoryRegion, Mode, Offload,
+    ProtectionDomain, QueuePair, WorkRequest, work,
+};
+
+use super::super::server::{Callers, Ends};
+use crate::redn::table::{load, telling};
+use crate::site::Site;
+
+/// Buckets of the table; a list; values behind them.
+pub const BUCKETS: u64 = 1 << 12;
+pub const LIST_AT: u64 = BUCKETS * BUCKET;
+const VALUES: u64 = LIST_AT + 1024;
+/// Bytes from one value to the next.
+pub const VALUE: u64 = 1 << 16;
+/// Keys 1 to this, each in its first bucket; the first of them are the list's, too.
+pub const KEYS: u64 = 64;
+const MEMORY: u64 = VALUES + (KEYS + 1) * VALUE;
+
+/// What a client wants when it connects: a shipped program's name, or one of these.
+pub const READS: &str = "reads";
+pub const CALLS: &str = "calls";
+
+/// A NIC with a thread of its own for chains and READs, and one that the server's program drives for calls.
+pub struct Tables {
+    domain: ProtectionDomain,
+    cq: CompletionQueue,
+    table: MemoryRegion,
+    loaded: Vec<Offload>,
+    readers: Vec<QueuePair>,
+    calls: Calls,
+}
+
+impl Tables {
+    /// Values of `len` bytes.
+    pub fn open(site: &Site, len: u64) -> Result<Tables> {
+        let bytes = remora_verbs::Bytes::heap(MEMORY as usize)?;
+        // Two for each queue of each chain.
+        let limits = remora_nic::Config { max_cqs: 1 << 12, ..remora_nic::Config::default() };
+        let own = site
+            .host(0)
+            .device()?
+            .nic_limits(limits)
+            .mode(Mode::Dedicated)
+            .spin(Duration::from_millis(1))
+            .open()?;
+        let domain = own.alloc_pd()?;
+        let table = domain.register(&bytes, Access::REMOTE_READ)?;
+        fill(&table, len)?;
+        let driven = site.host(1).open()?;
+        let calls = driven.alloc_pd()?;
+        let calls = Calls {
+            table: calls.register(&bytes, Access::NONE)?,
+            callers: Callers::new(&driven, &calls, 16)?,
+        };
+        let cq = own.create_cq(64)?;
+        Ok(Tables { domain, cq, table, loaded: Vec::new(), readers: Vec::new(), calls })
+    }
+}
+
+impl Ends for Tables {
+    fn accept(&mut self, request: ConnectRequest) -> Result<()> {
+        let call = Call::from_bytes(request.private_data()).context("it does not say what it wants")?;
+        let options = telling(&self.table);
+        match call.program.as_str() {
+            READS => {
+                let pair = self.domain.create_qp(&self.cq, &self.cq, &options)?;
+                self.readers.push(request.accept(pair)?);
+            }
+            CALLS => self.calls.callers.accept(request, &options)?,
+            name => {
+                let region = if name.starts_with("list") { "list" } else { "table" };
+                self.loaded.push(load(
+                    &self.domain,
+                    request,
+                    (&call, region),
+                    (&self.table, &telling(&self.table)),
+                )?);
+            }
+        }
+        Ok(())
+    }
+
+    fn serve(&mut self) {
+        let mut done = [EMPTY; 16];
+        for _ in 0..256 {
+            let came = self.calls.callers.cq.poll(&mut done).unwrap_or(0);
+            for received in &done[..came] {
+                // A client that went away is nobody's loss here.
+                let _ = self.calls.answer(received.id as usize);
+            }
+        }
+    }
+}
+
+fn fill(memory: &MemoryRegion, len: u64) -> Result<()> {
+    crate::touch(memory)?;
+    let value = |key: u64| memory.address() + VALUES + key * VALUE;
+    for key in 1..=KEYS {
+        let place = places(key, BUCKETS)[0] * BUCKET;
+        memory.write(place as usize, &bucket(key, value(key), len))?;
+        memory.write((VALUES + key * VALUE) as usize, &key.to_le_bytes())?;
+    }
+    for place in 0..=LIST as u64 {
+        let next = memory.address() + LIST_AT + (place + 1).min(LIST as u64) * BUCKET;
+        // The list ends with an empty node, which points at itself.
+        let found = node(place + 1, value(place + 1), len, next);
+        let found = if place == LIST as u64 { node(0, 0, 0, next) } else { found };
+        memory.write((LIST_AT + place * BUCKET) as usize, &found)?;
+    }
+    Ok(())
+}
+
+/// Calls: a message with a key and whether it is looked for in the list; the answer is the value, in one
+/// message.
+struct Calls {
+    table: MemoryRegion,
+    callers: Callers,
+}
+
+impl Calls {
+    fn answer(&mut self, number: usize) -> Result<()> {
+        let [key, list] = self.callers.take(number)?;
+        let (at, len) = self.find(key, list != 0)?.unwrap_or((0, 0));
+        let value = [remora_verbs::Sge { addr: at, len: len as u32, lkey: self.table.lkey() }];
+        self.callers.pairs[number]
+            .post_send(&WorkRequest { flags: Flags::default(), ..work::send(0, &value) })?;
+        Ok(())
+    }
+
+    fn find(&self, key: u64, list: bool) -> Result<Option<(u64, u64)>> {
+        let mut at = if list { LIST_AT } else { places(key, BUCKETS)[0] * BUCKET };
+        loop {
+            let [header, value, len, next]: [u64; 4] = self.table.get(at as usize)?;
+            if header == wanted(key) {
+                return Ok(Some((value, len)));
+            }
+            if !list || header == wanted(0) {
+                return Ok(None);
+            }
+            at = next - self.table.address();
+        }
+    }
+}

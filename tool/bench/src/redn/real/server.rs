@@ -1,0 +1,138 @@
+//! A server of these measurements: a thread on a core of its own, which accepts clients, and while it is
+//! asked to, serves their calls.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use remora_verbs::{
+    Access, CompletionQueue, ConnectRequest, Context, Listener, MemoryRegion, ProtectionDomain, QpOptions,
+    QueuePair, ReceiveRequest,
+};
+
+use crate::cores::pin;
+use crate::site::Site;
+
+/// Connections of callers.
+const CALLERS: usize = 64;
+
+/// What a server does for its clients.
+pub trait Ends: Sized {
+    /// A client connects.
+    fn accept(&mut self, request: ConnectRequest) -> Result<()>;
+
+    /// Serves calls for a while.
+    fn serve(&mut self);
+}
+
+/// It runs until it is dropped.
+pub struct Server {
+    /// Where it listens.
+    pub address: SocketAddr,
+    over: Arc<AtomicBool>,
+    polls: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts it at a site, on a core; what `open` opens runs there, too.
+    pub fn start<E: Ends>(
+        site: &Arc<Site>,
+        core: usize,
+        open: impl FnOnce(&Site) -> Result<E> + Send + 'static,
+    ) -> Result<Server> {
+        let (over, polls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (ready, opened) = std::sync::mpsc::channel();
+        let (ends, serving) = (Arc::clone(&over), Arc::clone(&polls));
+        let site = Arc::clone(site);
+        let start = move || -> Result<(Listener, E)> {
+            let at = site.go_there()?;
+            pin(core)?;
+            Ok((Listener::bind(at)?, open(&site)?))
+        };
+        let thread = std::thread::spawn(move || match start() {
+            Ok((listener, server)) => {
+                let _ = ready.send(Ok(listener.address()));
+                serve(&listener, server, &ends, &serving);
+            }
+            Err(error) => drop(ready.send(Err(error))),
+        });
+        let address = opened.recv().context("the benchmark's server did not start")??;
+        Ok(Server { address, over, polls, threads: vec![thread] })
+    }
+
+    /// While `serving`, its thread serves calls; else it sleeps, and its NIC does what there is to do.
+    pub fn poll(&self, serving: bool) {
+        self.polls.store(serving, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn serve<E: Ends>(listener: &Listener, mut ends: E, over: &AtomicBool, polls: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        if polls.load(Ordering::Relaxed) {
+            ends.serve();
+            continue;
+        }
+        if let Ok(Some(request)) = listener.accept(Some(Duration::from_millis(5)))
+            && let Err(error) = ends.accept(request)
+        {
+            tracing::warn!("a client of the benchmark was not served: {error:#}");
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.polls.store(false, Ordering::Relaxed);
+        self.over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Clients of calls: each has a message under way at a time.
+pub struct Callers {
+    /// What comes is completed here, by the caller's number.
+    pub cq: CompletionQueue,
+    /// Their connections.
+    pub pairs: Vec<QueuePair>,
+    domain: ProtectionDomain,
+    messages: MemoryRegion,
+    len: usize,
+}
+
+impl Callers {
+    /// None yet; messages have up to `len` bytes.
+    pub fn new(context: &Context, domain: &ProtectionDomain, len: usize) -> Result<Callers> {
+        let messages = domain.allocate(CALLERS * len, Access::LOCAL_WRITE)?;
+        let cq = context.create_cq(1 << 10)?;
+        Ok(Callers { cq, pairs: Vec::new(), domain: domain.clone(), messages, len })
+    }
+
+    /// One more.
+    pub fn accept(&mut self, request: ConnectRequest, options: &QpOptions) -> Result<()> {
+        let number = self.pairs.len();
+        ensure!(number < CALLERS, "as many callers as there are places");
+        let mut pair = self.domain.create_qp(&self.cq, &self.cq, options)?;
+        listen(&mut pair, &self.messages, number, self.len)?;
+        self.pairs.push(request.accept(pair)?);
+        Ok(())
+    }
+
+    /// The words of a caller's message, whose place is free for its next one.
+    pub fn take<const N: usize>(&mut self, number: usize) -> Result<[u64; N]> {
+        let words = self.messages.get(number * self.len)?;
+        listen(&mut self.pairs[number], &self.messages, number, self.len)?;
+        Ok(words)
+    }
+}
+
+fn listen<S>(pair: &mut QueuePair<S>, messages: &MemoryRegion, number: usize, len: usize) -> Result<()> {
+    let sges = &[messages.sge(number * len, len)];
+    Ok(pair.post_recv(&ReceiveRequest { id: number as u64, sges })?)
+}

@@ -1,0 +1,115 @@
+//! Offloads that ship, loaded for the clients that ask for them; and a table that the GET of one bucket finds
+//! every key in.
+
+use anyhow::{Context as _, Result};
+use remora_chain::offload::{BUCKET, bucket, places, shipped};
+use remora_verbs::{
+    Call, ConnectRequest, Loader, MemoryRegion, Offload, ProtectionDomain, QpOptions, QueuePair,
+};
+
+/// The queue of these programs that is a client's connection.
+pub const PORT: &str = "port";
+
+/// A table, each of whose keys is the only one of its first bucket: the keys, and where everything is.
+pub struct Table {
+    keys: Vec<u64>,
+    buckets: u64,
+    value: usize,
+}
+
+impl Table {
+    /// Of so many keys, with values of one length.
+    pub fn new(count: usize, value: usize) -> Table {
+        let buckets = (count as u64 * 2).next_power_of_two();
+        let mut taken = vec![false; buckets as usize];
+        let alone = |key: &u64| !std::mem::replace(&mut taken[places(*key, buckets)[0] as usize], true);
+        Table { keys: (1..).filter(alone).take(count).collect(), buckets, value }
+    }
+
+    /// Bytes of it; programs count on 64 KiB.
+    pub fn bytes(&self) -> usize {
+        self.value_at(self.keys.len()).max(1 << 16)
+    }
+
+    /// The key with this number.
+    pub fn key(&self, number: usize) -> u64 {
+        self.keys[number]
+    }
+
+    /// Where a key's bucket is.
+    pub fn place(&self, key: u64) -> usize {
+        (places(key, self.buckets)[0] * BUCKET) as usize
+    }
+
+    /// Where the value of the key with this number is.
+    fn value_at(&self, number: usize) -> usize {
+        (self.buckets * BUCKET) as usize + number * self.value.next_multiple_of(8)
+    }
+
+    /// Fills memory with it: `value` writes the value of the key with a number.
+    pub fn fill(&self, memory: &MemoryRegion, mut value: impl FnMut(usize, &mut [u8])) -> Result<()> {
+        crate::touch(memory)?;
+        let mut bytes = vec![0; self.value];
+        for (number, key) in self.keys.iter().enumerate() {
+            let at = self.value_at(number);
+            value(number, &mut bytes);
+            memory.write(at, &bytes)?;
+            let entry = bucket(*key, memory.address() + at as u64, self.value as u64);
+            memory.write(self.place(*key), &entry)?;
+        }
+        Ok(())
+    }
+}
+
+/// Options of both ends where what is answered is not acknowledged at once; so each is patient with one that
+/// does not run.
+pub fn late() -> QpOptions {
+    QpOptions { strom: true, timeout: 18, ..QpOptions::default() }
+}
+
+/// What a server tells a client when they connect: where its memory is.
+pub fn telling(memory: &MemoryRegion) -> QpOptions {
+    let private_data = memory.remote_memory().to_bytes().to_vec();
+    QpOptions { private_data, ..late() }
+}
+
+/// Loads the shipped program that a client asked for, and tells the client what `options` say.
+pub fn load(
+    domain: &ProtectionDomain,
+    request: ConnectRequest,
+    (call, region): (&Call, &str),
+    (table, options): (&MemoryRegion, &QpOptions),
+) -> Result<Offload> {
+    let program = remora_chain::assemble(shipped(&call.program).context("no such program")?)?;
+    let port = request.accept(domain.create_port(&program, PORT, options)?)?;
+    load_onto(domain, port, (call, region), table)
+}
+
+/// Loads it onto a queue pair that is connected.
+pub fn load_onto(
+    domain: &ProtectionDomain,
+    port: QueuePair,
+    (call, region): (&Call, &str),
+    table: &MemoryRegion,
+) -> Result<Offload> {
+    let program = remora_chain::assemble(shipped(&call.program).context("no such program")?)?;
+    let loader = Loader::new(&program).connection(PORT, port);
+    Ok(loader.region(region, table.remote_memory()).region("reply", call.reply).load(domain)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_keys_of_a_table_have_the_same_first_bucket() {
+        let table = Table::new(50_000, 61);
+        let mut places: Vec<usize> = (0..50_000).map(|number| table.place(table.key(number))).collect();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), 50_000);
+        let values = table.value_at(0);
+        assert!(places.iter().all(|place| place + BUCKET as usize <= values));
+        assert_eq!(table.bytes(), values + 50_000 * 64, "values are aligned");
+    }
+}

@@ -1,0 +1,61 @@
+//! A client's connection to a server that looks things up: one lookup at a time.
+
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use remora_verbs::{
+    Access, Call, CompletionQueue, Flags, MemoryRegion, ProtectionDomain, QpOptions, QueuePair,
+    ReceiveRequest, Sge, WorkRequest, work,
+};
+
+use super::table::late;
+
+/// Bytes of a reply region, as the programs that ship want it.
+const REPLY: usize = 1 << 16;
+/// Bytes of what is read to find a value.
+const PROBE: usize = 256;
+
+/// A connection, and memory for what comes by it.
+pub struct Way {
+    /// The connection.
+    pub pair: QueuePair,
+    /// Where values come to.
+    pub reply: MemoryRegion,
+    /// Where a client that reads looks for them.
+    pub probe: MemoryRegion,
+}
+
+impl Way {
+    /// Connects, and asks for a program that ships, or for what else the server knows.
+    pub fn connect(
+        domain: &ProtectionDomain,
+        cq: &CompletionQueue,
+        address: SocketAddr,
+        program: &str,
+    ) -> Result<Way> {
+        let reply = domain.allocate(REPLY, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+        let probe = domain.allocate(PROBE, Access::LOCAL_WRITE)?;
+        crate::touch(&reply)?;
+        let call = Call { program: program.to_owned(), reply: reply.remote_memory() };
+        let options = QpOptions { private_data: call.to_bytes(), ..late() };
+        let pair = domain.create_qp(cq, cq, &options)?.connect(address)?;
+        Ok(Way { pair, reply, probe })
+    }
+
+    /// Asks a chain; the value is there when what it tells completes under this id.
+    pub fn ask(&mut self, id: usize, message: &[u8]) -> Result<()> {
+        self.exchange(id, message, &[])
+    }
+
+    /// Calls a server; the value is what completes under this id.
+    pub fn call(&mut self, id: usize, message: &[u8]) -> Result<()> {
+        let answer = self.reply.sge(0, REPLY);
+        self.exchange(id, message, &[answer])
+    }
+
+    fn exchange(&mut self, id: usize, message: &[u8], into: &[Sge]) -> Result<()> {
+        self.pair.post_recv(&ReceiveRequest { id: id as u64, sges: into })?;
+        let quiet = WorkRequest { flags: Flags::default(), ..work::send_inline(id as u64, message) };
+        Ok(self.pair.post_send(&quiet)?)
+    }
+}

@@ -1,0 +1,277 @@
+//! One result of a benchmark: a line of JSON for tools, a line of a table for people.
+
+use serde::Serialize;
+
+use crate::command::print;
+
+/// A figure with all its rounds, and what it is compared to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Which benchmark.
+    pub bench: &'static str,
+    /// A path: port, operation or system, size, variants.
+    pub case: String,
+    /// What is measured.
+    pub metric: &'static str,
+    /// Of `value` and `rounds`.
+    pub unit: &'static str,
+    /// Median of the rounds.
+    pub value: f64,
+    /// What ran interleaved with it in the same run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
+    /// Median of the baseline's rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline_value: Option<f64>,
+    /// `value / baseline_value`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// What the ratio, or where there is none the value, may be at most, where it is judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<f64>,
+    /// What the ratio must be at least, where it is judged from below.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub least: Option<f64>,
+    /// Is it?
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holds: Option<bool>,
+    /// How far a model's prediction is from what was measured, percent; negative if it says less.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub residual: Option<f64>,
+    /// Why it is off, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
+    /// Every round.
+    pub rounds: Vec<f64>,
+}
+
+impl Row {
+    /// A figure on its own.
+    pub fn new(
+        bench: &'static str,
+        case: impl Into<String>,
+        metric: &'static str,
+        unit: &'static str,
+        rounds: &[f64],
+    ) -> Row {
+        Row {
+            bench,
+            case: case.into(),
+            metric,
+            unit,
+            value: median(rounds),
+            baseline: None,
+            baseline_value: None,
+            ratio: None,
+            limit: None,
+            least: None,
+            holds: None,
+            residual: None,
+            reason: None,
+            rounds: rounds.to_vec(),
+        }
+    }
+
+    /// Compared to a baseline whose rounds were interleaved with these.
+    pub fn against(mut self, baseline: &str, rounds: &[f64]) -> Row {
+        let value = median(rounds);
+        self.baseline = Some(baseline.to_owned());
+        self.baseline_value = Some(value);
+        self.ratio = Some(self.value / value);
+        self
+    }
+
+    /// Judges the ratio to the baseline: at most `limit`.
+    pub fn within(mut self, limit: f64) -> Row {
+        self.limit = Some(limit);
+        self.holds = self.ratio.map(|ratio| ratio <= limit);
+        self
+    }
+
+    /// Judges the ratio to the baseline: at least `least`.
+    pub fn at_least(mut self, least: f64) -> Row {
+        self.least = Some(least);
+        self.holds = self.ratio.map(|ratio| ratio >= least);
+        self
+    }
+
+    /// Judges the ratio to the baseline from both sides.
+    pub fn between(mut self, least: f64, limit: f64) -> Row {
+        (self.least, self.limit) = (Some(least), Some(limit));
+        self.holds = self.ratio.map(|ratio| (least..=limit).contains(&ratio));
+        self
+    }
+
+    /// Judges the value itself: at most `limit`.
+    pub fn at_most(mut self, limit: f64) -> Row {
+        self.limit = Some(limit);
+        self.holds = Some(self.value <= limit);
+        self
+    }
+
+    fn verdict(&self) -> String {
+        let bound = match (self.limit, self.least, self.ratio) {
+            (Some(limit), Some(least), _) => format!("{least} to {limit}x"),
+            (Some(limit), None, Some(_)) => format!("<= {limit}x"),
+            (Some(limit), None, None) => format!("<= {limit} {}", self.unit),
+            (None, Some(least), _) => format!(">= {least}x"),
+            (None, None, _) => String::new(),
+        };
+        let ratio = self.ratio.map(|ratio| format!("{ratio:.2}x"));
+        let residual = self.residual.map(|percent| format!("{percent:+.1} %"));
+        let judged = match self.holds {
+            _ if bound.is_empty() => None,
+            Some(true) => Some(format!("holds: {bound}")),
+            _ => Some(format!("MISSED: {bound}")),
+        };
+        let reason = self.reason.map(str::to_owned);
+        [ratio, residual, judged, reason].into_iter().flatten().collect::<Vec<String>>().join(", ")
+    }
+
+    fn cells(&self) -> [String; 6] {
+        let (low, high) =
+            self.rounds.iter().fold((f64::MAX, f64::MIN), |(low, high), v| (low.min(*v), high.max(*v)));
+        [
+            self.case.clone(),
+            self.metric.to_owned(),
+            format!("{} {}", short(self.value), self.unit),
+            format!("{} .. {}", short(low), short(high)),
+            self.baseline
+                .as_ref()
+                .zip(self.baseline_value)
+                .map_or(String::new(), |(name, value)| format!("{} {name}", short(value))),
+            self.verdict(),
+        ]
+    }
+}
+
+/// The middle of the rounds; NaN of none.
+pub fn median(rounds: &[f64]) -> f64 {
+    let mut sorted = rounds.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+    }
+}
+
+/// Three significant digits, with k, M or G where that is shorter.
+fn short(value: f64) -> String {
+    let (scaled, unit) = match value.abs() {
+        v if v >= 1e9 => (value / 1e9, " G"),
+        v if v >= 1e6 => (value / 1e6, " M"),
+        v if v >= 1e4 => (value / 1e3, " k"),
+        _ => (value, ""),
+    };
+    match scaled.abs() {
+        v if v >= 100.0 => format!("{scaled:.0}{unit}"),
+        v if v >= 10.0 => format!("{scaled:.1}{unit}"),
+        _ => format!("{scaled:.2}{unit}"),
+    }
+}
+
+/// Collects rows: prints JSON as they come, or one table at the end.
+pub struct Report {
+    json: bool,
+    rows: Vec<Row>,
+}
+
+impl Report {
+    /// For tools if `json`, else for people.
+    pub fn new(json: bool) -> Report {
+        Report { json, rows: Vec::new() }
+    }
+
+    /// Takes a result.
+    pub fn add(&mut self, row: Row) {
+        if self.json {
+            print::line(serde_json::to_string(&row).expect("a row is plain data"));
+        }
+        self.rows.push(row);
+    }
+
+    /// The results so far.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// Is there no result yet?
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Prints the table, if people read it.
+    pub fn finish(&self) {
+        if !self.json {
+            print_table(
+                ["case", "metric", "median", "rounds", "baseline", "ratio"],
+                self.rows.iter().map(Row::cells),
+            );
+        }
+    }
+}
+
+/// A table with columns as wide as they need to be.
+pub fn print_table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) {
+    let rows: Vec<[String; N]> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();
+    let widths: [usize; N] =
+        std::array::from_fn(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0));
+    for row in rows {
+        let line: Vec<String> =
+            row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        print::line(line.join("  ").trim_end());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_and_the_ratio_are_of_the_rounds() {
+        let row = Row::new("verbs", "udp/read/64", "latency_p50", "ns", &[30.0, 10.0, 20.0])
+            .against("floor", &[5.0, 15.0]);
+        assert_eq!((row.value, row.baseline_value, row.ratio), (20.0, Some(10.0), Some(2.0)));
+        let json: serde_json::Value = serde_json::to_value(&row).unwrap();
+        assert_eq!(json["rounds"], serde_json::json!([30.0, 10.0, 20.0]));
+        assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn a_judged_ratio_says_whether_it_holds() {
+        let row =
+            |value, limit| Row::new("kv", "c", "m", "ns", &[value]).against("b", &[100.0]).within(limit);
+        let (good, bad) = (row(115.0, 1.15), row(116.0, 1.15));
+        assert_eq!((good.holds, good.verdict().as_str()), (Some(true), "1.15x, holds: <= 1.15x"));
+        assert_eq!((bad.holds, bad.verdict().as_str()), (Some(false), "1.16x, MISSED: <= 1.15x"));
+        let json: serde_json::Value = serde_json::to_value(&bad).unwrap();
+        assert_eq!((&json["limit"], &json["holds"]), (&serde_json::json!(1.15), &serde_json::json!(false)));
+        let from_below =
+            |value| Row::new("loss", "c", "m", "b/s", &[value]).against("b", &[100.0]).at_least(1.25);
+        assert_eq!(from_below(125.0).verdict(), "1.25x, holds: >= 1.25x");
+        assert_eq!(from_below(124.0).verdict(), "1.24x, MISSED: >= 1.25x");
+        let own = |value| Row::new("xdp", "c", "m", "ns", &[value]).at_most(500.0);
+        assert_eq!(own(500.0).verdict(), "holds: <= 500 ns");
+        assert_eq!((own(501.0).verdict().as_str(), own(501.0).holds), ("MISSED: <= 500 ns", Some(false)));
+        let met =
+            |value| Row::new("prism", "c", "m", "ns", &[value]).against("b", &[100.0]).between(0.8, 1.2);
+        assert_eq!((met(80.0).holds, met(120.0).holds), (Some(true), Some(true)));
+        assert_eq!(
+            (met(79.0).verdict(), met(121.0).holds),
+            ("0.79x, MISSED: 0.8 to 1.2x".to_owned(), Some(false))
+        );
+        let plain = Row::new("kv", "c", "m", "ns", &[1.0]).against("b", &[2.0]);
+        assert_eq!(plain.verdict(), "0.50x");
+        assert!(serde_json::to_value(&plain).unwrap().get("holds").is_none());
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let cases =
+            [(3.16159, "3.16"), (316.2, "316"), (12_345.0, "12.3 k"), (8_250_000.0, "8.25 M"), (0.0, "0.00")];
+        for (value, expected) in cases {
+            assert_eq!(short(value), expected);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The floor of large transfers over UDP: a raw GSO/GRO stream. The sender copies from a cold source, the
+//! receiver to a cold destination, because an RDMA WRITE does; a small credit keeps the receiver's socket
+//! from overflowing.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use remora_port::udp::Socket;
+use rustix::io::Errno;
+use rustix::net::SocketAddrAny;
+
+use super::page::{Page, Ticket};
+
+/// Payload of a segment: the path MTU.
+pub const PAYLOAD: usize = 4096;
+/// A segment: BTH, payload and ICRC, as the middle of a WRITE.
+const SEGMENT: usize = 12 + PAYLOAD + 4;
+/// Segments of a train.
+const TRAIN: usize = 15;
+/// Trains on the way at most.
+const WINDOW: usize = 4;
+/// Memory that the copies walk through: far more than any cache.
+pub const COLD: usize = 64 << 20;
+
+/// Sends `bytes` and waits until the peer has them all: bytes of payload per second.
+pub fn send(socket: &mut Socket, to: &SocketAddrAny, source: &[u8], bytes: usize) -> Result<f64> {
+    let (mut train, mut credit) = (vec![0; SEGMENT * TRAIN], [0; 16]);
+    let (mut sent, mut acked, mut place) = (0, 0, 0);
+    let trains = bytes.div_ceil(PAYLOAD * TRAIN);
+    socket.join(false).ok();
+    let started = Instant::now();
+    while acked < trains {
+        while sent < trains && sent - acked < WINDOW {
+            for segment in train.chunks_exact_mut(SEGMENT) {
+                segment[12..12 + PAYLOAD].copy_from_slice(&source[place..place + PAYLOAD]);
+                place = (place + PAYLOAD) % COLD;
+            }
+            loop {
+                match socket.send_train(&train, SEGMENT as u16, to) {
+                    Ok(()) => break,
+                    Err(Errno::AGAIN | Errno::NOBUFS) => {}
+                    Err(errno) => return Err(errno).context("raw UDP stream"),
+                }
+            }
+            sent += 1;
+        }
+        if socket.recv_from(&mut credit)?.is_some() {
+            acked += 1;
+        }
+        if started.elapsed() > Duration::from_secs(20) {
+            bail!("the raw UDP stream lost a train: {acked} of {trains} arrived");
+        }
+    }
+    Ok((trains * PAYLOAD * TRAIN) as f64 / started.elapsed().as_secs_f64())
+}
+
+/// The peer's end of [`send`]: one credit a train.
+pub fn sink(
+    socket: &mut Socket,
+    to: &SocketAddrAny,
+    target: &mut [u8],
+    page: &Page,
+    ticket: Ticket,
+) -> Result<()> {
+    let mut buffer = vec![0; 1 << 16];
+    let (mut place, mut segments) = (0, 0);
+    socket.join(true).ok();
+    while page.is_wanted(ticket) {
+        let Some(arrival) = socket.recv_train(&mut buffer)? else { continue };
+        for segment in buffer[..arrival.len].chunks(arrival.segment) {
+            if segment.len() == SEGMENT {
+                target[place..place + PAYLOAD].copy_from_slice(&segment[12..12 + PAYLOAD]);
+                place = (place + PAYLOAD) % COLD;
+                segments += 1;
+            }
+        }
+        while segments >= TRAIN {
+            segments -= TRAIN;
+            socket.send_to(&[0; 8], to)?;
+        }
+    }
+    socket.join(false).ok();
+    Ok(())
+}

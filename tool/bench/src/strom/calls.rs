@@ -1,0 +1,165 @@
+//! Calls over TCP, the paper's RPC: the server's program does what a kernel does, with the same parameters.
+//! Both ends spin, which is the fastest that TCP can be.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+
+use anyhow::{Context, Result, ensure};
+use remora_verbs::MemoryRegion;
+use remora_verbs::kernel::{Lookup, Slot, Walk};
+
+use super::place::LONGEST;
+use crate::page::{Page, Ticket};
+
+/// What is asked for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Call {
+    /// A walk through a list.
+    Walk = 0,
+    /// A GET from a hash table.
+    Get = 1,
+}
+
+/// Bytes before a question or an answer: its length.
+const HEAD: usize = 4;
+
+/// The server's end.
+pub struct Calls {
+    listener: TcpListener,
+    stream: Option<TcpStream>,
+}
+
+/// The client's.
+pub struct Caller {
+    stream: TcpStream,
+}
+
+/// Fills `buffer`, spinning. False: it may not go on before the first byte.
+fn fill(stream: &mut TcpStream, buffer: &mut [u8], mut go_on: impl FnMut() -> bool) -> Result<bool> {
+    let mut at = 0;
+    while at < buffer.len() {
+        match stream.read(&mut buffer[at..]) {
+            Ok(0) => anyhow::bail!("the other end of the TCP connection is gone"),
+            Ok(count) => at += count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if at == 0 && !go_on() {
+                    return Ok(false);
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(true)
+}
+
+fn send(stream: &mut TcpStream, mut bytes: &[u8]) -> Result<()> {
+    while !bytes.is_empty() {
+        match stream.write(bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn tuned(stream: TcpStream) -> Result<TcpStream> {
+    stream.set_nodelay(true)?;
+    stream.set_nonblocking(true)?;
+    Ok(stream)
+}
+
+impl Calls {
+    /// Listens.
+    pub fn bind(address: IpAddr) -> Result<Calls> {
+        let listener = TcpListener::bind((address, 0)).context("listening for calls over TCP")?;
+        listener.set_nonblocking(true)?;
+        Ok(Calls { listener, stream: None })
+    }
+
+    /// Where.
+    pub fn address(&self) -> Result<SocketAddr> {
+        Ok(self.listener.local_addr()?)
+    }
+
+    /// Answers from this memory, as long as the role lasts.
+    pub fn serve(&mut self, target: &MemoryRegion, page: &Page, ticket: Ticket) -> Result<()> {
+        // Who connected last is the client: benchmarks do so one after the other.
+        while page.is_wanted(ticket) && self.stream.is_none() {
+            self.accept()?;
+        }
+        self.accept()?;
+        let (mut question, mut answer) = ([0; 128], [0; HEAD + LONGEST]);
+        while let Some(stream) = &mut self.stream {
+            let mut head = [0; HEAD];
+            if !fill(stream, &mut head, || page.is_wanted(ticket))? {
+                break;
+            }
+            let len = u32::from_le_bytes(head) as usize;
+            let body = question.get_mut(..len).context("a question longer than any")?;
+            fill(stream, body, || true)?;
+            let (offset, len) = find(target, body).context("a question without an answer")?;
+            answer[..HEAD].copy_from_slice(&(len as u32).to_le_bytes());
+            target.read(offset, answer.get_mut(HEAD..HEAD + len).context("an answer longer than any")?)?;
+            send(stream, &answer[..HEAD + len])?;
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self) -> Result<()> {
+        match self.listener.accept() {
+            Ok((stream, _)) => self.stream = Some(tuned(stream)?),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}
+
+/// Where the value is that a question asks for, and how long it is.
+fn find(target: &MemoryRegion, question: &[u8]) -> Option<(usize, usize)> {
+    let base = target.remote(0).addr;
+    let place = |address: u64| address.checked_sub(base).map(|offset| offset as usize);
+    let (kind, params) = question.split_first()?;
+    if *kind == Call::Get as u8 {
+        let Lookup { slot, key } = Lookup::parse(params)?;
+        let mut bytes = [0; Slot::LEN];
+        target.read(place(slot)?, &mut bytes).ok()?;
+        let (value, len) = Slot::parse(&bytes)?.find(key)?;
+        return Some((place(value)?, len as usize));
+    }
+    let walk = Walk::parse(params)?;
+    let mut next = walk.address;
+    while next != 0 {
+        let [key, behind, value] = target.get::<[u64; 3]>(place(next)?).ok()?;
+        if key == walk.key {
+            return Some((place(value)?, walk.value_size as usize));
+        }
+        next = behind;
+    }
+    None
+}
+
+impl Caller {
+    /// Connects.
+    pub fn connect(address: SocketAddr) -> Result<Caller> {
+        Ok(Caller { stream: tuned(TcpStream::connect(address).context("connecting for calls over TCP")?)? })
+    }
+
+    /// One call; the length of its answer, which is in `into`.
+    pub fn call(&mut self, call: Call, params: &[u8], into: &mut [u8]) -> Result<usize> {
+        let mut question = [0; 128];
+        let len = 1 + params.len();
+        question[..HEAD].copy_from_slice(&(len as u32).to_le_bytes());
+        question[HEAD] = call as u8;
+        question[HEAD + 1..HEAD + len].copy_from_slice(params);
+        send(&mut self.stream, &question[..HEAD + len])?;
+        let mut head = [0; HEAD];
+        fill(&mut self.stream, &mut head, || true)?;
+        let len = u32::from_le_bytes(head) as usize;
+        ensure!(len <= into.len(), "an answer longer than any");
+        fill(&mut self.stream, &mut into[..len], || true)?;
+        Ok(len)
+    }
+}

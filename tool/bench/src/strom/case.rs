@@ -1,0 +1,147 @@
+//! What is measured: tasks, and the ways to do each.
+
+use super::place::LONGEST;
+use crate::PortName;
+
+/// A way to do a task.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// A kernel on the peer's NIC.
+    Strom,
+    /// A READ that a kernel on the peer's NIC judges before its bytes leave.
+    StromRead,
+    /// The same kernel, as users write it.
+    Wasm,
+    /// READ after READ.
+    Reads,
+    /// A call of the peer's program over TCP.
+    Tcp,
+    /// One READ, of which nobody knows whether it is whole.
+    Read,
+    /// A READ, and its check value computed by the client; again if it is wrong.
+    ReadAndCheck,
+    /// The same bytes by plain WRITEs.
+    Write,
+    /// Partitioned by the sender, and written 128 bytes at a time.
+    SenderPartitions,
+}
+
+impl Way {
+    /// Is it StRoM's, as this software has it?
+    pub fn is_strom(self) -> bool {
+        matches!(self, Way::Strom | Way::StromRead)
+    }
+
+    /// As rows name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Strom => "strom",
+            Way::StromRead => "strom-read",
+            Way::Wasm => "strom-wasm",
+            Way::Reads => "reads",
+            Way::Tcp => "tcp-rpc",
+            Way::Read => "read",
+            Way::ReadAndCheck => "read+crc64",
+            Way::Write => "write",
+            Way::SenderPartitions => "sender-partitions",
+        }
+    }
+}
+
+/// A task.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// The value of a random key of a list of so many elements (Figure 7).
+    Walk(u64),
+    /// A value of so many bytes out of a hash table (Figure 8).
+    Get(usize),
+    /// An object of so many bytes that is whole (Figure 9); of a thousand first reads so many are not (Figure
+    /// 10).
+    Check(usize, u32),
+    /// A stream into 1024 partitions (Figure 11).
+    Shuffle,
+    /// How many different values a stream has (Figure 13).
+    Count,
+}
+
+impl Task {
+    /// All of them.
+    pub fn all() -> Vec<Task> {
+        let mut all: Vec<Task> = [4, 8, 16, 32].map(Task::Walk).to_vec();
+        all.extend([64, 256, 1024, LONGEST].map(Task::Get));
+        all.extend([64, 128, 256, 512, 1024, 2048, LONGEST].map(|len| Task::Check(len, 0)));
+        for len in [64, 512, LONGEST] {
+            all.extend([10, 100, 500].map(|failing| Task::Check(len, failing)));
+        }
+        all.extend([Task::Shuffle, Task::Count]);
+        all
+    }
+
+    /// Its path behind the port's name, without the way.
+    pub fn path(self) -> String {
+        match self {
+            Task::Walk(elements) => format!("walk/{elements}"),
+            Task::Get(len) => format!("get/{len}"),
+            Task::Check(len, 0) => format!("check/{len}"),
+            Task::Check(len, failing) => format!("check/{len}/failing-{}%", failing / 10),
+            Task::Shuffle => "shuffle/16777216".to_owned(),
+            Task::Count => "count/1048576".to_owned(),
+        }
+    }
+
+    /// The ways that are measured: StRoM's, then those that it is compared to.
+    pub fn ways(self) -> &'static [Way] {
+        match self {
+            Task::Walk(_) => &[Way::Strom, Way::Reads, Way::Tcp],
+            Task::Get(_) => &[Way::Strom, Way::Reads, Way::Tcp, Way::Wasm],
+            Task::Check(_, 0) => &[Way::StromRead, Way::Strom, Way::Read, Way::ReadAndCheck],
+            Task::Check(..) => &[Way::StromRead, Way::Strom, Way::ReadAndCheck],
+            Task::Shuffle => &[Way::Strom, Way::Write, Way::SenderPartitions],
+            Task::Count => &[Way::Strom, Way::Write],
+        }
+    }
+
+    /// The way of StRoM's that is judged.
+    pub fn judged(self) -> Way {
+        match self {
+            Task::Check(..) => Way::StromRead,
+            _ => Way::Strom,
+        }
+    }
+
+    /// What is measured, and its unit.
+    pub fn metric(self) -> (&'static str, &'static str) {
+        match self {
+            Task::Walk(_) | Task::Get(_) | Task::Check(_, 0) => ("latency_p50", "ns"),
+            Task::Check(..) => ("latency_mean", "ns"),
+            Task::Shuffle => ("time", "ns"),
+            Task::Count => ("bandwidth", "B/s"),
+        }
+    }
+
+    /// How StRoM's figure must compare to another way's: at most so much of it, or at least. Objects are
+    /// judged as a kernel checks them where READs leave: by RPC they are not.
+    pub fn bound(self, port: PortName, way: Way) -> Option<Bound> {
+        match (self, way, port) {
+            // The paper's: 8 % over a plain READ.
+            (Task::Check(_, 0), Way::Read, PortName::Udp) => Some(Bound::Within(1.08)),
+            (Task::Check(_, 100..), Way::ReadAndCheck, _) => Some(Bound::Within(1.0)),
+            (Task::Check(..), Way::ReadAndCheck, _) => Some(Bound::Within(1.05)),
+            (Task::Shuffle, Way::Write, PortName::Shm) => Some(Bound::Within(3.6)),
+            (Task::Shuffle, Way::Write, PortName::Udp) => Some(Bound::Within(1.8)),
+            (Task::Shuffle, Way::SenderPartitions, _) => Some(Bound::Within(1.0)),
+            (Task::Count, Way::Write, PortName::Shm) => Some(Bound::AtLeast(0.5)),
+            (Task::Count, Way::Write, PortName::Udp) => Some(Bound::AtLeast(0.75)),
+            _ => None,
+        }
+    }
+}
+
+/// What is asked of a ratio.
+#[derive(Copy, Clone, Debug, PartialEq)]
+pub enum Bound {
+    /// At most.
+    Within(f64),
+    /// At least.
+    AtLeast(f64),
+}

@@ -1,0 +1,21 @@
+//! Model time: the paper's figures on its FPGAs at 10 and 100 Gb/s, from what real kernels did
+//! (`remora_fabric::strom`), beside the numbers of its text.
+
+use remora_fabric::strom::{at_10g, at_100g};
+use remora_nic::cost::number::Number;
+use remora_nic::cost::strom::{STROM_10G, STROM_100G};
+
+use crate::Row;
+use crate::numbers;
+
+/// What both FPGAs would take, that at 10 Gb/s first.
+pub fn both() -> [Vec<Number>; 2] {
+    [at_10g(&STROM_10G), at_100g(&STROM_100G)]
+}
+
+/// As rows.
+pub fn rows([ten, hundred]: &[Vec<Number>; 2]) -> Vec<Row> {
+    let mut rows = numbers::rows("strom", STROM_10G.name, ten);
+    rows.extend(numbers::rows("strom", STROM_100G.name, hundred));
+    rows
+}

@@ -1,0 +1,58 @@
+//! What the two processes know of each other: op-codes of the peer's kernels, and where things lie in its
+//! memory.
+
+/// The traversal kernel.
+pub const WALK: u64 = 1;
+/// The GET kernel.
+pub const GET: u64 = 2;
+/// The shuffling kernel.
+pub const SHUFFLE: u64 = 3;
+/// HyperLogLog.
+pub const COUNT: u64 = 4;
+/// The GET kernel as WebAssembly.
+pub const WASM: u64 = 5;
+/// Of a thousand first reads, how many the consistency kernels take for torn.
+pub const FAILING: [u32; 4] = [0, 10, 100, 500];
+
+/// The consistency kernel to which so many of a thousand first reads fail.
+pub const fn whole(failing: u32) -> u64 {
+    1000 + failing as u64
+}
+
+const MIB: u64 = 1 << 20;
+/// Nodes of the longest list; one of n elements begins n before the end. Each stands on a page of its own.
+pub const NODES: u64 = 32;
+/// The first of them: key, next, value, 8 bytes each.
+pub const LIST: u64 = 0;
+/// Bytes of a node.
+pub const NODE: usize = 24;
+/// Their values, behind each other.
+pub const LIST_VALUES: u64 = MIB;
+/// Bytes of a value of a list (the paper's Figure 7).
+pub const LIST_VALUE: usize = 64;
+/// Keys of the hash table, each in a slot of its own.
+pub const KEYS: u64 = 1024;
+/// Its slots.
+pub const SLOTS: u64 = 2 * MIB;
+/// Its values, [`LONGEST`] apart.
+pub const HASHED: u64 = 4 * MIB;
+/// Bytes of the longest value and of the longest object.
+pub const LONGEST: usize = 4096;
+/// Objects with their check values.
+pub const OBJECTS: u64 = 9 * MIB;
+/// How many, and from one to the next.
+pub const COUNT_OF_OBJECTS: u64 = 64;
+/// See [`COUNT_OF_OBJECTS`].
+pub const STRIDE: u64 = 8192;
+/// Where streams go to.
+pub const BULK: u64 = 32 * MIB;
+/// Bytes of a stream that is shuffled.
+pub const SHUFFLED: usize = 16 << 20;
+/// Partitions, and the bytes that each holds: a quarter more than its share.
+pub const PARTITIONS: usize = 1024;
+/// See [`PARTITIONS`].
+pub const PARTITION: usize = SHUFFLED / PARTITIONS / 4 * 5;
+/// Bytes of a stream that is counted.
+pub const COUNTED: usize = 32 << 20;
+/// Bytes of a message of a stream.
+pub const MESSAGE: usize = 1 << 20;

@@ -1,0 +1,194 @@
+//! Tasks of streams: partitioned on arrival, and counted on arrival.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use remora_verbs::kernel::{Ask, Partition, histogram};
+use remora_verbs::{Flags, WorkRequest, work};
+
+use super::case::Way;
+use super::client::Client;
+use super::place::{BULK, COUNT, COUNTED, MESSAGE, PARTITION, PARTITIONS, SHUFFLE, SHUFFLED};
+use crate::pair::{End, Peer};
+
+/// Messages on their way.
+const WINDOW: usize = 2;
+/// Partitions that one RPC sets: as many as are inline.
+const SET: usize = 14;
+/// Bytes that the sender gathers for a partition, the paper's.
+const GATHERED: usize = 128;
+/// WRITEs posted together, and how many such groups are on their way.
+const BATCH: usize = 32;
+const BATCHES: usize = 4;
+/// Of our memory: what is on its way of what the sender has partitioned.
+const GATHERING: usize = 56 << 20;
+
+/// Fills our memory with values that are all different.
+pub fn fill(end: &End) -> Result<()> {
+    let mut page = [0; 4096];
+    for offset in (0..COUNTED).step_by(page.len()) {
+        for (at, word) in page.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            let number = (offset / 8 + at) as u64;
+            // A bijection, so that there are as many as it is told of; its low bits choose partitions.
+            *word = (number ^ number << 22).wrapping_mul(0x9e37_79b9_7f4a_7c15).swap_bytes().to_le_bytes();
+        }
+        end.local.write(offset, &page)?;
+    }
+    Ok(())
+}
+
+impl Client {
+    /// Nanoseconds that the stream takes into its partitions, or as it is.
+    pub fn shuffle(&mut self, way: Way) -> Result<f64> {
+        match way {
+            Way::Strom => {
+                self.set_partitions()?;
+                let started = Instant::now();
+                // One message: what its end finds buffered goes to memory then.
+                let list = [self.end.local.sge(0, SHUFFLED)];
+                let tag = self.answers.give(&mut self.end.qps[0], SHUFFLE, &list)?;
+                self.wait(tag)?;
+                Ok(started.elapsed().as_nanos() as f64)
+            }
+            Way::SenderPartitions => partition_and_write(&mut self.end),
+            _ => write_stream(&mut self.end, SHUFFLED),
+        }
+    }
+
+    fn set_partitions(&mut self) -> Result<()> {
+        let all: Vec<Partition> = (0..PARTITIONS)
+            .map(|number| Partition {
+                address: self.there(BULK + (number * PARTITION) as u64),
+                values: PARTITION as u64 / 8,
+            })
+            .collect();
+        for (at, some) in all.chunks(SET).enumerate() {
+            self.ask(SHUFFLE, &histogram(PARTITIONS.ilog2(), (at * SET) as u32, some))?;
+        }
+        Ok(())
+    }
+
+    /// What lies at the beginning of some partitions belongs there.
+    pub fn look_at_partitions(&mut self) -> Result<()> {
+        for number in [0, 7, PARTITIONS - 1] {
+            let list = [self.end.local.sge(GATHERING, 4096)];
+            self.end.one(&work::read(0, &list, self.end.remote.at(BULK + (number * PARTITION) as u64)))?;
+            let values = self.end.local.get::<[u64; 512]>(GATHERING)?;
+            let strangers = values.iter().filter(|value| **value as usize % PARTITIONS != number);
+            ensure!(strangers.count() == 0, "partition {number} has values of others");
+        }
+        Ok(())
+    }
+
+    /// Bytes a second of a stream that is counted on the way, or not.
+    pub fn count(&mut self, way: Way, peer: &Peer) -> Result<f64> {
+        if way == Way::Strom {
+            peer.play(self.end.attaching(), 1, 0)?;
+            peer.play(self.end.serving(), 0, 0)?;
+            self.ask(COUNT, &[Ask::Clear as u8])?;
+        }
+        let took = write_stream(&mut self.end, COUNTED)?;
+        if way == Way::Strom {
+            let answer = self.ask(COUNT, &[Ask::Estimate as u8])?;
+            let mut bytes = [0; 8];
+            self.answers.read(&answer, &mut bytes)?;
+            let (found, wanted) = (f64::from_le_bytes(bytes), (COUNTED / 8) as f64);
+            ensure!((found / wanted - 1.0).abs() < 0.04, "{found} different values, of {wanted}");
+            peer.play(self.end.attaching(), 0, 0)?;
+            peer.play(self.end.serving(), 0, 0)?;
+        }
+        Ok(COUNTED as f64 / took * 1e9)
+    }
+}
+
+/// Nanoseconds that plain WRITEs of the stream take.
+fn write_stream(end: &mut End, bytes: usize) -> Result<f64> {
+    let started = Instant::now();
+    end.stream(bytes / MESSAGE, WINDOW, |end, number| {
+        let list = [end.local.sge(number * MESSAGE, MESSAGE)];
+        let remote = end.remote.at(BULK + (number * MESSAGE) as u64);
+        Ok(end.qps[0].post_send(&work::write(0, &list, remote))?)
+    })?;
+    Ok(started.elapsed().as_nanos() as f64)
+}
+
+/// The sender's side of partitioning (the paper's "SW + RDMA WRITE").
+struct Partitioner {
+    gathered: Vec<[u8; GATHERED]>,
+    fill: Vec<usize>,
+    /// Bytes that each partition has got.
+    written: Vec<usize>,
+    /// WRITEs that were gathered: place in the ring, bytes, and where to.
+    batch: Vec<(usize, usize, u64)>,
+    posted: usize,
+    batches: usize,
+}
+
+fn partition_and_write(end: &mut End) -> Result<f64> {
+    let mut partitioner = Partitioner {
+        gathered: vec![[0; GATHERED]; PARTITIONS],
+        fill: vec![0; PARTITIONS],
+        written: vec![0; PARTITIONS],
+        batch: Vec::with_capacity(BATCH),
+        posted: 0,
+        batches: 0,
+    };
+    let mut page = [0; 4096];
+    let started = Instant::now();
+    for offset in (0..SHUFFLED).step_by(page.len()) {
+        end.local.read(offset, &mut page)?;
+        for value in page.as_chunks::<8>().0 {
+            let number = u64::from_le_bytes(*value) as usize % PARTITIONS;
+            let fill = partitioner.fill[number];
+            partitioner.gathered[number][fill..fill + 8].copy_from_slice(value);
+            partitioner.fill[number] = fill + 8;
+            if fill + 8 == GATHERED {
+                partitioner.write(end, number)?;
+            }
+        }
+    }
+    for number in 0..PARTITIONS {
+        partitioner.write(end, number)?;
+    }
+    partitioner.post(end)?;
+    end.complete(partitioner.batches)?;
+    Ok(started.elapsed().as_nanos() as f64)
+}
+
+impl Partitioner {
+    /// What is gathered of a partition is on its way.
+    fn write(&mut self, end: &mut End, number: usize) -> Result<()> {
+        let len = std::mem::take(&mut self.fill[number]);
+        if len == 0 {
+            return Ok(());
+        }
+        let slot = self.posted % (BATCH * (BATCHES + 1));
+        end.local.write(GATHERING + slot * GATHERED, &self.gathered[number][..len])?;
+        let to = BULK + (number * PARTITION + self.written[number]) as u64;
+        self.batch.push((slot, len, to));
+        self.posted += 1;
+        self.written[number] += len;
+        if self.batch.len() == BATCH { self.post(end) } else { Ok(()) }
+    }
+
+    fn post(&mut self, end: &mut End) -> Result<()> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        if self.batches == BATCHES {
+            end.complete(1)?;
+            self.batches -= 1;
+        }
+        let End { qps, local, remote, .. } = end;
+        let mut batch = qps[0].batch()?;
+        let count = self.batch.len();
+        for (at, (slot, len, to)) in self.batch.drain(..).enumerate() {
+            let list = [local.sge(GATHERING + slot * GATHERED, len)];
+            let flags = Flags { signaled: at + 1 == count, ..Flags::default() };
+            batch.post_send(&WorkRequest { flags, ..work::write(0, &list, remote.at(to)) })?;
+        }
+        batch.ring();
+        self.batches += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! A kernel as users write one: the template of `sandbox`, built to WebAssembly by the command of its
+//! documentation.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use remora_verbs::kernel::Kernel;
+
+/// The template, and the compiler that builds this workspace.
+#[cfg(feature = "wasm")]
+const FILES: [(&str, &str); 4] = [
+    ("Cargo.toml", include_str!("../../../../program/sandbox/template/rust/Cargo.toml")),
+    ("src/lib.rs", include_str!("../../../../program/sandbox/template/rust/src/lib.rs")),
+    ("src/strom.rs", include_str!("../../../../program/sandbox/template/rust/src/strom.rs")),
+    ("rust-toolchain.toml", include_str!("../../../../rust-toolchain.toml")),
+];
+
+#[cfg(not(feature = "wasm"))]
+const WITHOUT: &str = "this remora is built without them; \
+    `cargo build --release --package remora-cli --features wasm` builds one with them";
+
+/// A folder with the module in it, which is gone when this is dropped.
+pub struct Built(PathBuf);
+
+impl Drop for Built {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Built {
+    /// Builds it.
+    ///
+    /// # Errors
+    /// Without the feature `wasm`, and if there is no compiler for WebAssembly.
+    #[cfg(feature = "wasm")]
+    pub fn new() -> Result<Built> {
+        use anyhow::{Context as _, ensure};
+        let built = Built(std::env::temp_dir().join(format!("remora-kernel-{}", std::process::id())));
+        std::fs::create_dir_all(built.0.join("src"))?;
+        for (name, text) in FILES {
+            std::fs::write(built.0.join(name), text)?;
+        }
+        // Not into the folder of a build that this may run in.
+        let done = std::process::Command::new("cargo")
+            .args(["build", "--release", "--target", "wasm32-unknown-unknown"])
+            .current_dir(&built.0)
+            .env_remove("CARGO_TARGET_DIR")
+            .output()
+            .context("building a kernel needs cargo")?;
+        ensure!(done.status.success(), "building a kernel: {}", String::from_utf8_lossy(&done.stderr));
+        Ok(built)
+    }
+
+    /// Builds none.
+    ///
+    /// # Errors
+    /// Always.
+    #[cfg(not(feature = "wasm"))]
+    pub fn new() -> Result<Built> {
+        anyhow::bail!("{WITHOUT}")
+    }
+
+    /// The module.
+    pub fn module(&self) -> PathBuf {
+        self.0.join("target/wasm32-unknown-unknown/release/kernel.wasm")
+    }
+}
+
+/// A lane of the module in a file.
+#[cfg(feature = "wasm")]
+pub fn kernel(module: &Path) -> Result<Box<dyn Kernel>> {
+    use anyhow::Context as _;
+    let bytes = std::fs::read(module).with_context(|| format!("opening {}", module.display()))?;
+    let lanes = remora_sandbox::Module::new(&bytes, remora_sandbox::Limits::default())?.lanes(1)?;
+    lanes.into_iter().next().context("one was asked for")
+}
+
+/// Nothing here runs it.
+#[cfg(not(feature = "wasm"))]
+pub fn kernel(module: &Path) -> Result<Box<dyn Kernel>> {
+    anyhow::bail!("{}: {WITHOUT}", module.display())
+}

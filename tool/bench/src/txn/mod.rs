@@ -1,0 +1,229 @@
+//! `remora bench txn`: PRISM-TX against FaRM, turn by turn, one shard each, as the paper's Figures 9 and 10
+//! and beyond.
+
+mod rows;
+mod system;
+mod work;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use clap::{Parser, ValueEnum};
+use remora_store::txn::Design;
+use remora_store::txn::workload::{SmallBank, Tatp, Workload, YcsbT};
+
+use crate::site::Site;
+use crate::{Bare, PortName, Report, cores};
+use rows::{AHEAD, RATE, Rounds, Should, floor, peak, point};
+use system::{MOST, Round, SystemUnderTest, Testbed};
+use work::Work;
+
+/// Workloads.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// Short read-modify-write transactions, all records alike and more and more skewed.
+    YcsbT,
+    /// Six kinds of transactions on accounts, a few of them hot.
+    Smallbank,
+    /// Seven kinds of transactions on a telecom's subscribers, most of them reads.
+    Tatp,
+}
+
+/// Arguments of `remora bench txn`.
+#[derive(Parser)]
+#[command(
+    after_help = "Examples:\n  remora bench txn\n  remora bench txn --port udp --records 1000000 --json\n  remora bench txn ycsb-t --rounds 9 --keys 2\n  remora bench txn smallbank tatp\n\nClient and shards have a core each; the two designs take turns. A latency is from the first attempt at a transaction to its commit. Each\nwindow is so many transactions at a time; a rate without a window is the best of them. At the end all rows are added up: nothing may be\nmissing that has committed, and nothing may be there by half.\n\nYCSB-T's keys are chosen so that none meet in the table, as the paper's hash function has no collisions. FaRM's latency is judged: at most\n1.15 times what its round trips of bare verbs and bare calls take in the same round, and its CPU work at both ends, measured without a NIC."
+)]
+pub struct Args {
+    /// Which workloads [default: all].
+    workloads: Vec<Name>,
+    /// Only this port.
+    #[arg(long)]
+    port: Option<PortName>,
+    /// Records of YCSB-T.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    records: u64,
+    /// Bytes of their values.
+    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(16..=65536))]
+    value_len: u32,
+    /// Records that a transaction of YCSB-T changes.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=4))]
+    keys: u8,
+    /// Customers of SmallBank.
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(50..=500_000))]
+    customers: u64,
+    /// Subscribers of TATP.
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(10..=40_000))]
+    subscribers: u32,
+    /// Milliseconds of each measurement.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    millis: u64,
+    /// Interleaved rounds.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+    /// Cores of client and shards [default: the first two].
+    #[arg(long, value_delimiter = ',', num_args = 1)]
+    cores: Vec<usize>,
+}
+
+/// Transactions at a time of a curve; of the workloads beside it and of the sweep.
+const CURVE: [u32; 7] = [1, 2, 4, 8, 16, 32, MOST];
+const FEW: [u32; 3] = [1, 16, MOST];
+const CROWDS: [u32; 3] = [4, 16, MOST];
+/// Exponents of the sweep: Figure 10's.
+const SKEWS: [f64; 9] = [0.2, 0.4, 0.6, 0.8, 0.99, 1.0, 1.2, 1.4, 1.6];
+
+/// `remora bench txn`.
+///
+/// # Errors
+/// A process does not start or ends too early, a transaction does not end, or the rows do not add up.
+pub fn run(args: &Args) -> Result<Report> {
+    let cores = cores::two_cores(&args.cores)?;
+    cores::pin(cores[0])?;
+    let mut report = Report::new(args.json);
+    let time = Duration::from_millis(args.millis);
+    for port in Site::ports(args.port) {
+        let Some(site) = Site::open(port, Design::ALL.len(), args.port.is_some())? else { continue };
+        let testbed = Testbed { site: &site, cores, time };
+        let mut measuring = Measuring { args, testbed, report: &mut report };
+        let wants = |name: Name| args.workloads.is_empty() || args.workloads.contains(&name);
+        if wants(Name::YcsbT) {
+            measuring.ycsb_t()?;
+        }
+        if wants(Name::Smallbank) {
+            measuring.beside("smallbank", &SmallBank::new(args.customers, 0, 1), |seed| {
+                SmallBank::new(args.customers, seed as u16, seed)
+            })?;
+        }
+        if wants(Name::Tatp) {
+            let tatp = |seed| Tatp::new(args.subscribers, seed);
+            measuring.beside("tatp", &tatp(0), tatp)?;
+        }
+    }
+    Ok(report)
+}
+
+/// Both designs over a port.
+struct Measuring<'a> {
+    args: &'a Args,
+    testbed: Testbed<'a>,
+    report: &'a mut Report,
+}
+
+impl Measuring<'_> {
+    fn systems<W: Workload>(&self, workload: &W, slots: u64) -> Result<Vec<SystemUnderTest>> {
+        let system = |design| SystemUnderTest::take(self.testbed, design, slots, workload);
+        Design::ALL.into_iter().map(system).collect()
+    }
+
+    /// How a design's rows are called.
+    fn path(&self, len: u32, rest: &str) -> impl Fn(Design) -> String + use<> {
+        let (port, rest) = (self.testbed.site.port().name(), rest.to_owned());
+        move |design| format!("{port}/{}/{len}/{rest}", design.name())
+    }
+
+    /// Round by round, one design after the other; `before` each round something else.
+    fn turns<W: Workload>(
+        &self,
+        systems: &mut [SystemUnderTest],
+        window: u32,
+        draw: impl Fn(u64) -> W,
+        mut before: impl FnMut(&mut [SystemUnderTest]) -> Result<()>,
+    ) -> Result<Vec<Rounds>> {
+        let mut rounds: Vec<(Design, Vec<Round>)> =
+            systems.iter().map(|system| (system.design, Vec::new())).collect();
+        for number in 0..self.args.rounds {
+            before(systems)?;
+            for (system, (_, rounds)) in systems.iter_mut().zip(&mut rounds) {
+                let seed = u64::from(number) << 8 | u64::from(window) | 1;
+                rounds.push(system.round([draw(!seed), draw(seed)], window, seed)?);
+            }
+        }
+        Ok(rounds)
+    }
+
+    /// Figures 9 and 10.
+    fn ycsb_t(&mut self) -> Result<()> {
+        let Args { records, value_len, keys, .. } = *self.args;
+        let name = if keys == 1 { "ycsb-t".to_owned() } else { format!("ycsb-t-{keys}") };
+        let slots = 2 * records;
+        let workload =
+            YcsbT::new(records, value_len, keys, 0.0, 1).apart(slots).context("memory for records")?;
+        let mut bare = self.testbed.site.bare(self.testbed.cores)?;
+        let mut systems = self.systems(&workload, slots)?;
+        let mut curve = Vec::new();
+        for window in CURVE {
+            let mut should = Should::default();
+            let mut work = Work::new(value_len)?;
+            // Of one key it is known which verbs it is made of.
+            let floored = window == 1 && keys == 1;
+            let before = |systems: &mut [SystemUnderTest]| match floored {
+                true => shoulds(systems, &mut bare, &mut work, &mut should),
+                false => Ok(()),
+            };
+            let rounds = self.turns(&mut systems, window, |seed| workload.skewed(0.0, seed), before)?;
+            let rest = format!("{name}/uniform/window-{window}");
+            let path = self.path(value_len, &rest);
+            point(&rounds, window == 1 && keys == 1, &path, self.report);
+            if floored {
+                floor(&rounds, &should, &path(Design::Farm), self.report);
+            }
+            curve.push(rounds);
+        }
+        self.peak(&curve, (keys == 1).then_some(RATE), value_len, &format!("{name}/uniform"));
+        for skew in SKEWS {
+            let mut crowds = Vec::new();
+            for window in CROWDS {
+                crowds.push(self.turns(
+                    &mut systems,
+                    window,
+                    |seed| workload.skewed(skew, seed),
+                    |_| Ok(()),
+                )?);
+            }
+            self.peak(&crowds, (keys == 1).then_some(AHEAD), value_len, &format!("{name}/zipf-{skew}"));
+        }
+        systems.iter_mut().try_for_each(|system| system.audit(&workload))
+    }
+
+    fn peak(&mut self, windows: &[Vec<Rounds>], least: Option<f64>, len: u32, rest: &str) {
+        let rows = peak(windows, least, self.path(len, rest));
+        rows.into_iter().for_each(|row| self.report.add(row));
+    }
+
+    /// Another workload, with nothing asked of it.
+    fn beside<W: Workload>(&mut self, name: &str, workload: &W, draw: impl Fn(u64) -> W) -> Result<()> {
+        let extent = workload.extent();
+        let mut systems = self.systems(workload, 2 * extent.keys)?;
+        let mut windows = Vec::new();
+        for window in FEW {
+            let rounds = self.turns(&mut systems, window, &draw, |_| Ok(()))?;
+            let rest = format!("{name}/window-{window}");
+            point(&rounds, false, self.path(extent.max_value, &rest), self.report);
+            windows.push(rounds);
+        }
+        self.peak(&windows, None, extent.max_value, name);
+        systems.iter_mut().try_for_each(|system| system.audit(workload))
+    }
+}
+
+/// What FaRM's transaction should take now.
+fn shoulds(
+    systems: &mut [SystemUnderTest],
+    bare: &mut Bare,
+    work: &mut Work,
+    should: &mut Should,
+) -> Result<()> {
+    let lens = work.lens()?;
+    // At the shard itself: neither index nor objects are in a cache when they are read.
+    let reads = systems.iter_mut().find_map(|system| system.bare([lens.near, lens.object]).transpose());
+    let reads = reads.context("a shard of FaRM's")??;
+    let calls = bare.echo(lens.entry, 0)? + bare.echo(0, 0)?;
+    should.verbs.push(reads + calls);
+    should.reads.push(2.0 * reads);
+    should.work.push(work.measure()?);
+    Ok(())
+}

@@ -1,0 +1,276 @@
+//! A design's shard in a process of its own, a client of it, and what is measured of them.
+
+use std::cell::OnceCell;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use remora_store::Random;
+use remora_store::txn::workload::{Audit, Counts, Ended, Load, Runner, Workload};
+use remora_store::txn::{Design, Granted, Outcome};
+
+use crate::site::Site;
+use crate::{histogram, median, turns};
+use remora_service::txn::{Session, Size};
+
+/// Transactions of a client at a time, at most.
+pub const MOST: u32 = 64;
+/// Readings of bare verbs.
+const TRIPS: usize = 4096;
+/// Without an end of a transaction for so long, there will be none.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Empty turns between two looks at the clock, while nobody waits for a time.
+const LOOK_EVERY: u32 = 64;
+
+/// Where seats are.
+#[derive(Copy, Clone)]
+pub struct Testbed<'a> {
+    /// The port, and where it is.
+    pub site: &'a Site,
+    /// Of client and shard.
+    pub cores: [usize; 2],
+    /// How long each measurement takes.
+    pub time: Duration,
+}
+
+/// The shard's process.
+struct Shard(Child);
+
+impl Drop for Shard {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a round was like.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Round {
+    /// Of a transaction, from its first attempt to its commit, nanoseconds.
+    pub p50: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+    /// The mean.
+    pub mean: f64,
+    /// Transactions that committed, per second.
+    pub rate: f64,
+    /// Mean round trips of an attempt that committed.
+    pub round_trips: f64,
+    /// Attempts.
+    pub attempted: f64,
+    /// Of these, those that committed.
+    pub committed: f64,
+    /// Those that did not.
+    pub aborted: f64,
+}
+
+/// A design: its shard and a client.
+pub struct SystemUnderTest {
+    /// Which.
+    pub design: Design,
+    // The client leaves before its shard ends.
+    session: Session,
+    shard: Shard,
+    time: Duration,
+    began: Instant,
+    /// The store's time then, microseconds.
+    clock: u64,
+    /// What all rows are worth.
+    sum: i64,
+}
+
+/// How a shard is started.
+fn start(
+    testbed: Testbed<'_>,
+    design: Design,
+    slots: u64,
+    extent: remora_store::txn::workload::Extent,
+) -> Result<(Shard, String)> {
+    let words = [
+        ("--design", design.name().to_owned()),
+        ("--core", testbed.cores[1].to_string()),
+        ("--keys", extent.keys.to_string()),
+        ("--slots", slots.to_string()),
+        ("--key-len", extent.max_key.to_string()),
+        ("--value-len", extent.max_value.to_string()),
+        ("--max-keys", extent.max_keys.to_string()),
+        ("--window", MOST.to_string()),
+        ("--clients", "4".to_owned()),
+    ];
+    let mut command = testbed.site.program()?;
+    command.args(["serve", "txn", "--child", "--spin"]).args(testbed.site.server(link(design)));
+    words.iter().for_each(|(option, value)| {
+        command.args([option, value.as_str()]);
+    });
+    let mut child = command.stdout(Stdio::piped()).spawn().context("starting a shard")?;
+    let mut address = String::new();
+    BufReader::new(child.stdout.take().context("its output")?).read_line(&mut address)?;
+    ensure!(!address.is_empty(), "a shard of {} did not start", design.name());
+    Ok((Shard(child), address.trim().to_owned()))
+}
+
+/// Which link of the site a design has.
+fn link(design: Design) -> usize {
+    Design::ALL.iter().position(|other| *other == design).unwrap_or(0)
+}
+
+impl SystemUnderTest {
+    /// Starts the shard, puts the workload's rows there, and stops it until its turn comes.
+    pub fn take<W: Workload>(
+        testbed: Testbed<'_>,
+        design: Design,
+        slots: u64,
+        workload: &W,
+    ) -> Result<SystemUnderTest> {
+        let (shard, address) = start(testbed, design, slots, workload.extent())?;
+        let size = Size { window: MOST, max_keys: workload.extent().max_keys };
+        let address = address.parse().context("where a shard listens")?;
+        let context = testbed.site.client(link(design)).open()?;
+        let session = Session::open(&context, &[address], size)?;
+        let (began, clock) = (Instant::now(), session.clock());
+        let mut system = SystemUnderTest { design, session, shard, time: testbed.time, began, clock, sum: 0 };
+        let load = Load::of(workload);
+        let deals = load.deals();
+        system.sum = system.carry_out(load, deals)?.gain;
+        system.stop()?;
+        Ok(system)
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.session.settle()?;
+        turns::stop(&self.shard.0)
+    }
+
+    fn runner<W: Workload>(&self, workload: W, window: u32, seed: u64) -> Runner<W> {
+        Runner::new(workload, window as usize, seed).ahead(self.clock)
+    }
+
+    /// Until everything is carried out that was drawn; after `limit` nothing is begun any more. How long it
+    /// took.
+    fn drive<W: Workload>(
+        &mut self,
+        runner: &mut Runner<W>,
+        limit: Option<Duration>,
+        mut told: impl FnMut(&Ended<'_, W::Deal>),
+    ) -> Result<Duration> {
+        let began = self.began;
+        let clock = || remora_transport::Instant(began.elapsed().as_nanos() as u64);
+        let started = clock();
+        let (mut last, mut vain) = (started, 0_u32);
+        while !runner.is_done() {
+            // Read once a turn, when it is known what has come: a reading takes as long as a tenth of a
+            // transaction's work here, and as an empty turn, in which what comes meanwhile waits.
+            let read = OnceCell::new();
+            let now = || *read.get_or_init(clock);
+            let got = self.session.turn(|shard, completion, machine, ends| {
+                runner.complete(now, (shard, completion), machine, ends, &mut told)?;
+                if runner.is_waiting() {
+                    runner.begin(now(), machine, ends, &mut told)?;
+                }
+                Ok(())
+            })?;
+            vain = if got > 0 { 0 } else { vain + 1 };
+            if got == 0 && !runner.is_waiting() && !vain.is_multiple_of(LOOK_EVERY) {
+                continue;
+            }
+            let now = now();
+            if runner.may_begin(now) {
+                let (machine, mut ends) = self.session.parts()?;
+                runner.begin(now, machine, &mut ends, &mut told)?;
+            }
+            if got > 0 {
+                last = now;
+            }
+            ensure!(
+                Duration::from_nanos(now.since(last)) < PATIENCE,
+                "transactions of {} do not end",
+                self.design.name()
+            );
+            if limit.is_some_and(|limit| Duration::from_nanos(now.since(started)) > limit) {
+                runner.forget();
+            }
+        }
+        Ok(Duration::from_nanos(clock().since(started)))
+    }
+
+    /// Carries so many deals out; what came of it.
+    fn carry_out<W: Workload>(&mut self, workload: W, deals: u64) -> Result<Counts> {
+        let mut runner = self.runner(workload, MOST, 1);
+        runner.draw(deals);
+        self.drive(&mut runner, None, |_| ())?;
+        Ok(runner.counts())
+    }
+
+    /// One round of the second workload, with so many transactions at a time; the first warms up. The shard
+    /// runs only meanwhile.
+    pub fn round<W: Workload>(&mut self, [first, workload]: [W; 2], window: u32, seed: u64) -> Result<Round> {
+        turns::go_on(&self.shard.0)?;
+        let draws = (self.time.as_micros() as u64).max(1000);
+        // Who was measured before has left nothing of this one in the caches, and many at a time are quicker
+        // there.
+        let mut warm = self.runner(first, MOST, !seed);
+        warm.draw(draws);
+        self.drive(&mut warm, Some(self.time), |_| ())?;
+        self.sum += warm.counts().gain;
+        let mut runner = self.runner(workload, window, seed);
+        runner.draw(draws / 10);
+        self.drive(&mut runner, Some(self.time / 10), |_| ())?;
+        let (mut latencies, before) = (histogram()?, runner.counts());
+        runner.draw(draws);
+        let took = self.drive(&mut runner, Some(self.time), |ended| {
+            if let Outcome::Committed(_) = ended.outcome {
+                latencies.saturating_record((ended.at.0 - ended.began[0].0).max(1));
+            }
+        })?;
+        let counts = runner.counts();
+        self.sum += counts.gain;
+        self.stop()?;
+        let since = |of: fn(&Counts) -> u64| (of(&counts) - of(&before)) as f64;
+        let committed = since(|counts| counts.committed);
+        Ok(Round {
+            p50: latencies.value_at_quantile(0.5) as f64,
+            p99: latencies.value_at_quantile(0.99) as f64,
+            mean: latencies.mean(),
+            rate: committed / took.as_secs_f64(),
+            round_trips: since(|counts| counts.round_trips) / committed,
+            attempted: since(|counts| counts.attempted),
+            committed,
+            aborted: since(|counts| counts.aborted),
+        })
+    }
+
+    /// What a READ of FaRM's index and one of an object take, of these lengths, one behind the other, at
+    /// places as random as keys are: nanoseconds. None: the shard is of another design.
+    pub fn bare(&mut self, [near, object]: [usize; 2]) -> Result<Option<f64>> {
+        let &Granted::Farm(grant) = self.session.granted() else { return Ok(None) };
+        turns::go_on(&self.shard.0)?;
+        let mut random = Random::new(TRIPS as u64);
+        let mut both = || {
+            let (word, number) = (random.below(grant.homes), random.below(grant.keys));
+            let first = self.session.bare_read(grant.index_at(word), near)?;
+            Ok(first + self.session.bare_read(grant.object_at(number), object)?)
+        };
+        let all: Result<Vec<f64>> = (0..TRIPS).map(|_| both()).collect();
+        self.stop()?;
+        Ok(Some(median(&all?)))
+    }
+
+    /// Adds all rows up: what is there is what was loaded and what was committed since, each once and whole.
+    pub fn audit<W: Workload>(&mut self, workload: &W) -> Result<()> {
+        turns::go_on(&self.shard.0)?;
+        let audit = Audit::of(workload);
+        let deals = audit.deals();
+        let counts = self.carry_out(audit, deals)?;
+        self.stop()?;
+        ensure!(counts.declined == 0, "{} rows have values of others", counts.declined);
+        ensure!(
+            counts.gain == self.sum,
+            "{}: the rows are worth {}, and should be {}: transactions were lost or happened by half",
+            self.design.name(),
+            counts.gain,
+            self.sum
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! Bytes per second of 1 MiB requests between cold buffers, beside what moves the same bytes without RDMA.
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+use super::{Bench, Verb};
+use crate::pair::End;
+use crate::peer::{Role, TARGET};
+use crate::{PortName, Row, floor, stream};
+
+const LEN: usize = 1 << 20;
+/// Requests on the way.
+const WINDOW: usize = 2;
+/// Bytes of a round: each buffer once.
+const BYTES: usize = TARGET;
+
+/// Bandwidth of READ and WRITE.
+pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
+    let (from, mut to) = (vec![1u8; BYTES], vec![2u8; BYTES]);
+    for verb in Verb::BOTH {
+        let case = format!("{}/{}/{LEN}", end.port.name(), verb.name());
+        let baseline = match end.port {
+            PortName::Shm => "memcpy-cold",
+            PortName::Udp => "raw-gso-stream-cold",
+            PortName::Xdp => return Ok(()),
+        };
+        let rounds = bench.rounds(&format!("{case}/bandwidth"), |peer, raw| {
+            let floor = match end.port {
+                PortName::Shm => floor::memcpy(&from, &mut to, LEN),
+                PortName::Udp => {
+                    peer.play(Role::Stream, 0, u64::from(raw.socket.local().port()))?;
+                    stream::send(&mut raw.socket, &raw.to, &from, BYTES)?
+                }
+                PortName::Xdp => f64::NAN,
+            };
+            peer.play(end.serving(), 0, 0)?;
+            let bandwidth = transfer(end, verb)?;
+            peer.play(Role::Sleep, 0, 0)?;
+            Ok([bandwidth, floor])
+        })?;
+        if let Some([bandwidth, floor]) = rounds {
+            bench
+                .report
+                .add(Row::new("verbs", &case, "bandwidth", "B/s", &bandwidth).against(baseline, &floor));
+        }
+    }
+    Ok(())
+}
+
+fn transfer(end: &mut End, verb: Verb) -> Result<f64> {
+    let started = Instant::now();
+    end.stream(BYTES / LEN, WINDOW, |end, number| {
+        let list = [end.local.sge(number * LEN, LEN)];
+        let remote = end.remote.at((number * LEN) as u64);
+        Ok(end.qps[0].post_send(&verb.request(number as u64, &list, remote))?)
+    })?;
+    Ok(BYTES as f64 / started.elapsed().as_secs_f64())
+}

@@ -1,0 +1,161 @@
+//! Round trips of 64 bytes, one at a time, beside the raw ping-pong of the same frames and the two-line
+//! floor.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::{Bench, Verb};
+use crate::floor::{self, Lengths};
+use crate::pair::End;
+use crate::peer::Role;
+use crate::sockperf::Sockperf;
+use crate::{PortName, Row};
+
+/// Bytes of a request.
+const LEN: usize = 64;
+/// Round trips of a round.
+const TRIPS: u64 = 20_000;
+
+/// The raw ping-pong beside sockperf's, in the frames of a WRITE there and back.
+pub fn floors(bench: &mut Bench<'_>) -> Result<()> {
+    let case = format!("udp/raw/{LEN}");
+    if !bench.args.wants(PortName::Udp) || !bench.args.wants_case(&format!("{case}/latency")) {
+        return Ok(());
+    }
+    let Some(sockperf) = Sockperf::start(bench.cores[1])? else {
+        tracing::warn!(
+            "sockperf is not installed (`make setup-bench`): the raw UDP floor stands without its word"
+        );
+        return Ok(());
+    };
+    let len = lengths(Verb::Write).there;
+    let rounds = bench.rounds(&format!("{case}/latency"), |peer, raw| {
+        // Both spin on the same core, so each waits while the other is measured.
+        sockperf.go_on(false)?;
+        let port = u64::from(raw.socket.local().port());
+        peer.play(Role::Udp, len as u64, port)?;
+        let floor = floor::udp(&raw.socket, &raw.to, Lengths { there: len, back: len }, TRIPS)?;
+        peer.play(Role::Sleep, 0, 0)?;
+        sockperf.go_on(true)?;
+        Ok([floor, sockperf.round_trip(len)?])
+    })?;
+    if let Some([floor, theirs]) = rounds {
+        bench
+            .report
+            .add(Row::new("verbs", &case, "latency_p50", "ns", &floor).against("sockperf-spinning", &theirs));
+    }
+    Ok(())
+}
+
+/// From BTH to ICRC: a READ request, its response; a WRITE, its ACK.
+pub fn lengths(verb: Verb) -> Lengths {
+    match verb {
+        Verb::Read => Lengths { there: 12 + 16 + 4, back: 12 + 4 + LEN + 4 },
+        Verb::Write => Lengths { there: 12 + 16 + LEN + 4, back: 12 + 4 + 4 },
+    }
+}
+
+/// Latency of READ and WRITE.
+pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
+    for verb in Verb::BOTH {
+        match end.port {
+            PortName::Udp => over_udp(bench, end, verb)?,
+            PortName::Shm => over_shm(bench, end, verb)?,
+            // Measured where its network is made.
+            PortName::Xdp => {}
+        }
+    }
+    Ok(())
+}
+
+fn over_udp(bench: &mut Bench<'_>, end: &mut End, verb: Verb) -> Result<()> {
+    let case = format!("udp/{}/{LEN}", verb.name());
+    let lengths = lengths(verb);
+    let rounds = bench.rounds(&format!("{case}/latency"), |peer, raw| {
+        let port = u64::from(raw.socket.local().port());
+        peer.play(Role::Udp, lengths.back as u64, port)?;
+        let floor = floor::udp(&raw.socket, &raw.to, lengths, TRIPS)?;
+        peer.play(end.serving(), 0, 0)?;
+        let (typical, p99) = trips(end, verb, TRIPS)?;
+        peer.play(Role::Sleep, 0, 0)?;
+        Ok([typical, floor, p99])
+    })?;
+    if let Some([p50, floor, p99]) = rounds {
+        bench
+            .report
+            .add(Row::new("verbs", &case, "latency_p50", "ns", &p50).against("raw-udp-pingpong", &floor));
+        bench.report.add(Row::new("verbs", &case, "latency_p99", "ns", &p99));
+    }
+    Ok(())
+}
+
+fn over_shm(bench: &mut Bench<'_>, end: &mut End, verb: Verb) -> Result<()> {
+    let case = format!("shm/{}/{LEN}", verb.name());
+    // Frames over shared memory begin at IPv4.
+    let Lengths { there, back } = lengths(verb);
+    let lengths = Lengths { there: there + 28, back: back + 28 };
+    let rounds = bench.rounds(&format!("{case}/latency"), |peer, raw| {
+        peer.play(Role::Line, 0, 0)?;
+        let line = floor::line(peer.page(), 10 * TRIPS)?;
+        peer.play(Role::Ring, lengths.back as u64, 0)?;
+        let ring = floor::ring(raw.link.rings(), lengths, TRIPS)?;
+        peer.play(end.serving(), 0, 0)?;
+        let (typical, p99) = trips(end, verb, TRIPS)?;
+        peer.play(Role::Sleep, 0, 0)?;
+        Ok([typical, line, ring, p99, typical - ring])
+    })?;
+    if let Some([p50, line, ring, p99, over]) = rounds {
+        bench.report.add(Row::new("verbs", &case, "latency_p50", "ns", &p50).against("two-lines", &line));
+        bench
+            .report
+            .add(Row::new("verbs", &case, "latency_p50", "ns", &p50).against("raw-ring-pingpong", &ring));
+        bench.report.add(Row::new("verbs", &case, "latency_over_raw_ring", "ns", &over));
+        bench.report.add(Row::new("verbs", &case, "latency_p99", "ns", &p99));
+    }
+    Ok(())
+}
+
+/// What `count` round trips take, and their 99th percentile (of a second pass, since reading the clock costs
+/// too).
+pub fn trips(end: &mut End, verb: Verb, count: u64) -> Result<(f64, f64)> {
+    let list = [end.local.sge(0, LEN)];
+    let remote = end.remote.at(4096);
+    for id in 0..1000 {
+        end.one(&verb.request(id, &list, remote))?;
+    }
+    let mut id = 0;
+    let typical = floor::typical(count, || {
+        id += 1;
+        end.one(&verb.request(id, &list, remote))
+    })?;
+    let mut histogram = crate::histogram()?;
+    for id in 0..count {
+        let started = Instant::now();
+        end.one(&verb.request(id, &list, remote))?;
+        histogram.saturating_record(started.elapsed().as_nanos() as u64);
+    }
+    Ok((typical, histogram.value_at_quantile(0.99) as f64))
+}
+
+/// READs of a peer whose program sleeps: its NIC's own thread must wake.
+pub fn sleeping(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
+    let case = format!("{}/read/{LEN}/sleeping-target", end.port.name());
+    let rounds = bench.rounds(&format!("{case}/latency"), |peer, _| {
+        peer.play(Role::Sleep, 0, 0)?;
+        let list = [end.local.sge(0, LEN)];
+        let mut total = Duration::ZERO;
+        const TIMES: u32 = 20;
+        for id in 0..TIMES {
+            std::thread::sleep(Duration::from_millis(5));
+            let started = Instant::now();
+            end.one(&Verb::Read.request(id.into(), &list, end.remote.at(0)))?;
+            total += started.elapsed();
+        }
+        Ok([total.as_nanos() as f64 / f64::from(TIMES)])
+    })?;
+    if let Some([mean]) = rounds {
+        bench.report.add(Row::new("verbs", &case, "latency_p50", "ns", &mean));
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! Many queue pairs, and none active: what connections cost.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::{Bench, Verb};
+use crate::pair::End;
+use crate::peer::Role;
+use crate::{Row, cpu_ns, resident_bytes};
+
+/// Queue pairs.
+const QPS: usize = 10_000;
+/// How long nothing happens.
+const IDLE: Duration = Duration::from_secs(10);
+/// Requests of a round.
+const REQUESTS: usize = 200_000;
+/// Requests on the way.
+const WINDOW: usize = 64;
+
+/// CPU time of both processes while a connected pair is idle.
+pub fn idle(bench: &mut Bench<'_>, end: &End) -> Result<()> {
+    let case = format!("{}/idle-pair/{}-s", end.port.name(), IDLE.as_secs());
+    if !bench.args.wants_case(&case) {
+        return Ok(());
+    }
+    bench.bar.set_message(case.clone());
+    bench.peer.play(Role::Sleep, 0, 0)?;
+    let (ours, theirs) = (cpu_ns(), bench.peer.ask(Role::Cpu)?);
+    bench.peer.play(Role::Sleep, 0, 0)?;
+    std::thread::sleep(IDLE);
+    let (ours, theirs) = (cpu_ns() - ours, bench.peer.ask(Role::Cpu)? - theirs);
+    let share = |ns: u64| ns as f64 / IDLE.as_nanos() as f64 * 100.0;
+    bench.report.add(Row::new("verbs", format!("{case}/this-side"), "cpu", "% of a core", &[share(ours)]));
+    bench.report.add(Row::new("verbs", format!("{case}/peer"), "cpu", "% of a core", &[share(theirs)]));
+    Ok(())
+}
+
+/// One queue pair among many, and all of them in turn, beside one alone.
+pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
+    let case = format!("{}/write/64/{QPS}-qps", end.port.name());
+    if !bench.args.wants_case(&case) {
+        return Ok(());
+    }
+    let rounds = bench.args.rounds;
+    let mut alone = Vec::new();
+    for _ in 0..rounds {
+        alone.push(round(bench, end, 1)?);
+    }
+    bench.bar.set_message(format!("connecting {QPS} queue pairs"));
+    let (ours, theirs) = (resident_bytes()?, bench.peer.ask(Role::Resident)?);
+    end.connect(&bench.peer, QPS - end.qps.len(), 16, 1)?;
+    let (ours, theirs) = (resident_bytes()? - ours, bench.peer.ask(Role::Resident)? - theirs);
+    let per_qp = |bytes: u64| bytes as f64 / QPS as f64;
+    // A process that has given queue pairs up before makes new ones from the same memory.
+    if !std::mem::replace(&mut bench.had_many, true) {
+        let row =
+            |side, bytes| Row::new("verbs", format!("{case}/{side}"), "memory", "B per QP", &[per_qp(bytes)]);
+        bench.report.add(row("requester", ours));
+        bench.report.add(row("responder", theirs));
+    }
+    let (mut one, mut all) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        one.push(round(bench, end, 1)?);
+        all.push(round(bench, end, QPS)?);
+    }
+    // Alone before and after: the machine may have become another one meanwhile.
+    end.qps.truncate(1);
+    bench.peer.play(end.forgetting(), 0, 0)?;
+    for _ in 0..rounds {
+        alone.push(round(bench, end, 1)?);
+    }
+    bench.report.add(
+        Row::new("verbs", format!("{case}/one-active"), "rate", "1/s", &one).against("one-alone", &alone),
+    );
+    bench.report.add(
+        Row::new("verbs", format!("{case}/all-active"), "rate", "1/s", &all).against("one-alone", &alone),
+    );
+    Ok(())
+}
+
+/// Requests per second, spread over the first `qps` queue pairs in turn, each posted on its own.
+fn round(bench: &Bench<'_>, end: &mut End, qps: usize) -> Result<f64> {
+    bench.peer.play(end.serving(), 0, 0)?;
+    let list = [end.local.sge(0, 64)];
+    let (mut posted, mut done) = (0, 0);
+    let started = Instant::now();
+    while done < REQUESTS {
+        if posted < REQUESTS && posted - done < WINDOW {
+            let request = Verb::Write.request(posted as u64, &list, end.remote.at(0));
+            end.qps[posted % qps].post_send(&request)?;
+            posted += 1;
+        } else {
+            end.complete(1)?;
+            done += 1;
+        }
+    }
+    let rate = REQUESTS as f64 / started.elapsed().as_secs_f64();
+    bench.peer.play(Role::Sleep, 0, 0)?;
+    Ok(rate)
+}

@@ -1,0 +1,73 @@
+//! Requests per second of 64 bytes, posted in batches, against one server core.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use remora_verbs::{Flags, WorkRequest};
+
+use super::{Bench, Verb};
+use crate::pair::{End, Peer, Raw};
+use crate::peer::Role;
+use crate::{PortName, Row, packets};
+
+const LEN: usize = 64;
+/// Requests on the way.
+pub const WINDOW: usize = 128;
+/// Requests posted together: one doorbell, one completion.
+const BATCH: usize = 32;
+/// Requests of a round.
+const REQUESTS: usize = 1_000_000;
+
+/// Rates of READ and WRITE.
+pub fn run(bench: &mut Bench<'_>, end: &mut End) -> Result<()> {
+    for verb in Verb::BOTH {
+        let case = format!("{}/{}/{LEN}/window-{WINDOW}", end.port.name(), verb.name());
+        let requests = if end.port == PortName::Shm { REQUESTS } else { REQUESTS / 4 };
+        let udp = end.port == PortName::Udp;
+        let rounds = bench.rounds(&format!("{case}/rate"), |peer, raw| {
+            let packets = if udp { raw_packets(peer, raw)? } else { 0.0 };
+            peer.play(end.serving(), 0, 0)?;
+            let rate = batches(end, verb, requests)?;
+            peer.play(Role::Sleep, 0, 0)?;
+            Ok([rate, packets])
+        })?;
+        if let Some([rate, packets]) = rounds {
+            let row = Row::new("verbs", &case, "rate", "1/s", &rate);
+            bench.report.add(if udp { row.against("raw-gso-gro-packets", &packets) } else { row });
+        }
+    }
+    Ok(())
+}
+
+/// Packets per second of the raw port, one way: as long as those that carry 64 bytes there.
+fn raw_packets(peer: &Peer, raw: &mut Raw) -> Result<f64> {
+    const PACKET: usize = 12 + 16 + LEN + 4;
+    peer.play(Role::Packets, PACKET as u64, u64::from(raw.socket.local().port()))?;
+    let rate = packets::send(&mut raw.socket, &raw.to, PACKET, REQUESTS / 2)?;
+    peer.play(Role::Sleep, 0, 0)?;
+    Ok(rate)
+}
+
+/// Requests per second.
+pub fn batches(end: &mut End, verb: Verb, requests: usize) -> Result<f64> {
+    let list = [end.local.sge(0, LEN)];
+    let (mut posted, mut done) = (0, 0);
+    let started = Instant::now();
+    while done < requests {
+        if posted < requests && posted - done + BATCH <= WINDOW {
+            let mut batch = end.qps[0].batch()?;
+            for n in 0..BATCH {
+                let remote = end.remote.at((n * LEN) as u64);
+                let request = verb.request(n as u64, &list, remote);
+                let flags = Flags { signaled: n + 1 == BATCH, ..Flags::default() };
+                batch.post_send(&WorkRequest { flags, ..request })?;
+            }
+            batch.ring();
+            posted += BATCH;
+        } else {
+            end.complete(1)?;
+            done += BATCH;
+        }
+    }
+    Ok(requests as f64 / started.elapsed().as_secs_f64())
+}

@@ -1,0 +1,165 @@
+//! Port xdp between two network namespaces: beside raw AF_XDP frames of the same lengths, and beside port udp
+//! and what others make of the kernel's TCP there.
+
+use anyhow::Result;
+
+use super::{Bench, Verb, latency, rate};
+use crate::floor_xdp::Raw;
+use crate::pair::{End, Peer};
+use crate::peer::{Place, Role};
+use crate::stack::Stack;
+use crate::veth::{RAW, Side, Veth};
+use crate::{PortName, Row};
+
+/// Bytes of a request.
+const LEN: usize = 64;
+/// Round trips of a round.
+const TRIPS: u64 = 10_000;
+/// Requests, and raw frames, of a round of rates.
+const REQUESTS: usize = 200_000;
+
+/// What a READ may take beyond the raw frames under it.
+const OVER_RAW: f64 = 500.0;
+/// The part of the raw echo's rate that READs must have.
+const OF_ECHO: f64 = 0.8;
+/// Of the others' latency by TCP, what ours may be by UDP and by AF_XDP: this is aimed at.
+const OF_TCP_BY_UDP: f64 = 0.5;
+const OF_TCP_BY_XDP: f64 = 0.25;
+/// The first port that the others use in the namespaces, where nobody else is.
+const FIRST_PORT: u16 = 20_000;
+
+/// Whatever is measured over port xdp. Where no namespaces can be made, nothing is, unless it was asked for.
+pub fn run(bench: &mut Bench<'_>) -> Result<()> {
+    let veth = match Veth::create() {
+        Ok(veth) => veth,
+        Err(error) if bench.args.port == Some(PortName::Xdp) => return Err(error),
+        Err(error) => {
+            tracing::warn!("port xdp is left out: {error:#}");
+            return Ok(());
+        }
+    };
+    veth.enter()?;
+    bench.peer = Peer::start_at(bench.cores, Place::Veth(Side::Near), &veth.far())?;
+    let mut raw = Raw::open(RAW, Side::Far.raw())?;
+    let mut xdp = End::open(&bench.peer, PortName::Xdp)?;
+    for verb in Verb::BOTH {
+        round_trips(bench, &mut raw, &mut xdp, verb)?;
+    }
+    working(bench, &mut raw)?;
+    rates(bench, &mut raw, &mut xdp)?;
+    beside_tcp(bench, &veth, &mut raw, &mut xdp)?;
+    latency::sleeping(bench, &mut xdp)
+}
+
+/// Typical round trip of the raw frames of `verb`.
+fn floor(peer: &Peer, raw: &mut Raw, verb: Verb) -> Result<f64> {
+    let lengths = latency::lengths(verb);
+    peer.play(Role::RawXdp, lengths.back as u64, 0)?;
+    let floor = raw.ping_pong(lengths, TRIPS, || ())?;
+    peer.play(Role::Sleep, 0, 0)?;
+    Ok(floor)
+}
+
+/// Typical round trip and 99th percentile of `verb`.
+fn trips(peer: &Peer, end: &mut End, verb: Verb) -> Result<(f64, f64)> {
+    peer.play(end.serving(), 0, 0)?;
+    let took = latency::trips(end, verb, TRIPS)?;
+    peer.play(Role::Sleep, 0, 0)?;
+    Ok(took)
+}
+
+fn round_trips(bench: &mut Bench<'_>, raw: &mut Raw, end: &mut End, verb: Verb) -> Result<()> {
+    let case = format!("xdp/{}/{LEN}", verb.name());
+    let rounds = bench.rounds(&format!("{case}/latency"), |peer, _| {
+        let floor = floor(peer, raw, verb)?;
+        let (typical, p99) = trips(peer, end, verb)?;
+        Ok([typical, floor, p99, typical - floor])
+    })?;
+    if let Some([p50, floor, p99, over]) = rounds {
+        let report = &mut bench.report;
+        report.add(Row::new("verbs", &case, "latency_p50", "ns", &p50).against("raw-xdp-pingpong", &floor));
+        let over = Row::new("verbs", &case, "latency_over_raw_xdp", "ns", &over);
+        report.add(if verb == Verb::Read { over.at_most(OVER_RAW) } else { over });
+        report.add(Row::new("verbs", &case, "latency_p99", "ns", &p99));
+    }
+    Ok(())
+}
+
+/// What the kernel itself loses to whatever code runs between its calls: the raw ping-pong with and without
+/// such code, which the rings and the frames never see.
+fn working(bench: &mut Bench<'_>, raw: &mut Raw) -> Result<()> {
+    let case = format!("xdp/raw-with-other-code/{LEN}");
+    let lengths = latency::lengths(Verb::Read);
+    let rounds = bench.rounds(&format!("{case}/latency"), |peer, _| {
+        let floor = floor(peer, raw, Verb::Read)?;
+        peer.play(Role::RawXdpWorking, lengths.back as u64, 0)?;
+        let (took, own) = raw.ping_pong_working(lengths, TRIPS)?;
+        peer.play(Role::Sleep, 0, 0)?;
+        // The peer's core does the same work.
+        Ok([took, floor, 2.0 * own, took - floor - 2.0 * own])
+    })?;
+    if let Some([took, floor, own, lost]) = rounds {
+        let report = &mut bench.report;
+        report.add(Row::new("verbs", &case, "latency_p50", "ns", &took).against("raw-xdp-pingpong", &floor));
+        report.add(Row::new("verbs", &case, "other_code", "ns", &own));
+        report.add(Row::new("verbs", &case, "kernel_slower_by", "ns", &lost));
+    }
+    Ok(())
+}
+
+/// READs, each a packet there and one back, as the echo has them; and WRITEs, of which one packet back
+/// acknowledges many.
+fn rates(bench: &mut Bench<'_>, raw: &mut Raw, end: &mut End) -> Result<()> {
+    let case = |verb: Verb| format!("xdp/{}/{LEN}/window-{}", verb.name(), rate::WINDOW);
+    let lengths = latency::lengths(Verb::Read);
+    let rounds = bench.rounds(&format!("{}/rate", case(Verb::Read)), |peer, _| {
+        peer.play(Role::RawXdp, lengths.back as u64, 0)?;
+        let echo = raw.echo(lengths, REQUESTS)?;
+        peer.play(end.serving(), 0, 0)?;
+        let rates = [rate::batches(end, Verb::Read, REQUESTS)?, rate::batches(end, Verb::Write, REQUESTS)?];
+        peer.play(Role::Sleep, 0, 0)?;
+        Ok([rates[0], rates[1], echo])
+    })?;
+    if let Some([read, write, echo]) = rounds {
+        let row = Row::new("verbs", case(Verb::Read), "rate", "1/s", &read);
+        bench.report.add(row.against("raw-xdp-echo", &echo).at_least(OF_ECHO));
+        bench.report.add(Row::new("verbs", case(Verb::Write), "rate", "1/s", &write));
+    }
+    Ok(())
+}
+
+/// READs over AF_XDP and over UDP sockets, and the others' ping-pongs by TCP, all between the same namespaces
+/// in turn.
+fn beside_tcp(bench: &mut Bench<'_>, veth: &Veth, raw: &mut Raw, xdp: &mut End) -> Result<()> {
+    let case = |port: &str| format!("{port}/read/{LEN}/veth");
+    if !bench.args.wants_case(&format!("{}/latency", case("udp"))) {
+        return Ok(());
+    }
+    let stacks = Stack::installed();
+    let far_core = bench.cores[1];
+    let mut udp = End::open(&bench.peer, PortName::Udp)?;
+    let mut ports = FIRST_PORT..;
+    let mut others: Vec<Vec<f64>> = vec![Vec::new(); stacks.len()];
+    let rounds = bench.rounds(&format!("{}/latency", case("udp")), |peer, _| {
+        let floor = floor(peer, raw, Verb::Read)?;
+        let (by_xdp, _) = trips(peer, xdp, Verb::Read)?;
+        let (by_udp, _) = trips(peer, &mut udp, Verb::Read)?;
+        for ((stack, took), port) in stacks.iter().zip(&mut others).zip(&mut ports) {
+            // A rival that fails costs its own figure, not everybody's.
+            match stack.round_trip(veth, far_core, port, LEN) {
+                Ok(round_trip) => took.push(round_trip),
+                Err(error) => tracing::warn!("{} is left out of a round: {error:#}", stack.name()),
+            }
+        }
+        Ok([by_xdp, by_udp, floor])
+    })?;
+    let Some([by_xdp, by_udp, floor]) = rounds else { return Ok(()) };
+    let row = |port: &str, took: &[f64]| Row::new("verbs", case(port), "latency_p50", "ns", took);
+    bench.report.add(row("xdp", &by_xdp).against("raw-xdp-pingpong", &floor));
+    bench.report.add(row("udp", &by_udp).against("raw-xdp-pingpong", &floor));
+    for (stack, took) in stacks.iter().zip(&others).filter(|(_, took)| !took.is_empty()) {
+        bench.report.add(row("xdp", &by_xdp).against(stack.name(), took).within(OF_TCP_BY_XDP));
+        bench.report.add(row("udp", &by_udp).against(stack.name(), took).within(OF_TCP_BY_UDP));
+    }
+    Ok(())
+}

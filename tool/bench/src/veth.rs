@@ -1,0 +1,173 @@
+//! Two network namespaces with veth pairs between them: one for the NICs over AF_XDP, one for their raw
+//! floor, and one for whatever goes through the kernel's own network, which a program on an interface would
+//! slow down. Root may make them, and they go away with their value.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use anyhow::{Context, Result};
+use remora_netns::Namespace;
+
+use super::{Args, PortName};
+
+/// One end of the pairs.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The bench's.
+    Near,
+    /// Its peer's.
+    Far,
+}
+
+impl Side {
+    fn number(self) -> u8 {
+        match self {
+            Side::Near => 1,
+            Side::Far => 2,
+        }
+    }
+
+    /// Its address on the pair of the NICs over AF_XDP.
+    pub fn nic(self) -> IpAddr {
+        Ipv4Addr::new(10, 214, 7, self.number()).into()
+    }
+
+    /// Its address on the pair of the floor.
+    pub fn raw(self) -> IpAddr {
+        Ipv4Addr::new(10, 214, 8, self.number()).into()
+    }
+
+    /// Its address on the pair of the kernel.
+    pub fn kernel(self) -> IpAddr {
+        Ipv4Addr::new(10, 214, 9, self.number()).into()
+    }
+}
+
+/// The interface of the NICs over AF_XDP, that of the floor and that of the kernel; the same names on both
+/// sides.
+pub const NIC: &str = "nic0";
+/// See [`NIC`].
+pub const RAW: &str = "raw0";
+/// See [`NIC`].
+pub const KERNEL: &str = "kernel0";
+
+/// The namespaces.
+pub struct Veth {
+    near: Namespace,
+    far: Namespace,
+    /// Others beside the two sides.
+    more: Vec<Namespace>,
+}
+
+impl Veth {
+    /// For a benchmark that runs over AF_XDP as well. Where none can be made, nothing is measured, unless it
+    /// was asked for.
+    pub fn wanted(args: &Args) -> Result<Option<Veth>> {
+        if !args.wants(PortName::Xdp) {
+            return Ok(None);
+        }
+        match Veth::create() {
+            Ok(veth) => Ok(Some(veth)),
+            Err(error) if args.port == Some(PortName::Xdp) => Err(error),
+            Err(error) => {
+                tracing::warn!("port xdp is left out: {error:#}");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Makes them.
+    pub fn create() -> Result<Veth> {
+        Veth::make().context("port xdp is measured between network namespaces, which needs root")
+    }
+
+    fn make() -> Result<Veth> {
+        let made = Veth { near: Namespace::new("near")?, far: Namespace::new("far")?, more: Vec::new() };
+        for interface in [NIC, RAW, KERNEL] {
+            remora_netns::veth((&made.near, interface), (&made.far, interface), "")?;
+        }
+        for (space, side) in [(&made.near, Side::Near), (&made.far, Side::Far)] {
+            for (interface, address) in [(NIC, side.nic()), (RAW, side.raw()), (KERNEL, side.kernel())] {
+                set_up(space, interface, address)?;
+            }
+        }
+        Ok(made)
+    }
+
+    /// Adds a link between the two sides for a server's NIC over AF_XDP and its client's, with the same name
+    /// on both.
+    pub fn add_link(&self, link: usize) -> Result<()> {
+        let name = Veth::link_name(link);
+        remora_netns::veth((&self.near, &name), (&self.far, &name), "")?;
+        for (space, address) in [&self.near, &self.far].into_iter().zip(Veth::link_addresses(link)) {
+            set_up(space, &name, address)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a namespace for each replica, and a bridge for each of so many stores by which one NIC of ours
+    /// reaches one NIC of every replica. The namespaces, by replica.
+    pub fn add_bridges(&mut self, stores: usize, replicas: usize) -> Result<Vec<String>> {
+        let new = |replica| Namespace::new(&format!("replica{replica}"));
+        let spaces = (0..replicas).map(new).collect::<Result<Vec<Namespace>, _>>()?;
+        let hub = Namespace::new("bridges")?;
+        for store in 0..stores {
+            let [bridge, interface] = [format!("bridge{store}"), Veth::store_name(store)];
+            hub.add_bridge(&bridge)?;
+            for (host, space) in [&self.near].into_iter().chain(&spaces).enumerate() {
+                hub.plug(&bridge, &format!("plug{store}x{host}"), (space, &interface))?;
+                set_up(space, &interface, Veth::store_address(store, host))?;
+            }
+        }
+        let names = spaces.iter().map(|space| space.name().to_owned()).collect();
+        self.more.extend(spaces);
+        self.more.push(hub);
+        Ok(names)
+    }
+
+    /// The name of a store's interfaces.
+    pub fn store_name(store: usize) -> String {
+        format!("store{store}")
+    }
+
+    /// An address in a store's network: 0 is ours, then come the replicas.
+    pub fn store_address(store: usize, host: usize) -> IpAddr {
+        Ipv4Addr::new(10, 214, 32 + store as u8, 1 + host as u8).into()
+    }
+
+    /// The name of a link's interfaces.
+    pub fn link_name(link: usize) -> String {
+        format!("link{link}")
+    }
+
+    /// A link's addresses, ours and the other.
+    pub fn link_addresses(link: usize) -> [IpAddr; 2] {
+        [Side::Near, Side::Far].map(|side| Ipv4Addr::new(10, 214, 16 + link as u8, side.number()).into())
+    }
+
+    /// Moves this thread, and the threads and processes that it will start, into the bench's side for good.
+    pub fn enter(&self) -> Result<()> {
+        self.enter_side(Side::Near)
+    }
+
+    /// The same, into one of both.
+    pub fn enter_side(&self, side: Side) -> Result<()> {
+        let space = if side == Side::Near { &self.near } else { &self.far };
+        Ok(space.enter()?)
+    }
+
+    /// What a program of the bench's side is started with.
+    pub fn near(&self) -> [&str; 4] {
+        self.near.exec()
+    }
+
+    /// What a program of the peer's side is started with.
+    pub fn far(&self) -> [&str; 4] {
+        self.far.exec()
+    }
+}
+
+fn set_up(space: &Namespace, interface: &str, address: IpAddr) -> Result<()> {
+    space.ip(&format!("address add {address}/24 dev {interface}"))?;
+    space.ip(&format!("link set {interface} up"))?;
+    Ok(())
+}
