@@ -41,7 +41,7 @@ fmt:
 
 tidy: ## style, layers, the empty import lists of the pure crates, docs/TESTS.md; prints the layers and their sizes
 	$(CARGO) test --quiet --package remora-tidy --lib
-	$(CARGO) test --package remora-tidy --test house -- --show-output
+	$(CARGO) test --package remora-tidy --test repository -- --show-output
 
 clippy:
 	$(CARGO) clippy --workspace --all-targets --features remora-cli/wasm -- -D warnings

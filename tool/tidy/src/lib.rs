@@ -1,16 +1,18 @@
-//! The house's style, held by tests.
+//! The project's style, held by tests.
 //!
-//! Each rule is a small function from what stands in the repository to a list of [`Fault`]s, and each has a test
-//! that feeds it a bad sample and sees it fail: a check that cannot fail is no check. `tests/house.rs` runs every
-//! rule over the repository itself.
+//! Each rule is a small function from what stands in the repository to a list of [`Fault`]s, and each has a
+//! test that feeds it a bad sample and sees it fail: a check that cannot fail is no check. `tests/repository.rs`
+//! runs every rule over the repository itself.
 //!
-//! Rules that rustc or clippy already know (documented public items, SAFETY comments, unused code) stay with them.
+//! Rules that rustc or clippy already know (documented public items, SAFETY comments, unused code) stay with
+//! them.
 
 pub mod attributes;
 pub mod docs;
 pub mod layers;
 pub mod lengths;
 pub mod names;
+pub mod plain;
 pub mod purity;
 pub mod tokens;
 pub mod tree;

@@ -1,8 +1,9 @@
-//! Every rule over the repository itself. The rules' own tests, with bad samples, stand beside them in `tool/tidy/src`.
+//! Every rule over the repository itself. The rules' own tests, with bad samples, stand beside them in
+//! `tool/tidy/src`.
 
 use remora_tidy::tree::{self, File};
 use remora_tidy::{
-    Fault, attributes, docs, layers, lengths, listing, names, purity, unsafety, witness, words,
+    Fault, attributes, docs, layers, lengths, listing, names, plain, purity, unsafety, witness, words,
 };
 use std::sync::LazyLock;
 
@@ -22,7 +23,7 @@ fn holds(faults: Vec<Fault>) {
 
 #[test]
 fn the_walk_sees_the_repository() {
-    assert!(FILES.iter().any(|file| file.path == "tool/tidy/tests/house.rs"));
+    assert!(FILES.iter().any(|file| file.path == "tool/tidy/tests/repository.rs"));
     assert!(FILES.iter().any(|file| file.path == ".ci/run"));
     assert!(!FILES.iter().any(|file| file.path.starts_with("target/") || file.path.starts_with(".git/")));
 }
@@ -90,6 +91,25 @@ fn unsafe_stands_only_where_it_may() {
 #[test]
 fn names_say_what_they_name() {
     holds(names::grab_bags(&FILES));
+}
+
+#[test]
+fn types_and_files_have_no_metaphors_for_names() {
+    holds(plain::metaphors(&FILES));
+}
+
+#[test]
+fn worn_words_are_gone() {
+    holds(plain::worn(&FILES));
+}
+
+#[test]
+fn comments_are_as_wide_as_code() {
+    holds(plain::width(&FILES));
+    let plain::Counts { short_docs, long_sentences, common_names } = plain::counts(&FILES);
+    println!("{short_docs} doc comments of one or two words, {long_sentences} sentences of over 40 words");
+    let common: Vec<_> = common_names.iter().map(|(name, crates)| format!("{name} ({crates})")).collect();
+    println!("types of one name in more than three crates: {}", common.join(", "));
 }
 
 #[test]
