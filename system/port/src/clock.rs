@@ -1,4 +1,4 @@
-//! Time for the wrappers. Ports themselves need none, and the wrappers read it only when a frame is held or recorded.
+//! Time for the wrappers. Ports need none. The wrappers read it only when a frame is held or recorded.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 

@@ -1,7 +1,8 @@
-//! The `port` room: moves frames between NICs and knows no RDMA.
+//! Ports move frames between NICs and know no RDMA.
 //!
-//! Every port has the same two halves. The sending half is [`remora_wire::frame::Egress`] (lend room, commit, flush), which
-//! lives in `wire` so that `nic` can name it; the receiving half, and the business of sleeping, is [`Port`].
+//! Every port has the same two halves. The sending half is [`remora_wire::frame::Egress`] (lend a buffer,
+//! commit, flush); it is in `wire` so that `nic` can name it. The receiving half, and the sleeping, is
+//! [`Port`].
 //!
 //! | port | for | frames begin at | seals the ICRC |
 //! |---|---|---|---|
@@ -28,11 +29,11 @@ pub use remora_wire::frame::{Address, Egress, Endpoint, Ingress, Lease, Peer, St
 
 /// What a NIC needs of a port beyond sending (statically dispatched; see [`Egress`] for the sending half).
 pub trait Port: Egress {
-    /// Hands up to `budget` received frames to `take`, in order for each peer; returns how many. Never blocks and never
-    /// fails: what is wrong is counted ([`Counters`]) and dropped.
+    /// Hands up to `budget` received frames to `take`, in order for each peer; returns how many. It never
+    /// blocks and never fails: faulty input is counted ([`Counters`]) and dropped.
     fn receive(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize;
 
-    /// How many receives after each other that bring nothing show that nothing is left of what had arrived before them.
+    /// How many consecutive empty receives prove that every frame which had arrived before them was taken.
     fn receives_to_silence(&self) -> u32 {
         1
     }
@@ -43,12 +44,13 @@ pub trait Port: Egress {
     /// Largest number of bytes from BTH to ICRC, both included, in one frame.
     fn max_transport_bytes(&self) -> usize;
 
-    /// Announces that the caller is about to sleep on [`Port::poll_fds`]; `true`: work is already waiting, do not sleep.
-    /// A sleeper must still look again on a timer (a port may announce without a fence, so a wake can be missed).
-    /// Call [`Port::disarm`] after waking, or when not sleeping after all.
+    /// Announces that the caller is about to sleep on [`Port::poll_fds`]. `true`: work is already waiting, do
+    /// not sleep. A sleeper must still poll on a timer, since a port may announce without a fence, so a wake
+    /// can be missed. Call [`Port::disarm`] after waking, or when not sleeping after all.
     fn arm(&mut self) -> bool;
 
-    /// Takes back [`Port::arm`]: from now on peers need not wake this port. Consumes a wake that came meanwhile.
+    /// Takes back [`Port::arm`]: from now on peers need not wake this port. Consumes a wake that came
+    /// meanwhile.
     fn disarm(&mut self);
 
     /// Appends the file descriptors that become readable when there is work.
@@ -57,14 +59,16 @@ pub trait Port: Egress {
     /// What happened so far.
     fn counters(&self) -> Counters;
 
-    /// Who this peer is, if the frames do not say it themselves (they begin at the BTH) and the peer is known.
+    /// The endpoint of this peer, if the peer is known and its frames do not contain it (they begin at the
+    /// BTH).
     fn peer_endpoint(&self, peer: Peer) -> Option<Endpoint> {
         let _ = peer;
         None
     }
 
-    /// The source and destination MAC addresses that frames to this peer bear when they leave, if the port writes them
-    /// and knows them: whoever builds frames that begin at the Ethernet header leaves the two addresses open.
+    /// The source and destination MAC addresses of frames to this peer; `None`: the port does not write them,
+    /// or does not know them yet. A caller that builds frames from the Ethernet header leaves the two
+    /// addresses open.
     fn ethernet_addresses(&self, peer: Peer) -> Option<([u8; 6], [u8; 6])> {
         let _ = peer;
         None
@@ -82,7 +86,7 @@ pub struct Counters {
     pub frames_received: u64,
     /// Their bytes, from where this port's frames begin.
     pub bytes_received: u64,
-    /// Times `lend` had no room (nothing was lost: the caller tries again).
+    /// Times `lend` had no free buffer. Nothing was lost: the caller tries again.
     pub no_room: u64,
     /// Frames dropped on sending: the peer is unknown or gone, or the OS refused them.
     pub send_dropped: u64,

@@ -55,7 +55,8 @@ fn with_peer_that(forks: bool) -> (ShmPort, Process) {
     }
 }
 
-/// Not a test by itself: the other process. Sends each frame back with its bytes reversed, until it gets "bye".
+/// Not a test by itself: the other process. Sends each frame back with its bytes reversed, until it gets
+/// "bye".
 #[test]
 fn peer_process() {
     let Ok(name) = std::env::var(NAME) else {
@@ -106,7 +107,7 @@ fn frame(number: u32) -> Vec<u8> {
 #[test]
 fn frames_cross_between_processes_in_order_and_whole() {
     let (mut port, mut child) = with_peer();
-    // The window fits each ring, so neither side can wait for the other to make room.
+    // The window fits each ring, so neither side can wait for the other to free slots.
     let (total, window) = (5_000u32, 40);
     let (mut sent, mut back) = (0, 0);
     while back < total {
@@ -136,7 +137,8 @@ fn a_killed_peer_is_lost_and_its_frames_are_dropped() {
     while port.receive(1, &mut |_| {}) == 0 {}
     child.0.kill().unwrap();
     child.0.wait().unwrap();
-    // Nobody reads any more: the ring fills, and then frames are dropped instead of blocking the sender for ever.
+    // Nobody reads any more: the ring fills, and then frames are dropped instead of blocking the sender for
+    // ever.
     while port.counters().send_dropped == 0 {
         send(&mut port, &frame(2));
     }

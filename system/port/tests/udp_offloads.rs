@@ -1,5 +1,6 @@
-//! Sending and reading trains are optional: a kernel or device that refuses them, by whatever errno, gets frames one by one. This
-//! test binary runs itself again under a preloaded library (`shim/refuse.c`) that refuses.
+//! Sending and reading trains are optional. A kernel or device that refuses them, by whatever errno, gets
+//! frames one by one. This test binary runs itself again under a preloaded library (`shim/refuse.c`) that
+//! refuses.
 
 use remora_port::udp::{Options, UdpPort};
 use remora_port::{Egress, Peer, Port};
@@ -22,7 +23,8 @@ fn shim() -> PathBuf {
     library
 }
 
-/// Runs the test `name` of this file, in a process to which what `refuse` says is refused with `errno`.
+/// Runs the test `name` of this file in another process, in which the calls named by `refuse` fail with
+/// `errno`.
 fn under_the_shim(name: &str, refuse: &str, errno: Errno, times: Option<u32>) {
     static LIBRARY: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
     let mut child = Command::new(std::env::current_exe().unwrap());
@@ -42,7 +44,7 @@ fn met() -> Option<Errno> {
     Some(Errno::from_raw_os_error(raw.parse().unwrap()))
 }
 
-/// Counts warnings.
+/// A logger that counts warnings.
 struct Warnings;
 
 static WARNINGS: AtomicU64 = AtomicU64::new(0);
@@ -83,7 +85,7 @@ fn pair(host: &str) -> (UdpPort, Peer, UdpPort) {
 fn send_batch(port: &mut UdpPort, peer: Peer, batch: u32) {
     let flow = Flow::new(port.endpoint(), port.peer_endpoint(peer).unwrap());
     for number in batch * BATCH..(batch + 1) * BATCH {
-        let lease = port.lend(peer, len_of(number)).expect("room");
+        let lease = port.lend(peer, len_of(number)).expect("space");
         let (ip_id, covered) = (lease.ip_id, lease.bytes.len() - icrc::LEN);
         lease.bytes[..covered].fill(number as u8);
         lease.bytes[..4].copy_from_slice(&number.to_be_bytes());
@@ -94,7 +96,8 @@ fn send_batch(port: &mut UdpPort, peer: Peer, batch: u32) {
     port.flush();
 }
 
-/// What has come: the number of each frame that is whole and sealed for identification 0, as single datagrams must be.
+/// The numbers of the frames that have come, each whole and sealed for identification 0, as a single datagram
+/// must be.
 fn whole(port: &mut UdpPort, from: &UdpPort) -> Vec<u32> {
     let flow = Flow::new(from.endpoint(), port.endpoint());
     let mut numbers = Vec::new();

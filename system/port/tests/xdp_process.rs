@@ -141,7 +141,7 @@ fn what_could_be_opened_is_told_without_touching_anything() {
     let named = |name: &str| found.iter().find(|candidate| candidate.interface.name == name).unwrap();
     assert_eq!(found.len(), 2, "loopback is no Ethernet: {found:?}");
     assert_eq!(named("near0").interface.addresses[0], std::net::IpAddr::from([10, 90, 0, 1]));
-    // Before 6.3 the kernel does not say.
+    // Before 6.3 the kernel does not report drivers' abilities.
     if let (Some(near), Some(bridge)) = (named("near0").driver, named("bridge0").driver) {
         assert_eq!(
             (near.native, near.zero_copy, bridge.native, bridge.zero_copy),

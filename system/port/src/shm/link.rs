@@ -16,7 +16,7 @@ pub struct Link {
     pub(super) receiver: Receiver,
     /// None on a link to oneself.
     pub(super) wires: Option<Wires>,
-    /// Room to copy frames to before they are looked at, if the peer is a stranger.
+    /// A private copy of a frame before it is parsed, if the peer is another user's process.
     private: Option<Box<[u8]>>,
 }
 
@@ -71,8 +71,8 @@ impl Link {
         (&mut self.sender, &mut self.receiver)
     }
 
-    /// Hands the oldest frame to `take`; `Ok(None)`: there is none, else its length. Frames of a peer of another user
-    /// are copied first, so that it cannot change them while they are read.
+    /// Hands the oldest frame to `take`; `Ok(None)`: there is none, else its length. Frames of another user's
+    /// process are copied first, so that it cannot change them while they are read.
     #[inline]
     pub(super) fn receive(&mut self, take: impl FnOnce(&[u8])) -> Result<Option<usize>, Broken> {
         match &mut self.private {

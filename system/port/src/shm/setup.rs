@@ -1,10 +1,10 @@
 //! How two processes come to share a link.
 //!
-//! One side listens on an abstract Unix socket with an unguessable name and tells the other that name by whatever they
-//! already talk over (`host`'s TCP exchange). Whoever connects is checked by the credentials the kernel vouches for and
-//! is sent one message: version and geometry, with three descriptors: the memory, and an eventfd for each direction.
-//! Nothing is sent back, so `accept` never waits for the peer. The socket then stays open: when it hangs up, the peer is
-//! gone.
+//! One side listens on an abstract Unix socket with an unguessable name. It sends the name to the other side
+//! over their existing connection (`host`'s TCP exchange). The listener checks a peer that connects by the
+//! credentials that the kernel vouches for. It sends the peer one message: version and geometry, with three
+//! descriptors: the memory, and an eventfd for each direction. Nothing is sent back, so `accept` never waits
+//! for the peer. The socket then stays open: when it hangs up, the peer is gone.
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
@@ -103,8 +103,9 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens under a fresh name; each accepted link gets rings of `geometry`. One listener may serve many peers, or
-    /// (cheaply) each connection exchange its own, which then tells who connected.
+    /// Listens under a fresh name; each accepted link gets rings of `geometry`. One listener may serve many
+    /// peers. Or each connection exchange has its own (they are cheap), which then identifies the peer that
+    /// connected.
     pub fn new(geometry: Geometry, admit: Admit) -> Result<Listener, SetupError> {
         let mut secret = [0u8; 16];
         rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())?;
@@ -121,7 +122,8 @@ impl Listener {
         &self.name
     }
 
-    /// A link to the next peer that connected; `None`: nobody did (wait on [`Listener::as_fd`]). Never blocks.
+    /// A link to the next peer that connected; `None`: nobody did (wait on [`Listener::as_fd`]). Never
+    /// blocks.
     pub fn accept(&self) -> Result<Option<Link>, SetupError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = match net::accept_with(&self.socket, flags) {
@@ -151,8 +153,8 @@ impl AsFd for Listener {
     }
 }
 
-/// Connects to the listener called `name` and takes the link it offers; waits no longer than `timeout` (not zero) for
-/// each of the two.
+/// Connects to the listener called `name` and takes the link it offers; waits no longer than `timeout` (not
+/// zero) for each of the two.
 pub fn connect(name: &str, admit: Admit, timeout: Duration) -> Result<Link, SetupError> {
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
@@ -177,16 +179,17 @@ fn check_peer(socket: &OwnedFd, admit: Admit) -> Result<bool, SetupError> {
     if stranger && admit == Admit::SameUser { Err(SetupError::Stranger(peer)) } else { Ok(stranger) }
 }
 
-/// The effective uid of the other end of a Unix socket, as the kernel noted it when the connection was made. Through libc, because
-/// rustix takes the pid for non-zero, and it is zero for a peer in a pid namespace that we cannot see into.
+/// The effective uid of the other end of a Unix socket, as the kernel noted it when the connection was made.
+/// It calls libc because rustix takes the pid for non-zero. The pid is zero for a peer in a pid namespace
+/// that we cannot see into.
 ///
 /// # Errors
-/// What getsockopt(2) says.
+/// The errno of getsockopt(2).
 pub fn peer_uid(socket: &OwnedFd) -> Result<u32, Errno> {
     let mut peer = MaybeUninit::<libc::ucred>::zeroed();
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     let (fd, into) = (socket.as_raw_fd(), peer.as_mut_ptr().cast());
-    // SAFETY: `into` has room for `len` bytes, and the kernel writes no more.
+    // SAFETY: `into` points to `len` bytes, and the kernel writes no more.
     let done = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &mut len) };
     if done != 0 {
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL));
@@ -195,13 +198,13 @@ pub fn peer_uid(socket: &OwnedFd) -> Result<u32, Errno> {
     Ok(unsafe { peer.assume_init() }.uid)
 }
 
-/// A descriptor of the process at the other end, readable when it has ended; `None` before Linux 6.5. The socket alone
-/// does not tell: a child that the peer forked holds it open too.
+/// A descriptor of the process at the other end, readable when it has ended; `None` before Linux 6.5. The
+/// socket alone does not show the end: a child that the peer forked holds it open too.
 fn peer_process(socket: &OwnedFd) -> Option<OwnedFd> {
     let mut fd: libc::c_int = -1;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
     let (on, into) = (socket.as_raw_fd(), (&raw mut fd).cast());
-    // SAFETY: `into` has room for `len` bytes, and the kernel writes no more.
+    // SAFETY: `into` points to `len` bytes, and the kernel writes no more.
     let done = unsafe { libc::getsockopt(on, libc::SOL_SOCKET, libc::SO_PEERPIDFD, into, &mut len) };
     // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
     (done == 0 && fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
@@ -231,7 +234,7 @@ fn receive_offer(socket: &OwnedFd) -> Result<(Geometry, [OwnedFd; DESCRIPTORS]),
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
     let got = net::recvmsg(socket, &mut [IoSliceMut::new(&mut offer)], &mut control, flags)?;
-    // Taken out first, so that they are closed whatever is wrong with the rest.
+    // Taken out first, so that they are closed even if the rest of the message is wrong.
     let mut descriptors = Vec::with_capacity(DESCRIPTORS);
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = message {

@@ -10,8 +10,8 @@ pub fn endpoint(address: SocketAddr) -> Endpoint {
     Endpoint { address: address.ip().into(), udp_port: address.port() }
 }
 
-/// The socket address that an endpoint names: IPv4 if its GID is `::ffff:a.b.c.d`, else IPv6 on interface `scope`
-/// (which only link-local addresses heed).
+/// The socket address that an endpoint names: IPv4 if its GID is `::ffff:a.b.c.d`, else IPv6 on interface
+/// `scope` (which only link-local addresses heed).
 pub fn socket_address(endpoint: Endpoint, scope: u32) -> SocketAddr {
     let gid = endpoint.address;
     match gid.as_ipv4() {
@@ -28,7 +28,7 @@ pub(super) fn scope(address: SocketAddr) -> u32 {
     }
 }
 
-/// The endpoint of what the kernel wrote; `None` if it is no IP address.
+/// The endpoint of an address that the kernel wrote; `None` if it is no IP address.
 #[inline(always)]
 pub(super) fn of_kernel(address: &SocketAddrAny) -> Option<Endpoint> {
     SocketAddr::try_from(address.clone()).ok().map(endpoint)

@@ -16,7 +16,8 @@ pub struct Options {
     /// Bytes wished for what has come and was not read yet, as the kernel counts them (two to three times the
     /// frames' own). An unprivileged process gets at most `net.core.rmem_max`.
     pub receive_buffer: usize,
-    /// Bytes wished for what was sent and has not left yet. An unprivileged process gets at most `net.core.wmem_max`.
+    /// Wanted size in bytes of the send buffer (`SO_SNDBUF`). An unprivileged process gets at most
+    /// `net.core.wmem_max`.
     pub send_buffer: usize,
     /// Use the kernel's trains (`UDP_SEGMENT`, `UDP_GRO`) if it has them.
     pub trains: bool,
@@ -40,14 +41,14 @@ impl Default for Options {
     }
 }
 
-/// Why a port could not be opened: one line that says what is wrong and how to mend it.
+/// Why a port could not be opened: one line with the fault and its mend.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
     /// The UDP port of this address is in use.
     Taken(SocketAddr),
     /// No interface of this machine (or network namespace) has this address.
     NotLocal {
-        /// The address.
+        /// The address and UDP port that were asked for.
         at: SocketAddr,
         /// The loopback address that this machine has.
         loopback: Option<IpAddr>,

@@ -1,7 +1,7 @@
-//! Which receiving call to use, and how often, from what came lately. No system calls.
+//! Which receiving call to use, and how often, from recent arrivals. No system calls.
 //!
-//! `recvfrom` is the quickest call for a lone frame: `recvmsg`, which alone tells how a joined train is cut, costs a
-//! ping-pong an eighth of its time. Trains need `recvmsg`. So a port begins with `recvfrom` and joining off, turns
+//! `recvfrom` is the quickest call for a lone frame. Only `recvmsg` reports how a joined train is cut, but it
+//! costs a ping-pong an eighth of its time. So a port begins with `recvfrom` and joining off. It turns
 //! joining on when frames come faster than they are read, and off again after a long time of lone frames.
 
 /// Frames in a row, without finding nothing in between, at which the sender is ahead of us: join.
@@ -10,7 +10,7 @@ const JOIN_AT: u32 = 8;
 /// Times in a row that a lone frame came and then nothing, after which joining has no use.
 const PART_AT: u32 = 64;
 
-/// Calls to `receive` in a row that found frames, before one reads on instead of returning with what it has. A lone
+/// Calls to `receive` in a row that found frames, before one reads on instead of returning its frames. A lone
 /// frame (ping-pong) is then answered without first asking the kernel for another.
 const READ_ON_AT: u32 = 2;
 
@@ -23,7 +23,7 @@ pub(super) enum Change {
     Part,
 }
 
-/// What came lately.
+/// Counts of recent calls, from which the next receiving call is chosen.
 #[derive(Debug)]
 pub(super) struct Reading {
     joined: bool,

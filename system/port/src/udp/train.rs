@@ -9,8 +9,8 @@ use remora_wire::frame::Peer;
 /// Datagrams that every kernel with `UDP_SEGMENT` takes in one train.
 pub(super) const MAX_SEGMENTS: usize = 64;
 
-/// Frames of one length to one peer, in the order in which they were committed. The last may be shorter, and then
-/// nothing may follow it.
+/// Frames of one length to one peer, in the order in which they were committed. The last may be shorter, and
+/// then nothing may follow it.
 #[derive(Debug)]
 pub(super) struct Train {
     bytes: Box<[u8]>,
@@ -52,8 +52,8 @@ impl Train {
             && self.used + len <= self.bytes.len()
     }
 
-    /// Room for a frame that the train takes, and its place in the train. An earlier lease that was never committed is
-    /// forgotten.
+    /// A buffer for a frame that the train takes, and the frame's position in the train. An earlier lease
+    /// that was never committed is forgotten.
     #[inline(always)]
     pub(super) fn lend(&mut self, peer: Peer, len: usize) -> (&mut [u8], u16) {
         debug_assert!(len > 0 && self.takes(peer, len));
@@ -107,7 +107,8 @@ impl Train {
         self.limit
     }
 
-    /// From now on its frames leave one by one. `sealed_by_place`: the ICRC of each is right for its place in the train.
+    /// From now on its frames leave one by one. `sealed_by_place`: each ICRC is right for the frame's
+    /// position in the train.
     pub(super) fn take_apart(&mut self, sealed_by_place: bool) {
         self.alone = Some(0);
         let frames = self.bytes[..self.used].chunks_mut(self.segment);
@@ -147,8 +148,8 @@ mod tests {
 
     fn put(train: &mut Train, peer: u32, len: usize, byte: u8) -> u16 {
         assert!(train.takes(Peer(peer), len));
-        let (room, place) = train.lend(Peer(peer), len);
-        room.fill(byte);
+        let (buffer, place) = train.lend(Peer(peer), len);
+        buffer.fill(byte);
         assert_eq!(train.commit(), Some(len));
         place
     }

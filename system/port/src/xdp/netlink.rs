@@ -77,8 +77,8 @@ impl Netlink {
         message.serialize(&mut bytes);
         self.socket.send_to(&bytes, &SocketAddr::new(0, 0), 0).map_err(|error| errno(&error))?;
         loop {
-            let mut room = &mut self.buffer[..];
-            let len = self.socket.recv(&mut room, 0).map_err(|error| errno(&error))?;
+            let mut space = &mut self.buffer[..];
+            let len = self.socket.recv(&mut space, 0).map_err(|error| errno(&error))?;
             let mut rest = self.buffer.get(..len).ok_or(Errno::MSGSIZE)?;
             while let Some((answer, after)) = next(rest)? {
                 rest = after;
@@ -103,11 +103,11 @@ impl Netlink {
         }
     }
 
-    /// Hands on what the kernel tells without being asked. `Err(NOBUFS)`: some of it is lost.
+    /// Hands on the kernel's notices. `Err(NOBUFS)`: some of them are lost.
     pub(super) fn listen(&mut self, mut each: impl FnMut(RouteNetlinkMessage)) -> Result<(), Errno> {
         loop {
-            let mut room = &mut self.buffer[..];
-            let len = match self.socket.recv(&mut room, 0) {
+            let mut space = &mut self.buffer[..];
+            let len = match self.socket.recv(&mut space, 0) {
                 Ok(len) => len,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(errno(&error)),

@@ -16,8 +16,8 @@ pub struct Options {
     pub mode: Option<Mode>,
     /// Let the driver use our memory without copies, where it can.
     pub zero_copy: bool,
-    /// Frames that can wait to be received on each queue; a power of two, at least 64. What comes when they are all full
-    /// is dropped by the kernel.
+    /// Frames that can wait to be received on each queue; a power of two, at least 64. When all are full, the
+    /// kernel drops further frames.
     pub receive_frames: u32,
     /// Frames that can be on their way out; a power of two, at least 64.
     pub send_frames: u32,
@@ -41,7 +41,7 @@ impl Default for Options {
     }
 }
 
-/// Why a port could not be opened: one line that says what is wrong and how to mend it.
+/// Why a port could not be opened: one line with the fault and its mend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
     /// No interface of this network namespace has this name.
@@ -54,7 +54,7 @@ pub enum OpenError {
     NoAddress(String),
     /// The interface does not have the wanted address.
     NotItsAddress {
-        /// The interface.
+        /// Name of the interface that was asked for.
         interface: String,
         /// The wanted address.
         address: IpAddr,
@@ -71,9 +71,9 @@ pub enum OpenError {
     OtherProgram(String),
     /// Another socket has this queue of the interface.
     QueueTaken {
-        /// The interface.
+        /// Name of the interface that was asked for.
         interface: String,
-        /// The queue.
+        /// Number of the receive queue that is taken.
         queue: u32,
     },
     /// A kernel socket has the UDP port.

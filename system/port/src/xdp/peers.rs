@@ -1,6 +1,6 @@
 //! The bounded table of a port's peers, and of the neighbours that their frames go to first.
 
-use super::neighbours::{Known, Mac};
+use super::neighbours::{Mac, Reachability};
 use remora_wire::frame::{Endpoint, Peer};
 use std::collections::HashMap;
 use std::fmt;
@@ -22,12 +22,12 @@ pub enum PeerError {
     NoRoute(Endpoint),
     /// The route leaves by another interface than this port's.
     OtherWay {
-        /// The peer.
+        /// The peer that was asked for.
         peer: Endpoint,
         /// This port's interface.
         interface: String,
     },
-    /// Nobody on the interface's network says that it has the address.
+    /// No host on the interface's network answers for the address.
     Silent {
         /// The neighbour that was asked for: the peer or the gateway to it.
         hop: IpAddr,
@@ -35,7 +35,7 @@ pub enum PeerError {
         interface: String,
         /// How long it was waited for.
         waited: Duration,
-        /// Times that the kernel was told to ask; each time it asks three times.
+        /// Times that the kernel was asked to resolve it; each time it sends three requests.
         asked: u32,
     },
     /// The kernel does not answer.
@@ -107,7 +107,7 @@ enum Trust {
     Good,
     /// The next frame shall have the kernel ask.
     Doubtful,
-    /// The kernel was told to ask.
+    /// The kernel was asked to resolve it.
     Asked,
 }
 
@@ -192,17 +192,17 @@ impl Peers {
         })
     }
 
-    /// The kernel says this of a neighbour; of one that no peer needs it is no news.
-    pub(super) fn learn(&mut self, address: IpAddr, known: Known) {
+    /// Enters the kernel's state of a neighbour; a neighbour that no peer needs is ignored.
+    pub(super) fn learn(&mut self, address: IpAddr, known: Reachability) {
         let Some(hop) = self.by_address.get(&address).map(|number| &mut self.hops[*number as usize]) else {
             return;
         };
         let (mac, trust) = match known {
-            Known::Fresh(mac) => (Some(mac), Trust::Good),
-            Known::Stale(mac) => (Some(mac), Trust::Doubtful),
+            Reachability::Fresh(mac) => (Some(mac), Trust::Good),
+            Reachability::Stale(mac) => (Some(mac), Trust::Doubtful),
             // What was right once is better than nothing.
-            Known::Asking => (hop.mac, Trust::Asked),
-            Known::No => (hop.mac, Trust::Doubtful),
+            Reachability::Asking => (hop.mac, Trust::Asked),
+            Reachability::No => (hop.mac, Trust::Doubtful),
         };
         self.unknown -= usize::from(hop.mac.is_none() && mac.is_some());
         (hop.mac, hop.trust) = (mac, trust);
@@ -309,9 +309,9 @@ mod tests {
         assert!(peers.has_unknown());
         assert_eq!(peers.path(Peer(0)), Path::Drop(Some(gateway)));
         assert_eq!(peers.path(Peer(1)), Path::Drop(None), "the kernel is asking already");
-        peers.learn(gateway, Known::Asking);
+        peers.learn(gateway, Reachability::Asking);
         assert_eq!(peers.path(Peer(0)), Path::Drop(None));
-        peers.learn(gateway, Known::Fresh(A));
+        peers.learn(gateway, Reachability::Fresh(A));
         assert!(!peers.has_unknown());
         assert_eq!((peers.path(Peer(0)), peers.path(Peer(1))), (Path::Send(A), Path::Send(A)));
     }
@@ -321,20 +321,20 @@ mod tests {
         let mut peers = Peers::new(9);
         let hop = ip("fd00::1");
         peers.add(at("[fd00::1]:4791"), Some(hop)).unwrap();
-        for doubt in [Known::Stale(A), Known::No] {
-            peers.learn(hop, Known::Fresh(A));
+        for doubt in [Reachability::Stale(A), Reachability::No] {
+            peers.learn(hop, Reachability::Fresh(A));
             peers.learn(hop, doubt);
             assert_eq!(peers.path(Peer(0)), Path::SendAndAsk(A, hop));
             assert_eq!(peers.path(Peer(0)), Path::Send(A), "asked once");
         }
-        peers.learn(hop, Known::Fresh(B));
+        peers.learn(hop, Reachability::Fresh(B));
         assert_eq!((peers.path(Peer(0)), peers.mac(Peer(0))), (Path::Send(B), Some(B)), "it has moved");
     }
 
     #[test]
     fn what_nobody_asked_about_is_no_news() {
         let mut peers = Peers::new(9);
-        peers.learn(ip("10.0.0.1"), Known::Fresh(A));
+        peers.learn(ip("10.0.0.1"), Reachability::Fresh(A));
         peers.add(at("10.0.0.1:4791"), Some(ip("10.0.0.1"))).unwrap();
         assert_eq!(peers.mac(Peer(0)), None);
         assert_eq!(peers.hops().collect::<Vec<_>>(), [ip("10.0.0.1")]);

@@ -2,7 +2,7 @@
 
 use super::last_errno;
 use super::options::OpenError;
-use super::ring::{Consumer, Producer, Words};
+use super::ring::{Consumer, Producer, RingMemory};
 use super::umem::Umem;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -51,8 +51,8 @@ pub(super) struct Rings {
     pub send: Option<Producer<libc::xdp_desc>>,
 }
 
-// SAFETY: the pointers are to mappings that belong to one socket, of which one thread at a time is the user; the
-// kernel's end follows the rings' protocol whichever thread that is.
+// SAFETY: the pointers are to mappings that belong to one socket, which one thread uses at a time. The
+// kernel's end follows the rings' protocol on every thread.
 unsafe impl Send for Socket {}
 // SAFETY: as above.
 unsafe impl Send for Rings {}
@@ -130,8 +130,8 @@ impl Socket {
             0 => None,
             size => Some(self.words(&offsets.tx, size, libc::XDP_PGOFF_TX_RING as u64)?),
         };
-        // SAFETY: the words are mapped in `maps`, which lives as long as the socket; they are new, so the indices are
-        // equal, and the kernel is the only other user, in the part that each ring's kind gives it.
+        // SAFETY: the words are mapped in `maps`, which lives as long as the socket. They are new, so the
+        // indices are equal. The kernel is the only other user, in the part that each ring's kind gives it.
         unsafe {
             Ok(Rings {
                 fill: Producer::new(fill),
@@ -143,7 +143,12 @@ impl Socket {
     }
 
     /// Maps one ring.
-    fn words<T>(&mut self, offsets: &libc::xdp_ring_offset, size: u32, page: u64) -> Result<Words<T>, Errno> {
+    fn words<T>(
+        &mut self,
+        offsets: &libc::xdp_ring_offset,
+        size: u32,
+        page: u64,
+    ) -> Result<RingMemory<T>, Errno> {
         let len = offsets.desc as usize + size as usize * size_of::<T>();
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
@@ -151,9 +156,10 @@ impl Socket {
         let start = unsafe { rustix::mm::mmap(ptr::null_mut(), len, access, flags, &self.fd, page) }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
         self.maps.push(Map { start, len });
-        // SAFETY: the kernel says that its words stand at these offsets, all within `len` and aligned for what they are.
+        // SAFETY: the kernel reports these offsets of its words, all within `len` and aligned for their
+        // types.
         unsafe {
-            Ok(Words {
+            Ok(RingMemory {
                 producer: start.add(offsets.producer as usize).cast(),
                 consumer: start.add(offsets.consumer as usize).cast(),
                 flags: start.add(offsets.flags as usize).cast(),
@@ -188,7 +194,7 @@ impl Socket {
         options.is_ok_and(|options| options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
     }
 
-    /// What the kernel has counted; zeros if it does not say.
+    /// The kernel's counters of this socket; zeros if it does not report them.
     pub(super) fn counters(&self) -> KernelCounters {
         let counted: Result<libc::xdp_statistics, Errno> = self.get(libc::XDP_STATISTICS);
         counted.map_or(KernelCounters::default(), |counted| KernelCounters {
@@ -205,7 +211,8 @@ impl Socket {
     /// `AGAIN`, `BUSY`, `NOBUFS`: not all of it now. Others: the interface is down or gone.
     #[inline(always)]
     pub(super) fn kick_send(&self) -> Result<(), Errno> {
-        // By rustix because its call is inlined, down to the instruction: see `udp.rs`, "Why so much is `inline(always)`".
+        // Through rustix because its call is inlined, down to the instruction: see `udp.rs`, "Why so much is
+        // `inline(always)`".
         rustix::net::send(&self.fd, &[], SendFlags::DONTWAIT).map(|_| ())
     }
 
