@@ -8,7 +8,8 @@ use std::ops::{BitOr, BitOrAssign};
 pub struct Pd(pub(crate) u32);
 
 impl Pd {
-    /// No domain: no key opens anything for it. (Its lower 20 bits are no domain's; 0 stands in the entries of windows.)
+    /// No domain: no key opens anything for it. (Its lower 20 bits are no domain's; 0 stands in the entries
+    /// of windows.)
     pub const NONE: Pd = Pd(1 << 20);
 
     /// The number, as `ibv_pd.handle` shows it.
@@ -42,20 +43,21 @@ impl Access {
     pub const HUGETLB: Access = Access(1 << 7);
     /// Accesses may be reordered. Accepted, without effect.
     pub const RELAXED_ORDERING: Access = Access(1 << 20);
-    /// Remora's own: LOCAL_INV and SEND_INV may invalidate the key (verbs has this right only for windows of type 2
-    /// and fast-registered regions, never for the regions of `ibv_reg_mr`).
+    /// Remora's own: LOCAL_INV and SEND_INV may invalidate the key. Verbs gives this right only to windows of
+    /// type 2 and to fast-registered regions, never to the regions of `ibv_reg_mr`.
     pub const INVALIDATE: Access = Access(1 << 31);
 
     /// `IBV_ACCESS_OPTIONAL_RANGE`: bits that a device is free to ignore.
     const OPTIONAL: u32 = 0x3ff0_0000;
     const KNOWN: u32 = 0xff | 1 << 31;
 
-    /// The bits.
+    /// The rights as `ibv_access_flags` has them, and Remora's own in bit 31.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// From `ibv_access_flags`; optional bits that mean nothing here are dropped. None: a bit that no device may ignore.
+    /// From `ibv_access_flags`; optional bits that mean nothing here are dropped. None: a bit that no device
+    /// may ignore.
     pub const fn from_bits(bits: u32) -> Option<Access> {
         if bits & !(Access::KNOWN | Access::OPTIONAL) != 0 {
             return None;
@@ -112,8 +114,8 @@ impl fmt::Debug for Access {
     }
 }
 
-/// Why an access was refused. Remote ones all become the NAK "remote access error" (IBTA 9.7.5.2), local ones
-/// `IBV_WC_LOC_PROT_ERR`; they are told apart for counters and for people.
+/// Why an access was refused. A remote one becomes the NAK "remote access error" (IBTA 9.7.5.2), a local one
+/// `IBV_WC_LOC_PROT_ERR`. The variants are for counters and for people.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum AccessError {
     /// No live region has this key.
@@ -150,13 +152,15 @@ impl std::error::Error for AccessError {}
 pub enum Error {
     /// Arguments that no table accepts (EINVAL).
     Invalid,
-    /// The table holds as many regions, ranges or domains as it was configured for, or on-NIC memory is used up (ENOMEM).
+    /// The table holds as many regions, ranges or domains as it was configured for, or on-NIC memory is used
+    /// up (ENOMEM).
     Full,
     /// The protection domain is still used, or windows are bound to the region (EBUSY).
     Busy,
     /// No such key or domain (EINVAL).
     Unknown,
-    /// The calling thread is inside a pass of an engine of this table: waiting for the pass would never end (EDEADLK).
+    /// The calling thread is inside a pass of an engine of this table: waiting for the pass would never end
+    /// (EDEADLK).
     InsidePass,
     /// The operating system refused; its errno.
     Os(i32),
@@ -172,12 +176,12 @@ impl fmt::Display for Error {
                 "this cannot be registered: a region has at least one byte, its ranges lie in their memory and do not \
                  overlap, and peers may write only where the owner may (EINVAL)",
             ),
-            Error::Full => f.write_str("no room left in the table"),
+            Error::Full => f.write_str("the table is full: its configuration limits regions, ranges, domains and on-NIC memory (ENOMEM)"),
             Error::Busy => {
-                f.write_str("still in use: a domain by regions or queue pairs, a region by memory windows")
+                f.write_str("still in use: a domain by regions or queue pairs, a region by memory windows (EBUSY)")
             }
-            Error::Unknown => f.write_str("no such key or protection domain"),
-            Error::InsidePass => f.write_str("called from inside a pass"),
+            Error::Unknown => f.write_str("no such key or protection domain (EINVAL)"),
+            Error::InsidePass => f.write_str("called from inside a pass of an engine, which it would wait for (EDEADLK)"),
             Error::Os(ENOMEM) => f.write_str(
                 "the system has no memory for it, or a limit is reached: ask for less, or raise `ulimit -v`, `ulimit -l` if \
                  the program locks its pages, or what the container may use (ENOMEM)",

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
-/// All zero is a dead entry. A region's fields below `key` are written only while `key` is 0 and no pass can still read
-/// them; `key` is published last. A window's change while passes look: `version` tells who looked meanwhile.
+/// All zero is a dead entry. A region's fields below `key` are written only while `key` is 0 and no pass can
+/// still read them; `key` is published last. A window's fields change while passes look: `version` shows a
+/// pass that it looked during a change.
 #[repr(C, align(64))]
 pub(crate) struct Entry {
     /// The live key, or 0.
@@ -13,7 +14,8 @@ pub(crate) struct Entry {
     pub access: AtomicU32,
     /// Number of pieces behind `start` if the region has several ranges, [`NULL`] or [`WINDOW`], else 0.
     pub pieces: AtomicU32,
-    /// Address of the first byte, as accesses name it. With several ranges `len` is 0, so that the quick bounds check fails.
+    /// Address of the first byte, as accesses name it. With several ranges `len` is 0, so that the quick
+    /// bounds check fails.
     pub iova: AtomicU64,
     pub len: AtomicU64,
     /// Where the first byte is in this process, or the `[Piece]`, sorted by address.
@@ -93,7 +95,7 @@ impl Entry {
     pub fn show(&self, view: &View) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
-        // Whoever sees one of the new values below sees the odd version, too.
+        // A thread that sees one of the new values below also sees the odd version.
         fence(Ordering::Release);
         self.key.store(view.key, Ordering::Relaxed);
         self.describe(0, view.access, WINDOW, view.piece);
@@ -132,8 +134,8 @@ impl Entry {
         self.start.store(piece.start, Ordering::Relaxed);
     }
 
-    /// Where `len` bytes from address `va` on are, if they all lie in one range of this region; None for the null region
-    /// and for a window.
+    /// The memory behind `len` bytes from address `va` on, if they all lie in one range of this region; None
+    /// for the null region and for a window.
     ///
     /// # Safety
     /// The entry is a live region's: alive after this pass began, or kept from dying by the caller.

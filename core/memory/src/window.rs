@@ -1,14 +1,15 @@
-//! Memory windows: a part of a region under a key of its own, bound and unbound by work requests (IBTA vol. 1 §10.6.7).
+//! Memory windows: a part of a region under a key of its own, bound and unbound by work requests (IBTA vol. 1
+//! §10.6.7).
 //!
 //! | | type 1 | type 2B |
 //! |---|---|---|
 //! | serves | every queue pair of its domain | the one queue pair that bound it |
-//! | bound again | while it is bound, too | only after it was invalidated |
+//! | bound again | also while it is bound | only after it was invalidated |
 //! | unbound by | a binding of no bytes, the end of the window | LOCAL_INV, SEND_INV, the end of the window |
 //!
-//! A window's key keeps its upper 24 bits for life; the lower eight are the program's, which gives another value with each
-//! binding (`ibv_inc_rkey`). So an old key opens nothing. Windows are for peers: as a local key a window's opens nothing.
-//! A region with windows bound to it cannot be deregistered.
+//! A window's key keeps its upper 24 bits for life. The lower eight are the program's, which gives another
+//! value with each binding (`ibv_inc_rkey`). So an old key opens nothing. Windows are for peers: as a local
+//! key a window's opens nothing. A region with windows bound to it cannot be deregistered.
 
 use crate::entry::{Piece, View};
 use crate::table::{Control, Table};
@@ -199,7 +200,8 @@ impl Table {
         Ok(())
     }
 
-    /// The part of a region that a window shall show. Control's mutex is held: the region cannot die meanwhile.
+    /// The part of a region that a window shall show. Control's mutex is held: the region cannot die
+    /// meanwhile.
     fn part(&self, pd: Pd, binding: &Binding) -> Result<Piece, BindError> {
         let entry = self.entry(binding.region);
         if binding.region.0 == 0 || entry.key.load(Ordering::Acquire) != binding.region.0 {
@@ -272,7 +274,7 @@ impl Table {
     }
 }
 
-/// What can be said without the region (IBTA vol. 1 §10.6.7.2).
+/// The checks that need no look at the region (IBTA vol. 1 §10.6.7.2).
 fn permitted(window: &Window, pd: Pd, binding: &Binding) -> Result<(), BindError> {
     let two = window.kind == WindowType::Type2B;
     if window.pd != pd {
