@@ -2,7 +2,7 @@
 
 use remora_memory::{Access, Bytes, Range};
 
-use crate::nicd::Desk;
+use crate::nicd::DaemonClient;
 use crate::nicd::message::{CodeOf, CodePart, CreateCode, MAX_PARTS};
 use crate::{CreateError, MemoryRegion, ProtectionDomain, QueuePair};
 
@@ -30,9 +30,9 @@ impl ProtectionDomain {
         slots: &[Slots<'_>],
         on_nic: bool,
     ) -> Result<(MemoryRegion, Vec<Placed>), CreateError> {
-        match self.context().desk() {
+        match self.context().daemon() {
             Some(_) if on_nic => Err(CreateError::NotByDaemon),
-            Some(desk) => self.code_of_daemon(desk, sections, slots),
+            Some(daemon) => self.code_of_daemon(daemon, sections, slots),
             None => self.own_code(sections, slots, on_nic),
         }
     }
@@ -58,7 +58,7 @@ impl ProtectionDomain {
     /// All of it is the daemon's: it goes on when this program is gone.
     fn code_of_daemon(
         &self,
-        desk: &Desk,
+        daemon: &DaemonClient,
         sections: &[Section],
         slots: &[Slots<'_>],
     ) -> Result<(MemoryRegion, Vec<Placed>), CreateError> {
@@ -76,7 +76,7 @@ impl ProtectionDomain {
         let code = |(pair, iova): &Slots<'_>| CodePart { of: CodeOf::Pair(pair.number()), iova: *iova };
         parts.extend(slots.iter().map(code));
         let asked = CreateCode { domain: self.number()?, len: len.max(64) as u64, parts };
-        let (facts, bytes) = desk.create_code(asked)?;
+        let (facts, bytes) = daemon.create_code(asked)?;
         let placed = places.into_iter().map(|at| (bytes.clone(), at)).collect();
         Ok((MemoryRegion::lent(self, &facts, bytes), placed))
     }

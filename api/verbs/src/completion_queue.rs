@@ -1,14 +1,14 @@
-//! Completion queues.
+//! Completion queues: made, polled and armed (`ibv_create_cq`, `ibv_poll_cq`, `ibv_req_notify_cq`).
 
 use remora_host::{CqHook, Engine};
 use remora_nic::{CompletionKind, MAX_RING_SLOTS, Notify, Poller, Ring, Status, WorkCompletion};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::nicd::Desk;
+use crate::engine_handle::EngineHandle;
+use crate::nicd::DaemonClient;
 use crate::nicd::message::{CreateCq, QueueFacts, Request};
 use crate::queue_pair::ring;
-use crate::seat::Seat;
 use crate::{CompletionChannel, Context, CreateError, PollError};
 
 /// Fills an array that `poll` writes into.
@@ -37,9 +37,10 @@ pub struct CqOptions<'a> {
     pub depth: u32,
     /// The engine that it shall be on, counted from 0; `None`: whose turn it is.
     pub engine: Option<usize>,
-    /// The channel that tells of its completions.
+    /// The channel that reports its completions.
     pub channel: Option<&'a CompletionChannel>,
-    /// It is for WAITs, which count its completions: nobody need poll it, and the newest stand over the oldest.
+    /// It is for WAITs, which count its completions: nobody need poll it, and new completions overwrite old
+    /// ones.
     pub counted: bool,
 }
 
@@ -55,7 +56,7 @@ pub struct CompletionQueue {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub context: Context,
-    pub seat: Seat,
+    pub engine_handle: EngineHandle,
     pub number: u32,
     tag: u64,
 }
@@ -65,15 +66,15 @@ impl Drop for Shared {
         if self.context.fork().is_child() {
             return;
         }
-        match &self.seat {
-            Seat::Own(engine) => {
+        match &self.engine_handle {
+            EngineHandle::Own(engine) => {
                 let ended = engine.control(|control| {
                     control.hook(self.number, None);
                     control.nic.destroy_cq(self.number)
                 });
                 debug_assert!(ended.is_ok(), "queue pairs hold their completion queues");
             }
-            Seat::Nicd(desk) => desk.tell(&Request::DestroyCq(self.number)),
+            EngineHandle::Nicd(daemon) => daemon.release(&Request::DestroyCq(self.number)),
         }
     }
 }
@@ -81,7 +82,7 @@ impl Drop for Shared {
 impl Shared {
     /// The engine that it is on, if that is this process's.
     pub fn engine(&self) -> Result<&Arc<Engine>, CreateError> {
-        self.seat.engine()
+        self.engine_handle.engine()
     }
 }
 
@@ -101,8 +102,8 @@ impl CompletionQueue {
         if depth > MAX_RING_SLOTS {
             return Err(CreateError::TooMany("depth", depth.into(), MAX_RING_SLOTS.into()));
         }
-        if let Some(desk) = context.desk() {
-            return CompletionQueue::of_daemon(context, desk, (depth, tag), options);
+        if let Some(daemon) = context.daemon() {
+            return CompletionQueue::of_daemon(context, daemon, (depth, tag), options);
         }
         let adapter = context.adapter()?;
         let engines = adapter.engines();
@@ -124,30 +125,33 @@ impl CompletionQueue {
             control.hook(number, hook);
             Ok::<u32, CreateError>(number)
         })?;
-        let seat = Seat::Own(Arc::clone(engine));
-        Ok(CompletionQueue::over(Shared { context: context.clone(), seat, number, tag }, Poller::new(ring)))
+        let engine_handle = EngineHandle::Own(Arc::clone(engine));
+        Ok(CompletionQueue::over(
+            Shared { context: context.clone(), engine_handle, number, tag },
+            Poller::new(ring),
+        ))
     }
 
     fn of_daemon(
         context: &Context,
-        desk: &Arc<Desk>,
+        daemon: &Arc<DaemonClient>,
         (depth, tag): (u32, u64),
         options: &CqOptions<'_>,
     ) -> Result<CompletionQueue, CreateError> {
         let channel = options.channel.map_or(Ok(0), CompletionChannel::number)?;
-        let (facts, ring) = desk.create_cq(CreateCq { depth, channel, tag, counted: options.counted })?;
-        Ok(CompletionQueue::lent(context, desk, &facts, Poller::new(ring)))
+        let (facts, ring) = daemon.create_cq(CreateCq { depth, channel, tag, counted: options.counted })?;
+        Ok(CompletionQueue::lent(context, daemon, &facts, Poller::new(ring)))
     }
 
     /// A queue of the daemon's, mapped here.
     pub(crate) fn lent(
         context: &Context,
-        desk: &Arc<Desk>,
+        daemon: &Arc<DaemonClient>,
         facts: &QueueFacts,
         poller: Poller,
     ) -> CompletionQueue {
-        let seat = Seat::Nicd(Arc::clone(desk));
-        let shared = Shared { context: context.clone(), seat, number: facts.number, tag: facts.tag };
+        let engine_handle = EngineHandle::Nicd(Arc::clone(daemon));
+        let shared = Shared { context: context.clone(), engine_handle, number: facts.number, tag: facts.tag };
         CompletionQueue::over(shared, poller)
     }
 
@@ -177,7 +181,7 @@ impl CompletionQueue {
 
     /// The engine that it is on.
     pub fn engine(&self) -> usize {
-        self.shared.seat.number()
+        self.shared.engine_handle.number()
     }
 
     /// By what a WAIT names it ([`work::wait`](crate::work::wait)).
@@ -199,8 +203,8 @@ impl CompletionQueue {
         self.shared.tag
     }
 
-    /// Takes completions that are there, up to `out.len()`, and says how many. If there are none, drives the NIC one
-    /// step and looks again.
+    /// Takes up to `out.len()` completions and returns how many. If there are none, drives the NIC one step
+    /// and looks again.
     ///
     /// # Errors
     /// `Overrun`, once nothing is left; `Forked`; `Failed`.
@@ -213,7 +217,7 @@ impl CompletionQueue {
         if taken > 0 {
             return Ok(taken);
         }
-        self.shared.seat.poll();
+        self.shared.engine_handle.poll();
         let taken = self.take(out);
         if taken == 0 {
             self.look_for_failure()?;
@@ -244,8 +248,8 @@ impl CompletionQueue {
         taken
     }
 
-    /// Polls, without sleeping, until at least one completion is there. If that takes long, other threads get the core
-    /// between two polls.
+    /// Polls, without sleeping, until at least one completion is there. If that takes long, other threads get
+    /// the core between two polls.
     ///
     /// # Errors
     /// `Timeout`, and those of [`poll`](CompletionQueue::poll).
@@ -269,8 +273,8 @@ impl CompletionQueue {
         }
     }
 
-    /// Asks for one wake-up through its channel. Poll once more after this before sleeping: what came before it does not
-    /// wake.
+    /// Asks for one wake-up through its channel. Poll once more after this before sleeping: an earlier
+    /// completion wakes nobody.
     ///
     /// # Errors
     /// `Forked`.
@@ -279,38 +283,38 @@ impl CompletionQueue {
             return Err(PollError::Forked);
         }
         let number = self.shared.number;
-        match &self.shared.seat {
-            Seat::Own(engine) => {
+        match &self.shared.engine_handle {
+            EngineHandle::Own(engine) => {
                 let armed = engine.control(|control| control.nic.notify_cq(number, notify));
                 debug_assert!(armed.is_ok(), "the queue lives as long as this");
             }
-            Seat::Nicd(desk) => {
+            EngineHandle::Nicd(daemon) => {
                 let solicited = match notify {
                     Notify::Never => return Ok(()),
                     Notify::Any => false,
                     Notify::Solicited => true,
                 };
-                desk.done(&Request::Arm { number, solicited }).map_err(|_| PollError::Failed)?;
+                daemon.done(&Request::Arm { number, solicited }).map_err(|_| PollError::Failed)?;
             }
         }
         Ok(())
     }
 
-    /// From now on this channel tells of its completions.
+    /// From now on this channel reports its completions.
     ///
     /// # Errors
-    /// `Forked`; `OtherContext`; `Daemon`: its words.
+    /// `Forked`; `OtherContext`; `Daemon`: its refusal.
     pub fn set_channel(&self, channel: &CompletionChannel) -> Result<(), CreateError> {
         let shared = &*self.shared;
         shared.context.refuse_child()?;
-        match &shared.seat {
-            Seat::Own(engine) => {
+        match &shared.engine_handle {
+            EngineHandle::Own(engine) => {
                 let hook = CqHook { channel: channel.channel().clone(), tag: shared.tag };
                 engine.control(|control| control.hook(shared.number, Some(hook)));
                 Ok(())
             }
-            Seat::Nicd(desk) => {
-                desk.done(&Request::SetChannel { number: shared.number, channel: channel.number()? })
+            EngineHandle::Nicd(daemon) => {
+                daemon.done(&Request::SetChannel { number: shared.number, channel: channel.number()? })
             }
         }
     }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::nicd::Desk;
+use crate::nicd::DaemonClient;
 use crate::{CompletionChannel, CompletionQueue, CqOptions, CreateError, ProtectionDomain, XrcDomain};
 
 /// An open device. Cloning shares it; it closes when the last thing that was made in it is gone.
@@ -30,8 +30,8 @@ struct Inner {
 enum Home {
     /// This process's, for itself or (`lends`) for others that map its queues and regions.
     Own { adapter: Adapter, lends: bool },
-    /// The daemon's.
-    Nicd { desk: Arc<Desk>, events: Signal<EngineEvent> },
+    /// The NIC of a daemon, which this process is attached to.
+    Nicd { daemon: Arc<DaemonClient>, events: Signal<EngineEvent> },
 }
 
 impl Context {
@@ -39,8 +39,8 @@ impl Context {
         Context::at(Home::Own { adapter, lends })
     }
 
-    pub(crate) fn of_daemon(desk: Arc<Desk>, events: Signal<EngineEvent>) -> Context {
-        Context::at(Home::Nicd { desk, events })
+    pub(crate) fn of_daemon(daemon: Arc<DaemonClient>, events: Signal<EngineEvent>) -> Context {
+        Context::at(Home::Nicd { daemon, events })
     }
 
     fn at(home: Home) -> Context {
@@ -79,7 +79,7 @@ impl Context {
         CompletionQueue::new(self, options)
     }
 
-    /// A channel that tells of completions by a descriptor.
+    /// A channel that reports completions by a descriptor.
     ///
     /// # Errors
     /// The system gives no descriptor.
@@ -99,12 +99,12 @@ impl Context {
     pub fn port(&self) -> PortFacts {
         match &self.inner.home {
             Home::Own { adapter, .. } => adapter.engines()[0].facts(),
-            Home::Nicd { desk, .. } => desk.facts(),
+            Home::Nicd { daemon, .. } => daemon.facts(),
         }
     }
 
-    /// The next asynchronous event, if there is one. [`AsFd`] gives a descriptor that is readable while there is. A forked
-    /// child gets none: they are its parent's.
+    /// The next asynchronous event, if there is one. [`AsFd`] gives a descriptor that is readable while there
+    /// is. A forked child gets none: they are its parent's.
     pub fn poll_event(&self) -> Option<EngineEvent> {
         if self.inner.fork.is_child() { None } else { self.events().take() }
     }
@@ -129,8 +129,8 @@ impl Context {
         if self.inner.fork.is_child() { &[] } else { self.own_engines() }
     }
 
-    /// What its engines have counted together; nothing if they are a daemon's, which tells its own owner, or a forked
-    /// child's parent's.
+    /// The counters of all its engines together; zeros in a forked child, and for a daemon's engine, which
+    /// reports to its owner.
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
         for engine in self.live_engines() {
@@ -168,10 +168,10 @@ impl Context {
     }
 
     /// The way to the daemon, if the NIC is its.
-    pub(crate) fn desk(&self) -> Option<&Arc<Desk>> {
+    pub(crate) fn daemon(&self) -> Option<&Arc<DaemonClient>> {
         match &self.inner.home {
             Home::Own { .. } => None,
-            Home::Nicd { desk, .. } => Some(desk),
+            Home::Nicd { daemon, .. } => Some(daemon),
         }
     }
 
@@ -180,7 +180,7 @@ impl Context {
     pub(crate) fn has_failed(&self) -> bool {
         match &self.inner.home {
             Home::Own { adapter, .. } => adapter.has_failed(),
-            Home::Nicd { desk, .. } => desk.is_gone(),
+            Home::Nicd { daemon, .. } => daemon.is_gone(),
         }
     }
 

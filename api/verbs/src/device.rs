@@ -28,8 +28,8 @@ impl Device {
         Device { config: Config::new(PortConfig::shm()) }
     }
 
-    /// One whose peers are anywhere; frames leave by UDP from `local`, an address of this machine. Port 0 takes a free
-    /// one, which suits a client; RoCE's own is 4791.
+    /// A NIC whose peers are anywhere; frames leave by UDP from `local`, an address of this machine. Port 0
+    /// takes a free one, which suits a client; RoCE's own is 4791.
     ///
     /// # Errors
     /// `local` is no address.
@@ -40,14 +40,15 @@ impl Device {
         Ok(Device { config: Config::new(PortConfig::udp(local)) })
     }
 
-    /// One whose peers are on the network of this Ethernet interface, or behind its gateways; frames leave and come past the
-    /// kernel's network stack (AF_XDP), which takes root's rights. It is called by `address`, one of the interface's (`None`:
-    /// its first), and RoCE's own UDP port, 4791. A peer's port may be `udp` as well.
+    /// A NIC whose peers are on the network of this Ethernet interface, or behind its gateways. Frames leave
+    /// and come past the kernel's network stack (AF_XDP), which takes root's rights. Its address is
+    /// `address`, one of the interface's (`None`: its first), with RoCE's own UDP port, 4791. A peer's port
+    /// may be `udp` as well.
     pub fn xdp(interface: impl Into<String>, address: Option<IpAddr>) -> Device {
         Device { config: Config::new(PortConfig::xdp(interface, address)) }
     }
 
-    /// One that belongs to a NIC daemon (`remora nicd`), which listens at the socket `path` and whose engine drives it.
+    /// The NIC of a daemon (`remora nicd`), which listens at the socket `path` and whose engine drives it.
     pub fn nicd(path: impl AsRef<Path>) -> Attachment {
         Attachment::new(path.as_ref())
     }
@@ -66,7 +67,8 @@ impl Device {
         self
     }
 
-    /// With so many engines. Each has its own port and, in dedicated mode, its own thread; a queue pair belongs to one.
+    /// Sets the number of engines. Each has its own port and, in dedicated mode, its own thread; a queue pair
+    /// belongs to one.
     #[must_use]
     pub fn engines(mut self, engines: usize) -> Device {
         self.config.engines = engines;
@@ -101,10 +103,10 @@ impl Device {
         self
     }
 
-    /// With other settings of IRN for the queue pairs that ask for it ([`QpOptions::irn`](crate::QpOptions::irn)) and whose
-    /// peer agrees: the cap on packets in flight, the timers, and what the paper leaves out to see what it is good for.
-    /// Unless [`irn::Timers::Fixed`] is chosen, the timers follow the round trips measured, and the settings are their
-    /// least.
+    /// Sets other settings of IRN for the queue pairs that ask for it
+    /// ([`QpOptions::irn`](crate::QpOptions::irn)) and whose peer agrees. They are the cap on packets in
+    /// flight, the timers, and the paper's ablations. Unless [`irn::Timers::Fixed`] is chosen, the timers
+    /// follow the measured round trips, and the settings are their least.
     ///
     /// ```
     /// # use remora_verbs::{Device, irn};
@@ -118,9 +120,9 @@ impl Device {
         self
     }
 
-    /// With congestion control for every connected queue pair: DCQCN, which needs a port that shows IP headers
-    /// (`xdp`) and a switch that marks, or TIMELY, which needs nothing. They begin at the settings' line rate and never
-    /// exceed it.
+    /// Sets congestion control for every connected queue pair. It is DCQCN, which needs a port that shows IP
+    /// headers (`xdp`) and a switch that marks, or TIMELY, which needs nothing. They begin at the settings'
+    /// line rate and never exceed it.
     ///
     /// ```
     /// # use remora_verbs::{Device, congestion};
@@ -138,8 +140,8 @@ impl Device {
         self
     }
 
-    /// With everything that passes its port recorded in a pcapng file, which Wireshark opens. Each frame is copied for
-    /// that: figures change.
+    /// Records everything that passes its port in a pcapng file, which Wireshark opens. Each frame is copied
+    /// for that: figures change.
     #[must_use]
     pub fn capture(mut self, file: impl Into<PathBuf>) -> Device {
         self.config.capture = Some(file.into());
@@ -153,10 +155,10 @@ impl Device {
         self
     }
 
-    /// Opens it.
+    /// Opens the NIC: its port, its engines and their threads.
     ///
     /// # Errors
-    /// One line that says what is wrong and how to mend it.
+    /// One line with the fault and its mend.
     pub fn open(&self) -> Result<Context, OpenError> {
         Ok(Context::new(Adapter::open(&self.config)?, false))
     }

@@ -27,7 +27,7 @@ pub enum CreateError {
     TooFew(&'static str, u64, u64),
     /// The system gave no descriptor; its errno.
     System(i32),
-    /// The NIC is the daemon's, and this is none of what it lends.
+    /// The NIC is a daemon's, and a daemon does not lend this.
     NotByDaemon,
     /// The NIC daemon refused; its words.
     Daemon(String),
@@ -131,7 +131,8 @@ impl From<remora_nic::PostError> for PostError {
 /// Why polling found no completion and never will, or not in time.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum PollError {
-    /// More completions came than the queue holds; some are lost. Make it as deep as all the work that may be outstanding.
+    /// More completions came than the queue holds; some are lost. Make it as deep as all the work that may be
+    /// outstanding.
     Overrun,
     /// Nothing came in the time given.
     Timeout,

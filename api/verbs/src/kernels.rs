@@ -4,9 +4,9 @@ use remora_host::Engine;
 use remora_nic::kernel::{Kernel, KernelFacts, KernelInit, SPARE, Shipped};
 use std::sync::Arc;
 
-use crate::nicd::Desk;
+use crate::engine_handle::EngineHandle;
+use crate::nicd::DaemonClient;
 use crate::nicd::message::{Deploy, Request};
-use crate::seat::Seat;
 use crate::{Context, CreateError, MemoryRegion, ProtectionDomain};
 
 /// What a kernel is deployed with.
@@ -33,8 +33,8 @@ impl Default for KernelOptions<'_> {
     }
 }
 
-/// A kernel that is deployed, until it is removed or this is dropped. Queue pairs of its protection domain that agreed on StRoM
-/// ([`QpOptions::strom`](crate::QpOptions::strom)) reach it.
+/// A kernel that is deployed, until it is removed or this is dropped. Queue pairs of its protection domain
+/// that agreed on StRoM ([`QpOptions::strom`](crate::QpOptions::strom)) reach it.
 ///
 /// ```
 /// use remora_verbs::kernel::{Get, Kernel, Lookup, Slot, Status};
@@ -44,7 +44,7 @@ impl Default for KernelOptions<'_> {
 /// let domain = context.alloc_pd()?;
 /// let mut cq = context.create_cq(64)?;
 ///
-/// // The server: a table of one slot, and the kernel of the paper's section 5. Its program does nothing from now on.
+/// // The server: a table of one slot, and the kernel of the paper (§5). Then its program does nothing.
 /// let table = domain.allocate(4096, Access::LOCAL_WRITE)?;
 /// let slot = Slot { keys: [7, 8, 9], values: [table.remote(64).addr, 0, 0], lens: [4, 0, 0] };
 /// table.write(0, &slot.emit())?;
@@ -71,7 +71,7 @@ impl Default for KernelOptions<'_> {
 #[derive(Debug)]
 pub struct KernelHandle {
     number: u32,
-    seat: Seat,
+    engine_handle: EngineHandle,
     domain: ProtectionDomain,
 }
 
@@ -81,24 +81,24 @@ impl Drop for KernelHandle {
             return;
         }
         // If answers are on their way, the NIC forgets it when they have arrived.
-        match &self.seat {
-            Seat::Own(engine) => {
+        match &self.engine_handle {
+            EngineHandle::Own(engine) => {
                 let _ = engine.control(|control| control.nic.remove_kernel(self.number));
             }
-            Seat::Nicd(desk) => desk.tell(&Request::RemoveKernel(self.number)),
+            EngineHandle::Nicd(daemon) => daemon.release(&Request::RemoveKernel(self.number)),
         }
     }
 }
 
 /// Bytes of memory that so many answers take.
-pub(crate) fn room_for(answers: u64, longest: u32) -> u64 {
+pub(crate) fn answer_bytes(answers: u64, longest: u32) -> u64 {
     answers.saturating_mul(u64::from(longest) + u64::from(SPARE))
 }
 
 /// Answers of a kernel with so many lanes.
 fn count_answers(lanes: u64, options: &KernelOptions<'_>) -> Result<u32, CreateError> {
     let count = lanes + u64::from(options.answers);
-    let asked = if options.longest == 0 { 0 } else { room_for(count, options.longest) };
+    let asked = if options.longest == 0 { 0 } else { answer_bytes(count, options.longest) };
     let most = u64::from(u32::MAX);
     match (1..=most).contains(&asked) {
         true => Ok(count as u32),
@@ -127,8 +127,8 @@ impl KernelHandle {
             limit: options.limit,
         };
         let number = engine.control(|control| control.nic.deploy_kernel(init))?;
-        let (seat, domain) = (Seat::Own(Arc::clone(engine)), domain.clone());
-        Ok(KernelHandle { number, seat, domain })
+        let (engine_handle, domain) = (EngineHandle::Own(Arc::clone(engine)), domain.clone());
+        Ok(KernelHandle { number, engine_handle, domain })
     }
 
     pub(crate) fn shipped(
@@ -136,7 +136,7 @@ impl KernelHandle {
         (kernel, lanes): (Shipped, u32),
         options: &KernelOptions<'_>,
     ) -> Result<KernelHandle, CreateError> {
-        let Some(desk) = domain.context().desk() else {
+        let Some(daemon) = domain.context().daemon() else {
             // Before so many kernels are made.
             count_answers(lanes.into(), options)?;
             return KernelHandle::new(domain, kernel.lanes(lanes as usize), options);
@@ -153,17 +153,17 @@ impl KernelHandle {
             limit,
             grants,
         };
-        let number = desk.number(&Request::Deploy(asked))?;
-        Ok(KernelHandle::lent(domain, desk, number))
+        let number = daemon.number(&Request::Deploy(asked))?;
+        Ok(KernelHandle::lent(domain, daemon, number))
     }
 
     /// One that the daemon runs.
-    pub(crate) fn lent(domain: &ProtectionDomain, desk: &Arc<Desk>, number: u32) -> KernelHandle {
-        KernelHandle { number, seat: Seat::Nicd(Arc::clone(desk)), domain: domain.clone() }
+    pub(crate) fn lent(domain: &ProtectionDomain, daemon: &Arc<DaemonClient>, number: u32) -> KernelHandle {
+        KernelHandle { number, engine_handle: EngineHandle::Nicd(Arc::clone(daemon)), domain: domain.clone() }
     }
 
     pub(crate) fn is_on(&self, engine: &Arc<Engine>) -> bool {
-        matches!(&self.seat, Seat::Own(own) if Arc::ptr_eq(own, engine))
+        matches!(&self.engine_handle, EngineHandle::Own(own) if Arc::ptr_eq(own, engine))
     }
 
     /// Its number on its engine.
@@ -178,28 +178,34 @@ impl KernelHandle {
     pub fn facts(&self) -> Result<KernelFacts, CreateError> {
         self.domain.context().refuse_child()?;
         let is_it = |facts: &KernelFacts| facts.number == self.number;
-        let found = self.seat.engine()?.control(|control| control.nic.kernels().find(is_it));
+        let found = self.engine_handle.engine()?.control(|control| control.nic.kernels().find(is_it));
         found.ok_or(CreateError::Nic(remora_nic::NicError::Unknown))
     }
 
-    /// Puts others in its place, as many as it has lanes. A lane changes when it is at rest, so no request meets both.
+    /// Puts others in its place, as many as it has lanes. A lane changes when it is at rest, so no request
+    /// meets both.
     ///
     /// # Errors
-    /// `Forked`; `NotByDaemon`; `Nic(TooSmall)` if they are not as many; `Nic(Unknown)` once it has been removed.
+    /// `Forked`; `NotByDaemon`; `Nic(TooSmall)` if they are not as many; `Nic(Unknown)` once it has been
+    /// removed.
     pub fn replace(&self, others: Vec<Box<dyn Kernel>>) -> Result<(), CreateError> {
         self.domain.context().refuse_child()?;
-        Ok(self.seat.engine()?.control(|control| control.nic.replace_kernel(self.number, others))?)
+        Ok(self.engine_handle.engine()?.control(|control| control.nic.replace_kernel(self.number, others))?)
     }
 
-    /// Removes it: it takes nothing new, and what it had begun ends with [`Status::REMOVED`](crate::kernel::Status::REMOVED).
+    /// Removes it. It takes no new requests, and those it had begun end with
+    /// [`Status::REMOVED`](crate::kernel::Status::REMOVED).
     ///
     /// # Errors
-    /// `Forked`; `Nic(Busy)`: answers are on their way, ask again; `Nic(Unknown)` once it has been removed; `Daemon`: its words.
+    /// `Forked`; `Nic(Busy)`: answers are on their way, try again; `Nic(Unknown)` once it has been removed;
+    /// `Daemon`: its refusal.
     pub fn remove(&self) -> Result<(), CreateError> {
         self.domain.context().refuse_child()?;
-        match &self.seat {
-            Seat::Own(engine) => Ok(engine.control(|control| control.nic.remove_kernel(self.number))?),
-            Seat::Nicd(desk) => desk.done(&Request::RemoveKernel(self.number)),
+        match &self.engine_handle {
+            EngineHandle::Own(engine) => {
+                Ok(engine.control(|control| control.nic.remove_kernel(self.number))?)
+            }
+            EngineHandle::Nicd(daemon) => daemon.done(&Request::RemoveKernel(self.number)),
         }
     }
 }

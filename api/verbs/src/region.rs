@@ -1,4 +1,4 @@
-//! Memory regions.
+//! Memory regions: registered memory of this process, and what a peer needs to know of one.
 
 use remora_memory::{Access, AccessError, Bytes, Key, Range, Table};
 use remora_nic::{Remote, Sge};
@@ -8,9 +8,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::nicd::message::{RegionFacts, Request};
 use crate::{CreateError, ProtectionDomain};
 
-/// Registered memory. The program reads and writes it by copying: peers may change it at any moment, so there is never a
-/// reference to its bytes. Dropping it deregisters: when that is done, nothing touches the memory any more, and work that
-/// still names its key ends in error.
+/// Registered memory. The program reads and writes it by copying. Peers may change it at any moment, so there
+/// is never a reference to its bytes. Dropping it deregisters. After that nothing touches the memory any
+/// more, and work that still names its key ends in error.
 #[derive(Debug)]
 pub struct MemoryRegion {
     domain: ProtectionDomain,
@@ -25,14 +25,14 @@ pub struct MemoryRegion {
     ended: bool,
 }
 
-/// A peer's region, as it is told to others: 20 bytes that fit into the private data of a connection.
+/// A peer's region as it is sent to others: 20 bytes that fit into the private data of a connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct RemoteMemory {
     /// Address of its first byte, for work requests.
     pub addr: u64,
     /// Its length in bytes.
     pub len: u64,
-    /// Its key.
+    /// The key that remote accesses bear (R_Key).
     pub rkey: Key,
 }
 
@@ -133,10 +133,10 @@ impl MemoryRegion {
         how: fn(&Table, Key) -> Result<(), remora_memory::Error>,
     ) -> Result<(), remora_memory::Error> {
         let context = self.domain.context();
-        match (context.adapter(), context.desk()) {
+        match (context.adapter(), context.daemon()) {
             (Ok(adapter), _) => how(adapter.table(), self.key),
-            (_, Some(desk)) => {
-                desk.tell(&Request::Deregister(self.key.get()));
+            (_, Some(daemon)) => {
+                daemon.release(&Request::Deregister(self.key.get()));
                 Ok(())
             }
             _ => Ok(()),
@@ -148,7 +148,7 @@ impl MemoryRegion {
         self.key
     }
 
-    /// Its remote key: whoever has it may do what the region's rights allow.
+    /// Its remote key: the holder may do all that the region's rights allow.
     pub fn rkey(&self) -> Key {
         self.key
     }
@@ -171,7 +171,7 @@ impl MemoryRegion {
         self.bytes.as_ref()
     }
 
-    /// The element of a scatter/gather list for `len` bytes at `offset`. Whether they lie inside is the NIC's to check.
+    /// The element of a scatter/gather list for `len` bytes at `offset`. The NIC checks that they lie inside.
     #[inline]
     pub fn sge(&self, offset: usize, len: usize) -> Sge {
         Sge {
@@ -187,7 +187,7 @@ impl MemoryRegion {
         Remote { addr: self.iova.wrapping_add(offset), rkey: self.key }
     }
 
-    /// The whole of it, to be told to a peer.
+    /// The whole of it, to be sent to a peer.
     pub fn remote_memory(&self) -> RemoteMemory {
         RemoteMemory { addr: self.iova, len: self.len as u64, rkey: self.key }
     }
@@ -232,8 +232,8 @@ impl MemoryRegion {
         self.write(offset, value.as_bytes())
     }
 
-    /// The 64-bit word at `offset` as an atomic: what peers' compare-and-swap and fetch-and-add work on. None outside the
-    /// region, for foreign memory, or if it is not aligned.
+    /// The 64-bit word at `offset` as an atomic, on which peers' compare-and-swap and fetch-and-add work.
+    /// None outside the region, for foreign memory, or if it is not aligned.
     #[inline]
     pub fn word(&self, offset: usize) -> Option<&AtomicU64> {
         let (bytes, at) = self.place(offset, 8).ok()?;

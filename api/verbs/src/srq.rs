@@ -28,7 +28,9 @@ impl Default for SrqOptions {
 /// A shared receive queue. Its queue pairs keep it alive.
 ///
 /// ```
-/// use remora_verbs::{Access, AsyncEvent, Device, EMPTY, QpOptions, QueuePair, ReceiveRequest, SrqOptions, work};
+/// use remora_verbs::{
+///     Access, AsyncEvent, Device, EMPTY, QpOptions, QueuePair, ReceiveRequest, SrqOptions, work,
+/// };
 ///
 /// let context = Device::shm().open()?;
 /// let domain = context.alloc_pd()?;
@@ -50,7 +52,8 @@ impl Default for SrqOptions {
 /// }
 /// assert_eq!(memory.get::<[u8; 15]>(0)?, *b"for any of them");
 /// let events: Vec<_> = std::iter::from_fn(|| context.poll_event()).map(|event| event.event).collect();
-/// assert!(events.iter().any(|event| matches!(event, AsyncEvent::SrqLimit(number) if number.get() == srq.number())));
+/// let mine = srq.number();
+/// assert!(events.iter().any(|event| matches!(event, AsyncEvent::SrqLimit(qpn) if qpn.get() == mine)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -66,7 +69,7 @@ pub(crate) struct Shared {
     pub number: Qpn,
     pub engine: Arc<Engine>,
     pub domain: ProtectionDomain,
-    /// For XRC.
+    /// The XRC domain of an XRC queue, and its completion queue: kept alive.
     _beside: Option<(XrcDomain, Arc<crate::completion_queue::Shared>)>,
 }
 
@@ -160,8 +163,8 @@ impl Srq {
         Ok(())
     }
 
-    /// Asks for one event ([`AsyncEvent::SrqLimit`](crate::AsyncEvent)) when fewer than `limit` work requests are left, at
-    /// once if they are already; 0 asks for none.
+    /// Asks for one event ([`AsyncEvent::SrqLimit`](crate::AsyncEvent)) when fewer than `limit` work requests
+    /// are left, at once if they are already; 0 asks for none.
     ///
     /// # Errors
     /// `Forked`; `Nic(TooSmall)`: it never holds so many (EINVAL).

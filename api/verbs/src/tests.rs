@@ -50,8 +50,8 @@ fn sent(context: &Context) -> u64 {
     context.counters().sent_pkts
 }
 
-/// READs are answered while their engine stands still for longer than they wait. Their answers are there when it goes on, and so are
-/// their timers.
+/// READs are answered while their engine stands still for longer than their timeout. When it goes on, the
+/// answers are there, and so are the timers.
 fn answers_count_that_came_before_their_timers_were_looked_at(device: impl Fn() -> Device, irn: bool) {
     let mut ends = ends(device, irn);
     let before = sent(&ends.there);
@@ -89,7 +89,8 @@ fn an_engine_that_stood_still_takes_what_came_before_it_blames_its_peers() {
     }
 }
 
-/// Two clients of one server over shared memory; the engine of one stands still, so that what it asked for fills its ring.
+/// Two clients of one server over shared memory; the engine of one stands still, so the answers to it fill
+/// its ring.
 #[test]
 fn a_client_that_stands_still_holds_up_no_other() {
     const LEN: usize = 64 << 10;

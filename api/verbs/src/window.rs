@@ -5,7 +5,8 @@ use remora_nic::{Operation, Sge, WorkRequest};
 
 use crate::{CreateError, MemoryRegion, ProtectionDomain, work};
 
-/// A memory window: a part of a region under a key of its own, opened and closed by work requests. Dropping it ends it.
+/// A memory window: a part of a region under a key of its own, opened and closed by work requests. Dropping
+/// it ends it.
 ///
 /// ```
 /// use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, Status, WindowType, work};
@@ -46,12 +47,12 @@ impl MemoryWindow {
         Ok(MemoryWindow { domain: domain.clone(), kind, key, first: 0 })
     }
 
-    /// Its kind.
+    /// Type 1, or type 2B (IBTA vol. 1 §10.6.7).
     pub fn kind(&self) -> WindowType {
         self.kind
     }
 
-    /// Its key: what peers are told. Each [`bind`](MemoryWindow::bind) gives it another one.
+    /// Its key, to be sent to peers. Each [`bind`](MemoryWindow::bind) gives it another one.
     pub fn rkey(&self) -> Key {
         self.key
     }
@@ -61,11 +62,12 @@ impl MemoryWindow {
         remora_nic::Remote { addr: self.first.wrapping_add(offset), rkey: self.key }
     }
 
-    /// The work request that shows peers `len` bytes of `region` from `offset` on, with these rights. From now on
-    /// [`rkey`](MemoryWindow::rkey) is the key that it gives; it opens once the request has succeeded. If the request fails or
-    /// is never posted, [`look`](MemoryWindow::look) before the next one.
+    /// The work request that opens `len` bytes of `region` from `offset` on to peers, with these rights. From
+    /// now on [`rkey`](MemoryWindow::rkey) is the key that it gives; it opens once the request has succeeded.
+    /// If the request fails or is never posted, [`look`](MemoryWindow::look) before the next one.
     ///
-    /// With [`Access::ZERO_BASED`] (type 2 only) its addresses count from 0. No bytes unbind a window of type 1.
+    /// With [`Access::ZERO_BASED`] (type 2 only) its addresses count from 0. No bytes unbind a window of type
+    /// 1.
     pub fn bind(
         &mut self,
         id: u64,
@@ -101,7 +103,7 @@ impl Drop for MemoryWindow {
     }
 }
 
-/// The null region (`ibv_alloc_null_mr`): what is received into it is gone, what is sent from it is zeros.
+/// The null region (`ibv_alloc_null_mr`): bytes received into it are discarded, bytes sent from it are zeros.
 ///
 /// ```
 /// use remora_verbs::{Access, Device, EMPTY, QpOptions, QueuePair, work};
@@ -111,7 +113,8 @@ impl Drop for MemoryWindow {
 /// let mut cq = context.create_cq(64)?;
 /// let pair = || domain.create_qp(&cq, &cq, &QpOptions::default());
 /// let (mut pair, _peer) = QueuePair::connect_pair(pair()?, pair()?)?;
-/// let (here, there) = (domain.allocate(64, Access::LOCAL_WRITE)?, domain.allocate(64, Access::REMOTE_READ)?);
+/// let here = domain.allocate(64, Access::LOCAL_WRITE)?;
+/// let there = domain.allocate(64, Access::REMOTE_READ)?;
 /// there.write(0, b"header:payload")?;
 ///
 /// // Only what follows the first seven bytes is wanted.

@@ -1,7 +1,7 @@
 //! Extended reliable connections: initiators that send to shared receive queues of their target's domain.
 //!
-//! An initiator receives nothing; each of its work requests names a shared receive queue of its target's domain by number. A
-//! target serves it and has no queues at all.
+//! An initiator receives nothing. Each of its work requests names a shared receive queue of its target's
+//! domain by number. A target serves it and has no queues at all.
 //!
 //! ```
 //! use remora_verbs::{Access, Device, EMPTY, QpOptions, ReceiveRequest, SrqOptions, XrcInitiator, work};
@@ -34,7 +34,7 @@ use remora_transport::state::State;
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
 
-use crate::end::End;
+use crate::local_qp::LocalQp;
 use crate::queue_pair::Own;
 use crate::{Context, CreateError, Init, Modify, PostError, QpOptions, QueuePair, Ready};
 
@@ -87,24 +87,24 @@ impl XrcDomain {
         options.check(Own::Neither)?;
         let Inner { context, engine, number } = &*self.inner;
         context.refuse_child()?;
-        let end =
-            End::new(context, engine, Service::XrcTarget, options, |nic| nic.create_xrc_target(*number))?;
-        Ok(XrcTarget { end, _domain: self.clone(), state: std::marker::PhantomData })
+        let local =
+            LocalQp::new(context, engine, Service::XrcTarget, options, |nic| nic.create_xrc_target(*number))?;
+        Ok(XrcTarget { local, _domain: self.clone(), state: std::marker::PhantomData })
     }
 }
 
-/// The target of an extended reliable connection. What arrives completes on the completion queues of the shared receive
-/// queues that it names; memory is accessed in their protection domains.
+/// The target of an extended reliable connection. Messages complete on the completion queues of the shared
+/// receive queues that they name; memory is accessed in those queues' protection domains.
 #[derive(Debug)]
 pub struct XrcTarget<S = Ready> {
-    end: End,
+    local: LocalQp,
     _domain: XrcDomain,
     state: std::marker::PhantomData<fn() -> S>,
 }
 
 impl XrcTarget<Init> {
     fn ready(self) -> XrcTarget<Ready> {
-        XrcTarget { end: self.end, _domain: self._domain, state: std::marker::PhantomData }
+        XrcTarget { local: self.local, _domain: self._domain, state: std::marker::PhantomData }
     }
 
     /// Connects it to an initiator that a [`Listener`](crate::Listener) at `address` answers with.
@@ -112,7 +112,7 @@ impl XrcTarget<Init> {
     /// # Errors
     /// [`ConnectError`]; the target is gone then.
     pub fn connect(mut self, address: impl ToSocketAddrs) -> Result<XrcTarget<Ready>, ConnectError> {
-        self.end.connect(address)?;
+        self.local.connect(address)?;
         Ok(self.ready())
     }
 
@@ -120,7 +120,7 @@ impl XrcTarget<Init> {
         mut self,
         request: remora_host::connect::Request,
     ) -> Result<XrcTarget<Ready>, ConnectError> {
-        self.end.connection = self.end.answer(request)?.go()?;
+        self.local.connection = self.local.answer(request)?.go()?;
         Ok(self.ready())
     }
 }
@@ -128,7 +128,7 @@ impl XrcTarget<Init> {
 impl XrcTarget<Ready> {
     /// Takes it to the error state.
     pub fn fail(&mut self) {
-        self.end.fail();
+        self.local.fail();
     }
 
     /// Changes attributes, or the state, as `ibv_modify_qp` does.
@@ -136,28 +136,29 @@ impl XrcTarget<Ready> {
     /// # Errors
     /// The transition, or a value, is not allowed.
     pub fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
-        self.end.modify(change)
+        self.local.modify(change)
     }
 
     /// Where its packets go, for bringing it up again by [`modify`](XrcTarget::modify).
     pub fn address_vector(&self) -> Option<AddressVector> {
-        self.end.agreement.as_ref().map(|agreement| self.end.address_vector(agreement))
+        self.local.agreement.as_ref().map(|agreement| self.local.address_vector(agreement))
     }
 }
 
 impl<S> XrcTarget<S> {
-    /// Its number.
+    /// Its number, 24 bits: the initiator's packets name it.
     pub fn number(&self) -> u32 {
-        self.end.number.get()
+        self.local.number.get()
     }
 
     /// The state that the NIC has it in.
     pub fn state(&self) -> State {
-        self.end.state()
+        self.local.state()
     }
 }
 
-/// The initiator of an extended reliable connection: what it posts goes to shared receive queues of its target's domain.
+/// The initiator of an extended reliable connection: its work goes to shared receive queues of its target's
+/// domain.
 ///
 /// It cannot send before it is connected, nor without naming a queue:
 ///
@@ -202,7 +203,7 @@ impl XrcInitiator<Init> {
         mut initiator: XrcInitiator<Init>,
         mut target: XrcTarget<Init>,
     ) -> Result<(XrcInitiator<Ready>, XrcTarget<Ready>), ConnectError> {
-        End::connect_pair(initiator.pair.end_mut()?, &mut target.end)?;
+        LocalQp::connect_pair(initiator.pair.local_mut()?, &mut target.local)?;
         Ok((XrcInitiator { pair: initiator.pair.ready() }, target.ready()))
     }
 }
@@ -242,7 +243,7 @@ impl XrcInitiator<Ready> {
 }
 
 impl<S> XrcInitiator<S> {
-    /// Its number.
+    /// Its number, 24 bits: the target's acknowledgements name it.
     pub fn number(&self) -> u32 {
         self.pair.number()
     }

@@ -1,4 +1,5 @@
-//! What a forked child inherits: all of it is its parent's, whatever the child opens itself, and so for the child's children.
+//! A forked child inherits objects that stay its parent's, even if the child opens some itself; and so for
+//! its children.
 #![allow(unsafe_code, reason = "fork(2)")]
 
 use remora_verbs::kernel::Shipped;
@@ -45,7 +46,8 @@ fn in_child(body: impl FnOnce() -> Result<(), String>) {
     if child == 0 {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
         let words = outcome.unwrap_or_else(|_| Err("a panic".to_owned())).err().unwrap_or_default();
-        // SAFETY: so many bytes of the string are written. The child ends at once: no destructor of the parent's runs.
+        // SAFETY: so many bytes of the string are written. The child ends at once: no destructor of the
+        // parent's runs.
         unsafe {
             libc::write(2, words.as_ptr().cast(), words.len());
             libc::_exit(if words.is_empty() { 0 } else { 1 });
@@ -226,7 +228,7 @@ fn arrived(parents: &mut Everything) -> u64 {
     parents.far.port_counters().frames_received
 }
 
-/// Whatever `child` does with what it inherits, nothing of it reaches the parent's peer, and the parent goes on.
+/// `child` uses its inherited objects; none of that reaches the parent's peer, and the parent goes on.
 fn does_no_harm(device: &Device, child: impl FnOnce(&mut Option<Everything>) -> Result<(), String>) {
     let mut parents = Everything::on(device);
     parents.goes_on();

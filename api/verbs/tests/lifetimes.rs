@@ -74,7 +74,8 @@ fn a_context_closes_under_traffic() {
     }
 }
 
-/// A region goes away under READs and WRITEs that hit it: they end in error, and its owner may use the memory again.
+/// A region goes away under READs and WRITEs that hit it: they end in error, and its owner may use the memory
+/// again.
 #[test]
 fn deregistration_under_load_ends_the_traffic_with_an_error() {
     for device in devices() {
@@ -207,7 +208,8 @@ fn a_forked_child_finds_everything_inert_and_the_parent_goes_on() {
     }
 }
 
-/// Threads that share an engine (each with its own queue pair and completion queue) do not disturb each other.
+/// Threads that share an engine (each with its own queue pair and completion queue) do not disturb each
+/// other.
 #[test]
 fn threads_may_share_an_engine() {
     for device in devices() {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::message::{MAX_PACKET, Reply, Request, VERSION};
 use super::negotiate;
-use super::tenant::{Answer, Limits, Shared, Tenant};
+use super::tenant::{Limits, ReplyResult, Shared, Tenant};
 use crate::{Context, Device, PortFacts};
 
 /// How a daemon shall be.
@@ -37,7 +37,7 @@ impl Default for Options {
 /// A tenant, as the daemon's owner sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantFacts {
-    /// Its user.
+    /// The user id of its programs.
     pub uid: u32,
     /// Its name; none: it goes with its program.
     pub name: String,
@@ -53,7 +53,7 @@ pub struct TenantFacts {
     pub bytes: u64,
 }
 
-/// Time in which who connects says who it is, and takes an answer.
+/// Time in which a new program must send its first message, and take the answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Time that a name may still be another program's: one that was killed a moment ago.
 const HANDOVER: Duration = Duration::from_secs(2);
@@ -69,11 +69,11 @@ struct Register {
     passing: BTreeMap<u64, (u32, Shared)>,
     sockets: BTreeMap<u64, PacketSocket>,
     threads: BTreeMap<u64, JoinHandle<()>>,
-    /// Those that have not said who they are.
+    /// Serial numbers of the sockets that have sent no first message yet.
     silent: BTreeSet<u64>,
 }
 
-struct House {
+struct DaemonState {
     context: Context,
     options: Options,
     uid: u32,
@@ -86,7 +86,7 @@ struct House {
 
 /// A running daemon. Dropping it ends everything that it lends.
 pub struct Daemon {
-    house: Arc<House>,
+    state: Arc<DaemonState>,
     acceptor: Option<JoinHandle<()>>,
     fork: ForkMark,
 }
@@ -101,7 +101,7 @@ impl Daemon {
     /// Opens the NIC, with one engine that a thread drives, and listens at `socket`.
     ///
     /// # Errors
-    /// One line that says what is wrong and how to mend it.
+    /// One line with the fault and its mend.
     pub fn open(device: &Device, socket: &Path, options: &Options) -> Result<Daemon, OpenError> {
         let adapter = Adapter::open(&device.of_daemon())?;
         let listener = PacketListener::bind(socket, !options.allow.is_empty()).map_err(|error| {
@@ -118,7 +118,7 @@ impl Daemon {
                 _ => format!("listening at {at}: {error}"),
             })
         })?;
-        let house = Arc::new(House {
+        let state = Arc::new(DaemonState {
             context: Context::new(adapter, true),
             options: options.clone(),
             uid: remora_host::packet::own_uid(),
@@ -128,21 +128,21 @@ impl Daemon {
             stopped: AtomicBool::new(false),
             refused: AtomicU64::new(0),
         });
-        let accepting = Arc::clone(&house);
+        let accepting = Arc::clone(&state);
         let acceptor = std::thread::Builder::new()
             .name("remora-nicd".to_owned())
             .spawn(move || accept_all(&accepting, &listener))?;
-        Ok(Daemon { house, acceptor: Some(acceptor), fork: ForkMark::get() })
+        Ok(Daemon { state, acceptor: Some(acceptor), fork: ForkMark::get() })
     }
 
     /// The facts of its port.
     pub fn port(&self) -> PortFacts {
-        self.house.context.port()
+        self.state.context.port()
     }
 
     /// Everything that its NIC counts.
     pub fn metrics(&self) -> Vec<Family> {
-        self.house.context.metrics()
+        self.state.context.metrics()
     }
 
     /// Who is there; nobody in a forked child.
@@ -150,7 +150,7 @@ impl Daemon {
         if self.fork.is_child() {
             return Vec::new();
         }
-        let register = self.house.register();
+        let register = self.state.register();
         let facts = |uid: u32, name: &str, attached: bool, tenant: &Shared| {
             let (regions, queues, pairs, bytes) = lock(tenant).counts();
             TenantFacts { uid, name: name.to_owned(), attached, regions, queues, pairs, bytes }
@@ -164,19 +164,19 @@ impl Daemon {
 
     /// Connections turned away, and requests that made no sense.
     pub fn refused(&self) -> u64 {
-        self.house.refused.load(Ordering::Relaxed)
+        self.state.refused.load(Ordering::Relaxed)
     }
 
-    /// With whom a queue pair shares turns.
+    /// The tenant whose turns a queue pair shares.
     #[cfg(test)]
     pub(super) fn party(&self, pair: u32) -> Option<u32> {
-        let [engine, ..] = self.house.context.own_engines() else { return None };
+        let [engine, ..] = self.state.context.own_engines() else { return None };
         engine.control(|control| control.nic.party(remora_wire::Qpn::new(pair)))
     }
 
     /// Has a thread that drives the NIC failed? Nothing is certain after that.
     pub fn has_failed(&self) -> bool {
-        self.house.context.has_failed()
+        self.state.context.has_failed()
     }
 }
 
@@ -185,24 +185,24 @@ impl Drop for Daemon {
         if self.fork.is_child() {
             // The threads, the sockets and the programs attached are the parent's.
             std::mem::forget(self.acceptor.take());
-            std::mem::forget(Arc::clone(&self.house));
+            std::mem::forget(Arc::clone(&self.state));
             return;
         }
-        self.house.stopped.store(true, Ordering::Release);
-        self.house.stop.put(());
+        self.state.stopped.store(true, Ordering::Release);
+        self.state.stop.put(());
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
         }
         let threads = {
-            let mut register = self.house.register();
+            let mut register = self.state.register();
             register.sockets.values().for_each(PacketSocket::hang_up);
             std::mem::take(&mut register.threads)
         };
-        self.house.changed.notify_all();
+        self.state.changed.notify_all();
         for thread in threads.into_values() {
             let _ = thread.join();
         }
-        self.house.register().kept.clear();
+        self.state.register().kept.clear();
     }
 }
 
@@ -210,17 +210,17 @@ fn lock(tenant: &Shared) -> MutexGuard<'_, Tenant> {
     tenant.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn accept_all(house: &Arc<House>, listener: &PacketListener) {
+fn accept_all(state: &Arc<DaemonState>, listener: &PacketListener) {
     let mut serial = 0;
-    while !house.stopped.load(Ordering::Acquire) {
-        if wait_either(listener, &house.stop).is_err() {
+    while !state.stopped.load(Ordering::Acquire) {
+        if wait_either(listener, &state.stop).is_err() {
             continue;
         }
         match listener.accept() {
             Ok(Some(socket)) => {
                 serial += 1;
-                house.make_room();
-                house.admit(serial, socket);
+                state.hang_up_on_silent();
+                state.admit(serial, socket);
             }
             Ok(None) => {}
             // Out of descriptors, most likely: spinning would not bring them back.
@@ -229,13 +229,13 @@ fn accept_all(house: &Arc<House>, listener: &PacketListener) {
     }
 }
 
-impl House {
+impl DaemonState {
     fn register(&self) -> MutexGuard<'_, Register> {
         self.register.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where all places are taken, the oldest gives way that has not said who it is.
-    fn make_room(&self) {
+    /// At the limit of attachments, hangs up on the oldest that has sent no first message.
+    fn hang_up_on_silent(&self) {
         let mut register = self.register();
         register.threads.retain(|_, thread| !thread.is_finished());
         if register.threads.len() < self.options.attachments {
@@ -277,10 +277,10 @@ impl House {
         let Ok(handle) = socket.try_clone() else { return };
         register.sockets.insert(serial, handle);
         register.silent.insert(serial);
-        let house = Arc::clone(self);
+        let state = Arc::clone(self);
         let spawned = std::thread::Builder::new().name("remora-attach".to_owned()).spawn(move || {
-            house.serve(serial, &socket);
-            let mut register = house.register();
+            state.serve(serial, &socket);
+            let mut register = state.register();
             register.sockets.remove(&serial);
             register.silent.remove(&serial);
         });
@@ -372,12 +372,12 @@ impl House {
 
     /// One request. False: the program is gone, or makes no sense.
     fn hear(&self, socket: &PacketSocket, tenant: &Shared) -> bool {
-        let mut room = [0; MAX_PACKET];
-        let packet = match socket.receive(&mut room) {
+        let mut buffer = [0; MAX_PACKET];
+        let packet = match socket.receive(&mut buffer) {
             Ok(packet) if packet.len > 0 => packet,
             _ => return false,
         };
-        let Some(request) = Request::parse(&room[..packet.len]).filter(|_| !packet.cut) else {
+        let Some(request) = Request::parse(&buffer[..packet.len]).filter(|_| !packet.cut) else {
             self.refuse(socket, nonsense());
             return false;
         };
@@ -410,12 +410,12 @@ fn nonsense() -> String {
 }
 
 fn first_word(socket: &PacketSocket) -> Result<Request, String> {
-    let mut room = [0; MAX_PACKET];
-    let packet = socket.receive(&mut room).map_err(|error| error.to_string())?;
-    Request::parse(&room[..packet.len]).filter(|_| !packet.cut).ok_or_else(nonsense)
+    let mut buffer = [0; MAX_PACKET];
+    let packet = socket.receive(&mut buffer).map_err(|error| error.to_string())?;
+    Request::parse(&buffer[..packet.len]).filter(|_| !packet.cut).ok_or_else(nonsense)
 }
 
-fn answer(socket: &PacketSocket, answer: Answer) -> bool {
+fn answer(socket: &PacketSocket, answer: ReplyResult) -> bool {
     let (reply, descriptors) = answer.unwrap_or_else(|words| (Reply::Refused(words), Vec::new()));
     let descriptors: Vec<_> = descriptors.iter().map(std::os::fd::AsFd::as_fd).collect();
     socket.send(&reply.emit(), &descriptors).is_ok()

@@ -1,10 +1,13 @@
-//! What a program asks of the daemon, and what the daemon answers, as bytes: one packet each. Integers are little-endian.
+//! A program's requests to the daemon, and the daemon's replies, as bytes: one packet each. Integers are
+//! little-endian.
 //!
 //! ```text
-//!  0  kind 8   1  fields in the order in which they stand below; a text or a block of bytes begins with its length, 16 bits
+//!  0  kind 8   1  fields in the order of their declaration
 //! ```
 //!
-//! Nothing in a packet is believed: what is too short, too long, or names what cannot be, is no message.
+//! A text or a block of bytes begins with its length, 16 bits.
+//!
+//! A packet is not trusted: one that is too short or too long, or has an impossible value, is no message.
 
 use remora_host::connect::{Agreement, Full, Hello, LASTING, Message};
 use remora_host::{PortFacts, PortKind};
@@ -152,7 +155,7 @@ pub(crate) enum Request {
     RemoveKernel(u32),
 }
 
-/// A region.
+/// A region that the daemon lends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RegionFacts {
     pub domain: u32,
@@ -210,7 +213,7 @@ pub(crate) enum Reply {
     Full(Full),
 }
 
-/// Writes.
+/// A writer of little-endian fields.
 struct Out(Vec<u8>);
 
 impl Out {
@@ -496,7 +499,7 @@ impl<'a> In<'a> {
 }
 
 impl Request {
-    /// Its bytes.
+    /// The packet with this request.
     pub fn emit(&self) -> Vec<u8> {
         let mut out = Out(Vec::with_capacity(64));
         match self {
@@ -583,7 +586,7 @@ impl Request {
 }
 
 impl Reply {
-    /// Its bytes.
+    /// The packet with this reply.
     pub fn emit(&self) -> Vec<u8> {
         let mut out = Out(Vec::with_capacity(64));
         match self {

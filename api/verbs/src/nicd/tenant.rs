@@ -23,15 +23,15 @@ use crate::{
 /// What one tenant may have at a time.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Protection domains.
+    /// Protection domains at a time.
     pub domains: usize,
-    /// Regions.
+    /// Regions at a time.
     pub regions: usize,
-    /// Completion queues.
+    /// Completion queues at a time.
     pub queues: usize,
-    /// Completion channels.
+    /// Completion channels at a time.
     pub channels: usize,
-    /// Queue pairs.
+    /// Queue pairs at a time.
     pub pairs: usize,
     /// Kernels; the NIC has 32 for all tenants.
     pub kernels: usize,
@@ -56,7 +56,8 @@ impl Default for Limits {
     }
 }
 
-/// The first address of a tenant's memory, and what lies between two regions: an address says nothing of the daemon's own.
+/// The first address of a tenant's memory, and the gap between two regions: addresses reveal nothing of the
+/// daemon's own.
 const FIRST_ADDRESS: u64 = 1 << 44;
 const GAP: u64 = 1 << 21;
 
@@ -66,7 +67,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 const AWAY: &str = "this queue pair is being connected";
 
 /// What the daemon answers, with descriptors.
-pub(super) type Answer = Result<(Reply, Vec<OwnedFd>), String>;
+pub(super) type ReplyResult = Result<(Reply, Vec<OwnedFd>), String>;
 
 struct Region {
     region: MemoryRegion,
@@ -196,7 +197,7 @@ impl Tenant {
         })
     }
 
-    /// Everything goes.
+    /// Drops all objects of the tenant.
     fn clear(&mut self) {
         self.pairs.clear();
         self.kernels.clear();
@@ -207,7 +208,7 @@ impl Tenant {
     }
 
     /// A program of this tenant attaches: what it needs first.
-    pub fn welcome(&self) -> Answer {
+    pub fn welcome(&self) -> ReplyResult {
         for pair in self.pairs.values() {
             // What was posted before the last program died may not have been rung for.
             if let Stage::Up(pair) = &pair.stage {
@@ -244,7 +245,7 @@ impl Tenant {
     }
 
     /// Does what it may, at once.
-    pub fn execute(&mut self, request: Request) -> Answer {
+    pub fn execute(&mut self, request: Request) -> ReplyResult {
         let done = Ok((Reply::Done, Vec::new()));
         match request {
             Request::AllocDomain => self.alloc_domain(),
@@ -306,8 +307,9 @@ impl Tenant {
         }
     }
 
-    /// The thing at this place among all that is kept: domains, regions, completion queues, queue pairs, kernels.
-    fn kept(&self, place: usize) -> Answer {
+    /// The object with this index among all kept ones: domains, regions, completion queues, queue pairs,
+    /// kernels.
+    fn kept(&self, place: usize) -> ReplyResult {
         let mut place = place;
         if let Some(number) = self.domains.keys().nth(place) {
             return Ok((Reply::Domain(*number), Vec::new()));
@@ -330,8 +332,8 @@ impl Tenant {
         Ok((reply, Vec::new()))
     }
 
-    /// `bytes` more, if there is room for them.
-    fn room(&self, bytes: u64) -> Result<(), String> {
+    /// Is there capacity for `bytes` more? `Err`: the text of the limit.
+    fn refuse_beyond(&self, bytes: u64) -> Result<(), String> {
         let most = self.limits.bytes;
         match self.used.checked_add(bytes) {
             Some(sum) if sum <= most => Ok(()),
@@ -342,7 +344,7 @@ impl Tenant {
         }
     }
 
-    fn alloc_domain(&mut self) -> Answer {
+    fn alloc_domain(&mut self) -> ReplyResult {
         if self.domains.len() >= self.limits.domains {
             return Err(full("protection domains", self.limits.domains, "domains"));
         }
@@ -375,12 +377,12 @@ impl Tenant {
         Ok(())
     }
 
-    fn allocate(&mut self, asked: Allocate) -> Answer {
+    fn allocate(&mut self, asked: Allocate) -> ReplyResult {
         let Allocate { domain, len, access, name } = asked;
         if self.regions.len() >= self.limits.regions {
             return Err(full("regions", self.limits.regions, "regions"));
         }
-        self.room(len)?;
+        self.refuse_beyond(len)?;
         if !name.is_empty() && self.regions.values().any(|region| region.facts.name == name) {
             return Err(format!(
                 "there is a region `{name}` already: take it out of what was kept, or give it back"
@@ -399,14 +401,14 @@ impl Tenant {
         self.keep_region(Region { region, memory, facts })
     }
 
-    fn keep_region(&mut self, region: Region) -> Answer {
+    fn keep_region(&mut self, region: Region) -> ReplyResult {
         self.used += region.memory.len() as u64;
         let answer = self.lend_region(&region);
         self.regions.insert(region.facts.key, region);
         answer
     }
 
-    fn lend_region(&self, region: &Region) -> Answer {
+    fn lend_region(&self, region: &Region) -> ReplyResult {
         Ok((Reply::Region(region.facts.clone()), vec![descriptor(&region.memory)?]))
     }
 
@@ -418,7 +420,7 @@ impl Tenant {
         Ok(())
     }
 
-    fn create_channel(&mut self) -> Answer {
+    fn create_channel(&mut self) -> ReplyResult {
         if self.channels.len() >= self.limits.channels {
             return Err(full("completion channels", self.limits.channels, "channels"));
         }
@@ -429,7 +431,7 @@ impl Tenant {
         Ok((Reply::Number(number), vec![there.into()]))
     }
 
-    fn create_cq(&mut self, asked: &CreateCq) -> Answer {
+    fn create_cq(&mut self, asked: &CreateCq) -> ReplyResult {
         if self.queues.len() >= self.limits.queues {
             return Err(full("completion queues", self.limits.queues, "queues"));
         }
@@ -437,7 +439,7 @@ impl Tenant {
             0 => None,
             number => Some(self.channels.get(&number).ok_or_else(|| unknown("completion channel", number))?),
         };
-        self.room(remora_nic::Ring::size(asked.depth) as u64)?;
+        self.refuse_beyond(remora_nic::Ring::size(asked.depth) as u64)?;
         let (depth, counted) = (asked.depth.max(1), asked.counted);
         let options = CqOptions { depth, channel, counted, engine: None };
         let cq = CompletionQueue::tagged(&self.context, &options, asked.tag).map_err(words)?;
@@ -449,7 +451,7 @@ impl Tenant {
         answer
     }
 
-    fn lend_queue(&self, queue: &Queue) -> Answer {
+    fn lend_queue(&self, queue: &Queue) -> ReplyResult {
         Ok((Reply::Queue(queue.facts.clone()), vec![descriptor(queue.cq.ring().bytes())?]))
     }
 
@@ -463,7 +465,7 @@ impl Tenant {
         Ok(())
     }
 
-    fn create_qp(&mut self, asked: CreateQp) -> Answer {
+    fn create_qp(&mut self, asked: CreateQp) -> ReplyResult {
         let [sends, receives] = self.ends(&asked)?;
         let (domain, options) = (self.domain(asked.domain)?, &asked.options);
         let made = QueuePair::new(domain, sends, receives, asked.service, None, options);
@@ -481,7 +483,7 @@ impl Tenant {
             return Err(CreateError::NotByDaemon.to_string());
         }
         asked.options.check(Own::Both).map_err(words)?;
-        self.room(ring_bytes(&asked.options))?;
+        self.refuse_beyond(ring_bytes(&asked.options))?;
         let queue = |number| {
             self.queues.get(&number).map(|queue| &queue.cq).ok_or_else(|| unknown("completion queue", number))
         };
@@ -489,7 +491,7 @@ impl Tenant {
     }
 
     /// Keeps a queue pair that was made, with this place among the tenant's doorbells.
-    fn keep_pair(&mut self, stage: Stage, bell: u32, asked: CreateQp) -> Answer {
+    fn keep_pair(&mut self, stage: Stage, bell: u32, asked: CreateQp) -> ReplyResult {
         let CreateQp { domain, send_cq, receive_cq, service, mut options } = asked;
         options.connect_timeout = options.connect_timeout.min(LONGEST);
         let (number, agreement) = (stage.number(), None);
@@ -502,7 +504,7 @@ impl Tenant {
         answer
     }
 
-    fn lend_pair(&self, pair: &Pair) -> Answer {
+    fn lend_pair(&self, pair: &Pair) -> ReplyResult {
         let [send, receive] = pair.stage.rings()?;
         let mut lent = vec![descriptor(send.bytes())?, descriptor(receive.bytes())?];
         if let Stage::Up(up) = &pair.stage

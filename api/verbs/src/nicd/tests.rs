@@ -1,4 +1,4 @@
-//! Programs that mean harm, and the bounds of what a tenant may have. Daemon and programs are in one process here, which changes
+//! Hostile programs, and the bounds of a tenant. Daemon and programs are in one process here, which changes
 //! nothing: they share no more than two processes do.
 
 use remora_host::connect::{Agreement, Full, Hello, LinkOffer};
@@ -79,9 +79,9 @@ impl Raw {
         descriptors: &[std::os::fd::BorrowedFd<'_>],
     ) -> (Reply, Vec<OwnedFd>) {
         self.0.send(&request.emit(), descriptors).unwrap();
-        let mut room = [0; MAX_PACKET];
-        let packet = self.0.receive(&mut room).unwrap();
-        (Reply::parse(&room[..packet.len]).unwrap(), packet.descriptors)
+        let mut buffer = [0; MAX_PACKET];
+        let packet = self.0.receive(&mut buffer).unwrap();
+        (Reply::parse(&buffer[..packet.len]).unwrap(), packet.descriptors)
     }
 
     fn refuses(&self, request: &Request, words: &str) {
@@ -532,7 +532,7 @@ fn what_a_daemon_does_not_lend_is_refused_by_words_that_say_so() {
 fn babble(lender: &Lender, numbers: &mut Numbers) {
     let socket = PacketSocket::connect(&lender.path, LONG).unwrap();
     socket.set_patience(None, Some(Duration::from_secs(60))).unwrap();
-    let mut room = [0; MAX_PACKET];
+    let mut buffer = [0; MAX_PACKET];
     let samples = requests();
     for turn in 0..40 {
         let mut bytes = match turn {
@@ -553,7 +553,7 @@ fn babble(lender: &Lender, numbers: &mut Numbers) {
         let (_here, there) = PacketSocket::pair().unwrap();
         let descriptors = [there.as_fd(), socket.as_fd()];
         let sent = socket.send(&bytes, &descriptors[..numbers.below(3)]);
-        if sent.is_err() || socket.receive(&mut room).map_or(0, |packet| packet.len) == 0 {
+        if sent.is_err() || socket.receive(&mut buffer).map_or(0, |packet| packet.len) == 0 {
             return;
         }
     }
@@ -616,9 +616,9 @@ fn garbage_in_queues_and_doorbells_harms_nobody() {
             other.pair.look();
             chain.look();
         }
-        let desk = stranger.desk().unwrap();
+        let daemon = stranger.daemon().unwrap();
         for _ in 0..100 {
-            desk.ring(numbers.next() as u32);
+            daemon.ring(numbers.next() as u32);
         }
         innocent.works();
     }

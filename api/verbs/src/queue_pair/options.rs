@@ -11,11 +11,12 @@ use crate::CreateError;
 /// What a queue pair shall be like. Values are those of `ibv_qp_init_attr` and `ibv_qp_attr`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QpOptions {
-    /// Send work requests outstanding, at least, if they have one element and no inline data; others take more places:
-    /// one more for each two further elements, or for each 64 inline bytes. 0: the queue pair only receives.
+    /// Send work requests outstanding, at least, if they have one element and no inline data. Others take
+    /// more slots: one more for each two further elements, or for each 64 inline bytes. 0: the queue pair
+    /// only receives.
     pub max_send_wr: u32,
-    /// Receive work requests outstanding, at least. 0: the queue pair only sends. Where its receives are a shared receive
-    /// queue's, or it has none (an XRC initiator), this and `max_recv_sge` mean nothing.
+    /// Receive work requests outstanding, at least. 0: the queue pair only sends. With a shared receive
+    /// queue, or without receives (an XRC initiator), this and `max_recv_sge` mean nothing.
     pub max_recv_wr: u32,
     /// Elements of a send work request's list, 0 to 30.
     pub max_send_sge: u32,
@@ -29,7 +30,7 @@ pub struct QpOptions {
     pub access: Access,
     /// Path MTU in bytes at most: the smallest of this, the peer's and the ports' is taken. 256 to 4096.
     pub path_mtu: u32,
-    /// READs and atomics outstanding, as far as the peer can hold them; 0 to 128.
+    /// READs and atomics outstanding, up to the number that the peer can hold; 0 to 128.
     pub max_rd_atomic: u8,
     /// READs and atomics held for the peer, 0 to 128.
     pub max_dest_rd_atomic: u8,
@@ -41,27 +42,30 @@ pub struct QpOptions {
     pub rnr_retry: u8,
     /// Code of the time that the peer is asked to wait when no receive is posted, 0 to 31.
     pub min_rnr_timer: u8,
-    /// IRN, if the peer wants it too: packets lost are sent again by themselves, and those that arrive out of order are
-    /// kept. Then the bytes of a message arrive in any order: **do not poll the last byte of a WRITE**, complete by WRITE
-    /// with immediate data; and fence a WRITE that overlaps one before it.
+    /// IRN, if the peer wants it too: lost packets are sent again one by one, and packets out of order are
+    /// kept. Then the bytes of a message arrive in any order: **do not poll the last byte of a WRITE**,
+    /// complete by WRITE with immediate data. Fence a WRITE that overlaps one before it.
     pub irn: bool,
-    /// PRISM, if the peer wants it too: [`post_prism`](crate::QueuePair::post_prism). Beside IRN, or going back N.
+    /// PRISM, if the peer wants it too: [`post_prism`](crate::QueuePair::post_prism). It works with IRN and
+    /// with go-back-N.
     pub prism: bool,
-    /// StRoM, if the peer wants it too: requests to the kernels of its NIC ([`post_rpc`](crate::QueuePair::post_rpc)), and its requests to
-    /// ours ([`deploy_kernel`](crate::ProtectionDomain::deploy_kernel)). Beside IRN, or going back N.
+    /// StRoM, if the peer wants it too: requests to the kernels of its NIC
+    /// ([`post_rpc`](crate::QueuePair::post_rpc)), and its requests to ours
+    /// ([`deploy_kernel`](crate::ProtectionDomain::deploy_kernel)). It works with IRN and with go-back-N.
     pub strom: bool,
     /// Up to 256 bytes that the program at the other side gets when the queue pair connects.
     pub private_data: Vec<u8>,
     /// Time that connecting may take.
     pub connect_timeout: Duration,
-    /// The TCP connection of the set-up stays open as long as the queue pair, if the peer wants so too: a descriptor on either
-    /// side, whose end tells at once that the queue pair, or its process, is gone
-    /// ([`is_peer_gone`](crate::QueuePair::is_peer_gone)).
+    /// The TCP connection of the set-up stays open as long as the queue pair, if the peer wants that too. It
+    /// costs a descriptor on either side. Its hang-up shows at once that the queue pair, or its process, is
+    /// gone ([`is_peer_gone`](crate::QueuePair::is_peer_gone)).
     pub lasting: bool,
     /// The Q_Key that datagrams must carry (datagram queue pairs only).
     pub qkey: u32,
-    /// How far the send queue is fetched: as far as it is posted, or, for a chain ([`Offload`](crate::Offload)), as far as it is
-    /// enabled. A recycled one has `max_send_wr` slots, rounded up to a power of two, and not more.
+    /// How far the send queue is fetched: up to the posted slots, or, for a chain
+    /// ([`Offload`](crate::Offload)), up to the enabled ones. A recycled one has exactly `max_send_wr` slots,
+    /// rounded up to a power of two.
     pub fetching: Fetching,
 }
 
@@ -97,7 +101,7 @@ impl Default for QpOptions {
 /// The least that connections carry in a packet.
 const LEAST_MTU: u32 = 256;
 
-/// The work queues that are a queue pair's own. What the options say of others means nothing, and is not looked at.
+/// The work queues that are a queue pair's own. The options of the others are not looked at.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
     Both,

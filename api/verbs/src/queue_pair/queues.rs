@@ -85,7 +85,7 @@ impl SendSide {
         self.produced = self.published;
     }
 
-    /// Fills slots with the bytes of work requests, unpublished. False: they are more than there is room for.
+    /// Fills slots with the bytes of work requests, unpublished. False: the queue has not so many free slots.
     pub fn push_slots(&mut self, slots: &[[u8; wqe::SLOT]]) -> bool {
         self.consumed = self.ring.word(remora_nic::Word::Consumed);
         if self.produced - self.consumed + slots.len() as u64 > self.slots {
@@ -98,7 +98,7 @@ impl SendSide {
         true
     }
 
-    /// Tells the NIC by the index what has been filled. False: nothing new.
+    /// Publishes the filled slots by the index. False: nothing new.
     #[inline]
     pub fn publish(&mut self) -> bool {
         if self.produced == self.published {
@@ -117,12 +117,12 @@ pub(crate) enum Incoming {
     Own(ReceiveSide),
     /// A shared receive queue, kept alive.
     Shared(#[allow(dead_code, reason = "kept alive by being here")] Arc<Shared>),
-    /// Nowhere.
+    /// It has no receives (an XRC initiator).
     None,
 }
 
 impl Incoming {
-    /// Posts a receive work request. True: the NIC must be told.
+    /// Posts a receive work request. True: the doorbell must ring.
     #[inline]
     pub fn post(&mut self, request: &ReceiveRequest<'_>) -> Result<bool, crate::PostError> {
         let Incoming::Own(own) = self else { return Err(crate::PostError::NoReceiveQueue) };
@@ -206,13 +206,13 @@ impl ReceiveSide {
         full
     }
 
-    /// Tells the NIC by the index.
+    /// Publishes the posted receives by the index.
     #[inline]
     pub fn publish(&mut self) {
         self.ring.set_word(remora_nic::Word::Produced, self.produced);
     }
 
-    /// In the error state the NIC must be told, so that it flushes.
+    /// In the error state the doorbell must ring, so that the NIC flushes.
     #[inline]
     pub fn must_ring(&self) -> bool {
         self.ring.word(remora_nic::Word::Error) != 0

@@ -1,4 +1,5 @@
-//! The attendant: serves while the program sleeps, and is not in the way while it polls. Also the dedicated threads.
+//! The attendant: serves while the program sleeps, and is not in the way while it polls. Also the dedicated
+//! threads.
 
 use remora_verbs::{
     Access, CompletionQueue, Context, CqOptions, Device, DriverCounters, EMPTY, MemoryRegion, Mode, Notify,
@@ -193,7 +194,8 @@ fn sleeps(devices: [Device; 2]) {
             - before.timer_wakes
             - before.packet_wakes
             - before.calls;
-        // Twenty a second once the timer has backed off: some microseconds each. A busy machine makes a second longer.
+        // Twenty a second once the timer has backed off: some microseconds each. A busy machine makes a
+        // second longer.
         let seconds = began.elapsed().as_secs() + 1;
         assert!(wakes < 60 * seconds, "{wakes} wakes in {seconds} idle seconds");
     }

@@ -1,4 +1,5 @@
-//! The conformance body over the real ports, good ones and bad ones: random verbs in both directions against a plain model.
+//! The conformance body over the real ports, good ones and bad ones: random verbs in both directions against
+//! a plain model.
 
 use crate::veth::{self, Veth};
 use remora_conformance::{Arm, Buffer, Options, Report, Verb, bad_world, run};
@@ -19,8 +20,8 @@ struct Api {
     longest_way: Duration,
 }
 
-/// Longer than the rules of `bad_world` hold any frame, there and back; and than the thread of an engine that has frames
-/// waits for a core.
+/// Longer than the rules of `bad_world` hold any frame, there and back. Longer, too, than the thread of an
+/// engine that has frames waits for a core.
 const LONGEST_WAY: Duration = Duration::from_millis(20);
 
 impl Api {
@@ -237,7 +238,7 @@ fn udp(address: &str) -> Device {
 
 #[test]
 fn ten_seeds_over_shm() {
-    // More than ten, so that every trouble comes up whatever the body's random numbers lead to.
+    // More than ten, so that every trouble comes up with any random numbers of the conformance body.
     complete(&body(0..24, || Api::new([&Device::shm(); 2])));
 }
 
@@ -265,8 +266,8 @@ struct Bad {
     faults: Tally,
 }
 
-/// The body over links that lose, double, reorder, delay and break frames, each in a way of its own. One side's port does
-/// that, to what it sends and to what it receives.
+/// The body over links that lose, double, reorder, delay and break frames, each in a way of its own. One
+/// side's port does that, to the frames that it sends and to those that it receives.
 fn bad_body(device: &Device, seeds: std::ops::Range<u64>) -> Bad {
     bad_body_with(false, device, seeds)
 }
@@ -381,7 +382,7 @@ fn bad_links_over_udp_with_irn() {
     all_bad_with_irn(&bad_body_with(true, &udp("127.0.0.1:0"), 1000..1016));
 }
 
-/// AF_XDP between two network namespaces; the tests say so and end where those cannot be made.
+/// AF_XDP between two network namespaces; where those cannot be made, the tests print that and end.
 struct Wire(Veth);
 
 impl Wire {

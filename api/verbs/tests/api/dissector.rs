@@ -1,5 +1,5 @@
-//! The dissector for Wireshark, on captures of a real port: what tshark shows of PRISM is what was posted and what came of it, so
-//! are requests to kernels, and standard packets are shown as without it.
+//! The dissector for Wireshark, on captures of a real port. tshark shows the posted PRISM operations and
+//! their outcomes, and requests to kernels. It shows standard packets as it does without the dissector.
 
 use remora_verbs::kernel::{self, Get, HyperLogLog, Kernel, Lookup};
 use remora_verbs::prism::{Address, Data, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// No test waits so long unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
-/// Bytes of a buffer, and of what is sent into one: three packets.
+/// Bytes of a buffer, and of a value sent into one: three packets.
 const SIZE: u32 = 4096;
 const VALUE: usize = 2500;
 
@@ -33,7 +33,7 @@ impl Drop for Temporary {
     }
 }
 
-/// What tshark says with these arguments, with the dissector or without.
+/// tshark's output with these arguments, with the dissector or without.
 fn tshark(file: &Path, dissector: bool, arguments: &[&str]) -> String {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r"]).arg(file).args(["--disable-protocol", "rpcordma"]);
@@ -103,7 +103,7 @@ const FIELDS: [&str; 48] = [
     "strom.len",
     "strom.answer",
     "strom.rkey",
-    "strom.room",
+    "strom.capacity",
     "strom.params",
 ];
 
@@ -376,7 +376,7 @@ fn requests_are_named(seen: &mut [Fields]) {
     }
 }
 
-/// The packets that left and that the dissector has something to say of, without what others say.
+/// The packets that left and that the dissector describes, without the fields of other dissectors.
 fn of_prism(seen: Vec<Fields>) -> Vec<Fields> {
     let mut left = seen;
     left.retain(|packet| packet["frame.packet_flags_direction"] == "0x00000002");
@@ -406,8 +406,8 @@ fn tshark_shows_of_prism_what_was_posted_and_what_came_of_it() {
     assert_eq!(seen.len(), wanted.len());
 }
 
-/// What tshark shows of a WRITE and an ALLOCATE that travel together, with a READ of so many bytes behind them; the number of the free list, and
-/// the address of the buffer.
+/// tshark's fields of a WRITE and an ALLOCATE that travel together, with a READ of so many bytes behind them.
+/// Also the number of the free list, and the address of the buffer.
 fn together(reads: Option<usize>) -> (Vec<Fields>, u64, u64) {
     let file = Temporary::new(&format!("together-{reads:?}"));
     let (list, buffer) = {
@@ -605,7 +605,7 @@ fn requests_to_kernels(file: &Path) -> Vec<Fields> {
     let to = [
         ("answer", hex(place.addr)),
         ("rkey", format!("{:#010x}", place.rkey)),
-        ("room", "512".into()),
+        ("capacity", "512".into()),
         ("params", lookup.iter().map(|byte| format!("{byte:02x}")).collect()),
     ];
     wanted.push(named(&[&head(0x6e7, tag, 32)[..], &to].concat()));

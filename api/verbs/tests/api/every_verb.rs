@@ -1,4 +1,4 @@
-//! Every verb between two contexts of one process: what arrives, what the completions say, what is refused.
+//! Every verb between two contexts of one process: the bytes that arrive, the completions, the refusals.
 
 use crate::veth::{self, Veth};
 use remora_verbs::{

@@ -30,7 +30,7 @@ impl Nic {
     }
 }
 
-/// What a client of a NIC says first.
+/// The first message of a client of a NIC.
 fn first_message(port: &'static str) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -47,7 +47,7 @@ fn first_message(port: &'static str) -> Vec<u8> {
     message
 }
 
-/// One that asks to be connected, and then says nothing.
+/// A peer that asks to be connected, and then sends nothing.
 fn silent(address: SocketAddr, words: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(words).unwrap();

@@ -1,5 +1,6 @@
-//! What a program needs no right for, and what its limits refuse. Each test runs in a process of its own (this binary again),
-//! because rights and limits belong to processes and do not come back.
+//! The rights that a program does not need, and the limits that refuse it something. Each test runs in a
+//! process of its own (this binary again), because rights and limits belong to processes and do not come
+//! back.
 #![allow(unsafe_code, reason = "taking rights away from a process")]
 
 use remora_verbs::{

@@ -1,5 +1,5 @@
-//! Multicast over `udp`: groups on one host, and across a veth pair between two network namespaces. The latter needs root;
-//! without it the test says so and ends.
+//! Multicast over `udp`: groups on one host, and across a veth pair between two network namespaces. The
+//! latter needs root; without it the test prints that and ends.
 
 use remora_verbs::{
     Access, CompletionQueue, Context, CreateError, DatagramQueuePair, Device, EMPTY, Endpoint, GRH,
@@ -152,7 +152,7 @@ fn over_shared_memory_it_reaches_whoever_is_linked_and_attached() {
         assert_eq!(member.got(&wc), (b"to the linked".to_vec(), vec![239, 255, 71, 7]));
     }
     assert!(deaf.idle() && stranger.idle() && from.idle());
-    // Attached itself, it hears itself: without a link to it first.
+    // Attached itself, it receives its own messages: without a link to it first.
     from.qp.attach(here).unwrap();
     from.send(here, b"and to itself");
     let mut done = [from.wait(), from.wait()];
@@ -188,8 +188,8 @@ fn what_is_no_group_is_refused_in_words() {
     assert_eq!(full, Err(remora_verbs::PostError::Queue(QueueError::IdTooWide)));
 }
 
-/// Not a test by itself: one of the two processes. A member hears two messages, the sender sends until it is told to end:
-/// a group that has just been joined is not everywhere at once.
+/// Not a test by itself: one of the two processes. A member receives two messages. The sender sends until its
+/// input ends, because a group that has just been joined is not everywhere at once.
 #[test]
 fn acts_its_role() {
     let Ok(role) = std::env::var(ROLE) else { return };

@@ -1,5 +1,5 @@
-//! Two processes in two network namespaces with a veth pair between them: a real (if virtual) wire with an MTU of 1500, by UDP
-//! sockets and by AF_XDP. Needs root; without it the test says so and ends.
+//! Two processes in two network namespaces with a veth pair between them: a real (if virtual) wire with an
+//! MTU of 1500, by UDP sockets and by AF_XDP. Needs root; without it the test prints that and ends.
 
 use crate::veth::{self, Veth};
 use remora_verbs::{
@@ -122,7 +122,8 @@ fn by_af_xdp_and_by_udp_in_every_pairing() {
     }
 }
 
-/// The peer's link is down for longer than the kernel asks; when it is up, its address is checked before it answers.
+/// The peer's link is down for longer than the kernel asks; when it is up, its address is checked before it
+/// answers.
 #[test]
 fn a_neighbour_that_comes_up_late_is_waited_for_over_xdp() {
     let Some(veth) = Veth::new() else { return };

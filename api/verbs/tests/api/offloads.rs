@@ -1,4 +1,5 @@
-//! Offloads over real ports: a server loads a chain for each client that calls, and its program does nothing from then on.
+//! Offloads over real ports: a server loads a chain for each client that connects, and its program does
+//! nothing from then on.
 
 use remora_verbs::chain::offload::{BUCKET, LIST, OFFLOADS, ask, ask_list, ask_two, bucket, node, places};
 use remora_verbs::chain::{self, Program};
@@ -44,7 +45,7 @@ fn program(name: &str) -> Program {
     chain::assemble(text).unwrap()
 }
 
-/// A server: it fills its memory once, and loads a chain for whoever calls.
+/// A server: it fills its memory once, and loads a chain for each client.
 struct Server {
     address: SocketAddr,
     over: Arc<AtomicBool>,
@@ -96,7 +97,8 @@ impl Drop for Server {
     }
 }
 
-/// The set-up call: a queue pair without rights, a code region of its own, the program linked to the client's reply.
+/// The set-up call: a queue pair without rights, a code region of its own, the program linked to the client's
+/// reply.
 fn serve(domain: &ProtectionDomain, table: &MemoryRegion, request: remora_verbs::ConnectRequest) -> Offload {
     let call = Call::from_bytes(request.private_data()).unwrap();
     let program = program(&call.program);
@@ -136,7 +138,7 @@ struct Client {
     pair: QueuePair,
     reply: MemoryRegion,
     small: MemoryRegion,
-    /// Where the server's memory is; by which key, it is not told.
+    /// The address of the server's memory; the client does not learn its key.
     there: u64,
 }
 
@@ -154,7 +156,7 @@ impl Client {
         Client { _context: context, cq, pair, reply, small, there }
     }
 
-    /// Asks, and waits for what it is told: the value, if there is one.
+    /// Asks, and waits for the answer: the value, if there is one.
     fn ask(&mut self, message: &[u8]) -> Option<Vec<u8>> {
         self.pair.post_recv(&ReceiveRequest { id: 1, sges: &[] }).unwrap();
         self.pair.post_send(&work::send_inline(2, message)).unwrap();

@@ -1,4 +1,5 @@
-//! PRISM by the API, over real ports: clients put and get values at a server whose program does nothing meanwhile.
+//! PRISM by the API, over real ports: clients put and get values at a server whose program does nothing
+//! meanwhile.
 
 use remora_verbs::prism::{Address, Data, Mode, Operand, Operands, Operation, Outcome, SCRATCH, WorkRequest};
 use remora_verbs::{
@@ -84,7 +85,8 @@ impl Client {
         done
     }
 
-    /// Puts a value into a slot that is believed to hold `old`: the address that is not in the slot afterwards, or none.
+    /// Puts a value into a slot that is believed to hold `old`. Returns the address that is not in the slot
+    /// afterwards, if any.
     fn put(&mut self, server: &Server, slot: u64, old: u64, value: &[u8]) -> (Outcome, u64) {
         self.party.memory.write(0, value).unwrap();
         let rkey = server.party.memory.rkey();

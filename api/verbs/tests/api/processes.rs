@@ -1,5 +1,5 @@
-//! Two processes: this test binary runs itself again as the other side. Connections over TCP, a peer that is killed, idle
-//! processes, and strangers on the listener's port.
+//! Two processes: this test binary runs itself again as the other side. Connections over TCP, a peer that is
+//! killed, idle processes, and strangers on the listener's port.
 
 use remora_verbs::{
     Access, CompletionQueue, ConnectError, Device, EMPTY, Listener, MemoryRegion, ProtectionDomain,
@@ -55,7 +55,7 @@ impl Process {
         Process { child, input, output, address }
     }
 
-    /// Lets it end by itself; what it said until then.
+    /// Lets it end by itself; returns its output until then.
     fn end(mut self) -> String {
         drop(self.input.take());
         let mut said = String::new();
@@ -77,8 +77,8 @@ impl Drop for Process {
     }
 }
 
-/// Not a test by itself: the other process. Serves one region to whoever connects, and gives each message back with 1 added
-/// to each byte; ends when its standard input does.
+/// Not a test by itself: the other process. Serves one region to each client, and gives each message back
+/// with 1 added to each byte; ends when its standard input does.
 #[test]
 fn other_process() {
     let Ok(name) = std::env::var(DEVICE) else { return };
@@ -258,7 +258,8 @@ fn a_killed_peer(name: &str) {
         pair.post_send(&work::write(id, &[client.memory.sge(0, LEN)], table.at(0))).unwrap();
     }
     server.kill();
-    // Where this process was kept waiting, the peer may have got everything before it died: this it does not get.
+    // If this process had to wait, the peer may have got everything before it died: this WRITE it does not
+    // get.
     pair.post_send(&work::write(16, &[client.memory.sge(0, LEN)], table.at(0))).unwrap();
     let statuses: Vec<Status> = (0..17).map(|_| client.wait()).collect();
     let failed: Vec<Status> =
@@ -333,7 +334,7 @@ fn strangers_on_the_listeners_port_do_no_harm() {
         &good,
         b"",
     ];
-    // Some hang up at once, some stay and say no more.
+    // Some hang up at once, some stay and send nothing more.
     let mut idle = Vec::new();
     for bytes in nonsense.iter().cycle().take(60) {
         let mut stream = TcpStream::connect(server.address).unwrap();

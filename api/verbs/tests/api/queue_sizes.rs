@@ -1,4 +1,5 @@
-//! Sizes of queues: what means nothing is not looked at, and a queue pair that only sends or only receives needs no other queue.
+//! Sizes of queues: a size without a meaning is not looked at, and a queue pair that only sends or only
+//! receives needs no other queue.
 
 use remora_verbs::nicd::{Daemon, Options};
 use remora_verbs::{

@@ -1,4 +1,5 @@
-//! The services beside RC, and the resources around them, by the API over real ports: what each is for, and what it refuses.
+//! The services beside RC, and the resources around them, by the API over real ports: the use of each, and
+//! its refusals.
 
 use remora_verbs::{
     Access, AsyncEvent, CompletionQueue, Context, CreateError, DatagramQueuePair, Device, EMPTY, Endpoint,
@@ -249,7 +250,7 @@ fn a_shared_receive_queue_serves_whoever_comes_tells_when_it_runs_low_and_grows(
         }
         let low = |event: &&AsyncEvent| matches!(event, AsyncEvent::SrqLimit(n) if n.get() == srq.number());
         assert_eq!(b.events().iter().filter(low).count(), 1, "once for each time that it is armed");
-        // What waits stays, and there is room for more.
+        // Waiting work requests stay, and there is space for more.
         srq.resize(16).unwrap();
         (10..20).for_each(|id| receive(&b, &mut srq, id).unwrap());
         let left: Vec<u64> = (2..u64::from(held)).chain(10..20).collect();
@@ -307,7 +308,7 @@ fn a_service_connects_only_to_its_like() {
         let unreliable = b.domain.create_unreliable_qp(&b.cq, &b.cq, &QpOptions::default()).unwrap();
         let words = QueuePair::connect_pair(a.pair(), unreliable).unwrap_err().to_string();
         assert!(words.contains("Uc") && words.contains("Rc"), "{words}");
-        // By a listener, whose program answers with something else: both sides are told.
+        // By a listener, whose program answers with something else: both sides get an error.
         let listener = Listener::bind("127.0.0.1:0").unwrap();
         let (address, initiator) =
             (listener.address(), b.domain.create_xrc_initiator(&b.cq, &QpOptions::default()).unwrap());

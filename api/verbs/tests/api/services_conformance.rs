@@ -1,5 +1,5 @@
-//! The conformance bodies of XRC, UC and UD over the real ports, good ones and bad ones: XRC as RC, exactly once; of UC and UD a
-//! message arrives whole or not at all.
+//! The conformance bodies of XRC, UC and UD over the real ports, good ones and bad ones. XRC is as RC,
+//! exactly once. A message of UC or UD arrives whole or not at all.
 
 use crate::veth::{self, Veth};
 use remora_conformance::{
@@ -34,7 +34,8 @@ struct Services {
     longest_way: Duration,
 }
 
-/// Longer than the rules of `bad_world` hold any frame; and than the thread of an engine that has frames waits for a core.
+/// Longer than the rules of `bad_world` hold any frame. Longer, too, than the thread of an engine that has
+/// frames waits for a core.
 const LONGEST_WAY: Duration = Duration::from_millis(20);
 
 impl Services {
@@ -126,7 +127,7 @@ impl Ends {
         }
     }
 
-    /// The numbers of what sends and of what serves.
+    /// The numbers of the sending and of the serving queue pair.
     fn numbers(&self) -> [u32; 2] {
         match self {
             Ends::Connected(pair) => [pair.number(); 2],
@@ -332,8 +333,8 @@ struct Outcome {
     faults: Tally,
 }
 
-/// The service's body, seed by seed. With `bad` links one side's port loses, doubles, reorders, delays and breaks frames, both
-/// ways, with each seed in a way of its own.
+/// The service's body, seed by seed. With `bad` links one side's port loses, doubles, reorders, delays and
+/// breaks frames, both ways, with each seed in a way of its own.
 fn body(service: Service, device: &Device, bad: bool, seeds: std::ops::Range<u64>, verbs: u64) -> Outcome {
     let open = |devices: [&Device; 2]| devices.map(|device| device.open().unwrap());
     body_between(service, [device, device], open, bad, seeds, verbs)
@@ -351,7 +352,8 @@ fn body_between(
     // Much trouble, so that each kind of it comes up although there are few verbs.
     let options = Options { verbs, trouble: 0.6, patience: PATIENCE, ..Options::default() };
     let mut sum = Outcome::default();
-    // Over a real port time decides how many mishaps a seed meets, and so whether ten seeds meet each kind: if not, others may.
+    // Over a real port time decides how many mishaps a seed meets, and so whether ten seeds meet each kind:
+    // if not, others may.
     let others = seeds.end + 5_000..seeds.end + 5_015;
     for seed in seeds.clone().chain(others) {
         if seed >= seeds.end && met_all(service, &sum) {
@@ -388,8 +390,8 @@ fn met_all(service: Service, outcome: &Outcome) -> bool {
     }
 }
 
-/// What XRC did not do; but what takes a link that can be cut, or a target that ends in the middle of a message: only then a
-/// receive of a shared queue is flushed.
+/// The cases that XRC did not meet. A case that takes a link that can be cut, or a target that ends in the
+/// middle of a message, is left out. Only then a receive of a shared queue is flushed.
 fn unmet_of_xrc(outcome: &Outcome) -> Vec<String> {
     let mut missing: Vec<String> = outcome.reliable.missing();
     missing.retain(|what| !["Cut", "send RetryExceeded", "receive WrFlushed"].contains(&what.as_str()));
@@ -499,7 +501,8 @@ fn ud_over_udp() {
     assert!(bad.counters.rx_icrc_encapsulated > 0);
 }
 
-/// Between two network namespaces, AF_XDP at both ends of a veth pair; `None` where those cannot be made, which has been said.
+/// Between two network namespaces, AF_XDP at both ends of a veth pair; where those cannot be made, prints
+/// that and returns `None`.
 fn over_xdp(service: Service, seeds: std::ops::Range<u64>, verbs: u64) -> Option<[Outcome; 2]> {
     let veth = Veth::new()?;
     let devices = [0, 1].map(|end| Device::xdp(veth.interface(end), Some(veth::V4[end].parse().unwrap())));

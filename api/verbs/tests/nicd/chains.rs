@@ -29,7 +29,8 @@ fn fill(table: &MemoryRegion) {
     }
 }
 
-/// Loads the shipped GET for whoever connects, and does nothing else; ends when its standard input does. What a daemon has kept it keeps.
+/// Loads the shipped GET for each client, and does nothing else; ends when its standard input does. It goes
+/// on with the objects that a daemon has kept.
 pub fn serve(nic: &str) {
     let context = open(nic);
     let mut kept = if nic.contains('=') { context.kept().unwrap() } else { nicd::Kept::default() };
@@ -138,7 +139,7 @@ fn a_chain_answers_while_its_server_is_stopped_dead_and_started_again() {
             made.some_more();
             let mut late = Asker::connect(said(&server).0);
             assert_eq!(late.get(7), Status::Success);
-            // It leaves its chain behind: nobody has told the daemon.
+            // It leaves its chain behind: the daemon still has it.
         }
         over.store(true, Ordering::Release);
         assert!(gets.join().unwrap() > 500);

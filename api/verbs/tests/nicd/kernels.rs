@@ -2,7 +2,7 @@
 
 use remora_verbs::kernel::{Lookup, Shipped, Slot, Status};
 use remora_verbs::{
-    Access, Answers, CreateError, KernelOptions, Listener, QpOptions, QueuePair, RemoteMemory, nicd,
+    Access, AnswerBuffers, CreateError, KernelOptions, Listener, QpOptions, QueuePair, RemoteMemory, nicd,
 };
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,8 @@ fn strom(private_data: Vec<u8>) -> QpOptions {
     QpOptions { strom: true, private_data, ..QpOptions::default() }
 }
 
-/// Deploys the kernel of GETs, connects whoever comes, and does nothing else. What a daemon has kept it keeps.
+/// Deploys the kernel of GETs, connects each client, and does nothing else. It goes on with the objects that
+/// a daemon has kept.
 pub fn serve(nic: &str) {
     let context = open(nic);
     let mut kept = if nic.contains('=') { context.kept().unwrap() } else { nicd::Kept::default() };
@@ -63,7 +64,7 @@ pub fn serve(nic: &str) {
 /// A client of the kernel.
 struct Asker {
     client: Client,
-    answers: Answers,
+    answers: AnswerBuffers,
     pair: QueuePair,
     table: RemoteMemory,
 }

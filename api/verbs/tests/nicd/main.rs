@@ -1,4 +1,5 @@
-//! The NIC daemon, its programs and their peers, each in a process of its own: this test binary runs itself again.
+//! The NIC daemon, its programs and their peers, each in a process of its own: this test binary runs itself
+//! again.
 
 mod chains;
 mod departures;
@@ -74,7 +75,7 @@ impl Process {
         process
     }
 
-    /// What it says next.
+    /// The next line of its output.
     fn next(&mut self) -> String {
         loop {
             let mut line = String::new();
@@ -162,8 +163,8 @@ fn word(at: usize) -> u64 {
     (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Serves one region to whoever connects, and gives each message back with 1 added to each byte; ends when its standard input
-/// does. What a daemon has kept it goes on with.
+/// Serves one region to each client, and gives each message back with 1 added to each byte; ends when its
+/// standard input does. It goes on with the objects that a daemon has kept.
 fn serve(nic: &str, address: SocketAddr) {
     let context = open(nic);
     let mut kept = if nic.contains('=') { context.kept().unwrap() } else { nicd::Kept::default() };
@@ -174,7 +175,7 @@ fn serve(nic: &str, address: SocketAddr) {
     let (table, inbox) = (region("table"), region("inbox"));
     let mut cq = kept.queues.pop().unwrap_or_else(|| context.create_cq(256).unwrap());
     let mut pairs: Vec<QueuePair> = std::mem::take(&mut kept.pairs);
-    // The first word says how often a server has begun with this memory.
+    // The first word counts how often a server has begun with this memory.
     for at in (1..LEN / 8).filter(|_| !again) {
         table.put(at * 8, &word(at)).unwrap();
     }
@@ -393,7 +394,8 @@ fn reads_go_on_while_their_server_is_stopped_killed_and_started_again() {
         for round in 3..6 {
             server.kill();
             made.some_more();
-            // A message that comes while the server is dead is answered by the next one, on the same connection.
+            // A message that comes while the server is dead is answered by the next one, on the same
+            // connection.
             letters.post_recv(&ReceiveRequest { id: 9, sges: &[sender.memory.sge(0, 64)] }).unwrap();
             letters.post_send(&work::send_inline(3, &[round; 10])).unwrap();
             assert_eq!(sender.wait(), Status::Success);

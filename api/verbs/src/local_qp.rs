@@ -1,4 +1,4 @@
-//! What every queue pair has, whatever its service: a number on an engine, a state, and the way to its peer.
+//! The part that queue pairs of all services have: a number on an engine, a state, and the way to the peer.
 
 use remora_host::Engine;
 use remora_host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection, Side};
@@ -14,14 +14,14 @@ use crate::{Context, CreateError, QpOptions};
 
 /// A queue pair in the NIC. Dropping it destroys it.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(crate) struct LocalQp {
     pub number: Qpn,
     pub service: Service,
     pub engine: Arc<Engine>,
     pub context: Context,
     pub options: QpOptions,
     pub agreement: Option<Agreement>,
-    /// Tells the peer when this ends, and this when the peer does.
+    /// The connection of the set-up: it hangs up when either queue pair ends, and so the other side notices.
     pub connection: Option<SetupConnection>,
     bell: u32,
     /// The set that the doorbell is of, if another process rings it.
@@ -29,7 +29,7 @@ pub(crate) struct End {
     psn: Psn,
 }
 
-impl Drop for End {
+impl Drop for LocalQp {
     fn drop(&mut self) {
         if self.context.fork().is_child() {
             return;
@@ -56,7 +56,7 @@ impl Drop for End {
     }
 }
 
-impl End {
+impl LocalQp {
     /// Makes a queue pair by `make` and brings it to INIT.
     pub fn new(
         context: &Context,
@@ -64,7 +64,7 @@ impl End {
         service: Service,
         options: &QpOptions,
         make: impl FnOnce(&mut remora_nic::Nic) -> Result<Qpn, remora_nic::NicError>,
-    ) -> Result<End, CreateError> {
+    ) -> Result<LocalQp, CreateError> {
         let datagrams = service == Service::Ud;
         let to_init = Modify {
             state: Some(State::Init),
@@ -74,7 +74,7 @@ impl End {
             port: Some(1),
             ..Modify::default()
         };
-        End::made(context, engine, service, options, |nic| {
+        LocalQp::made(context, engine, service, options, |nic| {
             let number = make(nic)?;
             if let Err(fault) = nic.modify_qp(number, &to_init) {
                 nic.destroy_qp(number)?;
@@ -91,12 +91,12 @@ impl End {
         service: Service,
         options: &QpOptions,
         make: impl FnOnce(&mut remora_nic::Nic) -> Result<Qpn, CreateError>,
-    ) -> Result<End, CreateError> {
+    ) -> Result<LocalQp, CreateError> {
         let (number, bell) = engine.control(|control| {
             let number = make(control.nic)?;
             Ok::<_, CreateError>((number, control.hang_bell(number)))
         })?;
-        Ok(End {
+        Ok(LocalQp {
             number,
             service,
             engine: Arc::clone(engine),
@@ -116,7 +116,7 @@ impl End {
         self.engine.ring(self.number, self.bell);
     }
 
-    /// The NIC looks at its queues, whoever rings its doorbell.
+    /// Makes the NIC look at its queues, also if another process rings its doorbell.
     pub fn look(&self) {
         self.engine.control(|control| control.nic.doorbell(self.number));
     }
@@ -224,7 +224,7 @@ impl End {
         let (side, timeout) = (self.side(), self.options.connect_timeout);
         let bring_up = |agreement: &Agreement| self.bring_up(agreement, &mut up);
         let agreed = remora_host::connect::connect(address, &side, timeout, bring_up);
-        // Whatever came after it: a queue pair that is up uses its peer until it is dropped.
+        // On every error after this too: a queue pair that is up uses its peer until it is dropped.
         self.agreement = up;
         self.connection = agreed?.1;
         Ok(())
@@ -240,7 +240,7 @@ impl End {
         Ok(agreed?.1)
     }
 
-    pub fn connect_pair(first: &mut End, second: &mut End) -> Result<(), ConnectError> {
+    pub fn connect_pair(first: &mut LocalQp, second: &mut LocalQp) -> Result<(), ConnectError> {
         first.refuse_to_connect()?;
         second.refuse_to_connect()?;
         let (sides, mut ups) = ((first.side(), second.side()), (None, None));
@@ -265,7 +265,7 @@ impl End {
         self.all(std::slice::from_ref(change)).map_err(CreateError::Modify)
     }
 
-    /// What it was told so far, and its state.
+    /// The attributes that were set so far, and its state (`ibv_query_qp`).
     pub fn query(&self) -> Modify {
         if self.context.fork().is_child() {
             return Modify::default();

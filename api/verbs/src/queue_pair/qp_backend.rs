@@ -8,23 +8,23 @@ use std::net::ToSocketAddrs;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use crate::end::End;
-use crate::nicd::Desk;
+use crate::local_qp::LocalQp;
+use crate::nicd::DaemonClient;
 use crate::nicd::message::{self, PairFacts};
 use crate::{CreateError, QpOptions};
 
 /// Dropping it destroys the queue pair.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "one per queue pair, and the large one is the usual one")]
-pub(crate) enum Handle {
-    Own(End),
+pub(crate) enum QpBackend {
+    Own(LocalQp),
     Lent(Lent),
 }
 
 /// A queue pair of the daemon's.
 #[derive(Debug)]
 pub(crate) struct Lent {
-    desk: Arc<Desk>,
+    daemon: Arc<DaemonClient>,
     facts: PairFacts,
     /// The daemon has it too, for as long as it has the queue pair.
     connection: Option<SetupConnection>,
@@ -32,29 +32,29 @@ pub(crate) struct Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        self.desk.tell(&message::Request::DestroyQp(self.facts.number));
+        self.daemon.release(&message::Request::DestroyQp(self.facts.number));
     }
 }
 
 impl Lent {
-    pub fn new(desk: &Arc<Desk>, facts: PairFacts, connection: Option<SetupConnection>) -> Lent {
-        Lent { desk: Arc::clone(desk), facts, connection }
+    pub fn new(daemon: &Arc<DaemonClient>, facts: PairFacts, connection: Option<SetupConnection>) -> Lent {
+        Lent { daemon: Arc::clone(daemon), facts, connection }
     }
 }
 
-impl Handle {
+impl QpBackend {
     /// The queue pair, if it is in the NIC of this process.
-    pub fn own(&self) -> Result<&End, CreateError> {
+    pub fn own(&self) -> Result<&LocalQp, CreateError> {
         match self {
-            Handle::Own(end) => Ok(end),
-            Handle::Lent(_) => Err(CreateError::NotByDaemon),
+            QpBackend::Own(local) => Ok(local),
+            QpBackend::Lent(_) => Err(CreateError::NotByDaemon),
         }
     }
 
-    pub fn own_mut(&mut self) -> Result<&mut End, ConnectError> {
+    pub fn own_mut(&mut self) -> Result<&mut LocalQp, ConnectError> {
         match self {
-            Handle::Own(end) => Ok(end),
-            Handle::Lent(_) => Err(ConnectError::Daemon(CreateError::NotByDaemon.to_string())),
+            QpBackend::Own(local) => Ok(local),
+            QpBackend::Lent(_) => Err(ConnectError::Daemon(CreateError::NotByDaemon.to_string())),
         }
     }
 
@@ -62,60 +62,60 @@ impl Handle {
     #[inline]
     pub fn ring(&self) {
         match self {
-            Handle::Own(end) => end.ring(),
-            Handle::Lent(lent) => lent.desk.ring(lent.facts.bell),
+            QpBackend::Own(local) => local.ring(),
+            QpBackend::Lent(lent) => lent.daemon.ring(lent.facts.bell),
         }
     }
 
-    /// The NIC looks at its queues, whatever was rung.
+    /// Makes the NIC look at its queues, rung or not.
     pub fn look(&self) {
         match self {
-            Handle::Own(end) => end.look(),
-            Handle::Lent(lent) => lent.desk.ring(lent.facts.bell),
+            QpBackend::Own(local) => local.look(),
+            QpBackend::Lent(lent) => lent.daemon.ring(lent.facts.bell),
         }
     }
 
     pub fn number(&self) -> u32 {
         match self {
-            Handle::Own(end) => end.number.get(),
-            Handle::Lent(lent) => lent.facts.number,
+            QpBackend::Own(local) => local.number.get(),
+            QpBackend::Lent(lent) => lent.facts.number,
         }
     }
 
     pub fn service(&self) -> Service {
         match self {
-            Handle::Own(end) => end.service,
-            Handle::Lent(lent) => lent.facts.service,
+            QpBackend::Own(local) => local.service,
+            QpBackend::Lent(lent) => lent.facts.service,
         }
     }
 
     pub fn engine_number(&self) -> usize {
         match self {
-            Handle::Own(end) => end.engine.number(),
-            Handle::Lent(_) => 0,
+            QpBackend::Own(local) => local.engine.number(),
+            QpBackend::Lent(_) => 0,
         }
     }
 
     pub fn options(&self) -> &QpOptions {
         match self {
-            Handle::Own(end) => &end.options,
-            Handle::Lent(lent) => &lent.facts.options,
+            QpBackend::Own(local) => &local.options,
+            QpBackend::Lent(lent) => &lent.facts.options,
         }
     }
 
     pub fn agreement(&self) -> Option<&Agreement> {
         match self {
-            Handle::Own(end) => end.agreement.as_ref(),
-            Handle::Lent(lent) => lent.facts.agreement.as_ref(),
+            QpBackend::Own(local) => local.agreement.as_ref(),
+            QpBackend::Lent(lent) => lent.facts.agreement.as_ref(),
         }
     }
 
     pub fn address_vector(&self) -> Option<AddressVector> {
         let agreement = self.agreement()?;
         Some(match self {
-            Handle::Own(end) => end.address_vector(agreement),
-            Handle::Lent(lent) => {
-                let route = Route::new(lent.desk.facts().endpoint, agreement.remote.endpoint);
+            QpBackend::Own(local) => local.address_vector(agreement),
+            QpBackend::Lent(lent) => {
+                let route = Route::new(lent.daemon.facts().endpoint, agreement.remote.endpoint);
                 AddressVector { peer: agreement.peer, route }
             }
         })
@@ -123,13 +123,13 @@ impl Handle {
 
     pub fn connect(&mut self, address: impl ToSocketAddrs) -> Result<(), ConnectError> {
         match self {
-            Handle::Own(end) => end.connect(address),
-            Handle::Lent(lent) => {
+            QpBackend::Own(local) => local.connect(address),
+            QpBackend::Lent(lent) => {
                 let address = address.to_socket_addrs().map_err(ConnectError::Resolve)?.next();
                 let address = address.ok_or(ConnectError::Resolve(std::io::ErrorKind::NotFound.into()))?;
                 let request = message::Request::Connect { number: lent.facts.number, address };
                 let (agreed, connection) =
-                    lent.desk.negotiate(&request, None, lent.facts.options.connect_timeout)?;
+                    lent.daemon.negotiate(&request, None, lent.facts.options.connect_timeout)?;
                 (lent.facts.agreement, lent.connection) = (Some(agreed), connection);
                 Ok(())
             }
@@ -139,12 +139,12 @@ impl Handle {
     /// Answers a request, up to its last word.
     pub fn answer(&mut self, request: Request) -> Result<Answered, ConnectError> {
         match self {
-            Handle::Own(end) => end.answer(request),
-            Handle::Lent(lent) => {
+            QpBackend::Own(local) => local.answer(request),
+            QpBackend::Lent(lent) => {
                 let (stream, hello) = request.into_parts();
                 let request = message::Request::Answer { number: lent.facts.number, hello: Box::new(hello) };
                 let timeout = lent.facts.options.connect_timeout;
-                let (agreed, _) = lent.desk.negotiate(&request, Some(stream.as_fd()), timeout)?;
+                let (agreed, _) = lent.daemon.negotiate(&request, Some(stream.as_fd()), timeout)?;
                 let answered = Answered::received(stream, &agreed);
                 lent.facts.agreement = Some(agreed);
                 Ok(answered)
@@ -155,29 +155,31 @@ impl Handle {
     /// The connection of its set-up stays with it.
     pub fn keep(&mut self, connection: Option<SetupConnection>) {
         match self {
-            Handle::Own(end) => end.connection = connection,
-            Handle::Lent(lent) => lent.connection = connection,
+            QpBackend::Own(local) => local.connection = connection,
+            QpBackend::Lent(lent) => lent.connection = connection,
         }
     }
 
     /// The connection of its set-up.
     pub fn connection(&self) -> Option<&SetupConnection> {
         match self {
-            Handle::Own(end) => end.connection.as_ref(),
-            Handle::Lent(lent) => lent.connection.as_ref(),
+            QpBackend::Own(local) => local.connection.as_ref(),
+            QpBackend::Lent(lent) => lent.connection.as_ref(),
         }
     }
 
-    pub fn connect_pair(first: &mut Handle, second: &mut Handle) -> Result<(), ConnectError> {
+    pub fn connect_pair(first: &mut QpBackend, second: &mut QpBackend) -> Result<(), ConnectError> {
         match (first, second) {
-            (Handle::Own(first), Handle::Own(second)) => End::connect_pair(first, second),
-            (Handle::Lent(first), Handle::Lent(second)) if Arc::ptr_eq(&first.desk, &second.desk) => {
+            (QpBackend::Own(first), QpBackend::Own(second)) => LocalQp::connect_pair(first, second),
+            (QpBackend::Lent(first), QpBackend::Lent(second))
+                if Arc::ptr_eq(&first.daemon, &second.daemon) =>
+            {
                 let (one, other) = (first.facts.number, second.facts.number);
                 let timeout = first.facts.options.connect_timeout;
                 let asked = message::Request::ConnectPair { one, other };
-                first.facts.agreement = Some(first.desk.negotiate(&asked, None, timeout)?.0);
+                first.facts.agreement = Some(first.daemon.negotiate(&asked, None, timeout)?.0);
                 second.facts.agreement = Some(
-                    first.desk.agreement(other).map_err(|error| ConnectError::Daemon(error.to_string()))?,
+                    first.daemon.agreement(other).map_err(|error| ConnectError::Daemon(error.to_string()))?,
                 );
                 Ok(())
             }
@@ -190,17 +192,17 @@ impl Handle {
 
     pub fn state(&self) -> State {
         match self {
-            Handle::Own(end) => end.state(),
-            Handle::Lent(lent) => lent.desk.state(lent.facts.number).unwrap_or(State::Reset),
+            QpBackend::Own(local) => local.state(),
+            QpBackend::Lent(lent) => lent.daemon.state(lent.facts.number).unwrap_or(State::Reset),
         }
     }
 
     /// Lets its send queue be fetched so far.
     pub fn enable(&self, count: u64) -> Result<(), CreateError> {
         match self {
-            Handle::Own(end) => end.enable(count),
-            Handle::Lent(lent) => {
-                lent.desk.done(&message::Request::Enable { number: lent.facts.number, count })
+            QpBackend::Own(local) => local.enable(count),
+            QpBackend::Lent(lent) => {
+                lent.daemon.done(&message::Request::Enable { number: lent.facts.number, count })
             }
         }
     }
@@ -212,15 +214,15 @@ impl Handle {
     /// Of one that the daemon has, only the state.
     pub fn query(&self) -> Modify {
         match self {
-            Handle::Own(end) => end.query(),
-            Handle::Lent(_) => Modify { state: Some(self.state()), ..Modify::default() },
+            QpBackend::Own(local) => local.query(),
+            QpBackend::Lent(_) => Modify { state: Some(self.state()), ..Modify::default() },
         }
     }
 
     pub fn fail(&self) {
         match self {
-            Handle::Own(end) => end.fail(),
-            Handle::Lent(lent) => lent.desk.tell(&message::Request::Fail(lent.facts.number)),
+            QpBackend::Own(local) => local.fail(),
+            QpBackend::Lent(lent) => lent.daemon.release(&message::Request::Fail(lent.facts.number)),
         }
     }
 }

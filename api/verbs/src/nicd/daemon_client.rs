@@ -20,14 +20,15 @@ use crate::queue_pair::Loan;
 
 /// What a daemon may take beyond the time that a connection may take.
 const SLACK: Duration = Duration::from_secs(5);
-/// Time in which a daemon takes a program on. It may wait two seconds itself, for another program of the same name to end.
+/// Time in which a daemon takes a program on. It may wait two seconds itself, for another program of the same
+/// name to end.
 pub(super) const ATTACHING: Duration = Duration::from_secs(10);
 /// Time in which it answers a request: it may have to find gigabytes of memory.
 const ANSWERING: Duration = Duration::from_secs(20);
 
 /// An attachment to the daemon.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct DaemonClient {
     socket: Mutex<PacketSocket>,
     facts: PortFacts,
     doorbells: Doorbells<Bytes>,
@@ -39,14 +40,14 @@ pub(crate) struct Desk {
     left: AtomicBool,
 }
 
-/// How an attachment ends: told by a thread that sleeps until the socket hangs up.
+/// The end of an attachment. A thread sleeps until the socket hangs up, and then sets `gone`.
 #[derive(Debug)]
 struct Ending {
     socket: PacketSocket,
     gone: AtomicBool,
 }
 
-impl Drop for Desk {
+impl Drop for DaemonClient {
     fn drop(&mut self) {
         if !self.fork.is_child() {
             self.ending.socket.hang_up();
@@ -58,7 +59,7 @@ fn refused(words: impl ToString) -> CreateError {
     CreateError::Daemon(words.to_string())
 }
 
-/// What is told of a daemon that is there and says nothing for so long.
+/// The text for a daemon that is there and has not answered for so long.
 pub(super) fn silent(patience: Duration) -> String {
     format!(
         "the NIC daemon has not answered for {} seconds: if it is stopped, continue it by `kill -CONT`; if it hangs, restart `remora nicd`",
@@ -73,9 +74,9 @@ fn lost(error: &std::io::Error) -> CreateError {
 const NONSENSE: &str =
     "the NIC daemon's answer makes no sense: is it of another version? restart it by `remora nicd`";
 
-impl Desk {
-    /// The first words: who this is.
-    pub fn attach(socket: PacketSocket, hello: &Request) -> Result<Desk, CreateError> {
+impl DaemonClient {
+    /// Sends the first message of an attachment, `hello`, and takes the daemon's answer to it.
+    pub fn attach(socket: PacketSocket, hello: &Request) -> Result<DaemonClient, CreateError> {
         let (reply, descriptors) = exchange(&socket, hello, &[], ATTACHING)?;
         socket.set_patience(Some(ANSWERING), Some(ANSWERING)).map_err(|error| lost(&error))?;
         let Reply::Attached { port, places } = reply else { return Err(refused(NONSENSE)) };
@@ -89,10 +90,10 @@ impl Desk {
             watched.gone.store(true, Ordering::Release);
         };
         std::thread::Builder::new()
-            .name("remora-desk".to_owned())
+            .name("remora-daemon".to_owned())
             .spawn(watch)
             .map_err(|error| CreateError::System(error.raw_os_error().unwrap_or(0)))?;
-        Ok(Desk {
+        Ok(DaemonClient {
             socket: Mutex::new(socket),
             facts: port,
             doorbells,
@@ -114,7 +115,8 @@ impl Desk {
         self.ending.gone.load(Ordering::Relaxed)
     }
 
-    /// From now on nothing is given back: the daemon keeps it. Or it is again.
+    /// True: the daemon keeps everything, and from now on nothing is given back. False: objects are given
+    /// back again when they are dropped.
     pub fn leave(&self, leaves: bool) {
         self.left.store(leaves, Ordering::Release);
     }
@@ -164,8 +166,8 @@ impl Desk {
         }
     }
 
-    /// Gives something back. Whoever does so cannot do anything about a refusal.
-    pub fn tell(&self, request: &Request) {
+    /// Gives something back. A refusal is ignored: the caller could do nothing about it.
+    pub fn release(&self, request: &Request) {
         if self.fork.is_child() || self.left.load(Ordering::Acquire) || self.is_gone() {
             return;
         }
@@ -277,7 +279,7 @@ impl Desk {
 enum Failed {
     /// The daemon refuses, or has gone.
     Refused(CreateError),
-    /// It has said nothing for so long.
+    /// It has not answered for so long.
     Silent(Duration),
 }
 
@@ -305,10 +307,10 @@ fn exchange(
 
 /// The daemon's next word; a refusal is an error.
 fn receive(socket: &PacketSocket, patience: Duration) -> Result<(Reply, Vec<OwnedFd>), Failed> {
-    let mut room = [0; MAX_PACKET];
-    // A daemon that refuses does not hear us out, and the system tells that first.
-    let packet = match socket.receive(&mut room) {
-        Err(error) if error.kind() == ErrorKind::ConnectionReset => socket.receive(&mut room),
+    let mut buffer = [0; MAX_PACKET];
+    // A daemon that refuses does not read on, and the system reports the hang-up before the refusal.
+    let packet = match socket.receive(&mut buffer) {
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => socket.receive(&mut buffer),
         done => done,
     };
     let packet = packet.map_err(|error| match error.kind() {
@@ -318,7 +320,7 @@ fn receive(socket: &PacketSocket, patience: Duration) -> Result<(Reply, Vec<Owne
     if packet.len == 0 {
         return Err(Failed::Refused(lost(&ErrorKind::ConnectionReset.into())));
     }
-    match Reply::parse(&room[..packet.len]) {
+    match Reply::parse(&buffer[..packet.len]) {
         Some(Reply::Refused(words)) => Err(Failed::Refused(refused(words))),
         Some(reply) => Ok((reply, packet.descriptors)),
         None => Err(Failed::Refused(refused(NONSENSE))),
