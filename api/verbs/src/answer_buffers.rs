@@ -14,17 +14,17 @@ use crate::{
 /// Buffers at most: a tag holds the number of one, and how often it was used.
 const MOST: u32 = 1 << 12;
 
-/// Completions that a wait takes at a time: filling places for more would take longer than looking again.
+/// Completions that a wait polls at a time: clearing an array for more would take longer than polling again.
 const AT_ONCE: usize = 4;
 
-/// How a request to a kernel was answered.
+/// The answer of a kernel to one request; its bytes are read by [`AnswerBuffers::read`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct KernelAnswer {
     /// The tag of the request.
     pub tag: u32,
-    /// How it ended.
+    /// The outcome, as the kernel or its NIC reports it.
     pub status: Status,
-    /// Bytes that came.
+    /// Bytes of the answer.
     pub len: u32,
 }
 
@@ -49,10 +49,10 @@ pub struct AnswerBuffers {
     asked: u32,
 }
 
-/// Why there is no answer.
+/// Why [`AnswerBuffers::wait`] returns no answer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum AnswerError {
-    /// The completion queue's words.
+    /// Polling the completion queue failed.
     Poll(PollError),
     /// Work has failed, and with it the connection.
     Ended(crate::Status),
@@ -98,7 +98,7 @@ impl AnswerBuffers {
         (tag % MOST) as usize
     }
 
-    /// Where the answer to a request goes.
+    /// The buffer for the answer to a request, as a kernel at the peer gets it.
     pub fn place(&self, tag: u32) -> Place {
         let remote = self.memory.remote(self.index(tag) as u64 * u64::from(self.size));
         Place { addr: remote.addr, rkey: remote.rkey.get(), room: self.size }
@@ -116,7 +116,7 @@ impl AnswerBuffers {
 
     fn asked(&mut self, tag: u32) -> u32 {
         self.states[self.index(tag)] = BufferState::Asked;
-        // As many as tags can tell apart.
+        // As many as tags can distinguish.
         self.asked = (self.asked + 1) % (self.states.len() as u32 * ((TAG_MASK + 1) / MOST));
         tag
     }

@@ -1,4 +1,4 @@
-//! Completion channels: sleeping until a completion comes.
+//! Completion channels (`ibv_comp_channel`): sleeping until a completion comes.
 
 use remora_host::{Channel, Signal, wait_readable};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,7 +22,7 @@ pub struct CompletionChannel {
     lent: Option<Arc<Lent>>,
 }
 
-/// The daemon's end of a channel.
+/// The program's side of a channel that a daemon lends.
 #[derive(Debug)]
 struct Lent {
     daemon: Arc<DaemonClient>,
@@ -58,7 +58,7 @@ impl CompletionChannel {
         CompletionChannel { context: context.clone(), channel: Channel::There(Arc::new(socket)), lent: None }
     }
 
-    /// What the daemon calls it.
+    /// The channel's number at the daemon.
     pub(crate) fn number(&self) -> Result<u32, CreateError> {
         self.lent.as_ref().map(|lent| lent.number).ok_or(CreateError::OtherContext)
     }
@@ -73,7 +73,7 @@ impl CompletionChannel {
         if self.context.fork().is_child() { None } else { self.channel.take() }
     }
 
-    /// Sleeps until an armed queue got a completion: its [tag](crate::CompletionQueue::tag).
+    /// Sleeps until an armed queue got a completion; returns its [tag](crate::CompletionQueue::tag).
     ///
     /// # Errors
     /// `Timeout`; `Forked`; `System`.

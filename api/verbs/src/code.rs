@@ -6,10 +6,10 @@ use crate::nicd::DaemonClient;
 use crate::nicd::message::{CodeOf, CodePart, CreateCode, MAX_PARTS};
 use crate::{CreateError, MemoryRegion, ProtectionDomain, QueuePair};
 
-/// Everything a chain does to its own memory.
+/// All rights: a chain reads and writes its own memory, and changes it by atomics.
 const RIGHTS: Access = Access::from_bits(0xf).expect("four rights");
 
-/// A section of a program's data: bytes, and what its first one is called.
+/// A section of a program's data: its bytes, and the address of the first one.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Section {
     pub len: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Section {
 /// Where a section lies: a block, and its first byte there.
 pub(crate) type Placed = (Bytes, usize);
 
-/// Queue pairs, and what their first slots are called.
+/// Queue pairs, and the addresses of their first slots.
 pub(crate) type Slots<'a> = (&'a QueuePair, u64);
 
 impl ProtectionDomain {
@@ -55,7 +55,7 @@ impl ProtectionDomain {
         Ok((region, memory.into_iter().map(|bytes| (bytes, 0)).collect()))
     }
 
-    /// All of it is the daemon's: it goes on when this program is gone.
+    /// As [`create_code`], in the daemon's memory: it goes on when this program is gone.
     fn code_of_daemon(
         &self,
         daemon: &DaemonClient,

@@ -11,7 +11,7 @@ use crate::nicd::message::{CreateCq, QueueFacts, Request};
 use crate::queue_pair::ring;
 use crate::{CompletionChannel, Context, CreateError, PollError};
 
-/// Fills an array that `poll` writes into.
+/// An empty entry, to make the array that `poll` writes into.
 pub const EMPTY: WorkCompletion = WorkCompletion {
     id: 0,
     status: Status::General,
@@ -27,15 +27,15 @@ pub const EMPTY: WorkCompletion = WorkCompletion {
 
 /// Empty polls between two looks at the clock while waiting.
 const LOOK_EVERY: u32 = 64;
-/// Empty polls after which a wait gives its core away now and then: what it waits for may need it.
+/// Empty polls after which a wait yields its core now and then: the other side may need it.
 const YIELD_AFTER: u32 = 4096;
 
-/// What a completion queue shall be like.
+/// Attributes of a completion queue that is to be made.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct CqOptions<'a> {
-    /// Completions that it holds at least: as many as signaled work may be outstanding. 0 is 256.
+    /// Completions that it holds at least: as many as signaled work requests may be outstanding. 0 is 256.
     pub depth: u32,
-    /// The engine that it shall be on, counted from 0; `None`: whose turn it is.
+    /// The engine that serves it, counted from 0; `None`: the engines take turns.
     pub engine: Option<usize>,
     /// The channel that reports its completions.
     pub channel: Option<&'a CompletionChannel>,
@@ -44,7 +44,7 @@ pub struct CqOptions<'a> {
     pub counted: bool,
 }
 
-/// A completion queue: work that has ended, in order for each queue pair.
+/// A completion queue: ended work requests, in order for each queue pair.
 #[derive(Debug)]
 pub struct CompletionQueue {
     shared: Arc<Shared>,
@@ -80,7 +80,7 @@ impl Drop for Shared {
 }
 
 impl Shared {
-    /// The engine that it is on, if that is this process's.
+    /// The engine that serves it, if that is this process's.
     pub fn engine(&self) -> Result<&Arc<Engine>, CreateError> {
         self.engine_handle.engine()
     }
@@ -91,7 +91,7 @@ impl CompletionQueue {
         CompletionQueue::tagged(context, options, context.tag())
     }
 
-    /// One that its channel names so.
+    /// As [`create_cq_with`](Context::create_cq_with), with this tag in its channel.
     pub(crate) fn tagged(
         context: &Context,
         options: &CqOptions<'_>,
@@ -143,7 +143,7 @@ impl CompletionQueue {
         Ok(CompletionQueue::lent(context, daemon, &facts, Poller::new(ring)))
     }
 
-    /// A queue of the daemon's, mapped here.
+    /// A queue of the daemon's, mapped into this process.
     pub(crate) fn lent(
         context: &Context,
         daemon: &Arc<DaemonClient>,
@@ -174,22 +174,23 @@ impl CompletionQueue {
         &self.shared
     }
 
-    /// Completions that it holds.
+    /// Completions that it holds at most.
     pub fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// The engine that it is on.
+    /// The engine that serves it, counted from 0.
     pub fn engine(&self) -> usize {
         self.shared.engine_handle.number()
     }
 
-    /// By what a WAIT names it ([`work::wait`](crate::work::wait)).
+    /// The number that a WAIT names it by ([`work::wait`](crate::work::wait)).
     pub fn number(&self) -> u32 {
         self.shared.number
     }
 
-    /// Completions that have come to it since it was made: what a WAIT counts. 0 for one of the daemon's.
+    /// Completions that have come to it since it was made: the count that a WAIT compares. 0 for one of a
+    /// daemon's.
     pub fn count(&self) -> u64 {
         if self.shared.context.fork().is_child() {
             return 0;
@@ -198,7 +199,7 @@ impl CompletionQueue {
         self.shared.engine().ok().and_then(count).unwrap_or(0)
     }
 
-    /// By what a [`CompletionChannel`] names it.
+    /// The tag that a [`CompletionChannel`] reports it by.
     pub fn tag(&self) -> u64 {
         self.shared.tag
     }
@@ -225,7 +226,7 @@ impl CompletionQueue {
         Ok(taken)
     }
 
-    /// Nothing is there: will anything ever be?
+    /// Called when it is empty: has the NIC failed, so that nothing will come?
     #[inline]
     fn look_for_failure(&self) -> Result<(), PollError> {
         if self.poller.is_overrun() {
@@ -319,10 +320,10 @@ impl CompletionQueue {
         }
     }
 
-    /// Makes it hold at least `depth` completions; those that wait stay.
+    /// Makes it hold at least `depth` completions; waiting ones stay.
     ///
     /// # Errors
-    /// `Forked`, `TooMany`; `Nic(TooSmall)` if what waits does not fit.
+    /// `Forked`, `TooMany`; `Nic(TooSmall)` if the waiting ones do not fit.
     pub fn resize(&mut self, depth: u32) -> Result<(), CreateError> {
         self.shared.context.refuse_child()?;
         if !(1..=MAX_RING_SLOTS).contains(&depth) {

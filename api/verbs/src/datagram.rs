@@ -17,7 +17,7 @@ use crate::local_qp::LocalQp;
 use crate::queue_pair::{Incoming, SendSide, parts};
 use crate::{CompletionQueue, CreateError, PostError, ProtectionDomain, QpOptions, Srq};
 
-/// Where datagrams can go. Cloning shares it; it ends with the last clone.
+/// The address of a destination of datagrams (`ibv_ah`). A clone shares it; it ends with the last clone.
 #[derive(Clone, Debug)]
 pub struct AddressHandle {
     inner: Arc<HandleInner>,
@@ -29,7 +29,7 @@ struct HandleInner {
     engine: Arc<Engine>,
     number: u32,
     endpoint: Endpoint,
-    /// Counts as a user of this peer.
+    /// The peer of the port that this handle keeps in use.
     used: Option<Peer>,
 }
 
@@ -85,7 +85,7 @@ impl AddressHandle {
         self.inner.endpoint
     }
 
-    /// A queue pair there that takes datagrams with this Q_Key.
+    /// A queue pair of this number there, and the Q_Key of messages to it.
     pub fn queue(&self, qp: u32, qkey: u32) -> RemoteQueue {
         RemoteQueue { handle: self.clone(), qp, qkey, private_data: Vec::new() }
     }
@@ -126,7 +126,7 @@ impl GlobalRoute {
     }
 }
 
-/// A queue pair that datagrams can be sent to.
+/// The destination of a datagram: an address handle, a queue pair's number and a Q_Key.
 #[derive(Clone, Debug)]
 pub struct RemoteQueue {
     handle: AddressHandle,
@@ -136,7 +136,7 @@ pub struct RemoteQueue {
 }
 
 impl RemoteQueue {
-    /// The way there.
+    /// The address handle of its NIC.
     pub fn handle(&self) -> &AddressHandle {
         &self.handle
     }
@@ -151,7 +151,7 @@ impl RemoteQueue {
         self.qkey
     }
 
-    /// What its program gave when it was resolved.
+    /// The private data that its program sent when it was resolved.
     pub fn private_data(&self) -> &[u8] {
         &self.private_data
     }
@@ -196,7 +196,7 @@ pub struct DatagramQueuePair {
     send: SendSide,
     receive: Incoming,
     domain: ProtectionDomain,
-    /// What it is attached to.
+    /// The multicast groups that it is attached to.
     groups: Vec<Endpoint>,
     _cqs: [Arc<Cq>; 2],
 }
@@ -246,17 +246,17 @@ impl DatagramQueuePair {
         self.local.number.get()
     }
 
-    /// The Q_Key that datagrams for it must carry.
+    /// The Q_Key that messages to it must bear.
     pub fn qkey(&self) -> u32 {
         self.local.query().qkey.unwrap_or(self.local.options.qkey)
     }
 
-    /// The engine that it is on; its address handles must be of the same.
+    /// The engine that serves it; its address handles must be of the same.
     pub fn engine(&self) -> usize {
         self.local.engine.number()
     }
 
-    /// The longest message, bytes: what its port carries in a packet.
+    /// The longest message in bytes: the payload of one packet of its port.
     pub fn longest(&self) -> u32 {
         self.local.engine.facts().path_mtu
     }
@@ -327,7 +327,7 @@ impl DatagramQueuePair {
         Ok(())
     }
 
-    /// Takes it out of a multicast group.
+    /// Detaches it from a multicast group.
     ///
     /// # Errors
     /// `Nic(Unknown)`: it is not attached to this one. `Forked`.
@@ -390,7 +390,7 @@ impl DatagramQueuePair {
         Ok(())
     }
 
-    /// The state that the NIC has it in.
+    /// Its state in the NIC.
     pub fn state(&self) -> State {
         self.local.state()
     }
@@ -429,7 +429,8 @@ impl DatagramQueuePair {
         self.remote(agreed)
     }
 
-    /// Lets two of this process send to each other: how each names the other.
+    /// Lets two of this process send to each other. Returns the destination that is the second, for the
+    /// first, and the reverse.
     ///
     /// # Errors
     /// [`ConnectError`].

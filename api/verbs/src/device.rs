@@ -1,4 +1,4 @@
-//! A device: what a NIC shall be like, before it is opened.
+//! A device: the attributes of a NIC, before it is opened.
 
 use remora_host::{Adapter, Config, Mode, OpenError, PortConfig, Rules};
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
@@ -23,7 +23,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// One whose peers are processes of this host; frames cross in shared memory.
+    /// A NIC whose peers are processes of this host; frames cross in shared memory.
     pub fn shm() -> Device {
         Device { config: Config::new(PortConfig::shm()) }
     }
@@ -53,12 +53,12 @@ impl Device {
         Attachment::new(path.as_ref())
     }
 
-    /// What a daemon's is like: one engine, driven by a thread of its own.
+    /// The attributes of a daemon's NIC: one engine, driven by a thread of its own.
     pub(crate) fn of_daemon(&self) -> Config {
         Config { engines: 1, mode: Mode::Dedicated, ..self.config.clone() }
     }
 
-    /// With an address (GID) of its own choice; only for `shm`, where any address will do.
+    /// Sets the address (GID); only for `shm`, which takes any address.
     #[must_use]
     pub fn address(mut self, own: Ipv4Addr) -> Device {
         if let PortConfig::Shm { address, .. } = &mut self.config.port {
@@ -75,28 +75,29 @@ impl Device {
         self
     }
 
-    /// Driven inline, by the threads that post and poll (the default), or by threads of its own.
+    /// Sets who drives it: the threads that post and poll (inline, the default), or threads of its own
+    /// (dedicated).
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Device {
         self.config.mode = mode;
         self
     }
 
-    /// In dedicated mode: an engine's thread goes to sleep after so long without traffic.
+    /// In dedicated mode, the time without traffic after which an engine's thread goes to sleep.
     #[must_use]
     pub fn spin(mut self, spin: Duration) -> Device {
         self.config.spin = spin;
         self
     }
 
-    /// With other limits of memory registration.
+    /// Sets the limits of memory registration.
     #[must_use]
     pub fn memory_limits(mut self, limits: remora_memory::Config) -> Device {
         self.config.memory = limits;
         self
     }
 
-    /// With other limits of each engine.
+    /// Sets the limits of each engine.
     #[must_use]
     pub fn nic_limits(mut self, limits: remora_nic::Config) -> Device {
         self.config.nic = limits;
@@ -148,7 +149,7 @@ impl Device {
         self
     }
 
-    /// With frames lost, doubled, delayed, reordered or broken on purpose.
+    /// Injects faults by these rules: frames are lost, doubled, delayed, reordered or broken.
     #[must_use]
     pub fn fault(mut self, rules: Rules) -> Device {
         self.config.fault = Some(rules);

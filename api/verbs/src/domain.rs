@@ -1,4 +1,4 @@
-//! Protection domains: what belongs together. A key of one domain opens nothing in another.
+//! Protection domains. A key of one domain opens nothing in another.
 
 use remora_memory::{Access, Bytes, Pd, Range, WindowType};
 use remora_nic::Service;
@@ -15,7 +15,7 @@ use crate::{
     SrqOptions, XrcDomain, XrcInitiator,
 };
 
-/// A protection domain. Cloning shares it; regions and queue pairs keep it alive.
+/// A protection domain (`ibv_pd`). A clone shares it; regions and queue pairs keep it alive.
 #[derive(Clone, Debug)]
 pub struct ProtectionDomain {
     inner: Arc<Inner>,
@@ -27,11 +27,11 @@ struct Inner {
     name: Name,
 }
 
-/// What it is called.
+/// The domain's name in the NIC of this process, or at the daemon.
 #[derive(Copy, Clone, Debug)]
 enum Name {
     Own(Pd),
-    /// By the daemon.
+    /// Its number at the daemon.
     Lent(u32),
 }
 
@@ -61,12 +61,12 @@ impl ProtectionDomain {
         Ok(ProtectionDomain { inner: Arc::new(Inner { context: context.clone(), name }) })
     }
 
-    /// One of the daemon's that this program had before.
+    /// A domain at the daemon that an earlier program of this name had.
     pub(crate) fn lent(context: &Context, number: u32) -> ProtectionDomain {
         ProtectionDomain { inner: Arc::new(Inner { context: context.clone(), name: Name::Lent(number) }) }
     }
 
-    /// Is somebody else using it?
+    /// Does a region, a queue pair or a clone keep it in use?
     pub(crate) fn is_used(&self) -> bool {
         Arc::strong_count(&self.inner) > 1
     }
@@ -83,7 +83,7 @@ impl ProtectionDomain {
         }
     }
 
-    /// What the daemon calls it.
+    /// Its number at the daemon.
     pub(crate) fn number(&self) -> Result<u32, CreateError> {
         match self.inner.name {
             Name::Own(_) => Err(CreateError::OtherContext),
@@ -211,7 +211,7 @@ impl ProtectionDomain {
         QueuePair::loopback(self, send_cq, receive_cq, options)
     }
 
-    /// As [`create_qp`](ProtectionDomain::create_qp), with the receives of a shared receive queue.
+    /// As [`create_qp`](ProtectionDomain::create_qp), with receives from a shared receive queue.
     ///
     /// # Errors
     /// As [`create_qp`](ProtectionDomain::create_qp).
@@ -310,7 +310,7 @@ impl ProtectionDomain {
         AddressHandle::to_endpoint(self, engine, endpoint)
     }
 
-    /// A shared receive queue.
+    /// A shared receive queue of this domain.
     ///
     /// # Errors
     /// `Forked`; `TooMany` names a value that is out of bounds; `Nic(Full)`.

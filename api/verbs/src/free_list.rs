@@ -9,16 +9,16 @@ use std::sync::Arc;
 use crate::queue_pair::{ReceiveSide, ring};
 use crate::{CreateError, MemoryRegion, PostError, ProtectionDomain};
 
-/// What a free list shall be like.
+/// Attributes of a free list that is to be made.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct FreeListOptions {
-    /// Place of the first buffer in its region, bytes.
+    /// Offset of the first buffer in its region, bytes.
     pub offset: usize,
     /// Bytes of each buffer: the longest value that it takes.
     pub size: u32,
     /// Buffers, up to 2^24.
     pub count: u32,
-    /// The engine that it shall be on; only queue pairs of the same one allocate from it.
+    /// The engine that serves it; only queue pairs of the same one allocate from it.
     pub engine: usize,
 }
 
@@ -123,7 +123,7 @@ impl FreeList {
         Ok(FreeList { number, base, size, engine, domain, posts: ReceiveSide::new(posts, 1, 1) })
     }
 
-    /// Its number, which ALLOCATE names.
+    /// Its number, which ALLOCATE names it by.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -166,7 +166,7 @@ impl FreeList {
         Ok(self.engine.control(|control| control.nic.free_list_out(self.number, first, bits))?)
     }
 
-    /// What is with its buffers.
+    /// How many of its buffers are free, resting and taken.
     ///
     /// # Errors
     /// `Forked`.

@@ -70,7 +70,7 @@ struct UnderWay {
 }
 
 impl Handshakes {
-    /// Connections that are set up at a time; one more, and the oldest gives way.
+    /// Connections that are set up at a time. At one more, the oldest is ended.
     pub const MOST: usize = 32;
     /// Includes those that are ending: a thread that waits for the network cannot be hurried.
     const THREADS: usize = 2 * Handshakes::MOST;
@@ -78,7 +78,7 @@ impl Handshakes {
     /// How long one may usually take while others wait for [capacity](Handshakes::has_capacity).
     pub const HASTE: Duration = Duration::from_millis(200);
 
-    /// None yet.
+    /// A set of hand-shakes with none under way.
     ///
     /// # Errors
     /// The system gives no descriptor.
@@ -143,7 +143,7 @@ impl Handshakes {
         true
     }
 
-    /// Ends this one.
+    /// Ends the hand-shake with this number.
     pub fn end(&mut self, id: u64) {
         if let Some(one) = self.under_way.iter_mut().find(|one| one.id == id) {
             one.ending = true;
@@ -163,7 +163,7 @@ impl Handshakes {
 }
 
 impl AsFd for Handshakes {
-    /// Readable while one has ended that was not taken.
+    /// Readable while an ended hand-shake waits for [`finished`](Handshakes::finished).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.done.as_fd()
     }

@@ -9,21 +9,22 @@ use crate::nicd::DaemonClient;
 use crate::nicd::message::{Deploy, Request};
 use crate::{Context, CreateError, MemoryRegion, ProtectionDomain};
 
-/// What a kernel is deployed with.
+/// Attributes of a kernel that is to be deployed.
 #[derive(Copy, Clone, Debug)]
 pub struct KernelOptions<'a> {
-    /// The RPC op-code that it serves; none: it takes what no other kernel of the domain does.
+    /// The RPC op-code that it serves. None: it serves the op-codes that no other kernel of the domain
+    /// serves.
     pub opcode: Option<u64>,
-    /// The regions that it may read, and write where they allow local writing.
+    /// The regions that it may read; it may write those that allow local writing.
     pub grants: &'a [&'a MemoryRegion],
     /// Bytes of its longest answer, 1 at least.
     pub longest: u32,
-    /// Answers on their way to clients, beside one that each lane is at: the NIC takes memory for them now.
+    /// Answers on their way to clients, beside one for each lane. The NIC reserves memory for them at once.
     pub answers: u32,
     /// Steps that one packet of input may cost; then the request ends with
     /// [`Status::TOO_LONG`](crate::kernel::Status::TOO_LONG).
     pub limit: u64,
-    /// The engine that it shall be on: only queue pairs of the same one reach it.
+    /// The engine that runs it: only queue pairs of the same one reach it.
     pub engine: usize,
 }
 
@@ -95,7 +96,7 @@ pub(crate) fn answer_bytes(answers: u64, longest: u32) -> u64 {
     answers.saturating_mul(u64::from(longest) + u64::from(SPARE))
 }
 
-/// Answers of a kernel with so many lanes.
+/// Answers for which a kernel with so many lanes has memory.
 fn count_answers(lanes: u64, options: &KernelOptions<'_>) -> Result<u32, CreateError> {
     let count = lanes + u64::from(options.answers);
     let asked = if options.longest == 0 { 0 } else { answer_bytes(count, options.longest) };
@@ -137,7 +138,7 @@ impl KernelHandle {
         options: &KernelOptions<'_>,
     ) -> Result<KernelHandle, CreateError> {
         let Some(daemon) = domain.context().daemon() else {
-            // Before so many kernels are made.
+            // Checked before so many kernels are made.
             count_answers(lanes.into(), options)?;
             return KernelHandle::new(domain, kernel.lanes(lanes as usize), options);
         };
@@ -157,7 +158,7 @@ impl KernelHandle {
         Ok(KernelHandle::lent(domain, daemon, number))
     }
 
-    /// One that the daemon runs.
+    /// A kernel that the daemon runs.
     pub(crate) fn lent(domain: &ProtectionDomain, daemon: &Arc<DaemonClient>, number: u32) -> KernelHandle {
         KernelHandle { number, engine_handle: EngineHandle::Nicd(Arc::clone(daemon)), domain: domain.clone() }
     }
@@ -171,7 +172,7 @@ impl KernelHandle {
         self.number
     }
 
-    /// What is with it.
+    /// Its op-code, its lanes and its counters.
     ///
     /// # Errors
     /// `Forked`; `NotByDaemon`; `Nic(Unknown)` once it has been removed.
@@ -211,7 +212,7 @@ impl KernelHandle {
 }
 
 impl Context {
-    /// The kernels that are deployed, in all its domains: each with the number of its engine.
+    /// The deployed kernels of all its domains, each with the number of its engine.
     ///
     /// # Errors
     /// `Forked`.

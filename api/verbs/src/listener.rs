@@ -1,4 +1,4 @@
-//! Listening for queue pairs that want to connect.
+//! Listening for queue pairs that are to be connected.
 
 use remora_host::connect::{ConnectError, Full, Hello, Request, SetupConnection};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -49,12 +49,12 @@ impl Listener {
         Ok(Listener { inner: remora_host::connect::Listener::bind(address)? })
     }
 
-    /// Where it listens.
+    /// The address and TCP port that it listens at.
     pub fn address(&self) -> SocketAddr {
         self.inner.address()
     }
 
-    /// Sleeps until somebody wants to connect, and has not hung up since. None: the time passed.
+    /// Sleeps until a peer asks to connect, and has not hung up since. None: the time passed.
     ///
     /// # Errors
     /// The system refuses to wait.
@@ -62,8 +62,8 @@ impl Listener {
         Ok(self.inner.accept(timeout)?.map(|inner| ConnectRequest { inner }))
     }
 
-    /// Connections turned away or left: silent, nonsense, too many at once, or gone before they were
-    /// answered.
+    /// Connections that were refused, or dropped because they were silent, sent nonsense, were too many at
+    /// once, or hung up early.
     pub fn refused(&self) -> usize {
         self.inner.refused()
     }
@@ -76,14 +76,14 @@ impl AsFd for Listener {
     }
 }
 
-/// Somebody wants to connect. Dropping it hangs up.
+/// A peer's request to connect. Dropping it hangs up.
 #[derive(Debug)]
 pub struct ConnectRequest {
     inner: Request,
 }
 
 impl ConnectRequest {
-    /// What the other side's program gave for this one.
+    /// The private data that the other side's program sent.
     pub fn private_data(&self) -> &[u8] {
         &self.inner.hello().private_data
     }
@@ -93,7 +93,7 @@ impl ConnectRequest {
         self.inner.hello()
     }
 
-    /// Where it comes from.
+    /// The TCP address of the peer.
     pub fn from(&self) -> SocketAddr {
         self.inner.from()
     }
@@ -188,7 +188,7 @@ impl Answered {
         Ok(pair)
     }
 
-    /// Leaves that to another process, which has the connection too.
+    /// Leaves [`go`](Answered::go) to another process, which has the connection too.
     pub(crate) fn left_to_another(self) -> QueuePair<Ready> {
         let Answered { mut pair, inner } = self;
         let lasting = pair.agreement().is_some_and(|agreement| agreement.lasting);

@@ -24,7 +24,7 @@ pub(crate) struct LocalQp {
     /// The connection of the set-up: it hangs up when either queue pair ends, and so the other side notices.
     pub connection: Option<SetupConnection>,
     bell: u32,
-    /// The set that the doorbell is of, if another process rings it.
+    /// The shared set of its doorbell, if another process rings it.
     set: Option<u32>,
     psn: Psn,
 }
@@ -50,7 +50,7 @@ impl Drop for LocalQp {
             // A forked child may have it open too.
             connection.end();
         }
-        // Windows of type 2 that were bound by it are nobody's now.
+        // Windows of type 2 that were bound by it lose their owner.
         let owner = Owner::new(self.engine.number() as u16, self.number.get());
         self.engine.table().unbind_owner(owner);
     }
@@ -84,7 +84,7 @@ impl LocalQp {
         })
     }
 
-    /// A queue pair that is, when `make` has made it, in the state that it starts from.
+    /// As [`new`](LocalQp::new), but leaves the queue pair in the state in which `make` returns it.
     pub fn made(
         context: &Context,
         engine: &Arc<Engine>,
@@ -110,7 +110,7 @@ impl LocalQp {
         })
     }
 
-    /// Work was posted.
+    /// Rings the doorbell: work was posted.
     #[inline]
     pub fn ring(&self) {
         self.engine.ring(self.number, self.bell);
@@ -121,7 +121,7 @@ impl LocalQp {
         self.engine.control(|control| control.nic.doorbell(self.number));
     }
 
-    /// Lets its send queue be fetched so far.
+    /// Lets its send queue be fetched up to `count` slots.
     pub fn enable(&self, count: u64) -> Result<(), CreateError> {
         self.context.refuse_child()?;
         Ok(self.engine.control(|control| {
@@ -131,7 +131,7 @@ impl LocalQp {
         })?)
     }
 
-    /// From now on another process rings, by a doorbell of this set. Its place there.
+    /// From now on another process rings, by a doorbell of this set. Returns its index in the set.
     pub fn share_bell(&mut self, set: u32) -> Result<u32, CreateError> {
         let (number, bell) = (self.number, self.bell);
         let shared = self.engine.control(|control| {
@@ -167,7 +167,7 @@ impl LocalQp {
         AddressVector { peer: agreement.peer, route: Route::new(ours, theirs) }
     }
 
-    /// INIT to RTR to RTS; then `up` holds the agreement.
+    /// INIT to RTR to RTS. On success `up` holds the agreement.
     fn bring_up(&self, agreement: &Agreement, up: &mut Option<Agreement>) -> Result<(), ConnectError> {
         let options = &self.options;
         let responds = matches!(self.service, Service::Rc | Service::XrcTarget);
@@ -199,7 +199,7 @@ impl LocalQp {
         Ok(())
     }
 
-    /// Makes several changes.
+    /// Makes several changes, in order.
     pub fn all(&self, changes: &[Modify]) -> Result<(), remora_nic::ModifyFault> {
         self.engine.control(|control| {
             changes.iter().try_for_each(|change| control.nic.modify_qp(self.number, change))
@@ -213,7 +213,7 @@ impl LocalQp {
         self.all(&[to_rtr, to_rts]).map_err(CreateError::Modify)
     }
 
-    /// Before it is connected: a forked child has no NIC to connect with.
+    /// Refuses to connect in a forked child, which has no NIC.
     pub fn refuse_to_connect(&self) -> Result<(), ConnectError> {
         if self.context.fork().is_child() { Err(ConnectError::Forked) } else { Ok(()) }
     }
@@ -230,7 +230,7 @@ impl LocalQp {
         Ok(())
     }
 
-    /// Answers a request, up to its last word.
+    /// Answers a request, without the last message.
     pub fn answer(&mut self, request: Request) -> Result<Answered, ConnectError> {
         self.refuse_to_connect()?;
         let mut up = None;

@@ -58,19 +58,19 @@ use crate::{
 /// It gives its server a key, and gets none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The program's name, up to 200 bytes.
+    /// The name of the program that the client wants, up to 200 bytes.
     pub program: String,
-    /// The client's memory.
+    /// The client's memory, where answers go.
     pub reply: RemoteMemory,
 }
 
 impl Call {
-    /// As private data.
+    /// The message, to be sent as private data.
     pub fn to_bytes(&self) -> Vec<u8> {
         [&self.reply.to_bytes()[..], self.program.as_bytes()].concat()
     }
 
-    /// Out of private data. None: it is something else.
+    /// Parses private data. None: it is something else.
     pub fn from_bytes(bytes: &[u8]) -> Option<Call> {
         let (reply, program) = bytes.split_at_checked(RemoteMemory::LEN)?;
         Some(Call {
@@ -80,7 +80,7 @@ impl Call {
     }
 }
 
-/// Completions that a queue remembers: nobody polls it.
+/// Completions that a counted queue keeps: nobody polls it.
 const COMPLETIONS: u32 = 16;
 
 /// Why a program cannot be loaded.
@@ -90,13 +90,13 @@ pub enum LoadError {
     Create(CreateError),
     /// A receive could not be posted.
     Post(PostError),
-    /// The program has no queue or region of this name, or it is another thing there.
+    /// The program has no queue or region of this name, or the name is of another kind.
     Unknown(String),
-    /// The program names a region that was not given.
+    /// No memory was bound to this region of the program.
     NoRegion(String),
     /// A region is smaller than the program requires: its name, its bytes, and the bytes required.
     SmallRegion(String, u64, u64),
-    /// The queue pair given for this queue was not made for it.
+    /// The queue pair bound to this queue was not made for it.
     Unfit(String),
 }
 
@@ -161,7 +161,7 @@ fn find<'p>(program: &'p Program, name: &str) -> Result<&'p Queue, LoadError> {
     Ok(&program.queues[at])
 }
 
-/// Options with the shape of a program's queue.
+/// The options of a queue pair that fits a program's queue.
 fn shaped(queue: &Queue, options: &QpOptions) -> QpOptions {
     QpOptions {
         max_send_wr: queue.ring_slots(),
@@ -172,7 +172,7 @@ fn shaped(queue: &Queue, options: &QpOptions) -> QpOptions {
     }
 }
 
-/// A program that is to be loaded, and what it finds there.
+/// A program that is to be loaded, with its connections and regions.
 #[derive(Debug)]
 pub struct Loader<'p> {
     program: &'p Program,
@@ -182,7 +182,7 @@ pub struct Loader<'p> {
 }
 
 impl<'p> Loader<'p> {
-    /// Nothing is there yet.
+    /// A loader without connections and regions.
     pub fn new(program: &'p Program) -> Loader<'p> {
         Loader { program, connections: Vec::new(), regions: Vec::new(), on_nic: false }
     }
@@ -205,7 +205,7 @@ impl<'p> Loader<'p> {
         self
     }
 
-    /// The program's data goes into the NIC's own memory.
+    /// Puts the program's data into the NIC's own memory.
     #[must_use]
     pub fn data_on_nic(mut self) -> Loader<'p> {
         self.on_nic = true;
@@ -306,10 +306,10 @@ fn fits(pair: &QueuePair, queue: &Queue) -> bool {
         && (needed == 0 || pieces >= queue.receive_pieces())
 }
 
-/// A program that is loaded. Dropping it takes it away, with its connections.
+/// A loaded program. Dropping it unloads it and ends its connections.
 #[derive(Debug)]
 pub struct Offload {
-    // Before the region that their work requests name.
+    // Dropped before the region that their work requests name.
     queues: Vec<QueuePair>,
     program: Program,
     numbers: Numbers,
@@ -341,12 +341,12 @@ impl Offload {
         Ok(())
     }
 
-    /// What runs here.
+    /// The program that was loaded.
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// What its places are called here.
+    /// The addresses, keys and queue numbers that the program was linked with.
     pub fn numbers(&self) -> &Numbers {
         &self.numbers
     }
@@ -356,7 +356,7 @@ impl Offload {
         Some(&self.queues[self.program.queue(name)?])
     }
 
-    /// Bytes of its own data or code from a place on; none beyond the end, or in a region.
+    /// Reads `len` bytes of its own data or code; None: beyond the end, or in a bound region.
     pub fn read(&self, at: Place, len: usize) -> Option<Vec<u8>> {
         let (bytes, base) = self.bytes(at)?;
         let mut out = vec![0; len];

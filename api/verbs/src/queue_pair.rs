@@ -1,4 +1,4 @@
-//! Queue pairs. Their state is part of their type: what is not connected cannot send.
+//! Queue pairs. Their state is part of their type: one that is not connected cannot send.
 
 use remora_host::connect::{Agreement, ConnectError, SetupConnection};
 use remora_memory::ForkMark;
@@ -100,7 +100,7 @@ impl Inner {
     }
 }
 
-/// What a queue pair of a service with a send queue is made of: the NIC's part, and the program's ends.
+/// The parts of a queue pair with a send queue: the NIC's attributes, and the rings of the program.
 pub(crate) fn parts(
     domain: &ProtectionDomain,
     send_cq: &CompletionQueue,
@@ -120,7 +120,7 @@ pub(crate) fn parts(
     if elsewhere || !Arc::ptr_eq(engine, receive_cq.engine()?) {
         return Err(CreateError::DifferentEngines);
     }
-    // The longest work request always fits; only a ring that goes round has exactly the slots of its program.
+    // The longest work request always fits; only a recycled ring has exactly the slots of its program.
     let least = if options.fetching == Fetching::Recycled { 1 } else { wqe::MAX_SLOTS as u32 };
     let send_ring = ring(domain.context(), options.max_send_wr.max(least))?;
     let (receives, receive) = match (srq, service) {
@@ -227,7 +227,7 @@ impl Inner {
         self.send.push(request).map_err(|error| self.why(error))
     }
 
-    /// A queue may be full because nobody empties it any more.
+    /// A queue may be full because the NIC has failed and empties it no more.
     #[cold]
     fn why(&self, error: remora_nic::PostError) -> PostError {
         let failed = error == remora_nic::PostError::QueueFull && self._domain.context().has_failed();
@@ -318,12 +318,12 @@ impl QueuePair<Ready> {
         Ok(())
     }
 
-    /// What the other side's program gave for this one when they connected.
+    /// The private data that the other side's program sent when they connected.
     pub fn peer_private_data(&self) -> &[u8] {
         self.inner.backend.agreement().map_or(&[], |agreement| &agreement.remote.private_data)
     }
 
-    /// What the two sides agreed on.
+    /// The agreement of the two sides.
     pub fn agreement(&self) -> Option<&Agreement> {
         self.inner.backend.agreement()
     }
@@ -340,12 +340,12 @@ impl QueuePair<Ready> {
         self.inner.backend.connection()
     }
 
-    /// It stays with the queue pair.
+    /// Keeps the connection of the set-up with the queue pair.
     pub(crate) fn keep(&mut self, connection: Option<SetupConnection>) {
         self.inner.backend.keep(connection);
     }
 
-    /// Where its packets go, for bringing it up again by [`modify`](QueuePair::modify).
+    /// The address of its peer, for bringing it up again by [`modify`](QueuePair::modify).
     pub fn address_vector(&self) -> Option<AddressVector> {
         self.inner.backend.address_vector()
     }
@@ -375,12 +375,13 @@ impl<S> QueuePair<S> {
         self.inner.backend.number()
     }
 
-    /// The state that the NIC has it in.
+    /// Its state in the NIC.
     pub fn state(&self) -> State {
         self.inner.backend.state()
     }
 
-    /// What it gives to the other side's program when they connect ([`QpOptions::private_data`]).
+    /// The private data that it sends to the other side's program when they connect
+    /// ([`QpOptions::private_data`]).
     pub fn private_data(&self) -> &[u8] {
         &self.inner.backend.options().private_data
     }
@@ -399,7 +400,7 @@ impl<S> QueuePair<S> {
         self.inner.post_recv(request)
     }
 
-    /// The completion queue of its receives is on this engine.
+    /// The engine that serves it, counted from 0.
     pub fn engine(&self) -> usize {
         self.inner.backend.engine_number()
     }
@@ -413,18 +414,18 @@ pub struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Adds one.
+    /// Adds a send work request to the batch.
     ///
     /// # Errors
     /// As [`QueuePair::post_send`]; the others stay.
     #[inline]
     pub fn post_send(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
-        // The fork may have been while the batch was open.
+        // The program may have forked while the batch was open.
         self.inner.refuse_child()?;
         self.inner.push(request)
     }
 
-    /// Adds an operation of PRISM.
+    /// Adds an operation of PRISM to the batch.
     ///
     /// # Errors
     /// As [`QueuePair::post_prism`]; the others stay.
@@ -433,7 +434,7 @@ impl Batch<'_> {
         self.inner.send.push_prism(request).map_err(|error| self.inner.why(error))
     }
 
-    /// Posts a receive work request meanwhile.
+    /// Posts a receive work request while the batch is open.
     ///
     /// # Errors
     /// As [`QueuePair::post_recv`].

@@ -15,13 +15,13 @@ use crate::{CreateError, ProtectionDomain};
 pub struct MemoryRegion {
     domain: ProtectionDomain,
     key: Key,
-    /// None for foreign memory.
+    /// The block behind it. None for foreign memory.
     bytes: Option<Bytes>,
-    /// Where the region begins in the block.
+    /// Offset of the region in the block.
     offset: usize,
     len: usize,
     iova: u64,
-    /// Its key is dead.
+    /// Its key is dead: dropping the region deregisters nothing.
     ended: bool,
 }
 
@@ -40,7 +40,7 @@ impl RemoteMemory {
     /// Bytes of its encoded form.
     pub const LEN: usize = 20;
 
-    /// The place `offset` bytes into it. Whether it lies inside is the owner's NIC's to check.
+    /// The remote address `offset` bytes into it. The owner's NIC checks that it lies inside.
     pub fn at(&self, offset: u64) -> Remote {
         Remote { addr: self.addr.wrapping_add(offset), rkey: self.rkey }
     }
@@ -88,7 +88,7 @@ impl MemoryRegion {
         })
     }
 
-    /// A region of the daemon's memory, mapped here.
+    /// A region of a daemon's memory, mapped into this process.
     pub(crate) fn lent(domain: &ProtectionDomain, facts: &RegionFacts, bytes: Bytes) -> MemoryRegion {
         let len = bytes.len();
         let key = Key::new(facts.key);
@@ -115,7 +115,7 @@ impl MemoryRegion {
     /// Deregisters it, unless windows are bound to it.
     ///
     /// # Errors
-    /// The region back, which goes on as it was: `Busy` (EBUSY).
+    /// `Busy` (EBUSY), with the region, which goes on as it was.
     pub fn deregister(mut self) -> Result<(), (MemoryRegion, remora_memory::Error)> {
         let context = self.domain.context();
         if !context.fork().is_child()
@@ -127,7 +127,7 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// Ends its key, in the NIC's own table by `how`.
+    /// Ends its key: in the NIC's table by `how`, or at the daemon.
     fn end(
         &self,
         how: fn(&Table, Key) -> Result<(), remora_memory::Error>,
@@ -143,7 +143,7 @@ impl MemoryRegion {
         }
     }
 
-    /// Its local key.
+    /// Its local key (L_Key), for lists of local memory.
     pub fn lkey(&self) -> Key {
         self.key
     }
@@ -181,7 +181,7 @@ impl MemoryRegion {
         }
     }
 
-    /// The place `offset` bytes into it, as a peer names it.
+    /// The remote address `offset` bytes into it, for a peer's work request.
     #[inline]
     pub fn remote(&self, offset: u64) -> Remote {
         Remote { addr: self.iova.wrapping_add(offset), rkey: self.key }
@@ -252,7 +252,7 @@ impl Drop for MemoryRegion {
     fn drop(&mut self) {
         let context = self.domain.context();
         if !self.ended && !context.fork().is_child() {
-            // Windows that are bound to it are taken off: a program that wants to know asks `deregister`.
+            // Takes off windows that are bound to it. A program that must know of them calls `deregister`.
             let ended = self.end(Table::revoke);
             debug_assert!(
                 ended.is_ok(),

@@ -1,4 +1,4 @@
-//! What a program cannot do to its own NIC, and a machine can: let an engine stand still.
+//! Stalls that a busy machine causes and a program cannot: an engine stands still.
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -11,14 +11,14 @@ use crate::{
 const PAIRS: usize = 100;
 /// Code of 537 ms.
 const TIMEOUT: u8 = 17;
-/// Longer than that.
+/// A pause that is longer than that.
 const STALL: Duration = Duration::from_millis(700);
-/// No test waits so long unless it hangs.
+/// No test takes longer unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
-/// Nor does a READ that nothing holds up.
+/// Time for a READ that nothing holds up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Connections of which none has a second try.
+/// Connections that allow no retry.
 struct Ends {
     here: Context,
     there: Context,

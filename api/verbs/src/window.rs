@@ -1,4 +1,4 @@
-//! Memory windows, and the null region.
+//! Memory windows (`ibv_mw`), and the null region.
 
 use remora_memory::{Access, Binding, Key, WindowType};
 use remora_nic::{Operation, Sge, WorkRequest};
@@ -57,7 +57,7 @@ impl MemoryWindow {
         self.key
     }
 
-    /// The place `offset` bytes into it, as a peer names it.
+    /// The remote address `offset` bytes into it, for a peer's work request.
     pub fn remote(&self, offset: u64) -> remora_nic::Remote {
         remora_nic::Remote { addr: self.first.wrapping_add(offset), rkey: self.key }
     }
@@ -84,7 +84,7 @@ impl MemoryWindow {
         work::request(id, Operation::BindWindow(binding), &[])
     }
 
-    /// Takes the key that the NIC has it under, after a binding that was not executed.
+    /// Looks its present key up in the NIC, after a binding that was not executed.
     pub fn look(&mut self) {
         let context = self.domain.context();
         let (Ok(adapter), false) = (context.adapter(), context.fork().is_child()) else { return };
@@ -137,12 +137,12 @@ impl NullRegion {
         Ok(NullRegion { domain: domain.clone(), key })
     }
 
-    /// Its local key; there is no remote one.
+    /// Its local key (L_Key); it has no remote one.
     pub fn lkey(&self) -> Key {
         self.key
     }
 
-    /// An element of a list that stands for `len` bytes of nothing.
+    /// A list element of `len` bytes that are discarded or zero.
     pub fn sge(&self, len: u32) -> Sge {
         Sge { addr: 0, len, lkey: self.key }
     }

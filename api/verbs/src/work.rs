@@ -20,19 +20,19 @@ pub const fn request<'a>(id: u64, operation: Operation, local: &'a [Sge]) -> Wor
     WorkRequest { id, operation, payload: Payload::Sges(local), flags: SIGNALED }
 }
 
-/// A message into the peer's next receive work request.
+/// A SEND into the peer's next receive work request.
 #[inline]
 pub const fn send(id: u64, local: &[Sge]) -> WorkRequest<'_> {
     request(id, Operation::Send, local)
 }
 
-/// A message with 32 bits beside it.
+/// A SEND with 32 bits of immediate data.
 #[inline]
 pub const fn send_imm(id: u64, local: &[Sge], imm: u32) -> WorkRequest<'_> {
     request(id, Operation::SendImm(imm), local)
 }
 
-/// A message that invalidates a key of the peer.
+/// A SEND that also invalidates a key of the peer.
 #[inline]
 pub const fn send_inv(id: u64, local: &[Sge], key: Key) -> WorkRequest<'_> {
     request(id, Operation::SendInv(key), local)
@@ -44,7 +44,7 @@ pub const fn inline(id: u64, operation: Operation, bytes: &[u8]) -> WorkRequest<
     WorkRequest { id, operation, payload: Payload::Inline(bytes), flags: SIGNALED }
 }
 
-/// A message of bytes that are copied into the queue at once.
+/// A SEND of bytes that are copied into the queue at once.
 #[inline]
 pub const fn send_inline(id: u64, bytes: &[u8]) -> WorkRequest<'_> {
     inline(id, Operation::Send, bytes)
@@ -99,7 +99,7 @@ pub const fn rpc(id: u64, opcode: u64, tag: u32, local: &[Sge]) -> WorkRequest<'
     request(id, Operation::Rpc { opcode, tag }, local)
 }
 
-/// Bytes for a kernel of the peer's NIC.
+/// Bytes of `local` for a kernel of the peer's NIC.
 #[inline]
 pub const fn rpc_write(id: u64, opcode: u64, tag: u32, local: &[Sge]) -> WorkRequest<'_> {
     request(id, Operation::RpcWrite { opcode, tag }, local)
@@ -138,7 +138,7 @@ pub const fn calculate(
     request(id, Operation::Calculate { calculation, remote, operand }, local)
 }
 
-/// Nothing, in order.
+/// A NOP: it completes in order and does nothing.
 #[inline]
 pub const fn nop<'a>(id: u64) -> WorkRequest<'a> {
     request(id, Operation::Nop, &[])

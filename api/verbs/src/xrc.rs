@@ -38,7 +38,7 @@ use crate::local_qp::LocalQp;
 use crate::queue_pair::Own;
 use crate::{Context, CreateError, Init, Modify, PostError, QpOptions, QueuePair, Ready};
 
-/// An XRC domain: which shared receive queues a target's peer may name. Cloning shares it.
+/// An XRC domain: the shared receive queues that a target's peer may name. A clone shares it.
 #[derive(Clone, Debug)]
 pub struct XrcDomain {
     inner: Arc<Inner>,
@@ -79,7 +79,7 @@ impl XrcDomain {
         &self.inner.engine
     }
 
-    /// A target, ready to be connected with an initiator. Of the options, those of its queues mean nothing.
+    /// A target, ready to be connected with an initiator. The options for its queues mean nothing.
     ///
     /// # Errors
     /// `Forked`, `TooMany`; `Nic(Full)`.
@@ -107,7 +107,7 @@ impl XrcTarget<Init> {
         XrcTarget { local: self.local, _domain: self._domain, state: std::marker::PhantomData }
     }
 
-    /// Connects it to an initiator that a [`Listener`](crate::Listener) at `address` answers with.
+    /// Connects it to the initiator of a [`Listener`](crate::Listener) at `address`.
     ///
     /// # Errors
     /// [`ConnectError`]; the target is gone then.
@@ -139,7 +139,7 @@ impl XrcTarget<Ready> {
         self.local.modify(change)
     }
 
-    /// Where its packets go, for bringing it up again by [`modify`](XrcTarget::modify).
+    /// The address of its peer, for bringing it up again by [`modify`](XrcTarget::modify).
     pub fn address_vector(&self) -> Option<AddressVector> {
         self.local.agreement.as_ref().map(|agreement| self.local.address_vector(agreement))
     }
@@ -151,7 +151,7 @@ impl<S> XrcTarget<S> {
         self.local.number.get()
     }
 
-    /// The state that the NIC has it in.
+    /// Its state in the NIC.
     pub fn state(&self) -> State {
         self.local.state()
     }
@@ -180,7 +180,7 @@ impl XrcInitiator<Init> {
         XrcInitiator { pair }
     }
 
-    /// Connects it to a target that a [`Listener`](crate::Listener) at `address` answers with.
+    /// Connects it to the target of a [`Listener`](crate::Listener) at `address`.
     ///
     /// # Errors
     /// [`ConnectError`]; the initiator is gone then.
@@ -218,7 +218,7 @@ impl XrcInitiator<Ready> {
         self.pair.post_send_to_srq(request, srq)
     }
 
-    /// Takes it to the error state.
+    /// Takes it to the error state: all posted work completes as flushed.
     pub fn fail(&mut self) {
         self.pair.fail();
     }
@@ -231,12 +231,13 @@ impl XrcInitiator<Ready> {
         self.pair.modify(change)
     }
 
-    /// Where its packets go, for bringing it up again by [`modify`](XrcInitiator::modify).
+    /// The address of its peer, for bringing it up again by [`modify`](XrcInitiator::modify).
     pub fn address_vector(&self) -> Option<AddressVector> {
         self.pair.address_vector()
     }
 
-    /// What the target's program gave when they connected: the number of a shared receive queue, perhaps.
+    /// The private data that the target's program sent when they connected: a shared receive queue's number,
+    /// perhaps.
     pub fn peer_private_data(&self) -> &[u8] {
         self.pair.peer_private_data()
     }
@@ -248,7 +249,7 @@ impl<S> XrcInitiator<S> {
         self.pair.number()
     }
 
-    /// The state that the NIC has it in.
+    /// Its state in the NIC.
     pub fn state(&self) -> State {
         self.pair.state()
     }

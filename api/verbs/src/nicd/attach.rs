@@ -1,4 +1,4 @@
-//! Attaching to a daemon.
+//! Attaching to a NIC daemon.
 
 use remora_host::packet::PacketSocket;
 use remora_host::{OpenError, Signal};

@@ -1,4 +1,4 @@
-//! The daemon: who may attach, and what becomes of a tenant when its program is gone.
+//! The daemon: which programs may attach, and what becomes of a tenant when its program is gone.
 
 use remora_host::packet::{PacketListener, PacketSocket};
 use remora_host::{Adapter, OpenError, Signal, metrics::Family, wait_either};
@@ -15,14 +15,14 @@ use super::negotiate;
 use super::tenant::{Limits, ReplyResult, Shared, Tenant};
 use crate::{Context, Device, PortFacts};
 
-/// How a daemon shall be.
+/// Attributes of a daemon that is to be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What each tenant may have.
+    /// The limits of each tenant.
     pub limits: Limits,
     /// Programs attached at a time.
     pub attachments: usize,
-    /// Tenants that are kept, attached or not.
+    /// Tenants that are kept at most, attached or not.
     pub tenants: usize,
     /// Users that may attach beside the daemon's own.
     pub allow: Vec<u32>,
@@ -39,29 +39,29 @@ impl Default for Options {
 pub struct TenantFacts {
     /// The user id of its programs.
     pub uid: u32,
-    /// Its name; none: it goes with its program.
+    /// Its name; empty: it ends with its program.
     pub name: String,
     /// A program is attached.
     pub attached: bool,
-    /// Regions that it has.
+    /// Its regions.
     pub regions: usize,
-    /// Completion queues that it has.
+    /// Its completion queues.
     pub queues: usize,
-    /// Queue pairs that it has.
+    /// Its queue pairs.
     pub pairs: usize,
-    /// Bytes that it has.
+    /// Bytes of its regions and queues.
     pub bytes: u64,
 }
 
 /// Time in which a new program must send its first message, and take the answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Time that a name may still be another program's: one that was killed a moment ago.
+/// Time for which a name may still be another program's: one that was killed a moment ago.
 const HANDOVER: Duration = Duration::from_secs(2);
 
-/// By user and name.
+/// The name of a kept tenant: its user and its own name.
 type Name = (u32, String);
 
-/// Who is there.
+/// The tenants and the programs that are attached.
 #[derive(Default)]
 struct Register {
     kept: BTreeMap<Name, Shared>,
@@ -140,12 +140,12 @@ impl Daemon {
         self.state.context.port()
     }
 
-    /// Everything that its NIC counts.
+    /// All counters of its NIC, for Prometheus.
     pub fn metrics(&self) -> Vec<Family> {
         self.state.context.metrics()
     }
 
-    /// Who is there; nobody in a forked child.
+    /// The tenants; none in a forked child.
     pub fn tenants(&self) -> Vec<TenantFacts> {
         if self.fork.is_child() {
             return Vec::new();
@@ -162,7 +162,7 @@ impl Daemon {
         kept.chain(register.passing.values().map(|(uid, tenant)| facts(*uid, "", true, tenant))).collect()
     }
 
-    /// Connections turned away, and requests that made no sense.
+    /// Connections that were refused, and requests that made no sense.
     pub fn refused(&self) -> u64 {
         self.state.refused.load(Ordering::Relaxed)
     }
@@ -252,7 +252,7 @@ impl DaemonState {
         }
     }
 
-    /// Somebody has connected.
+    /// Takes a program that has connected, or refuses it.
     fn admit(self: &Arc<Self>, serial: u64, socket: PacketSocket) {
         let mut register = self.register();
         register.threads.retain(|_, thread| !thread.is_finished());
@@ -267,7 +267,7 @@ impl DaemonState {
             Ok(_) => None,
             Err(error) => Some(error.to_string()),
         };
-        // A socket that takes nothing holds nobody up.
+        // A socket that reads nothing holds nobody up.
         let _ = socket.set_patience(Some(PATIENCE), Some(PATIENCE));
         if let Some(words) = refusal {
             self.refused.fetch_add(1, Ordering::Relaxed);
@@ -293,7 +293,7 @@ impl DaemonState {
         }
     }
 
-    /// One program, from its first word to its end.
+    /// Serves one program, from its first message to its end.
     fn serve(&self, serial: u64, socket: &PacketSocket) {
         let Ok(uid) = socket.peer_uid() else { return };
         let request = first_word(socket);
@@ -317,7 +317,7 @@ impl DaemonState {
         let _ = socket.send(&Reply::Refused(words).emit(), &[]);
     }
 
-    /// The first word: whose things these are.
+    /// Takes the first message and finds the program's tenant.
     fn greet(&self, uid: u32, request: Request) -> Result<(Option<Name>, Shared), String> {
         let Request::Attach { version, name, kept } = request else { return Err(nonsense()) };
         if version != VERSION {
@@ -353,7 +353,7 @@ impl DaemonState {
         Ok((Some(name), tenant))
     }
 
-    /// Until no other program has this name.
+    /// Waits until no other program has this name.
     fn wait_for(&self, name: &Name) -> Result<MutexGuard<'_, Register>, String> {
         let until = Instant::now() + HANDOVER;
         let mut register = self.register();
@@ -370,7 +370,7 @@ impl DaemonState {
         Ok(register)
     }
 
-    /// One request. False: the program is gone, or makes no sense.
+    /// Takes one request and answers it. False: the program is gone, or its packet makes no sense.
     fn hear(&self, socket: &PacketSocket, tenant: &Shared) -> bool {
         let mut buffer = [0; MAX_PACKET];
         let packet = match socket.receive(&mut buffer) {
@@ -390,7 +390,7 @@ impl DaemonState {
         answer(socket, done)
     }
 
-    /// A program is gone.
+    /// Takes note that a program is gone, and drops its tenant if it is not kept.
     fn part(&self, serial: u64, name: Option<Name>, tenant: &Shared) {
         let mut register = self.register();
         register.passing.remove(&serial);

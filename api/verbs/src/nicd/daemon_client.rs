@@ -1,4 +1,4 @@
-//! The program's end of an attachment: it asks, and the daemon answers.
+//! The program's end of an attachment: it sends requests, and the daemon answers.
 
 use remora_host::connect::{Agreement, ConnectError, SetupConnection};
 use remora_host::packet::PacketSocket;
@@ -26,13 +26,13 @@ pub(super) const ATTACHING: Duration = Duration::from_secs(10);
 /// Time in which it answers a request: it may have to find gigabytes of memory.
 const ANSWERING: Duration = Duration::from_secs(20);
 
-/// An attachment to the daemon.
+/// An attachment to a daemon.
 #[derive(Debug)]
 pub(crate) struct DaemonClient {
     socket: Mutex<PacketSocket>,
     facts: PortFacts,
     doorbells: Doorbells<Bytes>,
-    /// Wakes the engine.
+    /// Writing to it wakes the daemon's engine.
     wake: std::fs::File,
     ending: Arc<Ending>,
     fork: ForkMark,
@@ -104,7 +104,7 @@ impl DaemonClient {
         })
     }
 
-    /// The daemon's port.
+    /// The facts of the daemon's port.
     pub fn facts(&self) -> PortFacts {
         self.facts
     }
@@ -121,7 +121,7 @@ impl DaemonClient {
         self.left.store(leaves, Ordering::Release);
     }
 
-    /// Work was posted.
+    /// Rings a doorbell: work was posted.
     #[inline]
     pub fn ring(&self, bell: u32) {
         self.doorbells.ring(bell);
@@ -132,11 +132,11 @@ impl DaemonClient {
 
     #[cold]
     fn call(&self) {
-        // Full, it is readable, and so the engine wakes.
+        // If it is full, it is readable, and so the engine wakes.
         let _ = (&self.wake).write(&1u64.to_ne_bytes());
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the reply.
     pub fn ask(
         &self,
         request: &Request,
@@ -158,7 +158,7 @@ impl DaemonClient {
         Ok(answer?)
     }
 
-    /// Asks for what is answered by a word.
+    /// Sends a request whose reply is `Done`.
     pub fn done(&self, request: &Request) -> Result<(), CreateError> {
         match self.ask(request, &[])?.0 {
             Reply::Done => Ok(()),
@@ -174,7 +174,7 @@ impl DaemonClient {
         let _ = self.done(request);
     }
 
-    /// Asks for what has a number.
+    /// Sends a request whose reply is a number.
     pub fn number(&self, request: &Request) -> Result<u32, CreateError> {
         match self.ask(request, &[])?.0 {
             Reply::Number(number) => Ok(number),
@@ -190,7 +190,7 @@ impl DaemonClient {
         self.region(&Request::CreateCode(asked))
     }
 
-    /// Asks for memory.
+    /// Sends a request whose reply is a region.
     fn region(&self, request: &Request) -> Result<(RegionFacts, Bytes), CreateError> {
         match self.ask(request, &[])? {
             (Reply::Region(facts), memory) => Ok((facts, one(memory)?)),
@@ -220,7 +220,7 @@ impl DaemonClient {
         self.pair(&Request::CreateLoopback(asked))
     }
 
-    /// Asks for a queue pair.
+    /// Sends a request whose reply is a queue pair.
     fn pair(&self, request: &Request) -> Result<(PairFacts, Loan), CreateError> {
         match self.ask(request, &[])? {
             (Reply::Pair(facts), lent) => Ok((*facts, loan(lent)?)),
@@ -242,8 +242,8 @@ impl DaemonClient {
         }
     }
 
-    /// Asks for what takes its time: the answer comes by a socket of its own, and others may ask meanwhile.
-    /// With it comes the connection of the set-up, if it is kept.
+    /// Sends a request that takes its time: the answer comes by a socket of its own, and other requests go on
+    /// meanwhile. With it comes the connection of the set-up, if it is kept.
     pub fn negotiate(
         &self,
         request: &Request,
@@ -300,12 +300,12 @@ fn exchange(
 ) -> Result<(Reply, Vec<OwnedFd>), Failed> {
     match socket.send(&request.emit(), descriptors) {
         Err(error) if error.kind() == ErrorKind::TimedOut => Err(Failed::Silent(patience)),
-        // Of one that hung up the last words may be there still.
+        // After a hang-up the last reply may still be there.
         Ok(()) | Err(_) => receive(socket, patience),
     }
 }
 
-/// The daemon's next word; a refusal is an error.
+/// The daemon's next reply; a refusal is an error.
 fn receive(socket: &PacketSocket, patience: Duration) -> Result<(Reply, Vec<OwnedFd>), Failed> {
     let mut buffer = [0; MAX_PACKET];
     // A daemon that refuses does not read on, and the system reports the hang-up before the refusal.
@@ -327,7 +327,7 @@ fn receive(socket: &PacketSocket, patience: Duration) -> Result<(Reply, Vec<Owne
     }
 }
 
-/// The memory of one thing.
+/// The memory of a reply that has exactly one descriptor.
 pub(super) fn one(descriptors: Vec<OwnedFd>) -> Result<Bytes, CreateError> {
     let [memory] = <[OwnedFd; 1]>::try_from(descriptors).map_err(|_| refused(NONSENSE))?;
     Ok(Bytes::from_memfd(memory)?)

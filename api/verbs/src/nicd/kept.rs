@@ -1,4 +1,4 @@
-//! What a daemon has kept for a program that was started again.
+//! The objects that a daemon has kept for a program that was started again.
 
 use remora_nic::Poller;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::{
     CompletionQueue, Context, CreateError, KernelHandle, MemoryRegion, ProtectionDomain, QueuePair, Ready,
 };
 
-/// What the program before this one had. Dropping a part of it gives that part back.
+/// The objects of the program before this one. Dropping one of them gives it back to the daemon.
 #[derive(Debug, Default)]
 pub struct Kept {
     /// Connected queue pairs. Their posted work is under way or done; its completions are still in the
@@ -34,7 +34,7 @@ impl Kept {
         Some(self.regions.remove(place).1)
     }
 
-    /// Was anything kept?
+    /// Is there no kept object?
     pub fn is_empty(&self) -> bool {
         let Kept { pairs, queues, regions, domains, kernels } = self;
         let rest = queues.is_empty() && regions.is_empty() && domains.is_empty();
@@ -43,11 +43,11 @@ impl Kept {
 }
 
 impl Context {
-    /// What the daemon has kept since the last program that attached by this name
-    /// ([`Attachment::keep`](crate::nicd::Attachment::keep)). To be asked once, before anything is made.
+    /// The objects that the daemon has kept since the last program that attached by this name
+    /// ([`Attachment::keep`](crate::nicd::Attachment::keep)). To be called once, before any object is made.
     ///
     /// # Errors
-    /// `NotByDaemon`; `Daemon`: its words.
+    /// `NotByDaemon`; `Daemon`: its refusal.
     pub fn kept(&self) -> Result<Kept, CreateError> {
         let daemon = self.daemon().ok_or(CreateError::NotByDaemon)?;
         let mut kept = Kept::default();
@@ -91,7 +91,7 @@ impl Context {
         }
     }
 
-    /// Takes [`leave`](Context::leave) back: what is dropped from now on is given back.
+    /// Takes [`leave`](Context::leave) back: objects dropped from now on are given back.
     pub fn stay(&self) {
         if let Some(daemon) = self.daemon() {
             daemon.leave(false);

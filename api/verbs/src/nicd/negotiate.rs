@@ -1,4 +1,4 @@
-//! Connections are set up by threads of their own: a peer may take its time.
+//! Connection set-up in threads of their own, since a peer may take its time.
 
 use remora_host::connect::{Agreement, ConnectError};
 use remora_host::packet::{PacketSocket, is_tcp};
@@ -14,7 +14,7 @@ use crate::{Init, QueuePair, Ready};
 /// Time that sending the answer may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What is to be done.
+/// The connection set-up that a program requests.
 enum Negotiation {
     Connect(SocketAddr),
     Pair,

@@ -1,4 +1,4 @@
-//! What one tenant of the daemon has, and what it may ask for. It names its own things only.
+//! The objects of one tenant of the daemon, and its requests. It names its own objects only.
 
 use remora_host::Doorbells;
 use remora_host::packet::PacketSocket;
@@ -20,7 +20,7 @@ use crate::{
     Notify, ProtectionDomain, QpOptions, QueuePair, Ready, State,
 };
 
-/// What one tenant may have at a time.
+/// The limits of one tenant.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Protection domains at a time.
@@ -66,12 +66,12 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 const AWAY: &str = "this queue pair is being connected";
 
-/// What the daemon answers, with descriptors.
+/// The daemon's reply to a request with its descriptors, or the text of a refusal.
 pub(super) type ReplyResult = Result<(Reply, Vec<OwnedFd>), String>;
 
 struct Region {
     region: MemoryRegion,
-    /// What is lent of it.
+    /// The memory that is lent to the program.
     memory: Bytes,
     facts: RegionFacts,
 }
@@ -81,10 +81,10 @@ struct Queue {
     facts: QueueFacts,
 }
 
-/// How far a queue pair is.
+/// How far the set-up of a queue pair is.
 pub(super) enum Stage {
     Idle(QueuePair<Init>),
-    /// A connection is being set up with it, elsewhere.
+    /// A negotiation has it: a connection is being set up in another thread.
     Away,
     Up(QueuePair<Ready>),
 }
@@ -115,7 +115,7 @@ struct Pair {
     bytes: u64,
 }
 
-/// What one tenant has.
+/// The objects of one tenant.
 pub(crate) struct Tenant {
     context: Context,
     limits: Limits,
@@ -126,7 +126,7 @@ pub(crate) struct Tenant {
     next_address: u64,
     next_number: u32,
     negotiations: usize,
-    // From here on in the order in which things may go.
+    // From here on in the order in which objects may be dropped.
     pairs: BTreeMap<u32, Pair>,
     kernels: BTreeMap<u32, Deployed>,
     queues: BTreeMap<u32, Queue>,
@@ -207,10 +207,10 @@ impl Tenant {
         self.domains.clear();
     }
 
-    /// A program of this tenant attaches: what it needs first.
+    /// Takes a program of this tenant: the reply to its first message.
     pub fn welcome(&self) -> ReplyResult {
         for pair in self.pairs.values() {
-            // What was posted before the last program died may not have been rung for.
+            // The last program may have posted work without ringing before it died.
             if let Stage::Up(pair) = &pair.stage {
                 pair.look();
             }
@@ -219,7 +219,7 @@ impl Tenant {
         Ok((reply, vec![descriptor(&self.doorbells)?, self.wake.try_clone().map_err(words)?]))
     }
 
-    /// The program is gone, and what is half done with it.
+    /// The program is gone: drops its unfinished objects.
     pub fn farewell(&mut self) {
         self.pairs.retain(|_, pair| matches!(pair.stage, Stage::Up(_)));
         self.used = self.regions.values().map(|region| region.memory.len() as u64).sum::<u64>()
@@ -229,7 +229,7 @@ impl Tenant {
         self.channels.clear();
     }
 
-    /// Has it nothing at all?
+    /// Has it no objects?
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
             && self.kernels.is_empty()
@@ -239,12 +239,12 @@ impl Tenant {
             && self.negotiations == 0
     }
 
-    /// Regions, completion queues, queue pairs, bytes.
+    /// The numbers of its regions, completion queues and queue pairs, and their bytes.
     pub fn counts(&self) -> (usize, usize, usize, u64) {
         (self.regions.len(), self.queues.len(), self.pairs.len(), self.used)
     }
 
-    /// Does what it may, at once.
+    /// Executes a request that needs no wait.
     pub fn execute(&mut self, request: Request) -> ReplyResult {
         let done = Ok((Reply::Done, Vec::new()));
         match request {
@@ -354,7 +354,7 @@ impl Tenant {
         Ok((Reply::Number(number), Vec::new()))
     }
 
-    /// A number that is not in use: they come back only after all others.
+    /// An unused number: a number comes back only after all others.
     fn number(&mut self) -> u32 {
         loop {
             let number = self.next_number;
@@ -474,7 +474,7 @@ impl Tenant {
         self.keep_pair(Stage::Idle(pair), bell, asked)
     }
 
-    /// What a queue pair that is asked for is made with: its completion queues.
+    /// The completion queues of a queue pair that is requested.
     fn ends(&self, asked: &CreateQp) -> Result<[&CompletionQueue; 2], String> {
         if self.pairs.len() >= self.limits.pairs {
             return Err(full("queue pairs", self.limits.pairs, "pairs"));
@@ -490,7 +490,7 @@ impl Tenant {
         Ok([queue(asked.send_cq)?, queue(asked.receive_cq)?])
     }
 
-    /// Keeps a queue pair that was made, with this place among the tenant's doorbells.
+    /// Keeps a queue pair that was made, with this index among the tenant's doorbells.
     fn keep_pair(&mut self, stage: Stage, bell: u32, asked: CreateQp) -> ReplyResult {
         let CreateQp { domain, send_cq, receive_cq, service, mut options } = asked;
         options.connect_timeout = options.connect_timeout.min(LONGEST);
@@ -533,7 +533,7 @@ impl Tenant {
         }
     }
 
-    /// Takes queue pairs away that are to be connected, all of them or none.
+    /// Takes queue pairs out for a negotiation: all of them or none.
     pub fn take(&mut self, numbers: &[u32]) -> Result<Vec<QueuePair<Init>>, String> {
         if self.negotiations >= self.limits.negotiations {
             return Err(format!("{} connections are being set up: wait for one", self.negotiations));
@@ -560,7 +560,7 @@ impl Tenant {
         Ok(taken)
     }
 
-    /// They are back: connected, or gone.
+    /// Puts queue pairs back after a negotiation: connected, or gone.
     pub fn give_back(&mut self, numbers: &[u32], pairs: Option<Vec<QueuePair<Ready>>>) {
         self.negotiations -= 1;
         let mut pairs = pairs.unwrap_or_default().into_iter();

@@ -23,7 +23,7 @@ use crate::{
     ProtectionDomain, QpOptions, QueuePair, State, Status, work,
 };
 
-/// No daemon takes so long unless it hangs.
+/// No daemon takes longer unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A generator of numbers: one seed, one sequence.
@@ -65,7 +65,7 @@ impl Lender {
     }
 }
 
-/// A program that speaks for itself.
+/// A program that writes its own packets.
 struct Raw(PacketSocket);
 
 impl Raw {
@@ -169,7 +169,7 @@ const fn slots(pair: u32) -> CodePart {
     CodePart { of: CodeOf::Pair(pair), iova: 1 << 41 }
 }
 
-/// One of each kind.
+/// One request of each kind.
 fn requests() -> Vec<Request> {
     vec![
         Request::Attach { version: VERSION, name: "tenant".to_owned(), kept: true },
@@ -260,7 +260,7 @@ fn messages_come_back_as_they_were_and_no_part_of_one_is_a_message() {
     }
 }
 
-/// A program that does nobody any harm.
+/// A program that harms nobody.
 struct Innocent {
     _domain: ProtectionDomain,
     cq: CompletionQueue,
@@ -581,7 +581,7 @@ fn programs_that_do_not_say_who_they_are_lock_nobody_out() {
     let context = lender.open();
     let mut innocent = Innocent::new(&context);
     innocent.works();
-    // Those that are attached keep their places.
+    // Programs that are attached stay attached.
     let others = [lender.open(), lender.open(), lender.open()];
     let full = Device::nicd(&lender.path).open().unwrap_err().to_string();
     assert!(full.contains("4 programs are attached"), "{full}");

@@ -1,4 +1,4 @@
-//! What chains need of queue pairs: loopback, slots that can be registered, and leave to go on.
+//! The parts of queue pairs that chains need: loopback, slots that can be registered, and ENABLE.
 
 use remora_memory::Range;
 use remora_nic::chain::LoopbackInit;
@@ -47,7 +47,7 @@ impl QueuePair<Ready> {
         (self.inner.send_cq.number, self.inner.receive_cq.number)
     }
 
-    /// Slots of its send queue, receives, and elements of each.
+    /// Slots of its send queue, receives, and list elements of each.
     pub(crate) fn shape(&self) -> (u64, u64, u32) {
         let (receives, pieces) = match &self.inner.receive {
             Incoming::Own(own) => own.shape(),
@@ -56,7 +56,7 @@ impl QueuePair<Ready> {
         (self.inner.send.ring().slots(), receives, pieces)
     }
 
-    /// How far it is fetched.
+    /// How far its send queue is fetched.
     pub(crate) fn fetching(&self) -> Fetching {
         self.inner.backend.options().fetching
     }

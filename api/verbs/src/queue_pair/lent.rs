@@ -1,4 +1,4 @@
-//! Queue pairs of the NIC daemon: as the program has them, and what the daemon needs to lend them.
+//! Queue pairs of the NIC daemon: the program's side, and what the daemon needs to lend them.
 
 use remora_host::connect::SetupConnection;
 use remora_nic::{Ring, Service};
@@ -11,7 +11,7 @@ use crate::nicd::DaemonClient;
 use crate::nicd::message::{CreateQp, PairFacts};
 use crate::{CompletionQueue, CreateError, ProtectionDomain, QpOptions};
 
-/// What a daemon lends with a queue pair.
+/// The parts of a queue pair that a daemon lends.
 pub(crate) struct Loan {
     /// The rings of its send and receive queue.
     pub rings: [Ring; 2],
@@ -40,7 +40,7 @@ impl Inner {
     }
 }
 
-/// What is asked of a daemon for a queue pair.
+/// The request for a queue pair to a daemon.
 fn asked(
     domain: &ProtectionDomain,
     cqs: (&CompletionQueue, &CompletionQueue),
@@ -82,7 +82,7 @@ impl QueuePair<Ready> {
         Ok(QueuePair::reattach(daemon, domain, cqs, facts, loan))
     }
 
-    /// One that the daemon has kept.
+    /// A queue pair that the daemon has kept.
     pub(crate) fn reattach(
         daemon: &Arc<DaemonClient>,
         domain: &ProtectionDomain,
@@ -103,7 +103,7 @@ impl<S> QueuePair<S> {
         }
     }
 
-    /// From now on another process rings for it, by this set of doorbells. The place in it.
+    /// From now on another process rings, by a doorbell of this set. Returns its index in the set.
     pub(crate) fn share_bell(&mut self, set: u32) -> Result<u32, CreateError> {
         self.inner.backend.own_mut().map_err(|_| CreateError::NotByDaemon)?.share_bell(set)
     }

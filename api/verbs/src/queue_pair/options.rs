@@ -1,4 +1,4 @@
-//! What a queue pair shall be like, and which of that is looked at.
+//! The attributes of a queue pair, and which services look at which.
 
 use remora_memory::Access;
 use remora_nic::wqe::{self, Bounds};
@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::{ReceiveSide, SendSide};
 use crate::CreateError;
 
-/// What a queue pair shall be like. Values are those of `ibv_qp_init_attr` and `ibv_qp_attr`.
+/// The attributes of a queue pair that is to be made. Values are those of `ibv_qp_init_attr` and
+/// `ibv_qp_attr`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QpOptions {
     /// Send work requests outstanding, at least, if they have one element and no inline data. Others take
@@ -26,7 +27,7 @@ pub struct QpOptions {
     pub max_inline: u32,
     /// Every send work request is signaled.
     pub signal_all: bool,
-    /// What the peer may do, where the regions allow it as well.
+    /// The peer's rights, where the regions allow them as well.
     pub access: Access,
     /// Path MTU in bytes at most: the smallest of this, the peer's and the ports' is taken. 256 to 4096.
     pub path_mtu: u32,
@@ -36,11 +37,11 @@ pub struct QpOptions {
     pub max_dest_rd_atomic: u8,
     /// Local ACK timeout: 4.096 µs × 2^this; 0 waits for ever.
     pub timeout: u8,
-    /// Times that a request is sent again before it fails, 0 to 7.
+    /// Retries of a request before it fails, 0 to 7.
     pub retry_cnt: u8,
-    /// Times that a receiver-not-ready is waited for, 0 to 7; 7 is for ever.
+    /// Retries after receiver-not-ready, 0 to 7; 7 is for ever.
     pub rnr_retry: u8,
-    /// Code of the time that the peer is asked to wait when no receive is posted, 0 to 31.
+    /// RNR timer code: the time that the peer waits when no receive is posted, 0 to 31.
     pub min_rnr_timer: u8,
     /// IRN, if the peer wants it too: lost packets are sent again one by one, and packets out of order are
     /// kept. Then the bytes of a message arrive in any order: **do not poll the last byte of a WRITE**,
@@ -53,7 +54,7 @@ pub struct QpOptions {
     /// ([`post_rpc`](crate::QueuePair::post_rpc)), and its requests to ours
     /// ([`deploy_kernel`](crate::ProtectionDomain::deploy_kernel)). It works with IRN and with go-back-N.
     pub strom: bool,
-    /// Up to 256 bytes that the program at the other side gets when the queue pair connects.
+    /// Up to 256 bytes that are sent to the program at the other side when the queue pair connects.
     pub private_data: Vec<u8>,
     /// Time that connecting may take.
     pub connect_timeout: Duration,
@@ -61,7 +62,7 @@ pub struct QpOptions {
     /// costs a descriptor on either side. Its hang-up shows at once that the queue pair, or its process, is
     /// gone ([`is_peer_gone`](crate::QueuePair::is_peer_gone)).
     pub lasting: bool,
-    /// The Q_Key that datagrams must carry (datagram queue pairs only).
+    /// The Q_Key that messages to it must bear (datagram queue pairs only).
     pub qkey: u32,
     /// How far the send queue is fetched: up to the posted slots, or, for a chain
     /// ([`Offload`](crate::Offload)), up to the enabled ones. A recycled one has exactly `max_send_wr` slots,
@@ -98,7 +99,7 @@ impl Default for QpOptions {
     }
 }
 
-/// The least that connections carry in a packet.
+/// The least path MTU of a connection, bytes.
 const LEAST_MTU: u32 = 256;
 
 /// The work queues that are a queue pair's own. The options of the others are not looked at.
@@ -110,7 +111,7 @@ pub(crate) enum Own {
 }
 
 impl Own {
-    /// Of a queue pair of this service, with the receives of a shared receive queue or without.
+    /// The own queues of a queue pair of this service, with a shared receive queue or without.
     pub fn of(service: Service, shared: bool) -> Own {
         match service {
             Service::XrcTarget => Own::Neither,
@@ -146,13 +147,13 @@ impl QpOptions {
         }
     }
 
-    /// The program's end of a receive queue like this.
+    /// The program's side of a receive queue with these attributes.
     pub(super) fn receive_side(&self, ring: Ring) -> ReceiveSide {
         let side = ReceiveSide::new(ring, remora_nic::stride(self.max_recv_sge), self.max_recv_sge);
         if self.max_recv_wr == 0 { side.closed() } else { side }
     }
 
-    /// The program's end of a send queue like this.
+    /// The program's side of a send queue with these attributes.
     pub(crate) fn send_side(&self, ring: Ring) -> SendSide {
         let bounds = Bounds { max_sge: self.max_send_sge, max_inline: self.max_inline };
         let side = SendSide::new(ring, bounds);

@@ -1,4 +1,4 @@
-//! A queue pair in the NIC of this process, or in the daemon's.
+//! The backend of a queue pair: the NIC of this process, or a daemon's.
 
 use remora_host::connect::{Agreement, Answered, ConnectError, Request, SetupConnection};
 use remora_nic::{AddressVector, Modify, Service};
@@ -13,7 +13,7 @@ use crate::nicd::DaemonClient;
 use crate::nicd::message::{self, PairFacts};
 use crate::{CreateError, QpOptions};
 
-/// Dropping it destroys the queue pair.
+/// The NIC's part of a queue pair. Dropping it destroys the queue pair.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "one per queue pair, and the large one is the usual one")]
 pub(crate) enum QpBackend {
@@ -21,7 +21,7 @@ pub(crate) enum QpBackend {
     Lent(Lent),
 }
 
-/// A queue pair of the daemon's.
+/// A queue pair of a daemon's NIC.
 #[derive(Debug)]
 pub(crate) struct Lent {
     daemon: Arc<DaemonClient>,
@@ -58,7 +58,7 @@ impl QpBackend {
         }
     }
 
-    /// Work was posted.
+    /// Rings the doorbell: work was posted.
     #[inline]
     pub fn ring(&self) {
         match self {
@@ -136,7 +136,7 @@ impl QpBackend {
         }
     }
 
-    /// Answers a request, up to its last word.
+    /// Answers a request, without the last message.
     pub fn answer(&mut self, request: Request) -> Result<Answered, ConnectError> {
         match self {
             QpBackend::Own(local) => local.answer(request),
@@ -152,7 +152,7 @@ impl QpBackend {
         }
     }
 
-    /// The connection of its set-up stays with it.
+    /// Keeps the connection of the set-up.
     pub fn keep(&mut self, connection: Option<SetupConnection>) {
         match self {
             QpBackend::Own(local) => local.connection = connection,
@@ -197,7 +197,7 @@ impl QpBackend {
         }
     }
 
-    /// Lets its send queue be fetched so far.
+    /// Lets its send queue be fetched up to `count` slots.
     pub fn enable(&self, count: u64) -> Result<(), CreateError> {
         match self {
             QpBackend::Own(local) => local.enable(count),
@@ -211,7 +211,7 @@ impl QpBackend {
         self.own()?.modify(change)
     }
 
-    /// Of one that the daemon has, only the state.
+    /// The attributes; of a daemon's queue pair only the state.
     pub fn query(&self) -> Modify {
         match self {
             QpBackend::Own(local) => local.query(),

@@ -1,4 +1,4 @@
-//! StRoM on a queue pair: requests to the kernels of the peer's NIC, and kernels of one's own on its way.
+//! StRoM on a queue pair: requests to the kernels of the peer's NIC, and own kernels on its packets.
 
 use remora_nic::kernel::{Invocation, Place};
 use remora_nic::wqe::{MAX_INLINE, SLOT};
@@ -8,7 +8,7 @@ use remora_wire::strom::HEAD_LEN;
 use super::{QueuePair, Ready};
 use crate::{CreateError, KernelHandle, PostError, QueueError, work};
 
-/// Parameters, where they are copied from: where answers go stands before them.
+/// Calls `then` with a request's inline bytes: the address for the answer, then the parameters.
 pub(crate) fn with_head<T>(
     to: &Place,
     params: &[u8],
@@ -146,7 +146,7 @@ impl QueuePair<Ready> {
         Ok(local.engine.control(|control| control.nic.invoke_kernel(control.mem, local.number, what))?)
     }
 
-    /// A request whose answer takes a receive work request: both are posted, or neither.
+    /// Posts a request and the receive for its answer: both, or neither.
     pub(crate) fn post_asking(&mut self, request: &WorkRequest<'_>) -> Result<(), PostError> {
         self.inner.refuse_child()?;
         self.inner.push(request)?;

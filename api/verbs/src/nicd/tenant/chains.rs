@@ -47,7 +47,7 @@ impl Tenant {
         })
     }
 
-    /// The slots of a queue pair's send queue. What stands in front of them, the indices, is no part of them.
+    /// The slots of a queue pair's send queue, without the indices in front of them.
     fn slots(&self, number: u32) -> Result<Range, String> {
         match &self.pair(number)?.stage {
             Stage::Idle(pair) => Ok(pair.code()),
