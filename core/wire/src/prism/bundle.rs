@@ -1,4 +1,5 @@
-//! Bundles: packets of one direction and one queue pair that travel in one frame, between peers that agreed on PRISM.
+//! Bundles: packets of one direction and one queue pair that travel in one frame, between peers that agreed
+//! on PRISM.
 //!
 //! ```text
 //!        0               1               2               3
@@ -10,8 +11,8 @@
 //! 4 + n: the next one
 //! ```
 //!
-//! That is the payload of a packet whose op-code is [`Opcode::BUNDLE`], with the PSN of the first packet in it. They are taken
-//! one after the other, as if each had come alone; a bundle in a bundle is none.
+//! That is the payload of a packet whose op-code is [`Opcode::BUNDLE`], with the PSN of the first packet in
+//! it. They are taken one after the other, as if each had come alone; a bundle in a bundle is none.
 
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, IntoBytes};
@@ -22,7 +23,7 @@ use crate::{Opcode, WireError};
 /// Bytes before each packet.
 pub const HEAD: usize = 4;
 
-/// Writes what stands before a packet of `len` bytes. Panics if there is no room.
+/// Writes the header before a packet of `len` bytes. Panics if `out` is shorter.
 #[inline]
 pub fn emit_head(len: usize, out: &mut [u8]) {
     let head = [U16::new(len as u16), U16::new(0)];
