@@ -312,7 +312,7 @@ impl DatagramQueuePair {
     /// `Forked`.
     pub fn attach(&mut self, group: Endpoint) -> Result<(), CreateError> {
         self.local.context.refuse_child()?;
-        remora_host::connect::hear_oneself(&self.local.engine)
+        remora_host::connect::loop_back_multicast(&self.local.engine)
             .map_err(|error| CreateError::Group(error.to_string()))?;
         let number = self.local.number;
         self.local.engine.control(|control| {

@@ -1,7 +1,7 @@
 //! Requests to connect that are answered side by side, none of them by the thread that asks for it.
 
 use remora_host::Signal;
-use remora_host::connect::{ConnectError, Full, Places, SetupConnection};
+use remora_host::connect::{Capacity, ConnectError, Full, SetupConnection};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl Handshakes {
         }
         if self.under_way.len() >= Handshakes::THREADS {
             let most = Handshakes::MOST as u32;
-            let full = Full { places: Places::Handshakes, taken: most, most };
+            let full = Full { capacity: Capacity::Handshakes, taken: most, most };
             request.reject_full(full);
             return Err(ConnectError::Full(full));
         }

@@ -77,7 +77,7 @@ pub use window::{MemoryWindow, NullRegion};
 pub use xrc::{XrcDomain, XrcInitiator, XrcTarget};
 
 pub use remora_chain as chain;
-pub use remora_host::connect::{ConnectError, Departures, Full, Places, SetupConnection};
+pub use remora_host::connect::{Capacity, ConnectError, Departures, Full, SetupConnection};
 pub use remora_host::{DriverCounters, EngineEvent, Mode, OpenError, PortFacts, PortKind, Rules, RulesError};
 pub use remora_memory::{Access, AccessError, Binding, Bytes, Error as MemoryError, Key, Range, WindowType};
 pub use remora_nic::PostError as QueueError;

@@ -1,4 +1,4 @@
-//! A bound on log lines that repeat: what fails in a loop must not fill a disk with its complaints.
+//! A bound on log lines that repeat: a failure in a loop must not fill a disk with its complaints.
 
 use std::time::{Duration, Instant};
 
@@ -27,15 +27,15 @@ pub struct LogLimit {
 impl LogLimit {
     /// Lines of a span at most.
     pub const BURST: u32 = 10;
-    /// A span.
+    /// Length of a span of time.
     pub const SPAN: Duration = Duration::from_secs(5);
 
-    /// Nothing was said yet.
+    /// A limit that has let no line through.
     pub const fn new() -> LogLimit {
         LogLimit { began: None, said: 0, left_out: 0 }
     }
 
-    /// Is a line due now? Then, how many were left out since the one before.
+    /// Is a line due now? If so, returns how many were left out since the one before.
     pub fn due(&mut self, now: Instant) -> Option<u64> {
         if self.began.is_none_or(|began| now.saturating_duration_since(began) >= LogLimit::SPAN) {
             (self.began, self.said) = (Some(now), 0);

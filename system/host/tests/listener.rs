@@ -1,7 +1,7 @@
 //! A listener for queue pairs as strangers reach it: silent, slow, many, and gone before they are answered.
 
 use remora_host::connect::{
-    Full, Hello, LinkOffer, Listener, Message, PENDING, PENDING_OF_SOURCE, Places, REQUESTS,
+    Capacity, Full, Hello, LinkOffer, Listener, Message, PENDING, PENDING_OF_SOURCE, REQUESTS,
 };
 use remora_host::{EngineId, PortKind};
 use remora_wire::frame::Endpoint;
@@ -18,7 +18,7 @@ fn listener() -> Listener {
     Listener::bind("127.0.0.1:0").expect("a port")
 }
 
-/// What one says who wants to connect: who it is stands in its private data.
+/// The first message of a client; its private data holds `name`.
 fn request(name: u32) -> Vec<u8> {
     Message::Request(Hello {
         kind: PortKind::Udp,
@@ -66,7 +66,7 @@ fn next(listener: &Listener) -> u32 {
     u32::from_le_bytes(name)
 }
 
-/// Has the listener hung up? What it said before.
+/// Has the listener hung up? Returns its last message.
 fn last_words(stream: &mut TcpStream) -> Option<Vec<u8>> {
     stream.set_nonblocking(true).expect("a socket");
     let mut said = Vec::new();
@@ -155,7 +155,7 @@ fn the_oldest_of_the_same_source_gives_way_and_is_told_and_others_stay() {
     let mut many: Vec<TcpStream> = (0..PENDING_OF_SOURCE).map(|_| from(2)).collect();
     let _one_more = from(2);
     let full = is_told(&mut many[0]);
-    assert!(matches!(full, Message::Full(Full { places: Places::Handshakes, .. })), "{full:?}");
+    assert!(matches!(full, Message::Full(Full { capacity: Capacity::Handshakes, .. })), "{full:?}");
     assert_eq!(last_words(&mut first), None, "it was the oldest of all, but of another source");
     assert!(many[1..].iter_mut().all(|stream| last_words(stream).is_none()));
 }
@@ -167,7 +167,7 @@ fn with_all_places_taken_the_source_gives_way_that_has_most() {
     let from = |host: u8| connect_from(Ipv4Addr::new(127, 0, 0, host), listener.address());
     let mut most: Vec<TcpStream> = (0..PENDING_OF_SOURCE).map(|_| from(2)).collect();
     let _others: Vec<TcpStream> = (0..PENDING - PENDING_OF_SOURCE - 1).map(|_| from(3)).collect();
-    assert!(most.iter_mut().all(|stream| last_words(stream).is_none()), "there is room for all");
+    assert!(most.iter_mut().all(|stream| last_words(stream).is_none()), "all of them fit");
     let _newcomer = from(4);
     is_told(&mut most[0]);
     assert_eq!(last_words(&mut first), None);
@@ -190,7 +190,7 @@ fn requests_that_nobody_wants_any_more_give_way_and_else_the_newcomer_is_told() 
     let held: Vec<TcpStream> = (0..REQUESTS as u32).map(|name| says(&listener, name)).collect();
     let mut told = says(&listener, 1000);
     let most = REQUESTS as u32;
-    let full = Full { places: Places::Handshakes, taken: most, most };
+    let full = Full { capacity: Capacity::Handshakes, taken: most, most };
     assert_eq!(is_told(&mut told), Message::Full(full));
     drop(held);
     let _comes = says(&listener, 1001);
