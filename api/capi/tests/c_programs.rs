@@ -70,7 +70,7 @@ impl Drop for Server {
     }
 }
 
-/// What client and server say.
+/// The output of client and server.
 fn conversation(server: &mut Command, client: &Path, port: &str) -> (String, String) {
     server.args(["serve", port, "127.0.0.1:0"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut server = Server(server.spawn().unwrap());
