@@ -1,4 +1,4 @@
-//! Rights, protection domains, and what can go wrong.
+//! Rights, protection domains, and the errors of accesses and of control operations.
 
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
@@ -18,12 +18,13 @@ impl Pd {
     }
 }
 
-/// Access rights of a region, or those that one access needs. Bits are numbered as `enum ibv_access_flags`.
+/// Access rights of a region, or those that one access needs. Bits are numbered as in `enum
+/// ibv_access_flags`.
 #[derive(Copy, Clone, PartialEq, Eq, Default)]
 pub struct Access(pub(crate) u32);
 
 impl Access {
-    /// No right: what the NIC needs to read a local buffer.
+    /// No right: enough for the NIC to read a local buffer.
     pub const NONE: Access = Access(0);
     /// The NIC may write into it on behalf of this program (receive buffers, results of READs and atomics).
     pub const LOCAL_WRITE: Access = Access(1);
@@ -31,13 +32,13 @@ impl Access {
     pub const REMOTE_WRITE: Access = Access(1 << 1);
     /// Peers may RDMA READ.
     pub const REMOTE_READ: Access = Access(1 << 2);
-    /// Peers may do atomics.
+    /// Peers may execute atomics.
     pub const REMOTE_ATOMIC: Access = Access(1 << 3);
     /// Memory windows may be bound to the region.
     pub const MW_BIND: Access = Access(1 << 4);
     /// Addresses of the region count from 0 instead of from the buffer's virtual address.
     pub const ZERO_BASED: Access = Access(1 << 5);
-    /// Pages may be absent. Every region here bears that, so the bit changes nothing.
+    /// Pages may be absent. Every region here works with absent pages, so the bit changes nothing.
     pub const ON_DEMAND: Access = Access(1 << 6);
     /// The buffer lies in huge pages. Accepted, without effect.
     pub const HUGETLB: Access = Access(1 << 7);
@@ -70,8 +71,8 @@ impl Access {
         other.0 & !self.0 == 0
     }
 
-    /// May a region be given these rights? A peer must not write where the owner may not
-    /// (`ibv_reg_mr` answers EINVAL).
+    /// May a region have these rights? A peer must not write where the owner may not (`ibv_reg_mr` answers
+    /// EINVAL).
     pub(crate) const fn registrable(self) -> bool {
         let remote_change = Access::REMOTE_WRITE.0 | Access::REMOTE_ATOMIC.0;
         self.0 & remote_change == 0 || self.contains(Access::LOCAL_WRITE)
@@ -166,7 +167,7 @@ pub enum Error {
     Os(i32),
 }
 
-/// Its number on every Unix.
+/// ENOMEM, which has this number on every Unix.
 pub(crate) const ENOMEM: i32 = 12;
 
 impl fmt::Display for Error {

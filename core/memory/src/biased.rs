@@ -1,4 +1,4 @@
-//! The engine's lock.
+//! The lock around an engine's state.
 
 use crate::pass::{Entered, Pass};
 use crate::{Mem, Table};
@@ -49,7 +49,8 @@ impl<T> Biased<T> {
         Some(Guard { entered: self.pass.try_enter()?, engine: self, alone: PhantomData })
     }
 
-    /// A counter that moves with every pass (on entering and on leaving): unchanged means that nobody polls.
+    /// A counter that changes with every pass (on entering and on leaving): unchanged means that nobody
+    /// polls.
     pub fn heartbeat(&self) -> u64 {
         self.pass.heartbeat()
     }

@@ -1,4 +1,4 @@
-//! Where blocks of memory come from, and how they go back.
+//! Blocks of memory: their sources, and how they are given back.
 
 use crate::access::ENOMEM;
 use crate::on_nic::Extent;

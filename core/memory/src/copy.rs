@@ -56,7 +56,7 @@ pub(crate) unsafe fn scatter(dst: *mut u8, src: *const u8) {
     unsafe { imp::scatter(dst, src) }
 }
 
-/// What was scattered before is in memory before what is stored from now on.
+/// Orders earlier scattered bytes before all later stores.
 #[inline]
 pub(crate) fn settle() {
     imp::settle();

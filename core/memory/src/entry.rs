@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 /// pass that it looked during a change.
 #[repr(C, align(64))]
 pub(crate) struct Entry {
-    /// The live key, or 0.
+    /// The live key, or 0 in a dead entry.
     pub key: AtomicU32,
     /// The domain; 0, which is none, for a window: so the quick check never takes one.
     pub pd: AtomicU32,
@@ -18,7 +18,7 @@ pub(crate) struct Entry {
     /// bounds check fails.
     pub iova: AtomicU64,
     pub len: AtomicU64,
-    /// Where the first byte is in this process, or the `[Piece]`, sorted by address.
+    /// The address of the first byte in this process, or of the `[Piece]`s, sorted by address.
     pub start: AtomicPtr<u8>,
     /// Windows bound to this region.
     pub windows: AtomicU32,
@@ -35,7 +35,7 @@ pub(crate) const NULL: u32 = u32::MAX;
 /// `pieces` of a window.
 pub(crate) const WINDOW: u32 = u32::MAX - 1;
 
-/// What a window shows.
+/// The part of a region that a window shows.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct View {
     /// The live key; 0: it is bound to nothing.
@@ -65,7 +65,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// Where `len` bytes from address `va` on are; None: not all of them lie within.
+    /// The address of `len` bytes from `va` on; None: not all of them lie within.
     #[inline]
     pub fn place(&self, va: u64, len: u64) -> Option<*mut u8> {
         let offset = va.wrapping_sub(self.iova);
@@ -104,7 +104,7 @@ impl Entry {
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 
-    /// What a window shows now; None: it is being changed at this moment, or this is none.
+    /// The part that a window shows now; None: it is being changed at this moment, or this is no window.
     pub fn look(&self) -> Option<View> {
         let before = self.version.load(Ordering::Acquire);
         let piece = Piece {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The mark of the process that made an object. To compare it takes two loads.
 #[derive(Copy, Clone, Debug)]
 pub struct ForkMark {
-    /// The mark of the process that looks; zero in a child that has made nothing yet.
+    /// The mark of the calling process; zero in a child that has made no object yet.
     now: &'static AtomicU64,
     made: u64,
 }

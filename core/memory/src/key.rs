@@ -31,7 +31,7 @@ impl Key {
         Key(self.0 & !OWN | self.0.wrapping_add(1) & OWN)
     }
 
-    /// All but the program's own eight bits: which window it is.
+    /// All bits but the program's own eight: they identify a window.
     pub(crate) const fn index(self) -> u32 {
         self.0 >> OWN_BITS
     }
@@ -41,7 +41,7 @@ impl Key {
 const OWN_BITS: u32 = 8;
 const OWN: u32 = (1 << OWN_BITS) - 1;
 
-/// Where in a table of `locations` (a power of two) a key points.
+/// The location in a table of `locations` (a power of two) that a key points to.
 #[inline(always)]
 pub(crate) const fn location(key: Key, locations: usize) -> usize {
     (key.0 >> OWN_BITS) as usize & (locations - 1)

@@ -78,7 +78,7 @@ impl<'p> Mem<'p> {
         check_slowly(entry, (pd, owner), key, va, len, access)
     }
 
-    /// Checks without giving a span: a whole message at its first packet.
+    /// Checks without returning a span: for a whole message, at its first packet.
     ///
     /// # Errors
     /// As [`check`](Mem::check).
@@ -158,7 +158,7 @@ impl<'p> Mem<'p> {
     }
 }
 
-/// A window, the null region, several ranges, no bytes, or a refusal: finds out which.
+/// The slow half of a check: a window, the null region, several ranges, no bytes, or a refusal.
 #[cold]
 #[inline(never)]
 fn check_slowly<'p>(

@@ -27,7 +27,7 @@ pub(crate) struct Extent {
     len: usize,
     /// Bytes taken for it.
     reserved: usize,
-    /// What must be over before anybody else gets it; none: nobody touches it any more.
+    /// The passes that must end before the part is reused; None: nobody touches it any more.
     stamp: Option<Stamp>,
     owner: Allocator,
 }
@@ -80,7 +80,7 @@ impl Allocator {
 }
 
 impl Parts {
-    /// Frees what rested long enough.
+    /// Frees parts whose passes have ended.
     fn wake(&mut self) {
         let over = |part: &mut (Stamp, usize, usize)| part.0.is_over();
         let woken: Vec<_> = self.resting.extract_if(.., over).collect();

@@ -48,7 +48,7 @@ pub(crate) struct Pass {
     lock: Mutex<Policy>,
 }
 
-/// Who deserves the bias.
+/// The choice of the thread that gets the bias.
 #[derive(Debug)]
 pub(crate) struct Policy {
     last: u64,
@@ -58,7 +58,7 @@ pub(crate) struct Policy {
     since: u64,
 }
 
-/// A pass under way: how to end it.
+/// A pass under way; dropping it ends the pass.
 #[derive(Debug)]
 pub(crate) struct Entered<'a> {
     pass: &'a Pass,
@@ -149,7 +149,7 @@ impl Pass {
         let owner = self.owner.load(Ordering::Relaxed);
         if owner != 0 {
             if owner >> SLOT_BITS == me {
-                // Someone withdrew the bias, thought better of it, and gave it back.
+                // Another thread withdrew the bias and gave it back.
                 return self.resume(owner);
             }
             self.withdraw(owner);
@@ -258,7 +258,7 @@ impl Pass {
         self.holder.load(Ordering::Relaxed) == me || (0..SLOTS).any(by_bias)
     }
 
-    /// Moves with every pass that begins or ends.
+    /// A counter that changes with every pass that begins or ends.
     pub fn heartbeat(&self) -> u64 {
         self.words().fold(0, |sum, word| sum.wrapping_add(word.load(Ordering::Relaxed)))
     }
@@ -281,7 +281,7 @@ impl Policy {
         self.streak = 0;
     }
 
-    /// One more plain pass of `thread`: is it time to give it the bias?
+    /// Counts one plain pass of `thread`. True: it is time to give it the bias.
     fn deserves(&mut self, thread: u64) -> bool {
         if self.last != thread {
             self.last = thread;
@@ -372,7 +372,7 @@ fn await_change(word: &AtomicU64, done: impl Fn(u64) -> bool) {
     }
 }
 
-/// Not yet asked for its token; equals no owner.
+/// A thread that has no token yet; equals no owner.
 const UNASSIGNED: u64 = u64::MAX;
 
 #[cfg(not(loom))]

@@ -11,7 +11,7 @@ use crate::pass::Passes;
 use crate::{Error, Mem, Span, Table};
 use std::sync::Arc;
 
-/// Bytes of one scratch, and what it is aligned to.
+/// Bytes of one scratch, and its alignment.
 const LEN: usize = 32;
 
 /// A part of on-NIC memory, lent until it is given to [`Table::return_scratch`] or dropped, which is the
@@ -54,7 +54,7 @@ impl Table {
         drop(scratch);
     }
 
-    /// Takes a part; waits for passes if all that is free waits for them, and may be waited for.
+    /// Takes a part. Waits for passes if all free parts wait for them, unless the caller is inside one.
     pub(crate) fn take_on_nic(&self, len: usize, grain: usize) -> Result<Extent, Error> {
         let parts: &Allocator = self.on_nic_parts();
         match parts.take(len, grain) {

@@ -1,4 +1,4 @@
-//! Memory that a check allowed.
+//! Spans: memory that a check has allowed.
 
 use crate::{AccessError, copy, stripes, wide};
 use std::marker::PhantomData;
@@ -13,7 +13,7 @@ pub struct Span<'p> {
     pass: PhantomData<&'p ()>,
 }
 
-/// Asks for the line of `value` to be brought into the cache, for who will need it a little later.
+/// Prefetches the line of `value`, which is needed a little later.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
     hint(std::ptr::from_ref(value).cast());
@@ -30,7 +30,7 @@ fn hint(at: *const u8) {
     let _ = at;
 }
 
-/// Two lines that begin at one: what [`Span::scatter`] places.
+/// Two lines, aligned to a line: the bytes of [`Span::scatter`].
 #[derive(Copy, Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Lines(pub [u8; copy::SCATTERED]);
@@ -41,7 +41,7 @@ pub fn settle() {
     copy::settle();
 }
 
-/// Bytes that are asked for ahead at most.
+/// Bytes that are prefetched at most.
 const PREFETCHED: usize = 640;
 
 impl<'p> Span<'p> {
@@ -143,13 +143,14 @@ impl<'p> Span<'p> {
         len
     }
 
-    /// Asks for its first lines to be brought into the cache: as many as a core waits for at a time.
+    /// Prefetches its first lines: as many as a core waits for at a time.
     #[inline]
     pub fn prefetch(&self) {
         self.prefetch_beside(0, self.len);
     }
 
-    /// Likewise for `len` bytes that begin so far away, wherever that is: asking touches nothing.
+    /// Prefetches `len` bytes that begin `away` bytes behind its start. Every address is allowed: a prefetch
+    /// touches nothing.
     #[inline]
     pub fn prefetch_beside(&self, away: u64, len: usize) {
         let start = self.start.wrapping_add(away as usize);

@@ -24,7 +24,7 @@ use crate::sync::{AtomicU64, Ordering, fence, spin_loop, yield_now};
 use crate::{Error, Table};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What one lock is for, bytes: the widest update, which is aligned to its width.
+/// Bytes of the block that one lock guards: the widest update, which is aligned to its width.
 const BLOCK: usize = 32;
 
 /// Blocks in a page, the smallest unit that can be mapped twice.
@@ -50,7 +50,7 @@ loom::lazy_static! {
     };
 }
 
-/// Must operations take the locks? One load, to be asked anew by every operation.
+/// Must operations take the locks? One load, which every operation repeats.
 #[inline(always)]
 pub(crate) fn needed() -> bool {
     LOCKS.needed.load(Ordering::Relaxed) != 0
@@ -118,7 +118,7 @@ impl Drop for Held {
     }
 }
 
-/// What is held is held for some loads and stores, unless its thread was preempted.
+/// A lock is held for some loads and stores, unless its thread was preempted.
 fn pause(turns: &mut u32) {
     *turns += 1;
     if *turns < 200 && !cfg!(loom) { spin_loop() } else { yield_now() }
@@ -161,7 +161,7 @@ pub(crate) fn look<R>(at: *const u8, len: usize, racing: bool, mut read: impl Fn
     read()
 }
 
-/// What one table has to do with the locks.
+/// The share of one table in the locks.
 #[derive(Debug, Default)]
 pub(crate) struct Demand(Mutex<State>);
 
@@ -174,7 +174,7 @@ struct State {
 }
 
 impl Demand {
-    /// Another engine. The caller is inside no pass.
+    /// Adds an engine. The caller is inside no pass.
     pub fn add(&self, passes: &Passes) -> Arc<Pass> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let pass = passes.add();
@@ -182,7 +182,7 @@ impl Demand {
         pass
     }
 
-    /// Wide updates come into use. The caller is inside no pass.
+    /// Brings wide updates into use. The caller is inside no pass.
     pub fn use_wide(&self, passes: &Passes) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.wide = true;

@@ -109,7 +109,7 @@ pub(crate) struct Control {
     free_pds: VecDeque<usize>,
 }
 
-/// What a region keeps until its deregistration is complete.
+/// The parts of a region that stay until its deregistration is complete.
 pub(crate) struct Held {
     issued: Issued,
     pd: Pd,
@@ -270,7 +270,7 @@ impl Table {
                 return Err(Error::Busy);
             }
             held.dying = true;
-            // False if it was invalidated before: it is dead all the same.
+            // False if it was invalidated before: it is dead in any case.
             entry.kill(key.0);
         }
         self.passes.quiesce();

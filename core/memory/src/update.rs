@@ -12,7 +12,7 @@
 use crate::{AccessError, Span, copy, stripes, wide};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of an update.
+/// The width of an update in bytes.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Width {
     /// 8 bytes: one word.
@@ -132,7 +132,7 @@ impl Span<'_> {
         (0..self.len() / 8).map(move |at| unsafe { AtomicU64::from_ptr(start.add(at)) })
     }
 
-    /// Exactly the span's bytes, by the widest moves that its place allows.
+    /// Reads exactly the span's bytes, by the widest moves that its alignment allows.
     fn fetch_whole(&self, out: &mut [u8]) {
         if self.len() == 16 && self.as_ptr() as usize & 15 == 0 {
             // SAFETY: 16 aligned bytes of the span.

@@ -103,10 +103,10 @@ unsafe fn locked(at: *mut u128, compare: u128, swap: u128) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
-/// The 16 bytes as they were; they become what `change` makes of them, if anything.
+/// Stores the value that `change` returns, if any; returns the 16 bytes as they were.
 ///
 /// # Safety
-/// As [`load`]; if `change` changes anything, writable.
+/// As [`load`]; if `change` returns a value, the bytes are writable.
 unsafe fn one_at_a_time(at: *mut u128, change: impl FnOnce(u128) -> Option<u128>) -> u128 {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{Mutex, PoisonError};

@@ -17,12 +17,13 @@ use crate::{Access, AccessError, Error, Key, Pd};
 use std::fmt;
 use std::sync::atomic::Ordering;
 
-/// A queue pair, as windows of type 2B remember it: a number that no other queue pair of the table's NIC has.
+/// A queue pair, as the owner of windows of type 2B: a number that no other queue pair of the table's NIC
+/// has.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Owner(pub(crate) u64);
 
 impl Owner {
-    /// No queue pair: what local accesses come from.
+    /// No queue pair: the owner in local accesses.
     pub const NOBODY: Owner = Owner(0);
 
     /// Queue pair `number` of engine `engine`.
@@ -32,16 +33,16 @@ impl Owner {
     }
 }
 
-/// Which kind of window.
+/// The type of a window.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum WindowType {
-    /// Of a domain (`IBV_MW_TYPE_1`).
+    /// Serves a domain (`IBV_MW_TYPE_1`).
     Type1,
-    /// Of a queue pair (`IBV_MW_TYPE_2`, in the form that IBTA calls 2B).
+    /// Serves a queue pair (`IBV_MW_TYPE_2`, in the form that IBTA calls 2B).
     Type2B,
 }
 
-/// What a `BIND_MW` asks for.
+/// The arguments of a `BIND_MW`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
     /// The window's present key.
@@ -58,7 +59,7 @@ pub struct Binding {
     pub access: Access,
 }
 
-/// Why a window is not bound. The work request ends with "memory window bind error".
+/// Why a window could not be bound. The work request ends with "memory window bind error".
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum BindError {
     /// No window has this key now.
@@ -67,7 +68,7 @@ pub enum BindError {
     WrongPd,
     /// A window of type 2B that is bound must be invalidated first (IBTA o10-37.2.30).
     Bound,
-    /// The new key is another window's, or, for type 2B, the one that it has.
+    /// The new key is another window's, or, for type 2B, the present one.
     Key,
     /// A window of type 2B is bound to at least one byte (IBTA o10-37.2.40).
     Empty,
@@ -77,7 +78,7 @@ pub enum BindError {
     UnknownRegion,
     /// The region was registered without `MW_BIND`, or zero-based (IBTA C10-73).
     NotBindable,
-    /// Peers shall write where the region's owner may not (IBTA C10-74).
+    /// The binding gives peers a right to write that the region's owner lacks (IBTA C10-74).
     MissingRight,
     /// Not all bytes lie in one range of the region (IBTA C10-75).
     OutOfBounds,
@@ -114,7 +115,7 @@ pub(crate) struct Window {
     kind: WindowType,
     /// Its key now, bound or not.
     key: Key,
-    /// The region it is bound to, and for which queue pair.
+    /// The region it is bound to, and the queue pair that it serves.
     bound: Option<(Key, Owner)>,
     dying: bool,
 }
@@ -243,7 +244,7 @@ impl Table {
         Ok(())
     }
 
-    /// The queue pair is gone: what was bound by it alone shows nothing any more.
+    /// Takes off the windows that a queue pair, which is gone, has bound for itself.
     pub fn unbind_owner(&self, owner: Owner) {
         self.unbind_if(&mut self.control(), |bound| bound.1 == owner);
     }

@@ -26,7 +26,7 @@ pub enum Unfit {
     Broadcast(IpAddr),
     /// A link-local address exists on every interface's network, and the address names no interface.
     NoZone(IpAddr),
-    /// The kernel still looks for another machine that has it.
+    /// The kernel still checks that no other machine has it (duplicate address detection).
     Tentative(IpAddr),
     /// Another machine on its network has it.
     Duplicate(IpAddr),
@@ -76,7 +76,7 @@ impl std::error::Error for Unfit {}
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         IpAddr::V4(ip) => SocketAddrV4::new(ip, address.port()).into(),
-        // Its interface stays.
+        // Its interface (the scope) stays.
         IpAddr::V6(_) => address,
     }
 }
@@ -118,7 +118,7 @@ pub fn is_broadcast(ip: IpAddr) -> bool {
     rustix::net::connect(&socket, &SocketAddrV4::new(ip, 9)) == Err(Errno::ACCESS)
 }
 
-/// The loopback address that this machine has: IPv4's before IPv6's. None: its loopback interface is down.
+/// A loopback address of this machine: IPv4's before IPv6's. None: its loopback interface is down.
 pub fn loopback() -> Option<IpAddr> {
     let both = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
     both.into_iter().find(|ip| std::net::UdpSocket::bind((*ip, 0)).is_ok())

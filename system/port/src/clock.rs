@@ -2,7 +2,7 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Where a wrapper reads the time; any closure that gives nanoseconds is one.
+/// The time of a wrapper; any closure that returns nanoseconds is one.
 pub trait Clock {
     /// Nanoseconds since some fixed moment; never less than before.
     fn now_ns(&mut self) -> u64;

@@ -27,7 +27,8 @@ use std::os::fd::RawFd;
 
 pub use remora_wire::frame::{Address, Egress, Endpoint, Ingress, Lease, Peer, Start};
 
-/// What a NIC needs of a port beyond sending (statically dispatched; see [`Egress`] for the sending half).
+/// A port beyond sending: receiving, sleeping, and facts. It is statically dispatched; [`Egress`] is the
+/// sending half.
 pub trait Port: Egress {
     /// Hands up to `budget` received frames to `take`, in order for each peer; returns how many. It never
     /// blocks and never fails: faulty input is counted ([`Counters`]) and dropped.
@@ -38,7 +39,7 @@ pub trait Port: Egress {
         1
     }
 
-    /// What this port is called by its peers: its address (the RoCE GID) and UDP port.
+    /// The port's name for its peers: its address (the RoCE GID) and UDP port.
     fn endpoint(&self) -> Endpoint;
 
     /// Largest number of bytes from BTH to ICRC, both included, in one frame.
@@ -56,7 +57,7 @@ pub trait Port: Egress {
     /// Appends the file descriptors that become readable when there is work.
     fn poll_fds(&self, out: &mut Vec<RawFd>);
 
-    /// What happened so far.
+    /// The counters of the port so far.
     fn counters(&self) -> Counters;
 
     /// The endpoint of this peer, if the peer is known and its frames do not contain it (they begin at the
@@ -75,7 +76,7 @@ pub trait Port: Egress {
     }
 }
 
-/// What happened at a port since it was made. Monotonic; a wrapper adds its own to those of the port inside.
+/// Counters of a port since it was made. They only rise; a wrapper adds its own to those of the port inside.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Frames handed to the peer or to the OS.
@@ -98,12 +99,12 @@ pub struct Counters {
     pub wakes_sent: u64,
     /// Peers that died, left or were cut off.
     pub peers_lost: u64,
-    /// What was decided about frames, both ways together, where faults are made on purpose ([`fault`]).
+    /// Decisions about frames, both directions together, where faults are injected ([`fault`]).
     pub faults: fault::Tally,
 }
 
 impl Counters {
-    /// Adds another port's.
+    /// Adds the counters of another port.
     pub fn add(&mut self, other: &Counters) {
         self.frames_sent += other.frames_sent;
         self.bytes_sent += other.bytes_sent;

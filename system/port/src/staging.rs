@@ -1,4 +1,5 @@
-//! How a wrapper gets to see a frame before it leaves: the frame is written here, then copied into the port.
+//! A buffer in which a wrapper sees a frame before it leaves: the frame is written here, then copied into the
+//! port.
 
 use remora_wire::frame::{Egress, Lease, Peer, Start};
 use remora_wire::icrc;

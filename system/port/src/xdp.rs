@@ -70,7 +70,7 @@ use crate::udp::last_errno;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
-/// Time for which something that is taken is asked for again.
+/// Time for which an occupied resource is asked for again.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Tries until it is not refused as `taken` any more, at most for a while: the resources of a closed socket

@@ -195,11 +195,11 @@ unsafe fn copy_long(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// What this machine copies long stretches with.
+/// The instructions with which this machine copies long stretches.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum CopyMethod {
-    /// SSE: nothing else is there.
+    /// SSE: the machine has nothing wider.
     Narrow = 1,
     /// 32-byte moves (AVX).
     Wide = 2,
@@ -210,7 +210,7 @@ pub(super) enum CopyMethod {
 /// From this many bytes on Intel's string moves beat 32-byte moves.
 const STRING: usize = 4096;
 
-/// Zero: not looked up yet.
+/// The method of this machine; zero: not looked up yet.
 static METHOD: AtomicU8 = AtomicU8::new(0);
 
 #[inline(always)]

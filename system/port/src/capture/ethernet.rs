@@ -1,4 +1,4 @@
-//! What a frame lacks to be an Ethernet frame.
+//! The parts of an Ethernet frame that a port's frame lacks: headers and ICRC.
 
 use remora_wire::frame::{Address, Endpoint, Network, Route, Start};
 use remora_wire::icrc::{self, Flow, IdSpans};

@@ -81,7 +81,7 @@ pub(super) fn packet(out: &mut Vec<u8>, time_ns: u64, direction: PacketDirection
     out.extend_from_slice(&total.to_le_bytes());
 }
 
-/// What a file ends with: how many packets were seen, and how many of them are missing.
+/// The last block of a file: how many packets were seen, and how many of them are missing.
 pub(super) fn closing(time_ns: u64, seen: u64, dropped: u64) -> Vec<u8> {
     let mut body = Vec::new();
     body.extend_from_slice(&0u32.to_le_bytes());

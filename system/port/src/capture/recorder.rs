@@ -16,7 +16,7 @@ const CHUNKS: usize = 32;
 /// A buffer is handed to the thread after this long even if it is not full, in nanoseconds.
 const LINGER_NS: u64 = 100_000_000;
 
-/// What became of the frames that were seen.
+/// How many frames were seen, and how many of them are missing in the file.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
     /// Frames that passed the port, recorded or not.
@@ -32,7 +32,7 @@ struct Chunk {
     packets: u64,
 }
 
-/// Takes frames and writes them behind the data path's back.
+/// Takes frames on the data path; a thread writes them.
 #[derive(Debug)]
 pub(super) struct Recorder {
     current: Option<Chunk>,
@@ -52,7 +52,7 @@ impl Recorder {
     /// Begins a file for an interface of this name, with a description unless that is empty.
     ///
     /// # Errors
-    /// What writing the file's opening, or starting the thread, failed with.
+    /// The error of writing the file's first bytes, or of starting the thread.
     pub(super) fn new<W: Write + Send + 'static>(
         mut file: W,
         interface: &str,
@@ -108,7 +108,7 @@ impl Recorder {
         }
     }
 
-    /// Gives what was recorded to the thread.
+    /// Gives the recorded frames to the thread.
     pub(super) fn hand_over(&mut self) {
         if let (Some(chunk), Some(full)) = (self.current.take(), &self.full) {
             let packets = chunk.packets;
@@ -119,7 +119,7 @@ impl Recorder {
         }
     }
 
-    /// Does something wait to be handed over?
+    /// Are there recorded frames that the thread does not have?
     pub(super) fn has_unwritten(&self) -> bool {
         self.current.is_some()
     }

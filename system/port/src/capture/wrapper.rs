@@ -47,7 +47,7 @@ impl<P: Port> Capture<P> {
     /// Records to a new file at `path`.
     ///
     /// # Errors
-    /// What creating or writing the file failed with.
+    /// The error of creating or writing the file.
     pub fn create(port: P, path: impl AsRef<Path>) -> io::Result<Self> {
         Capture::new(port, File::create(path)?, Wall)
     }
@@ -57,7 +57,7 @@ impl<P: Port, C: Clock> Capture<P, C> {
     /// Records to `file`, with the times of `clock` (nanoseconds since 1970).
     ///
     /// # Errors
-    /// What writing the file's first bytes failed with.
+    /// The error of writing the file's first bytes.
     pub fn new<W: Write + Send + 'static>(port: P, file: W, clock: C) -> io::Result<Self> {
         let endpoint = port.endpoint();
         let recorder = Recorder::new(file, &format!("remora {endpoint}"), &decode_as(endpoint))?;
@@ -83,7 +83,7 @@ impl<P: Port, C: Clock> Capture<P, C> {
     /// Writes everything and closes the file; gives back the port.
     ///
     /// # Errors
-    /// What writing the file failed with, perhaps long ago; the port is lost then.
+    /// The first error of writing the file, perhaps long ago; the port is lost then.
     pub fn finish(mut self) -> io::Result<(P, Recorded)> {
         if self.stuck {
             self.send();

@@ -58,7 +58,7 @@ impl<T: Copy> Held<T> {
         self.frames.push(Frame { due_ns, to_pass, tag, bytes: copy });
     }
 
-    /// A frame of this direction has passed.
+    /// Counts a frame of this direction that has passed.
     pub(super) fn passed(&mut self) {
         for frame in self.frames.iter_mut().filter(|frame| frame.to_pass > 0) {
             frame.to_pass -= 1;

@@ -1,4 +1,4 @@
-//! [`Fault`]: a port on which things go wrong by rule.
+//! [`Fault`]: a port with faults by rule.
 
 use super::held::{Held, Until};
 use super::{Direction, Facts, Policy, Rules, Tally, Verdict};
@@ -19,7 +19,7 @@ pub struct Fault<P, C = Monotonic> {
     port: P,
     clock: C,
     policy: Policy,
-    /// Rules are asked; else everything passes.
+    /// The rules apply; if not, every frame passes.
     active: bool,
     staging: Staging,
     outgoing: Held<Peer>,
@@ -61,12 +61,12 @@ impl<P: Port, C: Clock> Fault<P, C> {
         &mut self.port
     }
 
-    /// From now on everything passes; what is held still comes.
+    /// Ends the faults: from now on every frame passes; held ones still come.
     pub fn heal(&mut self) {
         self.active = false;
     }
 
-    /// What was decided about frames of this direction.
+    /// Counts of the decisions about frames of this direction.
     pub fn tally(&self, direction: Direction) -> Tally {
         self.policy.tally(direction)
     }
@@ -92,7 +92,7 @@ impl<P: Port, C: Clock> Fault<P, C> {
         }
     }
 
-    /// Hands on what is due; returns how many.
+    /// Hands on frames that are due; returns how many.
     fn hand_on_due(&mut self, budget: usize, take: &mut impl FnMut(Ingress<'_>)) -> usize {
         if self.incoming.is_empty() {
             return 0;
@@ -113,7 +113,7 @@ impl<P: Port, C: Clock> Fault<P, C> {
     }
 }
 
-/// Until when a frame with this verdict is held; `None`: it is not.
+/// How long a frame with this verdict is held; `None`: it is not held.
 fn held_until(verdict: Verdict, now_ns: u64) -> Option<Until> {
     match verdict {
         Verdict::Reorder { frames } => Some(Until::Passed(frames)),

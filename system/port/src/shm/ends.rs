@@ -160,7 +160,7 @@ impl Receiver {
         Ok(Some(len))
     }
 
-    /// Is a frame waiting (or something broken to find out about)?
+    /// Is a frame waiting, or a broken ring that `receive` will report?
     #[inline]
     pub fn is_ready(&mut self) -> bool {
         !matches!(self.consumer.peek(&self.half), Ok(None))

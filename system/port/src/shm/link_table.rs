@@ -5,9 +5,9 @@
 
 use super::link::Link;
 
-/// Up to so many links are all polled at every turn.
+/// Up to this number, all links are polled at every turn.
 const ALWAYS_HOT: usize = 8;
-/// Empty polls after which a link, of more than those, is polled less often.
+/// Empty polls after which a link, of more than that number, is polled less often.
 const COOLS_AFTER: u32 = 4096;
 /// Cool links looked at in each turn.
 const COOL_PER_TURN: u32 = 4;
@@ -27,11 +27,11 @@ pub(super) struct LinkEntry {
 /// The state of an entry.
 #[derive(Debug)]
 pub(super) enum State {
-    /// Nothing: may be taken.
+    /// No link: the entry may be taken.
     Free,
     /// A link to a living peer.
     Open(Link),
-    /// A link whose peer is gone; so many frames may still be read from it.
+    /// A link whose peer is gone, and the number of frames that may still be read from it.
     Leaving(Link, u32),
     /// The link is closed, and its owner has not given its number up.
     Lost,
@@ -43,7 +43,7 @@ pub(super) struct LinkTable {
     all: Vec<LinkEntry>,
     limit: usize,
     hot: Vec<u32>,
-    /// Whose turn it is first, as an index into `hot`.
+    /// The link that begins the next turn, as an index into `hot`.
     turn: usize,
     /// The next cool entry to look at.
     cool: u32,

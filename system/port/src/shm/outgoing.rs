@@ -29,7 +29,7 @@ struct Line([u8; SLOT]);
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) half: Half,
-    /// Slots of the ring from `start` on, as they are to be.
+    /// Copies of the ring's slots from `start` on, before they are stored there.
     gathered: Box<[Line; GATHERED as usize]>,
     start: Cell<u32>,
     /// Slots gathered; 0: none.
@@ -38,7 +38,7 @@ pub(super) struct Outgoing {
     staged: Cell<bool>,
     /// Frames of this train.
     frames: u32,
-    /// Frames come one by one: the ring's line is then better asked for early, by building there.
+    /// Frames come one by one. Building in the ring then asks for its line early, which is better.
     alone: bool,
 }
 
@@ -56,7 +56,7 @@ impl Outgoing {
         }
     }
 
-    /// Where the frame reserved at `slot` is to be built, if not in the ring.
+    /// The buffer in which the frame reserved at `slot` is built; None: it is built in the ring.
     #[inline]
     pub(super) fn stage(&mut self, slot: u32, len: u32, in_train: bool) -> Option<&mut [u8]> {
         if !in_train {
@@ -90,7 +90,7 @@ impl Outgoing {
         self.count.set(at + slots_of(len));
     }
 
-    /// Stores what was gathered; the first word stays 0.
+    /// Stores the gathered slots; the first word stays 0.
     #[inline]
     fn settle(&self) {
         let count = self.count.replace(0) as usize;
@@ -168,7 +168,7 @@ unsafe fn stream(from: *const Line, to: *mut Line, count: usize) {
     unsafe { _mm_sfence() };
 }
 
-/// Where there is no such store.
+/// As [`store`], on machines without streaming stores.
 ///
 /// # Safety
 /// As [`store`].

@@ -35,7 +35,7 @@ pub const WORD: usize = 4;
 const SKIP: u32 = u32::MAX;
 /// The bits of a word that are the frame's length.
 const LENGTH: u32 = 0xffff;
-/// Where the slots that follow stand in a word.
+/// Shift of the number of slots that follow, in a word.
 const FOLLOWING: u32 = 16;
 
 /// The shared words of a ring. Orders are part of the contract.
@@ -107,7 +107,7 @@ pub const fn slots_of(len: u32) -> u32 {
     (len + (WORD + SLOT - 1) as u32) / SLOT as u32
 }
 
-/// The other side broke the rules of the ring: nothing it wrote can be trusted from here on.
+/// The other side broke the rules of the ring: nothing it writes can be trusted from here on.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Broken;
 
@@ -115,13 +115,14 @@ pub struct Broken;
 #[derive(Debug)]
 pub struct Producer {
     geometry: Geometry,
-    /// Where the next frame starts.
+    /// The position at which the next frame starts.
     head: u32,
-    /// How far the consumer is known to have read.
+    /// The position up to which the consumer is known to have read.
     credit: u32,
     /// Length of the reserved frame; 0: none.
     reserved: u32,
-    /// Where the train starts that is complete but not published, and the length of its first frame; 0: none.
+    /// The position of the first frame of the train that is complete but not published, and that frame's
+    /// length; 0: none.
     train: u32,
     train_first: u32,
 }
@@ -132,7 +133,7 @@ impl Producer {
         Producer { geometry, head: 0, credit: 0, reserved: 0, train: 0, train_first: 0 }
     }
 
-    /// Where the next frame starts, in slots since the ring was made.
+    /// The position of the next frame, in slots since the ring was made.
     #[inline]
     pub fn head(&self) -> u32 {
         self.head
@@ -151,7 +152,7 @@ impl Producer {
         let to_end = self.geometry.slots - index;
         let skipped = if count <= to_end { 0 } else { to_end };
         if !self.has_space(cells, skipped + count)? {
-            // Nothing comes back from a consumer that cannot see what there is.
+            // Credit does not return from a consumer that cannot see the frames.
             self.publish(cells);
             return Ok(false);
         }
@@ -163,7 +164,7 @@ impl Producer {
         Ok(true)
     }
 
-    /// Takes a reservation back: what was written there must not be found where a word is looked for.
+    /// Takes a reservation back: its bytes must not be found where a word is looked for.
     #[cold]
     fn retract(&mut self, cells: &impl Cells) {
         let index = self.head & self.geometry.mask();
@@ -238,7 +239,7 @@ impl Producer {
     }
 }
 
-/// A published frame, as the consumer finds it.
+/// A published frame, as found by the consumer.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The slot it starts at.
@@ -253,9 +254,9 @@ pub struct Found {
 #[derive(Debug)]
 pub struct Consumer {
     geometry: Geometry,
-    /// Where the next frame will be found.
+    /// The position of the next frame.
     tail: u32,
-    /// Slots before `tail` that have been read and not been cleared yet.
+    /// Slots before `tail` that were read and not cleared yet.
     unclean: u32,
     /// The position that was last returned to the producer as credit.
     returned: u32,
@@ -267,7 +268,7 @@ impl Consumer {
         Consumer { geometry, tail: 0, unclean: 0, returned: 0 }
     }
 
-    /// Where the next frame will be found, in slots since the ring was made.
+    /// The position of the next frame, in slots since the ring was made.
     #[inline]
     pub fn tail(&self) -> u32 {
         self.tail

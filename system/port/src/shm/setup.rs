@@ -26,7 +26,7 @@ use super::ring::Geometry;
 
 /// First bytes of the offer.
 const MAGIC: [u8; 8] = *b"RemoraSh";
-/// Changes whenever the meaning of the shared bytes does.
+/// Version of the shared bytes: it changes whenever their meaning does.
 const VERSION: u32 = 1;
 /// Magic, version, slots, largest frame; integers little-endian.
 const OFFER: usize = 8 + 3 * 4;
@@ -35,20 +35,20 @@ const DESCRIPTORS: usize = 3;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
 
-/// Why a link was not made.
+/// Why a link could not be made.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum SetupError {
     /// The OS refused.
     Os(Errno),
     /// The peer belongs to another user (its uid), and only our own is admitted.
     Stranger(u32),
-    /// The peer speaks another version of the shared bytes (its version).
+    /// The peer has another version of the shared bytes (its version).
     Version(u32),
-    /// What the peer offered is no link: wrong magic, geometry out of bounds, memory unsealed or too short.
+    /// The peer's offer is no link: wrong magic, geometry out of bounds, memory unsealed or too short.
     BadOffer,
     /// The peer did not answer in time.
     Timeout,
-    /// The port holds as many links as it may.
+    /// The port has as many links as its limit allows.
     TooManyLinks,
 }
 
@@ -83,13 +83,13 @@ impl From<Errno> for SetupError {
     }
 }
 
-/// Whose processes may share a link with this one.
+/// The users whose processes may share a link with this one.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Admit {
     /// Only those of this process's user: they could reach its memory anyway (ptrace).
     #[default]
     SameUser,
-    /// Anyone who knows the name. Frames from other users are copied before they are looked at.
+    /// Any process that knows the name. Frames from other users are copied before they are parsed.
     AnyUser,
 }
 
@@ -164,7 +164,7 @@ pub fn connect(name: &str, admit: Admit, timeout: Duration) -> Result<Link, Setu
     let process = peer_process(&socket);
     let (geometry, [memory, wake_peer, wake_self]) = receive_offer(&socket)?;
     let map = Map::open(&memory, geometry)?.ok_or(SetupError::BadOffer)?;
-    // Should the peer have sent something else than an eventfd, a wake must at least not block.
+    // If the peer sent something else than an eventfd, a wake must at least not block.
     for descriptor in [&wake_peer, &wake_self] {
         let flags = rustix::fs::fcntl_getfl(descriptor)?;
         rustix::fs::fcntl_setfl(descriptor, flags | OFlags::NONBLOCK)?;

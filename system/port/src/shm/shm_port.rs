@@ -30,10 +30,10 @@ const NOBODY: u32 = u32::MAX;
 /// which frames of which group they want.
 pub const EVERYONE: Peer = Peer(u32::MAX - 1);
 
-/// What a port may hold.
+/// Limits of a port.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most links, dead ones whose entry was not given up included.
+    /// Links at most, dead ones included whose number was not given up.
     pub links: u32,
     /// Largest frame that every link of this port must carry, bytes from the IP header to the ICRC.
     pub frame: u32,
@@ -45,14 +45,14 @@ impl Default for Limits {
     }
 }
 
-/// Whose frame is being built.
+/// The destination of the frame that is being built.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Leased {
     Nothing,
     Link(u32),
-    /// So many bytes, to be copied to every link.
+    /// Every link: the frame of so many bytes is copied to each.
     Everyone(usize),
-    /// For a peer that is gone: goes nowhere.
+    /// A peer that is gone: the frame goes nowhere.
     Sink,
 }
 
@@ -64,7 +64,7 @@ pub struct ShmPort {
     links: LinkTable,
     watch: Watch,
     leased: Leased,
-    /// The link that got frames since the last flush.
+    /// The link with frames since the last flush.
     unflushed: u32,
     sink: Vec<u8>,
     /// Links that died, for `take_lost`.
@@ -261,7 +261,7 @@ impl ShmPort {
         }
     }
 
-    /// The peer hung up: nothing more is sent to it; what it published is still read.
+    /// Called when the peer hung up: nothing more is sent to it; its published frames are still read.
     fn peer_gone(&mut self, index: u32) {
         match self.links.replace(index, State::Lost) {
             State::Open(link) => {
@@ -291,7 +291,7 @@ impl ShmPort {
             && link.sender.must_wake()
         {
             self.counters.wakes_sent += 1;
-            // A full eventfd is as readable as any other.
+            // A full eventfd is readable too.
             if !matches!(
                 rustix::io::write(wires.wake_peer.as_fd(), &1u64.to_ne_bytes()),
                 Ok(_) | Err(Errno::AGAIN)
@@ -343,19 +343,19 @@ impl ShmPort {
     }
 }
 
-/// What was taken from a link at once.
+/// The frames taken from a link in one turn.
 struct Burst {
     taken: usize,
     bytes: usize,
     end: BurstEnd,
 }
 
-/// Why no more was taken.
+/// Why a burst has ended.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum BurstEnd {
-    /// Enough for this turn.
+    /// The quota of this turn is used up.
     Quota,
-    /// There was no more.
+    /// The ring is empty.
     Empty,
     /// The next word of the ring makes no sense.
     Broken,
@@ -404,7 +404,7 @@ fn drain_wakes(links: &LinkTable, index: u32) {
     if let Some(at) = links.get(index)
         && let State::Open(Link { wires: Some(wires), .. }) = &at.state
     {
-        // Nothing to read is what is wanted.
+        // An eventfd that was not written to is fine.
         let _ = rustix::io::read(&wires.wake_self, &mut [0u8; 8]);
     }
 }

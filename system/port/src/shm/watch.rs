@@ -1,4 +1,4 @@
-//! Which descriptors of which links the OS watches, and the fence that makes sleeping safe.
+//! The links' descriptors that the OS watches, and the fence that makes sleeping safe.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -23,10 +23,10 @@ pub(super) struct Watch {
     fenced: bool,
 }
 
-/// What happened to a link.
+/// An event of a link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum LinkEvent {
-    /// Its peer woke us.
+    /// Its peer woke this port.
     Woken(u32),
     /// Its peer is gone.
     Gone(u32),

@@ -4,8 +4,8 @@ use remora_wire::frame::Endpoint;
 use rustix::net::SocketAddrAny;
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// The endpoint that a socket address names: its GID is the IPv6 address, or `::ffff:a.b.c.d` for IPv4
-/// (IBTA volume 1, annex A17). A link-local address loses its interface: the port that uses it knows that.
+/// The endpoint of a socket address: its GID is the IPv6 address, or `::ffff:a.b.c.d` for IPv4 (IBTA volume
+/// 1, annex A17). A link-local address loses its interface, which its port knows.
 pub fn endpoint(address: SocketAddr) -> Endpoint {
     Endpoint { address: address.ip().into(), udp_port: address.port() }
 }

@@ -17,9 +17,9 @@ use std::ptr;
 pub struct Arrival {
     /// Bytes written to the buffer.
     pub len: usize,
-    /// Bytes of each datagram but the last.
+    /// Bytes of each datagram except the last.
     pub segment: usize,
-    /// Who sent them.
+    /// The sender of all of them.
     pub source: Endpoint,
     /// The datagram was longer than the buffer and its end is lost.
     pub truncated: bool,
@@ -75,7 +75,7 @@ impl Socket {
         }))
     }
 
-    /// Does nothing wait to be read?
+    /// Is no datagram waiting to be read?
     pub fn is_empty(&self) -> bool {
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
         let nothing: &mut [u8] = &mut [];

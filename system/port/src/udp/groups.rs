@@ -15,14 +15,14 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-/// Why a group cannot be joined, or sent to.
+/// Why a port cannot join a group, or send to it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum GroupError {
-    /// This address is no multicast group's, or of the other family than the port's; or its UDP port is 0.
+    /// The address is no multicast group's, or of the other family than the port's; or its UDP port is 0.
     NotAGroup(SocketAddr),
-    /// The port is a member of as many groups as it can be.
+    /// The port is a member of as many groups as its limit allows.
     Full(u32),
-    /// It cannot be a peer: the port's table of them is full.
+    /// The group cannot be a peer: the port's table of peers is full.
     NoPeer(PeerError),
     /// It is not a member of this group.
     NotAMember(SocketAddr),
@@ -61,7 +61,7 @@ struct Membership {
 pub(super) struct Groups {
     members: Vec<Membership>,
     max: u32,
-    /// Whose turn it is.
+    /// The group that is asked first in the next turn.
     turn: usize,
     /// A buffer for one datagram; empty until the port joins a group.
     buffer: Vec<u8>,
@@ -82,7 +82,7 @@ fn interface(socket: &Socket) -> u32 {
     if local.is_ipv4() { 0 } else { mtu::interface_of(local.ip()).unwrap_or_else(|| address::scope(local)) }
 }
 
-/// Lets what this socket sends to groups leave by the interface that has its address.
+/// Makes this socket's frames to groups leave by the interface that has its address.
 pub(super) fn send_by_own_interface(socket: &Socket) -> Result<(), GroupError> {
     match socket.local().ip() {
         IpAddr::V4(ip) => sockopt::set_ip_multicast_if(socket.as_fd(), &ip)
@@ -119,7 +119,7 @@ impl Groups {
         Ok(())
     }
 
-    /// One user of a group less; the last one leaves it.
+    /// Counts one user of a group less; the last one leaves it.
     pub(super) fn leave(&mut self, group: SocketAddr) -> Result<(), GroupError> {
         let name = address::endpoint(group);
         let place = self.members.iter().position(|known| known.group == name);

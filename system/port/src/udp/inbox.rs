@@ -1,4 +1,4 @@
-//! What one receiving call brought, handed on frame by frame. No system calls.
+//! The datagrams of one receiving call, handed on frame by frame. No system calls.
 
 use super::datagram::Arrival;
 use remora_wire::frame::{Endpoint, Ingress, Start};
@@ -26,7 +26,7 @@ impl Inbox {
         self.next == self.end
     }
 
-    /// Where the next arrival is written; only while the inbox is empty.
+    /// The buffer for the next arrival; only while the inbox is empty.
     #[inline(always)]
     pub(super) fn buffer(&mut self) -> &mut [u8] {
         debug_assert!(self.is_empty());

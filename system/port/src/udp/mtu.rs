@@ -22,7 +22,7 @@ pub(super) fn of_address(socket: BorrowedFd<'_>, address: SocketAddr) -> Option<
     of_interface_with(wanted, |name| of_interface(socket, name))
 }
 
-/// What `look` finds out about the interface, by its name, that has this address.
+/// The result of `look` for the interface that has this address; `look` gets its name.
 fn of_interface_with<R>(wanted: IpAddr, look: impl Fn(&CStr) -> Option<R>) -> Option<R> {
     let mut first: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: on success the kernel's list is allocated and `first` points to it; it is freed once, below.

@@ -35,18 +35,18 @@ pub struct UdpPort {
     has_id: bool,
     max_transport_bytes: usize,
     reading: Reading,
-    /// How the kernel refused the train that was taken apart.
+    /// The errno with which the kernel refused the train that was taken apart.
     refused: Option<Errno>,
     counters: Counters,
     udp: UdpCounters,
 }
 
-/// What happened at a UDP port beyond [`Counters`]. Monotonic.
+/// Counters of a UDP port beyond [`Counters`]. They only rise.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct UdpCounters {
     /// Calls that sent a train of two or more frames.
     pub trains_sent: u64,
-    /// Calls that brought two or more frames.
+    /// Calls that received two or more frames.
     pub trains_received: u64,
     /// Times the kernel had no space (`EAGAIN`, `ENOBUFS`); the frames are kept and tried again.
     pub would_block: u64,
@@ -64,7 +64,7 @@ pub struct UdpCounters {
     pub errnos: Errnos,
 }
 
-/// How often each errno came, for the first 8 different ones; `other` counts the rest.
+/// Counts of the first 8 different errnos; `other` counts the rest.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Errnos {
     seen: [(i32, u64); 8],
@@ -73,12 +73,12 @@ pub struct Errnos {
 }
 
 impl Errnos {
-    /// How often this errno came.
+    /// The count of this errno.
     pub fn count(&self, errno: Errno) -> u64 {
         self.iter().find(|(seen, _)| *seen == errno).map_or(0, |(_, count)| count)
     }
 
-    /// The errnos that came, in the order of their first coming, and how often.
+    /// The errnos in the order of their first occurrence, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (Errno, u64)> + '_ {
         let used = self.seen.iter().filter(|(_, count)| *count > 0);
         used.map(|(raw, count)| (Errno::from_raw_os_error(*raw), *count))
@@ -171,7 +171,7 @@ impl UdpPort {
         Some(mtu.saturating_sub(headers).min(MAX_DATAGRAM))
     }
 
-    /// What is particular to UDP among what happened.
+    /// The counters that only UDP ports have.
     pub fn udp_counters(&self) -> UdpCounters {
         self.udp
     }
@@ -217,7 +217,7 @@ impl UdpPort {
         true
     }
 
-    /// The kernel refused a frame for good: it is dropped, as a network would, and counted.
+    /// Called when the kernel refused a frame for good: it is dropped, as a network would, and counted.
     #[cold]
     fn give_up(&mut self, errno: Errno) {
         self.counters.send_dropped += 1;
@@ -334,7 +334,7 @@ impl UdpPort {
         self.reading.came(1)
     }
 
-    /// Reading what may be joined failed: if reading one datagram does not, then joining is to blame.
+    /// Called when reading a joined train failed: if reading one datagram works, joining is at fault.
     #[cold]
     fn read_plainly(&mut self, errno: Errno) -> Result<Option<Arrival>, Errno> {
         match self.socket.recv_from(self.inbox.buffer()) {
@@ -349,7 +349,7 @@ impl UdpPort {
         }
     }
 
-    /// The kernel cannot join trains after all.
+    /// Stops joining: the kernel cannot do it.
     #[cold]
     fn stop_joining(&mut self, errno: Errno) {
         self.socket.never_join();

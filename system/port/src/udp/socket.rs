@@ -48,14 +48,14 @@ impl Socket {
         )?;
         configure(&fd, address.is_ipv6(), options)?;
         match rustix::net::bind(&fd, &address) {
-            // It may be there in a moment.
+            // The address may be usable in a moment.
             Err(Errno::ADDRNOTAVAIL) if settle(address.ip(), address::scope(address))? => {
                 rustix::net::bind(&fd, &address)
             }
             done => done,
         }
         .map_err(|errno| OpenError::of_bind(address, errno))?;
-        // The kernel lends it to sockets, though no packet can bear it as its source.
+        // The kernel lets sockets bind it, though no packet can bear it as its source.
         if is_broadcast(address.ip()) {
             return Err(Unfit::Broadcast(address.ip()).into());
         }
@@ -77,7 +77,7 @@ impl Socket {
         self.local
     }
 
-    /// The same as a RoCE endpoint.
+    /// The same address as a RoCE endpoint.
     pub fn endpoint(&self) -> Endpoint {
         address::endpoint(self.local)
     }
@@ -92,7 +92,7 @@ impl Socket {
         self.can_join
     }
 
-    /// May datagrams arrive joined? If so only [`Socket::recv_train`] reads them rightly.
+    /// May datagrams arrive joined? If so, only [`Socket::recv_train`] reads them correctly.
     pub fn joins(&self) -> bool {
         self.joins
     }
@@ -110,7 +110,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Joining has failed: it is not tried again.
+    /// Gives joining up: it is not tried again.
     pub(super) fn never_join(&mut self) {
         self.can_join = false;
     }

@@ -21,7 +21,7 @@ pub(super) struct Train {
     used: usize,
     /// Length of the frame that was lent and not committed yet; 0: none.
     lent: usize,
-    /// At most so many frames; 1 where the kernel cannot cut trains.
+    /// Frames of a train at most; 1 where the kernel cannot cut trains.
     limit: usize,
     /// Taken apart: bytes of the frames that have left alone.
     alone: Option<usize>,
@@ -113,7 +113,7 @@ impl Train {
         self.alone = Some(0);
         let frames = self.bytes[..self.used].chunks_mut(self.segment);
         for (place, frame) in frames.enumerate().filter(|_| sealed_by_place) {
-            // What makes the ICRC right for another identification makes it right for 0 again.
+            // The change that makes the ICRC right for another identification makes it right for 0 again.
             reseal(frame, place as u16);
         }
     }
@@ -123,19 +123,19 @@ impl Train {
         self.alone.is_some()
     }
 
-    /// Taken apart: the next frame that leaves alone.
+    /// The next frame of a taken-apart train that leaves alone.
     pub(super) fn next_alone(&self) -> Option<&[u8]> {
         let from = self.alone?;
         let end = (from + self.segment).min(self.used);
         (from < end).then(|| &self.bytes[from..end])
     }
 
-    /// That frame has left, or is given up.
+    /// Removes that frame: it has left, or is given up.
     pub(super) fn one_left(&mut self) {
         self.alone = self.alone.map(|from| (from + self.segment).min(self.used));
     }
 
-    /// Everything has left, or is given up; so is a lease.
+    /// Empties the train: all of it has left, or is given up, and so is a lease.
     #[inline(always)]
     pub(super) fn clear(&mut self) {
         (self.count, self.used, self.lent, self.alone) = (0, 0, 0, None);

@@ -26,7 +26,7 @@ pub struct Attachment {
     queues: Vec<Queue>,
     interface: Interface,
     endpoint: Endpoint,
-    /// Keeps the UDP port from kernel sockets, and the kernel from telling peers that nobody is there.
+    /// Keeps the UDP port from kernel sockets. So the kernel does not tell peers that nobody is there.
     _reservation: UdpSocket,
 }
 
@@ -87,7 +87,7 @@ impl Attachment {
     }
 }
 
-/// What it means that no map was made.
+/// The error of a map that could not be made.
 pub(super) fn no_map(errno: Errno) -> OpenError {
     match errno {
         Errno::PERM => OpenError::NoRight("making a BPF map"),
@@ -96,7 +96,7 @@ pub(super) fn no_map(errno: Errno) -> OpenError {
     }
 }
 
-/// What it means that the program was not taken.
+/// The error of a program that was not loaded.
 pub(super) fn not_loaded(errno: Errno) -> OpenError {
     match errno {
         Errno::PERM => OpenError::NoRight("loading an XDP program"),
@@ -117,7 +117,7 @@ fn open_queues(interface: &Interface, options: &Options) -> Result<Vec<Queue>, O
     Ok(queues)
 }
 
-/// Attaches the program where it shall run, or where it can.
+/// Attaches the program in the wanted mode, or in the first that works.
 fn attach(
     program: &OwnedFd,
     interface: &Interface,
@@ -157,7 +157,7 @@ fn reserve(address: IpAddr, port: u16, interface: u32) -> Result<UdpSocket, Open
         Errno::ACCESS => OpenError::NoRight("using this UDP port"),
         other => OpenError::Os("reserving the UDP port", other),
     })?;
-    // What slips past the program is of no use to anybody: let it take as little memory as can be.
+    // Frames that slip past the program are of no use: the socket keeps as few of them as possible.
     let _ = sockopt::set_socket_recv_buffer_size(&socket, 1);
     Ok(socket)
 }

@@ -25,7 +25,7 @@ enum Command {
 const MAP_OF_SOCKETS: u32 = 17;
 const PROGRAM_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
-/// The program does not mind frames in several buffers: it looks at the first only (Linux 5.18).
+/// The program bears frames in several buffers: it looks at the first only (Linux 5.18).
 const HAS_FRAGMENTS: u32 = 1 << 5;
 
 /// Where an interface runs its program.
@@ -97,7 +97,7 @@ const NAME: [u8; 16] = *b"remora\0\0\0\0\0\0\0\0\0\0";
 /// Calls bpf(2).
 ///
 /// # Safety
-/// `attributes` are those of `command`, and what they point to may be read as that command does.
+/// `attributes` are those of `command`, and their pointers may be read as that command does.
 unsafe fn bpf<T>(command: Command, attributes: &mut T) -> Result<c_long, Errno> {
     // SAFETY: the caller's promise; the kernel reads and writes at most as many bytes as it is passed.
     let status = unsafe {
@@ -133,7 +133,7 @@ pub(super) fn map_of_sockets(queues: u32) -> Result<OwnedFd, Errno> {
     unsafe { descriptor(Command::MapCreate, &mut attributes) }
 }
 
-/// From now on the map leads from `queue` to this socket.
+/// Makes the map lead from `queue` to this socket.
 pub(super) fn put_socket(map: &OwnedFd, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Errno> {
     let value = socket.as_raw_fd();
     let mut attributes = MapUpdate {

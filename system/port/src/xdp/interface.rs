@@ -1,4 +1,4 @@
-//! What an interface is: its number, its MAC address, its MTU, its addresses.
+//! The facts of an interface: its number, its MAC address, its MTU, its addresses.
 
 use super::netlink::{Ask, Netlink};
 use super::options::OpenError;
@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use crate::address::{settle, single, tentative};
 
-/// A network interface as it was when it was looked up.
+/// A network interface, with its facts at the time of the look-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
     /// The interface's name in this network namespace, `eth0` say.

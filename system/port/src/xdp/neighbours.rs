@@ -23,17 +23,17 @@ pub(super) type Mac = [u8; 6];
 /// The state of a neighbour in the kernel's table.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reachability {
-    /// Here it is, confirmed not long ago.
+    /// Reachable at this address, confirmed not long ago.
     Fresh(Mac),
-    /// Here it was; nobody has asked lately.
+    /// Was reachable at this address; nobody has asked lately.
     Stale(Mac),
-    /// The kernel is asking.
+    /// The kernel has asked, and waits for an answer.
     Asking,
     /// It does not answer, or the table does not know it.
     No,
 }
 
-/// How the route to an address leaves.
+/// The next hop of the route to an address.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum NextHop {
     /// By the interface with this number, to this neighbour there.
@@ -67,7 +67,7 @@ fn route_address(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-/// How a packet from `source` to `to` leaves. A link-local address is one of `interface`'s own network.
+/// The next hop of a packet from `source` to `to`. A link-local address is one of `interface`'s own network.
 ///
 /// # Errors
 /// The kernel does not answer.
@@ -170,7 +170,7 @@ fn of_entry(entry: &NeighbourMessage) -> Reachability {
         (NeighbourState::Reachable | NeighbourState::Permanent | NeighbourState::Noarp, Some(mac)) => {
             Reachability::Fresh(mac)
         }
-        // Being asked whether it is still there: good until it turns out not to be.
+        // The kernel checks that it is still there: the address is good until it is not.
         (NeighbourState::Delay | NeighbourState::Probe, Some(mac)) => Reachability::Fresh(mac),
         (NeighbourState::Stale, Some(mac)) => Reachability::Stale(mac),
         (NeighbourState::Incomplete, _) => Reachability::Asking,
@@ -178,7 +178,7 @@ fn of_entry(entry: &NeighbourMessage) -> Reachability {
     }
 }
 
-/// The kernel's news about the neighbours of one interface.
+/// The kernel's notices about the neighbours of one interface.
 #[derive(Debug)]
 pub(super) struct Notices {
     netlink: Netlink,
@@ -194,7 +194,7 @@ impl Notices {
         Ok(Notices { netlink: Netlink::open(&[NEIGHBOURS])?, interface })
     }
 
-    /// Hands on what has changed. `false`: some news is lost, so everything must be asked for anew.
+    /// Hands on the changes. `false`: some notices are lost, so everything must be asked for anew.
     pub(super) fn take(&mut self, mut each: impl FnMut(IpAddr, Reachability)) -> bool {
         let interface = self.interface;
         let heard = self.netlink.listen(|told| {

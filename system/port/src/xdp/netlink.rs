@@ -1,4 +1,4 @@
-//! Asking the kernel about its network: one question, its answers.
+//! Requests to the kernel about its network (rtnetlink): one request, its answers.
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -8,14 +8,14 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 use rustix::io::Errno;
 
-/// How a question is meant.
+/// The kind of a request.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
-    /// For one thing, which may not be there.
+    /// Get one object, which may not be there.
     One,
-    /// For all of a kind.
+    /// Get all objects of a kind.
     All,
-    /// That something be there: the answer is only whether it is.
+    /// Make an object; the answer is only whether that worked.
     Make,
 }
 
@@ -83,7 +83,7 @@ impl Netlink {
             while let Some((answer, after)) = next(rest)? {
                 rest = after;
                 if answer.header.sequence_number != self.number {
-                    // The late answer to a question that was given up.
+                    // The late answer to a request that was given up.
                     continue;
                 }
                 match answer.payload {

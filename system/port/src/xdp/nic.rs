@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 
-/// Receives between two looks at the kernel's news of neighbours: a look is a system call.
+/// Receives between two looks at the kernel's notices about neighbours: a look is a system call.
 const LOOK_EVERY: u32 = 1 << 12;
 /// The same while a peer's neighbour is not known at all, and its frames are dropped.
 const LOOK_EVERY_UNKNOWN: u32 = 1 << 6;
@@ -41,7 +41,7 @@ pub struct XdpPort {
     xdp: XdpCounters,
 }
 
-/// Whose frame is being built.
+/// The destination of the frame that is being built.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Leased {
     Nothing,
@@ -49,7 +49,7 @@ enum Leased {
     Waste,
 }
 
-/// What happened at an XDP port beyond [`Counters`]. Monotonic.
+/// Counters of an XDP port beyond [`Counters`]. They only rise.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct XdpCounters {
     /// Frames dropped because the peer's neighbour is not known (yet).
@@ -62,7 +62,7 @@ pub struct XdpCounters {
     pub asked: u64,
     /// Times that the kernel did not take all frames at once; the rest left later.
     pub would_block: u64,
-    /// Times that the interface was down or gone when frames should leave.
+    /// Times that the interface was down or gone when frames were to leave.
     pub down: u64,
 }
 
@@ -113,7 +113,7 @@ impl XdpPort {
         Ok(number)
     }
 
-    /// Finds ways without holding the port up.
+    /// The resolver of this port's peers, which waits without holding the port up.
     pub fn resolver(&self) -> Arc<Resolver> {
         Arc::clone(&self.resolver)
     }
@@ -123,17 +123,17 @@ impl XdpPort {
         self.attachment.all().iter().all(super::Queue::is_zero_copy)
     }
 
-    /// Where the interface runs our program.
+    /// The mode in which the interface runs our program.
     pub fn mode(&self) -> Mode {
         self.attachment.mode()
     }
 
-    /// What is under the port: its interface and queues.
+    /// The interface and the queues under the port.
     pub fn attachment(&self) -> &Attachment {
         &self.attachment
     }
 
-    /// What is particular to XDP among what happened.
+    /// The counters that only XDP ports have.
     pub fn xdp_counters(&self) -> XdpCounters {
         self.xdp
     }
@@ -206,7 +206,7 @@ impl XdpPort {
         flushed
     }
 
-    /// The lent frame goes to `mac`.
+    /// Sends the lent frame to `mac`.
     #[inline(always)]
     fn send(&mut self, mac: [u8; 6]) {
         let source = self.attachment.interface().mac;
@@ -221,7 +221,7 @@ impl XdpPort {
         self.counters.bytes_sent += len as u64;
     }
 
-    /// The lent frame comes back to this port.
+    /// Turns the lent frame back to this port.
     #[cold]
     fn turn_back(&mut self) {
         let Some(frame) = self.attachment.sender().keep() else { return };

@@ -87,7 +87,7 @@ impl Drivers {
         Ok(Driver { native: features & NATIVE != 0, zero_copy: features & ZERO_COPY != 0 })
     }
 
-    /// Asks with one attribute; the value of another one of the answer.
+    /// Asks with one attribute; returns the value of another one of the answer.
     fn ask(&mut self, command: u8, with: u16, value: &[u8], wanted: u16) -> Result<Vec<u8>, Errno> {
         let attribute = 4 + value.len();
         let mut body = vec![command, 1, 0, 0];

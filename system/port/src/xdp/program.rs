@@ -19,7 +19,7 @@ pub(super) struct Instruction {
     immediate: i32,
 }
 
-/// What the kernel does with a frame (`enum xdp_action`).
+/// A frame's fate in the kernel (`enum xdp_action`).
 pub(super) const PASS: i32 = 2;
 #[cfg(test)]
 pub(super) const REDIRECT: i32 = 4;
@@ -59,7 +59,8 @@ const FRAME: u8 = 4;
 const END: u8 = 5;
 const VALUE: u8 = 0;
 
-/// Where the jumps lead that mean "not ours"; their true distance is known when the program is complete.
+/// The target of the jumps for frames that are not ours; their distance is known when the program is
+/// complete.
 const TO_PASS: i16 = i16::MAX;
 
 fn instruction(opcode: u8, destination: u8, source: u8, offset: i16, immediate: i32) -> Instruction {

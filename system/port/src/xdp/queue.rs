@@ -32,7 +32,7 @@ pub struct Queue {
     senseless: u64,
 }
 
-/// How a flush ended.
+/// The result of a flush.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Flushed {
     /// The kernel has everything, or will look by itself.
@@ -105,7 +105,7 @@ impl Queue {
         self.umem.chunk() - HEADROOM
     }
 
-    /// What the kernel has counted about it.
+    /// The kernel's counters of this queue.
     pub fn kernel_counters(&self) -> KernelCounters {
         self.socket.counters()
     }
@@ -150,7 +150,7 @@ impl Queue {
         (frames, bytes)
     }
 
-    /// Has something come that was not taken yet?
+    /// Has a frame come that was not taken yet?
     pub fn has_received(&mut self) -> bool {
         self.rings.receive.available() > 0
     }
@@ -245,7 +245,7 @@ impl Queue {
         Flushed::All
     }
 
-    /// Is there something that an earlier flush could not get rid of?
+    /// Are there frames that an earlier flush could not send?
     #[inline(always)]
     pub fn is_stuck(&self) -> bool {
         self.unsent
@@ -264,7 +264,7 @@ fn bind(socket: &Socket, interface: u32, queue: u32, zero_copy: bool) -> Result<
     super::patiently(Errno::BUSY, || socket.bind(interface, queue, zero_copy))
 }
 
-/// What a failed bind to a queue means.
+/// The error of a failed bind to a queue.
 fn refusal(errno: Errno, interface: &str, queue: u32) -> OpenError {
     match errno {
         Errno::BUSY => OpenError::QueueTaken { interface: interface.to_owned(), queue },

@@ -48,7 +48,7 @@ impl Resolver {
         self.netlink.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The neighbour that frames to `peer` go to first; None: they come back to this port.
+    /// The next hop of frames to `peer`; None: they come back to this port.
     pub(super) fn hop(&self, peer: Endpoint) -> Result<Option<IpAddr>, PeerError> {
         Peers::admits(peer, self.own)?;
         if peer == self.own {
@@ -74,7 +74,7 @@ impl Resolver {
         neighbours::known(&mut self.netlink(), self.interface, hop).map_err(PeerError::Os)
     }
 
-    /// Has the kernel ask for a neighbour, or whether it is still there.
+    /// Makes the kernel ask for a neighbour, or check that it is still there.
     pub(super) fn want(&self, hop: IpAddr) -> Result<(), PeerError> {
         neighbours::want(&mut self.netlink(), self.interface, hop).map_err(PeerError::Os)
     }
@@ -92,7 +92,7 @@ impl Resolver {
         }
     }
 
-    /// The same; the MAC address that frames to `peer` must bear.
+    /// As [`wait`](Resolver::wait); returns the MAC address that frames to `peer` must bear.
     ///
     /// # Errors
     /// As for [`Resolver::wait`]; `NotAHost`: it is this port itself.

@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Pointers to a ring's indices and entries. The owner of the memory keeps it mapped longer than the ring.
 #[derive(Debug)]
 pub(super) struct RingMemory<T> {
-    /// How many entries were ever put in (modulo 2^32).
+    /// Number of entries ever put in (modulo 2^32).
     pub producer: NonNull<AtomicU32>,
-    /// How many were ever taken out.
+    /// Number of entries ever taken out.
     pub consumer: NonNull<AtomicU32>,
-    /// What the kernel wants us to know.
+    /// The kernel's flags (`XDP_RING_NEED_WAKEUP`).
     pub flags: NonNull<AtomicU32>,
     /// The entries, `size` of them.
     pub entries: NonNull<T>,
-    /// A power of two.
+    /// The number of entries, a power of two.
     pub size: u32,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Producer<T> {
     words: RingMemory<T>,
     /// Entries put in so far, published or not.
     put: u32,
-    /// Of those, what the kernel may see.
+    /// Of those, the entries that the kernel may see.
     published: u32,
     /// Entries taken out when last looked.
     taken: u32,
@@ -95,7 +95,7 @@ impl<T: Copy> Producer<T> {
         true
     }
 
-    /// Lets the kernel see what was put in; `true`: there was something.
+    /// Lets the kernel see the new entries; `true`: there were some.
     #[inline(always)]
     pub(super) fn publish(&mut self) -> bool {
         if self.put == self.published {
@@ -113,7 +113,7 @@ impl<T: Copy> Producer<T> {
         self.published.wrapping_sub(self.taken)
     }
 
-    /// Will the kernel look at what was published only if it is called?
+    /// Does the kernel look at published entries only if it is called?
     #[inline(always)]
     pub(super) fn needs_wakeup(&self) -> bool {
         self.words.needs_wakeup()
@@ -140,13 +140,13 @@ impl<T: Copy> Consumer<T> {
         Consumer { words, taken: now, put: now }
     }
 
-    /// How many can be taken; looks at the kernel's index only if none was known of.
+    /// How many can be taken. It reads the kernel's index only if none is known of.
     #[inline(always)]
     pub(super) fn available(&mut self) -> u32 {
         if self.put == self.taken {
             self.put = self.words.producer().load(Ordering::Acquire);
         }
-        // Never more than the ring has: an index beyond that would be no kernel's.
+        // Never more than the ring has: no kernel writes an index beyond that.
         self.put.wrapping_sub(self.taken).min(self.words.size)
     }
 
@@ -164,7 +164,7 @@ impl<T: Copy> Consumer<T> {
         Some(entry)
     }
 
-    /// The places of everything taken are free again.
+    /// Frees all taken entries.
     #[inline(always)]
     pub(super) fn give_back(&mut self) {
         self.words.consumer().store(self.taken, Ordering::Release);

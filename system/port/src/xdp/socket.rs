@@ -1,4 +1,4 @@
-//! An AF_XDP socket: how it is made, and the two calls that wake the kernel.
+//! An AF_XDP socket: its set-up, and the two calls that wake the kernel.
 
 use super::last_errno;
 use super::options::OpenError;
@@ -29,7 +29,7 @@ impl Drop for Map {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub receive: u32,
-    /// 0: nothing is sent from here.
+    /// 0: this socket sends nothing.
     pub send: u32,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Sizes {
 #[derive(Debug)]
 pub(super) struct Socket {
     fd: OwnedFd,
-    /// Where the rings are; dropped after the socket, so that the kernel is done with them.
+    /// The rings' memory; dropped after the socket, so that the kernel is done with it.
     maps: Vec<Map>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Rings {
     pub fill: Producer<u64>,
     pub completion: Consumer<u64>,
     pub receive: Consumer<libc::xdp_desc>,
-    /// None: nothing is sent from here.
+    /// None: this socket sends nothing.
     pub send: Option<Producer<libc::xdp_desc>>,
 }
 
@@ -57,7 +57,7 @@ unsafe impl Send for Socket {}
 // SAFETY: as above.
 unsafe impl Send for Rings {}
 
-/// What the kernel counts about a socket (`struct xdp_statistics`).
+/// The kernel's counters of a socket (`struct xdp_statistics`).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelCounters {
     /// Frames dropped for another reason than a full receive ring.
@@ -205,10 +205,10 @@ impl Socket {
         })
     }
 
-    /// The kernel shall send what is published.
+    /// Makes the kernel send the published frames.
     ///
     /// # Errors
-    /// `AGAIN`, `BUSY`, `NOBUFS`: not all of it now. Others: the interface is down or gone.
+    /// `AGAIN`, `BUSY`, `NOBUFS`: not all of them now. Others: the interface is down or gone.
     #[inline(always)]
     pub(super) fn kick_send(&self) -> Result<(), Errno> {
         // Through rustix because its call is inlined, down to the instruction: see `udp.rs`, "Why so much is
@@ -216,10 +216,10 @@ impl Socket {
         rustix::net::send(&self.fd, &[], SendFlags::DONTWAIT).map(|_| ())
     }
 
-    /// The kernel shall look at the fill ring.
+    /// Makes the kernel look at the fill ring.
     #[cold]
     pub(super) fn kick_receive(&self) {
-        // What could go wrong shows when nothing comes.
+        // A failure shows when no frame comes.
         let _ = rustix::net::recv(&self.fd, &mut [0u8; 0], RecvFlags::DONTWAIT);
     }
 
@@ -232,7 +232,7 @@ impl Socket {
         if status == 0 { Ok(()) } else { Err(last_errno()) }
     }
 
-    /// Reads an option that is a structure of numbers; what an older kernel leaves out is zero.
+    /// Reads an option that is a structure of numbers; fields that an older kernel does not know are zero.
     fn get<T: Numbers>(&self, name: libc::c_int) -> Result<T, Errno> {
         let mut value = MaybeUninit::<T>::zeroed();
         let mut len = size_of::<T>() as libc::socklen_t;

@@ -1,4 +1,4 @@
-//! The memory that frames stand in: mapped once, cut into chunks of equal length, shared with the kernel.
+//! The memory of frames: mapped once, cut into chunks of equal length, shared with the kernel.
 
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -22,7 +22,7 @@ pub(super) struct Umem {
     chunk: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone, whichever thread has it.
+// SAFETY: the mapping belongs to this value alone, on every thread.
 unsafe impl Send for Umem {}
 
 impl Umem {
