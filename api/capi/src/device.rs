@@ -60,7 +60,7 @@ fn device(attr: &DeviceAttr) -> Result<Device, Fault> {
     let (address, interface, capture) =
         unsafe { (string(attr.address)?, string(attr.interface)?, string(attr.capture)?) };
     let own = |text: &str| {
-        let address = text.parse::<IpAddr>().map_err(|_| Fault::invalid("not an IP address of one's own"));
+        let address = text.parse::<IpAddr>().map_err(|_| Fault::invalid("not an IP address"));
         address.map(|address| address.to_canonical())
     };
     let mut device = match (attr.port, interface) {

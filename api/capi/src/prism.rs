@@ -109,11 +109,11 @@ fn check(wr: &Wr) -> Result<(), Fault> {
     let inline = wr.send_flags & INLINE != 0;
     let data = matches!(wr.opcode, WRITE | ALLOCATE) && wr.prism_flags & DATA_INDIRECT == 0;
     if inline && !data {
-        return Err(Fault::invalid("only what is written from here can be inline"));
+        return Err(Fault::invalid("only data that this side writes can be inline"));
     }
     let here = data || wr.opcode == READ && wr.prism_flags & REDIRECT == 0;
     if !here && wr.num_sge != 0 {
-        return Err(Fault::invalid("a list where nothing comes from or goes to this side"));
+        return Err(Fault::invalid("a list for an operation that moves no bytes to or from this side"));
     }
     Ok(())
 }

@@ -74,14 +74,14 @@ impl Drop for Server {
 fn conversation(server: &mut Command, client: &Path, port: &str) -> (String, String) {
     server.args(["serve", port, "127.0.0.1:0"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut server = Server(server.spawn().unwrap());
-    let mut said = BufReader::new(server.0.stdout.take().unwrap());
+    let mut output = BufReader::new(server.0.stdout.take().unwrap());
     let mut listens = String::new();
-    said.read_line(&mut listens).unwrap();
+    output.read_line(&mut listens).unwrap();
     let address = format!("127.0.0.1:{}", listens.trim());
     let client = run(Command::new(client).args(["client", port, &address]));
     drop(server.0.stdin.take());
     let mut rest = String::new();
-    said.read_to_string(&mut rest).unwrap();
+    output.read_to_string(&mut rest).unwrap();
     assert!(server.0.wait().unwrap().success());
     (client, rest)
 }
@@ -110,8 +110,8 @@ fn kernels_answer_a_c_program_between_processes() {
     // Keys 1000, 6, 3 and 0; an object that is whole; two different values.
     let wanted = "1: \n0: ggggggg\n0: dddd\n0: a\n0: 1000 bytes of o\n0: about 2\n";
     for port in ["shm", "udp"] {
-        let said = conversation(&mut Command::new(&program), &program, port);
-        assert_eq!(said, (wanted.to_owned(), "served\n".to_owned()), "{port}");
+        let output = conversation(&mut Command::new(&program), &program, port);
+        assert_eq!(output, (wanted.to_owned(), "served\n".to_owned()), "{port}");
     }
 }
 

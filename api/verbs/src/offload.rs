@@ -107,14 +107,14 @@ impl fmt::Display for LoadError {
             LoadError::Post(error) => error.fmt(f),
             LoadError::Unknown(name) => write!(f, "the program has no such queue or region: `{name}`"),
             LoadError::NoRegion(name) => {
-                write!(f, "where is the region `{name}`? say it by `Loader::region`")
+                write!(f, "the region `{name}` has no memory: bind it by `Loader::region`")
             }
             LoadError::SmallRegion(name, bytes, least) => {
-                write!(f, "the region `{name}` has {bytes} bytes, and the program counts on {least}")
+                write!(f, "the region `{name}` has {bytes} bytes, and the program needs {least}")
             }
             LoadError::Unfit(name) => write!(
                 f,
-                "the queue pair for `{name}` has other slots, receives or fetching than the program says: make it by `create_port`"
+                "the queue pair for `{name}` has other slots, receives or fetching than the program needs: make it by `create_port`"
             ),
         }
     }

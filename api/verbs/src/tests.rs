@@ -119,7 +119,7 @@ fn a_client_that_stands_still_holds_up_no_other() {
     };
     let mut done = [EMPTY; 16];
     std::thread::scope(|scope| {
-        let (stands, told) = mpsc::channel();
+        let (stands, stalled) = mpsc::channel();
         let (go_on, until) = mpsc::channel::<()>();
         let engine = &still.own_engines()[0];
         // The server begins when the client stands still.
@@ -127,7 +127,7 @@ fn a_client_that_stands_still_holds_up_no_other() {
             (0..READS).for_each(|id| ask(&mut asking, &its_memory, id));
             let stand = move |_: &mut remora_host::Control<'_>| (stands.send(()), until.recv_timeout(LONG));
             scope.spawn(move || engine.control(stand));
-            told.recv_timeout(LONG).unwrap();
+            stalled.recv_timeout(LONG).unwrap();
         });
         let began = Instant::now();
         while server.port_counters().no_room == 0 {

@@ -43,13 +43,13 @@ impl Status {
     pub const NO_KERNEL: Status = Status(2);
     /// The parameters make no sense to the kernel.
     pub const BAD_PARAMS: Status = Status(3);
-    /// The kernel was led to memory that it has no right to.
+    /// An address led the kernel to memory that it has no right to.
     pub const ACCESS: Status = Status(4);
     /// The kernel took more steps than a request may.
     pub const TOO_LONG: Status = Status(5);
     /// The answer is longer than the buffer for it.
     pub const NO_ROOM: Status = Status(6);
-    /// What was read did not come to rest: its check value was wrong as often as it may be.
+    /// The object kept changing: its check value was wrong in every attempt of a bounded number.
     pub const INCONSISTENT: Status = Status(7);
     /// The kernel was removed before it had ended.
     pub const REMOVED: Status = Status(8);
@@ -64,10 +64,10 @@ impl fmt::Display for Status {
             Status::MISS => "not found",
             Status::NO_KERNEL => "no kernel has this op-code",
             Status::BAD_PARAMS => "the parameters make no sense to the kernel",
-            Status::ACCESS => "the kernel was led to memory that it has no right to",
+            Status::ACCESS => "an address led the kernel to memory that it has no right to",
             Status::TOO_LONG => "the kernel took more steps than a request may",
             Status::NO_ROOM => "the answer is longer than the buffer for it",
-            Status::INCONSISTENT => "the check value was wrong as often as it may be",
+            Status::INCONSISTENT => "the check value was wrong in every attempt",
             Status::REMOVED => "the kernel was removed",
             Status::FAILED => "the kernel failed",
             Status(other) => return write!(f, "kernel's own status {other}"),

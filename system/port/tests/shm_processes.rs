@@ -174,17 +174,17 @@ fn a_sleeper_is_woken_by_another_process_and_by_its_death() {
     let (mut port, mut child) = with_peer();
     let mut fds = Vec::new();
     port.poll_fds(&mut fds);
-    let mut heard = 0;
+    let mut received = 0;
     for number in 0..50 {
         send(&mut port, &frame(number));
-        while port.receive(1, &mut |_| heard += 1) == 0 {
+        while port.receive(1, &mut |_| received += 1) == 0 {
             if !port.arm() {
                 assert!(wait(fds[0]), "the peer woke us, not the timer");
             }
             port.disarm();
         }
     }
-    assert_eq!(heard, 50);
+    assert_eq!(received, 50);
     assert!(!port.arm());
     child.0.kill().unwrap();
     child.0.wait().unwrap();

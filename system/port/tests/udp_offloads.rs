@@ -132,7 +132,7 @@ fn a_train_that_is_refused_leaves_frame_by_frame_whatever_the_errno() {
 fn in_the_child_trains_are_refused() {
     let Some(errno) = met() else { return };
     tracing::subscriber::set_global_default(Warnings).unwrap();
-    for (host, said) in HOSTS.into_iter().zip(1..) {
+    for (host, warned) in HOSTS.into_iter().zip(1..) {
         let (mut one, peer, mut two) = pair(host);
         for batch in 0..5 {
             send_batch(&mut one, peer, batch);
@@ -143,7 +143,7 @@ fn in_the_child_trains_are_refused() {
         assert_eq!((counters.frames_sent, counters.send_dropped), (u64::from(5 * BATCH), 0));
         assert_eq!((udp.cannot_cut, udp.trains_sent, udp.too_long), (1, 0, 0));
         assert_eq!((counters.os_errors, udp.errnos.count(errno)), (1, 1));
-        assert_eq!(WARNINGS.load(Ordering::Relaxed), said, "once for each port");
+        assert_eq!(WARNINGS.load(Ordering::Relaxed), warned, "once for each port");
     }
 }
 

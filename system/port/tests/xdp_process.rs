@@ -50,11 +50,11 @@ fn a_process_that_is_killed_leaves_the_interface_as_it_was() {
     child.args(["--exact", "acts_its_role", "--nocapture"]).env(ROLE, "hold");
     for round in 0..3 {
         let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         while !line.contains("open") {
             line.clear();
-            assert!(said.read_line(&mut line).unwrap() > 0 && !line.contains("refused"), "it did not open");
+            assert!(output.read_line(&mut line).unwrap() > 0 && !line.contains("refused"), "it did not open");
         }
         assert!(has_program(), "round {round}");
         child.kill().unwrap();

@@ -56,7 +56,7 @@ impl Attachment {
                     format!("no NIC daemon listens at {at}: start it by `remora nicd --socket {at}`")
                 }
                 ErrorKind::PermissionDenied => {
-                    format!("the NIC daemon at {at} admits other users only: let it start with --allow-uid")
+                    format!("the NIC daemon at {at} admits other users only: start it with --allow-uid")
                 }
                 ErrorKind::TimedOut => {
                     format!("{at}: {}", silent(ATTACHING))
@@ -69,7 +69,7 @@ impl Attachment {
             self.owner.map_or(owner == 0 || owner == remora_host::packet::own_uid(), |uid| uid == owner);
         if !trusted {
             return Err(OpenError::Port(format!(
-                "the NIC daemon at {at} runs as uid {owner}, which would see this program's memory: if it shall, name it as the owner"
+                "the NIC daemon at {at} runs as uid {owner}, which would see this program's memory: if that is intended, name it as the owner"
             )));
         }
         let hello = Request::Attach { version: VERSION, name: self.name.clone(), kept: self.kept };

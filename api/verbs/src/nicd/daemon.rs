@@ -307,7 +307,7 @@ impl DaemonState {
         }
         let welcome = lock(&tenant).welcome();
         if answer(socket, welcome) && socket.set_patience(Some(PATIENCE), None).is_ok() {
-            while self.hear(socket, &tenant) {}
+            while self.serve_request(socket, &tenant) {}
         }
         self.part(serial, name, &tenant);
     }
@@ -334,14 +334,14 @@ impl DaemonState {
             return Ok((None, fresh()?));
         }
         if name.is_empty() {
-            return Err("who wants to be kept needs a name".to_owned());
+            return Err("a tenant that is to be kept needs a name".to_owned());
         }
         let name = (uid, name);
         let mut register = self.wait_for(&name)?;
         if !register.kept.contains_key(&name) {
             if register.kept.len() >= self.options.tenants {
                 return Err(format!(
-                    "{} tenants are kept: let one give back what it has, or start `remora nicd` with more --tenants",
+                    "{} tenants are kept: let one give its objects back, or start `remora nicd` with more --tenants",
                     self.options.tenants
                 ));
             }
@@ -371,7 +371,7 @@ impl DaemonState {
     }
 
     /// Takes one request and answers it. False: the program is gone, or its packet makes no sense.
-    fn hear(&self, socket: &PacketSocket, tenant: &Shared) -> bool {
+    fn serve_request(&self, socket: &PacketSocket, tenant: &Shared) -> bool {
         let mut buffer = [0; MAX_PACKET];
         let packet = match socket.receive(&mut buffer) {
             Ok(packet) if packet.len > 0 => packet,

@@ -24,19 +24,18 @@ enum Negotiation {
 /// Begins to connect; the answer goes out by the socket that came with the request.
 pub(super) fn begin(tenant: &Shared, request: Request, descriptors: Vec<OwnedFd>) -> ReplyResult {
     let mut descriptors = descriptors.into_iter();
-    let reply =
-        PacketSocket::from(descriptors.next().ok_or("this request comes with a socket for its answer")?);
-    reply.set_patience(Some(PATIENCE), None).map_err(|_| "the socket for the answer is none")?;
+    let reply = PacketSocket::from(descriptors.next().ok_or("this request needs a socket for its answer")?);
+    reply.set_patience(Some(PATIENCE), None).map_err(|_| "the descriptor for the answer is no socket")?;
     let (numbers, task) = match request {
         Request::Connect { number, address } => (vec![number], Negotiation::Connect(address)),
         Request::ConnectPair { one, other } => (vec![one, other], Negotiation::Pair),
         Request::Answer { number, hello } => {
             let stream = descriptors.next().filter(|stream| is_tcp(stream.as_fd()));
-            let stream = TcpStream::from(stream.ok_or("an answer comes with its TCP connection")?);
+            let stream = TcpStream::from(stream.ok_or("this request needs its TCP connection")?);
             let request = remora_host::connect::Request::received(stream, *hello);
             (vec![number], Negotiation::Answer(Box::new(request.map_err(|error| error.to_string())?)))
         }
-        _ => return Err("this request comes without descriptors".to_owned()),
+        _ => return Err("this request takes no descriptors".to_owned()),
     };
     let pairs = tenant.lock().unwrap_or_else(PoisonError::into_inner).take(&numbers)?;
     let (owner, named) = (tenant.clone(), numbers.clone());

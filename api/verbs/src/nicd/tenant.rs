@@ -154,7 +154,7 @@ fn unknown(what: &str, number: u32) -> String {
 
 fn full(what: &str, most: usize, option: &str) -> String {
     format!(
-        "this tenant has its {most} {what}: give some back, or start `remora nicd` with a larger --{option}"
+        "this tenant has all of its {most} {what}: give some back, or start `remora nicd` with a larger --{option}"
     )
 }
 
@@ -266,9 +266,9 @@ impl Tenant {
             }
             Request::SetChannel { number, channel } => {
                 let queue = self.queues.get(&number).ok_or_else(|| unknown("completion queue", number))?;
-                let told = self.channels.get(&channel);
-                let told = told.ok_or_else(|| unknown("completion channel", channel))?;
-                queue.cq.set_channel(told).map_err(words)?;
+                let signal = self.channels.get(&channel);
+                let signal = signal.ok_or_else(|| unknown("completion channel", channel))?;
+                queue.cq.set_channel(signal).map_err(words)?;
                 done
             }
             Request::CreateQp(asked) => self.create_qp(asked),
@@ -302,7 +302,7 @@ impl Tenant {
             Request::RemoveKernel(number) => self.remove_kernel(number).and(done),
             Request::Attach { .. } => Err("this program is attached already".to_owned()),
             Request::Connect { .. } | Request::ConnectPair { .. } | Request::Answer { .. } => {
-                Err("this request comes with a socket for its answer".to_owned())
+                Err("this request needs a socket for its answer".to_owned())
             }
         }
     }

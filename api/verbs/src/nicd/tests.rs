@@ -343,7 +343,7 @@ fn nothing_of_another_program_can_be_named() {
         let (_here, there) = PacketSocket::pair().unwrap();
         let reply = raw.ask_with(&request, &[there.as_fd()]).0;
         assert!(matches!(&reply, Reply::Refused(words) if words.contains("no queue pair")), "{reply:?}");
-        raw.refuses(&request, "comes with a socket");
+        raw.refuses(&request, "needs a socket");
     }
     innocent.works();
 }
@@ -378,12 +378,12 @@ fn a_chain_names_no_queue_of_another_program() {
     let (domain, mut cq) = (victims.alloc_pd().unwrap(), victims.create_cq(16).unwrap());
     let mut victim = domain.create_loopback(&cq, &cq, &managed).unwrap();
     victim.post_send(&work::nop(7)).unwrap();
-    let (own, mut told) = (strangers.alloc_pd().unwrap(), strangers.create_cq(16).unwrap());
+    let (own, mut counted) = (strangers.alloc_pd().unwrap(), strangers.create_cq(16).unwrap());
     for request in [work::enable(1, victim.number(), 1), work::wait(1, &cq, 0)] {
-        let mut stranger = own.create_loopback(&told, &told, &QpOptions::default()).unwrap();
+        let mut stranger = own.create_loopback(&counted, &counted, &QpOptions::default()).unwrap();
         stranger.post_send(&request).unwrap();
         let mut done = [EMPTY; 1];
-        told.wait(&mut done, Duration::from_secs(60)).unwrap();
+        counted.wait(&mut done, Duration::from_secs(60)).unwrap();
         assert_ne!(done[0].status, Status::Success, "{request:?}");
     }
     let mut done = [EMPTY; 1];

@@ -445,7 +445,7 @@ fn together(reads: Option<usize>) -> (Vec<Fields>, u64, u64) {
     (of_prism(packets(&file.0, &[])), list, buffer)
 }
 
-fn told<const N: usize>(packet: &Fields, names: [&str; N]) -> [String; N] {
+fn fields_of<const N: usize>(packet: &Fields, names: [&str; N]) -> [String; N] {
     names.map(|name| packet[&format!("remora.{name}")].clone())
 }
 
@@ -455,11 +455,11 @@ fn tshark_shows_each_packet_of_a_bundle() {
     let (seen, list, buffer) = together(Some(40));
     let [asked, answered] = &seen[..] else { panic!("{seen:?}") };
     assert_eq!(
-        told(asked, ["bundle.opcode", "prism.flags", "prism.free_list", "prism.redirect"]),
+        fields_of(asked, ["bundle.opcode", "prism.flags", "prism.free_list", "prism.redirect"]),
         ["0x0a,0x0a,0x0c".to_owned(), "0x08,0x0e,0x08".to_owned(), list.to_string(), hex(SCRATCH)],
     );
     assert_eq!(
-        told(answered, ["bundle.opcode", "prism.verdict", "prism.written", "prism.buffer"]),
+        fields_of(answered, ["bundle.opcode", "prism.verdict", "prism.written", "prism.buffer"]),
         ["0x12,0x12,0x10".to_owned(), "31,31,31".to_owned(), "20".to_owned(), hex(buffer)],
     );
     assert_eq!(asked["remora.bundle.psn"], answered["remora.bundle.psn"]);
@@ -471,11 +471,11 @@ fn tshark_shows_each_operation_of_a_chain_and_what_came_of_it() {
     let (seen, list, buffer) = together(Some(20));
     let [asked, answered] = &seen[..] else { panic!("{seen:?}") };
     assert_eq!(
-        told(asked, ["chain.opcode", "chain.count", "prism.flags", "prism.free_list", "prism.redirect"]),
+        fields_of(asked, ["chain.opcode", "chain.count", "prism.flags", "prism.free_list", "prism.redirect"]),
         ["0x0a,0x0a,0x0c", "3", "0x08,0x0e,0x08", &list.to_string(), &hex(SCRATCH)].map(str::to_owned),
     );
     assert_eq!(
-        told(answered, ["chain.count", "chain.len", "prism.verdict", "prism.written", "prism.buffer"]),
+        fields_of(answered, ["chain.count", "chain.len", "prism.verdict", "prism.written", "prism.buffer"]),
         ["3", "8,8,20", "31,31,31", "20", &hex(buffer)].map(str::to_owned),
     );
     assert_eq!(answered["remora.prism.result"].len(), 40, "{answered:?}");

@@ -20,9 +20,9 @@ const TOO_LITTLE: &str = "not run: this machine lets nobody lock 4 MiB (`ulimit 
 fn run(role: &str) -> String {
     let mut command = crate::own::test(module_path!(), "acts_its_role");
     let ended = command.env(ROLE, role).output().unwrap();
-    let said = String::from_utf8_lossy(&ended.stdout).into_owned();
-    assert!(ended.status.success(), "{said}{}", String::from_utf8_lossy(&ended.stderr));
-    said
+    let output = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert!(ended.status.success(), "{output}{}", String::from_utf8_lossy(&ended.stderr));
+    output
 }
 
 /// Not a test by itself: what the other process does.
@@ -155,13 +155,13 @@ fn nobody_without_capabilities_and_without_lockable_memory_uses_both_ports() {
 
 #[test]
 fn where_pages_are_locked_the_memlock_limit_refuses_with_enomem_and_says_how_to_mend_it() {
-    let said = run("locked");
-    if said.contains(TOO_LITTLE) {
+    let output = run("locked");
+    if output.contains(TOO_LITTLE) {
         // Past the test harness, which keeps what tests print.
         let _ = writeln!(std::io::stderr(), "where_pages_are_locked: {TOO_LITTLE}");
         return;
     }
-    assert!(said.contains("64 MiB were too much"));
+    assert!(output.contains("64 MiB were too much"));
 }
 
 #[test]

@@ -209,8 +209,8 @@ fn acts_its_role() {
         println!("heard");
         return;
     }
-    let told = std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()));
-    while !told.is_finished() {
+    let input = std::thread::spawn(|| std::io::stdin().read_line(&mut String::new()));
+    while !input.is_finished() {
         party.send(group(name), b"across");
         party.wait();
         std::thread::sleep(Duration::from_millis(5));
@@ -226,11 +226,11 @@ fn a_group_reaches_across_a_veth_pair() {
     ] {
         let mut hearing =
             veth.run(0, module_path!(), ROLE, &format!("hear {member} {name}")).spawn().unwrap();
-        let mut said = BufReader::new(hearing.stdout.take().unwrap()).lines();
-        assert!(said.any(|line| line.unwrap().contains("attached")), "the member has ended");
+        let mut output = BufReader::new(hearing.stdout.take().unwrap()).lines();
+        assert!(output.any(|line| line.unwrap().contains("attached")), "the member has ended");
         let mut sending = veth.run(1, module_path!(), ROLE, &format!("send {sender} {name}"));
         let mut sending = sending.stdin(Stdio::piped()).spawn().unwrap();
-        assert!(said.any(|line| line.unwrap().contains("heard")), "nothing came across");
+        assert!(output.any(|line| line.unwrap().contains("heard")), "nothing came across");
         assert!(hearing.wait().unwrap().success());
         sending.stdin.take().unwrap().write_all(b"enough\n").unwrap();
         assert!(sending.wait().unwrap().success());

@@ -86,11 +86,11 @@ fn visit(own: &str, server: &str) {
 fn serve_and_visit(veth: &Veth, nics: [String; 2], listen: &str) {
     let role = |act: &str, nic: &str| format!("{act},{nic},{listen}");
     let mut serving = veth.run(0, module_path!(), ROLE, &role("serve", &nics[0])).spawn().unwrap();
-    let mut said = std::io::BufReader::new(serving.stdout.take().unwrap());
+    let mut output = std::io::BufReader::new(serving.stdout.take().unwrap());
     let mut line = String::new();
     while !line.contains("listening") {
         line.clear();
-        assert!(std::io::BufRead::read_line(&mut said, &mut line).unwrap() > 0, "the server has ended");
+        assert!(std::io::BufRead::read_line(&mut output, &mut line).unwrap() > 0, "the server has ended");
     }
     let visited = veth.run(1, module_path!(), ROLE, &role("visit", &nics[1])).output().unwrap();
     assert!(visited.status.success(), "{nics:?}: {}", String::from_utf8_lossy(&visited.stdout));

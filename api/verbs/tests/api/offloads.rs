@@ -165,8 +165,8 @@ impl Client {
             came += self.cq.wait(&mut done[came..], SECOND).unwrap();
         }
         assert!(done.iter().all(|wc| wc.status == Status::Success), "{done:?}");
-        let told = done.iter().find(|wc| wc.kind == CompletionKind::ReceiveWriteImm).unwrap();
-        let mut value = vec![0; told.byte_len as usize];
+        let answer = done.iter().find(|wc| wc.kind == CompletionKind::ReceiveWriteImm).unwrap();
+        let mut value = vec![0; answer.byte_len as usize];
         self.reply.read(0, &mut value).unwrap();
         Some(value).filter(|value| !value.is_empty())
     }
@@ -282,7 +282,7 @@ fn what_does_not_fit_a_program_is_refused_with_words() {
     let program = program("get");
     let words = |loader: Loader<'_>| loader.load(&domain).map(drop).unwrap_err().to_string();
     let memory = RemoteMemory { addr: 0, len: 1 << 20, rkey: Key::new(1) };
-    assert!(words(Loader::new(&program)).contains("where is the region `table`?"));
+    assert!(words(Loader::new(&program)).contains("the region `table` has no memory"));
     assert!(
         words(Loader::new(&program).region("tables", memory)).contains("no such queue or region: `tables`")
     );

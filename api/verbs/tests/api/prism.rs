@@ -115,12 +115,12 @@ impl Client {
         let at = Address::direct(server.party.memory.remote(slot));
         let swap = Operation::CompareSwap { at, operands };
         let into = [self.party.memory.sge(SIZE as usize + 64, 8)];
-        let told = Operation::Read { from: scratch(0), len: 8, into: &into };
+        let result = Operation::Read { from: scratch(0), len: 8, into: &into };
         let done = self.run(&[
             request(1, bound),
             WorkRequest { redirect: Some(SCRATCH), ..request(2, new) },
             WorkRequest { conditional: true, result: Some(local), ..request(3, swap) },
-            request(4, told),
+            request(4, result),
         ]);
         assert!(done.iter().all(|wc| wc.status == Status::Success), "{done:?}");
         let outcome = Outcome::from_number(done[2].vendor_err).unwrap();

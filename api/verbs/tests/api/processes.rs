@@ -58,10 +58,10 @@ impl Process {
     /// Lets it end by itself; returns its output until then.
     fn end(mut self) -> String {
         drop(self.input.take());
-        let mut said = String::new();
-        self.output.read_to_string(&mut said).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{said}");
-        said
+        let mut output = String::new();
+        self.output.read_to_string(&mut output).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{output}");
+        output
     }
 
     fn kill(&mut self) {
@@ -90,10 +90,10 @@ fn other_process() {
     let listener = Listener::bind("127.0.0.1:0").unwrap();
     println!("listening at {}", listener.address());
     let over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let told = std::sync::Arc::clone(&over);
+    let flag = std::sync::Arc::clone(&over);
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        told.store(true, std::sync::atomic::Ordering::Release);
+        flag.store(true, std::sync::atomic::Ordering::Release);
     });
     let mut pairs: Vec<QueuePair> = Vec::new();
     let before = cpu_time();
@@ -316,9 +316,9 @@ fn an_idle_connected_pair_costs_little() {
     let before = cpu_time();
     std::thread::sleep(Duration::from_secs(2));
     println!("client: {:?} of CPU in 2 s", cpu_time() - before);
-    let said = server.end();
-    println!("server (which also wakes 50 times a second by itself): {}", said.trim());
-    assert!(said.contains("cpu "));
+    let output = server.end();
+    println!("server (which also wakes 50 times a second by itself): {}", output.trim());
+    assert!(output.contains("cpu "));
 }
 
 #[test]

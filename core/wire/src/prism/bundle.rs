@@ -103,8 +103,8 @@ mod tests {
     fn packets_come_out_as_they_went_in() {
         let bytes = bundle(&[answer(1, &[]), answer(2, &[5; 24]), answer(3, &[6; 3])]);
         let parts: Vec<_> = parts(&bytes).map(|part| part.unwrap()).collect();
-        let told: Vec<_> = parts.iter().map(|part| (part.bth.psn.get(), part.payload.len())).collect();
-        assert_eq!(told, [(1, 0), (2, 24), (3, 3)]);
+        let seen: Vec<_> = parts.iter().map(|part| (part.bth.psn.get(), part.payload.len())).collect();
+        assert_eq!(seen, [(1, 0), (2, 24), (3, 3)]);
         assert_eq!(parts[1].atomic_ack().unwrap().original, 2);
     }
 

@@ -272,9 +272,9 @@ mod tests {
         let mut answer = [0x5a; 16];
         assert_eq!(emit_answer(Verdict::NotSwapped, b"oh", &mut answer), Some(8));
         assert_eq!(answer[..8], [1, 2, 0, 0, b'o', b'h', 0, 0]);
-        let mut told = answers(&answer[..8]);
-        assert_eq!(told.next(), Some((Verdict::NotSwapped, &b"oh"[..])));
-        assert!(told.is_empty() && told.next().is_none());
+        let mut parsed = answers(&answer[..8]);
+        assert_eq!(parsed.next(), Some((Verdict::NotSwapped, &b"oh"[..])));
+        assert!(parsed.is_empty() && parsed.next().is_none());
     }
 
     #[test]
@@ -291,8 +291,8 @@ mod tests {
         let unknown = Err(WireError::UnknownOpcode(Opcode::RC_SEND_ONLY));
         assert_eq!(operations(&send).collect::<Vec<_>>(), [unknown]);
         for bad in [&[5, 0, 0, 0][..], &[0, 0, 0, 0], &[31, 4, 0, 0], &[31, 1, 0, 0, 9], &[31, 0, 0]] {
-            let mut told = answers(bad);
-            assert!(told.next().is_none() && !told.is_empty());
+            let mut parsed = answers(bad);
+            assert!(parsed.next().is_none() && !parsed.is_empty());
         }
         assert!(
             emit((Opcode::RC_RDMA_WRITE_ONLY, Flags::NONE), &Target::Range(RETH), 5, &mut [0; 27]).is_none()

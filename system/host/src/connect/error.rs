@@ -107,7 +107,7 @@ impl fmt::Display for ConnectError {
                 "no answer in time while {stage}: the server may be overloaded, or a firewall drops packets"
             ),
             ConnectError::NotRemora => {
-                write!(f, "what answers there is not a Remora listener: check the port")
+                write!(f, "the server there is not a Remora listener: check the port")
             }
             ConnectError::Version(theirs) => {
                 write!(

@@ -239,14 +239,14 @@ impl Pending {
     /// Reads the bytes that are there.
     fn read(&mut self, number: usize) {
         let Some(newcomer) = self.all.get_mut(&number) else { return };
-        let said = match newcomer.reader.read(&mut newcomer.stream) {
+        let message = match newcomer.reader.read(&mut newcomer.stream) {
             Ok(None) => return,
             Ok(Some(Message::Request(hello))) => Ok(hello),
             Ok(Some(_)) => Err(ConnectError::BadMessage),
             Err(error) => Err(error),
         };
         let Some(newcomer) = self.remove(number) else { return };
-        match said {
+        match message {
             Ok(hello) if newcomer.stream.set_nonblocking(false).is_ok() => {
                 self.shared.put(Request::new(newcomer.stream, newcomer.from, hello));
             }

@@ -27,7 +27,7 @@ const CONTROL: usize = 4096;
 /// From one direction's control line to the next: two lines, because some CPUs fetch lines in pairs.
 const CONTROL_STRIDE: usize = 128;
 
-/// The seals of a link's memory: it can be neither shortened nor resealed.
+/// The seals of a link's memory: it can be neither resized nor resealed.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// A mapped link.

@@ -300,8 +300,8 @@ fn idle_links_cool_and_are_still_heard() {
     for peer in (0..100).rev() {
         assert!(send(&mut port, Peer(peer), &[peer as u8]));
         port.cool_all();
-        let heard: Vec<_> = (0..25).flat_map(|_| receive(&mut port, 64)).collect();
-        assert_eq!(heard, [[peer as u8]], "a turn over all cool links takes 25 receives");
+        let received: Vec<_> = (0..25).flat_map(|_| receive(&mut port, 64)).collect();
+        assert_eq!(received, [[peer as u8]], "a turn over all cool links takes 25 receives");
         assert_eq!(port.receives_to_silence(), 25);
     }
 }

@@ -197,8 +197,8 @@ impl Notices {
     /// Hands on the changes. `false`: some notices are lost, so everything must be asked for anew.
     pub(super) fn take(&mut self, mut each: impl FnMut(IpAddr, Reachability)) -> bool {
         let interface = self.interface;
-        let heard = self.netlink.listen(|told| {
-            let (entry, gone) = match &told {
+        let listened = self.netlink.listen(|message| {
+            let (entry, gone) = match &message {
                 RouteNetlinkMessage::NewNeighbour(entry) => (entry, false),
                 RouteNetlinkMessage::DelNeighbour(entry) => (entry, true),
                 _ => return,
@@ -215,6 +215,6 @@ impl Notices {
                 each(hop, if gone { Reachability::No } else { of_entry(entry) });
             }
         });
-        heard.is_ok()
+        listened.is_ok()
     }
 }

@@ -113,9 +113,9 @@ impl Netlink {
                 Err(error) => return Err(errno(&error)),
             };
             let mut rest = self.buffer.get(..len).ok_or(Errno::NOBUFS)?;
-            while let Some((told, after)) = next(rest)? {
+            while let Some((message, after)) = next(rest)? {
                 rest = after;
-                if let NetlinkPayload::InnerMessage(inner) = told.payload {
+                if let NetlinkPayload::InnerMessage(inner) = message.payload {
                     each(inner);
                 }
             }
