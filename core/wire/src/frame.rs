@@ -78,7 +78,7 @@ pub trait Egress {
 
     /// Has each peer buffers of its own, so that [`Egress::lend`] may have one for one peer while it has none
     /// for another?
-    fn has_rooms(&self) -> bool {
+    fn has_space_per_peer(&self) -> bool {
         false
     }
 
@@ -104,8 +104,8 @@ impl Egress for &mut dyn Egress {
         (**self).lend(peer, len)
     }
 
-    fn has_rooms(&self) -> bool {
-        (**self).has_rooms()
+    fn has_space_per_peer(&self) -> bool {
+        (**self).has_space_per_peer()
     }
 
     fn commit(&mut self) {

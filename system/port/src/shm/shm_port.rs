@@ -448,7 +448,7 @@ impl Egress for ShmPort {
     }
 
     #[inline]
-    fn has_rooms(&self) -> bool {
+    fn has_space_per_peer(&self) -> bool {
         self.links.count() > 1
     }
 
