@@ -19,7 +19,7 @@ const LONG: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Connections that allow no retry.
-struct Ends {
+struct Connections {
     here: Context,
     there: Context,
     cq: CompletionQueue,
@@ -28,7 +28,7 @@ struct Ends {
     source: MemoryRegion,
 }
 
-fn ends(device: impl Fn() -> Device, irn: bool) -> Ends {
+fn ends(device: impl Fn() -> Device, irn: bool) -> Connections {
     let (here, there) = (device().open().unwrap(), device().open().unwrap());
     let domains = [&here, &there].map(|context| context.alloc_pd().unwrap());
     let (cq, far_cq) = (here.create_cq(2 * PAIRS as u32).unwrap(), there.create_cq(16).unwrap());
@@ -42,7 +42,7 @@ fn ends(device: impl Fn() -> Device, irn: bool) -> Ends {
     let pairs = (0..PAIRS).map(pair).collect();
     let memory = domains[0].allocate(4096, Access::LOCAL_WRITE).unwrap();
     let source = domains[1].allocate(4096, Access::REMOTE_READ).unwrap();
-    Ends { here, there, cq, pairs, memory, source }
+    Connections { here, there, cq, pairs, memory, source }
 }
 
 /// Frames that an engine has sent.

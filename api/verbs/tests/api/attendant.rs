@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 /// No test waits so long unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
-struct End {
+struct Side {
     context: Context,
     cq: CompletionQueue,
     pair: QueuePair,
     memory: MemoryRegion,
 }
 
-impl End {
+impl Side {
     fn drivers(&self) -> DriverCounters {
         self.context.driver_counters()[0]
     }
@@ -31,7 +31,7 @@ impl End {
     }
 }
 
-fn ends(devices: [Device; 2]) -> (End, End) {
+fn ends(devices: [Device; 2]) -> (Side, Side) {
     let [a, b] = devices.map(|device| {
         let context = device.open().unwrap();
         let domain = context.alloc_pd().unwrap();
@@ -42,7 +42,7 @@ fn ends(devices: [Device; 2]) -> (End, End) {
         (context, cq, memory, pair)
     });
     let (one, two) = QueuePair::connect_pair(a.3, b.3).unwrap();
-    let end = |context, cq, memory, pair| End { context, cq, pair, memory };
+    let end = |context, cq, memory, pair| Side { context, cq, pair, memory };
     (end(a.0, a.1, a.2, one), end(b.0, b.1, b.2, two))
 }
 
@@ -80,7 +80,7 @@ fn a_sleeping_program_is_served_by_a_dedicated_engine() {
 }
 
 /// One thread polls both sides, so that a pause of it is a pause of the traffic too.
-fn traffic(a: &mut End, b: &mut End, reads: u64) {
+fn traffic(a: &mut Side, b: &mut Side, reads: u64) {
     for id in 0..reads {
         a.pair.post_send(&work::read(id, &[a.memory.sge(0, 64)], b.memory.remote(0))).unwrap();
         while !a.polled() {
