@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
-/// A folder that is gone when the test is over, and what is installed there.
+/// A folder that is removed when the test is over, with the installed library.
 struct Installed(PathBuf);
 
 impl Drop for Installed {
@@ -48,7 +48,7 @@ impl Installed {
         program
     }
 
-    /// The same, with the static library.
+    /// As [`program`](Installed::program), linked with the static library.
     fn alone(&self, source: &str) -> PathBuf {
         let program = self.0.join("alone");
         let mut cc = Command::new("cc");
@@ -86,7 +86,7 @@ fn conversation(server: &mut Command, client: &Path, port: &str) -> (String, Str
     (client, rest)
 }
 
-/// Four values put, four that came too late, and what a get found.
+/// The output of a client: four values put, four puts that came too late, and the values of the gets.
 fn wanted() -> String {
     (1..=4).map(|round| format!("put 0, late put 1, got {} bytes\n", round * 1999)).collect()
 }

@@ -15,7 +15,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 fn shared() -> Access {
@@ -38,7 +38,7 @@ fn alone() -> impl Drop {
     Held(ALONE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Runs `body` in a child; it returns what it found wrong.
+/// Runs `body` in a child; it returns the fault that it found.
 fn in_child(body: impl FnOnce() -> Result<(), String>) {
     // SAFETY: the child does what is under test and leaves by _exit.
     let child = unsafe { libc::fork() };
@@ -68,7 +68,7 @@ macro_rules! expect {
     };
 }
 
-/// Two NICs, and everything that can be made in one.
+/// Two NICs, and one object of each kind in the first.
 struct Everything {
     cq: CompletionQueue,
     channel: CompletionChannel,
@@ -140,7 +140,7 @@ impl Everything {
         }
     }
 
-    /// Uses everything, and finds that none of it may be used.
+    /// Uses each object, and checks that each use is refused.
     fn is_refused(&mut self) -> Result<(), String> {
         let local = [self.memory.sge(0, 8)];
         let write = work::write(1, &local, self.far_memory.remote(0));
@@ -219,7 +219,7 @@ fn with_own_device(device: &Device) -> Result<Everything, String> {
     Ok(own)
 }
 
-/// Frames that the far NIC has got, when everything that was sent has come.
+/// Frames that the far NIC has received, once all of them have come.
 fn arrived(parents: &mut Everything) -> u64 {
     for _ in 0..20 {
         let _ = parents.far_cq.poll(&mut [EMPTY; 1]);

@@ -140,8 +140,8 @@ impl<'a> View<'a> {
 pub struct Repr {
     /// Differentiated services code point, 6 bits; `emit` keeps 6 bits.
     pub dscp: u8,
-    /// Explicit congestion notification, 2 bits: 0 not capable, 1 and 2 capable, 3 congestion met; `emit` keeps 2
-    /// bits.
+    /// Explicit congestion notification, 2 bits: 0 not capable, 1 and 2 capable, 3 congestion met; `emit`
+    /// keeps 2 bits.
     pub ecn: u8,
     /// Bytes after the header, at most 65515; `emit` panics above 65515.
     pub payload_len: u16,

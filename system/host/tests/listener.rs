@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 fn listener() -> Listener {
@@ -104,7 +104,7 @@ fn one_that_speaks_is_heard_beside_connections_that_drip() {
     let words = request(99);
     for at in 0..10 {
         for stream in &mut dripping {
-            // Those that gave way are gone.
+            // Connections that gave way are gone.
             let _ = stream.write_all(&words[at..=at]);
         }
         let _speaks = send_request(&listener, at as u32);

@@ -129,7 +129,7 @@ fn everything_at_once_adds_up_in_both_directions_and_repeats_with_its_seed() {
                 assert!(count > 200, "{tally:?}");
             }
             assert_eq!(numbers.len() as u64, 4000 - tally.dropped + tally.duplicated - wrong);
-            // A change to the one masked byte of the BTH (FECN, BECN) is none that the ICRC should see.
+            // A change to the one masked byte of the BTH (FECN, BECN) must not change the ICRC.
             assert!(*wrong <= tally.corrupted && *wrong > tally.corrupted * 9 / 10, "{wrong} of {tally:?}");
             let mut distinct = numbers.clone();
             distinct.sort_unstable();

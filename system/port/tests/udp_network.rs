@@ -123,7 +123,7 @@ fn a_full_kernel_queue_loses_nothing() {
     }
     let _own = own_namespace();
     let mut tun = Tun::new("wire2", &["10.97.0.1/24"]);
-    // A slow device: what was sent stays charged to the socket until it has left.
+    // A slow device: frames stay charged to the socket until they have left.
     run("tc", "qdisc add dev wire2 root tbf rate 20mbit burst 20kb limit 10mb");
     for trains in [true, false] {
         let options = Options { send_buffer: 4096, trains, ..Options::default() };

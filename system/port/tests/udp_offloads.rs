@@ -194,7 +194,7 @@ fn in_the_child_frames_are_read_one_by_one() {
     for batch in 0..8 {
         send_batch(&mut one, peer, batch);
         let came = whole(&mut two, &one);
-        // What the kernel had joined when reading it failed is one long frame.
+        // Frames that the kernel had joined when reading failed are one long frame.
         if batch != 1 || !lost {
             assert_eq!(came, (batch * BATCH..(batch + 1) * BATCH).collect::<Vec<_>>(), "batch {batch}");
         }

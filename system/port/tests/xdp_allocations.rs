@@ -55,7 +55,7 @@ fn frames_pass_without_an_allocation() {
     let to_two = one.peer(two.endpoint()).unwrap();
     let to_one = one.peer(one.endpoint()).unwrap();
     let route = Route::new(one.endpoint(), two.endpoint());
-    // The first look at the kernel's news finds some.
+    // The first look at the kernel's notices finds some.
     for port in [&mut one, &mut two] {
         port.arm();
     }

@@ -1,4 +1,4 @@
-//! What an XDP port needs, and what it leaves behind: nothing, however its process ends.
+//! The needs of an XDP port, and its traces: none, however its process ends.
 #![allow(unsafe_code, reason = "namespaces and capabilities are system calls")]
 
 mod network;

@@ -7,7 +7,7 @@ use remora_verbs::{
 };
 use std::time::{Duration, Instant};
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 struct Side {
@@ -99,7 +99,7 @@ fn packets_do_not_wake(devices: [Device; 2]) {
     traffic(&mut a, &mut b, READS);
     for (before, after) in before.into_iter().zip([a.drivers(), b.drivers()]) {
         let wakes = after.packet_wakes - before.packet_wakes;
-        // Not zero: where this thread is kept from running for a millisecond, nobody polls.
+        // Not zero: when this thread does not run for a millisecond, nobody polls.
         assert!(wakes * 10 < READS, "{wakes} wakes by {READS} reads");
     }
 }
@@ -119,7 +119,7 @@ fn the_attendant_serves_again_when_the_caller_stops() {
         // Now only one side polls.
         a.pair.post_send(&work::read(1, &[a.memory.sge(0, 64)], b.memory.remote(0))).unwrap();
         while !a.polled() {}
-        // It counts a pass when it has ended, which may be after the answer has left.
+        // It counts a pass at its end, which may be after the answer has left.
         let patience = Instant::now();
         while b.drivers().passes == before {
             assert!(patience.elapsed() < LONG, "whoever answered was not the attendant");

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 /// Bytes of a buffer, and of a value sent into one: three packets.
 const SIZE: u32 = 4096;
@@ -153,7 +153,7 @@ fn options() -> QpOptions {
     QpOptions { prism: true, path_mtu: 1024, ..QpOptions::default() }
 }
 
-/// Who conditions and redirects.
+/// Condition, redirection and flags of a request.
 #[derive(Clone, Copy, Default)]
 struct How {
     conditional: bool,
@@ -185,7 +185,7 @@ impl World {
     }
 }
 
-/// Everything that has a field of its own, once; the packets that there must be, in their order.
+/// Posts every operation that has a field of its own, once; returns the expected packets in their order.
 fn conversation(world: &mut World) -> Vec<Fields> {
     let mut wanted = allocations(world);
     wanted.extend(reads_and_writes(world));
@@ -385,7 +385,7 @@ fn of_prism(seen: Vec<Fields>) -> Vec<Fields> {
     left
 }
 
-/// Everything of PRISM once, in a file; what there must be in it, and both queue pairs' numbers.
+/// Captures every operation of PRISM once; returns the expected packets, and the numbers of both queue pairs.
 fn captured(file: &Path) -> (Vec<Fields>, [u32; 2]) {
     let device = Device::udp("127.0.0.1:0").unwrap().capture(file);
     let mut world = world(&device, &options());

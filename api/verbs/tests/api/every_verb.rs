@@ -9,7 +9,7 @@ use remora_verbs::{
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 /// One side of a connection.
@@ -233,7 +233,7 @@ fn within_one_context(context: Context) {
     assert_eq!((done[0].status, content(&memory, 100, 10)), (Status::Success, b"to and fro".to_vec()));
 }
 
-/// What a program gets wrong: the status that hardware gives, for each with a fresh connection.
+/// A program's mistakes: the status that hardware gives, for each with a fresh connection.
 fn mistakes(open: Open<'_>) {
     let status = |request: &dyn Fn(&Side, &Side) -> (remora_verbs::Operation, remora_verbs::Sge)| {
         let (mut a, b) = ends(open);

@@ -1,4 +1,4 @@
-//! Connections that are set up side by side, peers that leave, and servers without a place.
+//! Connections that are set up side by side, peers that leave, and servers that are full.
 
 use remora_verbs::{
     CompletionQueue, ConnectError, Context, Departures, Device, EMPTY, Full, Handshakes, Init, Listener,
@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 struct Nic {
@@ -72,7 +72,7 @@ fn patient() -> QpOptions {
     QpOptions { connect_timeout: LONG, ..QpOptions::default() }
 }
 
-/// Who is silent has a minute here: one that speaks is connected all the same.
+/// A silent peer has a minute here; a peer that sends its request is connected at once.
 fn side_by_side(port: &'static str) {
     let words = first_message(port);
     let (server, listener) = (Nic::open(port), Listener::bind("127.0.0.1:0").unwrap());
@@ -127,8 +127,8 @@ fn gone_at_once(port: &'static str) {
     let words = first_message(port);
     let (server, listener) = (Nic::open(port), Listener::bind("127.0.0.1:0").unwrap());
     let mut handshakes = Handshakes::new().unwrap();
-    // Its patience is a minute: that it hung up must be seen, and over shm while its end of the link is
-    // waited for.
+    // Its timeout is a minute. Its hang-up must be noticed before that, over shm also while its end of the
+    // link is awaited.
     let stream = silent(listener.address(), &words);
     let request = listener.accept(Some(LONG)).unwrap().unwrap();
     let id = handshakes.begin(request, server.pair(&patient())).unwrap();

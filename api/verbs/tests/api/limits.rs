@@ -10,7 +10,7 @@ use std::io::Write;
 use std::time::Duration;
 
 const ROLE: &str = "REMORA_TEST_LIMITS_ROLE";
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const NOBODY: u32 = 65_534;
 const TOO_LITTLE: &str = "not run: this machine lets nobody lock 4 MiB (`ulimit -Hl`)";
@@ -46,7 +46,7 @@ fn acts_its_role() {
     }
 }
 
-/// Lowers a limit for good; what it is then, which is less if it was less.
+/// Lowers a limit for good; returns the new limit, which is less if it was less before.
 fn limit(which: libc::__rlimit_resource_t, bytes: u64) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes, then reads, a struct that lives through the calls.
@@ -123,7 +123,7 @@ fn uses_both_ports() {
     println!("nobody has used both ports");
 }
 
-/// A program that locks all its pages, as real-time ones do: then the limit holds for what is registered too.
+/// A program that locks all its pages, as real-time ones do: then the limit holds for registered memory too.
 fn locks_its_pages() {
     let context = Device::shm().open().unwrap();
     let domain = context.alloc_pd().unwrap();

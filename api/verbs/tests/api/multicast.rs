@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::time::Duration;
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const ROLE: &str = "REMORA_TEST_MULTICAST_ROLE";
 
@@ -53,7 +53,7 @@ impl Party {
         self.qp.post_send_to(&work::send_inline(99, words), &all).unwrap();
     }
 
-    /// What the receive `id` got, and the last bytes of its header: the address that it was sent to.
+    /// The bytes of the receive `id`, and the last bytes of its header: the address that it was sent to.
     fn got(&self, wc: &WorkCompletion) -> (Vec<u8>, Vec<u8>) {
         let mut bytes = vec![0; wc.byte_len as usize];
         self.memory.read(wc.id as usize * 4096, &mut bytes).unwrap();
@@ -177,7 +177,7 @@ fn what_is_no_group_is_refused_in_words() {
     assert!(matches!(over_udp.qp.attach(group("10.0.0.1:4791")), Err(CreateError::Nic(_))));
     let v6 = words(over_udp.qp.attach(group("[ff12::1]:4791")).unwrap_err());
     assert!(v6.contains("ff12::1"), "{v6}");
-    // What was refused by the port was not done by half.
+    // An attach that the port refused left nothing behind.
     assert!(matches!(over_udp.qp.attach(group("[ff12::1]:4791")), Err(CreateError::Group(_))));
     let too_many = (0..=64).find_map(|number| {
         over_udp.qp.attach(group(&format!("239.255.72.{number}:4791"))).err().map(|error| (number, error))

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 const ROLE: &str = "REMORA_TEST_NAMESPACE_ROLE";
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const LEN: usize = 300_000;
 

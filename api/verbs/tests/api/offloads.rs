@@ -50,7 +50,7 @@ struct Server {
     address: SocketAddr,
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    /// Where its memory is, and by which keys its chains read it.
+    /// The keys by which its chains read its memory.
     keys: [Key; 2],
     memory: u64,
     copy: Vec<u8>,
@@ -62,7 +62,7 @@ impl Server {
         let context = device.clone().mode(Mode::Dedicated).open().unwrap();
         let domain = context.alloc_pd().unwrap();
         let bytes = remora_verbs::Bytes::heap(MEMORY as usize).unwrap();
-        // Chains read it, by whichever side of a work request, and nobody writes.
+        // Chains read it, as source or as target of a work request, and nobody writes it.
         let table = domain.register(&bytes, Access::REMOTE_READ).unwrap();
         fill(&table);
         let listener = Listener::bind("127.0.0.1:0").unwrap();
@@ -236,7 +236,8 @@ fn a_list_over_shm_and_udp_is_searched_to_its_end_and_to_the_key() {
     finds_what_the_list_holds(&udp());
 }
 
-/// RedN, section 3.5: a client may SEND. Everything else is refused, even by one who has guessed a key.
+/// RedN, section 3.5: a client may SEND. Everything else is refused, even for a client that has guessed a
+/// key.
 #[test]
 fn a_client_of_an_offload_can_do_nothing_but_send() {
     let device = shm();
@@ -266,7 +267,7 @@ fn a_client_of_an_offload_can_do_nothing_but_send() {
             let done = hostile.one(&work::request(5, operation, &local));
             assert_eq!((done.id, done.status), (5, status), "{operation:?}");
             assert!(server.is_as_it_was(), "{operation:?}");
-            // It is the end of its connection, and of nobody else's.
+            // That ends its own connection, and no other.
             let key = 1;
             let at = honest.there + places(key, BUCKETS)[0] * BUCKET;
             assert_eq!(honest.ask(&ask(at, key)), Some(value(key)), "{operation:?}");

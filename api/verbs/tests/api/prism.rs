@@ -8,7 +8,7 @@ use remora_verbs::{
 };
 use std::time::Duration;
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 /// Buffers of the server, behind a page of slots.
 const BUFFERS: u32 = 64;
@@ -162,7 +162,7 @@ fn two_clients_put_and_get_at_a_server_that_sleeps_and_every_losing_put_gives_it
             let (outcome, mine) = clients[loser].put(&server, 0, current, b"too late");
             assert_eq!(outcome, Outcome::NotSwapped);
             assert_eq!(clients[loser].get(&server, 0), value);
-            // What left the table, and what never came into it.
+            // The value that left the table, and the one that never came into it.
             for address in [before, mine].into_iter().filter(|address| *address != 0) {
                 let index = server.list.index(address).expect("a buffer");
                 server.list.post(index).unwrap();

@@ -16,7 +16,7 @@ use remora_verbs::{
 };
 use std::time::Duration;
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 
 struct Real {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Holds the device's name in the other process's environment, and makes `other_process` act.
 const DEVICE: &str = "REMORA_TEST_DEVICE";
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const LEN: usize = 1 << 20;
 

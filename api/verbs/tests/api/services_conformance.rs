@@ -43,7 +43,7 @@ impl Services {
         Services::of(service, devices.map(|device| device.open().unwrap()))
     }
 
-    /// Of open devices.
+    /// An arm of open devices.
     fn of(service: Service, contexts: [Context; 2]) -> Services {
         let sides = contexts.map(|context| {
             let (domain, xrc) = (context.alloc_pd().unwrap(), context.open_xrc_domain(0).unwrap());
@@ -52,7 +52,7 @@ impl Services {
         Services { service, sides, pairs: Vec::new(), regions: Vec::new(), longest_way: Duration::ZERO }
     }
 
-    /// Over links that hold frames, or with NICs that polling does not drive.
+    /// An arm over links that hold frames, or with NICs that polling does not drive.
     fn slow(self) -> Services {
         Services { longest_way: LONGEST_WAY, ..self }
     }
@@ -116,7 +116,7 @@ fn to(state: State) -> Modify {
 }
 
 impl Ends {
-    /// Each queue pair that it has.
+    /// Changes each of its queue pairs.
     fn modify(&mut self, change: &Modify) -> Result<(), CreateError> {
         match self {
             Ends::Connected(pair) => pair.modify(change),
@@ -136,7 +136,7 @@ impl Ends {
         }
     }
 
-    /// RESET to RTS by `ibv_modify_qp`'s own steps, with the peer that it had.
+    /// Takes the queue pairs from RESET to RTS by `ibv_modify_qp`'s own steps, with their earlier peers.
     fn bring_up(&mut self, peer: [u32; 2], psn: [u32; 2], settings: &Settings) {
         let [sender, server] = peer.map(Qpn::new);
         let nowhere = Route::new(Endpoint::default(), Endpoint::default());
@@ -195,7 +195,7 @@ impl Arm for Services {
         for (ends, _) in &mut self.pairs[pair] {
             ends.modify(&to(State::Reset)).unwrap();
         }
-        // What is still on its way belongs to the old connection.
+        // Frames that are still on their way belong to the old connection.
         self.settle();
         let numbers = self.pairs[pair].each_ref().map(|(ends, _)| ends.numbers());
         for side in 0..2 {
@@ -324,7 +324,7 @@ impl Services {
 /// Turns without progress: a minute and more.
 const PATIENCE: u64 = 50_000_000;
 
-/// What the seeds of one service came to.
+/// The results of the seeds of one service.
 #[derive(Debug, Default)]
 struct Outcome {
     reliable: Report,
@@ -379,7 +379,7 @@ fn body_between(
     sum
 }
 
-/// Was everything met that can go wrong with the service?
+/// Was each mishap met that the service can have?
 fn met_all(service: Service, outcome: &Outcome) -> bool {
     let met =
         |mishaps: &[Mishap]| mishaps.iter().all(|mishap| outcome.unreliable.mishaps.contains_key(mishap));
@@ -404,7 +404,7 @@ fn never(counted: &[(&'static str, u64)]) -> Vec<&'static str> {
 
 const NOTHING: Vec<&str> = Vec::new();
 
-/// Each kind of fault was made.
+/// Checks that each kind of fault was made.
 fn all_faults(faults: &Tally) {
     let counted = [
         ("dropped", faults.dropped),
@@ -416,7 +416,7 @@ fn all_faults(faults: &Tally) {
     assert_eq!(never(&counted), NOTHING);
 }
 
-/// Everything that XRC does has happened.
+/// Checks that every case of XRC was met.
 fn all_of_xrc(outcome: &Outcome, bad: bool) {
     println!("{outcome:?}");
     assert_eq!(unmet_of_xrc(outcome), NOTHING);
@@ -434,7 +434,7 @@ fn all_of_xrc(outcome: &Outcome, bad: bool) {
     }
 }
 
-/// Each verb was sent and has arrived, and each mishap was met.
+/// Checks that each verb was sent and has arrived, and that each mishap was met.
 fn all_of(outcome: &Outcome, verbs: &[&str], mishaps: &[Mishap], bad: bool) {
     println!("{outcome:?}");
     let report = &outcome.unreliable;

@@ -18,7 +18,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const GET: u64 = 0x6e7;
 const WALK: u64 = 0x3a1f;
@@ -241,7 +241,7 @@ fn estimate(world: &mut World) -> f64 {
     f64::from_le_bytes(bytes.try_into().unwrap())
 }
 
-/// What is written passes a kernel, as long as it is attached.
+/// WRITEs pass a kernel while it is attached.
 fn counts_what_passes(world: &mut World) {
     let count = world.deploy(Some(COUNT), lanes::<HyperLogLog>(1));
     let fill = |world: &World, from: u64| {
@@ -364,13 +364,13 @@ fn lifetimes(world: &mut World) {
     assert_eq!(taken, Err(CreateError::Nic(NicError::Busy)));
     world.remove(&one);
     assert_eq!(one.facts(), Err(CreateError::Nic(NicError::Unknown)));
-    // The fallback takes what nobody else does.
+    // The fallback serves the op-codes that no other kernel does.
     assert_eq!(world.ask(NUMBER, &[]), (Status::DONE, vec![9]));
     drop(other);
     assert_eq!(world.ask(NUMBER, &[]), nobody);
 }
 
-/// Everything that the API has, on a connection.
+/// Every function of the API, on one connection.
 fn body(contexts: [Context; 2], irn: bool, seed: u64) {
     let options = strom(irn);
     let mut world = World::new(contexts, [&options, &options]);

@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Holds what another process shall be, and makes `other_process` act.
+/// Holds the role of another process, and makes `other_process` act.
 const ROLE: &str = "REMORA_TEST_ROLE";
-/// No test waits so long unless it hangs.
+/// Longer than any test takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const LEN: usize = 1 << 20;
 
@@ -49,7 +49,7 @@ struct Process {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    said: String,
+    server_facts: String,
 }
 
 /// Are all threads of this process stopped?
@@ -63,15 +63,15 @@ fn is_stopped(id: &str) -> bool {
 }
 
 impl Process {
-    /// Starts one, and waits for its first word.
+    /// Starts one, and waits for its first line.
     fn start(role: &[&str]) -> Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "other_process", "--nocapture"]).env(ROLE, role.join(" "));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let input = child.stdin.take();
-        let mut process = Process { child, input, output, said: String::new() };
-        process.said = process.next();
+        let mut process = Process { child, input, output, server_facts: String::new() };
+        process.server_facts = process.next();
         process
     }
 
@@ -80,14 +80,14 @@ impl Process {
         loop {
             let mut line = String::new();
             assert!(self.output.read_line(&mut line).unwrap() > 0, "the other process has ended");
-            if let Some((_, said)) = line.split_once("says ") {
-                return said.trim().to_owned();
+            if let Some((_, server_facts)) = line.split_once("says ") {
+                return server_facts.trim().to_owned();
             }
         }
     }
 
     fn address(&self) -> SocketAddr {
-        self.said.parse().unwrap()
+        self.server_facts.parse().unwrap()
     }
 
     fn signal(&self, signal: &str) {
@@ -107,9 +107,9 @@ impl Process {
     /// Lets it end by itself.
     fn end(mut self) {
         drop(self.input.take());
-        let mut said = String::new();
-        self.output.read_to_string(&mut said).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{said}");
+        let mut server_facts = String::new();
+        self.output.read_to_string(&mut server_facts).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{server_facts}");
     }
 }
 
@@ -182,7 +182,7 @@ fn serve(nic: &str, address: SocketAddr) {
     table.put(0, &(table.get::<u64>(0).unwrap() + 1)).unwrap();
     let listener = Listener::bind(address).unwrap();
     println!("says {}", listener.address());
-    let over = told();
+    let over = input_ended();
     while !over.load(Ordering::Acquire) {
         if let Some(request) = listener.accept(Some(Duration::from_millis(1))).unwrap() {
             let private_data = table.remote_memory().to_bytes().to_vec();
@@ -196,7 +196,7 @@ fn serve(nic: &str, address: SocketAddr) {
 }
 
 /// Becomes true when the standard input ends.
-fn told() -> Arc<AtomicBool> {
+fn input_ended() -> Arc<AtomicBool> {
     let over = Arc::new(AtomicBool::new(false));
     let tells = Arc::clone(&over);
     std::thread::spawn(move || {
@@ -359,7 +359,7 @@ fn read_on(
 struct Reads(AtomicU64);
 
 impl Reads {
-    /// So many have succeeded.
+    /// Counts READs that have succeeded.
     fn made(&self, count: u64) {
         self.0.store(count, Ordering::Release);
     }
@@ -500,7 +500,7 @@ fn a_stopped_daemon_is_given_up_with_a_word_and_its_late_answers_are_not_taken()
     lender.process.signal("-STOP");
     let attached = std::thread::scope(|scope| {
         let attaching = scope.spawn(|| Device::nicd(&lender.path).open());
-        // The second time it is given up: what comes too late would be taken for another request's answer.
+        // The second time it is given up: a late answer would be taken for another request's.
         for words in ["has not answered for 20 seconds", "is it running?"] {
             let error = client.domain.allocate(64, shared()).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");

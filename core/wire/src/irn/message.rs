@@ -56,8 +56,8 @@ impl<'a> View<'a> {
 /// The header as a value.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Repr {
-    /// Number of the receive work request, counted from the connection's first: 24 bits, circular; `emit` keeps
-    /// 24 bits.
+    /// Number of the receive work request, counted from the connection's first: 24 bits, circular; `emit`
+    /// keeps 24 bits.
     pub number: u32,
     /// Bytes of the message before this packet's payload.
     pub offset: u32,
