@@ -61,7 +61,7 @@ pub fn serve(nic: &str) {
 
 /// A server's address, and how many queue pairs it has found.
 fn server_facts(server: &Process) -> (SocketAddr, usize) {
-    let (address, pairs) = server.server_facts.split_once(' ').unwrap();
+    let (address, pairs) = server.first_line.split_once(' ').unwrap();
     (address.parse().unwrap(), pairs.parse().unwrap())
 }
 

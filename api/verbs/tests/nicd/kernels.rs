@@ -91,7 +91,7 @@ impl Asker {
 }
 
 fn server_facts(server: &Process) -> (SocketAddr, &str) {
-    let (address, kernels) = server.server_facts.split_once(' ').unwrap();
+    let (address, kernels) = server.first_line.split_once(' ').unwrap();
     (address.parse().unwrap(), kernels)
 }
 

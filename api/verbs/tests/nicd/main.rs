@@ -49,7 +49,7 @@ struct Process {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    server_facts: String,
+    first_line: String,
 }
 
 /// Are all threads of this process stopped?
@@ -70,8 +70,8 @@ impl Process {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let input = child.stdin.take();
-        let mut process = Process { child, input, output, server_facts: String::new() };
-        process.server_facts = process.next();
+        let mut process = Process { child, input, output, first_line: String::new() };
+        process.first_line = process.next();
         process
     }
 
@@ -80,14 +80,14 @@ impl Process {
         loop {
             let mut line = String::new();
             assert!(self.output.read_line(&mut line).unwrap() > 0, "the other process has ended");
-            if let Some((_, server_facts)) = line.split_once("says ") {
-                return server_facts.trim().to_owned();
+            if let Some((_, text)) = line.split_once("says ") {
+                return text.trim().to_owned();
             }
         }
     }
 
     fn address(&self) -> SocketAddr {
-        self.server_facts.parse().unwrap()
+        self.first_line.parse().unwrap()
     }
 
     fn signal(&self, signal: &str) {
@@ -107,9 +107,9 @@ impl Process {
     /// Lets it end by itself.
     fn end(mut self) {
         drop(self.input.take());
-        let mut server_facts = String::new();
-        self.output.read_to_string(&mut server_facts).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{server_facts}");
+        let mut text = String::new();
+        self.output.read_to_string(&mut text).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{text}");
     }
 }
 
