@@ -280,7 +280,7 @@ impl DatagramQueuePair {
 
     /// Attaches it to a multicast group. It then receives every message to that address and UDP port (RoCE's
     /// is 4791) with its Q_Key. The senders are members on any host that the group reaches, this one and
-    /// itself included. Over `udp` a group reaches as far as the system lets it: this link, unless configured
+    /// itself included. Over `udp` the system sets the reach of a group: this link, unless configured
     /// otherwise. Over shared memory it reaches the devices that this one has ever connected with or
     /// resolved.
     ///

@@ -146,7 +146,7 @@ impl ProtectionDomain {
         self.register(&self.context().adapter()?.table().on_nic(len)?, access)
     }
 
-    /// Registers memory that somebody else owns. The region has no accessors for it: only its keys are of
+    /// Registers memory that the caller owns. The region has no accessors for it: only its keys are of
     /// use.
     ///
     /// # Errors
@@ -181,8 +181,9 @@ impl ProtectionDomain {
         QueuePair::new(self, send_cq, receive_cq, Service::Rc, None, options)
     }
 
-    /// A queue pair that is connected to itself, ready to send: it works on the memory of this domain, with
-    /// the rights that regions give peers, and without packets. It alone has the calculations.
+    /// A queue pair that is connected to itself, ready to send. It works on the memory of this domain, with
+    /// the rights that regions give peers, and without packets. Only a loopback queue pair has the
+    /// calculations.
     ///
     /// ```
     /// use remora_verbs::{Access, Calculation, Device, EMPTY, QpOptions, work};

@@ -33,7 +33,7 @@ pub struct Extensions {
     pub reth: Option<reth::Repr>,
     /// Operands of an atomic.
     pub atomic: Option<atomic_eth::Repr>,
-    /// Acknowledgement (AETH).
+    /// The acknowledgement header (AETH).
     pub aeth: Option<aeth::Repr>,
     /// Result of an atomic.
     pub atomic_ack: Option<atomic_ack::Repr>,
@@ -209,7 +209,7 @@ impl View<'_> {
         atomic, ATOMIC_ETH, atomic_eth
     );
     extension!(
-        /// Acknowledgement (AETH).
+        /// The acknowledgement header (AETH).
         aeth, AETH, aeth
     );
     extension!(

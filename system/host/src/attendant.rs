@@ -4,7 +4,7 @@
 //! | an engine is | the attendant | until |
 //! |---|---|---|
 //! | polled | looks at its heartbeat each [`TICK`] | it stood still for one tick |
-//! | watched | sleeps on the port's descriptors, and on a timer that backs off | a packet, or a polling caller |
+//! | watched | sleeps on the port's descriptors, and on a timer that backs off | a packet, or a caller |
 //! | served | makes pass after pass | [`SPIN`] without traffic, or a caller comes |
 //!
 //! A caller never waits for the attendant's sleep: the engine's lock is free then. While a caller polls, the

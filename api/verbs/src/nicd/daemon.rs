@@ -43,11 +43,11 @@ pub struct TenantFacts {
     pub name: String,
     /// A program is attached.
     pub attached: bool,
-    /// Its regions.
+    /// Regions of the tenant.
     pub regions: usize,
-    /// Its completion queues.
+    /// Completion queues of the tenant.
     pub queues: usize,
-    /// Its queue pairs.
+    /// Queue pairs of the tenant.
     pub pairs: usize,
     /// Bytes of its regions and queues.
     pub bytes: u64,

@@ -72,8 +72,8 @@ impl QueuePair<Ready> {
         self.post_send(&work::rpc_write(id, opcode, tag, local))
     }
 
-    /// From now on a kernel sees the peer's WRITEs, packet by packet and each of them once, after it has been
-    /// placed in memory; with `None`, no kernel does. Over IRN they come as they arrive. The peer need know
+    /// From now on a kernel sees the peer's WRITEs, packet by packet and each of them once, after it was
+    /// placed in memory. With `None`, no kernel sees them. Over IRN they come as they arrive. The peer need know
     /// nothing of it.
     ///
     /// # Errors
